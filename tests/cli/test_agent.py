@@ -38,7 +38,7 @@ def test_command_without_a_running_agent_says_so_and_what_to_do(
     code, out, err = run(capsys, "--state", str(tmp_path), command, *options)
     assert (code, out) == (1, "")
     error, hint = err.splitlines()
-    assert error == f"error: no agent answers at {tmp_path / 'agent.sock'}"
+    assert error == f"error: no agent responds at {tmp_path / 'agent.sock'}"
     assert hint.startswith("hint: ")
     assert "edgebench-agent serve" in hint
 
@@ -114,7 +114,7 @@ def test_agent_without_simulated_boards_says_where_they_are(
         1,
         "",
         "error: the simulated boards are not installed here\n"
-        "hint: run this where all of edgebench is installed, as on a host\n",
+        "hint: run this where all of edgebench is installed, for example on a host\n",
     )
     assert not (tmp_path / "s").exists()
     code, out, _ = run(capsys, command, "--help")
@@ -345,8 +345,8 @@ def test_what_is_not_wired_yet_is_a_warning(
         assert (code, len(err.splitlines())) == (0, count), err
     assert err.splitlines() == [
         "warning: sync line gpio:/nonexistent: no such file: runs have no marks",
-        "warning: meter ppk2:/dev/absent,supply=3.3 is not there yet: no such file: /dev/absent: "
-        "runs have no energy",
+        "warning: meter ppk2:/dev/absent,supply=3.3 is not available yet: no such file: "
+        "/dev/absent: runs have no energy",
     ]
 
 

@@ -37,7 +37,7 @@ def test_bundle_opens_where_a_run_is_named(edgebench: Run, stored: Store, tmp_pa
     assert made.code == 0
     assert made.out.startswith("bundled: 1 run, ")
     note, following = made.err.splitlines()
-    assert "the names of devices, tags and notes; no model" in note
+    assert "device names, tags and notes; no models" in note
     assert following == f"next: edgebench runs {METERED}.zip"
     elsewhere = ("--store", str(tmp_path / "elsewhere"))
     path = f"{METERED}.zip"
@@ -91,7 +91,7 @@ def test_damaged_run_of_a_bundle_is_named_and_the_others_are_verified(
     completed = edgebench("verify", "two.zip")
     assert completed.code == 1
     assert f"error: bundle is damaged: runs/{METERED}" in completed.err
-    assert "hint: ask for the file again" in completed.err
+    assert "hint: get the file again" in completed.err
     assert completed.out == ""
     assert edgebench("verify", "two.zip#20261123-031046").code == 0
 
@@ -105,8 +105,8 @@ def test_file_that_is_no_bundle_is_one_line(
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04 and then the line was cut")
     completed = edgebench(*command, "a.zip")
     assert completed.code == 2
-    assert completed.err.startswith("error: not a bundle of edgebench, or cut off: ")
-    assert "hint: ask for the file again" in completed.err
+    assert completed.err.startswith("error: not an edgebench bundle, or truncated: ")
+    assert "hint: get the file again" in completed.err
 
 
 def test_file_that_is_there_is_not_overwritten(edgebench: Run, stored: Store) -> None:

@@ -200,7 +200,7 @@ def test_script_is_printed(edgebench: Run, shell: str) -> None:
 
 def test_shell_without_a_script_is_refused(edgebench: Run) -> None:
     """`completion tcsh` prints nothing."""
-    for words, message in ((("tcsh",), "invalid choice"), ((), "no shell was named")):
+    for words, message in ((("tcsh",), "invalid choice"), ((), "no shell given")):
         result = edgebench("completion", *words)
         assert result.code == 2
         assert message in result.err

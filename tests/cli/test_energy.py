@@ -150,12 +150,12 @@ def test_metered_run_is_verified(metered: Measured) -> None:
         ),
         (
             ("--against", MODEL, "--meter", METER, "--metric", "energy.phases.load.energy_j"),
-            "metric 'energy.phases.load.energy_j' has no uncertainty of its own to compare by",
+            "metric 'energy.phases.load.energy_j' cannot be compared: its uncertainty",
         ),
         (("--meter", "agent:wattson"), "unknown meter 'wattson'"),
         (
             ("--meter", METER, "--on", "a", "--on", "b"),
-            f"meter {METER} is wired to one device, not to a, b; agent:METER takes",
+            f"meter {METER} is wired to one device, not to a, b; agent:METER uses",
         ),
         (("--meter", "hwmon:/nowhere"), "meter hwmon cannot be used: "),
     ],
@@ -176,7 +176,9 @@ def test_hints_about_meters_lead_to_the_meters(edgebench: Run) -> None:
     for meter in ("wattson", "agent:wattson", "hwmon:/nowhere"):
         said = edgebench("bench", MODEL, "--meter", meter)
         hint = said.err.splitlines()[-1]
-        assert hint == "hint: see which meters there are, and why others are not: edgebench meters"
+        assert (
+            hint == "hint: see which meters are available, and why others are not: edgebench meters"
+        )
 
 
 @pytest.mark.parametrize(

@@ -24,15 +24,15 @@ def test_lab_goes_from_host_to_host(edgebench: Run, host: Host, tmp_path: Path) 
     HostFiles(host.folder / "config/edgebench/host").remember(ROCK)
     said = edgebench("lab", "join", str(path))
     assert said.code == 2
-    assert "error: lab not joined: this host is paired with rock by an identity" in said.err
-    assert "hint: see what it takes: edgebench lab join --help" in said.err
+    assert "error: lab not joined: this host is paired with rock with its own identity" in said.err
+    assert "hint: see its arguments: edgebench lab join --help" in said.err
     said = edgebench("lab", "join", str(path), "--replace")
     assert (said.code, said.out.splitlines()[:2]) == (
         0,
-        ["forgotten: rock, which knew this host by its old identity", "joined: 1 device: pi"],
+        ["forgotten: rock, which was paired with the old identity", "joined: 1 device: pi"],
     )
     said = edgebench("lab", "export", str(tmp_path / "again.json"))
     assert said.code == 0
     assert said.out.startswith("exported: this host's identity and 1 device, to ")
-    assert "warning: who has this file may measure on all of them" in said.out
+    assert "warning: this file gives access to all these devices" in said.out
     assert edgebench("lab", "export", str(path)).code == 2

@@ -70,7 +70,7 @@ def test_driver_that_fails_as_it_begins_is_one_line(host: Host, action: str) -> 
     assert said.returncode == 1
     assert said.stderr.splitlines() == [
         "error: the meter's driver failed: VI_ERROR_SYSTEM of a sort",
-        "hint: see whether it is still there: edgebench meters",
+        "hint: check that the meter is still there: edgebench meters",
     ]
     assert not list(host.folder.rglob("sessions/*")), "a recording that was none is left"
 
@@ -87,7 +87,7 @@ def test_driver_that_fails_as_it_opens_is_one_line(host: Host, words: tuple[str,
     assert (said.returncode, said.stdout) == (1, "")
     error, hint = said.stderr.splitlines()
     assert error == "error: the meter's driver failed: VI_ERROR_SYSTEM of a sort"
-    assert hint.startswith("hint: see ")
+    assert hint.startswith("hint: check ")
 
 
 def test_meter_is_let_go_of_where_no_run_takes_the_settings(

@@ -54,9 +54,9 @@ def test_options_of_each_meter_are_told_where_somebody_looks(edgebench: Run) -> 
     told = edgebench("meters", "--help").out
     assert "edgebench meters --help" in edgebench("meters").err
     words = " ".join(edgebench("bench", "--help").out.split())
-    assert "edgebench meters --help the options of each" in words
+    assert "edgebench meters --help their options" in words
     words = " ".join(edgebench("deploy", "--help").out.split())
-    assert "edgebench meters --help has the options of each" in words
+    assert "edgebench meters --help lists the options of each" in words
     docs = Path(__file__).parents[2] / "docs"
     page = (docs / "meters.md").read_text() + (docs / "instruments.md").read_text()
     for meter, driver in DRIVERS.items():
@@ -75,7 +75,7 @@ def test_info_says_what_the_meter_is(edgebench: Run, ppk2: Ppk2Emulator) -> None
     assert re.search(r"voltage +±1 % \(rectangular\) +all ranges ", said.out)
     assert re.search(r"resolution +±2e-07 A \(rectangular\) +range 0 ", said.out)
     assert re.search(r"shortest window +1\.00 ms", said.out)
-    assert re.search(r"current +range 0, to 50\.0 µA \(assumed, about, where it changes", said.out)
+    assert re.search(r"current +range 0, to 50\.0 µA \(assumed, approximate range", said.out)
     assert re.search(r"current +range 4, to 1\.00 A \(assumed", said.out)
     plain = json.loads(edgebench("meters", "info", name(ppk2), "--json").out)
     assert plain["facts"]["calibration"]["r"][4] == 0.0522
@@ -253,11 +253,11 @@ def test_refused_recording_says_why_and_what_to_do(edgebench: Run, tmp_path: Pat
         recorded = edgebench(*words)
     for said in (recorded, edgebench("show", str(folder))):
         error, hint = [line for line in said.err.splitlines() if line.startswith(("err", "hint"))]
-        assert re.match(r"error: no energy, as .*: loss: \d+ samples.*, limit 0\.1%", error)
+        assert re.match(r"error: no energy, because .*: loss: \d+ samples.*, limit 0\.1%", error)
         assert "edgebench meters selftest METER" in hint
     said = edgebench("meters", "selftest", "synthetic:constant,error=50000", "--duration", "2.8s")
     error, hint = said.err.splitlines()
-    assert re.match(r"error: the meter does not pass: rate: .* ppm .*, limit \d+", error)
+    assert re.match(r"error: the meter fails its self-test: rate: .* ppm .*, limit \d+", error)
     assert "edgebench meters selftest METER" in hint
 
 
@@ -276,7 +276,7 @@ def test_hint_names_the_action_that_was_typed(
     """Who imports a file is sent to the help of another action, which has no such option."""
     said = edgebench("meters", *words)
     assert said.code == 2
-    assert said.err.splitlines()[-1] == f"hint: see what it takes: edgebench meters {action} --help"
+    assert said.err.splitlines()[-1] == f"hint: see its arguments: edgebench meters {action} --help"
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_hint_names_the_action_that_was_typed(
         (("info", "ppk2:/dev/null,supply=x"), "supply must be a number"),
         (("record", "ppk2:/dev/nothing,supply=3.3"), "/dev/nothing"),
         (("selftest", "rapl:/nowhere"), "no RAPL zone"),
-        (("selftest", "agent:rapl"), "which records it in runs only"),
+        (("selftest", "agent:rapl"), "which records it only during runs"),
     ],
 )
 def test_wrong_meter_is_one_line_and_a_hint(

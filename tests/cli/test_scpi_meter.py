@@ -17,7 +17,7 @@ def test_instrument_is_described_and_recorded(edgebench: Run, tmp_path: Path) ->
         name = f"scpi:{server.address},rate=500"
         said = edgebench("meters", "info", name)
         assert said.code == 0
-        for words in ("N6705C", "MY56000123", "each the mean since the last", "assumed"):
+        for words in ("N6705C", "MY56000123", "means since the previous sample", "assumed"):
             assert words in said.out, words
         folder = tmp_path / "session"
         said = edgebench(
@@ -35,6 +35,6 @@ def test_instrument_that_refuses_is_one_line_and_a_hint(edgebench: Run, tmp_path
         name = f"scpi:{server.address}"
         said = edgebench("meters", "record", name, "--output", str(tmp_path / "session"))
     assert said.code == 1
-    assert "refuses how it should measure: Settings conflict" in said.err
+    assert "rejected its configuration: Settings conflict" in said.err
     assert "hint:" in said.err
     assert "Traceback" not in said.err

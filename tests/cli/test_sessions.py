@@ -152,7 +152,7 @@ def test_import_is_shown_and_has_nothing_to_verify(edgebench: Run, tmp_path: Pat
     assert "3.00 J (uncertainty unknown)" in edgebench("show", str(folder)).out
     said = edgebench("verify", str(folder))
     assert said.code == 2
-    assert said.err.startswith(f"error: nothing to verify: {folder} has samples without the")
+    assert said.err.startswith(f"error: nothing to verify: {folder} has samples, but no raw bytes")
 
 
 @pytest.mark.parametrize("command", ["show", "verify"])
@@ -165,7 +165,7 @@ def test_directory_that_is_no_recording_is_one_line(
     said = edgebench(command, str(tmp_path / "nothing"))
     assert said.code == 2
     error, hint = said.err.splitlines()
-    assert error.startswith(f"error: no recording of edgebench meters there: {tmp_path}/nothing")
+    assert error.startswith(f"error: neither a meter recording nor a run: {tmp_path}/nothing")
     assert f"edgebench {command} --help" in hint
     said = edgebench(command, str(store.directory(RUN_ID)))
     assert (said.code, said.err) == (0, "")

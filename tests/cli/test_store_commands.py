@@ -107,7 +107,7 @@ def test_failed_run_is_not_handed_on_without_a_word(
     (tmp_path / "x.zip").unlink(missing_ok=True)
     said = edgebench(*words)
     assert said.code == 0
-    assert f"warning: run {copied} failed (worker_died), and has no numbers" in said.err
+    assert f"warning: run {copied} failed (worker_died) and has no numbers" in said.err
 
 
 def test_runs_are_listed(edgebench: Run, copied: str) -> None:
@@ -206,8 +206,8 @@ def test_annotations_that_a_power_cut_emptied_cost_no_number(
     assert (row["verdict"] == "damaged", row["tags"], row["note"]) == (False, [], UNREADABLE)
     tagged = edgebench("tag", copied, "again")
     assert tagged.out == f"{copied}: again\n"
-    assert tagged.err.startswith(f"warning: {UNREADABLE}: not tags and a note in JSON: ")
-    assert tagged.err.endswith("; replaced, it had: nothing\n")
+    assert tagged.err.startswith(f"warning: {UNREADABLE}: not JSON with tags and note: ")
+    assert tagged.err.endswith("; replaced; content: nothing\n")
     assert UNREADABLE not in edgebench("show", copied).out
 
 
@@ -215,7 +215,7 @@ def test_annotations_that_are_replaced_are_shown(edgebench: Run, host: Host, cop
     """Otherwise a note is lost to one missing brace."""
     text = '{"tags": ["important"], "note": "the only calibrated run"'
     (run_file(host, copied).parent / ANNOTATIONS_FILE).write_text(text)
-    assert edgebench("tag", copied, "again").err.endswith(f"; replaced, it had: {text}\n")
+    assert edgebench("tag", copied, "again").err.endswith(f"; replaced; content: {text}\n")
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_bad_runs_of_a_set_are_named(edgebench: Run, host: Host, stored_set: lis
     assert said.code == 1
     assert said.out == "simulated: stored True, computed False\n"
     edited, damaged, hint = said.err.splitlines()
-    assert edited == f"error: run {stored_set[0]} does not verify: 1 difference to its raw files"
+    assert edited == f"error: run {stored_set[0]} does not verify: 1 difference from its raw files"
     assert damaged.startswith("error: trace not readable: no such file: ")
     assert f"/{stored_set[1]}/queries.parquet" in damaged
     assert hint.startswith("hint: measure again: edgebench bench")
@@ -417,7 +417,7 @@ def test_runs_are_tagged_and_listed_by_it(edgebench: Run, host: Host, copied: st
         (("tag", "last", "a,"), "not a tag: ''"),
         (("tag", "last", "last"), "not a tag: 'last'"),
         (("note", "last", "a\nb"), "not a note: 'a\\nb'"),
-        (("prune",), "--older-than 90d, or --keep-last N, and not both"),
+        (("prune",), "either --older-than 90d or --keep-last N"),
         (("prune", "--keep-last", "-1"), "at least 0, got -1"),
         (("runs", "--last", "0"), "at least 1, got 0"),
         (("runs", "--since", "yesterday"), "not a time: 'yesterday'"),

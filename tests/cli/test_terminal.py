@@ -74,5 +74,5 @@ def test_long_list_of_runs_says_how_to_get_a_short_one(
     assert sum("digits" in line for line in lines) == count
     is_told = count > LINES and not words
     fewer = "edgebench runs --device board --last 20"
-    assert errors == (f"note: {count} runs; for the newest ones alone: {fewer}\n" * is_told)
+    assert errors == (f"note: {count} runs; to list only the newest: {fewer}\n" * is_told)
     assert host.run("runs").stderr == "", "of a pipe"

@@ -90,7 +90,7 @@ def test_file_beside_a_run_gives_its_energy(coded: Measured, recording: Path) ->
     columns = ("--time", "Zeit:s", "--power", "Leistung:mW")
     unsure = host.run(*words, *columns)
     assert unsure.returncode == 3
-    assert "hint: if its data sheet says so" in unsure.stderr
+    assert "hint: if the instrument's data sheet states" in unsure.stderr
     said = host.run(*words, *columns, "--samples", "means", "--gain", "0.5%")
     assert said.returncode == 0, said.stderr
     assert "coded_load, within" in said.stdout
@@ -110,7 +110,7 @@ def test_file_beside_a_run_gives_its_energy(coded: Measured, recording: Path) ->
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--trace-rate", "10"), "--trace-rate is that of an instrument which edgebench does not"),
+        (("--trace-rate", "10"), "--trace-rate is for an instrument that edgebench does not"),
         (("--sync", "probes"), "--sync needs a meter: --meter METER"),
         (("--sync", "coded_load", "--trace-rate", "0"), "--trace-rate must be above 0"),
         (("--sync", "coded_load", "--trace-rate", "0.1"), "chip"),

@@ -158,7 +158,7 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
     assert (said.code, said.out) == (2, "")
     error, hint = said.err.splitlines()
     assert error.startswith("error: ")
-    assert hint.endswith(f"see what it takes: edgebench {words[0]} --help")
+    assert hint.endswith(f"see its arguments: edgebench {words[0]} --help")
 
 
 @pytest.mark.parametrize(
@@ -246,29 +246,29 @@ def test_option_that_is_given_twice_is_refused(edgebench: Run, option: str) -> N
         (("--on", ""), "no paired device is called ''"),
         (("--on", "nowhere"), "no paired device is called 'nowhere'"),
         (("--meter", "joulescope9"), "unknown meter 'joulescope9'"),
-        (("--scenario", "server"), "the server scenario needs the arrivals a second: --qps 100"),
-        (("--scenario", "server", "--qps", "0"), "arrivals must be 0.001 to 1e+06 a second"),
-        (("--scenario", "server", "--qps", "nan"), "arrivals must be 0.001 to 1e+06 a second"),
+        (("--scenario", "server"), "the server scenario needs the arrivals per second: --qps 100"),
+        (("--scenario", "server", "--qps", "0"), "arrivals must be 0.001 to 1e+06 per second"),
+        (("--scenario", "server", "--qps", "nan"), "arrivals must be 0.001 to 1e+06 per second"),
         (("--scenario", "server", "--qps", "1e5"), "arrivals are more than 1000000: choose"),
         (("--qps", "100"), "the single_stream scenario has no arrivals"),
         (("--target-latency", "5ms"), "the single_stream scenario has no arrivals"),
-        (("--duration", "1s", "--runs", "1000"), "1000 runs share 1 s: each may end after 0.001 s"),
+        (("--duration", "1s", "--runs", "1000"), "1000 runs share 1 s: each run takes 0.001 s"),
         (
             ("--duration", "0.2s"),
-            "5 runs share 0.2 s: each may end after 0.04 s, at least 0.1 s needed",
+            "5 runs share 0.2 s: each run takes 0.04 s, at least 0.1 s needed",
         ),
         (("--sustained", "20m", "--duration", "60s"), "--sustained and --duration contradict"),
         (("--sustained", "0s"), "duration must be > 0 s"),
         (("--ambient", "500"), "ambient temperature must be -60 to 90 °C, got 500"),
         (("--telemetry-rate", "1000"), "telemetry rate must be 0, or 0.1 to 100 Hz, got 1000"),
         (("--telemetry-rate", "0.09"), "telemetry rate must be 0, or 0.1 to 100 Hz, got 0.09"),
-        (("--governor", "Fast!"), "governor must be a name as performance, got 'Fast!'"),
+        (("--governor", "Fast!"), "governor must be a name such as performance, got 'Fast!'"),
         (
             ("--scenario", "server", "--qps", "9", "--target-latency", "0ms"),
             "target latency must be > 0 s",
         ),
         (("--scenario", "multi_stream", "--samples-per-query", "0"), "must be 1..65536, got 0"),
-        (("--scenario", "offline", "--profile"), "a profile is taken in the single_stream"),
+        (("--scenario", "offline", "--profile"), "a profile requires the single_stream"),
         (("--engine", "x"), "unknown engine 'x': there are native, loadgen"),
         (("--priority", "x"), "unknown priority 'x': there are normal, realtime"),
         (("--cpus", "4096"), "must be 0..4095"),
@@ -336,14 +336,14 @@ def test_what_is_no_pairing_string_is_refused(edgebench: Run, text: str, wrong: 
     [
         (
             {"192.0.2.1": errno.ENETUNREACH, "198.51.100.1": errno.ENETUNREACH},
-            "no network leads there: Network is unreachable at 192.0.2.1:9, 198.51.100.1:9",
+            "no route from this machine: Network is unreachable at 192.0.2.1:9, 198.51.100.1:9",
             "see whether this machine has a network: ip route; then edgebench devices",
         ),
         (
             {"192.0.2.1": errno.ECONNREFUSED, "198.51.100.1": errno.ENETUNREACH},
             "Connection refused at 192.0.2.1:9; Network is unreachable at 198.51.100.1:9",
-            "see whether its agent runs, and print a new string on the device, which names its "
-            "addresses and its port: edgebench-agent pair",
+            "check that its agent runs, and print a new pairing string on the device, which "
+            "contains its addresses and port: edgebench-agent pair",
         ),
     ],
 )
@@ -418,7 +418,7 @@ def test_full_output_device_is_one_line() -> None:
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 1
     error, hint = result.stderr.splitlines()
-    assert error == "error: not written or read: No space left on device: standard output"
+    assert error == "error: cannot read or write standard output: No space left on device"
     assert hint.startswith("hint: ")
 
 

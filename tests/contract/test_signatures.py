@@ -110,7 +110,7 @@ def test_open_dimensions_of_a_signature_get_their_sizes(load: Load) -> None:
 
 @pytest.mark.parametrize(
     ("content", "there"),
-    [(two_signatures(), "it has encode, decode"), (one_graph(), "it has none")],
+    [(two_signatures(), "it has encode, decode"), (one_graph(), "it has no signatures")],
 )
 def test_unknown_signature_is_refused_with_those_of_the_file(
     load: Load, content: bytes, there: str

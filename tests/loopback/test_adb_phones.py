@@ -157,7 +157,7 @@ def test_phones_that_cannot_be_used_are_listed_with_the_reason(
         listed = states(host)
         assert listed[pixel.serial]["access"] == "ready"
         for stranger, words in (
-            (locked, "unauthorised: it does not allow USB debugging"),
+            (locked, "unauthorised: USB debugging from this computer is not allowed"),
             (old, "without shell_v2"),
             (fresh, f"ready; edgebench deploy adb:{fresh.serial}"),
         ):

@@ -300,8 +300,8 @@ def test_meter_that_one_of_two_boards_has_is_said_before_a_run_is_begun(tmp_path
         assert host.run("campaign", "status").returncode == 2, "nothing was begun"
         short = written(tmp_path, first, second, repeats=2, more=METERED.format("synthetic"))
         result = host.run("campaign", "run", str(short))
-        assert f"; the same holds for {second}" in result.stderr
-        assert 'hint: name it in full in the campaign file: meter = "agent:synthetic:fol' in (
+        assert f"; also missing on {second}" in result.stderr
+        assert 'hint: write its full name in the campaign file: meter = "agent:synthetic:fol' in (
             result.stderr
         )
         alone = written(tmp_path, first, repeats=1, more=more)

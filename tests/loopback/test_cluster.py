@@ -360,5 +360,5 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
         host.lab.plan_campaign(file, cluster="server")
     with pytest.raises(UsageError, match="tls-ca-file"):
         host.lab.plan_campaign(file, cluster="tls://127.0.0.1:1")
-    with pytest.raises(LabHostsUnreachable, match="no scheduler answers at tcp://"):
+    with pytest.raises(LabHostsUnreachable, match="no scheduler responds at tcp://"):
         host.lab.plan_campaign(file, cluster="tcp://127.0.0.1:9")

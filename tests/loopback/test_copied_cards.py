@@ -61,7 +61,7 @@ def test_copy_of_a_card_is_a_device_of_its_own(farm: CardFarm) -> None:
     card = farm.switch_off(first)
     copy = farm.copy_of(card)
     agent = farm.switch_on(second, copy)
-    assert "new identity: the old one was made on another board" in agent.errors()
+    assert "new identity: the old identity was created on another board" in agent.errors()
     assert "edgebench-agent pair" in agent.errors()
     assert agent.status().paired_hosts == ()
     with pytest.raises(Unreachable):
@@ -87,7 +87,7 @@ def test_copy_that_older_versions_made_is_refused_by_name(farm: CardFarm) -> Non
     card = farm.switch_off(first)
     copy = farm.copy_of(card, is_older=True)
     farm.switch_on(second, copy)
-    with pytest.raises(WrongBoard, match="and is on another board: its serial number differs"):
+    with pytest.raises(WrongBoard, match="but runs on another board: its serial number differs"):
         board_of(farm, "b0")
     [line] = listed(farm)
     assert (line.name, line.access) == ("b0", Access.COPIED)

@@ -90,7 +90,7 @@ def test_run_of_another_host_is_not_followed(
     other.lab.pair(agent.pairing_string())
     with paired.lab.connect("board") as first, other.lab.connect("board") as stranger:
         run_id = start(first)
-        with pytest.raises(UsageError, match=f"no run {run_id} waits here for this host"):
+        with pytest.raises(UsageError, match=f"this host has no run {run_id} here"):
             stranger.follow(run_id)
         end(first, run_id)
         first.acknowledge(run_id)
@@ -115,7 +115,7 @@ def test_followed_run_is_stored_once(paired: Host) -> None:
         run = follow(device_of(second, paired), run_id)
         assert run == follow(device_of(second, paired), run_id), "it is in the store"
         assert run.failure is None
-        with pytest.raises(NoSuchRun, match="run 20200101-000000-none is not on board, and not in"):
+        with pytest.raises(NoSuchRun, match="run 20200101-000000-none is neither on board nor in"):
             follow(device_of(second, paired), "20200101-000000-none")
         assert second.list_runs().finished == ()
         second.release()

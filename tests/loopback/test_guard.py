@@ -122,7 +122,7 @@ def test_run_does_not_start_above_the_limit(board: HeatedBoard) -> None:
     result = board.host.run("bench", MODEL, "--runtime", "litert", "--cooldown", "0s", *ON)
     assert result.returncode == 1
     assert f"not started at 95.0 °C (cpu-thermal): {LIMIT}" in result.stderr
-    assert "hint: cool it, or wait for longer" in result.stderr
+    assert "hint: cool the device, or wait longer" in result.stderr
     board.heat(50.0)
     assert board.bench(duration_s=0.3).document["metrics"]["latency_ns"]["count"] >= 30
 
@@ -147,7 +147,7 @@ def test_run_whose_sampler_dies_is_stopped(board: HeatedBoard) -> None:
     later = At(Phase.MEASURING, lambda: threading.Timer(1.0, board.kill_sampler).start())
     run = board.bench(watcher=later)
     assert run.document["metrics"]["latency_ns"]["count"] > 30
-    expected = f"stopped, nobody watches the heat: the sampler ended with status -9; {LIMIT}"
+    expected = f"stopped, temperature not monitored: the sampler ended with status -9; {LIMIT}"
     assert completeness(run) == f"run interrupted: {expected}"
     assert board.agent.status().running is None
 
@@ -156,6 +156,6 @@ def test_run_whose_sampler_is_gone_does_not_start(board: HeatedBoard) -> None:
     """A device cools for ten minutes for a run that then measures without its guard."""
     at = At(Phase.COOLING, board.kill_sampler)
     begin_s = time.monotonic()
-    with pytest.raises(TargetError, match="not started, nobody watches the heat"):
+    with pytest.raises(TargetError, match="not started, temperature not monitored"):
         board.bench(cooldown_timeout_s=MAX_WAIT_S, watcher=at)
     assert time.monotonic() - begin_s < MAX_WAIT_S

@@ -195,7 +195,7 @@ def test_refused_pairing_is_in_the_log(
     Whoever tries again from the same address is counted, so each comes from one of its own.
     """
     answer_to(bench.agent.port, UPGRADE, who(bench), source=source)
-    line = f"refused a stranger from {source}"
+    line = f"refused an unpaired peer from {source}"
     wait_until(lambda: line in bench.agent.errors(), "it was written down")
 
 

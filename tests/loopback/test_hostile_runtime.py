@@ -107,13 +107,13 @@ def test_open_files_are_named_before_the_model_is_opened(tmp_path: Path, victim:
         words = ("bench", str(model), "--on", "board", "--runtime", "hostile", "--quick")
         told = host.run(*words)
         lines = told.stderr.splitlines()
-        assert lines[0].startswith("warning: board does not keep models from files: Operation not")
-        assert lines[1].startswith("hint: give the agent a user of its own")
+        assert lines[0].startswith("warning: board lets models access files: Operation not")
+        assert lines[1].startswith("hint: run the agent as a separate user")
         assert "tried 38, done: identity, ssh" in told.stderr
         trusted = host.run(*words, "--trust-model")
-        assert "keep models from files" not in trusted.stderr
+        assert "lets models access files" not in trusted.stderr
         listed = host.run("devices", "--timeout", "0s")
-        assert "models are not kept from" in listed.stdout
+        assert "models can access files" in listed.stdout
     finally:
         agent.kill()
 

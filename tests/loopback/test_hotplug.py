@@ -197,7 +197,7 @@ def test_run_of_a_board_that_has_left_is_collected_after_a_restart(rack: Rack) -
     rack.until_gone("lost")
     refused = rack.said("forget", "lost")
     assert refused.stderr.splitlines() == [
-        "error: seat 'lost' has runs that wait for their host: 1",
+        "error: seat 'lost' has uncollected runs: 1",
         "hint: see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT",
     ]
     port = rack.agent.port

@@ -49,7 +49,7 @@ def test_build_that_does_not_run_is_not_replaced(tmp_path: Path) -> None:
     )
     report = probed("onnx", folder)
     assert report.reason == (
-        "onnxruntime-gpu needs the system library libcudart.so.99, which is not there"
+        "onnxruntime-gpu needs the system library libcudart.so.99, which is missing"
     )
     assert report.install is None
 
@@ -110,7 +110,7 @@ def test_runtime_whose_library_may_not_be_read_says_so(tmp_path: Path) -> None:
         module.write(f"open({str(secret)!r}).close()\n")
     report = probed("onnx", folder)
     assert not report.is_usable
-    assert "works where it is not confined" in str(report.reason)
+    assert "works without confinement" in str(report.reason)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EDGEBENCH_READABLE", str(secret.parent))
         assert probed("onnx", folder).is_usable

@@ -206,7 +206,7 @@ def test_agent_that_serves_is_not_used_by_another_environment(
         with pytest.raises(OtherEnvironment) as raised:
             connect(agent.state)
         assert raised.value.pid == agent.pid
-        assert "its variables differ, as PYTHONPATH" in str(raised.value)
+        assert "its variables, such as PYTHONPATH, differ" in str(raised.value)
     finally:
         agent.stop()
 

@@ -87,7 +87,7 @@ def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, pair
     wait_until(lambda: agent.status().spooled_count == 1, "run is spooled")
     result = paired.run("bench", MODEL, "--on", "board", *SHORT)
     assert result.returncode in (0, 3), result.stderr
-    assert "had finished and was still on the device; stored now, beside those" in result.stderr
+    assert "had finished and was still on the device; it is now stored" in result.stderr
     assert len(paired.lab.runs()) == 2
     assert agent.status().spooled_count == 0
     first = paired.lab.run(min(paired.lab.runs()["run_id"]))
@@ -195,7 +195,7 @@ def test_full_store_leaves_the_run_on_the_device(
         _, errors = command.communicate(timeout=60)
         assert command.returncode == 1
         error, hint = errors.splitlines()[-2:]
-        stays = r"error: run \S+ stays on the device: run not stored: it takes [\d.]+ [KM]iB, "
+        stays = r"error: run \S+ stays on the device: run not stored: needs [\d.]+ [KM]iB, "
         assert re.match(stays + r"disk has [\d.,]+ (Ki)?B free: ", error), errors
         assert "then store the run: edgebench collect --on board" in hint
         assert agent.status().spooled_count == 1

@@ -87,7 +87,7 @@ def test_runtime_without_a_profiler_is_refused_before_the_run(paired: Host) -> N
     words = ("--on", "board", "--runtime", "tflite", "--profile", *QUICK)
     result = paired.run("bench", "digits_fp32.tflite", *words)
     assert result.returncode == 1
-    assert "tflite-runtime has no profiler; litert has one" in result.stderr
+    assert "tflite-runtime has no profiler; litert profiles" in result.stderr
     assert paired.lab.runs().empty
 
 
@@ -96,7 +96,7 @@ def test_cpu_that_the_device_does_not_have_is_refused_before_the_run(paired: Hos
     words = ("--on", "board", "--cpus", "0,4095", *QUICK)
     result = paired.run("bench", "digits_int8.tflite", *words)
     assert result.returncode == 2
-    assert "no CPU 4095 for models on board, which has " in result.stderr
+    assert "CPU 4095 is not available to models on board, only " in result.stderr
     assert paired.lab.runs().empty
 
 

@@ -247,7 +247,7 @@ def test_meter_that_is_pulled_out_costs_the_energy_alone(host: Host, tmp_path: P
     assert again.returncode == 2
     error, hint = [line for line in again.stderr.splitlines() if not line.startswith("run: ")]
     assert error.startswith("error: meter ppk2 cannot be used: no such serial port: ")
-    assert hint == "hint: see which meters there are, and why others are not: edgebench meters"
+    assert hint == "hint: see which meters are available, and why others are not: edgebench meters"
     assert incoming(host) == []
     assert host.lab.store.run_ids() == [document["run_id"]]
 
@@ -396,7 +396,7 @@ def test_served_meter_that_is_missing_costs_the_energy_alone(
     document = document_of(result)
     energy, rules = document["metrics"]["energy"], rules_of(document)
     assert document["metrics"]["latency_ns"]["p50"] > 0
-    assert energy["refused"] == "this kernel shows no RAPL zone under /sys/class/powercap"
+    assert energy["refused"] == "no RAPL zone under /sys/class/powercap: this kernel exposes none"
     assert rules["meter"] == ("fail", energy["refused"])
     assert (document["verdict"]["state"], rules["complete"][0]) == ("suspect", "pass")
     assert energy["refused"] in result.stderr

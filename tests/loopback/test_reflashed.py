@@ -22,7 +22,7 @@ def test_board_with_a_new_certificate_keeps_its_place_when_told(
     string = agent.pairing_string()
     refused = paired.run("pair", string)
     assert refused.returncode == 2
-    assert "of 'board', which does not answer, and has a new certificate" in refused.stderr
+    assert "of 'board', which does not respond, and has a new certificate" in refused.stderr
     assert "edgebench pair --replace STRING" in refused.stderr
     assert paired.devices == (before,)
     # Nothing was asked of the agent: the string is still good.

@@ -135,11 +135,11 @@ def test_each_seat_has_a_lease_and_a_spool_of_its_own(agent: AgentProcess, host:
 
 def test_unknown_seat_is_refused_in_one_line(agent: AgentProcess, host: Host) -> None:
     """A misspelt seat measures on the first one."""
-    with pytest.raises(NoSuchDevice, match=f"'nucleo' there; available: {', '.join(SEATS)}"):
+    with pytest.raises(NoSuchDevice, match=f"'nucleo'; available: {', '.join(SEATS)}"):
         host.lab.connect(f"{AGENT}/nucleo")
     result = host.run("bench", MODEL, "--on", f"{AGENT}/nucleo")
     assert result.returncode == 2
-    assert "hint: see which devices there are: edgebench devices" in result.stderr
+    assert "hint: see the list of devices: edgebench devices" in result.stderr
 
 
 def test_model_that_another_host_sends_now_is_waited_for(agent: AgentProcess, host: Host) -> None:

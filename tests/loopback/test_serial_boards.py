@@ -214,7 +214,7 @@ def test_campaign_names_the_model_in_a_firmware_by_a_word(desk: Desk) -> None:
     )
     said = desk.host.run("campaign", "run", str(plan))
     assert said.returncode == 1, "one of them takes no model"
-    assert "takes no model: its firmware has kws01" in said.stdout
+    assert "accepts no model: its firmware contains kws01" in said.stdout
     told = json.loads(desk.host.run("campaign", "status", "--json").stdout)
     assert {row["model"]: row["state"] for row in told["runs"]} == {
         MODEL: "failed",
@@ -280,7 +280,7 @@ def test_streaming_firmware_is_measured_by_the_sound_that_is_played_to_it(desk: 
     assert verify(desk.host.lab.store, run.run_id) == []
     shown = desk.host.run("show", run.run_id).stdout
     assert "2.51 ms" in shown
-    assert "what the device hears" in shown
+    assert "captured by the device" in shown
 
 
 def test_windows_before_a_failure_are_kept_with_its_reason(desk: Desk) -> None:

@@ -64,9 +64,7 @@ def test_run_of_a_killed_host_is_stopped_by_its_owner_and_collected(
     with pytest.raises(LeaseHeld) as held:
         other.lab.stop("board")
     # The tests' hosts have one name, as two windows of one user have.
-    assert hint_for(held.value).endswith(
-        "end your other command there, with Ctrl-C in its terminal"
-    )
+    assert hint_for(held.value).endswith("end your other command with Ctrl-C in its terminal")
     assert agent.status().running == running
 
     stopped = paired.run("stop", "--on", "board", "--json")
@@ -93,9 +91,9 @@ def test_command_goes_on_with_its_next_run_when_one_is_stopped(
     command.communicate(timeout=30)
     assert stopped.returncode == 0, stopped.stderr
     assert stopped.stdout.splitlines() == [
-        f"stopped: run {first} on board; what it measured is on the device",
-        "only this run was stopped: the command that began it, if it still runs, collects it and "
-        "goes on with its next run; to end that command, press Ctrl-C in its terminal",
+        f"stopped: run {first} on board; its measurements are on the device",
+        "only this run was stopped: if the command that started it is still running, it collects "
+        "the run and continues with the next; to end that command, press Ctrl-C in its terminal",
         "next, if no command collects it: edgebench collect --on board",
     ]
     assert first in paired.lab.store.run_ids()
@@ -135,7 +133,7 @@ def test_command_that_cannot_succeed_does_not_wait(paired: Host, other: Host) ->
     with other.lab.connect("board") as holder:
         holder.acquire()
         for words, said in (
-            (("--cpus", "900"), "error: no CPU 900 for models on board, which has 0"),
+            (("--cpus", "900"), "error: CPU 900 is not available to models on board, only 0"),
             (("--runtime", "onxx"), "error: unknown runtime 'onxx': there are "),
         ):
             result = paired.run("bench", MODEL, "--on", "board", *words, "--wait", "10m")

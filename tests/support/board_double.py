@@ -559,7 +559,7 @@ class VirtualLine:
 
     def _check(self) -> None:
         if self.is_closed:
-            raise BoardLost(f"the board at {self.name} is gone")
+            raise BoardLost(f"the board at {self.name} was disconnected")
 
     def _queue(self, said: list[tuple[int, bytes]]) -> None:
         for delay_us, data in said:

@@ -189,11 +189,11 @@ LOGINS: dict[str, Login] = {
     ),
     "no host key in common": Login(
         lambda b: b.host("board", b.key(), "HostKeyAlgorithms rsa-sha2-512"),
-        refusal="have nothing in common: no matching host key type found",
+        refusal="have no algorithm in common: no matching host key type found",
     ),
     "broken configuration": Login(
         lambda b: b.host("board", b.key(), "IdentityFiles x"),
-        refusal="ssh refuses its configuration: ",
+        refusal="ssh rejects its configuration: ",
     ),
     "jump host refuses": Login(
         lambda b: _jump(b, "ProxyJump jump-1", user="nobody"),
@@ -223,7 +223,7 @@ LOGINS: dict[str, Login] = {
     ),
     "proxy command fails": Login(
         lambda b: b.host("board", b.key(), "ProxyCommand echo the cable is out >&2; exit 1"),
-        refusal="cannot reach board: what leads there has ended: the cable is out",
+        refusal="cannot reach board: jump host or proxy command ended: the cable is out",
         is_direct=False,
     ),
 }

@@ -28,7 +28,7 @@ from support.hostile_runtime import Victim, install  # noqa: E402
 
 USER = 65534
 LANDLOCK = (0, 1, 4, 7)
-WARNING = "does not keep models from files"
+WARNING = "lets models access files"
 STRANGER = {"terminal", "shared"}
 """Acts that any user of the machine may do: open a terminal of its own, write to /dev/shm."""
 _LIMIT = """

@@ -50,7 +50,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator
             path.unlink()
         assert result.returncode == 0, result.stderr
         assert SERVED in result.stdout
-        assert f"\nwarning   meter {ABSENT} is not there yet: no such file: " in result.stdout
+        assert f"\nwarning   meter {ABSENT} is not available yet: no such file: " in result.stdout
         yield made
 
 
@@ -111,7 +111,7 @@ def test_second_deploy_sends_nothing_and_keeps_name_port_pairing_and_meters(
     before, old_pid = known(deployed.host), agent_pid(deployed)
     result = deployed.deploy("--wheels", str(wheels), "--runtime", "onnx")
     assert result.returncode == 0, result.stderr
-    assert "installed already" in result.stderr
+    assert "already installed" in result.stderr
     assert "sending" not in result.stderr
     assert SERVED in result.stdout
     assert "next: edgebench bench --quick --on board" in result.stdout
@@ -178,7 +178,7 @@ def test_agent_of_before_runs_again_if_the_new_one_does_not_start(
     result = deployed.deploy("--wheels", str(tmp_path), "--runtime", "onnx")
     assert result.returncode == 1, result.stderr
     assert "does not fit this board" in result.stderr
-    assert "the one of before runs again" in result.stderr
+    assert "the previous agent runs again" in result.stderr
     assert packages_of(deployed) == packages
     assert known(deployed.host) == before
     result = deployed.run("bench", MODEL, "--on", "board", *QUICK)

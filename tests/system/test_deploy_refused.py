@@ -21,7 +21,7 @@ def test_no_wheels_is_one_clear_error(site: Site, tmp_path: Path) -> None:
     result = site.deploy("--wheels", str(tmp_path / "empty"))
     assert result.returncode == 1
     assert "error: no wheels for Python 3." in result.stderr
-    assert "hint: bring the wheels yourself" in result.stderr
+    assert "hint: provide the wheels" in result.stderr
     assert len(result.stderr.splitlines()) == 4
     assert site.account.listing() == before
 
@@ -51,7 +51,7 @@ def test_unknown_host_key_is_refused(site: Site) -> None:
     assert f"error: host key of {key} is unknown" in result.stderr
     assert str(site.host.folder / ".ssh" / "known_hosts") in result.stderr
     login = f"-p {site.server.port} {site.account.name}@{site.server.address}"
-    assert f"hint: log in once by hand, it shows what is wrong: ssh {login}" in result.stderr
+    assert f"hint: log in by hand to see what is wrong: ssh {login}" in result.stderr
     assert (site.host.folder / ".ssh" / "known_hosts").read_text() == ""
 
 
@@ -99,7 +99,7 @@ def test_old_python_is_one_clear_error(site: Site, answer: str, told: str) -> No
     assert result.returncode == 1
     assert f"error: no Python 3.10 or newer on {site.target}" in result.stderr
     assert told in result.stderr
-    assert "hint: install one there, or name it" in result.stderr
+    assert "hint: install Python there, or name it" in result.stderr
 
 
 def test_wheel_that_was_tampered_with_is_not_installed(site: Site, wheels: Path) -> None:

@@ -201,7 +201,7 @@ def test_linked_model_needs_no_upload_and_lets_no_other_in(linked_elf: Path) -> 
         same = generate(BUILT_IN.read_bytes(), model_id="digits").data
         assert board.load_model(same).model_name == "digits"
         other = generate(BUILT_IN.read_bytes(), model_id="other").data
-        with pytest.raises(BoardRefusal, match="takes no other model than digits: it is linked"):
+        with pytest.raises(BoardRefusal, match="accepts only the model digits, which is linked"):
             board.load_model(other)
 
 

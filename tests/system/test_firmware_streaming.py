@@ -357,7 +357,7 @@ def test_bridge_measures_our_own_streaming_firmware(blob_file: Path, tmp_path: P
             assert timed.window.end_ns - timed.window.begin_ns >= timed.window.count * FRAME_NS
     with closing(Board(ChildProcess(command), timing=PATIENT)) as board:
         board.connect()
-        with pytest.raises(BoardRefusal, match="does not listen: No sound"):
+        with pytest.raises(BoardRefusal, match="does not start streaming: No sound"):
             ListeningBoard(board, tmp_path, "").window(1, warmup_count=0)
 
 

@@ -1,1 +1,1 @@
-"""The agent: a light daemon on the device that runs models and keeps what was measured."""
+"""The agent: a light daemon on the device that runs models and stores the measurements."""

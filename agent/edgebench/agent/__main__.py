@@ -1,7 +1,7 @@
 """`python -m edgebench.agent` is `edgebench-agent`.
 
-`-m` puts the working directory in front of the search path, where files beside a model would be
-taken for modules. It is removed before anything else is imported; what Python itself has imported
+`-m` puts the working directory in front of the search path, where files next to a model could be
+imported as modules. It is removed before any other import; modules that Python itself has imported
 by then may have come from there, so `edgebench-agent` is the command to use.
 """
 

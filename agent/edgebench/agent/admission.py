@@ -1,21 +1,22 @@
 """Which connections get a TLS handshake, before their peers are known.
 
-Theory of operation. Anybody on the network may open connections, and a handshake takes 2 ms of CPU
-and 350 KiB. So a connection passes three stages, each of which is bounded:
+Theory of operation. Any machine on the network may open connections, and a handshake takes 2 ms of
+CPU time and 350 KiB. So a connection passes three stages, each of which is bounded:
 
     SYN filter ──▶ parked ──────────────▶ handshake ──▶ known peer, or refused
     (shedding.py)  until the whole         8 at a time,
     in the kernel  ClientHello is there    networks in turn
 
-*Parked* connections cost a descriptor. One that sends nothing, a byte or no TLS gets no further. At
-the limit, one of the network with the most is dropped: the oldest without a ClientHello, or else a
-random one, so that a flood leaves each connection its share. Source: OpenSSH, sshd_config(5),
-MaxStartups (random early drop).
+*Parked* connections cost a descriptor. A connection that sends nothing, a byte or no TLS stays
+there. At the limit, a connection of the network with the most is dropped: the oldest without a
+ClientHello, or else a random one, so that a flood leaves each connection its share. Source:
+OpenSSH, sshd_config(5), MaxStartups (random early drop).
 
-*Handshakes* are granted to networks in turn: first one whose last peer turned out to be paired,
-then one that had none yet, then the one that had its last one longest ago. So a host gets the next
-free handshake whatever others send, unless they have its own address. A handshake in which the peer
-is silent for long is dropped for one that waits. A peer that is known is never dropped for another.
+*Handshakes* are granted to networks in turn: first a network whose last peer was paired, then a
+network without a handshake so far, then the network whose last handshake is the oldest. So a host
+gets the next free handshake whatever other networks send, unless they share its address. A
+handshake whose peer stays silent is dropped for a waiting connection. A paired peer is never
+dropped.
 """
 
 from __future__ import annotations
@@ -37,20 +38,20 @@ from edgebench.agent.shedding import ArrivalRates
 MAX_PARKED = 128
 """Most parked connections, at 2 KiB each."""
 MAX_PARKED_PER_NETWORK = 24
-"""Most of them from one network. Hosts behind one router have the address of the router."""
+"""Most of them from a single network. Hosts behind a router have the address of the router."""
 MAX_HANDSHAKES = 8
 """Most handshakes in progress, at 350 KiB each."""
 PATIENCE_S = 1.0
-"""Silence of a peer in its handshake after which one from another network may take its place."""
+"""Silence of a peer in its handshake after which a peer of another network may take its place."""
 SAME_PATIENCE_S = 5.0
-"""Silence after which one from the same network may: a host begins many, and may be loaded."""
+"""The same for a peer of the same network: a host opens many connections, and may be loaded."""
 COLLECT_EVERY = 16
 """Handshakes after which the garbage of failed ones is collected. asyncio leaves each as a cycle,
 which an idle agent would never collect."""
 REPORT_EVERY_S = 60.0
-"""Least interval of two warnings in the log."""
+"""Least interval between two warnings in the log."""
 MAX_REMEMBERED = 1024
-"""Networks whose last turn is remembered."""
+"""Networks whose last turn is kept."""
 _HEADER_BYTES = 5
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
 """Type of a TLS record, and of the message in it. Source: RFC 8446, 4 and 5.1."""
@@ -79,7 +80,7 @@ class _Handshake:
 
 
 class Admission:
-    """The connections whose peer is not known yet."""
+    """The connections whose peer is not identified yet."""
 
     def __init__(
         self,
@@ -98,13 +99,13 @@ class Admission:
         self._handshakes: dict[Any, _Handshake] = {}
         """Handshakes in progress by the address of the peer."""
         self._turns: dict[str, int] = {}
-        """Number of the last handshake granted to each network; -1 where its peer was known."""
+        """Number of the last handshake granted to each network; -1 if its peer was paired."""
         self._granted = 0
         self._dropped = 0
         self._report_after_s = clock()
 
     def park(self, connection: socket.socket, address: Any) -> None:
-        """Park a connection that was just accepted; another one may be dropped for it."""
+        """Park a connection that was just accepted; another connection may be dropped for it."""
         network = network_of(address)
         self.rates.arrived(network)
         if self._count[network] >= MAX_PARKED_PER_NETWORK:
@@ -115,7 +116,7 @@ class Admission:
         self._count[network] += 1
 
     def look(self, descriptor: int) -> None:
-        """Check the bytes that a connection has received; without effect if it is not parked."""
+        """Check the bytes that a connection has received; no effect if it is not parked."""
         parked = self._parked.get(descriptor)
         if parked is None or parked.is_ready:
             return
@@ -132,7 +133,7 @@ class Admission:
         return bool(self._ready)
 
     def grant(self) -> tuple[socket.socket, Any] | None:
-        """The next connection to get a handshake, with its peer's address; None: none may now."""
+        """The next connection to get a handshake, with its peer's address; None if none may now."""
         while self._ready:
             network = min(self._ready, key=lambda network: self._turns.get(network, 0))
             if not self._has_room(network):
@@ -155,7 +156,7 @@ class Admission:
         return None
 
     def leave(self, address: Any, *, is_known: bool) -> None:
-        """Note that a handshake is done, and whether its peer is known."""
+        """Record that a handshake is done, and whether its peer is paired."""
         handshake = self._handshakes.pop(address, None)
         if handshake is not None and is_known:
             self._turns.pop(handshake.network, None)
@@ -168,7 +169,7 @@ class Admission:
             self._close(parked)
 
     def _has_room(self, network: str) -> bool:
-        """Whether a connection of this network may begin its handshake, perhaps for another one."""
+        """Whether a connection of this network may start its handshake; may drop a silent one."""
         self._handshakes = {
             at: handshake
             for at, handshake in self._handshakes.items()
@@ -180,10 +181,10 @@ class Admission:
         for address, handshake in self._handshakes.items():
             is_same = handshake.network == network
             patience_s = SAME_PATIENCE_S if is_same else PATIENCE_S
-            # What was received and not read yet shows that we are slow, not the peer.
+            # Received bytes that were not read yet show that this process is slow, not the peer.
             if now_s - handshake.since_s > patience_s and _is_silent(handshake.connection):
-                with contextlib.suppress(OSError):  # the peer has gone
-                    # asyncio's transport notices, and ends as if the peer had gone.
+                with contextlib.suppress(OSError):  # the peer has disconnected
+                    # asyncio's transport notices, and ends as if the peer had disconnected.
                     handshake.connection.shutdown(socket.SHUT_RDWR)
                 self._note_drop(address)
                 del self._handshakes[address]
@@ -223,7 +224,7 @@ class Admission:
 
 
 def network_of(address: Any) -> str:
-    """Address of a peer; of IPv6 its /64, as one machine has all addresses of it.
+    """Address of a peer; for IPv6 its /64 network, because a machine may use all addresses of it.
 
     >>> network_of(("10.0.0.7", 40000)), network_of(("2001:db8::7%eth0", 40000, 0, 0))
     ('10.0.0.7', '2001:db8::/64')
@@ -235,7 +236,7 @@ def network_of(address: Any) -> str:
 
 
 def _has_client_hello(connection: socket.socket) -> bool | None:
-    """Whether the whole ClientHello has arrived; None: other bytes have, or the peer has gone."""
+    """Whether the whole ClientHello has arrived; None: other bytes arrived, or the peer left."""
     try:
         head = connection.recv(_HEADER_BYTES + 1, socket.MSG_PEEK)
         if not head or head[0] != _HANDSHAKE or head[1:2] not in (b"", b"\x03"):
@@ -254,15 +255,15 @@ def _has_client_hello(connection: socket.socket) -> bool | None:
 
 
 def _is_silent(connection: socket.socket) -> bool:
-    """Whether the peer has sent nothing that was not read."""
+    """Whether no received bytes are waiting to be read."""
     try:
         return connection.recv(1, socket.MSG_PEEK) == b""
-    except OSError:  # nothing there, or the peer has gone
+    except OSError:  # no bytes, or the peer has disconnected
         return True
 
 
 def _is_established(connection: socket.socket) -> bool:
-    """Whether the connection is still open: a ClientHello may be read after its sender has gone."""
+    """Whether the connection is still open: a ClientHello can be read after its sender left."""
     try:
         return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
     except OSError:

@@ -21,17 +21,17 @@ from edgebench.agent.network import may_list_interfaces
 
 SERVICE_TYPE = "_edgebench._tcp.local."
 RETRY_S = 30.0
-"""Interval of the attempts: a board often boots before its network does."""
+"""Interval of the attempts: a board often boots before its network is up."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Advertisement:
-    """What is announced."""
+    """The content of the announcement."""
 
     addresses: tuple[str, ...]
-    """Where other machines reach the agent; empty without a network."""
+    """Addresses at which other machines reach the agent; empty without a network."""
     properties: Mapping[str, str]
     """The TXT record."""
 
@@ -39,16 +39,16 @@ class Advertisement:
 async def advertise(
     now: Callable[[], Advertisement], port: int, name: str, *, changed: asyncio.Event
 ) -> None:
-    """Advertise until cancelled; without a network, try again and again.
+    """Advertise until cancelled; without a network, retry every `RETRY_S`.
 
-    The service name holds what only this agent has, so it is unique by itself and the second of
-    probing that the protocol otherwise asks for is skipped.
+    The service name contains a value that only this agent has, so it is unique, and the second of
+    probing that the protocol otherwise requires is skipped.
 
     Args:
-        now: What is to be announced now.
+        now: Returns the current content of the announcement.
         port: Port of the agent.
-        name: Name of the agent, which no other has: agents with a copied identity are two.
-        changed: Set when it may be something else; addresses are looked at once in a while.
+        name: Unique name of the agent; agents with a copied identity differ in it.
+        changed: Set when the content may have changed; the addresses are also checked regularly.
     """
     while True:
         if (advertisement := now()).addresses:
@@ -66,7 +66,7 @@ async def _serve(
     name: str,
     changed: asyncio.Event,
 ) -> None:
-    """Announce until the addresses are others."""
+    """Announce until the addresses change."""
 
     def info(advertisement: Advertisement) -> ServiceInfo:
         return ServiceInfo(
@@ -93,7 +93,7 @@ async def _serve(
 
 
 def _responder(addresses: tuple[str, ...]) -> Zeroconf:
-    if not may_list_interfaces():  # the default one will do, which there is for IPv4 only
+    if not may_list_interfaces():  # the default interface, which is IPv4 only
         return Zeroconf(interfaces=InterfaceChoice.Default, ip_version=IPVersion.V4Only)
     return Zeroconf(ip_version=_versions(addresses))
 

@@ -60,9 +60,9 @@ ROOT = Path("/")
 MACHINE_SEAT = "machine"
 """Name of the seat that is the machine on which the agent runs."""
 ON_DEMAND = "qemu:"
-"""Begin of the name of a seat that is made on request: an emulated board."""
+"""Prefix of the name of a seat that is created on request: an emulated board."""
 SEATS_DIRECTORY = "seats"
-"""Directory of the state of every seat but the first."""
+"""Directory that holds the state of every seat but the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,31 +75,31 @@ class AgentSettings:
     listen: tuple[str | None, int] | None = None
     """Address (None: all) and port of the TLS listener; None: unix socket only."""
     idle_exit_s: float | None = None
-    """Time without a connection or a run after which it stops; None: never."""
+    """Time without a connection or a run after which the agent stops; None: never."""
     is_advertised: bool = True
     models_quota_bytes: int | None = None
     wiring: Wiring = field(default_factory=Wiring)
     simulate: tuple[str, ...] = ()
-    """Names of simulated boards, each with a seed: `raspberry-pi-5-bare:3`; one seat for each."""
+    """Names of simulated boards, each with a seed and its own seat: `raspberry-pi-5-bare:3`."""
     simulate_directory: Path | None = None
-    """Directory in which each file is a simulated board that comes and goes with it."""
+    """Directory in which each file is a simulated board that appears and leaves with its file."""
     boards: tuple[str, ...] = ()
     """Ports with a board, each as ADDRESS or NAME=ADDRESS; `none`: no boards at all."""
     log: Path | None = None
-    """File of its log, which is bounded; None: standard error."""
+    """Log file, which is bounded; None: standard error."""
     environment: PythonEnvironment = field(default_factory=this_environment)
-    """Environment of the command that started it."""
+    """Environment of the command that started the agent."""
 
 
 def machine_seat(
     settings: AgentSettings, hardware: Hardware, android: AndroidProperties | None = None
 ) -> SeatPlan:
-    """The seat of the machine that the agent runs on; on another one, it is another device.
+    """The seat of the machine that the agent runs on; it is a new device on other hardware.
 
     Args:
-        settings: Of the agent.
+        settings: Settings of the agent.
         hardware: Hardware of the machine.
-        android: Properties of its system; None where that is no Android.
+        android: Properties of its system; None if it is not Android.
     """
     if changed_hardware(settings.state, hardware) is not None:
         renew_device_id(settings.state)
@@ -130,7 +130,7 @@ def machine_seat(
 def _fixed(
     settings: AgentSettings, hardware: Hardware, android: AndroidProperties | None
 ) -> Iterable[SeatPlan]:
-    """The seats whose devices are there for as long as the agent is."""
+    """The seats whose devices are present for the agent's whole life."""
     if not settings.simulate:
         return [machine_seat(settings, hardware, android)]
     seats = settings.state / SEATS_DIRECTORY
@@ -140,33 +140,34 @@ def _fixed(
 
 
 def _sources(settings: AgentSettings) -> Iterator[SeatSource]:
-    """Where devices come from that may come and go.
+    """Sources of devices that may appear and leave.
 
     Raises:
-        UsageError: an address of a board is none.
-        TargetDriverMissing: one is named, and the firmware bridge is not installed.
+        UsageError: a board's address is invalid.
+        TargetDriverMissing: a board is named, and the firmware bridge is not installed.
     """
     if settings.simulate_directory is not None:
         yield SimulatedDirectory(settings.simulate_directory)
     if NO_BOARDS in settings.boards and settings.boards != (NO_BOARDS,):
         raise UsageError("--board none stands alone: it serves no microcontrollers")
-    # Boards at the ports of this machine are no neighbours of a simulated one.
+    # Boards at the ports of this machine are no neighbours of a simulated board.
     if settings.boards != (NO_BOARDS,) and (settings.boards or not settings.simulate):
-        # Who serves others has said so; a command that starts an agent must restart no boards.
+        # Probing restarts boards, so an agent that a command starts for itself must not probe; only
+        # an agent with a network listener does.
         asks = settings.listen is not None
         meters = settings.wiring.meters
         yield TargetSource(settings.boards, settings.state, asks=asks, meters=meters)
 
 
 class Agent:
-    """What the seats of one agent share, and the seats."""
+    """The seats of an agent, and what they share."""
 
     def __init__(self, settings: AgentSettings) -> None:
         self._started_s = time.monotonic()
         android = AndroidProperties(read_properties(ROOT)) if is_android(ROOT) else None
         self.hardware = read_hardware(ROOT, android.serial if android else "")
         self.instance = secrets.token_hex(8)
-        """Drawn at each start: two agents with one identity differ in it."""
+        """Random at each start, so that two agents with the same identity differ."""
         self.trust = Trust(settings.config, hardware=self.hardware) if settings.listen else None
         self.models = ArtifactStore(settings.state / "models")
         if settings.models_quota_bytes:
@@ -176,7 +177,7 @@ class Agent:
         self.watches = Watches()
         self.claims = Claims(settings.environment)
         self.seats_changed = asyncio.Event()
-        """Set when a device has come or left, for one who waits and clears it."""
+        """Set when a device appears or leaves; the task that waits for it clears it."""
         self.hotplug: Hotplug | None = None
         if sources := list(_sources(settings)):
             self.hotplug = Hotplug(self, sources, SeatMemory(settings.state / SEATS_DIRECTORY))
@@ -188,7 +189,7 @@ class Agent:
         self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
         self._probed_state: tuple[float, ...] = ()
         self._open_files: asyncio.Task[str | None] | None = None
-        """Why models are not kept from files: the kernel decides that, once for all runs."""
+        """Why a model's code could open other files; the kernel decides this once for all runs."""
 
     def _opened(self, plan: SeatPlan) -> Seat:
         seat = Seat(plan.name, plan.device, plan.state)
@@ -196,20 +197,20 @@ class Agent:
         return seat
 
     def seat_changed(self, seat: Seat) -> None:
-        """Tell who watches and who listens that the device of a seat has come or left."""
+        """Notify watchers and the advertisement that the device of a seat has appeared or left."""
         self.watches.seat_changed(seat)
         self.seats_changed.set()
 
     @property
     def first(self) -> Seat:
-        """The seat of those who ask for none; its device is always there."""
+        """The default seat, for hosts that name no seat; its device is always present."""
         return next(iter(self.seats.values()))
 
     async def opened_seat(self, name: str) -> Seat:
-        """As `seat`; a target that can be made here is opened on request.
+        """Return the seat like `seat`, and open an emulated target if the name requires it.
 
         Raises:
-            NoSuchDevice: there is no such seat, and no such target can be made.
+            NoSuchDevice: no such seat exists, and no such target can be created.
         """
         if name.startswith(ON_DEMAND) and name not in self.seats:
             async with self._opening:
@@ -220,11 +221,11 @@ class Agent:
         return self.seat(name)
 
     def _plan_on_demand(self, name: str) -> SeatPlan:
-        """The seat of a target that can be made here; called in a thread.
+        """Plan the seat of a target that can be created here; called in a thread.
 
         Raises:
-            NoSuchDevice: there is none of this name.
-            TargetDriverMissing: none can be made.
+            NoSuchDevice: no target has this name.
+            TargetDriverMissing: no target can be created here.
         """
         targets = {one.address: one for one in find_driver().on_demand()}
         if name in targets:
@@ -232,7 +233,7 @@ class Agent:
             return target_seat(name, targets[name], directory)
         if targets:
             raise NoSuchDevice(
-                f"no emulated board is called {name[:64]!r}; available: {', '.join(targets)}"
+                f"no emulated board is named {name[:64]!r}; available: {', '.join(targets)}"
             )
         raise TargetDriverMissing("no board can be emulated there: QEMU is not installed")
 
@@ -240,15 +241,15 @@ class Agent:
     async def undisturbed(self, seat: Seat, meter: str | None = None) -> AsyncIterator[None]:
         """A block in which a run may start on this seat, with this meter of the agent.
 
-        Targets are measured side by side, but with a meter each: it is wired to one. While a run
-        uses the processor of the machine itself, what drives a target would take from it, and the
-        other way round.
+        Targets run in parallel, but each with its own meter, which is wired to one target. Runs on
+        the machine itself and runs on targets exclude each other, because driving a target takes
+        CPU time from a run on the machine.
 
         Raises:
-            LeaseHeld: a run is in progress that would disturb it, or has its meter.
+            LeaseHeld: a run is in progress that would disturb the new run, or that uses its meter.
         """
-        # A machine without targets may get one while its run starts; simulated boards get none, and
-        # start side by side.
+        # A target may appear on a machine without targets while a run starts there. An agent of
+        # simulated boards has no targets, and its seats may start at the same time.
         if len(self.seats) > 1 and not any(other.is_target for other in self.seats.values()):
             yield
             return
@@ -256,38 +257,38 @@ class Agent:
             for other in self.seats.values():
                 if other.running and other.is_target != seat.is_target:
                     raise LeaseHeld(
-                        f"run {other.running} is in progress on {other.name}: it would disturb one "
-                        f"on {seat.name}"
+                        f"run {other.running} is in progress on {other.name}: it would disturb a "
+                        f"run on {seat.name}"
                     )
                 taken = other.current.request.spec.meter if other.current else None
                 if meter and taken and may_be_same_unit(meter, taken):
                     raise LeaseHeld(
                         f"meter {meter} records run {other.running} on {other.name}: it cannot "
-                        f"record one on {seat.name}"
+                        f"record a run on {seat.name} at the same time"
                     )
             yield
 
     def seat(self, name: str) -> Seat:
-        """The seat of this name; the first one where none is named.
+        """The seat of this name, or the first seat if the name is empty.
 
         Raises:
-            NoSuchDevice: there is no such seat.
+            NoSuchDevice: no seat has this name.
         """
         if name and name not in self.seats:
             names = ", ".join(self.seats)
-            raise NoSuchDevice(f"no seat is called {name[:64]!r} there; available: {names}")
+            raise NoSuchDevice(f"no seat is named {name[:64]!r}; available: {names}")
         return self.seats[name] if name else self.first
 
     async def forget(self, seat: str) -> None:
-        """Forget a seat whose device has left.
+        """Remove a seat whose device has left.
 
         Raises:
-            NoSuchDevice: there is no such seat.
-            UsageError: its device is there, or always is; or runs wait in it for their host.
+            NoSuchDevice: no seat has this name.
+            UsageError: the device is present or permanent, or the seat has uncollected runs.
             TargetError: the disk failed.
         """
         if self.hotplug is None:
-            raise UsageError(f"seat {self.seat(seat).name!r} is not one that comes and goes")
+            raise UsageError(f"seat {self.seat(seat).name!r} belongs to a permanent device")
         await self.hotplug.forget(seat)
 
     @property
@@ -297,7 +298,7 @@ class Agent:
 
     @property
     def used_by(self) -> str | None:
-        """Host that holds a device of this agent, or `a run in progress`; None: it is idle."""
+        """Host that holds a device of this agent, or `a run in progress`; None if it is idle."""
         holders = [seat.lease.holder for seat in self.seats.values()]
         names = [holder.name for holder in holders if holder is not None]
         if not names and self.is_measuring:
@@ -305,10 +306,10 @@ class Agent:
         return names[0] if names else None
 
     async def describe(self, seat: Seat) -> SystemDescription:
-        """A device as it is now; runtimes are probed again after something was installed.
+        """Describe a device as it is now; runtimes are probed again after an installation.
 
         Raises:
-            SeatLeft: it is gone.
+            SeatLeft: the device has left.
         """
         from edgebench.agent.confine.probe import why_files_open
         from edgebench.agent.runtimes.kept_reports import installed_state
@@ -327,7 +328,7 @@ class Agent:
                 models_room_bytes=self.models.room_bytes(),
             )
         state = installed_state()
-        is_free = not self.is_measuring  # else a probe would take a core from its loop
+        is_free = not self.is_measuring  # a probe would take CPU time from a timed loop
         if self._runtimes is None or (state != self._probed_state and is_free):
             self._runtimes = asyncio.ensure_future(asyncio.to_thread(probe_all))
             self._probed_state = state
@@ -362,17 +363,17 @@ class Agent:
         """The pins, if this agent has a TLS listener.
 
         Raises:
-            UsageError: it has none.
+            UsageError: the agent has no TLS listener.
         """
         if self.trust is None:
             raise UsageError(
-                "the agent that runs here serves this machine only and ends by itself; "
-                "then start one for others: edgebench-agent serve"
+                "the running agent serves this machine only and stops when idle; "
+                "then start a network agent: edgebench-agent serve"
             )
         return self.trust
 
     def status(self) -> Status:
-        """The state of the agent, for its owner; of several seats, the lease of the first."""
+        """The state of the agent, for its owner; with several seats, the lease is the first's."""
         first, seats = self.first, self.seats.values()
         holder = first.lease.holder
         spooled = [seat.spool.usage() for seat in seats]

@@ -1,7 +1,7 @@
-"""Android around an agent: what it is, by its properties.
+"""Android as the system of an agent, described by its properties.
 
-An agent on a phone is a process of adb's shell, or of an app. It has files under /proc and /sys as
-on any Linux, and what names the device are properties. The state of battery, screen and heat, which
+An agent on a phone is a process of adb's shell, or of an app. It finds files under /proc and /sys
+as on any Linux; the device is named by properties. The state of battery, screen and heat, which
 commands report, is telemetry (`telemetry/sources/android.py`).
 
 Source: https://source.android.com/docs/core/architecture/configuration/add-system-properties;
@@ -35,12 +35,12 @@ from edgebench.system.android_settings import ChangedSettings, recover
 SHELL_UID = 2000
 """User of adb's shell. Source: platform/system/core, android_filesystem_config.h, AID_SHELL."""
 FRESH_S, KEPT_S = 10.0, 60.0
-"""Age from which a temperature is read again, and from which it is none: a watched phone would else
-start a command every second."""
+"""Age from which a temperature is read again, and from which it is discarded: otherwise a watched
+phone would start a command every second."""
 LATEST_WAIT_S = 0.5
-"""Time for which an answer waits for a temperature: `dumpsys` takes some tens of milliseconds."""
+"""Time for which a reply waits for a temperature: `dumpsys` takes some tens of milliseconds."""
 SETTINGS_MARK = "phone-settings"
-"""File of the state with the settings that a run has changed."""
+"""File in the state directory with the settings that a run has changed."""
 _PROPERTY = re.compile(r"^\[([^\]\n]+)\]: \[(.*?)\]$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"[^a-z0-9]+")
 
@@ -55,13 +55,13 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def read_properties(root: Path = Path("/")) -> dict[str, str]:
-    """All properties that this process may read; none where getprop fails."""
+    """All properties that this process may read; empty if getprop fails."""
     return parse_properties(run_command(root, "getprop").text)
 
 
 @dataclass(frozen=True, slots=True)
 class AndroidProperties:
-    """What the properties say of a device."""
+    """A device's properties."""
 
     values: Mapping[str, str]
 
@@ -70,17 +70,17 @@ class AndroidProperties:
 
     @property
     def device(self) -> str | None:
-        """Name of the hardware, as profiles have it."""
+        """Name of the hardware, as profiles use it."""
         return self._first("ro.product.device", "ro.product.vendor.device")
 
     @property
     def model(self) -> str | None:
-        """Name that people know."""
+        """Marketing name."""
         return self._first("ro.product.model", "ro.product.vendor.model")
 
     @property
     def soc(self) -> str | None:
-        """Maker and name of the system on a chip: properties of API 31, or those before."""
+        """Maker and name of the system on a chip: properties since API 31, or older ones."""
         name = self._first("ro.soc.model")
         if name is None:
             return self._first("ro.board.platform", "ro.hardware")
@@ -89,7 +89,7 @@ class AndroidProperties:
 
     @property
     def serial(self) -> str:
-        """Serial number; empty where this process may not read it."""
+        """Serial number; empty if this process may not read it."""
         return self._first("ro.serialno", "ro.boot.serialno") or ""
 
     @property
@@ -101,7 +101,7 @@ class AndroidProperties:
 
     @property
     def api_level(self) -> int | None:
-        """Level of the interfaces that apps have."""
+        """API level of the system."""
         text = self._first("ro.build.version.sdk") or ""
         return int(text) if re.fullmatch(r"[0-9]{1,4}", text) else None
 
@@ -136,7 +136,7 @@ def name_of(model: str) -> str:
 
 
 class Latest:
-    """The latest reading of a thermometer that is slow, and may hang: it is read in a thread."""
+    """The latest reading of a slow thermometer, which is read in a thread because it may hang."""
 
     def __init__(
         self, thermometer: Thermometer, clock: Callable[[], float] = time.monotonic
@@ -146,7 +146,7 @@ class Latest:
         self._read()
 
     def temp_c(self) -> float | None:
-        """A reading that is `KEPT_S` old at most; None where there is none."""
+        """A reading that is at most `KEPT_S` old; None if there is none."""
         if self._age_s() > FRESH_S and not (self._thread and self._thread.is_alive()):
             self._thread = threading.Thread(target=self._read, daemon=True)
             self._thread.start()
@@ -182,7 +182,7 @@ class AndroidSurroundings(LinuxSurroundings):
         self._latest = Latest(self._thermometer) if self._thermometer else None
 
     def temp_c(self) -> float | None:
-        """The latest temperature of the gate's zone: to read it takes longer than to answer."""
+        """The latest temperature of the gate's zone; a reply does not wait for a new reading."""
         return self._latest.temp_c() if self._latest else None
 
     def change_settings(self, spec: RunSpec) -> None:
@@ -199,12 +199,12 @@ class AndroidSurroundings(LinuxSurroundings):
             raise SettingRefused(str(exc)) from exc
 
     def restore_settings(self) -> None:
-        """Put them back."""
+        """Restore the settings and the governor."""
         self._settings.restore()
         super().restore_settings()
 
     def environment(self) -> Environment:
-        """The conditions that files and properties show."""
+        """The conditions, from files and properties."""
         environment = super().environment()
         layers = ["Android Emulator"] if self._properties.is_emulator else []
         layers += filter(None, [environment.virtualization])
@@ -224,7 +224,7 @@ def identify(properties: AndroidProperties, root: Path = Path("/")) -> DeviceIde
 def describe_phone(
     properties: AndroidProperties, state: Path, name: str | None, root: Path = Path("/")
 ) -> DeviceDescription:
-    """The description of this device; `state` keeps a random id where it shows no serial number."""
+    """The description of this device; `state` keeps a random id if it has no serial number."""
     named = name or name_of(properties.model or "") or None
     plain = describe_device(state, named, root, serial=properties.serial)
     return replace(

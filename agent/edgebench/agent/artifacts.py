@@ -1,11 +1,11 @@
-"""Content-addressed store of models: named by digest, resumable, bounded, oldest out first.
+"""Content-addressed store of models: named by digest, resumable, bounded, least recent out first.
 
     models/<sha256>            a whole model whose digest was verified
-    models/<sha256>.part       the first bytes of one that is still arriving
+    models/<sha256>.part       the first bytes of a model that is still arriving
 
-A part survives a lost link and an agent's death; its digest is computed again over the bytes
-that are there. Whole models are a cache, and not synced to disk, which takes an SD card 10 s for
-each 100 MB. Every run verifies the digest first, so a file torn by a power cut is noticed and
+A part survives a lost link and the agent's death; its digest is computed again over the bytes that
+are present. Whole models are a cache, and are not synced to disk, which takes an SD card 10 s for
+each 100 MB. Every run verifies the digest first, so a file torn by a power cut is detected and
 fetched again.
 """
 
@@ -31,15 +31,15 @@ from edgebench.protocol.sizes import format_bytes, format_distinct_sizes
 
 DEFAULT_QUOTA_BYTES = 4 * 2**30
 KEEP_FREE_BYTES = 64 * 2**20
-"""Free space below which the models that were not used for the longest time are removed."""
+"""Free space below which the least recently used models are removed."""
 BATCH_BYTES = 1 << 20
 BATCH_CHUNKS = 64
 MAX_PENDING = 2
-"""Batches that may wait for the disk; with the one being filled, at most 6 MiB of payload."""
+"""Batches that may wait for the disk; with the batch being filled, at most 6 MiB of payload."""
 
 
 class Upload:
-    """A model on its way in.
+    """A model that is being received.
 
     Writing and hashing run in a thread while more is received: both release Python's global lock,
     and on the second core they cost the transfer little. Chunks are handed over in batches, and
@@ -58,19 +58,19 @@ class Upload:
         self._is_broken = False
 
     async def write(self, offset_bytes: int, data: memoryview) -> None:
-        """Take the next bytes; an error of writing them may come with a later call.
+        """Append the next bytes; a write error may be raised by a later call.
 
         Raises:
-            UsageError: the bytes are not the next ones, or too many.
+            UsageError: the bytes do not follow the last ones, or exceed the model's size.
             NoSpace: the disk is full.
         """
         if offset_bytes != self.offset_bytes:
             raise UsageError(f"chunk at byte {offset_bytes}, expected {self.offset_bytes}")
         if offset_bytes + len(data) > self.size_bytes:
-            raise UsageError(f"chunk ends behind the model's {self.size_bytes} bytes")
+            raise UsageError(f"chunk ends after the model's {self.size_bytes} bytes")
         self._batch.append(data)
         self.offset_bytes += len(data)
-        # By number too: a view of one byte keeps a whole frame alive.
+        # Limited by number as well: a view of one byte keeps a whole frame alive.
         if len(self._batch) < BATCH_CHUNKS and sum(map(len, self._batch)) < BATCH_BYTES:
             return
         while len(self._pending) >= MAX_PENDING:
@@ -80,7 +80,7 @@ class Upload:
         self._hand_over()
 
     def finish(self) -> str:
-        """Wait for the last bytes; the digest of all of them.
+        """Wait for the last bytes; the digest of the whole model.
 
         Raises:
             NoSpace: the disk is full.
@@ -94,7 +94,7 @@ class Upload:
         return self._digest.hexdigest()
 
     def close(self) -> None:
-        """Keep what has arrived, for a later resumption."""
+        """Keep the received bytes, so that the transfer can resume later."""
         self._hand_over()
         self._thread.shutdown(wait=True)
         self._file.close()
@@ -118,18 +118,19 @@ class Upload:
 
 
 class ArtifactStore:
-    """The models of one agent."""
+    """The models of an agent."""
 
     def __init__(self, directory: Path, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> None:
         self._directory = directory
         self.quota_bytes = quota_bytes
         self.arriving: set[str] = set()
-        """Digests of the models that some host sends now; the bytes come in one row only."""
+        """Digests of the models that a host is sending now; only one host sends a model at a
+        time."""
         self._in_use: Counter[str] = Counter()
         make_private_directory(directory)
 
     def path(self, sha256: str) -> Path:
-        """Path of the model, whether it is here or not.
+        """Path of the model, whether the file exists or not.
 
         Raises:
             UsageError: not a SHA-256 in lower-case hexadecimal.
@@ -139,7 +140,7 @@ class ArtifactStore:
         return self._directory / sha256
 
     def offset(self, sha256: str, size_bytes: int) -> tuple[int, bool]:
-        """Bytes of the model that are here, and whether it is complete.
+        """Number of bytes of the model that are stored, and whether it is complete.
 
         A model of another size was torn by a power cut, and is removed.
         """
@@ -153,10 +154,10 @@ class ArtifactStore:
         return 0, False
 
     def begin(self, sha256: str, size_bytes: int) -> Upload:
-        """Open a model for writing behind the bytes that are already here.
+        """Open a model for writing after the bytes that are already stored.
 
         Raises:
-            NoSpace: it does not fit in the quota or on the disk.
+            NoSpace: the model does not fit in the quota or on the disk.
         """
         part = self._part(sha256)
         self._make_room(sha256, size_bytes)
@@ -171,7 +172,7 @@ class ArtifactStore:
         """Verify a complete upload and give it its name.
 
         Raises:
-            ModelRefused: bytes are missing, or they are not what the digest promised.
+            ModelRefused: bytes are missing, or their digest differs.
         """
         digest = upload.finish()
         part = self._part(upload.sha256)
@@ -185,10 +186,10 @@ class ArtifactStore:
         part.replace(self.path(upload.sha256))
 
     def verified_path(self, sha256: str) -> Path:
-        """The model's file, after its digest was verified; counts as a use.
+        """The model's file, after its digest was verified; this counts as a use.
 
         Raises:
-            ModelRefused: it is not here, or damaged (then it is removed).
+            ModelRefused: the model is not stored, or is damaged; a damaged file is removed.
         """
         path = self.path(sha256)
         try:
@@ -202,11 +203,11 @@ class ArtifactStore:
         return path
 
     def hold(self, *digests: str) -> None:
-        """Remove none of these models until `let_go`: some seat's run needs them, now or next."""
+        """Keep these models until `let_go`: a run of some seat needs them, now or next."""
         self._in_use.update(digests)
 
     def let_go(self, *digests: str) -> None:
-        """Undo a `hold`: the run is over, or does not come."""
+        """Undo a `hold`: the run has ended, or does not start."""
         self._in_use -= Counter(digests)
 
     def usage(self) -> tuple[int, int]:
@@ -215,7 +216,7 @@ class ArtifactStore:
         return sum(whole for whole, _ in sizes), sum(size for _, size in sizes)
 
     def room_bytes(self) -> int:
-        """Size of the largest model that fits, if all others are removed for it."""
+        """Size of the largest model that fits if all others are removed for it."""
         return min(self.quota_bytes, self._free_bytes() + self.usage()[1])
 
     def _make_room(self, sha256: str, size_bytes: int) -> None:
@@ -246,7 +247,7 @@ class ArtifactStore:
     def _entries(self) -> Iterator[tuple[int, int, Path]]:
         """Time of last use, size and path of every regular file, in no order."""
         for path in self._directory.iterdir():
-            with suppress(FileNotFoundError):  # a model that is whole just now has its name
+            with suppress(FileNotFoundError):  # renamed just now, as its upload was committed
                 facts = path.stat()
                 if not stat.S_ISREG(facts.st_mode):
                     continue

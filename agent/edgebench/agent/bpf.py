@@ -9,14 +9,14 @@ import ctypes
 from collections.abc import Sequence
 
 Instruction = tuple[int, int, int, int]
-"""Code, instructions to skip where the condition holds, and where it does not, operand."""
+"""Code, instructions to skip if the condition holds, and if it does not, operand."""
 LOAD, LOAD_BYTE = 0x20, 0x30
 """Load the word, or the byte, at an offset of the data: LD|W|ABS, LD|B|ABS."""
 AND, SHIFT_RIGHT = 0x54, 0x74
 """Combine the loaded word with the operand: ALU|AND|K, ALU|RSH|K."""
 JUMP, JUMP_EQUAL, JUMP_ABOVE, JUMP_FROM, JUMP_BITS = 0x05, 0x15, 0x25, 0x35, 0x45
-"""Jump always, or where the loaded word is equal to the operand, above it, not below it, or has one
-of its bits: JMP|JA, JMP|JEQ|K, JMP|JGT|K, JMP|JGE|K, JMP|JSET|K."""
+"""Jump always, or if the loaded word is equal to the operand, above it, not below it, or has one of
+its bits: JMP|JA, JMP|JEQ|K, JMP|JGT|K, JMP|JGE|K, JMP|JSET|K."""
 RETURN = 0x06
 """End with a value: RET|K."""
 MAX_INSTRUCTIONS = 4096
@@ -35,7 +35,7 @@ class _Filter(ctypes.Structure):
 
 
 class Program(ctypes.Structure):
-    """`struct sock_fprog`: what the kernel takes; it keeps its instructions in memory."""
+    """`struct sock_fprog`, the kernel's format; it keeps its instructions in memory."""
 
     _fields_ = (("count", ctypes.c_uint16), ("instructions", ctypes.POINTER(_Filter)))
 

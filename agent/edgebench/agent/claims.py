@@ -1,8 +1,8 @@
-"""Environment of an agent: it measures for commands of that environment only.
+"""Environment of an agent: it measures only for commands of the same environment.
 
-An agent that a command has started leaves for a command of another environment, once it is idle.
-Both have the same state directory, so the device has one lease at any moment. An agent that was
-started to serve stays.
+An agent that a command has started makes way for a command of another environment once it is idle.
+Both use the same state directory, so the device has a single lease at any moment. An agent that was
+started with `serve` stays.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from edgebench.system.python_environment import PythonEnvironment
 
 
 class Claims:
-    """Claims of commands to an agent: its environment, and the conversations that use it."""
+    """Claims of commands on an agent: its environment, and the conversations that use it."""
 
     def __init__(self, environment: PythonEnvironment) -> None:
         self._environment = environment
@@ -29,11 +29,11 @@ class Claims:
         self._users.add(user)
 
     def end(self, user: object) -> None:
-        """Forget a conversation that has ended, or that only watches."""
+        """Remove a conversation that has ended, or that only watches."""
         self._users.discard(user)
 
     def decide(self, claim: AgentClaim, user: object, used_by: str | None) -> AgentClaimed:
-        """Decide about a claim, and note its conversation if it is served; after `LEAVES`, end.
+        """Decide on a claim, and note its conversation if it is served; after `LEAVES`, end.
 
         Args:
             claim: Environment of the command.
@@ -46,7 +46,7 @@ class Claims:
         if self._is_leaving:
             outcome = ClaimOutcome.LEAVES
         elif has_same_libraries and (has_same_settings or self.leave is None):
-            # The settings of an agent that serves are its owner's choice.
+            # The settings of a serving agent are its owner's choice.
             self.enter(user)
             outcome = ClaimOutcome.SAME
         elif self.leave is None:

@@ -46,31 +46,31 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 METERS_VARIABLE, SYNC_LINE_VARIABLE = WIRING_VARIABLES
-"""Environment variables, so that an agent which a host starts on this machine has them too."""
+"""Environment variables, so that an agent that a host starts on this machine reads them too."""
 
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
-    (Unreachable, "start one: edgebench-agent serve"),
-    (SimulationMissing, "run this where all of edgebench is installed, as on a host"),
-    (PortTaken, f"listen elsewhere: edgebench-agent serve --listen :{DEFAULT_PORT + 1}"),
-    (TargetDriverMissing, "bring it along, on a host: edgebench deploy USER@HOST --bridge"),
-    (TargetError, "see what runs here already: edgebench-agent status"),
+    (Unreachable, "start the agent: edgebench-agent serve"),
+    (SimulationMissing, "run this where all of edgebench is installed, for example on a host"),
+    (PortTaken, f"use another port: edgebench-agent serve --listen :{DEFAULT_PORT + 1}"),
+    (TargetDriverMissing, "install it from a host: edgebench deploy USER@HOST --bridge"),
+    (TargetError, "see the agent's state: edgebench-agent status"),
     (UsageError, "see what it takes: edgebench-agent serve --help"),
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the exit code."""
+    """Run the command and return its exit code."""
     return exit_code_of(lambda: _run(arguments), AGENT_DISTRIBUTION)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
         options = command_parser().parse_args(arguments)
-    except SystemExit as exc:  # the help is printed, or what is wrong
+    except SystemExit as exc:  # argparse has printed the help or an error
         return int(exc.code or 0)
     level = logging.DEBUG if options.verbose else logging.WARNING
     log_to_stderr(level)
-    # It warns with a traceback of every interface without multicast; that is normal.
+    # zeroconf logs a traceback for every interface without multicast, which is normal.
     logging.getLogger("zeroconf").setLevel(logging.DEBUG if options.verbose else logging.ERROR)
     try:
         options.command(options)
@@ -82,31 +82,31 @@ def _run(arguments: Sequence[str] | None) -> int:
     except ModuleNotFoundError as exc:
         if (message := why_missing(exc)) is None:
             raise
-        # Drivers of meters need numpy, which comes with a runtime.
+        # Meter drivers need numpy, which is installed with a runtime.
         what = (
             install_command("runtimes")
             if exc.name == "numpy"
             else f"pip install {AGENT_DISTRIBUTION}"
         )
         say(f"error: {message}")
-        say_hint(f"install what is missing: {what}")
+        say_hint(f"install the missing package: {what}")
         return ExitCode.FAILED
     return ExitCode.DONE
 
 
 def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
-    """The next step; every command in it works as it stands, except for words in capitals."""
+    """The next step; every command in it works as printed, except for words in capitals."""
     if isinstance(exc, UsageError) and options.command is _forget:
         return "see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT"
     if isinstance(exc, AgentRunning) and options.command is _new_identity:
         how = "its process" if exc.pid is None else f"it: kill {exc.pid}"
-        return f"end {how}; then: edgebench-agent new-identity"
+        return f"stop {how}; then: edgebench-agent new-identity"
     if isinstance(exc, AgentRunning):
         process = "" if exc.pid is None else f" (process {exc.pid})"
         return (
-            f"see what it does: edgebench-agent status{process}; one that edgebench bench started "
-            "on its own machine ends 10 s after its last command, so try again; or start a second "
-            f"one: edgebench-agent --state DIR serve --listen :{DEFAULT_PORT + 1}"
+            f"see its state: edgebench-agent status{process}; an agent that edgebench bench "
+            "started stops 10 s after the last command, so try again then; or start a second "
+            f"agent: edgebench-agent --state DIR serve --listen :{DEFAULT_PORT + 1}"
         )
     return next((text for kind, text in _HINTS if isinstance(exc, kind)), None)
 
@@ -121,7 +121,7 @@ class _Parser(CommandParser):
 
 
 class _AgentParser(_Parser):
-    """Lists the simulated boards, but only in a help text: finding them delays a start."""
+    """Adds the simulated boards to the help text only, because finding them delays a start."""
 
     def format_help(self) -> str:
         with suppress(SimulationMissing):
@@ -148,7 +148,7 @@ def command_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_AgentParser)
     _add_serve(commands.add_parser("serve", help="serve hosts until stopped"))
-    pair = commands.add_parser("pair", help="print a string that pairs one host")
+    pair = commands.add_parser("pair", help="print a string that pairs a host")
     pair.add_argument("--json", action="store_true", help="print one JSON document")
     pair.set_defaults(command=_pair)
     status = commands.add_parser("status", help="show the state of the running agent")
@@ -157,11 +157,11 @@ def command_parser() -> argparse.ArgumentParser:
     stop = commands.add_parser("stop", help="stop what runs here, whichever host started it")
     stop.set_defaults(command=_stop)
     renew = commands.add_parser(
-        "new-identity", help="make this device another one: for a copy of another's SD card"
+        "new-identity", help="give this device a new identity, for a copied SD card"
     )
     renew.set_defaults(command=_new_identity)
     forget = commands.add_parser(
-        "forget", help="forget a device that was plugged in, so that another may have its name"
+        "forget", help="remove the seat of an unplugged device, so that its name is free again"
     )
     forget.add_argument("seat", metavar="SEAT", help="name of its seat, as status shows it")
     forget.set_defaults(command=_forget)
@@ -185,7 +185,7 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
         "--simulate",
         action="append",
         metavar="BOARD[:SEED]",
-        help="simulate a board that slows down, for tests; repeated: several on one agent",
+        help="simulate a board that slows down, for tests; may be repeated",
     )
     serve.add_argument(
         "--simulate-directory",
@@ -197,8 +197,8 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
         "--board",
         action="append",
         metavar="[NAME=]ADDRESS",
-        help="address of a microcontroller that is not found by itself: a serial port or "
-        "socket://HOST:PORT; ,play=FILE behind it: a sound that an interface board plays; may be "
+        help="address of a microcontroller that is not discovered: a serial port or "
+        "socket://HOST:PORT; append ,play=FILE for a sound that an interface board plays; may be "
         "repeated; none: serve no microcontrollers",
     )
     serve.add_argument(
@@ -228,16 +228,16 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
         "--log",
         type=Path,
         metavar="FILE",
-        help="write everything that it says to this file, of at most 1 MiB, and three older ones "
+        help="write the log to this file, of at most 1 MiB, and keep three older files "
         "(default: standard error)",
     )
-    # Digests of the environment of the command that starts an agent of its own.
+    # Digests of the environment of the command that starts its own agent.
     serve.add_argument("--environment", help=argparse.SUPPRESS)
     serve.set_defaults(command=_serve)
 
 
 def _paths(options: argparse.Namespace) -> Paths:
-    """The directories of the addressed agent; that of a simulated board has its own."""
+    """The directories of the addressed agent; the agent of a simulated board has its own."""
     paths, boards = user_paths(os.environ), _boards(options)
     if not boards:
         return paths
@@ -255,7 +255,7 @@ def _state(options: argparse.Namespace) -> Path:
     """The state directory of the addressed agent.
 
     Raises:
-        UsageError: a simulated board would pass for this machine.
+        UsageError: a simulated board would use this machine's state directory.
     """
     paths = _paths(options)  # even when --state is given: an unknown board is refused
     state: Path = (options.state or Path(paths.agent_state)).absolute()
@@ -294,7 +294,7 @@ def _serve(options: argparse.Namespace) -> None:
 
 
 def _environment(text: str | None) -> PythonEnvironment:
-    """Environment of this process, or the one that the command which started it has."""
+    """Environment of the command that started this process, or else of this process."""
     environment = this_environment()
     libraries, _, settings = (text or "").partition(":")
     return replace(environment, libraries=libraries, settings=settings) if text else environment
@@ -304,8 +304,8 @@ def _directory(path: Path | None) -> Path | None:
     """The directory of simulated boards.
 
     Raises:
-        UsageError: it is not there.
-        SimulationMissing: nor are the boards.
+        UsageError: the path is not a directory.
+        SimulationMissing: the simulated boards are not installed.
     """
     if path is None:
         return None
@@ -319,7 +319,7 @@ def _wiring(options: argparse.Namespace) -> Wiring:
     """Meters and sync line at this device, from the command line or else the environment.
 
     Raises:
-        UsageError: a name or an option of them is unknown.
+        UsageError: a meter's name or one of its options is unknown.
     """
     from edgebench.meters.options import with_absolute_paths
     from edgebench.meters.wiring import NOTHING, Wiring, check_line, check_meters
@@ -334,12 +334,12 @@ def _wiring(options: argparse.Namespace) -> Wiring:
 
 
 def _warn(wiring: Wiring) -> None:
-    """Warn of what is not there yet; each run looks again."""
+    """Warn about meters and a sync line that are absent now; each run checks again."""
     from edgebench.agent.metering import why_not_there
 
     line = (wiring.sync_line or "").partition(":")[2]
     if line and not os.access(line, os.W_OK):
-        why = "it may not be written" if os.path.exists(line) else "no such file"
+        why = "permission denied" if os.path.exists(line) else "no such file"
         say(f"warning: sync line {wiring.sync_line}: {why}: runs have no marks")
     for why in filter(None, map(why_not_there, wiring.meters)):
         say(f"warning: {why}: runs have no energy")
@@ -404,7 +404,7 @@ def _status(options: argparse.Namespace) -> None:
 
 
 def seat_line(seat: SeatState) -> str:
-    """One seat of several, as its owner reads it.
+    """A seat of several, as `status` prints it.
 
     >>> from edgebench.protocol.device import DeviceDescription
     >>> from edgebench.protocol.messages import SeatState
@@ -433,14 +433,14 @@ def _stop(options: argparse.Namespace) -> None:
     from edgebench.protocol.messages import Done, RunStop
 
     _ask(options, RunStop(), Done)
-    print("stopped; what it had measured waits for its host")
+    print("stopped; partial results are kept for the host")
 
 
 def _forget(options: argparse.Namespace) -> None:
     from edgebench.protocol.messages import Done, SeatForget
 
     _ask(options, SeatForget(options.seat), Done)
-    print(f"forgotten: {options.seat}; what is plugged in next may have its name")
+    print(f"forgotten: {options.seat}; its name is free for another device")
 
 
 def _new_identity(options: argparse.Namespace) -> None:

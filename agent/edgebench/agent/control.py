@@ -1,4 +1,4 @@
-"""One question to the agent that runs on this machine, over its unix socket."""
+"""A single request to the agent on this machine, over its unix socket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def ask(address: ControlAddress, request: Message, answer: type[_T]) -> _T
 
     Raises:
         Unreachable: no agent runs here.
-        EdgebenchError: the agent refused.
+        EdgebenchError: the agent rejected the request.
     """
     try:
         connection = address.connect(ANSWER_TIMEOUT_S)
@@ -31,7 +31,7 @@ async def ask(address: ControlAddress, request: Message, answer: type[_T]) -> _T
             await _exchange(link, 1, hello, Welcome)
             return await _exchange(link, 2, request, answer)
     except (OSError, WebSocketException, asyncio.TimeoutError) as exc:
-        raise Unreachable(f"no agent answers at {address}") from exc
+        raise Unreachable(f"no agent responds at {address}") from exc
 
 
 async def _exchange(link: ClientConnection, number: int, request: Message, answer: type[_T]) -> _T:
@@ -41,5 +41,5 @@ async def _exchange(link: ClientConnection, number: int, request: Message, answe
     if isinstance(message, Problem):
         raise error_from_code(message.code, message.text)
     if not isinstance(message, answer):
-        raise RemoteProtocolError(f"agent answered with {type(message).__name__}")
+        raise RemoteProtocolError(f"unexpected reply of the agent: {type(message).__name__}")
     return message

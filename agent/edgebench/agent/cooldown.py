@@ -1,10 +1,10 @@
 """Is the device cool enough to start? A gate by temperature and slope, not a fixed pause.
 
-The profile sets the target: a few degrees over the lowest idle temperature that this device ever
-had, and not above `max_c`, which lies below the first step of a fan, if that can be reached at all.
-A device that is cool at the first reading starts after a second one. One that was warm has to be
-below the target for `stable_s`, and must not cool any faster than `slope_c_per_min_max`: while it
-still cools, its case is hot, and the run would begin with less thermal reserve than the last one.
+The profile sets the target: a few degrees over the lowest idle temperature of this device, and not
+above `max_c`, which lies below the first step of a fan, if the device can get that cool at all. A
+device that is cool at the first reading starts after a second reading. A device that was warm has
+to stay below the target for `stable_s`, and must not cool faster than `slope_c_per_min_max`: while
+it cools, its case is hot, and the run would begin with less thermal reserve than the previous run.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 REACHABLE_C = 1.5
 """Margin over the lowest idle temperature: a sensor has steps of half a degree, and noise."""
 FAILED_COUNT_MAX = 3
-"""Readings that may fail in a row; after more, the sensor is dead."""
+"""Readings that may fail in a row; after more, the sensor counts as dead."""
 Thermometer = Callable[[], float | None]
 Sleep = Callable[[float], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class Gate:
-    """The decision from the readings so far; knows no clock and no device."""
+    """The decision from the readings so far; independent of clock and device."""
 
     rules: Cooldown
     coolest_c: float | None
-    """Lowest idle temperature that the device ever had; None where it is not known."""
+    """Lowest idle temperature of the device so far; None if unknown."""
     readings: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     """Times since the start, seconds, and temperatures."""
 
     @property
     def target_c(self) -> float | None:
-        """Temperature that the device must not exceed; None where none is known."""
+        """Temperature that the device must not exceed; None if the profile sets none."""
         absolute = [] if self.rules.max_c is None else [self.rules.max_c]
         if self.coolest_c is None:
             return min(absolute, default=None)
@@ -49,12 +49,12 @@ class Gate:
         relative = [self.coolest_c + self.rules.delta_c] if is_relative else []
         if not relative + absolute:
             return None
-        # In a warm room the device never gets below its lowest idle temperature.
+        # In a warm room the device never cools below its lowest idle temperature.
         return max(min(relative + absolute), self.coolest_c + REACHABLE_C)
 
     @property
     def slope_c_per_min(self) -> float | None:
-        """Slope of the line through the readings of the last `stable_s`: one of them may be off."""
+        """Slope of the line through the readings of the last `stable_s`, robust to an outlier."""
         recent = self._recent()
         if len(recent) < 2:
             return None
@@ -64,7 +64,7 @@ class Gate:
 
     @property
     def settled_c(self) -> float | None:
-        """The warmest of the last three readings, so that a single low one does not count."""
+        """The warmest of the last three readings, so that a single low reading does not count."""
         return max((temp_c for _, temp_c in self.readings[-3:]), default=None)
 
     def is_open(self) -> bool:
@@ -83,7 +83,7 @@ class Gate:
         return is_long and is_cool and is_steady
 
     def _recent(self) -> list[tuple[float, float]]:
-        """The readings of the last `stable_s`, and the one before them."""
+        """The readings of the last `stable_s`, and the reading before them."""
         end_s = self.readings[-1][0] if self.readings else 0.0
         begin_s = end_s - self.rules.stable_s
         older = [reading for reading in self.readings if reading[0] <= begin_s]
@@ -103,7 +103,7 @@ async def wait_until_cool(
     """Wait until the gate opens, the time is over, or the run is stopped."""
     begin_s, failed_count = clock(), 0
     while True:
-        temp_c = await asyncio.to_thread(thermometer)  # that of a phone is a command
+        temp_c = await asyncio.to_thread(thermometer)  # a phone's is a command
         waited_s = clock() - begin_s
         failed_count = failed_count + 1 if temp_c is None else 0
         if failed_count > FAILED_COUNT_MAX:
@@ -114,13 +114,13 @@ async def wait_until_cool(
                 return _facts(gate, CooldownOutcome.COOL, waited_s)
         if is_stopping():
             return _facts(gate, CooldownOutcome.STOPPED, waited_s)
-        if not waited_s < timeout_s:  # a timeout of NaN ends the wait, too
+        if not waited_s < timeout_s:  # a timeout of NaN ends the wait as well
             return _facts(gate, CooldownOutcome.TIMED_OUT, waited_s)
         await sleep(min(gate.rules.poll_s, max(0.0, timeout_s - waited_s)))
 
 
 def find_thermometer(profile: Profile, root: Path = Path("/")) -> Thermometer | None:
-    """A function that reads the zone of the profile's gate; None where there is no such zone."""
+    """A function that reads the zone of the profile's gate; None if that zone does not exist."""
     zone = next((z for z in profile.thermal.zone if z.role == profile.cooldown.zone), None)
     if zone is not None and zone.source == "dumpsys":
         read = partial(read_heat_c, root, zone.match_type)

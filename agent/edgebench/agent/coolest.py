@@ -1,8 +1,8 @@
 """The lowest idle temperature of this device, the reference of the cool-down gate.
 
-It outlives the agent, which may start right after a hot run and must not take that for cool. It is
-kept per machine, as homes are shared; and not forever, as a room in summer never gets as cool as in
-winter, and the gate would wait in vain.
+It outlives the agent, which may start right after a hot run and must not mistake that for idle. It
+is stored per machine, because homes may be shared, and expires, because in summer a room never gets
+as cool as in winter, and the gate would wait in vain.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ IDLE_LOAD_15M = 0.2
 def settled_c(
     thermometer: Thermometer, pause: Callable[[float], None] = time.sleep
 ) -> float | None:
-    """The warmest of some readings, so that a low one does not count; None when one fails."""
+    """The warmest of some readings, so that a low one does not count; None if any fails."""
     readings: list[float] = []
     while len(readings) < START_READINGS:
         if (temp_c := thermometer()) is None:
@@ -45,12 +45,12 @@ def settled_c(
 
 
 def now_utc() -> datetime:
-    """The time of day, for a date in a file."""
+    """The time of day, as stored in the file."""
     return datetime.now(timezone.utc)
 
 
 class Coolest:
-    """The lowest plausible temperature of one machine; on disk where there is a path."""
+    """The lowest plausible temperature of a machine; stored on disk if there is a path."""
 
     def __init__(
         self, path: Path | None, machine: str, now: Callable[[], datetime] = now_utc
@@ -61,7 +61,7 @@ class Coolest:
         self.temp_c = self._kept_c()
 
     def see(self, temp_c: float | None) -> None:
-        """Take the temperature of the idle device."""
+        """Record a temperature of the idle device."""
         if temp_c is None or not SANE_C[0] <= temp_c <= SANE_C[1]:
             return
         if self.temp_c is None or temp_c <= self.temp_c:
@@ -71,12 +71,12 @@ class Coolest:
     def see_at_start(
         self, temp_c: float | None, max_c: float | None, root: Path = Path("/")
     ) -> None:
-        """Take the temperature at the start of the agent, if the device may be idle.
+        """Record the temperature at the start of the agent, if the device may be idle.
 
         Args:
             temp_c: Temperature now.
             max_c: Limit of the profile's gate. A device above it counts as idle only by its load
-                average; None: every temperature counts, as there is no better one.
+                average; None: every temperature counts, because there is no limit to compare with.
             root: Directory that stands for / where the load is read.
         """
         if temp_c is None:
@@ -90,7 +90,7 @@ class Coolest:
         entry: Any = self._read().get(self._machine)
         try:
             temp_c, seen = entry["temp_c"], datetime.fromisoformat(entry["seen_utc"])
-            # An entry of the far future, from a clock that was ahead, is not fresh either.
+            # An entry from the far future, by a clock that was ahead, is not fresh either.
             is_fresh = abs(self._now() - seen) < KEPT_FOR
         except (TypeError, ValueError, LookupError):
             return None
@@ -99,7 +99,7 @@ class Coolest:
         return float(temp_c) if is_fresh and SANE_C[0] <= temp_c <= SANE_C[1] else None
 
     def _read(self) -> dict[str, Any]:
-        """Entries of all machines on disk; none when the file is damaged."""
+        """Entries of all machines on disk; empty if the file is damaged."""
         try:
             plain: Any = json.loads(self._path.read_bytes()) if self._path else {}
         except (OSError, ValueError, RecursionError):

@@ -1,18 +1,18 @@
-"""Quotas of CPU time that control groups set to this process.
+"""Quotas of CPU time that control groups set for this process.
 
 Theory of operation. A container with `--cpus 0.5`, a pod with a CPU limit and a unit with
-`CPUQuota=` are control groups that may use so much CPU time in each period, of 100 ms as a rule.
-When a group has used it up, the kernel stops all its threads until the next period. A group is
-inside others, and each of them may have a quota of its own:
+`CPUQuota=` are control groups with a limit of CPU time in each period, usually 100 ms. When a group
+has used it up, the kernel stops all its threads until the next period. Groups are nested, and each
+may have its own quota:
 
     /proc/self/cgroup      path of this process's group in a hierarchy
     /proc/self/mountinfo   where that hierarchy is mounted, and which group is its root there
     cpu.max (version 2), or cpu.cfs_quota_us and cpu.cfs_period_us (version 1)
     cpu.stat               periods, and those in which the quota was used up
 
-In a container the root of the mount is most often the container's own group; the groups around it
-are invisible from inside. The set of CPUs that a group may use (`cpuset.cpus.effective`) is not
-read here: sched_getaffinity(2) has it already.
+In a container the root of the mount is usually the container's own group; the groups around it are
+invisible from inside. The set of CPUs that a group may use (`cpuset.cpus.effective`) is not read
+here, because sched_getaffinity(2) already accounts for it.
 
 The files of counters are opened once, before a worker confines itself, and read again through
 their descriptors.
@@ -35,11 +35,11 @@ from edgebench.protocol.record import CpuQuota, QuotaUse
 
 _V2_TYPE, _V1_TYPE = "cgroup2", "cgroup"
 _CPU = "cpu"
-"""Controller of version 1 that limits CPU time, by which its hierarchy is named here."""
+"""Controller of version 1 that limits CPU time; it also identifies its hierarchy here."""
 _V2_THROTTLED, _V1_THROTTLED = ("throttled_usec", 1e6), ("throttled_time", 1e9)
-"""Counter of the time for which a group was stopped, and its units in a second."""
+"""Counter of the time for which a group was stopped, and its units per second."""
 _STAT_BYTES = 4096
-"""Longest cpu.stat that is read; those of Linux 6.18 have 200 bytes."""
+"""Longest cpu.stat that is read; that of Linux 6.18 has 200 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class QuotaGroup:
 
     quota: CpuQuota
     stat: int
-    """Descriptor of its file of counters."""
+    """Descriptor of its file of counters, cpu.stat."""
 
     def use(self) -> QuotaUse:
-        """Counters now; zeros where they are no longer readable."""
+        """Counters now; zeros if the file is no longer readable."""
         try:
             text = os.pread(self.stat, _STAT_BYTES, 0).decode("ascii", "replace")
         except OSError:
@@ -78,7 +78,7 @@ class QuotaGroups:
 
     @property
     def quotas(self) -> tuple[CpuQuota, ...] | None:
-        """Quota of each group; None where the groups could not be read."""
+        """Quota of each group; None if the groups could not be read."""
         return tuple(group.quota for group in self.groups) if self.is_known else None
 
     def use(self) -> tuple[QuotaUse, ...]:
@@ -124,7 +124,7 @@ def _quota(folder: Path) -> CpuQuota | None:
 
 
 def _folders(root: Path) -> list[Path] | None:
-    """Directories of the groups that limit CPU time, the outermost first; None: unknown."""
+    """Directories of the groups that limit CPU time, the outermost first; None if unknown."""
     hierarchy, path = _group_of_process(read_text(root / "proc/self/cgroup"))
     try:
         mounts = list(read_mounts(root))
@@ -143,9 +143,9 @@ def _folders(root: Path) -> list[Path] | None:
 
 
 def _group_of_process(text: str) -> tuple[str, str]:
-    """Hierarchy that limits CPU time, and the path of this process's group there; else empty.
+    """Hierarchy that limits CPU time, and this process's group in it; two empty strings if none.
 
-    Where both versions are mounted, the controller is in version 1 if that has it.
+    If both versions are mounted, the controller is in version 1 if that lists it.
     """
     unified = ("", "")
     for line in text.splitlines():
@@ -162,7 +162,7 @@ def _inside(path: str, mounted: str) -> Sequence[str]:
     """Names of the groups between the root of a mount and the group of this path.
 
     A namespace of control groups shows a path from its own root, and the mount of such a container
-    has the root `/`. Without a namespace the path is the host's, and begins with the mount's root.
+    has the root `/`. Without a namespace the path is the host's, and starts with the mount's root.
 
     >>> _inside("/docker/1f2e/worker", "/docker/1f2e"), _inside("/", "/"), _inside("/a", "/docker")
     (('worker',), (), ())

@@ -15,7 +15,7 @@ _TIMES = 8
 
 
 def own_cpus() -> tuple[int, ...]:
-    """CPUs on which this process may run; all of them where the system does not tell."""
+    """CPUs on which this process may run; all CPUs if the system does not report them."""
     try:
         return tuple(sorted(os.sched_getaffinity(0)))
     except (AttributeError, OSError):  # not on every system, or denied
@@ -44,7 +44,7 @@ def parse_cpu_ticks(stat: bytes) -> dict[str, CpuTicks]:
 
 
 def read_cpu_ticks(root: Path = Path("/")) -> dict[str, CpuTicks]:
-    """Ticks now, as `parse_cpu_ticks` has them; none where the file is not readable (Android)."""
+    """Ticks now, as in `parse_cpu_ticks`; empty if the file is not readable (Android)."""
     try:
         return parse_cpu_ticks((root / "proc/stat").read_bytes())
     except (OSError, ValueError, IndexError):

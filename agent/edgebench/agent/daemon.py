@@ -40,8 +40,8 @@ from edgebench.system.terminal import say
 MAX_PID_DIGITS = 10
 IDLE_CHECK_S = 0.5
 ACCEPT_TURNS = 3
-"""Turns of the event loop after which a connection that was waiting counts: one in which it is
-accepted, one in which it is made, and one because ours come before theirs. Source: asyncio,
+"""Turns of the event loop after which a waiting connection is counted: one to accept it, one to
+create it, and one because the agent's callbacks run first. Source: asyncio,
 `BaseSelectorEventLoop._accept_connection`."""
 HANDSHAKE_TIMEOUT_S = 30.0
 """Time for the TLS handshake; a board that swaps, or measures on its only core, takes seconds."""
@@ -66,23 +66,23 @@ def run_daemon(settings: AgentSettings) -> None:
     """Serve until SIGTERM or SIGINT, or until idle for long enough.
 
     Raises:
-        AgentRunning: another agent has this state directory.
-        PortTaken: it cannot listen there.
+        AgentRunning: another agent uses this state directory.
+        PortTaken: the address or port cannot be bound.
     """
     with disk_errors("agent not started", settings.state):
         make_private_directory(settings.state)
     with only_one(settings.state):
-        if settings.log is not None:  # not before: an agent that may not start says so to its user
+        if settings.log is not None:  # only now: a failed start is reported to the user
             with disk_errors("log not written", settings.log):
                 log_to_file(settings.log)
         run_until_ended(_serve(settings))
 
 
 def run_until_ended(serving: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, as `asyncio.run` does, but wait no longer than END_TIMEOUT_S for other tasks.
+    """Run to the end like `asyncio.run`, but wait at most END_TIMEOUT_S for other tasks.
 
-    `asyncio.run` waits for ever for a task that goes on behind its cancellation, as that of a
-    connection does which websockets takes for one that is closing.
+    `asyncio.run` waits forever for a task that continues after its cancellation. websockets leaves
+    such a task for a connection that it considers to be closing.
     """
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -102,17 +102,17 @@ async def _cancel_tasks() -> None:
     if tasks:
         _, left = await asyncio.wait(tasks, timeout=END_TIMEOUT_S)
         for task in left:
-            logger.warning("task %s goes on after its cancellation", task.get_name())
+            logger.warning("task %s continues after its cancellation", task.get_name())
 
 
 async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.monotonic) -> None:
     agent = Agent(settings)
-    # Every path is absolute by now. An agent must not keep the directory in use in which it was
-    # started: it may be on a stick.
+    # Every path is absolute by now. The agent must not keep its start directory in use, which may
+    # be on a removable drive.
     os.chdir("/")
     for seat in agent.seats.values():
         for run_id in seat.spool.sweep():
-            logger.warning("run %s was cut off by the end of an earlier agent; removed", run_id)
+            logger.warning("run %s was interrupted when an earlier agent ended; removed", run_id)
     if os.geteuid() == 0:
         logger.info("runs as root: governors can be set; models run without root's capabilities")
     stop = asyncio.Event()
@@ -154,16 +154,16 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
 
 
 def _change_text(change: BoardChange) -> str:
-    """Message about an identity that was renewed because the board is another one."""
+    """Message for an identity that was renewed because the board has changed."""
     return (
-        f"new identity: the old one was made on another board ({_CHANGES[change]}); hosts have to "
-        "pair with this one anew: edgebench-agent pair"
+        f"new identity: the old identity was created on another board ({_CHANGES[change]}); hosts "
+        "have to pair again: edgebench-agent pair"
     )
 
 
 _CHANGES = {
-    BoardChange.SERIAL: "it has another serial number",
-    BoardChange.NETWORK_CARDS: "it has none of its network cards",
+    BoardChange.SERIAL: "the serial number differs",
+    BoardChange.NETWORK_CARDS: "none of its network cards is present",
 }
 
 
@@ -185,9 +185,9 @@ async def _local_listener(
 
 
 async def _wait_closed(server: Server) -> None:
-    """Wait until all connections are closed; what does not close by itself ends with the process.
+    """Wait until all connections are closed; any that stay open end with the process.
 
-    A fault while a connection is made leaves one that nothing closes.
+    A fault while a connection is made leaves a connection that is never closed.
     """
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(server.wait_closed(), END_TIMEOUT_S)
@@ -201,7 +201,7 @@ async def _tls_listener(
     host, port = settings.listen
     trust = agent.require_trust()
     admission = Admission()
-    # `serve` only calls it, though its type asks for a class.
+    # `serve` only calls it, although its type requires a class.
     connection: Any = partial(PinnedConnection, trust, admission, connections)
     try:
         listener = bind_listener(host or "", port, admission)
@@ -218,12 +218,12 @@ async def _tls_listener(
     except OSError as exc:
         raise PortTaken(f"cannot listen on {host or '*'}:{port}: {exc.strerror}") from exc
     agent.port = listener.getsockname()[1]
-    gc.freeze()  # objects that exist by now stay, and need not be searched for garbage again
+    gc.freeze()  # the objects that exist by now stay, and need not be scanned again
     announce = asyncio.ensure_future(_advertise(settings, agent))
     try:
         yield
     finally:
-        server.close()  # before anything is awaited, so that no peer can connect
+        server.close()  # before any await, so that no peer can connect
         announce.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await announce
@@ -233,7 +233,7 @@ async def _tls_listener(
 async def _advertise(settings: AgentSettings, agent: Agent) -> None:
     if not settings.is_advertised or agent.port is None:
         return
-    # Imported once the agent listens: it takes a tenth of the start, and 4 MB of memory.
+    # Imported only when the agent listens: it takes a tenth of the start, and 4 MB of memory.
     from edgebench.agent.advertise import Advertisement, advertise
 
     pin, device = agent.require_trust().fingerprint, agent.first.device
@@ -280,7 +280,7 @@ async def _until_done(
 async def _shut(local: ControlAddress, is_idle: Callable[[], bool]) -> bool:
     """Shut the control address; if a host has connected by then, reopen it and return False.
 
-    The last check is made with the address shut. In the other order, a host that connects between
+    The last check happens with the address shut. In the other order, a host that connects between
     the check and the removal would be dropped. A host that connects later finds no agent, and
     starts one.
     """
@@ -305,7 +305,7 @@ def only_one(state: Path) -> Iterator[None]:
             pid = int(text) if text.isascii() and text.isdecimal() else None
             what = f"another agent is running with the state in {state}"
             raise AgentRunning(what, pid) from exc
-        with contextlib.suppress(OSError):  # on a full disk, a second agent learns no pid
+        with contextlib.suppress(OSError):  # on a full disk, a second agent finds no pid
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()

@@ -6,13 +6,13 @@ from edgebench.system.command_process import exit_when_interrupted, report_stray
 
 
 def run() -> int:
-    """Run the command line of this process; the exit code."""
+    """Run the command line of this process and return the exit code."""
     exit_when_interrupted()
     report_strays()
     from edgebench.agent.cli import main
 
     code = main()
-    exit_when_interrupted()  # everything is closed again
+    exit_when_interrupted()  # all files and sockets are closed by now
     return code
 
 

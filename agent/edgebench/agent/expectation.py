@@ -25,7 +25,7 @@ def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
     return Expectation(
         profile=profile.id,
         zones=tuple(
-            # The HAL of a phone reports its thresholds beside the temperatures.
+            # The HAL of a phone reports its thresholds together with the temperatures.
             ExpectedZone(
                 zone.match_type,
                 zone.throttle_c,
@@ -72,7 +72,7 @@ def _zones(profile: Profile, root: Path) -> Iterator[Mismatch]:
     types = [read_text(z / "type") for z in numbered(root / "sys/class/thermal", "thermal_zone")]
     for zone in profile.thermal.zone:
         if zone.source == "sysfs" and zone.match_type not in types:
-            shown = ", ".join(types) or "no zone at all"
+            shown = ", ".join(types) or "no zone"
             yield Mismatch(f"thermal.zone.{zone.role}.match_type", zone.match_type, shown)
 
 

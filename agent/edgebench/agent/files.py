@@ -1,4 +1,4 @@
-"""Files of an agent: private ones, logs, and what is left in a worker's directory."""
+"""Files of an agent: private files, logs, and the files that remain in a worker's directory."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def write_private(path: Path, text: str) -> None:
 
 
 def make_private_directory(path: Path) -> Path:
-    """Make a directory that only its owner may enter, with its parents."""
+    """Create a directory that only its owner may enter, with its parents."""
     return make_directory(path, mode=0o700)
 
 
 def last_line(path: Path, size: int = 16 * 1024, *, unlike: re.Pattern[str] | None = None) -> str:
-    """The last line of a log with content; empty where there is none.
+    """The last non-blank line of a log; empty if there is none.
 
     Args:
         path: The log.
-        size: Bytes at its end that are searched.
-        unlike: Pattern at the beginning of lines that do not count.
+        size: Number of bytes at the end of the file that are searched.
+        unlike: Pattern; lines whose beginning matches it are skipped.
     """
     try:
         with path.open("rb") as file:
@@ -56,9 +56,10 @@ def keep_end(path: Path, size: int) -> None:
 
 
 def keep_regular(directory: Path) -> None:
-    """Remove what is no regular file, and own the rest: it may be another user's.
+    """Remove all entries except regular files, and take ownership of these.
 
-    A link would be followed, a pipe be waited for; a file with two names may be another user's.
+    A link would be followed, a pipe would block the reader, and a file with two names may belong to
+    another user.
     """
     owner = os.geteuid()
     for entry in os.scandir(directory):
@@ -75,7 +76,7 @@ def keep_regular(directory: Path) -> None:
 
 @contextmanager
 def disk_errors(doing: str, path: Path) -> Iterator[None]:
-    """Translate file errors of the operating system into one line that names the path."""
+    """Turn an operating system's file error into an `EdgebenchError` that names the path."""
     try:
         yield
     except OSError as exc:

@@ -1,7 +1,7 @@
-"""CPU frequency governors: set for a run only when the operator asks, and always restored.
+"""CPU frequency governors: set for a run only on request, and always restored.
 
-The previous governors are on disk before anything is changed, so that an agent that was killed
-restores them when it starts again.
+The previous governors are stored on disk before any change, so that an agent that was killed
+restores them at its next start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GOVERNOR = re.compile(r"[\w-]{1,32}", re.ASCII)
 
 
 class Governors:
-    """The governors of one device."""
+    """The governors of a device."""
 
     def __init__(self, state: Path, root: Path = Path("/")) -> None:
         self._kept = state / KEPT_FILE
@@ -35,7 +35,7 @@ class Governors:
         """Set every policy to this governor.
 
         Raises:
-            GovernorRefused: it is not offered, or may not be set; everything is as it was before.
+            GovernorRefused: it is not offered or cannot be set; all governors are unchanged.
         """
         if not self._policies:
             raise GovernorRefused(
@@ -50,9 +50,9 @@ class Governors:
         before = {str(p): read_text(p / "scaling_governor") for p in self._policies}
         if unread := [policy for policy, governor in before.items() if not governor]:
             raise GovernorRefused(
-                f"governor {name} not set: {unread[0]} does not tell what it has now"
+                f"governor {name} not set: cannot read the current governor of {unread[0]}"
             )
-        # A governor that could not be restored yet is older, and the one that the operator wants.
+        # A governor that could not be restored yet is older, and is the operator's choice.
         with disk_errors(f"governor {name} not set", self._kept):
             self._keep(before | self._kept_before())
         try:
@@ -65,7 +65,7 @@ class Governors:
             ) from exc
 
     def restore(self) -> None:
-        """Put the previous governors back; one that cannot be put back now is tried again later."""
+        """Restore the previous governors; failed restores are tried again later."""
         before = self._kept_before()
         left = {policy: name for policy, name in before.items() if not _restored(policy, name)}
         try:
@@ -73,11 +73,11 @@ class Governors:
                 self._keep(left)
             else:
                 self._kept.unlink(missing_ok=True)
-        except OSError as exc:  # then the whole list stays, and all of it is tried again
+        except OSError as exc:  # the list stays, and is tried again
             logger.warning("list of governors not changed: %s: %s", exc.strerror, self._kept)
 
     def _kept_before(self) -> dict[str, str]:
-        """Governors on disk, of policies of this device and with names that can be governors."""
+        """Governors on disk, limited to this device's policies and to valid names of governors."""
         try:
             plain: Any = json.loads(self._kept.read_bytes())
         except (OSError, ValueError, RecursionError):

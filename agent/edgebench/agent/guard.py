@@ -1,14 +1,15 @@
 """The highest temperature of a device, enforced by the agent with or without a host.
 
 Theory of operation. The sampler watches the zones and reports when the device's heat changes; the
-guard decides what that means for a run:
+guard decides about the run:
 
     hot while the device cools down      the gate stays shut
     hot when the run would start         the run is refused
     hot during the run                   the run is stopped, its measurement is kept
-    the sampler is gone, or silent       as if it were hot: nobody would see it
-    no zone has a temperature            the run goes on, and its record says that nobody watched:
-                                         else a board without sensors could never be measured
+    the sampler has ended, or is silent  as if the device were hot
+    no zone has a temperature            the run continues, and its record notes that the
+                                         temperature was not monitored; otherwise a board
+                                         without sensors could not be measured
 
 A profile without a highest temperature has nothing to guard: a lost sampler is only noted.
 """
@@ -27,11 +28,11 @@ from edgebench.protocol.record import TOO_HOT, UNWATCHED
 FIRST_LOOK_S = 10.0
 """Time for the first report: one period of the sampler, or three when the device is hot."""
 Note = Callable[[str, str], None]
-"""Function that writes an event of this kind and detail into the run's record."""
+"""Function that writes an event, given its kind and detail, into the run's record."""
 
 
 class Guard:
-    """The guard of one run."""
+    """The guard of a run."""
 
     def __init__(self, limit_c: float | None, *, stop: Callable[[], None], note: Note) -> None:
         self._limit_c = limit_c
@@ -40,13 +41,13 @@ class Guard:
         self._has_report = asyncio.Event()
         self._report: HeatReport | None = None
         self._loss: str | None = None
-        """Why the sampler watches no more."""
+        """Why the sampler no longer watches; None while it does."""
         self._is_running = False
         self.error: TargetError | None = None
-        """Why the run was stopped, or did not start."""
+        """Why the run was stopped, or not started."""
 
     def hear(self, message: HeatReport | SamplerLoss) -> None:
-        """Take a report of the device's heat, or the loss of the sampler."""
+        """Handle a report of the device's heat, or the loss of the sampler."""
         self._has_report.set()
         if isinstance(message, SamplerLoss):
             self._loss = message.reason
@@ -54,7 +55,7 @@ class Guard:
         else:
             self._report = message
             if message.heat is HeatState.BLIND:
-                self._note(UNWATCHED, f"no zone tells whether it has {message.limit_c:g} °C")
+                self._note(UNWATCHED, f"no zone temperature, limit {message.limit_c:g} °C")
         if self._is_running and self.error is None:
             self._refuse("stopped")
             if self.error is not None:
@@ -62,25 +63,25 @@ class Guard:
 
     @property
     def is_in_vain(self) -> bool:
-        """Whether the run will never start, however long it waits."""
+        """Whether the run can never start, however long it waits."""
         return self._limit_c is not None and self._loss is not None
 
     def may_start(self) -> bool:
-        """Whether the device is below its limit, as far as is known."""
+        """Whether the device is below its limit by the last report."""
         return self._limit_c is None or not self._is_hot
 
     async def let_start(self) -> None:
-        """Let the run start, or refuse it.
+        """Allow the run to start, or raise.
 
         Raises:
             TooHot: the device is above its limit.
-            TargetError: nothing watches whether it is.
+            TargetError: the temperature is not monitored.
         """
         if self._limit_c is not None and not self._has_report.is_set():
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._has_report.wait(), FIRST_LOOK_S)
             if not self._has_report.is_set():
-                self.hear(SamplerLoss(f"the sampler told no temperature for {FIRST_LOOK_S:g} s"))
+                self.hear(SamplerLoss(f"no temperature reading for {FIRST_LOOK_S:g} s"))
         self._refuse("not started")
         if self.error is not None:
             raise self.error
@@ -91,7 +92,7 @@ class Guard:
         return self._report is not None and self._report.heat is HeatState.HOT
 
     def _refuse(self, what: str) -> None:
-        """Set and note the error, if the run may not go on."""
+        """Set and record the error if the run must not start or continue."""
         if self._limit_c is None:
             return
         limit = f"the profile's limit is {self._limit_c:g} °C"
@@ -99,6 +100,6 @@ class Guard:
         if report is not None and self._is_hot:
             self.error = TooHot(f"{what} at {report.temp_c:.1f} °C ({report.zone}): {limit}")
         elif self._loss is not None:
-            self.error = TargetError(f"{what}, nobody watches the heat: {self._loss}; {limit}")
+            self.error = TargetError(f"{what}, temperature not monitored: {self._loss}; {limit}")
         if self.error is not None:
             self._note(TOO_HOT, str(self.error))

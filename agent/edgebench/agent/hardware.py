@@ -1,8 +1,8 @@
-"""Hardware of this machine, compared with that on which a directory was made.
+"""Hardware of this machine, compared with that of the machine on which a directory was created.
 
-An identity is a file, and SD cards are copied. So the directory of an identity, and that of an
-agent's state, remember the hardware: an agent that finds another one is on a copy of a card, or its
-card was moved, and makes itself a new identity.
+An identity is a file, and SD cards are copied. So the directories of an identity and of an agent's
+state store the hardware: an agent that finds other hardware runs from a copied or moved card, and
+creates a new identity.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _PERMANENT = "0"
 """NET_ADDR_PERM of addr_assign_type: the card's own address. Source: Linux,
 Documentation/ABI/testing/sysfs-class-net."""
 _NOT_BURNT_IN = 0x03
-"""Bits of an address's first byte that no card has: group, and locally administered. Source: IEEE
-802-2014, 8.2.2."""
+"""Bits of an address's first byte that are 0 for a card: group, and locally administered. Source:
+IEEE 802-2014, 8.2.2."""
 _AT_USB = re.compile(r"/usb\d+/")
 
 logger = logging.getLogger(__name__)
 
 
 def read_hardware(root: Path = Path("/"), serial: str = "") -> Hardware:
-    """Hardware of this machine, as far as its kernel shows it.
+    """Hardware of this machine, as far as its kernel exposes it.
 
     Args:
         root: Stands for / in tests.
-        serial: Serial number that it shows elsewhere than in a file, if it does.
+        serial: Serial number that the system provides outside a file, if any.
     """
     networks = root / "sys/class/net"
     try:
         interfaces = sorted(path for path in networks.iterdir() if _is_built_in(path))
-    except OSError:  # there are none, or a container hides them
+    except OSError:  # no interfaces, or a container hides them
         interfaces = []
     addresses = {read_text(path / "address").lower() for path in interfaces[:MAX_CARDS]}
     cards = {_hashed(address) for address in addresses if _is_of_card(address)}
@@ -52,12 +52,12 @@ def read_hardware(root: Path = Path("/"), serial: str = "") -> Hardware:
 
 
 def changed_hardware(directory: Path, now: Hardware) -> BoardChange | None:
-    """Evidence that a directory was made on another machine; None: there is none."""
+    """Evidence that a directory was created on another machine; None if there is none."""
     return _remembered(directory).change_to(now)
 
 
 def remember_hardware(directory: Path, now: Hardware) -> None:
-    """Store the hardware of this machine in a directory of its own."""
+    """Store the hardware of this machine in a directory that belongs to it."""
     before = _remembered(directory)
     if (after := before.updated(now)) == before:
         return
@@ -65,11 +65,11 @@ def remember_hardware(directory: Path, now: Hardware) -> None:
     try:
         write_private(path, json.dumps(to_plain(after), indent=1))
     except OSError as exc:
-        logger.warning("a copy of this card will not be noticed: %s: %s", exc.strerror, path)
+        logger.warning("a copy of this card will not be detected: %s: %s", exc.strerror, path)
 
 
 def forget_hardware(directory: Path) -> None:
-    """Remove the hardware from a directory, which is then any machine's."""
+    """Remove the hardware from a directory, which is then valid on any machine."""
     (directory / HARDWARE_FILE).unlink(missing_ok=True)
 
 
@@ -80,12 +80,12 @@ def _remembered(directory: Path) -> Hardware:
     except FileNotFoundError:
         return Hardware()
     except (OSError, ValueError, RemoteProtocolError) as exc:
-        logger.warning("hardware not known, file not readable: %s: %s", exc, path)
+        logger.warning("cannot read the stored hardware: %s: %s", exc, path)
         return Hardware()
 
 
 def _is_built_in(interface: Path) -> bool:
-    """Whether this is a card of the machine: neither virtual, nor at USB, where cards are moved."""
+    """Whether this is a built-in card: neither virtual nor on USB, where cards are moved."""
     device = interface / "device"
     if not device.exists() or _AT_USB.search(str(device.resolve())):
         return False
@@ -101,5 +101,5 @@ def _is_of_card(address: str) -> bool:
 
 
 def _hashed(address: str) -> str:
-    """Hash of an address; an attacker can find it by trying all, or on its network."""
+    """Hash of an address; an attacker can find it by exhaustive search, or on the network."""
     return hashlib.blake2b(address.encode(), key=b"edgebench card", digest_size=8).hexdigest()

@@ -1,9 +1,9 @@
-"""Opens and closes seats while the agent serves, as their devices come and go.
+"""Opens and closes seats while the agent serves, as their devices appear and leave.
 
-Theory of operation. Again and again, the devices that the sources offer are compared, by identity,
-with those that were there before. One that is missing has left: its run and its lease end, and its
-seat stays listed as gone. One that is new gets the seat that it had, or else a new one. What goes
-wrong with one device is logged when it begins, and is tried again; it keeps no other away.
+Theory of operation. The devices that the sources offer are compared, by identity, with the previous
+offers at a regular interval. A missing device has left: its run and its lease end, and its seat
+stays listed as disconnected. A new device gets its earlier seat, or else a new seat. A fault of a
+device is logged when it begins, and opening is tried again; it does not affect other devices.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 
 
 class Hotplug:
-    """The seats of one or more sources."""
+    """The seats of all sources."""
 
     def __init__(self, agent: Agent, sources: Sequence[SeatSource], memory: SeatMemory) -> None:
-        """Make the seats that are remembered; their devices are looked for later.
+        """Create the stored seats; their devices are detected later.
 
         Raises:
-            UsageError: another seat of the agent has the name of a remembered one.
+            UsageError: a permanent seat of the agent has the name of a stored seat.
         """
         self._agent = agent
         self._sources = sources
@@ -42,15 +42,15 @@ class Hotplug:
         """Last offers of each source."""
         self._memory = memory
         self._open: dict[str, Seat] = {}
-        """Seats whose devices are there, by identity."""
+        """Seats whose devices are present, by identity."""
         self._troubles: dict[str, str] = {}
-        """What is wrong and was logged, by identity of a device or number of a source."""
+        """Faults that were logged, by identity of a device or number of a source."""
         self._fixed = frozenset(agent.seats)
         self._changing = asyncio.Lock()
         for name, seat in memory.seats.items():
             if name in self._fixed:
                 raise UsageError(
-                    f"seat {name!r} is of a device that was plugged in here; if it is no more, "
+                    f"seat {name!r} belongs to a device that was plugged in here; if obsolete, "
                     f"remove {memory.state(name)}"
                 )
             agent.seats[name] = Seat(
@@ -58,22 +58,22 @@ class Hotplug:
             )
 
     async def follow(self) -> None:
-        """Look again and again, forever."""
+        """Read the sources at their interval, forever."""
         period_s = min(source.period_s for source in self._sources)
         while True:
             await asyncio.sleep(period_s)
             try:
                 await self.look()
             except Exception:  # an odd device must not end the hot-plugging of the others
-                logger.exception("devices could not be looked for")
+                logger.exception("looking for devices failed")
 
     async def end(self, following: asyncio.Task[None]) -> None:
-        """End the task that follows, once a device that is leaving has had its run spooled."""
+        """Stop the task of `follow`, after any leaving device has had its run spooled."""
         async with self._changing:
             following.cancel()
 
     async def look(self) -> None:
-        """Open the seats of devices that have come, and close those of devices that have left."""
+        """Open the seats of new devices, and close those of devices that have left."""
         async with self._changing:
             await self._look()
 
@@ -83,7 +83,7 @@ class Hotplug:
             key = f"source {number}"
             try:
                 self._offers[number] = await source.offers()
-            except Exception as exc:  # its devices stay as they were, those of others come and go
+            except Exception as exc:  # its devices stay as they were
                 failed.add(key)
                 self._note_trouble(key, one_line(exc))
                 logger.debug("devices not listed", exc_info=True)
@@ -91,7 +91,7 @@ class Hotplug:
         for offer in chain.from_iterable(self._offers):
             if offer is not offers.setdefault(offer.identity, offer):
                 twin = offers[offer.identity].name
-                self._note_trouble(offer.identity, f"{offer.name}: it is {twin} by its identity")
+                self._note_trouble(offer.identity, f"{offer.name}: has the same identity as {twin}")
         for key in self._troubles.keys() - offers.keys() - failed:
             del self._troubles[key]
         left = [identity for identity in self._open if identity not in offers]
@@ -101,11 +101,11 @@ class Hotplug:
                 await self._try_to_open(offer)
 
     async def forget(self, name: str) -> None:
-        """Forget a seat whose device has left.
+        """Delete a seat whose device has left.
 
         Raises:
-            NoSuchDevice: there is no such seat.
-            UsageError: its device is there, or always is; or runs wait in it for their host.
+            NoSuchDevice: no seat has this name.
+            UsageError: the device is present or permanent, or the seat has uncollected runs.
             TargetError: the disk failed.
         """
         async with self._changing:
@@ -114,18 +114,18 @@ class Hotplug:
     def _forget(self, name: str) -> None:
         seat = self._agent.seat(name)
         if name not in self._memory.seats:
-            raise UsageError(f"seat {name!r} is not one that comes and goes")
+            raise UsageError(f"seat {name!r} belongs to a permanent device")
         if seat.is_there:
-            raise UsageError(f"device of seat {name!r} is plugged in: unplug it first")
+            raise UsageError(f"the device of seat {name!r} is plugged in: unplug it first")
         if count := seat.spool.usage()[0]:
-            raise UsageError(f"seat {name!r} has runs that wait for their host: {count}")
+            raise UsageError(f"seat {name!r} has uncollected runs: {count}")
         self._memory.forget(name)
         del self._agent.seats[name]
 
     async def _try_to_open(self, offer: SeatOffer) -> None:
         try:
             self._open[offer.identity] = await self._opened(offer)
-        except Exception as exc:  # an odd device keeps no other away, and no agent from starting
+        except Exception as exc:  # a faulty device affects no other
             self._note_trouble(offer.identity, f"{offer.name}: {one_line(exc)}")
             logger.debug("device not opened", exc_info=True)
 
@@ -138,23 +138,23 @@ class Hotplug:
         outdated = None if is_known else self._outdated()
         try:
             plan = await asyncio.to_thread(offer.open, name, self._memory.state(name))
-            if outdated is not None:  # only now: a device in trouble costs no other its seat
+            if outdated is not None:  # only now: a faulty device evicts no other
                 self._forget(outdated)
             self._memory.remember(name, RememberedSeat(offer.identity, plan.device, plan.board))
-        except BaseException:  # cancelled as well
+        except BaseException:  # also when cancelled
             if not is_known and self._memory.state(name).exists():
-                self._memory.forget(name)  # else its name would be taken the next time
+                self._memory.forget(name)  # otherwise its name would stay in use
             raise
         seat = self._agent.seats.get(name) or Seat(name, plan.device, self._memory.state(name))
         seat.open(plan, self._agent.models)
         self._agent.seats[name] = seat
         self._agent.seat_changed(seat)
-        logger.info("seat %s: its device is there", name)
+        logger.info("seat %s: device connected", name)
         return seat
 
     async def _close(self, identity: str) -> None:
         seat = self._open.pop(identity)
-        logger.info("seat %s: its device has left", seat.name)
+        logger.info("seat %s: device disconnected", seat.name)
         await seat.lose_device()
         self._agent.seat_changed(seat)
         remembered = RememberedSeat(identity, seat.device, seat.board, seat.left_s)
@@ -164,10 +164,10 @@ class Hotplug:
             logger.warning("seat %s: %s", seat.name, exc)
 
     def _outdated(self) -> str | None:
-        """Name of the seat that has been gone for longest, where a new one needs its place.
+        """Name of the longest disconnected seat, to be replaced; None below the limit of seats.
 
         Raises:
-            UsageError: every one has its device, or runs that wait.
+            UsageError: all seats have their device or uncollected runs.
         """
         seats = self._agent.seats
         if len(seats) < MAX_SEATS:

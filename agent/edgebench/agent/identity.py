@@ -27,7 +27,7 @@ IDENTITY_FILE, HOSTS_FILE = "identity.pem", "hosts.json"
 
 @dataclass(frozen=True, slots=True)
 class PairedHost:
-    """A host that may talk to this agent."""
+    """A host that may connect to this agent."""
 
     fingerprint: str
     name: str
@@ -41,7 +41,7 @@ class Peer:
     identity: str
     name: str
     is_pairing: bool = False
-    """Whether it knows a pairing secret and is not paired yet."""
+    """Whether it has a pairing secret and is not paired yet."""
     is_local: bool = False
     """Whether it is a process of the same user on this machine."""
 
@@ -50,7 +50,7 @@ class Trust:
     """The identity of this agent and the hosts that it trusts.
 
     OpenSSL checks that a peer owns the key of a trusted certificate; the fingerprint is then
-    looked up here, so that a pairing that has ended is refused although OpenSSL still knows it.
+    looked up here, so that an expired pairing is rejected although OpenSSL still accepts it.
     """
 
     def __init__(
@@ -60,15 +60,15 @@ class Trust:
         *,
         hardware: Hardware | None = None,
     ) -> None:
-        """Load the identity, or make one: the first, or one for another board.
+        """Load the identity, or create one if it is missing or was made on another board.
 
         Args:
             directory: Directory of the identity and of the paired hosts.
             now_s: Clock of the pairings.
-            hardware: Hardware of this machine; None: the identity is valid on any.
+            hardware: Hardware of this machine; None: the identity is valid on any machine.
 
         Raises:
-            TargetError: a file cannot be read, or no identity can be made.
+            TargetError: a file cannot be read, or an identity cannot be created.
         """
         self._directory = make_private_directory(directory)
         self._now_s = now_s
@@ -76,13 +76,13 @@ class Trust:
         self._identity_path = directory / IDENTITY_FILE
         hardware = hardware or Hardware()
         self.change: BoardChange | None = None
-        """Evidence of another board, for which the identity was renewed; None: it was not."""
+        """Evidence of another board, for which the identity was renewed; None if it was not."""
         if not self._identity_path.exists():
             _make_identity(self._identity_path)
         elif (change := changed_hardware(directory, hardware)) is not None:
             if not os.access(directory, os.W_OK):
                 raise TargetError(
-                    "identity was made on another board, and no new one can be made: not writable: "
+                    "identity was created on another board, and a new one cannot be written: "
                     f"{directory}"
                 )
             renew_identity(directory)
@@ -101,7 +101,7 @@ class Trust:
         """Accept a one-time identity for a while.
 
         Raises:
-            UsageError: the time is out of bounds, or that is not a certificate.
+            UsageError: the time is out of bounds, or the text is not a certificate.
         """
         if not 0 < valid_s <= MAX_PAIRING_S:
             raise UsageError(f"pairing valid for {valid_s} s, limit {MAX_PAIRING_S:.0f} s")
@@ -110,23 +110,23 @@ class Trust:
         self._pairings[fingerprint(certificate)] = self._now_s() + valid_s
 
     def pair(self, pairing: Peer, certificate_pem: str, name: str) -> None:
-        """Trust a host from now on, and use the one-time identity up.
+        """Trust a host from now on, and invalidate the one-time identity.
 
         Raises:
-            UsageError: the pairing has ended, or that is not a certificate.
+            UsageError: the pairing has expired, or the text is not a certificate.
         """
         if self._pairings.get(pairing.identity, 0.0) <= self._now_s():
             raise UsageError("this pairing was used already, or has expired")
         certificate = der_of(certificate_pem)
         self._trust(certificate)
         pin = fingerprint(certificate)
-        # Only the one certificate that was checked is kept, whatever else the text holds.
+        # Only the certificate that was checked is stored, regardless of the rest of the text.
         self._hosts[pin] = PairedHost(pin, name[:64], Pem(ssl.DER_cert_to_PEM_cert(certificate)))
         write_private(self._hosts_path, json.dumps(to_plain(self.hosts), indent=1))
         del self._pairings[pairing.identity]
 
     def peer(self, certificate_der: bytes | None) -> Peer | None:
-        """The owner of this certificate; None for a stranger."""
+        """The owner of this certificate; None if it is neither paired nor pairing."""
         if certificate_der is None:
             return None
         pin = fingerprint(certificate_der)
@@ -163,14 +163,14 @@ def _load_hosts(path: Path) -> tuple[PairedHost, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, RemoteProtocolError) as exc:
-        raise TargetError(f"list of paired hosts is unreadable: {path}: {exc}") from exc
+        raise TargetError(f"cannot read the list of paired hosts: {path}: {exc}") from exc
 
 
 def renew_identity(directory: Path) -> None:
-    """Make a new identity in place of the old one; no host is paired with it.
+    """Create a new identity in place of the old; no host is paired with it.
 
     Raises:
-        TargetError: it cannot be written; the old one is left.
+        TargetError: it cannot be written; the old identity remains.
     """
     _make_identity(directory / IDENTITY_FILE)
     with disk_errors("list of paired hosts not removed", directory / HOSTS_FILE):
@@ -179,7 +179,7 @@ def renew_identity(directory: Path) -> None:
 
 
 def _make_identity(path: Path) -> None:
-    # In a process of its own: the certificate library would stay in the daemon's memory.
+    # In its own process: the certificate library would stay in the daemon's memory.
     python = python_command("edgebench.agent.identity", path.absolute())
     result = subprocess.run(
         python.words,

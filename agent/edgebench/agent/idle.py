@@ -1,8 +1,8 @@
-"""Idle windows before and after the worker, in which a meter sees the idle power of the device.
+"""Idle windows before and after the worker, in which a meter records the device's idle power.
 
 A window begins with the event of `Phase.IDLE` and ends with the event `idle_ended`, whose detail
-says how long it was, and whether it was cut short. The worker's files are on the disk before the
-second one begins: a write that the kernel puts off would fall into it.
+states its length, and whether it was cut short. The worker's files are synced to disk before the
+second window begins; otherwise a delayed write of the kernel would fall into it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from edgebench.protocol.record import IDLE_ENDED, MeasuredRecord, Phase
 from edgebench.system.whole_files import sync_file
 
 LOOK_S = 0.25
-"""Interval of the checks whether the run is to end; a check takes 20 µs."""
+"""Interval of the checks whether the run must end; a check takes 20 µs."""
 
 
 async def work_between_idling(run: ActiveRun) -> MeasuredRecord:
@@ -41,12 +41,12 @@ async def work_between_idling(run: ActiveRun) -> MeasuredRecord:
     if run.request.spec.idle_duration_s > 0 and not was_stopped:
         await asyncio.to_thread(settle_disk, run.worker.directory)
         await _idle(run, lambda: run.worker.is_stopping)
-        run.tell(Progress(run.request.run_id, Phase.SPOOLING))  # watchers see that idling is over
+        run.tell(Progress(run.request.run_id, Phase.SPOOLING))  # shows watchers that idling is over
     return worker
 
 
 async def _idle(run: ActiveRun, is_over: Callable[[], bool]) -> None:
-    """Stay idle for as long as the run asks, or until it is over."""
+    """Stay idle for the time that the run requests, or until it ends."""
     duration_s = run.request.spec.idle_duration_s
     if duration_s > 0:
         run.enter(PhaseStart(Phase.IDLE, duration_s, monotonic_ns()))
@@ -60,7 +60,7 @@ async def stay_idle(
     clock: Callable[[], float] = time.monotonic,
     sleep: Sleep = asyncio.sleep,
 ) -> str:
-    """Wait for this duration, or until `is_over`; the real duration, as text for the record."""
+    """Wait for this duration, or until `is_over`; returns the real duration, as text."""
     begin_s = clock()
     end_s = begin_s + duration_s
     while (now_s := clock()) < end_s:

@@ -1,4 +1,4 @@
-"""Who may measure now: one host at a time."""
+"""The lease: one host at a time may measure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgebench.protocol.errors import LeaseHeld, UsageError
 MAX_TTL_S = 120.0
 """Longest time for which a dead host blocks the device after its run has ended."""
 MAX_WAIT_S = 60.0
-"""Longest time for which a host may wait in one request; for longer, it asks again."""
+"""Longest time for which a host may wait in a request; for longer, it repeats the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Holder:
 class Lease:
     """The right to measure on this device.
 
-    A host keeps it by any message once in a while. A run in progress keeps it for its host even
-    when the host is gone, so that nobody disturbs the measurement.
+    A host keeps it by sending a message now and then. A run in progress keeps it for its host even
+    after the host disconnects, so that the measurement is not disturbed.
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
@@ -48,11 +48,11 @@ class Lease:
         return self._holder
 
     def acquire(self, identity: str, name: str, ttl_s: float) -> float:
-        """Take or renew the lease; seconds until it expires.
+        """Take or renew the lease; returns the seconds until it expires.
 
         Raises:
             UsageError: the time is not positive, or longer than the limit.
-            LeaseHeld: another client has it.
+            LeaseHeld: another client has the lease.
         """
         _check_ttl(ttl_s)
         self._refuse_others(identity)
@@ -70,18 +70,18 @@ class Lease:
         wait_s: float,
         is_wanted: Callable[[], bool],
     ) -> float:
-        """Take or renew the lease as soon as it is free; seconds until it expires.
+        """Take or renew the lease as soon as it is free; returns the seconds until it expires.
 
         Args:
-            identity: The host.
-            name: Its name, for the others.
+            identity: Identity of the host.
+            name: Name of the host, shown to others.
             ttl_s: As for `acquire`.
             wait_s: Longest wait.
-            is_wanted: Whether the host is still there; looked at whenever the lease changes.
+            is_wanted: Whether the host is still connected; checked whenever the lease changes.
 
         Raises:
             UsageError: a time is out of bounds.
-            LeaseHeld: another client still has it after the wait.
+            LeaseHeld: another client still has the lease after the wait.
         """
         if not 0 <= wait_s <= MAX_WAIT_S:
             raise UsageError(f"wait of {wait_s} s for the lease, limit {MAX_WAIT_S:.0f} s")
@@ -101,7 +101,7 @@ class Lease:
                     raise
 
     def wake(self) -> None:
-        """Let the hosts that wait look again, the first that came first."""
+        """Wake the waiting hosts, in the order of their requests."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -109,20 +109,20 @@ class Lease:
         """Check that this host holds the lease.
 
         Raises:
-            LeaseHeld: another client has it, or none has.
+            LeaseHeld: another client has the lease, or no client has it.
         """
         self._refuse_others(identity)
         if self.holder is None:
             raise LeaseHeld("the lease has expired or was never taken")
 
     def release(self, identity: str) -> None:
-        """Give the lease back; without effect for a host that does not hold it."""
+        """Give the lease back; no effect for a host that does not hold it."""
         if self._holder and self._holder.identity == identity and not self._is_pinned:
             self._holder = None
             self.wake()
 
     def revoke(self) -> None:
-        """End the lease, whoever holds it: the device has left."""
+        """End the lease of any holder: the device has left."""
         self._holder, self._is_pinned = None, False
         self.wake()
 
@@ -133,24 +133,24 @@ class Lease:
             self._holder = replace(holder, expires_s=self._now_s() + holder.ttl_s)
 
     def abandon(self, identity: str) -> None:
-        """Free the lease of a holder that is gone, now or when its run has ended."""
+        """Free the lease of a disconnected holder, now or when its run has ended."""
         if self._holder and self._holder.identity == identity:
             self._holder = replace(self._holder, ttl_s=0.0, expires_s=self._now_s())
             self.wake()
 
     def pin(self) -> None:
-        """Hold the lease while a run is in progress, whatever the clock says."""
+        """Hold the lease while a run is in progress, regardless of its expiry."""
         self._is_pinned = True
 
     def unpin(self) -> None:
-        """Let the lease expire by the clock again, from now on: the run is over."""
+        """Let the lease expire normally again, counted from now: the run has ended."""
         self._is_pinned = False
         if self._holder:
             self._holder = replace(self._holder, expires_s=self._now_s() + self._holder.ttl_s)
         self.wake()
 
     def inherit(self, identity: str, name: str, ttl_s: float) -> None:
-        """Give the lease of a holder that is gone to another client of its host.
+        """Give the lease of a disconnected holder to another client of its host.
 
         Raises:
             UsageError: the time is not positive, or longer than the limit.

@@ -1,8 +1,8 @@
-"""The agent's listening sockets, as one that asyncio accepts from: see `Admission`.
+"""The agent's listening sockets, combined into one object for asyncio: see `Admission`.
 
-asyncio begins a TLS handshake with whatever `accept` returns. So `accept` returns only connections
-that are granted one. The descriptor of a `Listener` is an epoll set, which is readable as soon as
-there is something to do: a new connection, bytes on a parked one, or room for a handshake.
+asyncio begins a TLS handshake with every connection that `accept` returns, so `accept` returns only
+connections that were granted a handshake. The descriptor of a `Listener` is an epoll set, which is
+readable when there is work: a new connection, bytes on a parked one, or room for a handshake.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from edgebench.agent.admission import Admission
 from edgebench.agent.shedding import WINDOW_S, apply_rule
 
 ACCEPTED_AT_ONCE = 64
-"""Connections that are accepted before the event loop gets its turn."""
+"""Connections that are accepted before control returns to the event loop."""
 WAKE_S = 0.1
-"""Interval of the checks for a free handshake while a connection waits for one: asyncio does not
-report those that failed."""
+"""Interval of the checks for a free handshake while a connection waits: asyncio does not report
+failed handshakes."""
 BACKLOG = 128
 """Connections that the kernel keeps until they are accepted."""
 _PARKED_EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Listener(socket.socket):
-    """Listening sockets as one, whose connections pass an `Admission`."""
+    """Several listening sockets as a single socket whose connections pass an `Admission`."""
 
     def __init__(self, family: int, admission: Admission) -> None:
         super().__init__(family, socket.SOCK_STREAM)
@@ -46,7 +46,7 @@ class Listener(socket.socket):
         self._wake: asyncio.TimerHandle | None = None
 
     def add(self, other: socket.socket) -> None:
-        """Accept from another bound socket, too."""
+        """Accept from another bound socket as well."""
         self._others.append(other)
 
     def fileno(self) -> int:
@@ -54,7 +54,7 @@ class Listener(socket.socket):
         return -1 if self._epoll.closed else self._epoll.fileno()
 
     def listen(self, backlog: int = BACKLOG, /) -> None:
-        """Listen on all sockets."""
+        """Open all sockets for connections."""
         super().listen(BACKLOG)
         self._listening[super().fileno()] = self
         for other in self._others:
@@ -68,7 +68,7 @@ class Listener(socket.socket):
         """The next connection that gets a handshake.
 
         Raises:
-            BlockingIOError: no connection gets one now, or it is the event loop's turn.
+            BlockingIOError: no connection is granted a handshake now, or the event loop must run.
         """
         if self._is_turn_over:
             self._is_turn_over = False
@@ -86,7 +86,7 @@ class Listener(socket.socket):
         return granted
 
     def close(self) -> None:
-        """Stop listening; drop what is parked."""
+        """Close all sockets and drop the parked connections."""
         if self._wake is not None:
             self._wake.cancel()
         if not self._epoll.closed:
@@ -98,7 +98,7 @@ class Listener(socket.socket):
         super().close()
 
     def _wake_in(self, delay_s: float) -> None:
-        """Have `accept` called after a delay, if not earlier."""
+        """Schedule a call of `accept` after a delay, unless an earlier call is scheduled."""
         loop = asyncio.get_running_loop()
         if self._wake is not None:
             if self._wake.when() <= loop.time() + delay_s:
@@ -111,13 +111,13 @@ class Listener(socket.socket):
         os.eventfd_write(self._room, 1)
 
     def _shed(self) -> None:
-        """Have the kernel drop connections by the rule of now, or stop it."""
+        """Update the rule by which the kernel drops connections, and apply it if it changed."""
         rates, before = self._admission.rates, self._admission.rates.rule
         rates.update()
         if rates.rule != before and not (rates.rule.is_idle and before.is_idle):
             for listening in self._listening.values():
                 if not apply_rule(listening, rates.rule):
-                    logger.info("no filter of connections on this system")
+                    logger.info("this system supports no filter of connections")
         if rates.rule.shed and not before.shed:
             logger.warning(
                 "too many connections of %d networks; most of them are dropped now",
@@ -129,7 +129,7 @@ class Listener(socket.socket):
         if self._admission.rates.is_due:
             self._shed()
         if not self._admission.rates.rule.is_idle:
-            self._wake_in(WINDOW_S)  # the filter must end, too, when no connection comes
+            self._wake_in(WINDOW_S)  # the filter must end even without connections
         for descriptor, _ in self._epoll.poll(0):
             if descriptor in self._listening:
                 self._park_from(self._listening[descriptor])
@@ -142,7 +142,8 @@ class Listener(socket.socket):
                 descriptor, address = listening._accept()  # type: ignore[attr-defined]
             except (BlockingIOError, ConnectionAbortedError):
                 return
-            # With family, type and protocol, which Python else reads by three system calls.
+            # Passing family, type and protocol saves the three system calls by which Python reads
+            # them.
             connection = socket.socket(
                 listening.family, socket.SOCK_STREAM, listening.proto, fileno=descriptor
             )
@@ -170,7 +171,7 @@ def bind_listener(host: str, port: int, admission: Admission) -> Listener:
                 else:
                     bound = socket.socket(family, socket.SOCK_STREAM)
                     listener.add(bound)
-                    # With port 0, the kernel chooses one, and the other addresses get it too.
+                    # With port 0, the kernel chooses a port, which the other addresses then use.
                     chosen = listener.getsockname()[1]
             except OSError:
                 continue  # the C library supports IPv6, the kernel does not

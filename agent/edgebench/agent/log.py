@@ -1,13 +1,13 @@
 """The agent's log: repeated messages are logged once, and the file has a bounded size.
 
-Tracebacks are in files of their own (`system/unforeseen.py`), unless every step is logged.
+Tracebacks go to separate files (`system/unforeseen.py`), unless every step is logged.
 
-A warning that comes again within an hour is counted, not written; when it comes after that hour, or
-at the end, it is written with its count. A file is renamed to FILE.1 when it is full, FILE.1 to
-FILE.2 and so on, and the last one goes. Agents that share a file do not lose each other's lines:
-each line is one write to the end of the file, the file itself is locked while it is renamed, and
-who finds another file under the name opens that one. What libraries print into the file is bounded
-by a look at its size now and then.
+A warning that is repeated within an hour is counted, not written; when it occurs after that hour,
+or at the end, it is written with its count. A full file is renamed to FILE.1, FILE.1 to FILE.2 and
+so on, and the last is deleted. Agents that share a file do not lose each other's lines: each line
+is one write to the end of the file, the file is locked while it is renamed, and a process that
+finds another file under the name opens that file. Output of libraries is bounded by regular checks
+of the file's size.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ FILE_FORMAT = "%(asctime)s " + FORMAT
 MAX_BYTES = 2**20
 """Size at which a file is renamed; 8,000 lines."""
 WATCH_S = 10.0
-"""Interval of the looks at a file that this process prints into; a look is one fstat(2)."""
+"""Interval of the size checks of a file that this process prints into, each a single fstat(2)."""
 GENERATIONS = 3
 """Older files that are kept."""
 REPEAT_S = 3600.0
-"""Time in which a warning is written once."""
+"""Time within which a repeated warning is only counted."""
 MAX_REMEMBERED = 100
-"""Different warnings that are remembered; the oldest is forgotten first."""
+"""Different warnings that are kept; the oldest is dropped first."""
 
 
 class LogFile:
-    """A file that lines are added to, by several processes if need be."""
+    """A file to which one or more processes append lines."""
 
     def __init__(self, path: Path, *, is_output: bool = False) -> None:
         """Open the file.
 
         Args:
             path: The file.
-            is_output: Whether standard output and error of this process go there, too: what
-                libraries print and tracebacks.
+            is_output: Whether standard output and error of this process, with tracebacks and the
+                output of libraries, also go to the file.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: the file cannot be opened.
         """
         self._path = path
         self._is_output = is_output
@@ -66,7 +66,7 @@ class LogFile:
             threading.Thread(target=self._watch, name="log", daemon=True).start()
 
     def write(self, line: str) -> None:
-        """Add a line; where that fails, it is lost: a full disk must not end an agent."""
+        """Append a line; if that fails, the line is lost: a full disk must not end an agent."""
         data = (b"\n" if self._is_torn else b"") + line.encode("utf-8", "replace") + b"\n"
         with self._lock, contextlib.suppress(OSError):
             if self._is_closed.is_set():
@@ -77,14 +77,14 @@ class LogFile:
             self._rotate_if_full()
 
     def close(self) -> None:
-        """Close the file; lines that come later are lost. Closing again does nothing."""
+        """Close the file; later lines are lost. Closing it again has no effect."""
         with self._lock:
             if not self._is_closed.is_set():
                 self._is_closed.set()
                 os.close(self._descriptor)
 
     def _watch(self) -> None:
-        """Bound what is printed into the file beside the lines of the log."""
+        """Bound the output of libraries that goes to the file."""
         while not self._is_closed.wait(WATCH_S):
             with self._lock, contextlib.suppress(OSError):
                 if not self._is_closed.is_set():
@@ -111,9 +111,9 @@ class LogFile:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed
         except BlockingIOError:
-            return  # another process renames it just now
+            return  # another process is renaming it
         try:
-            if self._is_current():  # else another process was faster
+            if self._is_current():  # otherwise another process was faster
                 for number in range(GENERATIONS - 1, 0, -1):
                     with contextlib.suppress(FileNotFoundError):
                         self._numbered(number).replace(self._numbered(number + 1))
@@ -142,7 +142,7 @@ class _Warning:
 
 
 class _OneLineFormatter(logging.Formatter):
-    """A record in one line; the traceback of one that has one is in a file, which it names."""
+    """Formats a record as one line; a traceback goes to a file, whose name is in the line."""
 
     def format(self, record: logging.LogRecord) -> str:
         exc = record.exc_info[1] if record.exc_info else None
@@ -166,10 +166,10 @@ class AgentLog(logging.Handler):
         self._warnings: dict[tuple[str, int, str], _Warning] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, or count it; a record that cannot be formatted ends nobody."""
+        """Write a record, or count it; a record that cannot be formatted raises nothing."""
         try:
             self._emit(record)
-        except Exception:  # formatting calls into whatever the arguments are
+        except Exception:  # formatting calls methods of any argument
             self.handleError(record)
 
     def _emit(self, record: logging.LogRecord) -> None:
@@ -189,14 +189,14 @@ class AgentLog(logging.Handler):
         self._warnings[key] = _Warning(record, now_s)
 
     def close(self) -> None:
-        """Write what was counted."""
+        """Write the counts of repeated warnings."""
         for warning in self._warnings.values():
             self._write_count(warning)
         self._warnings.clear()
         super().close()
 
     def _overdue(self, now_s: float) -> Iterator[str]:
-        """Lines of the warnings whose hour is over, which are forgotten."""
+        """Count lines of the warnings whose hour has passed; these warnings are dropped."""
         for key, warning in list(self._warnings.items()):
             if now_s - warning.written_s >= REPEAT_S:
                 del self._warnings[key]
@@ -222,7 +222,7 @@ def log_to_stderr(level: int) -> None:
     """Log to standard error."""
 
     def write(line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+        with contextlib.suppress(OSError, ValueError):  # the reader has closed it
             print(line, file=sys.stderr, flush=True)
 
     handler = AgentLog(write)
@@ -231,10 +231,10 @@ def log_to_stderr(level: int) -> None:
 
 
 def log_to_file(path: Path) -> None:
-    """Log to a file from now on, with whatever this process prints.
+    """Log to a file from now on, together with all output of this process.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: the file cannot be opened.
     """
     handler = AgentLog(LogFile(path, is_output=True).write)
     handler.setFormatter(_OneLineFormatter(FILE_FORMAT))

@@ -1,4 +1,4 @@
-"""Gives memory back to the system: a daemon must not keep what one run needed for a moment."""
+"""Returns memory to the system, so that the daemon does not keep the peak memory of a run."""
 
 from __future__ import annotations
 

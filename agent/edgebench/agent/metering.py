@@ -1,11 +1,11 @@
-"""A meter that the agent serves, recorded beside a run.
+"""Records a meter that the agent serves, during a run.
 
-A meter that is missing, fails or is pulled out costs a run its energy, never its latencies: nothing
-here raises, and the record names the trouble. Drivers are imported when a run asks for a meter,
-since an idle agent has no use for numpy. A session has a thread of its own in the daemon; its
-recording lies in the run's directory and travels with it. A driver that hangs is left behind in its
-thread: nothing can end it, and no run waits for it. A recording is ended when it grows beyond the
-size that a host fetches, or would fill the disk that the run's own results need.
+A meter that is missing, fails or is unplugged costs a run its energy, never its latencies: nothing
+here raises, and the record names the fault. Drivers are imported when a run uses a meter, because
+an idle agent has no use for numpy. A session has its own thread in the daemon; its recording lies
+in the run's directory and is collected with it. A driver that hangs is abandoned in its thread: it
+cannot be stopped, and no run waits for it. A recording ends when it exceeds the size that a host
+fetches, or would fill the disk that the run's own results need.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HANG_S = 30.0
-"""Time to open or close a meter, after which it hangs; a session's own limit is a third of it."""
+"""Time to open or close a meter, after which it counts as hung; a session's own limit is a
+third."""
 LIMIT_BYTES = 2**32 - 2**26
-"""Largest recording: hosts fetch files of up to 4 GiB, and it grows on between two checks."""
+"""Largest recording: hosts fetch files of up to 4 GiB, and it grows between two checks."""
 KEPT_FREE_BYTES = 2**26
 """Free space for the run's own results: more than the traces of a million inferences."""
 LOOK_S = 1.0
@@ -40,24 +41,24 @@ LOOK_S = 1.0
 
 
 def require_served(meter: str | None, served: tuple[str, ...]) -> None:
-    """Check that the meter of a run, if it has one, is among those that the agent's owner named.
+    """Check that the run's meter, if any, is among those that the agent serves.
 
     Raises:
-        UsageError: it is not.
+        UsageError: the agent does not serve the meter.
     """
     if meter is not None and meter not in served:
         from edgebench.meters.options import meant_of
 
         named = ", ".join(served) or "none"
         meant = meant_of(meter, served)
-        advice = f"; name it in full: agent:{meant}" if meant else ""
+        advice = f"; use the full name: agent:{meant}" if meant else ""
         raise UsageError(
             f"meter {meter[:80]!r} is not served by this agent, which serves {named}{advice}"
         )
 
 
 def why_not_there(meter: str) -> str | None:
-    """Why a run would be without this meter, as far as its path tells; no driver is loaded."""
+    """Why this meter is unavailable, judged by its path; None if it exists. Loads no driver."""
     from edgebench.meters.options import Options, split_name
 
     path = Options.parse(*split_name(meter)).address
@@ -66,23 +67,23 @@ def why_not_there(meter: str) -> str | None:
     try:
         Path(path).stat()
     except FileNotFoundError:
-        return f"meter {meter} is not there yet: no such file: {path}"
-    except OSError as exc:  # behind a folder that is closed, or no name at all
-        return f"meter {meter} is not there yet: {exc.strerror}: {path}"
+        return f"meter {meter} is not available yet: no such file: {path}"
+    except OSError as exc:  # an unreadable folder, or not a valid name
+        return f"meter {meter} is not available yet: {exc.strerror}: {path}"
     return None
 
 
 class MeterRecorder:
-    """Records the meter of one run; nothing, for a run without one."""
+    """Records the meter of a run; does nothing for a run without a meter."""
 
     def __init__(self, meter: str | None, path: Path) -> None:
         self._meter = meter
         self._path = path
         self._open = ExitStack()
         self._session: MeterSession | None = None
-        self._trouble: str | None = "the run did not begin"
+        self._trouble: str | None = "the run did not start"
         self._lock = threading.Lock()
-        """Guards `_open`, where its two threads may meet."""
+        """Guards `_open`, which two threads may use at once."""
         self._is_over = False
         self._ending: asyncio.Event | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -105,7 +106,7 @@ class MeterRecorder:
             await self._close()
 
     async def _watch(self, ending: asyncio.Event) -> None:
-        """End the recording when it takes too much space, unless the run ends before."""
+        """End the recording if it takes too much space before the run ends."""
         while self._trouble is None:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(ending.wait(), LOOK_S)
@@ -117,7 +118,7 @@ class MeterRecorder:
                 await self._close()
 
     async def _close(self) -> None:
-        """End the recording, once: a meter that hangs is not waited for again."""
+        """End the recording, once: a meter that hangs is not awaited again."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -131,11 +132,11 @@ class MeterRecorder:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing more is recorded; None while all is well."""
+        """Why recording has stopped; None if there is no fault."""
         return None if self._meter is None else self._trouble
 
     async def _within_limit(self, act: Callable[[], str | None], what: str) -> str | None:
-        """Do this in a thread of its own; the trouble that it returns, or that it hangs."""
+        """Run `act` in its own thread; returns its fault, or that it hangs."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[str | None] = loop.create_future()
 
@@ -145,10 +146,10 @@ class MeterRecorder:
 
         def work() -> None:
             trouble = act()
-            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            with suppress(RuntimeError):  # the loop has ended, and nothing waits
                 loop.call_soon_threadsafe(finish, trouble)
 
-        # Not in the loop's pool, whose threads an ending agent waits for.
+        # Not in the loop's pool: an ending agent waits for its threads.
         threading.Thread(target=work, name=f"meter-{what}", daemon=True).start()
         try:
             return await asyncio.wait_for(done, HANG_S)
@@ -157,57 +158,57 @@ class MeterRecorder:
             return f"the meter did not {what} within {HANG_S:g} s"
 
     def _start(self, name: str) -> str | None:
-        """Begin the recording; the trouble, if there is any."""
+        """Start the recording; returns the fault, if any."""
         try:
             trouble = self._record(name)
-        except Exception as exc:  # each driver's library has its own
+        except Exception as exc:  # drivers raise many types
             trouble = self._logged(exc)
         with self._lock:
-            if self._is_over:  # the run has not waited so long
+            if self._is_over:  # the run has stopped waiting
                 self._open.close()
         return trouble
 
     def _record(self, name: str) -> str | None:
-        """Open the meter and begin its session; the reason, if it is missing."""
+        """Open the meter and start its session; returns the reason if it is missing."""
         from edgebench.meters.base import AbsentMeter
         from edgebench.meters.registry import find_meter
 
         meter = find_meter(name)
         self._open.callback(meter.close)
         probed = meter.open()
-        self._open.callback(meter.close)  # again: while it opened, the run may have given it up
+        self._open.callback(meter.close)  # again: the run may have given up
         if isinstance(probed, AbsentMeter):
             return probed.reason
         self._session = self._open.enter_context(meter.session(self._path))
         return None
 
     def _stop(self) -> str | None:
-        """End the recording; the trouble, if there was any."""
+        """End the recording; returns the fault, if any."""
         trouble = None
         try:
             with self._lock:
                 self._is_over = True
                 self._open.close()
-        except Exception as exc:  # each driver's library has its own
+        except Exception as exc:  # drivers raise many types
             trouble = self._logged(exc)
         return (self._session.trouble if self._session else None) or trouble
 
     def _logged(self, exc: Exception) -> str:
-        """Log the error, with a traceback if it may be a bug; it on one line."""
+        """Log the error, with a traceback if it may be a bug; returns its text as a single line."""
         is_bug = not isinstance(exc, (EdgebenchError, OSError))
         logger.error("meter %s: %s", self._meter, exc, exc_info=is_bug)
         return one_line(exc)
 
 
 def _why_too_long(path: Path) -> str | None:
-    """Why a recording has to end, if it has to: it takes space that others need.
+    """Why a recording must end to leave space for the run's results; None if it may continue.
 
-    One that is smaller than the free space may go on, however small the disk is.
+    A recording that is smaller than the free space may continue, however small the disk is.
     """
     try:
         size_bytes, disk = path.stat().st_size, os.statvfs(path)
     except OSError:
-        return None  # its writer will find out
+        return None  # its writer will detect this
     if size_bytes > LIMIT_BYTES:
         size, limit = format_distinct_sizes(size_bytes, LIMIT_BYTES)
         return f"the recording of the meter has {size}, limit {limit}"

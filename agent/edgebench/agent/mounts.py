@@ -14,7 +14,7 @@ from pathlib import Path
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 """A blank, tab, line feed or backslash of a path, in octal."""
 _FIELD_COUNT, _AFTER_COUNT = 6, 3
-"""Fields before those that are optional, and after the dash that ends them."""
+"""Fields before the optional ones, and after the dash that ends them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class Mount:
     """A mount."""
 
     root: str
-    """Directory of the file system that is mounted, from the root of that."""
+    """Directory of the file system that is mounted, relative to its root."""
     point: str
     """Place where it is mounted."""
     options: frozenset[str]
-    """Options of this mount, as `ro`."""
+    """Options of this mount, such as `ro`."""
     kind: str
     """Type of the file system."""
     super_options: frozenset[str]

@@ -11,7 +11,7 @@ import ifaddr
 
 
 def own_addresses() -> tuple[str, ...]:
-    """Addresses of all interfaces, without loopback and link-local ones, IPv4 first."""
+    """Addresses of all interfaces except loopback and link-local addresses, IPv4 first."""
     adapters = _adapters()
     if adapters is None:
         return useful_addresses(_address_towards_others())
@@ -30,14 +30,14 @@ def may_list_interfaces() -> bool:
 def _adapters() -> list[ifaddr.Adapter] | None:
     try:
         return list(ifaddr.get_adapters())
-    except OSError:  # Android lets no app do that
+    except OSError:  # denied to apps on Android
         return None
 
 
 def _address_towards_others() -> Iterator[str]:
-    """The address from which this machine would talk to another; no packet is sent.
+    """The address from which this machine would reach another; no packet is sent.
 
-    Source of the others: RFC 5737 and RFC 3849, addresses for documentation.
+    Source of the other addresses: RFC 5737 and RFC 3849, addresses for documentation.
     """
     for family, other in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -46,7 +46,7 @@ def _address_towards_others() -> Iterator[str]:
 
 
 def useful_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
-    """Those of them that another machine could use."""
+    """The addresses that another machine could use, IPv4 first."""
     useful: set[str] = set()
     for address in addresses:
         ip = ipaddress.ip_address(address)

@@ -1,4 +1,4 @@
-"""One run on the device: admit → worker → telemetry → spool."""
+"""A run on the device: admit → worker → telemetry → spool."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ from edgebench.protocol.traces import (
 logger = logging.getLogger(__name__)
 
 TARGET_MEMORY_BYTES = 6 * 2**30
-"""Limit of a process that drives a target: an emulator maps all of its board's memory, 2 GiB of an
-MPS3, though it uses little of it."""
+"""Memory limit of a process that drives a target: an emulator maps all memory of its board, 2 GiB
+for an MPS3, although it uses little of it."""
 KEPT_LOG_BYTES = 256 * 1024
 """Size of the end of the worker's log that is kept; a runtime may print far more."""
 
 
 class Runner:
-    """Runs one model at a time, on one seat."""
+    """Runs a single model at a time, on its seat."""
 
     def __init__(
         self,
@@ -112,11 +112,11 @@ class Runner:
         Args:
             request: The run.
             owner: Host, or lab of hosts, that may fetch it.
-            listener: Hears of its phases and its end.
-            host_file: Bytes that are spooled with it as they are.
+            listener: Receives its phases and its end.
+            host_file: Bytes that are spooled with the run unchanged.
 
         Raises:
-            EdgebenchError: it was not admitted, and left nothing behind.
+            EdgebenchError: the run was not admitted; nothing is left on disk.
         """
         async with self._starting:
             if self._left is not None:
@@ -134,24 +134,24 @@ class Runner:
         """The run in progress, if it has this id and this owner.
 
         Raises:
-            UsageError: it does not.
+            UsageError: no run with this id and owner is in progress.
         """
         if self.running_for(owner) != run_id or self.current is None:
             raise UsageError(f"run {run_id[:64]!r} is not in progress")
         return self.current
 
     def running_for(self, owner: str) -> str | None:
-        """Id of the run in progress, if it is this host's."""
+        """Id of the run in progress, if it belongs to this host."""
         is_owned = self.current is not None and self.current.owner == owner
         return self.current.request.run_id if self.current and is_owned else None
 
     def forget(self, listener: Listener) -> None:
-        """Drop a watcher that is gone."""
+        """Remove a listener that has disconnected."""
         if self.current is not None and listener in self.current.listeners:
             self.current.listeners.remove(listener)
 
     def watch(self, hear: Callable[[LiveReading], None] | None) -> None:
-        """Pass the readings of this run and the next ones on, with every sample; None: no more."""
+        """Pass the readings of this run and later runs on, with every sample; None: stop."""
         self._hear = hear
         if self._sampler is not None:
             self._sampler.watch(is_watched=hear is not None)
@@ -177,7 +177,7 @@ class Runner:
         self._models.hold(*_digests(request))
         try:
             return await self._begin(request, owner)
-        except BaseException:  # a cancelled start as well
+        except BaseException:  # also when the start is cancelled
             self._models.let_go(*_digests(request))
             raise
 
@@ -192,18 +192,18 @@ class Runner:
             await worker.start()
             if simulation := self._surroundings.simulation:
                 simulation.attach(worker.pid)
-        except BaseException:  # a cancelled start as well leaves nothing behind
+        except BaseException:  # a cancelled start leaves nothing either
             self._spool.discard(request.run_id)
             raise
         return run
 
     async def _job(self, request: RunStart) -> Job:
-        """The worker's job, if everything that it needs is there."""
+        """The worker's job, after a check that everything it needs is present."""
         if (target := self._surroundings.target) is not None:
             return await self._target_job(request, target)
         if request.spec.engine is Engine.TARGET:
-            raise UsageError(f"{self._device.name} does not time itself: its engine is the agent")
-        # Imported here: an idle agent needs no drivers of runtimes.
+            raise UsageError(f"{self._device.name} is not a target: engine target does not apply")
+        # Imported here because an idle agent needs no runtime drivers.
         from edgebench.agent.runtimes.registry import find_runtime
 
         spec, verified = request.spec, self._models.verified_path
@@ -213,7 +213,7 @@ class Runner:
         path = await asyncio.to_thread(verified, request.model_sha256)
         require_served(spec.meter, self._wiring.meters)
         if spec.is_profiled and runtime.no_profiler:
-            raise ModelRefused(runtime.no_profiler)  # now, not after the measurement
+            raise ModelRefused(runtime.no_profiler)  # before the measurement, not after it
         dataset, inputs = await self._given_files(spec)
         size_bytes = path.stat().st_size
         model = ModelFacts(
@@ -239,7 +239,7 @@ class Runner:
         )
 
     async def _given_files(self, spec: RunSpec) -> tuple[str | None, str | None]:
-        """Paths of the data set and of the inputs of a run, if it has such files."""
+        """Paths of the run's data set and inputs; None for each that the run does not have."""
         dataset, inputs = [
             str(await asyncio.to_thread(self._models.verified_path, digest)) if digest else None
             for digest in (spec.dataset_sha256, spec.inputs_sha256)
@@ -247,13 +247,13 @@ class Runner:
         return dataset, inputs
 
     async def _target_job(self, request: RunStart, target: TargetDescription) -> Job:
-        """As above, for a target."""
+        """Like `_job`, for a target."""
         spec = request.spec
         report = runtime_report()
         if spec.runtime != report.name or spec.engine is not Engine.TARGET:
             raise RuntimeUnavailable(
-                f"{self._device.name} times itself, with runtime {report.name}; got runtime "
-                f"{spec.runtime[:40]!r}, engine {spec.engine.value}"
+                f"{self._device.name} is a target and requires runtime {report.name} with engine "
+                f"target; got runtime {spec.runtime[:40]!r}, engine {spec.engine.value}"
             )
         require_served(spec.meter, self._wiring.meters)
         if spec.is_profiled:
@@ -263,16 +263,16 @@ class Runner:
         if target.own_model is not None and not has_own_file:
             if request.model_sha256:
                 raise ModelRefused(
-                    f"{self._device.name} takes no model: its firmware has {target.own_model}"
+                    f"{self._device.name} takes no model: its firmware contains {target.own_model}"
                 )
             if dataset or inputs or spec.is_checked:
                 raise UsageError(
-                    f"inputs of {target.own_model} are drawn by the seed, and nothing is there to "
-                    "hold its outputs against: it is part of a firmware"
+                    f"{target.own_model} is part of a firmware: it takes no input files, and its "
+                    "outputs cannot be checked"
                 )
             model, path = ModelFacts(target.own_model, None, FIRMWARE_FORMAT, None), ""
         elif not request.model_sha256:
-            raise UsageError(f"{self._device.name} has no model in its firmware: name a file")
+            raise UsageError(f"{self._device.name} has no model in its firmware: name a model file")
         else:
             path = str(await asyncio.to_thread(self._models.verified_path, request.model_sha256))
             size_bytes = os.path.getsize(path)
@@ -294,8 +294,8 @@ class Runner:
         run_id = run.request.run_id
         try:
             ended = await self._measure(run)
-        except Exception as exc:  # whatever it is, the host that waits must hear of an end
-            # Only what may be a bug needs a traceback; an error with a name is a full disk, say.
+        except Exception as exc:  # the waiting host must receive an end
+            # Only a possible bug needs a traceback; a named error is, for example, a full disk.
             is_bug = not isinstance(exc, EdgebenchError)
             logger.error("run %s could not be spooled: %s", run_id, exc, exc_info=is_bug)
             await run.worker.kill()
@@ -328,13 +328,13 @@ class Runner:
         guard = Guard(self._surroundings.expected.abort_c, stop=stop, note=run.note)
         worker_record, error = None, None
         try:
-            # In a thread, since on a phone it is a handful of commands.
+            # In a thread, because on a phone this runs several commands.
             await asyncio.to_thread(self._surroundings.change_settings, run.request.spec)
             job = self._surroundings.sampler_job(run.request.spec, run.worker.pid)
             if job.rate_hz > 0:
                 await sampler.start(job, on_message)
             run.cooldown = await self._cool_down(run, guard)
-            if not run.worker.has_ended:  # else that is the reason to report, not the heat
+            if not run.worker.has_ended:  # otherwise that is the reason to report
                 await guard.let_start()
             async with run.metering:
                 worker_record = await work_between_idling(run)
@@ -360,7 +360,7 @@ class Runner:
         return RunEnded(record.run_id, record.outcome, record.error_code, record.error)
 
     async def _cool_down(self, run: ActiveRun, guard: Guard) -> CooldownFacts:
-        """Wait until the device is cool enough, as its profile and the run say."""
+        """Wait until the device is cool enough by its profile and the run's limits."""
         timeout_s = run.request.spec.cooldown_timeout_s
         if timeout_s is None:
             timeout_s = self._surroundings.cooldown_timeout_s
@@ -420,7 +420,7 @@ class Runner:
             keep_end(directory / WORKER_LOG_FILE, KEPT_LOG_BYTES)
             if record.worker is None:
                 (directory / QUERIES_FILE).unlink(missing_ok=True)
-            (directory / HOST_FILE).unlink(missing_ok=True)  # a worker's own is none
+            (directory / HOST_FILE).unlink(missing_ok=True)  # not one of the worker
             if host_file:
                 (directory / HOST_FILE).write_bytes(host_file)
             (directory / RECORD_FILE).write_text(json.dumps(to_plain(record)))
@@ -428,7 +428,7 @@ class Runner:
 
 
 def _digests(request: RunStart) -> list[str]:
-    """Digests of everything that a run needs of the model store."""
+    """Digests of all files in the model store that a run needs."""
     spec = request.spec
     return [one for one in (request.model_sha256, spec.dataset_sha256, spec.inputs_sha256) if one]
 
@@ -436,9 +436,9 @@ def _digests(request: RunStart) -> list[str]:
 def _reason(
     run: ActiveRun, outcome: Outcome, error: EdgebenchError | None
 ) -> EdgebenchError | None:
-    """Why a run is not complete; None where it was stopped on request with something measured."""
+    """Why a run is not complete; None if it was stopped on request after some measurements."""
     if outcome is Outcome.COMPLETED:
-        return None  # an error then came after the measurement
+        return None  # any error came after the measurement
     if run.left is not None or run.too_hot is not None:
         return run.left or run.too_hot
     if outcome is not Outcome.FAILED:

@@ -32,19 +32,19 @@ class ActiveRun:
     worker: WorkerProcess
     metering: MeterRecorder
     host_file: bytes = b""
-    """What its host sent along; not on the disk while a worker can write there."""
+    """File that its host has sent; kept in memory while a worker can write to the disk."""
     listeners: list[Listener] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
     progress: Progress | None = None
-    """Last notice of a phase, for watchers that come later."""
+    """Last notice of a phase, for watchers that are added later."""
     too_hot: TargetError | None = None
-    """Why the temperature guard ended the run, or did not let it start."""
+    """Why the temperature guard stopped the run, or did not let it start."""
     left: SeatLeft | None = None
-    """Error of a run whose device was unplugged."""
+    """Error of a run whose device has disconnected."""
 
     def tell(self, notice: Notice) -> None:
-        """Send a notice to all watchers; one that fails harms no other and not the run."""
+        """Send a notice to all watchers; a failing watcher affects neither others nor the run."""
         if isinstance(notice, Progress):
             self.progress = notice
         for listener in list(self.listeners):
@@ -59,11 +59,11 @@ class ActiveRun:
         self.events.append(Event(monotonic_ns(), kind, detail))
 
     def enter(self, began: PhaseStart) -> None:
-        """Record a phase that begins, and tell the watchers."""
+        """Record the start of a phase, and notify the watchers."""
         self.events.append(Event(began.time_ns, began.phase.value))
         self.tell(Progress(self.request.run_id, began.phase, began.expected_s))
 
     def reach(self, reached: PhaseProgress) -> None:
-        """Tell the watchers how far the phase is."""
+        """Notify the watchers of the progress of the phase."""
         if self.progress is not None:
             self.tell(replace(self.progress, reached=reached))

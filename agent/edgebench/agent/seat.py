@@ -1,9 +1,9 @@
-"""A seat: one device as an agent serves it.
+"""A seat: a device as an agent serves it.
 
-Theory of operation. A seat outlives its device. While the device is there, the seat is open: it has
-surroundings, a wiring and a runner. When the device has left, the seat keeps what is on the disk
+Theory of operation. A seat outlives its device. While the device is present, the seat is open: it
+has surroundings, a wiring and a runner. When the device has left, the seat keeps what is on disk
 and what connections refer to: its name, its finished runs, which can still be collected, and a
-lease that nobody gets. Whatever needs the device raises `SeatLeft` then.
+lease that cannot be taken. Any use of the device then raises `SeatLeft`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from edgebench.protocol.sizes import format_bytes
 
 @dataclass(frozen=True, slots=True)
 class SeatPlan:
-    """What an agent knows of a seat before it opens it."""
+    """What an agent needs to open a seat."""
 
     name: str
     device: DeviceDescription
@@ -43,22 +43,22 @@ class SeatPlan:
     """Directory of its spool."""
     wiring: Wiring
     board: str = ""
-    """Id of the board that carries it, which a new system on it keeps; empty if unknown."""
+    """Id of the board that carries it, which survives a new system; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Equipment:
-    """What a seat has while its device is there."""
+    """The parts of a seat that exist while its device is present."""
 
     surroundings: Surroundings
     wiring: Wiring
     runner: Runner
     life: asyncio.Task[None] | None
-    """Passing time of a simulated device."""
+    """Task that advances a simulated device."""
 
 
 class Seat:
-    """A device with everything that is its own: the lease, the run in progress, the spool."""
+    """A device with its lease, its run in progress and its spool."""
 
     def __init__(
         self,
@@ -70,15 +70,15 @@ class Seat:
         left_s: float | None = None,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
-        """Make a seat without its device.
+        """Create a seat without its device.
 
         Args:
-            name: Its name.
-            device: The device, as it was last.
+            name: Name of the seat.
+            device: The device, as last described.
             state: Directory of its spool.
             board: As in `SeatPlan`.
             left_s: Time at which the device left, Unix time; None: now.
-            wall_s: Clock of that time; it has to mean the same to the next agent.
+            wall_s: Clock of that time; it must be comparable across agents.
         """
         self.name = name
         self.device = device
@@ -87,12 +87,12 @@ class Seat:
         self.lease = Lease(time.monotonic)
         self._wall_s = wall_s
         self.left_s: float | None = wall_s() if left_s is None else left_s
-        """Time at which the device left, Unix time; None while it is there."""
+        """Time at which the device left, Unix time; None while it is present."""
         self._equipment: _Equipment | None = None
         self._present: Counter[str] = Counter()
 
     def open(self, plan: SeatPlan, models: ArtifactStore) -> None:
-        """Serve the device, which is there now."""
+        """Serve the device, which is now present."""
         assert self._equipment is None
         self.device, self.board = plan.device, plan.board
         runner = Runner(
@@ -110,7 +110,7 @@ class Seat:
         self.left_s = None
 
     async def lose_device(self) -> None:
-        """The device has left: end the lease and the run in progress, and wait for its end."""
+        """Handle the loss of the device: end the lease and the run, and wait for the run's end."""
         equipment = self._equipment
         assert equipment is not None
         self.left_s = self._wall_s()
@@ -121,7 +121,7 @@ class Seat:
             self._drop(equipment)
 
     async def end(self) -> None:
-        """Stop the run in progress, if there is one, and wait until it is spooled."""
+        """Stop the run in progress, if any, and wait until it is spooled."""
         if (equipment := self._equipment) is not None:
             await equipment.runner.end()
             self._drop(equipment)
@@ -133,19 +133,19 @@ class Seat:
 
     @property
     def is_target(self) -> bool:
-        """Whether its device times itself, beside the machine that the agent runs on."""
+        """Whether its device is a target, which times itself, and not the agent's machine."""
         return self._equipment is not None and self._equipment.surroundings.target is not None
 
     @property
     def is_there(self) -> bool:
-        """Whether its device is there."""
+        """Whether its device is present."""
         return self.left_s is None
 
     def require_device(self) -> None:
-        """Check that the device is there.
+        """Check that the device is present.
 
         Raises:
-            SeatLeft: it is not.
+            SeatLeft: the device has left.
         """
         if not self.is_there:
             raise self._left_error()
@@ -158,10 +158,10 @@ class Seat:
 
     @property
     def surroundings(self) -> Surroundings:
-        """What governor, sensors and environment come from.
+        """Source of the governor, sensors and environment.
 
         Raises:
-            SeatLeft: the device is gone.
+            SeatLeft: the device has left.
         """
         return self._there.surroundings
 
@@ -170,16 +170,16 @@ class Seat:
         """Meters and sync line at the device.
 
         Raises:
-            SeatLeft: the device is gone.
+            SeatLeft: the device has left.
         """
         return self._there.wiring
 
     @property
     def runner(self) -> Runner:
-        """What runs models on the device.
+        """Runs models on the device.
 
         Raises:
-            SeatLeft: the device is gone.
+            SeatLeft: the device has left.
         """
         return self._there.runner
 
@@ -191,7 +191,7 @@ class Seat:
 
     @property
     def current(self) -> ActiveRun | None:
-        """The run in progress, which may be the last one of a device that has just left."""
+        """The run in progress, which may be the last run of a device that has just left."""
         return self._equipment.runner.current if self._equipment else None
 
     @property
@@ -206,7 +206,7 @@ class Seat:
         return run.progress.phase if run and run.progress else None
 
     def state(self) -> SeatState:
-        """The device as it is now, for hosts that look for a free one."""
+        """The device as it is now, for hosts that look for a free device."""
         if self.left_s is not None:
             gone_for_s = max(0.0, self._wall_s() - self.left_s)
             return SeatState(self.name, self.device, gone_for_s=gone_for_s)
@@ -223,23 +223,23 @@ class Seat:
         )
 
     def _fault(self, temp_c: float | None) -> str | None:
-        """Why no run can start here now."""
+        """Why no run can start here now; None if a run can."""
         limit_c = self.surroundings.expected.abort_c
         if limit_c is not None and temp_c is not None and temp_c >= limit_c:
-            return f"it has {temp_c:.1f} °C: the profile's limit is {limit_c:g} °C"
+            return f"temperature is {temp_c:.1f} °C, the profile's limit is {limit_c:g} °C"
         waiting = self.spool.usage()[1]
         if waiting >= self.spool.quota_bytes:
             return f"its spool holds {format_bytes(waiting)} of uncollected runs"
         return None
 
     def inherit(self, holder: str, name: str, ttl_s: float) -> None:
-        """Give this client the lease of the run in progress, if its holder is gone."""
+        """Give this client the lease of the run in progress, if its holder has disconnected."""
         current = self.lease.holder
         if current is not None and not self._present[current.identity]:
             self.lease.inherit(holder, name, ttl_s)
 
     def forget(self, listener: Listener) -> None:
-        """Drop a watcher of the run in progress that is gone."""
+        """Remove a listener of the run in progress that has disconnected."""
         if self._equipment is not None:
             self._equipment.runner.forget(listener)
 
@@ -248,9 +248,9 @@ class Seat:
         self._present[holder] += 1
 
     def leave(self, holder: str) -> None:
-        """Count a connection less; with the last one, the lease of this client is free."""
+        """Count one connection less; after the last, the lease of this client is free."""
         self._present[holder] -= 1
         if self._present[holder] <= 0:
             del self._present[holder]
             self.lease.abandon(holder)
-        self.lease.wake()  # it may have been waiting
+        self.lease.wake()  # the client may have been waiting

@@ -1,10 +1,10 @@
-"""Seats whose devices come and go, remembered by the identity of the device.
+"""Seats whose devices appear and leave, stored by the identity of the device.
 
     seats/<name>/seat.json      the device, and when it left
     seats/<name>/spool/         its finished runs
 
-A name belongs to one identity until it is forgotten. So a device that is plugged in again has its
-name, its runs and its history back, and another one never gets them: it is given a name of its own.
+A name belongs to one identity until it is forgotten. So a device that is plugged in again gets its
+name, its runs and its history back, and another device always gets a name of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from edgebench.protocol.plain import from_outside, to_plain
 
 MEMORY_FILE = "seat.json"
 SEAT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
-"""Names that are words in `--on AGENT/SEAT`, and directories."""
+"""Names that are valid in `--on AGENT/SEAT`, and as directories."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,11 +38,11 @@ class RememberedSeat:
     device: DeviceDescription
     board: str = ""
     left_s: float | None = None
-    """Time at which it left, Unix time; None: it was there when the agent ended."""
+    """Time at which it left, Unix time; None: it was present when the agent ended."""
 
 
 class SeatMemory:
-    """The seats that were ever opened for a source."""
+    """All seats that were opened for a source and not forgotten."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -51,14 +51,14 @@ class SeatMemory:
             try:
                 remembered = from_outside(json.loads(path.read_text()), RememberedSeat)
             except (OSError, ValueError, RemoteProtocolError) as exc:
-                # Its directory stays, so nobody else gets the name.
-                logger.warning("seat is not remembered: %s: %s", exc, path)
+                # Its directory stays, so the name is not reused.
+                logger.warning("seat not restored: %s: %s", exc, path)
             else:
                 self._seats[path.parent.name] = remembered
 
     @property
     def seats(self) -> dict[str, RememberedSeat]:
-        """What is remembered, by the seat's name."""
+        """Stored seats by name."""
         return dict(self._seats)
 
     def state(self, name: str) -> Path:
@@ -66,22 +66,22 @@ class SeatMemory:
         return self._directory / name
 
     def name_for(self, identity: str, wanted: str, taken: Collection[str]) -> str:
-        """The name of a device: the one that it had, else a free one like the wanted one.
+        """The name of a device: its earlier name, else a free name derived from `wanted`.
 
         Args:
-            identity: The device.
-            wanted: Name that it would like.
-            taken: Names of seats that do not come and go.
+            identity: Identity of the device.
+            wanted: Preferred name.
+            taken: Names of permanent seats.
 
         Raises:
-            UsageError: the wanted name is none.
+            UsageError: the preferred name is not a valid seat name.
         """
         for name, seat in self._seats.items():
             if seat.identity == identity:
                 return name
         if not SEAT_NAME.fullmatch(wanted):
             raise UsageError(
-                f"not a name of a seat: {wanted[:64]!r}; a name is up to 48 letters, digits, dots, "
+                f"not a seat name: {wanted[:64]!r}; a name is up to 48 letters, digits, dots, "
                 "hyphens and underscores"
             )
         name, number = wanted, 1
@@ -91,25 +91,25 @@ class SeatMemory:
         return name
 
     def remember(self, name: str, seat: RememberedSeat) -> None:
-        """Keep what is known of a seat.
+        """Store the description of a seat.
 
         Raises:
             TargetError: the disk failed.
         """
         path = self.state(name) / MEMORY_FILE
-        with disk_errors("seat not remembered", path):
+        with disk_errors("seat not stored", path):
             make_private_directory(path.parent)
             write_private(path, json.dumps(to_plain(seat), indent=1))
         self._seats[name] = seat
 
     def forget(self, name: str) -> None:
-        """Forget a seat with everything in its directory.
+        """Delete a seat with its directory.
 
         Raises:
             TargetError: the disk failed.
         """
         path = self.state(name)
-        with disk_errors("seat not forgotten", path):
+        with disk_errors("seat not deleted", path):
             (path / MEMORY_FILE).unlink(missing_ok=True)
             shutil.rmtree(path)
         self._seats.pop(name, None)

@@ -1,7 +1,7 @@
-"""Where devices come from that are plugged in and out while an agent serves.
+"""Sources of devices that are plugged in and out while an agent serves.
 
-Theory of operation. A source says which devices there are now, and how each is opened. It knows
-nothing of seats, leases or runs: `hotplug.py` compares what it says with the seats that are open.
+Theory of operation. A source lists the devices that are present, and how each is opened. It is
+independent of seats, leases and runs: `hotplug.py` compares its offers with the open seats.
 
     source ── offers() ──▶ Hotplug ── opens, closes ──▶ seats
                               │
@@ -21,29 +21,29 @@ from edgebench.protocol.errors import EdgebenchError
 OpenSeat = Callable[[str, Path], SeatPlan]
 """Opens a device as the seat of this name, with this directory for its state.
 
-Called in a thread. Raises an `EdgebenchError` where the device does not work; it is tried again.
+Called in a thread. Raises an `EdgebenchError` if the device does not work; opening is retried.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SeatOffer:
-    """A device that is there now."""
+    """A device that is present now."""
 
     identity: str
-    """What stays the same wherever and whenever the device is plugged in: its serial number."""
+    """A value that does not depend on the port or the time, such as the serial number."""
     name: str
-    """Name that the seat gets if the device is new and no other has it."""
+    """Name of the seat if the device is new and the name is free."""
     open: OpenSeat | None
-    """None: it cannot be opened now."""
+    """None if it cannot be opened now."""
     trouble: EdgebenchError | None = None
-    """Why it cannot; its name may be none then, as that of a port is. None: it can."""
+    """Why it cannot be opened, or None; its name may then be invalid, such as a port's."""
 
     def __post_init__(self) -> None:
         assert (self.open is None) is (self.trouble is not None)
 
 
 class SeatSource(Protocol):
-    """The devices of one kind that may come and go."""
+    """The devices of one kind that may appear and leave."""
 
     @property
     def period_s(self) -> float:
@@ -51,12 +51,12 @@ class SeatSource(Protocol):
         ...
 
     async def offers(self) -> Sequence[SeatOffer]:
-        """Every device that is there now.
+        """All devices that are present now.
 
-        A device that is away for a moment, such as a board that reboots when its port is opened, is
-        offered all the same: one that is not offered has left, and its run ends.
+        A device that is absent for a moment, such as a board that reboots when its port is opened,
+        must still be offered: a device that is not offered has left, and its run ends.
 
         Raises:
-            EdgebenchError: it cannot tell; then nothing comes and nothing leaves.
+            EdgebenchError: the devices cannot be listed; then no device appears or leaves.
         """
         ...

@@ -45,14 +45,15 @@ from edgebench.protocol.traces import HOST_FILE
 from edgebench.system.control_address import may_control, peer_uid
 
 MAX_CONNECTIONS = 64
-"""Most connections of paired hosts, at 350 KiB each; more are a mistake."""
+"""Most connections of paired hosts, at 350 KiB each; a larger number indicates a fault."""
 MAX_SURPLUS = 16
 """Most connections beyond those, which get an HTTP status; more are cut off."""
 MAX_BEHIND_BYTES = 256 * 1024
-"""Bytes of notices that wait for a watcher which does not read; one with more is cut off. A batch
-of one seat has 0.4 KB a second, so that is ten minutes of one seat, or 20 s of `MAX_SEATS`."""
+"""Bytes of notices that may wait for a watcher that does not read; beyond them it is cut off. A
+batch of a seat has 0.4 KB a second, so that is ten minutes of one seat, or 20 s of
+`MAX_SEATS`."""
 UPLOAD_LOOK_S = 0.1
-"""Interval of the checks whether a model has arrived that another host sends."""
+"""Interval of the checks whether a model that another host sends has arrived."""
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class Connections:
         self._count += 1
 
     def leave(self) -> None:
-        """Count one that ends."""
+        """Count a connection or conversation that ends."""
         self._count -= 1
         self.active()
 
@@ -98,29 +99,29 @@ class Connections:
 
 
 class CountedConnection(ServerConnection):
-    """A connection that counts before its first message."""
+    """A connection that is counted before its first message."""
 
     peer: Peer
 
     def __init__(self, connections: Connections, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._connections = connections
-        # Not yet as one that is open: a TLS handshake that fails is never lost, only forgotten.
+        # Not yet counted as open: asyncio never reports a failed TLS handshake as lost.
         connections.active()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The transport is there, after TLS."""
+        """Count the connection once its transport is ready, after TLS."""
         super().connection_made(transport)
         self._connections.enter()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
+        """Count the end of the connection."""
         super().connection_lost(exc)
         self._connections.leave()
 
 
 class PinnedConnection(CountedConnection):
-    """A connection that is cut off before its first byte is read unless its peer is known."""
+    """A connection that is cut off before its first byte is read unless its peer is paired."""
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class PinnedConnection(CountedConnection):
         self._admission = admission
         self._has_slot = False
         self.is_surplus = False
-        """Whether its peer is known, and too many connections are open."""
+        """Whether its peer is paired, and too many connections are open."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Check the certificate as soon as the TLS handshake is done."""
@@ -146,7 +147,7 @@ class PinnedConnection(CountedConnection):
         self._admission.leave(address, is_known=peer is not None)
         connections = self._connections
         if peer is None:
-            logger.warning("refused a stranger from %s", address[0] if address else "nowhere")
+            logger.warning("refused an unpaired peer from %s", address[0] if address else "nowhere")
             self.transport.abort()
         elif connections.paired_count < MAX_CONNECTIONS:
             self.peer = peer
@@ -161,23 +162,23 @@ class PinnedConnection(CountedConnection):
                 self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
+        """Release the connection's slot."""
         super().connection_lost(exc)
         self._connections.paired_count -= self._has_slot
         self._connections.surplus_count -= self.is_surplus
 
     def refuse_surplus(self) -> Response | None:
-        """HTTP response to a host beyond the limit; None: it is within."""
+        """HTTP response to a host beyond the limit; None if it is within."""
         if not self.is_surplus:
             return None
         return self.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections\n")
 
 
 class LocalConnection(CountedConnection):
-    """A connection over the unix socket, cut off unless it is from the same user, or from root."""
+    """A connection over the unix socket, cut off unless its peer is the same user or root."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask the kernel who is at the other end."""
+        """Get the user id of the peer from the kernel."""
         super().connection_made(transport)
         uid = peer_uid(transport.get_extra_info("socket"))
         if not may_control(uid):
@@ -188,7 +189,7 @@ class LocalConnection(CountedConnection):
 
 
 class ConnectionHandler:
-    """Handles the messages of one connection."""
+    """Handles the messages of a connection."""
 
     def __init__(self, agent: Agent, connection: CountedConnection) -> None:
         self._agent = agent
@@ -200,7 +201,7 @@ class ConnectionHandler:
         self._protocol = m.PROTOCOL_VERSION
         self._upload: Upload | None = None
         self._offered: list[str] = []
-        """Models that were offered for the next run, and must not go before it holds them."""
+        """Models offered for the next run; they must not be evicted before the run holds them."""
         self._listeners: list[Listener] = []
         self._sends: set[asyncio.Task[None]] = set()
         self._tell_watcher: Tell | None = None
@@ -208,8 +209,8 @@ class ConnectionHandler:
         self._gone: asyncio.Future[None]
 
     async def serve(self) -> None:
-        """Handle messages until the other side is gone."""
-        # A handler may still be at work when the host is gone: do not wait for it.
+        """Handle messages until the peer disconnects."""
+        # A handler may still run when the host disconnects: do not wait for it.
         self._gone = asyncio.ensure_future(self._connection.wait_closed())
         self._gone.add_done_callback(lambda _: self._seat.leave(self._holder))
         try:
@@ -239,7 +240,7 @@ class ConnectionHandler:
             await self._connection.close(1002)
         except EdgebenchError as exc:
             await self._send(number, m.Problem(int(exc.code), str(exc)))
-        except Exception as exc:  # whatever it is, the connection goes on
+        except Exception as exc:  # the connection outlives any failure of a handler
             logger.exception("request failed")
             text = f"agent failed: {one_line(exc)}"
             if not isinstance(exc, OSError):
@@ -265,7 +266,7 @@ class ConnectionHandler:
         """Send a notice; cut the connection off if too many wait to be read."""
         self._behind_bytes += len(data)
         if self._behind_bytes > MAX_BEHIND_BYTES:
-            logger.warning("cut off %s: it watches, and does not read", self._peer.name)
+            logger.warning("cut off %s: it does not read its notices", self._peer.name)
             self._connection.transport.abort()
             return
 
@@ -277,7 +278,7 @@ class ConnectionHandler:
         self._send_apart(send())
 
     def _send_apart(self, sending: Coroutine[Any, Any, None]) -> None:
-        """Send a notice, for which nothing waits."""
+        """Send a notice without waiting for it."""
         task = asyncio.ensure_future(sending)
         self._sends.add(task)
         task.add_done_callback(self._sent)
@@ -285,7 +286,7 @@ class ConnectionHandler:
     def _sent(self, task: asyncio.Task[None]) -> None:
         self._sends.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
-            # Else the host would wait for this notice for as long as a run may last.
+            # Otherwise the host would wait for this notice for as long as a run may last.
             logger.error("cut off %s: a notice was not sent", self._peer.name, exc_info=failure)
             self._connection.transport.abort()
 
@@ -329,7 +330,7 @@ class ConnectionHandler:
             self._push_bounded(encode(frame.number, notice, payload))
 
         self._tell_watcher = tell
-        self._agent.claims.end(self)  # it finds the next agent by itself
+        self._agent.claims.end(self)  # a watcher reconnects to the next agent
         is_for_all = not watch.seats
         states = self._agent.watches.add(seats, tell, is_for_all=is_for_all)
         await self._send(frame.number, m.Seats(states))
@@ -352,7 +353,7 @@ class ConnectionHandler:
                 is_wanted=lambda: self._seat.is_there and not self._gone.done(),
             )
         except LeaseHeld:
-            self._seat.require_device()  # it may have left meanwhile
+            self._seat.require_device()  # the device may have left during the wait
             raise
         await self._send(frame.number, m.Granted(left_s))
 
@@ -365,7 +366,7 @@ class ConnectionHandler:
         self._seat.lease.require(self._holder)
         self._drop_upload()
         models = self._agent.models
-        while offer.sha256 in models.arriving:  # from a host of another seat: we need it, too
+        while offer.sha256 in models.arriving:  # from a host of another seat
             await asyncio.sleep(UPLOAD_LOOK_S)
             if self._gone.done():
                 return
@@ -375,7 +376,7 @@ class ConnectionHandler:
             models.arriving.add(offer.sha256)
             try:
                 self._upload = await asyncio.to_thread(models.begin, offer.sha256, offer.size_bytes)
-            except BaseException:  # cancelled as well: the next offer may begin
+            except BaseException:  # also when cancelled, so that the next offer may begin
                 models.arriving.discard(offer.sha256)
                 raise
             offset_bytes = self._upload.offset_bytes
@@ -425,7 +426,7 @@ class ConnectionHandler:
         listener = self._listen(frame.number)
         run.listeners.append(listener)
         await self._send(frame.number, m.RunAccepted(follow.run_id))
-        if self._seat.current is run and run.progress is not None:  # it may have ended meanwhile
+        if self._seat.current is run and run.progress is not None:  # it may have ended by now
             listener(run.progress)
 
     async def _run_cancel(self, frame: Frame, cancel: m.RunCancel) -> None:
@@ -450,7 +451,7 @@ class ConnectionHandler:
     async def _run_open(self, frame: Frame, ask: m.RunOpen) -> None:
         spool, owner = self._seat.spool, self._peer.identity
         files = await asyncio.to_thread(spool.files, ask.run_id, owner)
-        if self._protocol < m.SEATS_SINCE:  # such a host refuses files that it does not know
+        if self._protocol < m.SEATS_SINCE:  # such a host rejects unknown files
             files = tuple(file for file in files if file.name != HOST_FILE)
         await self._send(frame.number, m.RunFiles(ask.run_id, files))
 
@@ -467,8 +468,8 @@ class ConnectionHandler:
     async def _run_acknowledge(self, frame: Frame, ask: m.RunAcknowledge) -> None:
         self._seat.spool.acknowledge(ask.run_id, self._peer.identity)
         await self._send(frame.number, m.Done())
-        if not self._agent.is_measuring:  # else it would take a core beside a timed loop
-            give_back()  # what the run's files took on their way
+        if not self._agent.is_measuring:  # it would take CPU time from a timed loop
+            give_back()  # memory that the transfer took
 
     async def _pair_host(self, frame: Frame, ask: m.PairHost) -> None:
         trust = self._agent.require_trust()
@@ -559,4 +560,4 @@ _PAIRING: dict[type[m.Message], Handler] = {
     m.Hello: _handler(ConnectionHandler._hello),
     m.PairHost: _handler(ConnectionHandler._pair_host),
 }
-"""Messages of a host that knows a pairing secret."""
+"""Messages of a host that has a pairing secret."""

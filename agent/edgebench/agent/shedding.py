@@ -1,12 +1,12 @@
 """Connections that the kernel drops before they cost this process anything.
 
-To accept a connection, park it and drop it takes some 70 µs, so that an agent on a slow board has
-no CPU left if thousands come each second. While more come than `FULL_PER_S` whose peers do not
-identify themselves, a filter on the listening sockets drops SYN packets:
+To accept, park and drop a connection takes some 70 µs, so thousands of connections a second would
+take all CPU time of a slow board. While more than `FULL_PER_S` arrive whose peers do not identify
+themselves, a filter on the listening sockets drops SYN packets:
 
-- of networks that a paired host came from: none, up to `KNOWN_PER_S`;
-- of networks that more than `NETWORK_PER_S` came from: all but one in `SHED_PASS`, drawn at random;
-- of all others: as many, drawn at random, as are over `FULL_PER_S`.
+- of networks that a paired host connected from: none, up to `KNOWN_PER_S`;
+- of networks with more than `NETWORK_PER_S`: all but one in `SHED_PASS`, drawn at random;
+- of all others: as many, drawn at random, as exceed `FULL_PER_S`.
 
 Source: OpenSSH, sshd_config(5), MaxStartups (random early drop); Linux,
 Documentation/networking/filter.rst (classic BPF, SO_ATTACH_FILTER, which needs no rights).
@@ -34,15 +34,15 @@ from edgebench.agent.bpf import (
 )
 
 FULL_PER_S = 128.0
-"""Rate of connections without a known peer up to which every one is accepted."""
+"""Rate of connections from unidentified peers up to which all are accepted."""
 NETWORK_PER_S = 4.0
-"""Rate of them from one network that may go on while there are too many."""
+"""Rate of them from one network that stays accepted above `FULL_PER_S`."""
 KNOWN_PER_S = 256.0
-"""Rate from a network of a paired host that may go on."""
+"""Rate from a network of a paired host that stays accepted."""
 SHED_PASS = 32
-"""One in so many SYNs of a network that is shed passes: its hosts keep a share."""
+"""Of this many SYNs of a shed network, one passes, so that its hosts keep a share."""
 SHED_S = 10.0
-"""Time for which a network is shed, since its rate was too high last."""
+"""Time for which a network is shed, from the last time that its rate was too high."""
 WINDOW_S = 1.0
 """Time over which connections are counted."""
 MAX_SHED, MAX_KNOWN = 256, 64
@@ -51,12 +51,12 @@ MAX_SHED, MAX_KNOWN = 256, 64
 
 @dataclass(frozen=True, slots=True)
 class ShedRule:
-    """Whose connections are dropped."""
+    """Networks whose connections are dropped, and the share of the others that passes."""
 
     known: tuple[str, ...] = ()
     """Networks of paired hosts, which pass."""
     shed: tuple[str, ...] = ()
-    """Networks of which one SYN in `SHED_PASS` passes."""
+    """Networks of which only every `SHED_PASS`th SYN passes, on average."""
     pass_ratio: float = 1.0
     """Share of the SYNs of all other networks that pass."""
 
@@ -67,7 +67,7 @@ class ShedRule:
 
 
 class ArrivalRates:
-    """Rates of connections without a known peer, by network."""
+    """Rates of connections from unidentified peers, by network."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -83,7 +83,7 @@ class ArrivalRates:
         self._count[network] += 1
 
     def identified(self, network: str) -> None:
-        """Take back one that turned out to be of a paired host."""
+        """Remove a connection from the count, because its peer is a paired host."""
         self._count[network] -= 1
         self._known.pop(network, None)
         self._known[network] = None
@@ -92,11 +92,11 @@ class ArrivalRates:
 
     @property
     def is_due(self) -> bool:
-        """Whether the time over which is counted has passed."""
+        """Whether `WINDOW_S` has passed since the last update."""
         return self._clock() - self._since_s >= WINDOW_S
 
     def update(self) -> None:
-        """Make the rule that follows from what has come since the last one."""
+        """Compute the rule from the connections since the last update."""
         now_s = self._clock()
         passed_s = now_s - self._since_s
         per_s = {network: count / passed_s for network, count in self._count.items()}
@@ -117,9 +117,9 @@ class ArrivalRates:
 
 
 def apply_rule(listening: socket.socket, rule: ShedRule) -> bool:
-    """Have the kernel drop SYNs by a rule; False where it cannot.
+    """Have the kernel drop SYNs by a rule; returns False if it cannot.
 
-    Connections that are accepted have the filter too, which passes all that is not a SYN.
+    Accepted connections inherit the filter, which passes all packets except SYNs.
     """
     try:
         if rule.is_idle:
@@ -127,7 +127,7 @@ def apply_rule(listening: socket.socket, rule: ShedRule) -> bool:
             return True
         program = Program.of(syn_filter(listening.family, rule))
         listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, bytes(program))
-    except OSError:  # there was none to detach, or the system has no such filters
+    except OSError:  # no filter to detach, or no support for filters
         return rule.is_idle
     return True
 
@@ -156,7 +156,7 @@ def syn_filter(family: int, rule: ShedRule) -> list[Instruction]:
 
 
 def _addresses(family: int, networks: Sequence[str]) -> Iterator[tuple[int, ...]]:
-    """First words of the source addresses of the networks of this family: one, or two of IPv6."""
+    """First words of the source addresses of this family's networks: one word, or two for IPv6."""
     for network in networks:
         address = ipaddress.ip_network(network).network_address.packed
         if (len(address) == 4) == (family == socket.AF_INET):
@@ -166,7 +166,7 @@ def _addresses(family: int, networks: Sequence[str]) -> Iterator[tuple[int, ...]
 def _for_source(
     family: int, words: Sequence[int], then: Sequence[Instruction]
 ) -> list[Instruction]:
-    """Instructions that do `then` for packets from this address, and go on behind it for others."""
+    """Instructions that run `then` for packets from this address, and skip it for others."""
     steps = list(then)
     for number, word in reversed(list(enumerate(words))):
         load = (LOAD, 0, 0, _NETWORK_HEADER + _SOURCE_AT[family] + 4 * number)

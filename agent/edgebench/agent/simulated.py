@@ -1,6 +1,6 @@
-"""The simulated boards, if they are installed: the portion that has them is not sent to devices.
+"""The simulated boards, if they are installed; their package is not deployed to devices.
 
-This is the only place of the agent that looks for them, and only when `--simulate` asks for one.
+This is the only place of the agent that looks for them, and only if `--simulate` is given.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from edgebench.protocol.simulation import ENTRY_POINT_GROUP, Simulator
 
 
 def find_simulator() -> Simulator:
-    """The simulator that is installed beside the agent.
+    """The simulator that is installed with the agent.
 
     Raises:
-        SimulationMissing: none is.
+        SimulationMissing: no simulator is installed.
     """
     simulator: Simulator | None = first_installed(ENTRY_POINT_GROUP)
     if simulator is None:
@@ -26,5 +26,5 @@ def find_simulator() -> Simulator:
 
 
 def slowed(invoke: Callable[[], Any], speed_path: str | None) -> Callable[[], Any]:
-    """`invoke` as slow as the simulated device with this speed file; unchanged on a real one."""
+    """`invoke`, slowed down to the device of this speed file; unchanged on a real device."""
     return invoke if speed_path is None else find_simulator().slowed(invoke, speed_path)

@@ -1,12 +1,12 @@
-"""Seats of simulated boards: those of `--simulate`, and the directory of those that come and go.
+"""Seats of simulated boards: those of `--simulate`, and those of a directory of device files.
 
-A file of the directory is a device, for as long as it is there::
+A file of the directory is a device for as long as it exists::
 
     schema = 1
-    board = "raspberry-pi-5-bare:3"     # as --simulate takes it
+    board = "raspberry-pi-5-bare:3"     # as for --simulate
     serial = "100000003fa2"             # its identity (default: the name of the file)
 
-The name of the file, without `.toml`, is the name that the seat would like.
+The name of the file, without `.toml`, is the preferred name of the seat.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ class SimulatedDeviceFile:
 def fixed_seats(
     boards: Sequence[str], state: Path, seats: Path, *, shown: str | None, wiring: Wiring
 ) -> Iterator[SeatPlan]:
-    """The seats of boards that are there for as long as the agent is.
+    """The seats of boards that are present for the agent's whole life.
 
     Args:
         boards: Names of the boards, each with a seed.
-        state: Directory of the first one's state, where an agent of one device has it.
-        seats: Directory of the others'.
-        shown: Name of the first device; None: that of its board.
-        wiring: Meters and sync line of the first device, as a meter is wired to one.
+        state: State directory of the first board, as for an agent with one device.
+        seats: Directory of the state of the other boards.
+        shown: Name of the first device; None: the name of its board.
+        wiring: Meters and sync line of the first device; a meter is wired to a single device.
 
     Raises:
-        UsageError: there is no such board, or there are too many.
+        UsageError: a board is unknown, or there are too many.
     """
     if len(boards) > MAX_SEATS:
         raise UsageError(f"{len(boards)} simulated boards, limit {MAX_SEATS}")
@@ -80,7 +80,7 @@ def fixed_seats(
 def _plan(
     seat: str, state: Path, board: str, *, shown: str, wiring: Wiring, serial: str = ""
 ) -> SeatPlan:
-    """The seat of a simulated board, made anew in this directory."""
+    """The seat of a simulated board, created again in this directory."""
     make_private_directory(state)
     root = state / "simulated"
     shutil.rmtree(root, ignore_errors=True)
@@ -88,7 +88,7 @@ def _plan(
     if serial:
         (root / SERIAL_FILE).parent.mkdir(parents=True, exist_ok=True)
         (root / SERIAL_FILE).write_text(serial)
-    # A simulated device says so wherever its name is shown.
+    # The name of a simulated device marks it as simulated wherever it is shown.
     device = describe_device(state, f"{shown}-simulated", root)
     profile = match_profile(device_identity(root))
     surroundings = SimulatedSurroundings(profile, device.id, simulation)
@@ -101,15 +101,15 @@ class SimulatedDirectory:
     """Simulated devices, each a file of a directory; implements `SeatSource`."""
 
     period_s = 0.25
-    """A look at ten files takes less than half a millisecond."""
+    """Ten files take less than half a millisecond to read."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._known: dict[str, tuple[_Stamp, SeatOffer]] = {}
-        """Offer of each file, and the state of the file that it is from."""
+        """Offer of each file, and the state of the file that it was read from."""
 
     async def offers(self) -> Sequence[SeatOffer]:
-        """One for each file; a file that makes no sense any more is what it was before.
+        """An offer for each file; a file that became invalid keeps its earlier offer.
 
         Raises:
             TargetError: the directory cannot be read.
@@ -118,7 +118,7 @@ class SimulatedDirectory:
         try:
             for entry in sorted(os.scandir(self._directory), key=lambda entry: entry.name):
                 if entry.name.endswith(SUFFIX):
-                    with suppress(FileNotFoundError):  # it has just left
+                    with suppress(FileNotFoundError):  # it was removed just now
                         known[entry.name] = self._look(Path(entry.path))
         except OSError as exc:
             raise TargetError(f"{exc.strerror}: {self._directory}") from exc
@@ -137,7 +137,7 @@ class SimulatedDirectory:
             raise
         except (UsageError, OSError) as exc:
             error = UsageError(f"{exc.strerror}: {path}") if isinstance(exc, OSError) else exc
-            # It may be half written.
+            # The file may be half written.
             return before or (stamp, SeatOffer(name, name, None, error))
         return stamp, SeatOffer(device.serial or name, name, partial(_open, device, name))
 

@@ -1,10 +1,10 @@
 """Finished runs, kept until their host acknowledges them.
 
-work/<run-id>/     a run in progress; swept when the agent starts
+work/<run-id>/     a run in progress; removed when the agent starts
 spool/<run-id>/    a finished run, whole: appears by one rename, after everything is synced
 
-Whose it is stands in a file of its own as well as in the record: a run whose record is damaged is
-still its host's, which sets it aside. Whatever else lies in the spool is no run.
+The owner is stored in a file of its own as well as in the record: a run whose record is damaged
+still belongs to its host, which sets it aside. Anything else in the spool is ignored.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from edgebench.protocol.traces import RECORD_FILE, SPOOL_FILES
 from edgebench.system.whole_files import sync_directory, sync_file
 
 OWNER_FILE = "owner"
-"""File with the identity of a run's host; it stays on the device."""
+"""File with the identity of a run's host; not sent to the host."""
 DEFAULT_QUOTA_BYTES = 4 * 2**30
 LEAST_FREE_BYTES = 2 * 2**20
-"""Room on the disk without which no run starts: no run is known to need less, with its log. Its
-worker, which knows how much it will write, looks again."""
+"""Free space below which no run starts: the least that any run needs, with its log. The worker,
+which can compute how much it will write, checks again."""
 
 
 class Spool:
-    """The runs of one agent."""
+    """The runs of an agent."""
 
     def __init__(self, directory: Path, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> None:
         self._work = directory / "work"
@@ -43,7 +43,7 @@ class Spool:
             make_private_directory(path)
 
     def sweep(self) -> list[str]:
-        """Remove the runs that an earlier agent left unfinished; their ids."""
+        """Remove the runs that an earlier agent left unfinished; returns their ids."""
         lost = [path.name for path in self._work.iterdir()]
         for name in lost:
             shutil.rmtree(self._work / name, ignore_errors=True)
@@ -53,26 +53,26 @@ class Spool:
         """A fresh directory for a run in progress.
 
         Raises:
-            UsageError: the id is malformed, or taken.
-            NoSpace: too much waits in the spool, or the disk is full.
+            UsageError: the id is malformed, or in use.
+            NoSpace: the spool is above its quota, or the disk is full.
         """
         path = _inside(self._work, run_id)
         if path.exists() or (self._spool / run_id).exists():
-            raise UsageError(f"run {run_id} exists already on this device")
+            raise UsageError(f"run {run_id} already exists on this device")
         waiting = self.usage()[1]
         if waiting >= self.quota_bytes:
             holds, quota = format_distinct_sizes(waiting, self.quota_bytes)
             raise NoSpace(f"spool holds {holds} of uncollected runs, quota {quota}")
         with disk_errors("run not started", path):
             free = shutil.disk_usage(self._work).free
-            if free < LEAST_FREE_BYTES:  # it would end when it is written, after all its time
+            if free < LEAST_FREE_BYTES:  # it would fail when its results are written
                 has, needs = format_distinct_sizes(free, LEAST_FREE_BYTES)
                 raise NoSpace(f"disk has {has} free, a run needs {needs}: {path}")
             path.mkdir(mode=0o700)
         return path
 
     def finish(self, run_id: str, owner: str) -> None:
-        """Make a run in progress a finished one of this host."""
+        """Turn a run in progress into a finished run of this host."""
         path = _inside(self._work, run_id)
         with disk_errors("run not spooled", path):
             for file in path.iterdir():
@@ -82,7 +82,7 @@ class Spool:
                     file.unlink()
             sync_directory(path)
             write_private(path / OWNER_FILE, owner)
-            make_private_directory(self._spool)  # somebody may have removed it
+            make_private_directory(self._spool)  # the user may have removed it
             path.rename(self._spool / run_id)
             sync_directory(self._spool)
 
@@ -91,7 +91,7 @@ class Spool:
         shutil.rmtree(_inside(self._work, run_id), ignore_errors=True)
 
     def finished(self, owner: str) -> tuple[str, ...]:
-        """Ids of the finished runs of one host, oldest first."""
+        """Ids of the finished runs of a host, oldest first."""
         paths = sorted(self._runs(), key=lambda path: path.stat().st_mtime_ns)
         return tuple(path.name for path in paths if self._owner(path) == owner)
 
@@ -99,7 +99,7 @@ class Spool:
         """How a finished run ended.
 
         Raises:
-            UsageError: there is no such run for this host.
+            UsageError: this host has no such run.
         """
         record = self._record(self._owned(run_id, owner))
         try:
@@ -112,16 +112,16 @@ class Spool:
         """The files of a finished run.
 
         Raises:
-            UsageError: there is no such run for this host.
+            UsageError: this host has no such run.
         """
         path = self._owned(run_id, owner)
         return tuple(_describe(path / name) for name in SPOOL_FILES if (path / name).is_file())
 
     def read(self, run_id: str, owner: str, name: str, *, offset: int, size: int) -> bytes:
-        """Bytes of one file; empty at its end.
+        """Bytes of a file; empty at its end.
 
         Raises:
-            UsageError: there is no such run or file for this host.
+            UsageError: this host has no such run, or the run has no such file.
         """
         if name not in SPOOL_FILES or not 0 <= offset < 2**63:  # the kernel's type for offsets
             raise UsageError(f"no file {name[:80]!r} in run {run_id} at byte {offset}")
@@ -131,14 +131,14 @@ class Spool:
             return file.read(size)
 
     def acknowledge(self, run_id: str, owner: str) -> None:
-        """Forget a finished run; without effect if it is gone already."""
+        """Delete a finished run; no effect if it was deleted already."""
         path = _inside(self._spool, run_id)
         if path.exists():
             self._owned(run_id, owner)
-            # One rename takes it out of sight; what is left of it is swept at the next start.
+            # One rename hides it; what remains of it is removed at the next start.
             hidden = self._work / f"acknowledged-{run_id}"
             path.rename(hidden)
-            # Else a power cut may bring back a run of which files are missing.
+            # Without the sync, a power cut may bring back a run with missing files.
             sync_directory(self._spool)
             shutil.rmtree(hidden, ignore_errors=True)
 
@@ -148,7 +148,7 @@ class Spool:
         return len(runs), sum(file.stat().st_size for run in runs for file in run.iterdir())
 
     def _runs(self) -> list[Path]:
-        """Directories of the finished runs, in no order; none, if the spool was removed."""
+        """Directories of the finished runs, in no order; empty if the spool was removed."""
         try:
             paths = list(self._spool.iterdir())
         except FileNotFoundError:
@@ -158,11 +158,11 @@ class Spool:
     def _owned(self, run_id: str, owner: str) -> Path:
         path = _inside(self._spool, run_id)
         if not path.is_dir() or self._owner(path) != owner:
-            raise UsageError(f"no run {run_id} waits here for this host")
+            raise UsageError(f"this host has no run {run_id} here")
         return path
 
     def _owner(self, path: Path) -> str | None:
-        """Identity of a run's host; None where neither file names one."""
+        """Identity of a run's host; None if neither file names it."""
         with suppress(OSError, ValueError):  # spooled by an earlier agent, or damaged
             if text := (path / OWNER_FILE).read_text():
                 return text

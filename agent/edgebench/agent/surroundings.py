@@ -1,13 +1,13 @@
-"""What governor, sensors and environment of a seat come from.
+"""Sources of the governor, sensors and environment of a seat.
 
-Theory of operation. An agent may serve devices that are not the machine on which it runs. So
-nothing about a seat is read from that machine by chance: whoever needs the governor, the
-temperature, the load or the environment of a seat asks its surroundings.
+Theory of operation. An agent may serve devices other than the machine on which it runs, so nothing
+about a seat is read from that machine by default: the governor, the temperature, the load and the
+environment of a seat come from its surroundings.
 
     LinuxSurroundings        a Linux system under a root; / is the machine that the agent runs on
     AndroidSurroundings      a Linux system that is Android (`android.py`)
     SimulatedSurroundings    a simulated board, under a root that it writes itself
-    TargetSurroundings       a target that times itself, beside the machine that the agent runs on
+    TargetSurroundings       a target that times itself, driven by the agent's machine
 
 Surroundings without sensors have no thermometer, and a sampling rate of 0.
 """
@@ -34,40 +34,40 @@ from edgebench.protocol.target import TargetDescription
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome, Expectation
 
 GUARD_HZ = 1.0
-"""Least sampling rate of a device with a temperature at which a run must end."""
+"""Least sampling rate of a device whose profile has a temperature limit."""
 
 
 class Surroundings(Protocol):
-    """The system around the models of one seat."""
+    """The system around the models of a seat."""
 
     @property
     def root(self) -> Path:
-        """Directory that stands for / wherever a worker or a sampler reads the device."""
+        """Directory that stands for / for a worker or a sampler that reads the device."""
         ...
 
     @property
     def simulation(self) -> Simulation | None:
-        """The simulated board; None where the device is real."""
+        """The simulated board; None if the device is real."""
         ...
 
     @property
     def target(self) -> TargetDescription | None:
-        """The target that is the device; None where models run on a machine with a worker."""
+        """The target that is the device; None if models run in a worker on a machine."""
         ...
 
     @property
     def expected(self) -> Expectation:
-        """Expectations of the profile, among them the temperature at which a run has to end."""
+        """Expectations of the profile, among them the temperature at which a run must end."""
         ...
 
     @property
     def cooldown_timeout_s(self) -> float:
-        """Longest cool-down where a run names none; 0: no gate."""
+        """Longest cool-down of a run that sets none; 0: no gate."""
         ...
 
     @property
     def has_thermometer(self) -> bool:
-        """Whether the gate has a temperature to go by."""
+        """Whether the gate has a thermometer."""
         ...
 
     def environment(self) -> Environment:
@@ -79,20 +79,20 @@ class Surroundings(Protocol):
         ...
 
     def temp_c(self) -> float | None:
-        """Temperature now, of the zone that the gate goes by."""
+        """Temperature now, of the gate's zone."""
         ...
 
     def change_settings(self, spec: RunSpec) -> None:
-        """Change what a run asks to have changed, as the governor, until `restore_settings`.
+        """Apply the settings that a run requests, such as the governor, until `restore_settings`.
 
         Raises:
-            GovernorRefused: that governor is not offered, or may not be set.
-            SettingRefused: a setting of a phone does not exist, or is not changed.
+            GovernorRefused: the governor is not offered, or cannot be set.
+            SettingRefused: a phone setting does not exist, or did not change.
         """
         ...
 
     def restore_settings(self) -> None:
-        """Put everything back as it was before; may be called twice."""
+        """Restore all settings; may be called twice."""
         ...
 
     async def cool_down(
@@ -103,24 +103,24 @@ class Surroundings(Protocol):
         may_start: Callable[[], bool],
         sleep: Sleep,
     ) -> CooldownFacts:
-        """Wait until the device is cool enough; only where it has a thermometer."""
+        """Wait until the device is cool enough; requires a thermometer."""
         ...
 
     def sampler_job(self, spec: RunSpec, worker_pid: int) -> SamplerJob:
-        """The sampling beside a run; a rate of 0: none."""
+        """The sampling during a run; a rate of 0 disables it."""
         ...
 
 
 def refuse_phone_settings(spec: RunSpec) -> None:
-    """Refuse a run that asks for settings of a phone, on a device that is none.
+    """Reject a run that requests phone settings on another device.
 
     Raises:
-        SettingRefused: it does.
+        SettingRefused: the run requests airplane mode or a screen brightness.
     """
     if spec.is_airplane_mode:
-        raise SettingRefused("airplane mode not set: only Android can do that")
+        raise SettingRefused("airplane mode not set: only Android supports it")
     if spec.screen_brightness is not None:
-        raise SettingRefused("screen brightness not set: only Android can do that")
+        raise SettingRefused("screen brightness not set: only Android supports it")
 
 
 class LinuxSurroundings:
@@ -149,12 +149,12 @@ class LinuxSurroundings:
 
     @property
     def cooldown_timeout_s(self) -> float:
-        """The profile's."""
+        """The profile's cool-down limit."""
         return self._cooldown.timeout_s
 
     @property
     def has_thermometer(self) -> bool:
-        """Whether the profile's zone is there."""
+        """Whether the profile's zone exists."""
         return self._thermometer is not None
 
     def environment(self) -> Environment:
@@ -176,7 +176,7 @@ class LinuxSurroundings:
             self._governors.set(spec.governor)
 
     def restore_settings(self) -> None:
-        """Put the previous governors back."""
+        """Restore the previous governors."""
         self._governors.restore()
 
     async def cool_down(
@@ -223,7 +223,8 @@ class SimulatedSurroundings(LinuxSurroundings):
 
     def __init__(self, profile: Profile, device_id: str, simulation: Simulation) -> None:
         self.simulation = simulation
-        # What is kept belongs to the board, which is made anew each time, and not to a machine.
+        # The state belongs to the board, which is created again at each start, and not to a
+        # machine.
         super().__init__(profile, device_id, state=simulation.root, root=simulation.root)
 
     @property
@@ -231,12 +232,12 @@ class SimulatedSurroundings(LinuxSurroundings):
         return None  # it starts cool
 
     def environment(self) -> Environment:
-        """The conditions of the board, and the processor that does compute."""
+        """The conditions of the board, with the processor that actually computes."""
         return describe_environment(self.root, processor=Path("/"))
 
 
 class TargetSurroundings:
-    """A target: no governor, no sensors, no load; its environment is what is beside it."""
+    """A target: no governor, sensors or load; its environment is that of the agent's machine."""
 
     root = Path("/")
     simulation: Simulation | None = None
@@ -248,23 +249,23 @@ class TargetSurroundings:
         self.target = target
 
     def environment(self) -> Environment:
-        """The machine beside it."""
+        """The conditions of the agent's machine."""
         return describe_environment(self.root)
 
     def load_1m(self) -> float | None:
-        """The load of the machine beside it says nothing of the target."""
+        """None: the load of the agent's machine does not describe the target."""
         return None
 
     def temp_c(self) -> float | None:
-        """It cannot be read."""
+        """None: a target's temperature cannot be read."""
         return None
 
     def change_settings(self, spec: RunSpec) -> None:
-        """Refuse: a target has none.
+        """Reject all settings: a target has none.
 
         Raises:
-            GovernorRefused: the run asks for one.
-            SettingRefused: it asks for settings of a phone.
+            GovernorRefused: the run requests a governor.
+            SettingRefused: the run requests phone settings.
         """
         refuse_phone_settings(spec)
         if spec.governor is not None:
@@ -283,7 +284,7 @@ class TargetSurroundings:
         may_start: Callable[[], bool],
         sleep: Sleep,
     ) -> CooldownFacts:
-        """Whether it is cool is unknown."""
+        """Report that no sensor exists."""
         del timeout_s, is_stopping, may_start, sleep
         return CooldownFacts(CooldownOutcome.NO_SENSOR)
 

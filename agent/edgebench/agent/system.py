@@ -1,7 +1,7 @@
 """This machine: identity, processor, memory, operating system, virtualisation.
 
-Everything is read from files under an injectable root, so that tests can show it any board.
-Absent is normal: a field that cannot be read is None or "unknown", never a guess.
+Everything is read from files under an injectable root, so that tests can present any board.
+Missing values are normal: a field that cannot be read is None or "unknown", never a guess.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PACKAGES = {"edgebench": AGENT_DISTRIBUTION} | {
 """Distributions whose versions are part of a run's conditions, by their names in a result."""
 
 DEVICE_ID_FILE = "device-id"
-"""File of an agent's state that stands for the machine id, if there is none or a copy has it."""
+"""File in an agent's state that replaces a machine id that is missing or copied."""
 _FEATURES = {
     "avx2": "avx2",
     "avx512f": "avx512f",
@@ -45,20 +45,20 @@ _FEATURES = {
     "sve": "sve",
 }
 """Instruction sets by which runtimes choose the kernels of quantised models: the kernel's name, and
-the common one. Source: Linux, arch/x86/include/asm/cpufeatures.h and
+the common name. Source: Linux, arch/x86/include/asm/cpufeatures.h and
 Documentation/arch/arm64/elf_hwcaps.rst."""
 
 
 def describe_device(
     state: Path, name: str | None = None, root: Path = Path("/"), *, serial: str = ""
 ) -> DeviceDescription:
-    """The description of this device; `state` keeps a random id where the system has none.
+    """The description of this device; `state` keeps a random id if the system has none.
 
     Args:
         state: The agent's state directory.
-        name: Its name; None: that of the host.
+        name: Name of the device; None: the host name.
         root: Stands for / in tests.
-        serial: Serial number that the system shows elsewhere than in the device tree, if it does.
+        serial: Serial number that the system provides outside the device tree, if any.
     """
     compatible = _strings(root / "proc/device-tree/compatible")
     return DeviceDescription(
@@ -73,11 +73,11 @@ def describe_device(
 
 
 def board_id(root: Path = Path("/"), serial: str = "") -> str:
-    """Stable and pseudonymous id of the board, which a new system on it keeps; empty without one.
+    """Stable, pseudonymous id of the board, which survives a new system; empty without a serial.
 
-    From the serial number that the firmware has put into the device tree, else the UUID of the
-    mainboard or its serial number, which only root may read. Never what every board of a series
-    has.
+    Derived from the serial number that the firmware puts into the device tree, else from the UUID
+    or serial number of the mainboard, which only root may read. Values that all boards of a series
+    share are ignored.
 
     Args:
         root: Stands for / in tests.
@@ -92,7 +92,7 @@ def board_id(root: Path = Path("/"), serial: str = "") -> str:
 
 
 def device_identity(root: Path = Path("/")) -> DeviceIdentity:
-    """Names and ids that this machine shows, for the choice of a profile."""
+    """Names and ids of this machine, for the choice of a profile."""
     model = re.search(r"^model name\s*:\s*(.+)$", read_text(root / "proc/cpuinfo"), re.MULTILINE)
     return DeviceIdentity(
         machine=platform.machine(),
@@ -107,9 +107,9 @@ def describe_environment(root: Path = Path("/"), *, processor: Path | None = Non
 
     Args:
         root: Stands for / in tests and simulations.
-        processor: Directory that stands for / where the processor is described, if it is not
-            `root`: the models of a simulated device are computed by this machine's, at clocks of
-            its own.
+        processor: Directory that stands for / for the description of the processor, if it is not
+            `root`: this machine computes the models of a simulated device, whose clocks are its
+            own.
     """
     lines = re.findall(r"^(\w+):\s+(\d+) kB$", read_text(root / "proc/meminfo"), re.MULTILINE)
     memory = {name: int(kib) * 1024 for name, kib in lines}
@@ -133,7 +133,7 @@ def describe_environment(root: Path = Path("/"), *, processor: Path | None = Non
 
 
 def load_averages(root: Path = Path("/")) -> tuple[float, float, float] | None:
-    """Load over 1, 5 and 15 minutes; None where the system does not tell, as on Android."""
+    """Load over 1, 5 and 15 minutes; None if the system does not report it, as on Android."""
     if root != Path("/"):
         try:
             one, five, fifteen = map(float, read_text(root / "proc/loadavg").split()[:3])
@@ -142,7 +142,7 @@ def load_averages(root: Path = Path("/")) -> tuple[float, float, float] | None:
         return one, five, fifteen
     try:
         return os.getloadavg()
-    except (OSError, AttributeError):  # old C libraries of Android lack the function, too
+    except (OSError, AttributeError):  # old C libraries of Android lack the function
         return None
 
 
@@ -153,17 +153,17 @@ def load_1m(root: Path = Path("/")) -> float | None:
 
 
 def is_emulated(root: Path = Path("/")) -> bool:
-    """Whether the CPU itself is emulated, so that times mean nothing."""
+    """Whether the CPU itself is emulated, which makes times meaningless."""
     return _emulator(root) is not None
 
 
 def virtualization(root: Path = Path("/")) -> str | None:
-    """What is between this process and the machine, the inner layer first: `docker on KVM`.
+    """The layers between this process and the machine, the inner layer first: `docker on KVM`.
 
-    None where nothing shows itself. Source: the marks of containers and hypervisors follow
+    None if no layer is detected. Source: the marks of containers and hypervisors follow
     systemd-detect-virt(1).
     """
-    # An emulator first: times inside it mean nothing, whatever container is around.
+    # An emulator first: times inside it are meaningless, in any container.
     if (emulator := _emulator(root)) is not None:
         return emulator
     if re.search("microsoft", read_text(root / "proc/sys/kernel/osrelease"), re.IGNORECASE):
@@ -172,10 +172,10 @@ def virtualization(root: Path = Path("/")) -> str | None:
 
 
 def _unread_mark(root: Path) -> str | None:
-    """Why a layer may be hidden: a file that would show it, and is denied; None: all can be read.
+    """A file that would reveal a layer and cannot be read, with the reason; None if all can.
 
-    An emulator shows itself in the first of them, a container in the second, and a hypervisor in
-    the third.
+    An emulator is visible in the first file, a container in the second, and a hypervisor in the
+    third.
     """
     for name in ("self/maps", "self/status", "cpuinfo"):
         path = root / "proc" / name
@@ -244,8 +244,8 @@ def _emulator(root: Path) -> str | None:
     for maps in (root / "proc/self/maps", thread / "maps", root / "proc/self/smaps"):
         if "/qemu-" in read_text(maps):
             return "qemu-user"
-    # Where an emulator hides itself, the kernel still says what it was built for (since Linux 6.1),
-    # and describes the processor of the machine around it.
+    # Where an emulator hides itself, the kernel still reports the architecture that it was built
+    # for (since Linux 6.1), and describes the processor of the machine around it.
     kernel, here = read_text(root / "proc/sys/kernel/arch"), _family(platform.machine())
     cpuinfo = read_text(root / "proc/cpuinfo")
     if kernel and _family(kernel) != here:
@@ -256,7 +256,7 @@ def _emulator(root: Path) -> str | None:
 
 
 def _family(machine: str) -> str:
-    """Architectures that one processor may run: a kernel of 64 bits has processes of 32."""
+    """Architectures that a processor may run: a 64-bit kernel runs 32-bit processes."""
     if re.fullmatch("x86_64|i[3-6]86", machine):
         return "x86"
     if machine.startswith(("arm", "aarch64")):
@@ -294,7 +294,7 @@ _CONTAINER_FILES = (
     (".dockerenv", "docker"),
     ("run/.containerenv", "podman"),
 )
-"""Files that are there inside only; those of Termux, a terminal on Android, no other app sees."""
+"""Files that exist only inside; those of Termux, a terminal on Android, are private to it."""
 
 
 _BOARD_ROUNDS = 100_000
@@ -315,14 +315,14 @@ _PLACEHOLDERS = frozenset(
         "to be filled by o.e.m.",
     }
 )
-"""Serial number of Android devices that have none; UUID and serial numbers of mainboards whose
-makers left them as AMI's and other firmware has them. Source: dmidecode, lists of such values."""
+"""Serial numbers of Android devices without one, and UUIDs and serial numbers of mainboards whose
+makers left the defaults of AMI's and other firmware. Source: dmidecode, lists of such values."""
 _LEAST_DIGITS = 8
-"""Digits of the shortest serial numbers that mean something: those of a Raspberry Pi's chip."""
+"""Digits of the shortest meaningful serial numbers: those of a Raspberry Pi's chip."""
 
 
 def _serial_number(root: Path, elsewhere: str = "") -> str:
-    """Serial number in the device tree, else the one elsewhere; empty where there is none.
+    """Serial number in the device tree, else `elsewhere`; empty if both are missing.
 
     Source: Devicetree Specification 0.4, 3.2, property `serial-number` of the root node.
     """
@@ -332,7 +332,7 @@ def _serial_number(root: Path, elsewhere: str = "") -> str:
 
 
 def _is_placeholder(serial: str) -> bool:
-    """Whether a serial number is that of many boards.
+    """Whether a serial number is a default value that many boards share.
 
     >>> _is_placeholder("0000000000000000"), _is_placeholder("10000000a1b2c3d4")
     (True, False)
@@ -347,7 +347,7 @@ def _of_serial(serial: str) -> str:
 
 
 def _device_id(state: Path, root: Path, elsewhere: str) -> str:
-    # Whoever may read it or not: an agent of root's and one of a user's are on the same device.
+    # Independent of permissions: an agent of root and an agent of a user get the same id.
     if serial := _serial_number(root, elsewhere):
         return _of_serial(serial)
     machine = read_text(state / DEVICE_ID_FILE) or read_text(root / "etc/machine-id")
@@ -358,7 +358,7 @@ def _device_id(state: Path, root: Path, elsewhere: str) -> str:
 
 
 def renew_device_id(state: Path) -> str:
-    """Draw what the device's id is made from, where its board has no serial number of its own."""
+    """Draw a new random base for the device's id, used if its board has no serial number."""
     drawn = uuid.uuid4().hex
     write_private(state / DEVICE_ID_FILE, drawn)
     return drawn
@@ -390,7 +390,7 @@ def _cpu_model(root: Path) -> str:
 
 
 def _cpu_features(root: Path) -> tuple[str, ...] | None:
-    """Features that every CPU has, as a worker may run on any of them."""
+    """Features that all CPUs have, because a worker may run on any of them."""
     cpuinfo = read_text(root / "proc/cpuinfo")
     of_each = re.findall(r"^(?:flags|Features)[ \t]*:(.*)$", cpuinfo, re.MULTILINE)
     if not of_each:
@@ -413,7 +413,7 @@ def agent_version() -> str:
 
 def _packages() -> dict[str, str]:
     packages = dict(PACKAGES)
-    # A build of a vendor has the same module in a package of another name.
+    # A vendor's build has the same module in a package of another name.
     for runtime, module in RUNTIME_MODULES.items():
         package = RUNTIME_PACKAGES[runtime]
         if installed_version(package) is None and (other := distribution_of(module)):

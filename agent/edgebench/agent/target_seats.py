@@ -1,4 +1,4 @@
-"""Seats of targets, which time themselves: emulated ones, and those at ports of this machine."""
+"""Seats of targets, which time themselves: emulated targets, and those at local ports."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from edgebench.protocol.target import MEMORY_FILE, TargetDescription, TargetPort
 
 GENERIC_PROFILE = "generic-mcu"
 DEVICE_ID_CHARS = 16
-"""Length of a device id, as that of a machine."""
+"""Length of a device id, equal to that of a machine."""
 NO_BOARDS = "none"
-"""Address that stands for: no boards, not even those that are plugged in."""
+"""Address that disables boards, including those that are plugged in."""
 _TERMINALS = Path("/sys/class/tty")
 _USB_TERMINALS = ("ttyACM", "ttyUSB")
 """Names of serial ports on USB. Source: Linux, Documentation/admin-guide/devices.txt."""
@@ -32,7 +32,7 @@ _USB_TERMINALS = ("ttyACM", "ttyUSB")
 def target_seat(
     name: str, target: TargetDescription, state: Path, meters: tuple[str, ...] = ()
 ) -> SeatPlan:
-    """The seat of a target, with its state in this directory, and the meters its runs may use."""
+    """The seat of a target; `state` is its directory, and its runs may use the meters."""
     make_private_directory(state)
     profile = find_profile(target.profile) or find_profile(GENERIC_PROFILE)
     assert profile is not None
@@ -52,11 +52,11 @@ def target_seat(
 class TargetSource:
     """Targets at the ports of this machine; implements `SeatSource`.
 
-    The driver is loaded when there is a port for it, so an agent without boards needs none of it.
+    The driver is loaded when a port for it appears, so an agent without boards does not need it.
     """
 
     period_s = 1.0
-    """A list of the ports takes about a millisecond."""
+    """Listing the ports takes about a millisecond."""
 
     def __init__(
         self,
@@ -67,19 +67,19 @@ class TargetSource:
         meters: Sequence[str] = (),
         terminals: Path = _TERMINALS,
     ) -> None:
-        """Look at nothing yet, but check the addresses.
+        """Check the addresses; no port is opened yet.
 
         Args:
-            named: Addresses at which there is a target, as `TargetDriver.ports` takes them.
+            named: Addresses of targets, as `TargetDriver.ports` takes them.
             state: Directory of the agent's state.
             asks: Whether to open ports that may have a target and are not named.
-            meters: Meters of the agent. Those with wires of their own may be a target's: a run that
-                names one says so, and without the target's pulses it has no energy.
-            terminals: Where the system lists its terminals.
+            meters: Meters of the agent. Meters with their own wires may be wired to a target; a run
+                selects such a meter, and has no energy if the target's pulses are missing.
+            terminals: Directory in which the system lists its terminals.
 
         Raises:
-            UsageError: an address is none.
-            TargetDriverMissing: one is named, and nothing here drives it.
+            UsageError: an address is invalid.
+            TargetDriverMissing: an address is named, and no driver is installed.
         """
         self._memory = state / MEMORY_FILE
         self._asks = asks
@@ -91,7 +91,7 @@ class TargetSource:
             self._ports = find_driver().ports(named, self._memory, asks=asks)
 
     async def offers(self) -> Sequence[SeatOffer]:
-        """One for each target, and for each port that cannot be used."""
+        """An offer for each target, and for each port that cannot be used."""
         return await asyncio.to_thread(self._look)
 
     def _look(self) -> list[SeatOffer]:
@@ -119,7 +119,7 @@ class TargetSource:
     def _has_usb_terminal(self) -> bool:
         try:
             return any(entry.name.startswith(_USB_TERMINALS) for entry in self._terminals.iterdir())
-        except OSError:  # there is no such folder in some containers
+        except OSError:  # some containers lack this folder
             return False
 
 
@@ -127,7 +127,7 @@ def _external(meters: Sequence[str]) -> tuple[str, ...]:
     """Meters that do not measure the machine they are plugged into."""
     if not meters:
         return ()
-    # Imported here: an idle agent has no use for drivers.
+    # Imported here because an idle agent needs no drivers.
     from edgebench.meters.registry import is_external
 
     return tuple(one for one in meters if is_external(one))

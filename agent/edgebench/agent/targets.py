@@ -12,10 +12,10 @@ from edgebench.protocol.target import ENTRY_POINT_GROUP, TargetDriver
 
 
 def find_driver() -> TargetDriver:
-    """The driver that is installed beside the agent.
+    """The driver that is installed with the agent.
 
     Raises:
-        TargetDriverMissing: none is.
+        TargetDriverMissing: no driver is installed.
     """
     driver: TargetDriver | None = first_installed(ENTRY_POINT_GROUP)
     if driver is None:
@@ -24,6 +24,6 @@ def find_driver() -> TargetDriver:
 
 
 def runtime_report() -> RuntimeReport:
-    """What runs models on targets."""
+    """Describe the runtime of targets."""
     driver = find_driver()
     return RuntimeReport(driver.runtime, driver.formats, driver.version, is_target=True)

@@ -1,11 +1,11 @@
 """Watchers of seats: which updates they get, and when.
 
-Theory of operation. Nothing here is alive while nobody watches. During a run, the readings are
-those of the run's own sampler, which reports to the daemon once a second in any case; only while
-somebody watches, its report contains every sample. Between runs there is no sampler: the daemon
-reads the seat's temperature itself, once a second. So it does where a run has none, or a slow one.
-The state of a seat (holder, run, phase) is compared with the last one whenever there are readings.
-Of a seat whose device has left, watchers are told that, and then of readings without samples.
+Theory of operation. Without watchers, no task runs here. During a run, the readings come from the
+run's own sampler, which reports to the daemon once a second in any case; its reports contain every
+sample only while the seat is watched. Between runs there is no sampler: the daemon reads the seat's
+temperature itself, once a second. It does the same if a run has no sampler, or a slow one. The
+state of a seat (holder, run, phase) is compared with the previous state at every reading. Watchers
+of a seat whose device has left receive that change, and then readings without samples.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ _Key = tuple[str | None, str | None, object]
 
 @dataclass(slots=True, eq=False)
 class WatchedSeat:
-    """A seat that somebody watches."""
+    """A seat with at least one watcher."""
 
     seat: Seat
     tells: list[Tell] = field(default_factory=list)
     told: _Key = (None, None, None)
-    """Holder, run and phase that they were told last."""
+    """Holder, run and phase in the last notice."""
     heard_ns: int = 0
     """Time of the sampler's last report."""
     sampled_ns: int = 0
-    """Time of the last sample that they were told."""
+    """Time of the last sample that was sent."""
 
     def key(self) -> _Key:
-        """What makes a change of state."""
+        """The values whose change is reported."""
         holder = self.seat.lease.holder
         return holder.identity if holder else None, self.seat.running, self.seat.phase
 
     def tell(self, notice: Notice, payload: bytes = b"") -> None:
-        """Tell everybody who watches."""
+        """Send a notice to all watchers of the seat."""
         for tell in list(self.tells):
             tell(notice, payload)
 
     def hear(self, live: LiveReading) -> None:
-        """The sampler reports."""
-        if not self.seat.is_there:  # a last word of a run that is being ended
+        """Pass on a report of the sampler."""
+        if not self.seat.is_there:  # the last report of a run that is ending
             return
         self.heard_ns = monotonic_ns()
         samples = live.samples or (LiveSample(live.time_ns, live.temp_c, live.freq_hz),)
         self.look(samples)
 
     def look(self, samples: Iterable[LiveSample]) -> None:
-        """Tell a change of the state, then the samples that are later than the last one."""
+        """Send a change of state, if any, then the samples since the last sent one."""
         if (key := self.key()) != self.told:
             self.told = key
             self.tell(m.SeatChange(self.seat.state()))
@@ -84,16 +84,16 @@ class WatchedSeat:
 
 @dataclass(frozen=True, slots=True)
 class _Watcher:
-    """What somebody watches."""
+    """The seats that a watcher has requested."""
 
     names: frozenset[str]
     """Names of the seats."""
     is_for_all: bool
-    """Whether it is every seat, also those that come later."""
+    """Whether it watches all seats, including later ones."""
 
 
 class Watches:
-    """Follows the seats of an agent while somebody watches them."""
+    """Follows the seats of an agent while they are watched."""
 
     def __init__(self) -> None:
         self._watchers: dict[Tell, _Watcher] = {}
@@ -103,7 +103,7 @@ class Watches:
     def add(
         self, seats: Iterable[Seat], tell: Tell, *, is_for_all: bool = False
     ) -> tuple[m.SeatState, ...]:
-        """Begin to tell somebody of these seats, and of others that come; their state now."""
+        """Add a watcher of these seats, or of all; returns their state now."""
         seats = tuple(seats)
         self._watchers[tell] = _Watcher(frozenset(seat.name for seat in seats), is_for_all)
         for seat in seats:
@@ -113,7 +113,7 @@ class Watches:
         return tuple(seat.state() for seat in seats)
 
     def seat_changed(self, seat: Seat) -> None:
-        """The device of a seat has come or left: tell those who watch it."""
+        """Notify the watchers that the device of a seat has appeared or left."""
         for tell, watcher in list(self._watchers.items()):
             if watcher.is_for_all or seat.name in watcher.names:
                 self._follow(seat, tell)
@@ -125,7 +125,7 @@ class Watches:
 
     def _follow(self, seat: Seat, tell: Tell) -> None:
         watched = self._watched.setdefault(seat.name, WatchedSeat(seat))
-        watched.seat = seat  # another one than before, if that was forgotten
+        watched.seat = seat  # may differ if the earlier seat was deleted
         if not watched.tells:
             watched.told = watched.key()
             if seat.is_there:
@@ -134,7 +134,7 @@ class Watches:
             watched.tells.append(tell)
 
     def remove(self, tell: Tell) -> None:
-        """Tell them no more."""
+        """Remove a watcher."""
         self._watchers.pop(tell, None)
         for watched in list(self._watched.values()):
             if tell in watched.tells:
@@ -154,14 +154,14 @@ class Watches:
                 now_ns = monotonic_ns()
                 if watched.seat.running and now_ns - watched.heard_ns < LATE_NS:
                     continue
-                if not watched.seat.is_there:  # a word, so that the connection is not taken for cut
+                if not watched.seat.is_there:  # keeps the connection alive
                     watched.tell(m.SeatReadings(watched.seat.name, 0))
                     continue
                 try:
                     temp_c = watched.seat.surroundings.temp_c()
                     watched.look([LiveSample(now_ns, temp_c, None)])
-                except Exception:  # one odd seat must not end the others' watch
-                    logger.exception("seat %s could not be looked at", watched.seat.name)
+                except Exception:  # a faulty seat must not affect the others
+                    logger.exception("seat %s could not be read", watched.seat.name)
 
 
 def _or_nan(value: float | None) -> float:

@@ -1,1 +1,1 @@
-"""The differences between boards as data: one TOML file per board, and the matcher."""
+"""Device profiles: one TOML file per board, and the matcher that selects a profile."""

@@ -1,4 +1,4 @@
-"""Checks beyond the schema: whether the values of a profile make sense together."""
+"""Checks beyond the schema: whether the values of a profile are consistent."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from edgebench.protocol.toml_positions import Path
 from edgebench.protocol.toml_text import Complaint
 
 GENERIC_PREFIX = "generic-"
-"""Prefix of the profiles that may fit every device."""
+"""Prefix of the profiles that may match every device."""
 _NAMES = ("role", "name", "kind")
-"""Fields by which the key of a fact may name an item of a list."""
+"""Fields by which the key of a fact may select an item of a list."""
 
 
 def check(profile: Profile, name: str) -> Iterator[Complaint]:
-    """All complaints about a profile that keeps the schema."""
+    """All complaints about a profile that conforms to the schema."""
     if profile.id != name:
         yield Complaint(("id",), f"is {profile.id!r}, the file is {name}.toml")
     yield from (Complaint(path, what) for path, what in out_of_range(profile))
@@ -35,7 +35,7 @@ def cpus_of(cpulist: str) -> frozenset[int]:
     """The CPUs of a kernel cpulist such as `0-3,8`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a cpulist.
     """
     cpus: set[int] = set()
     for part in cpulist.split(","):
@@ -51,7 +51,7 @@ def _matches(profile: Profile) -> Iterator[Complaint]:
     for index, match in enumerate(profile.match):
         is_empty = match.specificity == 0
         if is_empty and not profile.id.startswith(GENERIC_PREFIX):
-            yield Complaint(("match", index), "has no condition and would fit every device")
+            yield Complaint(("match", index), "has no condition and would match every device")
         for usb in match.usb:
             if not (0 <= usb.vid <= 0xFFFF and 0 <= usb.pid <= 0xFFFF):
                 yield Complaint(("match", index, "usb"), "vid and pid must be 0..0xffff")
@@ -67,10 +67,10 @@ def _clusters(profile: Profile) -> Iterator[Complaint]:
         try:
             cpus = cpus_of(cluster.cpus)
         except ValueError as exc:
-            yield Complaint((*path, "cpus"), f"{cluster.cpus!r} is no list of CPUs: {exc}")
+            yield Complaint((*path, "cpus"), f"{cluster.cpus!r} is not a list of CPUs: {exc}")
             continue
         if taken & cpus:
-            yield Complaint((*path, "cpus"), f"CPU {min(taken & cpus)} is in another cluster too")
+            yield Complaint((*path, "cpus"), f"CPU {min(taken & cpus)} is also in another cluster")
         taken |= cpus
 
 
@@ -89,11 +89,11 @@ def _zones(profile: Profile) -> Iterator[Complaint]:
         known = [step for step in steps if step is not None]
         if known != sorted(known):
             yield Complaint(
-                ("thermal", "zone", index), f"throttle, hard and critical must rise, are {known}"
+                ("thermal", "zone", index), f"throttle, hard and critical must rise, got {known}"
             )
     roles = [zone.role for zone in profile.thermal.zone]
     if len(set(roles)) < len(roles):
-        yield Complaint(("thermal", "zone"), f"two zones have one role: {', '.join(roles)}")
+        yield Complaint(("thermal", "zone"), f"two zones have the same role: {', '.join(roles)}")
 
 
 def _limits(profile: Profile) -> Iterator[Complaint]:
@@ -101,7 +101,7 @@ def _limits(profile: Profile) -> Iterator[Complaint]:
     cooldown, abort_c = profile.cooldown, profile.limits.abort_c
     zone = zones.get(cooldown.zone)
     if zones and zone is None:
-        yield Complaint(("cooldown", "zone"), f"{cooldown.zone!r} is no zone of this profile")
+        yield Complaint(("cooldown", "zone"), f"{cooldown.zone!r} is not a zone of this profile")
     if zone and zone.throttle_c is not None and (cooldown.max_c or 0.0) >= zone.throttle_c:
         yield Complaint(
             ("cooldown", "max_c"), f"{cooldown.max_c} is not below throttle_c, {zone.throttle_c}"
@@ -139,10 +139,10 @@ def _fact(profile: Profile, index: int, fact: Fact) -> Iterator[Complaint]:
 
 
 def _value(value: Any, names: Sequence[str]) -> Any:
-    """The value that the key of a fact names.
+    """The value at the key of a fact.
 
     Raises:
-        LookupError: there is none.
+        LookupError: the profile has no such value.
     """
     for name in names:
         if isinstance(value, tuple):

@@ -1,6 +1,6 @@
-"""Profiles from TOML texts: inheritance, a strict schema, and checks of sense.
+"""Profiles from TOML texts: inheritance, a strict schema, and consistency checks.
 
-Unknown keys are errors, so that a misspelt expectation cannot pass for an absent one. An error
+Unknown keys are errors, because a misspelt expectation would otherwise count as absent. An error
 names the file and the line.
 """
 
@@ -21,15 +21,15 @@ MAX_GENERATIONS = 8
 _NOT_INHERITED = ("id", "name", "extends", "match")
 
 FindText = Callable[[str], str | None]
-"""Function that returns the text of the profile with an id."""
+"""Function that returns the text of the profile with an id; None: no such profile."""
 
 
 @cache
 def load_profiles() -> tuple[Profile, ...]:
-    """Every profile that is shipped, by id.
+    """All shipped profiles, sorted by id.
 
     Raises:
-        UsageError: a file breaks the schema.
+        UsageError: a file violates the schema.
     """
     folder = files("edgebench.device_profiles") / "profiles"
     texts = {
@@ -41,20 +41,20 @@ def load_profiles() -> tuple[Profile, ...]:
 
 
 def find_profile(profile_id: str) -> Profile | None:
-    """The shipped profile with this id."""
+    """The shipped profile with this id; None: no such profile."""
     return next((profile for profile in load_profiles() if profile.id == profile_id), None)
 
 
 def parse_profile(text: str, name: str, parent: FindText | None = None) -> Profile:
-    """The profile in a TOML text.
+    """Parse a profile from its TOML text.
 
     Args:
-        text: The file's content.
-        name: The file's name without its suffix; the id must be the same.
-        parent: Finds the profiles that it extends; none, unless given.
+        text: Content of the file.
+        name: File name without its suffix, which the id must equal.
+        parent: Returns the text of an extended profile; None: the profile extends no other.
 
     Raises:
-        UsageError: not TOML, against the schema, or senseless.
+        UsageError: the text is not TOML, violates the schema, or is inconsistent.
     """
     source = _source(text, name)
     profile = source.structured(
@@ -86,7 +86,7 @@ def _inherited(table: Table, source: TomlText, name: str, parent: FindText) -> T
         seen.append(extended)
         if found is None or len(seen) > MAX_GENERATIONS:
             what = f"extends {' → '.join(seen[1:])}: " + (
-                "there is no such profile" if found is None else "a circle"
+                "no such profile" if found is None else "a circular chain"
             )
             raise source.error(Complaint(("extends",), what))
         above = _parsed(_source(found, extended))
@@ -99,7 +99,7 @@ def _inherited(table: Table, source: TomlText, name: str, parent: FindText) -> T
 
 
 def _merged(above: Table, below: Table) -> Table:
-    """Tables are merged, lists replaced; facts add up."""
+    """Merge tables; lists are replaced, and facts are merged by key."""
     result = dict(above)
     for key, value in below.items():
         inherited = above.get(key)
@@ -114,7 +114,7 @@ def _merged(above: Table, below: Table) -> Table:
 
 
 def _fact_key(fact: Any) -> str | None:
-    """Key of a fact; None where it is absent or not a text, which the schema reports later."""
+    """Key of a fact; None if it is absent or not a string, which the schema check reports later."""
     key = fact.get("key") if isinstance(fact, dict) else None
     return key if isinstance(key, str) else None
 

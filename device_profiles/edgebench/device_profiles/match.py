@@ -1,4 +1,4 @@
-"""Which board is this? The most specific profile that fits."""
+"""Selects the profile of a device: the most specific profile that matches."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from edgebench.device_profiles.schema import Match, Profile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceIdentity:
-    """Names and ids that a device shows; empty where it shows none."""
+    """Names and ids of a device; empty where the device has none."""
 
     machine: str = ""
-    """Machine, as uname(1) prints it."""
+    """Machine, as printed by uname(1)."""
     dt_compatible: tuple[str, ...] = ()
     """`compatible` entries of the device tree's root."""
     dmi_product: str = ""
@@ -30,11 +30,11 @@ class DeviceIdentity:
 
 
 def match_profile(identity: DeviceIdentity, profiles: Sequence[Profile] | None = None) -> Profile:
-    """The profile for a device; generic profiles match everything, least specifically.
+    """The profile of a device; generic profiles match everything, least specifically.
 
     Args:
         identity: Names and ids of the device.
-        profiles: Profiles to choose from; the shipped ones unless given.
+        profiles: Profiles to choose from; None: the shipped profiles.
     """
     fits = [
         (condition.specificity, condition.priority, profile.id, profile)

@@ -1,6 +1,6 @@
-"""The range of each number of a profile: a typing error must not switch a guard off.
+"""The range of each number of a profile, because a typing error must not disable a guard.
 
-A highest temperature of NaN is never reached, and a wait until NaN never ends.
+A maximum temperature of NaN is never reached, and a wait until NaN never ends.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _RANGES: dict[tuple[type, str], tuple[float, float]] = {
     (Zone, "hard_c"): _THRESHOLD_C,
     (Zone, "throttle_c"): _THRESHOLD_C,
 }
-"""Lowest and highest allowed value, of each item where the field is a list."""
+"""Lowest and highest allowed value; applies to each item if the field is a list."""
 _ANY = (-math.inf, math.inf)
 
 
 def out_of_range(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Path and reason of every number below a value of a profile that is out of range."""
+    """Path and reason of every number inside a value of a profile that is out of range."""
     if is_dataclass(value):
         for field in fields(value):
             inner, inner_path = getattr(value, field.name), (*path, field.name)

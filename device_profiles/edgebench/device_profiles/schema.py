@@ -1,21 +1,21 @@
 """The expectations of a board as a tree of frozen dataclasses, from one TOML file per board.
 
     Profile
-    ├── matches       which device this is: any block, all keys of it
+        ├── matches       conditions on the device: any block, with all its keys, must hold
     ├── soc           clusters of cores
     ├── accelerators
     ├── thermal       zones and the temperatures at which they throttle
     ├── throttle      indicators, the most reliable first
     ├── freq          sources of the frequency, the most reliable first
     ├── power         on-board meters, and what they exclude
-    ├── control       settings that the operator may ask for
+        ├── control       settings that the operator may request
     ├── cooldown      conditions for the start of a run
     ├── limits        limits that the agent enforces
     ├── runtimes
     └── facts         source and grade of values that are not obvious
 
-A profile states expectations; the agent finds out what the device really has, and a run keeps both.
-`load.py` reads and checks the files.
+A profile states expectations; the agent determines what the device really has, and a run stores
+both. `load.py` reads and checks the files.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ FreqSource = Literal[
     "scaling_cur_freq",
     "firmware",
 ]
-"""Sources of a frequency; `firmware` is that of a microcontroller, which reports it itself."""
+"""Sources of a frequency; `firmware` is a microcontroller's own report."""
 AcceleratorKind = Literal["gpu", "npu", "tpu", "dsp"]
 Grade = Literal["S", "V", "O", "M", "R"]
-"""Grades of evidence. S: primary source read; V: verified by running; O: observation of others;
+"""Grades of evidence. S: primary source read; V: verified by running; O: observed by others;
 M: from memory; R: to be read at run time."""
 
 
@@ -54,12 +54,12 @@ class UsbId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """Conditions that must all hold for a profile to fit; an absent one is not a condition."""
+    """Conditions that must all hold for a profile to match; absent conditions are ignored."""
 
     machine: str | None = None
-    """Machine, as uname(1) prints it."""
+    """Machine, as printed by uname(1)."""
     dt_compatible: tuple[str, ...] = ()
-    """`compatible` entries of the device tree's root, of which one must be there."""
+    """`compatible` entries of the device tree's root; any of them must be present."""
     dmi_product: str | None = None
     """DMI product name."""
     cpuinfo_model_contains: str | None = None
@@ -67,9 +67,9 @@ class Match:
     adb_device: str | None = None
     """`ro.product.device` of an Android device."""
     system: Literal["android"] | None = None
-    """Operating system, where it is another one than that of a board."""
+    """Operating system, if it differs from that of a board."""
     usb: tuple[UsbId, ...] = ()
-    """USB devices, of which one must be there."""
+    """USB devices; any of them must be present."""
     mbed_id: str | None = None
     """First four digits of a DAPLink or ST-LINK id."""
     priority: int = 0
@@ -91,7 +91,7 @@ class Cluster:
 
     role: CoreRole
     core: str
-    """Microarchitecture, as `cortex-a76`."""
+    """Microarchitecture, such as `cortex-a76`."""
     cpus: str | None = None
     """CPUs as a kernel cpulist: `0-3`; None on a microcontroller."""
     policy: int | None = None
@@ -110,20 +110,20 @@ class Soc:
     name: str
     arch: str
     isa: tuple[str, ...] = ()
-    """Extensions that inference kernels use, as /proc/cpuinfo names them."""
+    """Extensions that inference kernels use, by their names in /proc/cpuinfo."""
     cluster: tuple[Cluster, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Memory sizes that boards of this kind are sold with."""
+    """Memory sizes in which this kind of board is sold."""
 
     variants_bytes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """A processor beside the CPU that runs models."""
+    """A processor other than the CPU that runs models."""
 
     name: str
     kind: AcceleratorKind
@@ -132,33 +132,34 @@ class Accelerator:
     freq_unit: Literal["Hz", "kHz"] = "Hz"
     needs_root: bool = False
     devices: tuple[str, ...] = ()
-    """Files and directories under /dev that its driver opens, as `/dev/dri` or `/dev/nvhost-*`: a
-    worker may use these. Those that a PC may have are known without a profile (`confine.paths`)."""
+    """Files and directories under /dev that its driver opens, such as `/dev/dri` or
+    `/dev/nvhost-*`: workers may use these. Those common on PCs need no profile
+    (`confine.paths`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
-    """A temperature that matters."""
+    """A relevant temperature of the device."""
 
     role: ZoneRole
     match_type: str
     """Type of the thermal zone, or name of the hwmon chip; zone numbers change between boots."""
     source: ZoneSource = "sysfs"
     throttle_c: float | None = None
-    """Temperature at which the device begins to slow down."""
+    """Temperature at which the device starts to throttle."""
     hard_c: float | None = None
-    """Temperature at which it slows down as far as it can."""
+    """Temperature at which it throttles as far as it can."""
     critical_c: float | None = None
-    """Temperature at which it switches itself off."""
+    """Temperature at which it shuts down."""
     trips_in_sysfs: bool = False
-    """Whether the kernel's trip points tell when it throttles, and override this file."""
+    """Whether the kernel's trip points show when it throttles, and override this file."""
     ignore_values_c: tuple[float, ...] = ()
-    """Values of a sensor without a reading."""
+    """Values that the sensor shows when it has no reading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thermal:
-    """All zones that matter; none where no temperature can be read."""
+    """All relevant zones; empty if no temperature can be read."""
 
     zone: tuple[Zone, ...] = ()
 
@@ -169,25 +170,25 @@ class Indicator:
 
     kind: str
     """Kind: vcgencmd, x86_throttle_count, cooling_device, scaling_max_freq_drop, time_in_state,
-    soctherm_oc, apex, android_thermal_status or none; another kind is unsupported, not an error."""
+    soctherm_oc, apex, android_thermal_status or none; other kinds are unsupported, not errors."""
     cmd: tuple[str, ...] = ()
     rate_hz_max: float | None = None
-    """Highest rate at which a command may be started."""
+    """Highest rate at which the command may be started."""
     thermal_now: int = 0
-    """Bits that mean heat, now."""
+    """Bits that mean throttling by heat now."""
     thermal_sticky: int = 0
-    """Bits that mean heat at some time since boot."""
+    """Bits that mean throttling by heat at some time since boot."""
     power_now: int = 0
     power_sticky: int = 0
     types_exclude: tuple[str, ...] = ()
-    """Types of cooling devices that cool without slowing down."""
+    """Types of cooling devices that cool without throttling."""
     min: int | None = None
     """Lowest status of a throttled device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttle:
-    """Indicators in order: the first that can be read counts."""
+    """Indicators in order of preference: the first that can be read is used."""
 
     indicator: tuple[Indicator, ...] = ()
 
@@ -197,9 +198,9 @@ class Freq:
     """Reliability of the frequencies that the device reports."""
 
     truth: tuple[FreqSource, ...] = ("cpuinfo_avg_freq", "time_in_state", "scaling_cur_freq")
-    """Sources, the best first."""
+    """Sources, the most reliable first."""
     cur_is_request: bool = False
-    """Whether `scaling_cur_freq` is the requested frequency, not the real one."""
+    """Whether `scaling_cur_freq` is the requested frequency, not the actual frequency."""
     nominal: Literal["cluster.freq_hz_max", "scaling_max_freq_at_start"] = (
         "scaling_max_freq_at_start"
     )
@@ -211,7 +212,7 @@ class OnboardMeter:
 
     kind: str
     boundary: str
-    """Part of the device that it measures, as `module-input`."""
+    """Part of the device that it measures, such as `module-input`."""
     quality: Literal["measurement", "estimate"]
     excludes: tuple[str, ...] = ()
 
@@ -225,7 +226,7 @@ class Power:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """Settings that the agent makes when the operator asks, and always restores."""
+    """Settings that the agent applies at the operator's request, and always restores."""
 
     governor: str = "performance"
     needs_root: bool = True
@@ -240,10 +241,10 @@ class Cooldown:
     """Reference: the lowest idle temperature that the agent has seen, or `max_c` alone."""
     delta_c: float = 3.0
     max_c: float | None = None
-    """Highest temperature, below the first step of a fan, if it can be reached at all.
+    """Highest temperature at the start, below the first step of a fan, if that can be reached.
 
-    The target is max(min(baseline + delta_c, max_c), baseline + 1.5 °C): in a warm room a lower one
-    is never reached. Without a baseline, it is `max_c`.
+    The target is max(min(baseline + delta_c, max_c), baseline + 1.5 °C): in a warm room a lower
+    temperature is never reached. Without a baseline, it is `max_c`.
     """
     slope_c_per_min_max: float = 1.0
     """Steepest slope at the start: a device that still cools has a hot case."""
@@ -258,13 +259,13 @@ class DeviceLimits:
     """Limits that the agent enforces, with or without a host."""
 
     abort_c: float | None = None
-    """Temperature of any zone of the profile at which a run is ended."""
+    """Temperature of any zone of the profile at which a run is aborted."""
     min_free_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeSupport:
-    """Delegates and threads that a runtime can use here."""
+    """Delegates and threads that a runtime can use on this device."""
 
     delegates: tuple[str, ...] = ()
     threads_default: int | None = None
@@ -273,29 +274,29 @@ class RuntimeSupport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """The source of a value of this file."""
+    """The source of a value in this file."""
 
     key: str
-    """Path of the value: `thermal.zone.soc.throttle_c`; a list item by its role, name or index."""
+    """Path of the value: `thermal.zone.soc.throttle_c`; list items by role, name or index."""
     source: str
     grade: Grade
     value: Any = None
-    """The value again, equal to that of the file; absent for a fact about no value of it."""
+    """Repeats the value in the file; None: the fact is about no value of the file."""
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One kind of device."""
+    """A kind of device, with all expectations about it."""
 
     schema: int
     id: str
     name: str
     device_class: DeviceClass
     extends: str | None = None
-    """Id of the profile that completes this one."""
+    """Id of the profile that supplies the missing values."""
     match: tuple[Match, ...] = ()
-    """Matches, of which one must hold; none for a profile that others extend."""
+    """Alternative conditions; empty for profiles that exist only to be extended."""
     soc: Soc | None = None
     memory: Memory = field(default_factory=Memory)
     accelerator: tuple[Accelerator, ...] = ()

@@ -1,12 +1,13 @@
-"""Microcontrollers beside an agent: found, loaded, timed and read out over a serial line.
+"""Microcontrollers of an agent: detected, loaded, timed and read out over a serial line.
 
     transports/   bytes: a serial port, a socket, a child process, QEMU
-    dialects/     bytes ↔ what a board says and is told; no I/O
-    board.py      one board: transport × dialect, with retries, read-back and windows
-    frames.py     binary frames of our own firmware; no I/O
-    detection.py  which ports may have a board      flashing.py  commands of flashing tools
-    generate.py   model blobs for our own firmware, from .tflite (with tflite, arena, blob, …)
+    dialects/     bytes ↔ commands and replies of a board; no I/O
+    board.py      a board: transport × dialect, with retries, read-back and windows
+    frames.py     binary frames of edgebench's firmware; no I/O
+    detection.py  ports that may have a board       flashing.py  commands of flashing tools
+    generate.py   model blobs for edgebench's firmware, from .tflite (with tflite, arena, blob, …)
 
-Only `transports/`, `detection.py` and `flashing.py` talk to the system. What a board has to do is
-in docs/bring-your-own-board.md, what our own firmware adds in docs/firmware-protocol.md.
+Only `transports/`, `detection.py` and `flashing.py` access the system. The requirements for a board
+are in docs/bring-your-own-board.md, the extensions of edgebench's firmware in
+docs/firmware-protocol.md.
 """

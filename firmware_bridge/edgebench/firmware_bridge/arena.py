@@ -1,4 +1,4 @@
-"""Where in the arena each tensor lies."""
+"""Placement of the tensors in the arena."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Lifetime:
 
 
 def aligned(size: int) -> int:
-    """The size up to a whole number of alignments."""
+    """The size rounded up to a multiple of the alignment."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def plan(pieces: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """Place every piece; the places, and the size of the whole, in bytes.
+    """Place every piece; returns the places, and the total size, in bytes.
 
-    Greedy by size: the largest first, each at the lowest place that is free while it lives.
+    Greedy by size: the largest first, each at the lowest place that is free during its lifetime.
 
     Source: Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference (2020).
     """

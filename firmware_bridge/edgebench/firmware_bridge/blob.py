@@ -14,7 +14,7 @@ MAGIC = b"EBMB"
 VERSION = 1
 NO_TENSOR = 0xFFFFFFFF
 SPARE_BYTES = 16
-"""Behind the last tensor: kernels may read a word too far."""
+"""Padding after the last tensor: kernels may read up to a word beyond it."""
 MAX_TENSORS, MAX_OPERATORS, MAX_OUTPUTS, MAX_DIMENSION, MAX_ID = 1024, 1024, 8, 32767, 31
 PARAMETER_COUNT = 16
 _TYPES = {"int8": 0, "int32": 1, "float32": 2, "uint8": 3}
@@ -53,11 +53,11 @@ class BlobTensor:
     zero_point: int = 0
     scale: float = 1.0
     content: bytes = b""
-    """Bytes of a constant; a tensor without lies in the arena."""
+    """Bytes of a constant; a tensor without content is in the arena."""
     storage: int = -1
     """Number of its piece of the arena, which tensors of other shapes may share."""
     place: int = 0
-    """Bytes from the start of arena or blob."""
+    """Offset in bytes from the start of arena or blob."""
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class BlobOperator:
 
 @dataclass(frozen=True, slots=True)
 class BlobHeader:
-    """What the firmware needs to know beside tensors and operators."""
+    """Parameters for the firmware in addition to tensors and operators."""
 
     model_id: str
     arena_bytes: int
@@ -89,7 +89,7 @@ class BlobHeader:
 def pack(
     header: BlobHeader, tensors: Sequence[BlobTensor], operators: Sequence[BlobOperator]
 ) -> bytes:
-    """The blob. Places of constants are set; those in the arena must have been."""
+    """Pack the blob; sets the places of constants, while those in the arena must be set before."""
     tensors_at = _HEADER.size
     operators_at = tensors_at + _TENSOR.size * len(tensors)
     end = aligned(operators_at + _OPERATOR.size * len(operators))

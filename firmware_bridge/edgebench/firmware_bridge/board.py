@@ -1,15 +1,15 @@
-"""One board: identified, loaded, run and read out.
+"""A board: identified, loaded, run and read out.
 
-Theory of operation. The line may lose bytes, and MLPerf Tiny's protocol has no checksum. So nothing
-is believed that was said once, where it can be asked again: texts are asked for until two replies
-are the same, and an input is compared with what the board has, by its own CRC-32 or by printing it.
-What cannot be asked again, a window, has to say that it ran the inferences that were asked for.
+Theory of operation. The line may lose bytes, and MLPerf Tiny's protocol has no checksum. So a
+single reply is not trusted if the command can be repeated: text is requested until two replies are
+equal, and an input is compared with the board's copy, by the board's CRC-32 or by printing it. A
+window cannot be repeated, so its reply has to confirm the requested number of inferences.
 
-A load that failed begins anew, from `db load`: the reference writes behind its buffer if it gets a
-byte more than it was told to expect. No chunk is ever sent twice, and none after `m-load-done`.
+A failed load restarts from `db load`, because the reference writes beyond its buffer if it gets
+more bytes than announced. No chunk is ever sent twice, and none after `m-load-done`.
 
-A board that restarts in a window has lost its input, and the window with it: that is an error, and
-the caller's to decide about. In a load it is only one more reason to begin anew.
+A board that restarts during a window has lost its input, and the window with it: this is an error,
+which the caller handles. During a load, a restart is a failed load like any other.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 ATTEMPTS = 7
-"""Times that a load or a window is tried on a line that loses bytes."""
+"""Attempts of a load or a window on a line that loses bytes."""
 SILENCES = 3
-"""Times that a board says nothing to a question, but its name when it is asked for that, until the
-question is one that its firmware does not know."""
+"""Number of commands without a reply after which the firmware is considered not to have the
+command, if the board replies to `name` each time."""
 FRAMES_FROM_BYTES = 512
-"""Inputs below this size go as hexadecimal digits: entering and leaving frame mode takes longer."""
+"""Smaller inputs are sent as hexadecimal digits: entering and leaving frame mode takes longer."""
 INFERENCE_S = 120.0
-"""How long a board may be silent over the first inference; upstream's runner gives 30 s, which slow
+"""Maximum time without data during the first inference; upstream's runner allows 30 s, which slow
 boards with long windows exceed."""
 
 
@@ -77,14 +77,14 @@ class Board:
         self._exchange = BoardExchange(transport, timing=timing or BoardTiming())
         self._facts: BoardFacts | None = None
         self.on_bytes: OnBytes = lambda _done, _total: None
-        """Is told while a model or an input is sent."""
+        """Callback for the progress of a model or an input that is sent."""
 
     @property
     def facts(self) -> BoardFacts:
-        """Identity of the board, with the deviations that were seen until now.
+        """Identity of the board, with the deviations that were seen so far.
 
         Raises:
-            LocalProtocolError: it was not connected.
+            LocalProtocolError: the board is not connected.
         """
         if self._facts is None:
             raise LocalProtocolError("the board is not connected")
@@ -93,24 +93,24 @@ class Board:
 
     @property
     def exchange(self) -> BoardExchange:
-        """The conversation with the board, for firmware that is not asked for inferences."""
+        """The exchange with the board, for firmware that does not run inferences on demand."""
         return self._exchange
 
     @property
     def console(self) -> ConsoleLog:
-        """Everything that went over the line."""
+        """Log of all bytes on the line."""
         return self._exchange.console
 
     def connect(self, baud_rates: Sequence[int] = ()) -> BoardFacts:
-        """Bring the line in step, and ask the board what it is.
+        """Synchronise the line, and identify the board.
 
         Args:
-            baud_rates: Speeds to try, in this order; empty: the one that the transport has.
+            baud_rates: Speeds to try, in this order; empty: the transport's present speed.
 
         Raises:
-            BoardSilent: it does not answer, at no speed.
-            LineDamaged: it says something else whenever it is asked.
-            BoardLost: it is gone.
+            BoardSilent: the board does not respond at any speed.
+            LineDamaged: its replies to a repeated command always differ.
+            BoardLost: the board was disconnected.
         """
         transport = self._exchange.transport
         speeds = list(baud_rates) if transport.baud_rate is not None else []
@@ -118,7 +118,7 @@ class Board:
         while True:
             if speeds and speeds[0] != transport.baud_rate:
                 transport.set_baud_rate(speeds[0])
-                self._exchange.dialect.quirks.clear()  # of the noise at another speed
+                self._exchange.dialect.quirks.clear()  # caused by noise at another speed
             try:
                 self._exchange.resync()
                 break
@@ -130,27 +130,27 @@ class Board:
         return self.facts
 
     def resync(self) -> None:
-        """Bring the line in step, after an error.
+        """Synchronise the line after an error.
 
         Raises:
-            BoardSilent: the board does not answer to its name.
-            BoardLost: it is gone.
+            BoardSilent: the board does not reply to `name`.
+            BoardLost: the board was disconnected.
         """
         self._exchange.resync()
 
     def load_input(self, data: bytes, *, read_back: bool = True) -> ReadBack:
-        """Put the bytes of an input into the board.
+        """Send the bytes of an input to the board.
 
         Args:
-            data: Bytes as the firmware expects them.
-            read_back: Whether to have all of them printed, where the board has no CRC of its own.
+            data: Bytes in the encoding that the firmware expects.
+            read_back: Whether to have all of them printed, if the board does not compute a CRC.
 
         Raises:
-            UsageError: it is not the size of an input of this model.
-            BoardRefusal: the board has no room for so many.
-            LineDamaged: they do not arrive as they were sent.
-            BoardSilent: the board does not answer.
-            BoardLost: it is gone.
+            UsageError: the size is not that of an input of this model.
+            BoardRefusal: the board has no space for so many bytes.
+            LineDamaged: the bytes do not arrive as sent.
+            BoardSilent: the board does not respond.
+            BoardLost: the board was disconnected.
         """
         expected = self.facts.firmware.input_bytes if self.facts.firmware else None
         if not data or expected not in (None, len(data)):
@@ -161,29 +161,29 @@ class Board:
         return self.retrying(lambda: self._load_once(data, read_back))
 
     def load_model(self, blob: bytes) -> BoardFacts:
-        """Put a model into the board, by frames; what the board is then.
+        """Send a model to the board in frames; returns the board's facts after that.
 
-        A model that is linked into the firmware stays, if it is this one.
+        If the same model is linked into the firmware, nothing is sent.
 
         Raises:
-            UsageError: it has no place for one, or not for so large a one.
-            BoardRefusal: it does not take the model, or another one is linked into its firmware.
-            LineDamaged: the model does not arrive as it was sent.
+            UsageError: the board has no space for a model, or not for one of this size.
+            BoardRefusal: it rejects the model, or another model is linked into its firmware.
+            LineDamaged: the model does not arrive as sent.
         """
         info = self.facts.firmware
         if info and info.model_place == "firmware":
             if (info.model_bytes, info.model_crc) != (len(blob), zlib.crc32(blob)):
                 raise BoardRefusal(
-                    f"{self.facts.name} takes no other model than {info.model}: it is linked into "
+                    f"{self.facts.name} accepts only the model {info.model}, which is linked into "
                     "its firmware"
                 )
             return self.facts
         room = info.model_max if info else None
         if not self._has_frames or room is None:
-            raise UsageError(f"{self.facts.name} takes no model over its line")
+            raise UsageError(f"{self.facts.name} accepts no model over its line")
         if len(blob) > room:
             raise UsageError(
-                f"model of {len(blob)} bytes, {self.facts.name} has room for {room} bytes"
+                f"model of {len(blob)} bytes does not fit, {self.facts.name} has {room} bytes"
             )
         self._facts = self.retrying(lambda: self._load_model_once(blob))
         return self.facts
@@ -191,25 +191,27 @@ class Board:
     def window(
         self, count: int, *, warmup_count: int = 0, silence_s: float = INFERENCE_S
     ) -> BoardWindow:
-        """Run inferences back to back, timed by the board.
+        """Run consecutive inferences, timed by the board.
 
         Args:
             count: Inferences of the window, >= 1.
             warmup_count: Inferences before it.
-            silence_s: How long the board may say nothing; it says nothing in a window.
+            silence_s: Maximum time without data; the board sends none during a window.
 
         Raises:
-            UsageError: the firmware runs no inferences on demand.
-            BoardRefusal: it refuses, or has another input than it expects.
-            BoardRestarted: it started anew, and the input is lost.
-            BoardSilent: it does not come back.
-            LineDamaged: it ran something else than what was asked for, again and again.
+            UsageError: the firmware does not run inferences on demand.
+            BoardRefusal: the board rejects the command, or its input has an unexpected size.
+            BoardRestarted: the board restarted, and the input is lost.
+            BoardSilent: the board does not respond any more.
+            LineDamaged: no attempt ran the requested inferences.
         """
         if count < 1 or warmup_count < 0:
-            raise UsageError(f"a window has 1 inference or more, got {count} and {warmup_count}")
+            raise UsageError(
+                f"a window must have at least 1 inference, got {count}, after {warmup_count}"
+            )
         if self.facts.timestamps is None:
             raise UsageError(
-                f"{self.facts.name} runs no inferences on demand: its firmware is a stream's"
+                f"{self.facts.name} runs no inferences on demand: its firmware is for streaming"
             )
         errors: list[str | None] = []
         damage = LineDamaged("no window")
@@ -219,10 +221,10 @@ class Board:
                 with suppress(BoardSilent):
                     self._exchange.resync()
                 raise BoardRestarted(
-                    f"the board restarted in `{reply.command}`: its input is lost, and the window"
+                    f"the board restarted in `{reply.command}`: its input and the window are lost"
                 )
             if reply.error is not None and reply.error in errors and not reply.is_misheard:
-                raise BoardRefusal(f"the board refuses `{reply.command}`: {reply.error}")
+                raise BoardRefusal(f"the board rejects `{reply.command}`: {reply.error}")
             errors.append(reply.error)
             try:
                 window = self._window_of(reply, count, warmup_count)
@@ -240,8 +242,8 @@ class Board:
         """Outputs of the last inference, as decimals of three digits.
 
         Raises:
-            BoardRefusal: there are none.
-            LineDamaged: they are others whenever they are asked for.
+            BoardRefusal: there are no outputs.
+            LineDamaged: the replies to repeated requests always differ.
         """
         reply = self.retrying(lambda: self._exchange.confirmed("results", events.ModelOutputs))
         outputs = reply.first(events.ModelOutputs)
@@ -250,14 +252,14 @@ class Board:
         return outputs.values
 
     def output_bytes(self) -> bytes:
-        """Output tensors of the last inference as they are, from our own firmware.
+        """Raw output tensors of the last inference, from edgebench's firmware.
 
         Raises:
-            UsageError: the firmware does not have this.
-            BoardRefusal: there are none.
+            UsageError: the firmware does not support this.
+            BoardRefusal: there are no outputs.
         """
         if self.facts.firmware is None:
-            raise UsageError(f"{self.facts.name} gives its outputs as decimals only")
+            raise UsageError(f"{self.facts.name} prints its outputs as decimals only")
         expected = self.facts.firmware.output_bytes
 
         def once() -> bytes:
@@ -270,10 +272,10 @@ class Board:
         return self.retrying(once)
 
     def retrying(self, attempt: Callable[[], T]) -> T:
-        """Result of something that can be done again, on a line that may fail it.
+        """Result of an operation, which is repeated if it fails because of the line.
 
         Raises:
-            BoardSilent: the board does not even answer to its name.
+            BoardSilent: the board does not even reply to `name`.
         """
         for _ in range(ATTEMPTS - 1):
             try:
@@ -284,20 +286,20 @@ class Board:
 
     @property
     def busy_s(self) -> float:
-        """How long `close` waits at most: a board cannot be told to end a window."""
+        """Maximum time that `close` waits, because a window of a board cannot be cancelled."""
         return 0.0 if self._exchange.transport.is_emulated else self._exchange.busy_s
 
     def close(self) -> None:
-        """Let go of the board, once it has ended a window that was cut off; may be called twice."""
+        """Release the board after the end of an interrupted window; may be called twice."""
         try:
             with suppress(BoardLost):
                 if self.busy_s and not self._exchange.finish():
-                    logger.warning("%s is left busy", self._exchange.transport.name)
+                    logger.warning("%s is still busy", self._exchange.transport.name)
         finally:
             self._exchange.transport.close()
 
     def close_keeping(self, path: Path) -> None:
-        """Let go of the board, and keep what went over its line in a file."""
+        """Release the board, and write the log of its line to a file."""
         try:
             self.close()
         finally:
@@ -314,7 +316,7 @@ class Board:
         exchange = self._exchange
         name = exchange.confirmed("name", events.BoardName).first(events.BoardName)
         if name is None:
-            raise LineDamaged("the board has two names, or none")
+            raise LineDamaged("the board reported no name, or two names")
         version: events.FirmwareProfile | None = None
         model: events.ModelName | None = None
         profile = self._if_known("profile", events.FirmwareProfile, events.ModelName)
@@ -341,7 +343,7 @@ class Board:
         return firmware_info({one.key: one.value for one in reply.of_kind(events.InfoItem)})
 
     def _if_known(self, command: str, *kinds: type[object]) -> BoardReply | None:
-        """Reply to a question; None: the firmware refuses it, or has nothing to say to it."""
+        """Reply to a query; None: the firmware rejects it, or does not reply to it."""
         for _ in range(SILENCES):
             try:
                 return self._exchange.confirmed(command, *kinds)
@@ -352,9 +354,9 @@ class Board:
         return None
 
     def _timestamps(self, info: FirmwareInfo | None) -> TimestampKind | None:
-        """Kind of timestamps, by what the board says of itself, or by asking for one.
+        """Kind of timestamps, from the board's own report, or by requesting a timestamp.
 
-        Asking makes a pulse on the pin of a board in energy mode, so it is the last resort.
+        A request causes a pulse on the pin of a board in energy mode, so it is the last resort.
         """
         exchange = self._exchange
         if exchange.dialect.name.endswith(STREAMING):
@@ -391,11 +393,11 @@ class Board:
         mismatch = reply.first(events.InputMismatch)
         text = reply.error or (mismatch.text if mismatch else None)
         if text is not None and str(size) in text:
-            raise BoardRefusal(f"the board refuses an input of {size} bytes: {text}")
+            raise BoardRefusal(f"the board rejects an input of {size} bytes: {text}")
         expected = reply.first(events.ExpectedSize)
         if text is not None or expected is None or expected.size_bytes != size:
             raise LineDamaged(
-                f"the board expects {expected} for {size} bytes: {text or 'no error'}"
+                f"the board expects {expected} instead of {size} bytes: {text or 'no error'}"
             )
         chunk = exchange.dialect.chunk_bytes
         for begin in range(0, size, chunk):
@@ -408,18 +410,18 @@ class Board:
             if reply.error or is_done != is_last or not is_as_told:
                 raise LineDamaged(
                     f"load of {size} bytes failed at {begin}: "
-                    f"{reply.error or ('its end came early' if is_done else 'bytes are missing')}"
+                    f"{reply.error or ('it ended early' if is_done else 'bytes are missing')}"
                 )
             self.on_bytes(begin + len(part), size)
 
     def _compare_printed(self, data: bytes) -> ReadBack:
-        """Have the board print its input, and compare.
+        """Make the board print its input, and compare it with the sent bytes.
 
-        The reference prints all of it. Its help says that `db print` prints 16 bytes, or as many as
-        it is told, so that is what other firmware may do.
+        The reference prints all of it. According to its help, `db print` prints 16 bytes, or the
+        given number, and other firmware may do that.
 
         Raises:
-            LineDamaged: it has another one.
+            LineDamaged: the board has another input.
         """
         before: tuple[bytes, str | None] | None = None
         command, silences = "db print", 0
@@ -436,19 +438,19 @@ class Board:
             if printed[: len(data)] == data:
                 return ReadBack.PRINTED
             if (printed, reply.error) == before:
-                # Said twice, so it is no damage of the way back.
+                # Two equal replies, so the reply itself is not damaged.
                 if not printed and not reply.is_misheard:
                     return ReadBack.NONE
                 if not data.startswith(printed) or command != "db print":
                     break
                 command = f"db print {len(data)}"
             before = printed, reply.error
-        raise LineDamaged(f"the board has another input than the {len(data)} bytes that were sent")
+        raise LineDamaged(f"the input on the board differs from the {len(data)} bytes sent")
 
     def _check_crc(self, command: str, data: bytes) -> None:
         reply = self._exchange.confirmed(command, events.BufferCrc)
         if reply.first(events.BufferCrc) != events.BufferCrc(zlib.crc32(data), len(data)):
-            raise LineDamaged(f"the board has other bytes than the {len(data)} that were sent")
+            raise LineDamaged(f"the data on the board differs from the {len(data)} bytes sent")
 
     def _load_model_once(self, blob: bytes) -> BoardFacts:
         self._upload(blob, is_model=True)
@@ -456,11 +458,11 @@ class Board:
         return self._ask_facts()
 
     def _upload(self, data: bytes, *, is_model: bool) -> None:
-        """Send an input or a model by frames, and go back to lines."""
+        """Send an input or a model in frames, and return to line mode."""
         exchange = self._exchange
         opened = exchange.ask("x-frames").first(events.FrameModeReply)
         if opened is None:
-            raise LineDamaged("the board does not say how large a frame may be")
+            raise LineDamaged("the board does not report its maximum frame size")
         reader = FrameReader()
         upload = FrameUpload(data, is_model, opened.payload_max, max(1, opened.window))
         try:
@@ -489,15 +491,15 @@ class Board:
         """Window of a reply to `infer`.
 
         Raises:
-            BoardRefusal: it is of another input.
-            LineDamaged: it is not the reply to what was asked for.
+            BoardRefusal: the input was wrong, or an inference failed.
+            LineDamaged: the reply does not match the command.
         """
         warmup, began = reply.first(events.WarmupBegin), reply.first(events.InferenceBegin)
         if mismatch := reply.first(events.InputMismatch):
-            raise BoardRefusal(f"the board has not the input that it expects: {mismatch.text}")
+            raise BoardRefusal(f"the board expects another input: {mismatch.text}")
         if failure := reply.first(events.FailureText):
             text = one_line(failure.text, 80)
-            raise BoardRefusal(f"an inference of `{reply.command}` failed, says the board: {text}")
+            raise BoardRefusal(f"an inference of `{reply.command}` failed, board reports: {text}")
         complaint = reply.first(events.ComplaintText)
         if complaint and reply.is_complete and not reply.of_kind(events.ModelOutputs):
             text = one_line(complaint.text, 80)
@@ -508,12 +510,12 @@ class Board:
             warmup is None or warmup.count == warmup_count
         )
         if not is_as_asked:
-            raise LineDamaged(f"`{reply.command}` arrived as another: {warmup}, {began}")
+            raise LineDamaged(f"`{reply.command}` arrived as another command: {warmup}, {began}")
         if not reply.is_complete and not reply.of_kind(events.InferenceEnd):
-            # Lost on its way, or hung: whether the board answers to its name then tells.
-            raise LineDamaged(f"`{reply.command}` does not end: the board fell silent")
+            # The command was lost, or the board hangs: its reply to `name` will show which.
+            raise LineDamaged(f"`{reply.command}` does not end: the board stopped replying")
         if began is None:
-            raise LineDamaged(f"nothing says that `{reply.command}` arrived as it was sent")
+            raise LineDamaged(f"the board does not confirm `{reply.command}`")
         first, last = self._ends(reply)
         outputs = reply.of_kind(events.ModelOutputs)
         window = BoardWindow(
@@ -536,10 +538,10 @@ class Board:
         )
 
     def _ends(self, reply: BoardReply) -> tuple[events.TimedEvent, events.TimedEvent]:
-        """Lines at the two ends of a window: laps, or where there are pulses what is around them.
+        """Lines at the two ends of a window: laps, or the lines around pulses.
 
         Raises:
-            LineDamaged: one of them is missing.
+            LineDamaged: a line is missing.
         """
         marks = events.InferenceBegin | events.InferenceEnd
         texts = events.OtherText | events.ComplaintText
@@ -559,9 +561,10 @@ class Board:
         raise LineDamaged(f"`{reply.command}` ran, but the ends of its window are missing")
 
     def _inference_ticks(self, count: int) -> InferenceTicks | None:
-        """Times of single inferences, where the firmware has them.
+        """Times of single inferences, if the firmware records them.
 
-        In energy mode the line is slow, and a meter's edges are what a window is measured by.
+        They are not read in energy mode, where the line is slow, and a meter's edges define the
+        window.
         """
         info = self.facts.firmware
         is_timed = self.facts.timestamps is TimestampKind.LAP
@@ -570,13 +573,13 @@ class Board:
         return self.retrying(lambda: self._ask_ticks(count))
 
     def frame_ticks(self, count: int) -> tuple[int, ...]:
-        """Times of the last audio frames that streaming firmware heard, in ticks of its own.
+        """Processing times of the last audio frames of streaming firmware, in its own ticks.
 
         Args:
-            count: Audio frames that it heard.
+            count: Audio frames that it processed.
 
         Returns:
-            Those that it kept; empty: it times none, or one was longer than its counter.
+            The recorded times; empty: it records none, or a time exceeded its counter.
         """
         info = self.facts.firmware
         if info is None or not info.cycles_max or not info.tick_hz:
@@ -590,7 +593,7 @@ class Board:
         head = reply.first(events.CyclesHead)
         ticks = [one for part in reply.of_kind(events.CyclesPart) for one in part.ticks]
         if head is None or head.total_count != count or head.kept_count != len(ticks):
-            raise LineDamaged(f"{len(ticks)} ticks of a window of {count} came, announced {head}")
+            raise LineDamaged(f"received {len(ticks)} ticks for a window of {count}, with {head}")
         return InferenceTicks(
             tick_rate_hz=head.tick_rate_hz,
             total_count=head.total_count,

@@ -1,7 +1,7 @@
-"""Facts about the model on a board, whether it was sent to it or built into its firmware.
+"""Facts about the model on a board, either sent to it or built into its firmware.
 
-A model that is compiled into somebody's firmware has a name, if the board says it, and nothing
-else: no file, no hash. For the models of MLPerf Tiny the name tells what the firmware expects.
+A model that is compiled into other firmware has a name, if the board reports it, but no file and no
+hash. For the models of MLPerf Tiny, the name determines the inputs that the firmware expects.
 
 Source: mlcommons/tiny, benchmark/api and benchmark/training (sizes of inputs and outputs).
 """
@@ -19,7 +19,7 @@ from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import TargetMemory, TensorSpec
 
 _ITEM_BYTES = {"int8": 1, "uint8": 1, "float32": 4}
-"""Size of an input's value, by the encoding that `x-info` names."""
+"""Size of a value of the input, by the encoding in `x-info`."""
 _RESULTS = "results"
 _KNOWN: dict[str, tuple[TensorSpec, TensorSpec]] = {
     name: (TensorSpec("input", shape, encoding), TensorSpec(_RESULTS, (1, count), "float32"))
@@ -31,29 +31,29 @@ _KNOWN: dict[str, tuple[TensorSpec, TensorSpec]] = {
         ("ad01", "float32", (1, 640), 1),
     )
 }
-"""Input and results of MLPerf Tiny's models, as its firmware takes and prints them."""
+"""Input and results of MLPerf Tiny's models, in the encodings of its firmware."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardModel:
-    """What is known of the model on a board."""
+    """Facts about the model on a board."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     memory: TargetMemory
     precision: str | None
     input_encoding: str = ""
-    """How the board takes its input, where that is not the type of `inputs`; empty: it is."""
+    """Encoding of the input on the line; empty: the type of `inputs`."""
     own_name: str | None = None
-    """Name of a model that is part of the firmware; None: it was sent."""
+    """Name of a model that is part of the firmware; None: the model was sent."""
 
 
 def sent_model(data: bytes, blob: ModelBlob) -> BoardModel:
-    """A model that is put onto a board.
+    """Facts about a model that is sent to a board.
 
     Args:
-        data: Its file.
-        blob: What is sent; the firmware has int8 kernels alone.
+        data: Content of its file.
+        blob: The blob that is sent; the firmware has only int8 kernels.
     """
     model = read_model(data)
     return BoardModel(
@@ -68,7 +68,7 @@ def sent_model(data: bytes, blob: ModelBlob) -> BoardModel:
 
 
 def encoded_input(data: bytes, model: BoardModel) -> bytes:
-    """An input as the board takes it, which makes these bytes of the tensor from it.
+    """An input in the encoding of the board, which converts it back to these bytes of the tensor.
 
     Source: docs/firmware-protocol.md: uint8 is int8 + 128, float32 is scale · (int8 - zero point).
     """
@@ -86,11 +86,11 @@ def own_model(facts: BoardFacts) -> BoardModel:
     """The model in the firmware of a board.
 
     Raises:
-        ModelRefused: there is none, or nobody knows what inputs it takes.
+        ModelRefused: the board reports no model, or the model's inputs are unknown.
     """
     name, info = facts.model_name, facts.firmware
     if name is None:
-        raise ModelRefused(f"{facts.name} does not say which model it has")
+        raise ModelRefused(f"{facts.name} does not report its model")
     memory = TargetMemory(
         flash_bytes=info.model_bytes if info else None,
         ram_bytes=None,
@@ -103,8 +103,8 @@ def own_model(facts: BoardFacts) -> BoardModel:
         (inputs, outputs), precision = known, None
     else:
         raise ModelRefused(
-            f"{facts.name} has model {name[:40]!r}, and nobody knows what inputs it takes; known "
-            f"are {', '.join(_KNOWN)}"
+            f"{facts.name} has model {name[:40]!r}, whose inputs are unknown; known models: "
+            f"{', '.join(_KNOWN)}"
         )
     return BoardModel(
         inputs=(inputs,), outputs=(outputs,), memory=memory, precision=precision, own_name=name
@@ -112,10 +112,10 @@ def own_model(facts: BoardFacts) -> BoardModel:
 
 
 def _by_info(info: FirmwareInfo) -> tuple[TensorSpec, TensorSpec]:
-    """Input and output as our own firmware says them."""
+    """Input and output, as edgebench's firmware reports them."""
     item_bytes = _ITEM_BYTES.get(info.input_encoding or "")
     if item_bytes is None or not info.input_bytes or not info.output_bytes:
-        raise ModelRefused(f"the firmware of {info.board} does not say what inputs its model takes")
+        raise ModelRefused(f"the firmware of {info.board} does not report the inputs of its model")
     return (
         TensorSpec("input", (1, info.input_bytes // item_bytes), info.input_encoding or ""),
         TensorSpec("output", (1, info.output_bytes), "int8"),
@@ -123,7 +123,7 @@ def _by_info(info: FirmwareInfo) -> tuple[TensorSpec, TensorSpec]:
 
 
 def result_count(model: BoardModel) -> int:
-    """Values of all outputs together."""
+    """Total number of values of all outputs."""
     return sum(math.prod(one.shape) for one in model.outputs)
 
 

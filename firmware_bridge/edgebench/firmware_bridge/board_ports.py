@@ -1,18 +1,18 @@
-"""Boards at the ports of this machine, as they come and go.
+"""Boards at the ports of this machine, as they are connected and disconnected.
 
-Theory of operation. Every look lists the ports, and says at which of them there is a board. Most of
-that is known: a board with a USB serial number is remembered in a file, and is not asked again
-until `edgebench bridge flash` has written onto it, which forgets it. A port that is new is asked by
-a thread of its own, as a port with something else behind it takes seconds to be given up. Which
-ports are opened at all:
+Theory of operation. Every look lists the ports, and reports the boards on them. Most of them are
+known: a board with a USB serial number is stored in a file, and is not probed again until
+`edgebench bridge flash` has written firmware onto it, which removes it from the file. A new port is
+probed by a separate thread, because a port without a board takes seconds to time out. These ports
+are opened:
 
-    named by the user           always, and again and again until a board answers
-    a USB id with a hint        once for each time that it is plugged in, if asking is allowed;
-                                again if it could not be opened, or its board was forgotten
+    named by the user           always, and repeatedly until a board replies
+    a USB id with a hint        once for each time that it is plugged in, if probes are allowed;
+                                again if it could not be opened, or its board was removed
     any other                   never
 
-A port that another program has open is not touched: opening it a second time would talk into what
-that program does. That is also how a board in a run is left alone.
+A port that another program has open is not opened, because that would interfere with the program.
+This also protects a board during a run.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from edgebench.protocol.target import TargetDescription, TargetSighting
 logger = logging.getLogger(__name__)
 
 AWAY_S = 3.0
-"""A board that restarts may be off the bus for so long, and has not left."""
+"""Maximum time for which a restarting board may be off the bus without being disconnected."""
 ASK_AGAIN_S = 10.0
-"""Time after which a port is asked again that could not be opened, or was named by the user."""
+"""Interval of probes of a port that could not be opened, or was named by the user."""
 FIRST_LOOK_S = 8.0
-"""Longest wait of the first look for the named boards; a bootloader takes the first two seconds."""
+"""Maximum wait of the first look for the named boards; a bootloader takes the first two seconds."""
 _OPENED = (BoardSilent, LineDamaged, BoardRefusal, BoardRestarted)
-"""Errors of ports that have something behind them, which is no board that can be used."""
+"""Errors of ports that were opened, but have no usable board."""
 _NAMED = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9._-]{0,47})=)?(.+)", re.DOTALL)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -71,20 +71,20 @@ class PortToProbe:
     port: SerialPortInfo
     identity: str
     name: str = ""
-    """Name that the user gives to the board; empty: it has its own."""
+    """Name that the user gives to the board; empty: it uses its own name."""
     sound: str = ""
-    """File that an interface board there plays; empty: none."""
+    """File that its interface board plays; empty: none."""
     is_named: bool = False
-    """Whether the user says that there is one."""
+    """Whether the user has named the port."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Stays the same while the same device is plugged into the same port."""
+        """Key that is constant while the same device is plugged into the same port."""
         return _place(self.port.path), self.identity
 
 
 class PortProbe:
-    """A port that is asked what is there, by a thread."""
+    """A probe of a port, in a thread."""
 
     def __init__(
         self,
@@ -98,8 +98,8 @@ class PortProbe:
         self.board: KnownBoard | None = None
         self.error: EdgebenchError | None = None
         self.ended_s: float | None = None
-        """When the answer came, or none; None: it is not there yet."""
-        # A daemon: nobody waits for a silent port to end the agent.
+        """Time when the probe ended, with or without a reply; None: it has not ended."""
+        # A daemon: the agent does not wait for a silent port when it ends.
         self.thread = threading.Thread(target=self._run, name="board", daemon=True)
         self.thread.start()
 
@@ -127,18 +127,18 @@ class BoardPorts:
         ask: Callable[[SerialPortInfo], KnownBoard] = ask_board,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Look at nothing yet.
+        """Store the settings; no port is opened before the first look.
 
         Args:
             named: As for `TargetDriver.ports`.
-            memory: File of the boards that are known.
-            asks: Whether to open ports that are not named, if a hint says that they have a board.
-            list_ports: Ports of this machine.
-            ask: Asks the board at a port what it is.
-            clock: Seconds.
+            memory: File of the known boards.
+            asks: Whether to probe ports that are not named, if a hint exists for their USB id.
+            list_ports: Lists the ports of this machine.
+            ask: Probes the board at a port.
+            clock: Monotonic clock, seconds.
 
         Raises:
-            UsageError: an address is none, or an address or a name is there twice.
+            UsageError: an address is invalid, or an address or a name is given twice.
         """
         self._named = [_split(text) for text in named]
         places = [_place(one.address) for one in self._named]
@@ -146,7 +146,7 @@ class BoardPorts:
             raise UsageError(f"board named twice: {twice[0]}")
         names = [one.name for one in self._named if one.name]
         if twice := [one for one in names if names.count(one) > 1]:
-            raise UsageError(f"two boards are called {twice[0]!r}")
+            raise UsageError(f"two boards are named {twice[0]!r}")
         self._memory = KnownBoards(memory)
         self._asks = asks
         self._list_ports = list_ports
@@ -154,11 +154,11 @@ class BoardPorts:
         self._clock = clock
         self._probes: dict[tuple[str, str], PortProbe] = {}
         self._seen: dict[str, tuple[float, TargetDescription]] = {}
-        """Place of each board that is there, or was a moment ago, by identity."""
+        """Last time and description of each board that is or was recently present, by identity."""
         self._is_first = True
 
     def look(self) -> list[TargetSighting]:
-        """The boards that are there now."""
+        """The boards that are present now."""
         candidates, known = self._candidates(), self._memory.known()
         keys = {one.key for one in candidates}
         self._probes = {key: one for key, one in self._probes.items() if key in keys}
@@ -166,7 +166,7 @@ class BoardPorts:
             self._is_first = False
             for one in self._named:
                 if "://" not in one.address and not os.path.exists(one.address):
-                    logger.warning("no such serial port yet: %s", one.address)
+                    logger.warning("serial port does not exist yet: %s", one.address)
             self._wait_for_named(candidates, known)
         sightings = [self._sighting(one, known) for one in candidates]
         return self._with_those_away([one for one in sightings if one is not None])
@@ -178,7 +178,7 @@ class BoardPorts:
         for named in self._named:
             name, address = named.name, named.address
             if _place(address) in places:
-                continue  # a link that came after the agent leads to a port that is named, too
+                continue  # a link that was created after the agent's start leads to a named port
             places.add(_place(address))
             port = SerialPortInfo(path=address)
             if "://" not in address:
@@ -200,7 +200,7 @@ class BoardPorts:
     def _wait_for_named(self, candidates: list[PortToProbe], known: dict[str, KnownBoard]) -> None:
         deadline_s = self._clock() + FIRST_LOOK_S
         for one in candidates:
-            self._sighting(one, known)  # all are asked at the same time
+            self._sighting(one, known)  # starts all probes at the same time
         for one in candidates:
             if one.is_named and (probe := self._probes.get(one.key)):
                 probe.thread.join(max(0.0, deadline_s - self._clock()))
@@ -208,10 +208,10 @@ class BoardPorts:
     def _sighting(
         self, candidate: PortToProbe, known: dict[str, KnownBoard]
     ) -> TargetSighting | None:
-        """The board at a port; None: it is not known yet, or nobody asks."""
+        """The board at a port; None: it is not known yet, or probes are not allowed."""
         port = candidate.port
         if port.key in known:
-            self._probes.pop(candidate.key, None)  # once the board is forgotten, it is asked again
+            self._probes.pop(candidate.key, None)  # if the board is removed, it is probed again
             return TargetSighting(_target(candidate, known[port.key]))
         if not candidate.is_named:
             if not self._asks:
@@ -220,8 +220,8 @@ class BoardPorts:
                 return _trouble(
                     candidate,
                     TargetError(
-                        f"{port.path} has no USB serial number, so nobody could tell the board "
-                        f"from another; if there is one: --board {port.path}"
+                        f"{port.path} has no USB serial number, which is needed to identify a "
+                        f"board; if it has a board: --board {port.path}"
                     ),
                 )
         probe = self._probes.get(candidate.key)
@@ -231,26 +231,26 @@ class BoardPorts:
             return None
         if probe.error is not None:
             return _trouble(candidate, probe.error)
-        if probe.board is None:  # a bug ended the thread, with a traceback of its own
+        if probe.board is None:  # a bug ended the thread, with its own traceback
             return None
         if port.key is not None:
             with suppress(OSError):  # the next look tries again
                 self._memory.remember(port, probe.board)
-                known[port.key] = probe.board  # the first look comes here twice
+                known[port.key] = probe.board  # the first look does this twice
                 del self._probes[candidate.key]
         return TargetSighting(_target(candidate, probe.board))
 
     def _is_due(self, probe: PortProbe, candidate: PortToProbe) -> bool:
-        """Whether a port that has not become a board is asked again."""
+        """Whether a port without a board is probed again."""
         if probe.ended_s is None or probe.error is None:
             return False
-        # It was opened, which restarts boards: next when something is plugged in there anew.
+        # It was opened, which restarts boards: the next probe follows after it is plugged in again.
         if isinstance(probe.error, _OPENED) and not candidate.is_named:
             return False
         return self._clock() - probe.ended_s >= ASK_AGAIN_S
 
     def _with_those_away(self, sightings: list[TargetSighting]) -> list[TargetSighting]:
-        """With boards that were there a moment ago; without those at another address than then."""
+        """Add boards that were present recently; remove boards whose address has changed."""
         now_s = self._clock()
         usable = {one.target.identity: one.target for one in sightings if one.error is None}
         addresses = {target.address for target in usable.values()}
@@ -275,30 +275,30 @@ class BoardPorts:
 
 
 class NamedBoard(NamedTuple):
-    """Board as the user names it."""
+    """Board that the user names."""
 
     name: str
-    """Empty: it has its own."""
+    """Empty: the board uses its own name."""
     address: str
     sound: str
-    """File that an interface board there plays; empty: none."""
+    """File that its interface board plays; empty: none."""
 
 
 def _split(text: str) -> NamedBoard:
-    """The board that `ADDRESS`, `NAME=ADDRESS` or either with `,play=FILE` stands for.
+    """Parse `ADDRESS` or `NAME=ADDRESS`, either of them with an optional `,play=FILE`.
 
     >>> tuple(_split("pico=/dev/ttyACM0")), tuple(_split("socket://10.0.0.7:5000,play=long.wav"))
     (('pico', '/dev/ttyACM0', ''), ('', 'socket://10.0.0.7:5000', 'long.wav'))
 
     Raises:
-        UsageError: it stands for none.
+        UsageError: the text has another form, or the name, file or address is invalid.
     """
     match = _NAMED.fullmatch(text)
     if match is None:
         raise UsageError(f"--board takes ADDRESS or NAME=ADDRESS, got {text!r}")
     if not match[1] and "=" in (wrong := match[2].partition("/")[0]) and "," not in wrong:
         raise UsageError(
-            "a name of a board is up to 48 letters, digits, dots, hyphens and underscores, got "
+            "a board name must be up to 48 letters, digits, dots, hyphens and underscores, got "
             f"{wrong.partition('=')[0]!r}"
         )
     address, sound = split_sound(match[2])
@@ -307,7 +307,7 @@ def _split(text: str) -> NamedBoard:
             check_command(sound, COMMAND_MAX_CHARS - len("play "))
         except LocalProtocolError as exc:
             raise UsageError(
-                "--board ADDRESS,play=FILE takes the name of a file of up to "
+                "--board ADDRESS,play=FILE takes a file name of up to "
                 f"{COMMAND_MAX_CHARS - len('play ')} plain characters, got {sound[:100]!r}"
             ) from exc
     check_address(address)
@@ -316,7 +316,7 @@ def _split(text: str) -> NamedBoard:
 
 
 def _place(address: str) -> str:
-    """Where an address leads, whatever links are on the way."""
+    """An address with all links resolved."""
     return address if "://" in address else os.path.realpath(address)
 
 

@@ -1,4 +1,4 @@
-"""Log of everything that went over a line, byte for byte, with the times."""
+"""Log of all bytes sent and received over a line, with their times."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from enum import Enum
 from pathlib import Path
 
 MAX_BYTES = 8 << 20
-"""Bytes that a log keeps: half from its begin, and half from its end."""
+"""Maximum bytes of a log: half from its beginning, and half from its end."""
 
 
 class ConsoleDirection(Enum):
-    """Which way bytes went."""
+    """Direction of bytes, as seen from the bridge."""
 
     RECEIVED = "received"
     SENT = "sent"
@@ -22,17 +22,17 @@ class ConsoleDirection(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsoleEntry:
-    """Bytes of one read or write."""
+    """Bytes of a read or write."""
 
     time_ns: int
-    """When the call returned, bridge clock."""
+    """Time when the call returned, bridge clock."""
     direction: ConsoleDirection
     data: bytes
 
 
 @dataclass(slots=True)
 class ConsoleLog:
-    """Log of one line; what does not fit is left out in the middle, and counted."""
+    """Log of a line; bytes above the limit are dropped from the middle, and counted."""
 
     max_bytes: int = MAX_BYTES
     dropped_bytes: int = 0
@@ -42,7 +42,7 @@ class ConsoleLog:
     _tail_bytes: int = 0
 
     def add(self, time_ns: int, direction: ConsoleDirection, data: bytes) -> None:
-        """Keep what was sent or received; nothing is kept of no bytes."""
+        """Add sent or received bytes; empty data is ignored."""
         if not data:
             return
         entry = ConsoleEntry(time_ns, direction, data)
@@ -58,12 +58,12 @@ class ConsoleLog:
             self.dropped_bytes += dropped
 
     def entries(self) -> Iterator[ConsoleEntry]:
-        """Everything that was kept, in order."""
+        """All kept entries, in order."""
         yield from self._head
         yield from self._tail
 
     def write(self, path: Path) -> None:
-        """Write a line of JSON for each entry: time_ns, direction, text; a byte is a character."""
+        """Write a line of JSON per entry: time_ns, direction, text (a character per byte)."""
         with path.open("w", encoding="utf-8") as file:
             for entry in self.entries():
                 line = {

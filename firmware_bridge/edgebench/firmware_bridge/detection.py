@@ -1,10 +1,10 @@
-"""Which serial ports may have a board, which do, and which one it was the last time.
+"""Detection of boards on serial ports, and the stored results of earlier probes.
 
 Theory of operation. pyserial lists the ports with their USB ids. An id with a hint makes a port a
-candidate; `name` makes a candidate a board. Asking opens a port, which restarts many boards, so a
-board that said its name is remembered by its USB serial number, and is not asked again, until a
-person wants that or writes firmware onto it. A port without a USB serial number (and a
-pseudo-terminal, which is in no list) has to be named.
+candidate; a reply to `name` makes a candidate a board. A probe opens the port, which restarts many
+boards, so a board that has reported its name is stored by its USB serial number, and is not probed
+again until the user requests it or writes firmware onto it. A port without a USB serial number (and
+a pseudo-terminal, which is not listed) has to be named.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from edgebench.protocol.text import printable
 from edgebench.system.whole_files import write_whole
 
 PROBE_TIMING = BoardTiming(resync_s=(0.5, 1.0, 2.0))
-"""A port that may have no board at all is given up sooner."""
+"""Shorter timeouts, for a port that may not have a board."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SerialPortInfo:
-    """Serial port, as the system lists it."""
+    """Serial port, as listed by the system."""
 
     path: str
     vendor: int | None = None
@@ -43,11 +43,11 @@ class SerialPortInfo:
     serial_number: str | None = None
     description: str = ""
     location: str = ""
-    """Place on the bus, with the interface; ports of one device differ in the latter."""
+    """Place on the bus, with the interface, in which the ports of the same device differ."""
 
     @property
     def hint(self) -> BoardHint | None:
-        """What may be there."""
+        """Kind of board that the port may have."""
         return hint_of(self.vendor, self.product)
 
     @property
@@ -61,31 +61,31 @@ class SerialPortInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBoard:
-    """Board that said its name at a port before."""
+    """Board that has reported its name at a port before."""
 
     name: str
     baud_rate: int | None = None
     dialect: str | None = None
     model_name: str | None = None
     board: str | None = None
-    """Kind of board, by our own firmware; None: other firmware, which does not say."""
+    """Kind of board, reported by edgebench's firmware; None: other firmware does not report it."""
     cpu: str | None = None
-    """Processor, likewise."""
+    """Processor, as for `board`."""
     takes_models: bool = False
-    """Whether a model can be put onto it; if not, it has one in its firmware."""
+    """Whether it accepts models; if not, its firmware contains a model."""
     takes_own_file: bool = False
-    """Whether it can tell that a file is the model in its firmware."""
+    """Whether it can verify that a file is the model in its firmware."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBoard:
-    """Port with what is known of it."""
+    """Port with the facts known about it."""
 
     port: SerialPortInfo
     board: KnownBoard | None = None
-    """None: it is unknown what is there."""
+    """None: the device on the port is unknown."""
     trouble: str | None = None
-    """Why it did not say what it is when it was asked; one line."""
+    """Reason why a probe failed; a single line."""
 
 
 def list_serial_ports() -> list[SerialPortInfo]:
@@ -115,23 +115,23 @@ def list_serial_ports() -> list[SerialPortInfo]:
 
 
 class KnownBoards:
-    """Boards that said their names, by USB serial number, in a file of the user's.
+    """Boards that have reported their names, by USB serial number, in a file of the user.
 
-    An agent and commands may change it at the same time, each of them under a lock.
+    An agent and commands may change it at the same time, under a lock.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def known(self) -> dict[str, KnownBoard]:
-        """Boards by key of their port; a file that is damaged is as good as none."""
+        """Boards by key of their port; a damaged file counts as empty."""
         with suppress(OSError, ValueError, TypeError, AttributeError):
             entries: Mapping[str, Mapping[str, Any]] = json.loads(self._path.read_text("utf-8"))
             return {key: KnownBoard(**entry) for key, entry in entries.items()}
         return {}
 
     def remember(self, port: SerialPortInfo, board: KnownBoard) -> None:
-        """Keep a board; one at a port without a serial number is not kept.
+        """Store a board, unless its port has no serial number.
 
         Raises:
             OSError: the file cannot be written.
@@ -141,7 +141,7 @@ class KnownBoards:
                 known[port.key] = board
 
     def forget(self, keys: Collection[str | None]) -> None:
-        """Forget the boards with these keys: they may be others by now.
+        """Remove the boards with these keys, which may have changed.
 
         Raises:
             OSError: the file cannot be written.
@@ -153,7 +153,7 @@ class KnownBoards:
 
     @contextmanager
     def _changed(self) -> Iterator[dict[str, KnownBoard]]:
-        """Boards to be changed in the block; they are written at its end."""
+        """Boards to change inside the block; they are written at its end."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
@@ -178,15 +178,15 @@ def find_boards(
     opener: OpenLine = open_line,
     timing: BoardTiming = PROBE_TIMING,
 ) -> list[FoundBoard]:
-    """Ports that may have a board, with the boards that are known to be there.
+    """Ports that may have a board, with their known boards.
 
     Args:
-        memory: Boards that were there before.
-        ask: Whether to open the candidates, and ask for their name; a known one may have other
-            firmware by now. It is forgotten if nothing answers, and no sooner: an agent serves it.
-        ports: Ports of this machine; None: as the system lists them.
+        memory: Boards of earlier probes.
+        ask: Whether to open the candidates, and request their name, because a known board may have
+            other firmware now. It is removed only if there is no reply: an agent may serve it.
+        ports: Ports of this machine; None: those that the system lists.
         opener: Opens a port at a speed.
-        timing: How long to wait for an answer.
+        timing: Timeouts of the replies.
     """
     known = memory.known()
     boards: list[FoundBoard] = []
@@ -201,7 +201,7 @@ def find_boards(
                 board, trouble = None, str(exc)
             except EdgebenchError as exc:
                 trouble = str(exc)
-            with suppress(OSError):  # it is asked again the next time
+            with suppress(OSError):  # it is probed again the next time
                 if board is None:
                     memory.forget([port.key])
                 elif trouble is None:
@@ -213,12 +213,12 @@ def find_boards(
 def ask_board(
     port: SerialPortInfo, *, opener: OpenLine = open_line, timing: BoardTiming = PROBE_TIMING
 ) -> KnownBoard:
-    """What the board at a port says that it is; many boards restart when they are asked.
+    """Probe the board at a port; many boards restart when their port is opened.
 
     Raises:
         NotPermitted: the user may not use the port.
-        BoardSilent: nothing there answers to `name`.
-        TargetError: the port cannot be opened, or what comes makes no sense.
+        BoardSilent: there is no reply to `name`.
+        TargetError: the port cannot be opened, or the replies are invalid.
     """
     speeds = port.hint.baud_rates if port.hint else DEFAULT_BAUD_RATES
     board = Board(opener(port.path, speeds[0]), timing=timing)
@@ -229,9 +229,9 @@ def ask_board(
 
 
 def known_board(facts: BoardFacts) -> KnownBoard:
-    """What is worth remembering of a board."""
+    """The facts about a board that are stored."""
     info = facts.firmware
-    is_on_demand = not facts.dialect.endswith(STREAMING)  # else it listens, with its own model
+    is_on_demand = not facts.dialect.endswith(STREAMING)  # else it runs its own model on audio
     is_linked = is_on_demand and info is not None and info.model_place == "firmware"
     has_room = is_on_demand and info is not None and info.model_max is not None
     return KnownBoard(

@@ -1,8 +1,8 @@
 """Boards as an agent's targets: `qemu:BOARD`, a serial port, `socket://HOST:PORT`.
 
-Theory of operation. The model is data: its blob is generated here, where the worker runs, and is
-put into the memory of an emulated board before it starts, or sent to a real one by frames, unless
-the board has it already. Then everything is asked of the board anew.
+Theory of operation. The model is data: its blob is generated here, in the worker, and loaded into
+the memory of an emulated board before it starts, or sent to a real board in frames, unless the
+board has it already. After that, all facts are read from the board again.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ from edgebench.protocol.traces import CONSOLE_FILE
 SCHEME = "qemu:"
 RUNTIME = "firmware"
 FIRMWARE_VARIABLE = "EDGEBENCH_FIRMWARE"
-"""Environment variable with a folder of other ELFs than the shipped ones, of the same names."""
+"""Environment variable with a folder of ELFs that replace the shipped files of the same names."""
 WINDOW_MARGIN = 1.5
-"""A window may take so many times what the last one lets expect."""
+"""Maximum ratio of a window's duration to that expected from the previous window."""
 BLOB_FILE = "model.blob"
 BLOB_ADDRESS = {
     "mps2-an385": 0x0010_0000,
@@ -71,7 +71,8 @@ BLOB_ADDRESS = {
     "mps2-an500": 0x0010_0000,
     "mps3-an547": 0x1100_0000,
 }
-"""Where each emulated board has its place for a model, as its `x-info` says (`model_address`)."""
+"""Address of the memory for a model on each emulated board, as `x-info` reports it
+(`model_address`)."""
 
 
 class BoardDriver:
@@ -88,7 +89,7 @@ class BoardDriver:
         return [_emulated(name) for name in QEMU_MACHINES]
 
     def ports(self, named: Sequence[str], memory: Path, *, asks: bool) -> BoardPorts:
-        """The ports of this machine, and the named ones."""
+        """The ports of this machine, and the named addresses."""
         return BoardPorts(named, memory, asks=asks)
 
     def open(
@@ -100,12 +101,14 @@ class BoardDriver:
         model_name: str,
         on_bytes: OnBytes,
     ) -> BoardWithModel | ListeningBoard:
-        """Open the board, and put the model onto it, unless it is to run its own.
+        """Open the board, and load the model onto it, unless it runs its own model.
 
         Raises:
-            UsageError: no such board is emulated, or a sound is named for one that hears none.
-            ModelRefused: it cannot run this model, has no room for it, or has none of its own.
-            TargetError: it does not answer, or the model does not arrive.
+            UsageError: the emulated board is unknown, or a sound is given for firmware without
+                streaming.
+            ModelRefused: the board cannot run this model, has no space for it, or lacks a model of
+                its own.
+            TargetError: the board does not respond, or the model does not arrive.
         """
         address, sound = split_sound(address)
         if model is None:
@@ -156,7 +159,7 @@ class BoardDriver:
             facts = board.connect()
             _check_model(facts, blob)
             return BoardWithModel(board, about, directory, emulator=emulator, sha256=digest)
-        except BaseException:  # a stop as well leaves no board open
+        except BaseException:  # an interrupt must not leave the board open either
             board.close_keeping(directory / CONSOLE_FILE)
             raise
 
@@ -177,8 +180,8 @@ class BoardWithModel:
         self._board = board
         self._directory = directory
         self._inference_s: float | None = None
-        """Time of an inference in the last window by the bridge's clock, rather too long; None
-        before the first one."""
+        """Upper estimate of the time of an inference in the last window, by the bridge's clock;
+        None before the first window."""
         self._model = model
         self.inputs, self.outputs = model.inputs, model.outputs
         self.precision, self.memory = model.precision, model.memory
@@ -197,18 +200,18 @@ class BoardWithModel:
         )
 
     def listen(self, on_bytes: OnBytes) -> None:
-        """Call this as inputs are sent."""
+        """Set the callback for the progress of inputs that are sent."""
         self._board.on_bytes = on_bytes
 
     def set_input(self, data: bytes) -> None:
-        """Put an input onto the board, and compare it with what was sent."""
+        """Send an input to the board, and compare the board's copy with it."""
         if self._board.load_input(encoded_input(data, self._model)) is ReadBack.NONE:
             self.is_read_back = False
 
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
-        """Run so many inferences in a row."""
+        """Run `count` consecutive inferences."""
         all_count = count + warmup_count
-        silence_s = INFERENCE_S * all_count  # until a first window was timed
+        silence_s = INFERENCE_S * all_count  # before the first timed window
         if self._inference_s is not None:
             silence_s = INFERENCE_S + WINDOW_MARGIN * self._inference_s * all_count
         board_window = self._board.window(count, warmup_count=warmup_count, silence_s=silence_s)
@@ -229,25 +232,25 @@ class BoardWithModel:
         return TimedWindow(window, ticks, is_repeated=board_window.attempt_count > 1)
 
     def output_bytes(self) -> bytes:
-        """Outputs of the last inference; decimals as 32-bit floats, where the board prints no more.
+        """Outputs of the last inference; 32-bit floats if the board only prints decimals.
 
         Raises:
-            LineDamaged: they are not as many as the model has.
+            LineDamaged: their number differs from that of the model's outputs.
         """
         if self._board.facts.firmware is not None:
             return self._board.output_bytes()
         values, count = self._board.outputs(), result_count(self._model)
         if len(values) != count:
-            raise LineDamaged(f"{len(values)} results came, {self.own_model} has {count}")
+            raise LineDamaged(f"received {len(values)} results, {self.own_model} has {count}")
         return struct.pack(f"<{count}f", *values)
 
     @property
     def busy_s(self) -> float:
-        """How long `close` waits at most for the end of a window that was cut off."""
+        """Maximum time that `close` waits for the end of an interrupted window."""
         return self._board.busy_s
 
     def close(self) -> None:
-        """Let go of the board, and keep what went over its line."""
+        """Release the board, and write the log of its line to a file."""
         self._board.close_keeping(self._directory / CONSOLE_FILE)
 
 
@@ -259,15 +262,15 @@ def _version(facts: BoardFacts) -> str:
 
 @contextmanager
 def _firmware(board: str) -> Iterator[Path]:
-    """The ELF of an emulated board: the shipped one, or that of who works on kernels.
+    """The ELF of an emulated board: the shipped file, or its replacement for development.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the folder of replacements has no ELF for this board.
     """
     if folder := os.environ.get(FIRMWARE_VARIABLE):
         path = Path(folder) / f"{board}.elf"
         if not path.is_file():
-            raise UsageError(f"no firmware at {path}, where {FIRMWARE_VARIABLE} says it is")
+            raise UsageError(f"no firmware file {path}, in the folder of {FIRMWARE_VARIABLE}")
         yield path
         return
     with as_file(files("edgebench.firmware_bridge") / "elf" / f"{board}.elf") as path:
@@ -276,61 +279,61 @@ def _firmware(board: str) -> Iterator[Path]:
 
 @contextmanager
 def _line(address: str, directory: Path, on_bytes: OnBytes) -> Iterator[Board]:
-    """A board at a line, which is let go of if the block fails."""
+    """A board on a line, which is released if the block fails."""
     board = Board(open_line(address, DEFAULT_BAUD_RATES[0]))
     board.on_bytes = on_bytes
     try:
         yield board
-    except BaseException:  # a stop as well leaves no line open
+    except BaseException:  # an interrupt must not leave the line open either
         board.close_keeping(directory / CONSOLE_FILE)
         raise
 
 
 def connected(board: Board) -> BoardFacts:
-    """What a board is that runs inferences on demand.
+    """Connect to a board that runs inferences on demand, and return its facts.
 
     Raises:
-        ModelRefused: it does not: it has streaming firmware with a model of its own.
-        TargetError: it does not answer.
+        ModelRefused: the board has streaming firmware with its own model.
+        TargetError: the board does not respond.
     """
     facts = board.connect(DEFAULT_BAUD_RATES)
     if facts.timestamps is None:
         raise ModelRefused(
-            f"{facts.name} takes no model: its streaming firmware has {facts.model_name}, and "
-            "runs on live audio"
+            f"{facts.name} accepts no model: its streaming firmware contains {facts.model_name}, "
+            "and runs on live audio"
         )
     return facts
 
 
 def _refuse_sound(facts: BoardFacts, sound: str) -> None:
-    """Refuse a sound for a board that runs inferences on demand.
+    """Reject a sound for a board that runs inferences on demand.
 
     Raises:
-        UsageError: there is one.
+        UsageError: `sound` is not empty.
     """
     if sound:
         raise UsageError(
-            f"{facts.name} hears no sound: ,play={sound} is for streaming firmware behind an "
-            "interface board"
+            f"{facts.name} does not process sound: ,play={sound} is for streaming firmware behind "
+            "an interface board"
         )
 
 
 def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> BoardWithModel:
-    """Put a model onto a board that is connected, which has our firmware.
+    """Load a model onto a connected board with edgebench's firmware.
 
     Raises:
-        ModelRefused: it takes no model over its line, or has no room for this one.
+        ModelRefused: the board accepts no model over its line, or has no space for this model.
     """
     info = board.facts.firmware
     if info is None or info.model_max is None or info.ram_max is None:
         raise ModelRefused(
-            f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"
+            f"{board.facts.name} accepts no model over its line: its firmware is not edgebench's"
         )
     if (present := _blob_on_board(info, data)) is not None:
         return BoardWithModel(board, sent_model(data, present), directory)
     if info.model_place == "firmware":
         raise ModelRefused(
-            f"{board.facts.name} takes no other model than {info.model}: it is linked into its "
+            f"{board.facts.name} accepts only the model {info.model}, which is linked into its "
             "firmware"
         )
     blob.check_fit(BoardMemory(info.model_max, info.ram_max))
@@ -342,9 +345,10 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
 
 
 def _blob_on_board(info: FirmwareInfo, data: bytes) -> ModelBlob | None:
-    """The blob of this model, if it is on the board already, under whatever id and encoding.
+    """The blob of this model, if it is on the board already, with any id and encoding.
 
-    Then nothing is sent. Behind an interface board there is no other way: frames do not pass it.
+    In that case, nothing is sent. Behind an interface board this is the only way, because it does
+    not forward frames.
     """
     model_id = info.model or ""
     if info.model_state != "ready" or model_id != model_id_of(model_id):
@@ -352,7 +356,7 @@ def _blob_on_board(info: FirmwareInfo, data: bytes) -> ModelBlob | None:
     encodings: tuple[InputEncoding, ...] = get_args(InputEncoding)
     for encoding in encodings:
         if encoding == info.input_encoding:
-            with suppress(ModelRefused):  # a model that has no input of this encoding
+            with suppress(ModelRefused):  # the model has no input of this encoding
                 blob = generate(data, model_id=model_id, input_encoding=encoding)
                 if (info.model_bytes, info.model_crc) == (len(blob.data), zlib.crc32(blob.data)):
                     return blob
@@ -360,15 +364,15 @@ def _blob_on_board(info: FirmwareInfo, data: bytes) -> ModelBlob | None:
 
 
 def _check_model(facts: BoardFacts, blob: ModelBlob) -> None:
-    """Refuse a board that has not taken the model.
+    """Check that the board has accepted the model.
 
     Raises:
-        ModelRefused: it says why not.
+        ModelRefused: it has not; the text has the board's reason.
     """
     info = facts.firmware
     if info is None or info.model_state != "ready" or info.model_bytes != len(blob.data):
         state = info.model_state if info else "none"
-        raise ModelRefused(f"{facts.name} does not take the model: {state}")
+        raise ModelRefused(f"{facts.name} does not accept the model: {state}")
 
 
 def _emulated(name: str) -> TargetDescription:

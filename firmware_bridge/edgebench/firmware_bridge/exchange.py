@@ -1,18 +1,18 @@
 """Commands to a board and the replies to them, over a transport, in a dialect.
 
-Theory of operation. One command is under way at a time, and `m-ready` ends the reply to it. Before
-a command is sent, what is still on its way is read and thrown away: it belongs to nothing. Where
-`m-ready` does not come, or the board restarts in the middle, nobody knows what the board has in its
-buffer, so the line is brought in step again before anything else is sent:
+Theory of operation. A single command is in progress at a time, and `m-ready` ends its reply. Before
+a command is sent, all pending input is read and discarded, because it belongs to no command. If
+`m-ready` does not arrive, or the board restarts during the reply, the content of the board's buffer
+is unknown, so the line is synchronised before the next command:
 
-    drain    read until nothing comes for a while
-    name%    until it is answered by a name and `m-ready`, and by nothing else
+    drain    read until no data arrives for some time
+    name%    until the reply is a name and `m-ready`, and no other line
 
-A bare `%` would end half a command, and crash the reference firmware on an empty one. `name` behind
-half a command is at worst an unknown command, and the second `name` is clean.
+A bare `%` would end a partial command, but crash the reference firmware if its buffer is empty.
+`name` after a partial command is at worst an unknown command, and the second `name` is clean.
 
-A board that hears nothing may be in frame mode; a frame ends that, and is a few characters of an
-unknown command to any other board.
+A board that ignores commands may be in frame mode; a special frame ends it, and is a few characters
+of an unknown command for any other board.
 """
 
 from __future__ import annotations
@@ -45,72 +45,72 @@ from edgebench.protocol.text import one_line
 
 E = TypeVar("E")
 CONFIRMATIONS = 5
-"""Times that a question is asked, until two replies in a row are the same."""
+"""Maximum repetitions of a query until two consecutive replies are equal."""
 DRAIN_S = 2.0
-"""A board that talks for longer does not wait for a command: it is asked all the same."""
+"""Maximum time to drain; a board that still transmits then gets the command nevertheless."""
 REPLY_S = 900.0
-"""The longest reply, beside the time in which the board computes: 98304 bytes printed at 9600 baud
-take 310 s."""
+"""Maximum duration of a reply, without the time in which the board computes: printing 98304 bytes
+at 9600 baud takes 310 s."""
 _NAME_REPLY_S = 15.0
-"""The longest reply to `name`: the rest of one to an earlier command may come before it."""
+"""Maximum duration of a reply to `name`, including the rest of the reply to an earlier command."""
 _ECHO_LINE = "Received command: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardTiming:
-    """Times by which a board is given up, or left alone."""
+    """Timeouts of the exchange with a board."""
 
     answer_s: float = 2.0
-    """A command that computes nothing is answered within this; a reply pauses no longer."""
+    """Maximum time until the reply to a command without computation, and pause in any reply."""
     quiet_s: float = 0.1
-    """Nothing comes for so long: nothing is on its way. USB adapters hold bytes back for 16 ms."""
+    """Time without data after which none is pending. USB adapters delay bytes by 16 ms."""
     boot_s: float = 0.5
-    """A board that starts when it is opened says its first word after so long, or is asked."""
+    """Maximum time until the first data of a board that restarts when its port is opened."""
     resync_s: tuple[float, ...] = (0.5, 1.0, 1.0, 2.0, 2.0, 3.0)
-    """How long each `name` waits for its reply. A bootloader takes the first two seconds."""
+    """Timeouts of consecutive `name` commands. A bootloader takes the first two seconds."""
     frame_s: float = 0.5
-    """A frame is answered after so long."""
+    """Maximum time until the reply to a frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoardReply:
-    """Reply of a board to one command."""
+    """Reply of a board to a command."""
 
     command: str
     issued_ns: int
-    """When the command was about to be sent, bridge clock."""
+    """Time just before the command was sent, bridge clock."""
     events: tuple[TimedEvent, ...]
     is_complete: bool
-    """Whether `m-ready` came."""
+    """Whether `m-ready` was received."""
 
     def of_kind(self, kind: type[E]) -> list[E]:
         """Events of this kind, in order."""
         return [one.event for one in self.events if isinstance(one.event, kind)]
 
     def first(self, kind: type[E]) -> E | None:
-        """First event of this kind; None: there is none."""
+        """First event of this kind, or None."""
         return next(iter(self.of_kind(kind)), None)
 
     def timed(self, kind: type[object]) -> TimedEvent | None:
-        """First event of this kind with its times; None: there is none."""
+        """First event of this kind with its times, or None."""
         return next((one for one in self.events if isinstance(one.event, kind)), None)
 
     @property
     def is_restart(self) -> bool:
-        """Whether the board started anew instead of answering."""
+        """Whether the board restarted instead of replying."""
         if self.command.startswith("x-mode"):
             return bool(self.of_kind(InitEnd))
         return bool(self.of_kind(InitEnd) or self.of_kind(TimestampMode))
 
     @property
     def error(self) -> str | None:
-        """Error in the board's words; None: it named none."""
+        """Error that the board reported, or None."""
         reply = self.first(ErrorReply)
         return None if reply is None else reply.text
 
     @property
     def is_misheard(self) -> bool:
-        """Whether the board refuses another word than the one that was sent to it."""
+        """Whether the board rejects a command that differs from the sent command."""
         error = self.error or ""
         first, *others = self.command.split()
         words = [first, *(word for word in others if word.isalpha())]
@@ -119,49 +119,49 @@ class BoardReply:
 
 @dataclass(slots=True)
 class BoardExchange:
-    """A board that is asked one thing after another."""
+    """Sequential exchange of commands and replies with a board."""
 
     transport: BoardTransport
     dialect: Dialect = field(default_factory=mlperf_tiny)
     timing: BoardTiming = field(default_factory=BoardTiming)
     console: ConsoleLog = field(default_factory=ConsoleLog)
     boot_events: list[BoardEvent] = field(default_factory=list[BoardEvent])
-    """Events when the board started, as far as they were received."""
+    """Received events of the board's start."""
     interface_name: str | None = None
-    """Name of the interface board that the board is behind; None: there is none."""
+    """Name of the interface board in front of the board; None: there is none."""
     _due_ns: int | None = None
-    """Time by which something of the reply under way has come, bridge clock; None: none is."""
+    """Time by which data of the pending reply must arrive, bridge clock; None: none is pending."""
 
     @property
     def busy_s(self) -> float:
-        """How long the board may yet be busy with a command whose reply a stop cut off."""
+        """Maximum remaining time of a command whose reply was interrupted."""
         left_ns = 0 if self._due_ns is None else self._due_ns - self.transport.now_ns()
         return max(0.0, left_ns / 1e9)
 
     def finish(self) -> bool:
-        """Hear out a reply that a stop cut off; whoever asks next finds the board ready.
+        """Receive the rest of an interrupted reply, so that the board is ready for a command.
 
         Returns:
-            Whether the board is ready; it is not within the silence that its command was given.
+            Whether the board is ready; False if the timeout of its command was exceeded.
 
         Raises:
-            BoardLost: the board is gone.
+            BoardLost: the board was disconnected.
         """
         left_s, is_busy = self.busy_s, self._due_ns is not None
         self._due_ns = None
         return not is_busy or self._until_ready([], left_s, 0.0)
 
     def ask(self, command: str, *, silence_s: float | None = None) -> BoardReply:
-        """Send a command; its reply, to the end.
+        """Send a command and return its complete reply.
 
         Args:
             command: Command without its terminator.
-            silence_s: How long nothing may come; None: as the timing has it.
+            silence_s: Maximum time without data; None: `BoardTiming.answer_s`.
 
         Raises:
-            BoardRestarted: it started anew instead.
-            BoardSilent: the reply has no end.
-            BoardLost: the board is gone.
+            BoardRestarted: the board restarted instead.
+            BoardSilent: the reply does not end.
+            BoardLost: the board was disconnected.
         """
         reply = self.attempt(command, silence_s=silence_s)
         if reply.is_restart:
@@ -180,15 +180,15 @@ class BoardExchange:
     def attempt(
         self, command: str, *, silence_s: float | None = None, limit_s: float = REPLY_S
     ) -> BoardReply:
-        """Send a command; what comes then, with or without an end.
+        """Send a command and return its reply, which may be incomplete.
 
         Args:
             command: Command without its terminator.
-            silence_s: How long nothing may come; None: as the timing has it.
-            limit_s: How long the reply may take beside that.
+            silence_s: Maximum time without data; None: `BoardTiming.answer_s`.
+            limit_s: Maximum duration of the reply in addition to that.
 
         Raises:
-            BoardLost: the board is gone.
+            BoardLost: the board was disconnected.
         """
         self._discard()
         data = self.dialect.encode(command)
@@ -202,33 +202,35 @@ class BoardExchange:
         return BoardReply(command, issued_ns, tuple(events), is_complete)
 
     def confirmed(self, command: str, *kinds: type[object]) -> BoardReply:
-        """Reply to a question that says the same as the one before it, in lines of these kinds.
+        """Repeat a query until two consecutive replies have equal lines of these kinds.
 
-        It may have no such line: firmware answers what it does not know with an error, or with
-        nothing. A lost byte inside a line of text leaves another text that looks as good.
+        They may have no such line: firmware replies to unknown commands with an error, or not at
+        all. A byte lost inside a line leaves a different text that looks valid.
 
         Raises:
-            LineDamaged: no two replies in a row are the same.
-            BoardRefusal: the board refuses the question, twice.
-            BoardSilent: the reply has no end.
-            BoardRestarted: it started anew instead.
+            LineDamaged: no two consecutive replies are equal.
+            BoardRefusal: the board rejects the query twice.
+            BoardSilent: the reply does not end.
+            BoardRestarted: the board restarted instead.
         """
         before: tuple[str, str | None] | None = None
         for _ in range(CONFIRMATIONS):
             reply = self.ask(command)
             if reply.is_misheard:
                 continue
-            # As text: results that are not numbers (nan) are the same ones, and not equal.
+            # As text: results that are NaN are the same, but do not compare equal.
             replied = repr([one.event for one in reply.events if isinstance(one.event, kinds)])
             if before == (replied, reply.error):
                 if reply.error is not None:
-                    raise BoardRefusal(f"the board refuses `{_of(command)}`: {reply.error}")
+                    raise BoardRefusal(f"the board rejects `{_of(command)}`: {reply.error}")
                 return reply
             before = replied, reply.error
-        raise LineDamaged(f"{CONFIRMATIONS} replies to `{_of(command)}`, no two in a row the same")
+        raise LineDamaged(
+            f"{CONFIRMATIONS} replies to `{_of(command)}`, no two consecutive replies are equal"
+        )
 
     def hear_start(self) -> None:
-        """Wait for what a board says when it is opened, if that started it."""
+        """Wait for the start messages of a board that restarts when its port is opened."""
         self.dialect.reset()
         events: list[TimedEvent] = []
         received = self.read(self.timing.boot_s)
@@ -239,18 +241,18 @@ class BoardExchange:
         self.boot_events += [one.event for one in events]
 
     def resync(self) -> str:
-        """Bring the line in step; the board's name.
+        """Synchronise the line, and return the board's name.
 
         Raises:
-            BoardSilent: the board does not answer to its name.
-            BoardLost: the board is gone.
+            BoardSilent: the board does not reply to `name`.
+            BoardLost: the board was disconnected.
         """
         heard_bytes, heard_lines = 0, 0
         attempts = list(self.timing.resync_s)
         while attempts:
             heard_bytes += self.drain()
             tried_count = len(self.timing.resync_s) - len(attempts)
-            # At every other attempt: firmware may be as silent to what is left of a frame.
+            # At every second attempt only: firmware may also ignore the rest of a frame.
             if not heard_lines and tried_count in (2, 4):
                 self._leave_blindly()
             reply = self.attempt("name", silence_s=attempts.pop(0), limit_s=_NAME_REPLY_S)
@@ -266,7 +268,7 @@ class BoardExchange:
         raise BoardSilent(self._silence(heard_lines, heard_bytes))
 
     def drain(self) -> int:
-        """Read until nothing comes; the number of bytes that came."""
+        """Read until no data arrives, and return the number of received bytes."""
         count, deadline_ns = 0, self.transport.now_ns() + round(DRAIN_S * 1e9)
         while self.transport.now_ns() < deadline_ns:
             received = self.read(self.timing.quiet_s)
@@ -277,21 +279,21 @@ class BoardExchange:
         return count
 
     def send(self, data: bytes) -> None:
-        """Bytes as they are, to the board and into the log."""
+        """Send raw bytes to the board, and log them."""
         self.transport.write(data)
         self.console.add(self.transport.now_ns(), ConsoleDirection.SENT, data)
 
     def read(self, timeout_s: float) -> ReceivedBytes:
-        """Bytes as they come, also into the log."""
+        """Read raw bytes, and log them."""
         received = self.transport.read(timeout_s)
         self.console.add(received.time_ns, ConsoleDirection.RECEIVED, received.data)
         return received
 
     def frames(self, reader: FrameReader, timeout_s: float) -> list[BoardFrame] | None:
-        """Frames that are whole now; None: nothing came.
+        """Frames that are complete now; None: no data arrived.
 
         Raises:
-            BoardRestarted: what comes is the text of a start.
+            BoardRestarted: the data is the text of a start.
         """
         received = self.read(timeout_s)
         if not received.data:
@@ -301,7 +303,7 @@ class BoardExchange:
         return reader.feed(received.data)
 
     def _until_ready(self, events: list[TimedEvent], silence_s: float, limit_s: float) -> bool:
-        """Collect events to the end of the reply; whether it came."""
+        """Collect events to the end of the reply; returns whether it was received."""
         deadline_ns = self.transport.now_ns() + round((silence_s + limit_s) * 1e9)
         while self.transport.now_ns() < deadline_ns:
             received = self.read(silence_s)
@@ -314,13 +316,13 @@ class BoardExchange:
         return False
 
     def _discard(self) -> None:
-        """Throw away what came since the last reply, and belongs to nothing."""
+        """Discard data since the last reply, which belongs to no command."""
         while received := self.read(0).data:
             self.dialect.receive(received, 0)
         self.dialect.reset()
 
     def _switch(self, reply: BoardReply) -> bool:
-        """Speak as the board does; whether that is another dialect than before."""
+        """Switch to the dialect of the board; returns whether it has changed."""
         texts = [one.text for one in reply.of_kind(OtherText)]
         is_echoed = any(text.startswith(_ECHO_LINE) for text in texts)
         if (interface := reply.first(InterfaceName)) and self.interface_name is None:
@@ -334,33 +336,33 @@ class BoardExchange:
         return False
 
     def _leave_blindly(self) -> None:
-        """End frame mode, which a board that heard nothing may be in."""
+        """End frame mode, in which a board that ignores commands may be."""
         if self.interface_name is None:
             self.send(LEAVE_FRAMES)
             self.drain()
 
     def _silence(self, line_count: int, byte_count: int) -> str:
-        """Why there is no talking to the board, in one line."""
+        """Reason why the board cannot be used, on a single line."""
         speed = f" at {self.transport.baud_rate} baud" if self.transport.baud_rate else ""
         attempts = f"{len(self.timing.resync_s)} times `name`"
         if self.interface_name is not None:
             return (
-                f"{self.interface_name} at {self.transport.name} answers, the board behind it does "
-                f"not ({attempts})"
+                f"{self.interface_name} at {self.transport.name} responds, but the board behind it "
+                f"does not ({attempts})"
             )
         if Quirk.NOT_TEXT in self.dialect.quirks:
             return (
-                f"what {self.transport.name} sends{speed} is not text: its speed is another one, "
+                f"{self.transport.name} sends data{speed} that is not text: it has another speed, "
                 f"or the line is bad ({attempts})"
             )
         if line_count or byte_count:
             return (
-                f"{self.transport.name} sends something{speed}, but no name: it may not speak "
-                f"MLPerf Tiny's protocol ({attempts})"
+                f"{self.transport.name} sends data{speed}, but no name: it may not support MLPerf "
+                f"Tiny's protocol ({attempts})"
             )
-        return f"no answer from {self.transport.name}{speed} to {attempts}"
+        return f"no reply from {self.transport.name}{speed} to {attempts}"
 
 
 def _of(command: str) -> str:
-    """Command for a message; the bytes of an input say nothing there."""
+    """Command for an error message, without most bytes of an input."""
     return one_line(command, 40)

@@ -10,17 +10,17 @@ from edgebench.firmware_bridge.dialects.events import Quirk
 from edgebench.protocol.plain import from_plain
 
 NO_MODEL = "none"
-"""Model id of our firmware when it has no model."""
+"""Model id of edgebench's firmware without a model."""
 LAP_RATE_HZ = 1_000_000
 """MLPerf Tiny's laps are microseconds."""
 LAP_WRAP = 1 << 32
-"""Laps of a microcontroller are 32 bits wide: they begin anew after 71.6 minutes."""
+"""Laps of a microcontroller are 32 bits wide: they wrap after 71.6 minutes."""
 SATURATED_TICKS = 0xFFFF_FFFF
-"""Stands for an inference that was longer than the counter, in the reply to `x-cycles`."""
+"""Value for an inference that exceeded the counter, in the reply to `x-cycles`."""
 
 
 class TimestampKind(Enum):
-    """What a board does where it takes a timestamp."""
+    """Form of a board's timestamps."""
 
     LAP = "lap"
     """Performance mode: it prints the time."""
@@ -29,26 +29,26 @@ class TimestampKind(Enum):
 
 
 class ReadBack(Enum):
-    """How an input on the board was compared with the one that was sent."""
+    """Method by which an input on the board was compared with the sent input."""
 
     CRC = "crc"
-    """By the board's own CRC-32 of it."""
+    """By the CRC-32 that the board computes."""
     PRINTED = "printed"
     """By printing all of it."""
     NONE = "none"
-    """Not at all: it was not asked for, or the firmware cannot."""
+    """Not compared: it was not requested, or the firmware does not support it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirmwareInfo:
-    """Facts of our own firmware, by `x-info`; None: it does not say."""
+    """Facts of edgebench's firmware, from `x-info`; None: not reported."""
 
     protocol: int
     board: str
     cpu: str | None = None
     kernels: str | None = None
     port: str | None = None
-    """`untested` of a port that has never run on hardware."""
+    """`untested` for a port that has never run on hardware."""
     mode: str | None = None
     tick_hz: int | None = None
     tick_source: str | None = None
@@ -59,7 +59,7 @@ class FirmwareInfo:
     cycles_max: int | None = None
     model_address: int | None = None
     model_place: str | None = None
-    """`memory`, where a model can be loaded, or `firmware`, which it is a part of."""
+    """`memory` if a model can be loaded, or `firmware` if it is linked into the firmware."""
     model_max: int | None = None
     ram_max: int | None = None
     model_state: str | None = None
@@ -84,9 +84,10 @@ _COUNTS = (
 
 
 def firmware_info(items: Mapping[str, str]) -> FirmwareInfo | None:
-    """Facts by the lines of `x-info`; None where they are not those of our firmware.
+    """Facts from the lines of `x-info`; None if they are not from edgebench's firmware.
 
-    A number that is none was damaged on its way, and counts as not said; so do unknown keys.
+    An invalid number was damaged in transmission, and counts as not reported; unknown keys are
+    ignored.
     """
     if items.get("firmware") != "edgebench":
         return None
@@ -110,19 +111,19 @@ def firmware_info(items: Mapping[str, str]) -> FirmwareInfo | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardFacts:
-    """Identity of a board that answers."""
+    """Identity of a board."""
 
     name: str
     dialect: str
     profile: str | None = None
-    """Version of the firmware, in its own words; None: it has no such command."""
+    """Version that the firmware reports; None: it does not support the command."""
     model_name: str | None = None
-    """Model on the board, by its own name for it; None: it has none, or does not say. No more is
-    known of a model that was built into somebody's firmware: there is no file to hash."""
+    """Name that the board reports for its model; None: it has no model, or reports none. This is
+    the only fact about a model that is built into other firmware: there is no file to hash."""
     timestamps: TimestampKind | None = None
-    """None where the firmware has no `infer`."""
+    """None if the firmware has no `infer`."""
     firmware: FirmwareInfo | None = None
-    """Facts of our own firmware; None for any other."""
+    """Facts of edgebench's firmware; None for other firmware."""
     quirks: tuple[Quirk, ...] = ()
     baud_rate: int | None = None
     is_emulated: bool = False
@@ -130,33 +131,33 @@ class BoardFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceTicks:
-    """Single inferences that the board timed, of the last window."""
+    """Times of single inferences of the last window, by the board's counter."""
 
     tick_rate_hz: int
     total_count: int
     """Inferences of the window."""
     ticks: tuple[int | None, ...]
-    """The last of them, oldest first; None: longer than the counter."""
+    """Times of the last inferences, oldest first; None: longer than the counter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardWindow:
-    """Stretch of inferences that the board ran back to back.
+    """Consecutive inferences of a board.
 
-    The bridge knows bounds, as bytes come late: the first inference began after `issued_ns` and
-    before `began_ns`, the last one ended before `ended_ns`. How long it took is the board's own to
-    say, by the difference of two laps. Only `inferences` are single ones: nothing about the spread
-    of single latencies follows from a window of many.
+    The bridge only has bounds, because bytes arrive late: the first inference began after
+    `issued_ns` and before `began_ns`, the last inference ended before `ended_ns`. The duration is
+    measured by the board, as the difference of two laps. Only `inferences` has times of single
+    inferences: a window of many does not show the spread of single latencies.
     """
 
     count: int
     warmup_count: int
     issued_ns: int
-    """When the command was on its way, bridge clock; the warm-up begins after it, too."""
+    """Time when the command was sent, bridge clock; the warm-up begins after it as well."""
     began_ns: int
-    """When the line at its begin came: the first lap, or the line before the pulse."""
+    """Arrival of the line at its beginning: the first lap, or the line before the pulse."""
     ended_ns: int
-    """When the line at its end came: the second lap, or the line behind the pulse."""
+    """Arrival of the line at its end: the second lap, or the line after the pulse."""
     laps: tuple[int, int] | None = None
     """Laps as the board printed them; None: its timestamps are pulses."""
     ticks: int | None = None
@@ -165,9 +166,9 @@ class BoardWindow:
     outputs: tuple[float, ...] | None = None
     """Outputs of the last inference, as decimals; None: the line was damaged."""
     inferences: InferenceTicks | None = None
-    """Times of single inferences, from firmware that has them."""
+    """Times of single inferences, from firmware that records them."""
     attempt_count: int = 1
-    """Times that it was asked for; an earlier attempt may have run, and made its pulses."""
+    """Number of attempts; an earlier attempt may have run, and caused pulses."""
 
     @property
     def duration_ns(self) -> float | None:
@@ -178,9 +179,9 @@ class BoardWindow:
 
     @property
     def clock_ratio(self) -> float | None:
-        """Duration by the board over that by the bridge; far from 1, one of the two is wrong.
+        """Ratio of the duration by the board to that by the bridge; one is wrong if far from 1.
 
-        A digit that the line lost, a counter of other units, or a time that is not real.
+        Causes are a digit lost on the line, a counter with another unit, or an emulated time.
         """
         passed_ns = self.ended_ns - self.began_ns
         if self.duration_ns is None or passed_ns <= 0:
@@ -189,7 +190,7 @@ class BoardWindow:
 
 
 def lap_ticks(first: int, last: int, passed_ns: int | None) -> int:
-    """Microseconds between two laps, of which the second may be of a later turn of the counter.
+    """Microseconds between two laps; the counter may have wrapped between them.
 
     >>> lap_ticks(1_000, 5_000, None), lap_ticks(4_294_967_000, 704, None)
     (4000, 1000)
@@ -201,7 +202,7 @@ def lap_ticks(first: int, last: int, passed_ns: int | None) -> int:
     Args:
         first: First lap.
         last: Second lap.
-        passed_ns: Time between them by the bridge's clock; None where that is not the board's.
+        passed_ns: Time between them by the bridge's clock; None if the board's time is emulated.
     """
     if max(first, last) >= LAP_WRAP and last >= first:
         return last - first  # wider than 32 bits: it does not wrap

@@ -1,10 +1,10 @@
-"""Commands that put firmware onto boards, by tools that are on PATH: found, shown, run.
+"""Commands that write firmware onto boards, by tools that are on PATH.
 
 None of the tools is a dependency, and none is imported (some are GPL): each is a program with
-arguments, and the user sees the whole command before it runs. Without a board this is tested as the
-right arguments to a program of that name.
+arguments, and the user sees the whole command before it runs. Tests without a board check the
+arguments that a program of that name gets.
 
-Source: the tools' own manuals: OpenOCD (`program`), pyOCD (`flash`), picotool (`load`),
+Source: the manuals of the tools: OpenOCD (`program`), pyOCD (`flash`), picotool (`load`),
 probe-rs (`download`).
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from edgebench.protocol.errors import FlashToolMissing, TargetError, UsageError
 
 FLASH_S = 300.0
-"""A probe that hangs is given up after so long."""
+"""Timeout, for a probe that hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +29,14 @@ class FlashTool:
 
     program: str
     arguments: tuple[str, ...]
-    """With {firmware} and {target} where those belong."""
+    """Arguments with the placeholders {firmware} and {target}."""
     serial_arguments: tuple[str, ...]
-    """Choose a probe by its {serial} number."""
+    """Arguments that choose a probe by its {serial} number."""
     serial_place: int
-    """Number of the arguments that stand before those."""
+    """Index at which `serial_arguments` are inserted."""
     formats: tuple[str, ...] = (".elf",)
     install: str = ""
-    """How to get it."""
+    """Command or instruction to install it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class FlashRecipe:
     board: str
     text: str
     targets: dict[str, str]
-    """What the board is called, by program."""
+    """The board's name in each program."""
     tools: tuple[str, ...]
 
 
@@ -55,10 +55,10 @@ FLASH_TOOLS: dict[str, FlashTool] = {
     for tool in (
         FlashTool(
             program="openocd",
-            # Braces keep a path whole, whatever is in it: to Tcl they are quotes.
+            # In Tcl, braces quote a path with any characters.
             arguments=("-f", "{target}", "-c", "program {{{firmware}}} verify reset exit"),
             serial_arguments=("-c", "adapter serial {serial}"),
-            serial_place=2,  # of the adapter that the file names
+            serial_place=2,  # after the file that names the adapter
             formats=(".elf", ".hex"),
             install="apt install openocd",
         ),
@@ -120,7 +120,7 @@ class ToolCommand:
 
     @property
     def line(self) -> str:
-        """Command as a shell takes it."""
+        """Command line, quoted for a shell."""
         return shlex.join((self.program, *self.arguments))
 
 
@@ -132,19 +132,21 @@ def flash_command(
     Args:
         board: Name of the board, as in `FLASH_RECIPES`.
         firmware: File to write.
-        program: Tool to use; None: the first that is there.
-        serial: Serial number of the debug probe, where several are connected.
+        program: Tool to use; None: the first that is installed.
+        serial: Serial number of the debug probe, if several are connected.
 
     Raises:
-        UsageError: the board or the tool is unknown, or the file is none that it takes.
+        UsageError: the board or the tool is unknown, or the file is missing or in another format.
         FlashToolMissing: no tool for this board is on PATH.
     """
     recipe = FLASH_RECIPES.get(board)
     if recipe is None:
         known = ", ".join(sorted(FLASH_RECIPES))
-        raise UsageError(f"no way to flash board {board!r} is known; boards: {known}")
+        raise UsageError(f"cannot flash board {board!r}; supported boards: {known}")
     if program is not None and program not in recipe.tools:
-        raise UsageError(f"{recipe.text} is flashed by {', '.join(recipe.tools)}, got {program!r}")
+        raise UsageError(
+            f"{recipe.text} can be flashed by {', '.join(recipe.tools)}, got {program!r}"
+        )
     if not firmware.is_file():
         raise UsageError(f"no such firmware file: {firmware}")
     refusing: list[str] = []
@@ -154,12 +156,12 @@ def flash_command(
         if path is not None and firmware.suffix in tool.formats:
             return ToolCommand(path, _arguments(tool, recipe.targets[name], firmware, serial))
         if path is not None:
-            refusing.append(f"{name} takes {' or '.join(tool.formats)}")
+            refusing.append(f"{name} accepts {' or '.join(tool.formats)}")
     if refusing:
         raise UsageError(f"{', '.join(refusing)}; got {firmware.suffix or firmware.name}")
     formats = dict.fromkeys(one for name in recipe.tools for one in FLASH_TOOLS[name].formats)
     if firmware.suffix not in formats:
-        raise UsageError(f"firmware is one of {', '.join(formats)}, got {firmware.name}")
+        raise UsageError(f"firmware must be one of {', '.join(formats)}, got {firmware.name}")
     wanted = "; ".join(f"{name}: {FLASH_TOOLS[name].install}" for name in recipe.tools)
     raise FlashToolMissing(f"no tool on PATH writes {firmware.name} onto {recipe.text} ({wanted})")
 
@@ -175,10 +177,10 @@ def _arguments(tool: FlashTool, target: str, firmware: Path, serial: str | None)
 
 
 def run_flash(command: ToolCommand, *, limit_s: float = FLASH_S) -> str:
-    """Run a command that writes a board; what the tool said.
+    """Run a command that writes a board, and return the output of the tool.
 
     Raises:
-        TargetError: the tool failed, with its last line; or did not end.
+        TargetError: the tool failed, or did not end in time; the text quotes its last line.
     """
     arguments: Sequence[str] = (command.program, *command.arguments)
     try:
@@ -193,10 +195,10 @@ def run_flash(command: ToolCommand, *, limit_s: float = FLASH_S) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as exc:
-        raise TargetError(f"flashing did not end in {limit_s:g} s: {command.line}") from exc
+        raise TargetError(f"flashing did not finish in {limit_s:g} s: {command.line}") from exc
     except OSError as exc:
         raise TargetError(f"cannot run {command.line}: {exc.strerror}") from exc
     if run.returncode:
-        lines = [line for line in run.stdout.splitlines() if line.strip()] or ["without a word"]
+        lines = [line for line in run.stdout.splitlines() if line.strip()] or ["no output"]
         raise TargetError(f"flashing failed with status {run.returncode}: {lines[-1]}")
     return run.stdout

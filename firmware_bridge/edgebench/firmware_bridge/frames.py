@@ -1,14 +1,14 @@
-"""Binary frames of our own firmware: COBS, a CRC-32, and an upload with frames in flight.
+"""Binary frames of edgebench's firmware: COBS, a CRC-32, and an upload with frames in flight.
 
     wire    COBS( kind u8 │ sequence u8 │ payload │ crc32 u32 ) 0x00
 
-Theory of operation. An upload is a begin frame, data frames with their offset, and for a model a
-commit. Up to `window` frames are under way; each has one reply, in order. A refused or lost frame
-makes those behind it wrong as well, so the upload waits until all of them are answered, or nothing
-comes any more, and goes on from the offset that the board named. Nothing here reads or writes.
+Theory of operation. An upload is a begin frame, data frames with their offset, and a commit frame
+for a model. Up to `window` frames are in flight; each has a single reply, in order. A rejected or
+lost frame invalidates the frames after it, so the upload waits until all of them have replies, or a
+timeout, and continues from the offset in the board's reply. This module does no I/O.
 
 Source: docs/firmware-protocol.md. COBS: Cheshire & Baker, Consistent Overhead Byte Stuffing (1999).
-CRC-32: that of zlib.
+CRC-32: as in zlib.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from edgebench.protocol.errors import BoardRefusal, LineDamaged
 
 _U32 = struct.Struct("<I")
 _RUN_MAX = 254
-"""Bytes other than zero that one code byte can stand before."""
+"""Maximum number of non-zero bytes after a code byte."""
 _FRAME_MAX_BYTES = 1 << 16
-"""No frame is longer; what is, has lost its end."""
+"""Maximum size of a frame; longer data has lost its delimiter."""
 _HALVED_EVERY = 4
-"""Attempts without progress, after which data frames become shorter."""
+"""Attempts without progress after which data frames become shorter."""
 _PAYLOAD_MIN_BYTES = 32
 ATTEMPTS = 20
-"""Times that an upload goes back without having come further."""
+"""Maximum attempts of an upload without progress."""
 
 
 class FrameKind(IntEnum):
@@ -67,7 +67,7 @@ class FrameError(IntEnum):
 
 
 class ModelReason(IntEnum):
-    """Why firmware refuses a model."""
+    """Reason why firmware rejects a model."""
 
     READY = 0
     NONE = 1
@@ -83,14 +83,14 @@ class ModelReason(IntEnum):
 
 
 _REPEATED = {FrameError.BAD_FRAME, FrameError.BAD_OFFSET, FrameError.MODEL_INCOMPLETE}
-"""Brought about by a damaged or lost frame: go on from where the board is."""
+"""Errors caused by a damaged or lost frame: continue from the board's offset."""
 _BEGIN_AGAIN = {FrameError.NOT_BEGUN, FrameError.MODEL_CRC}
-"""The board forgot the load, or has another one; anything else would be the same again."""
+"""The board has no load in progress, or other data: start again. Other errors would recur."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoardFrame:
-    """One frame, either way."""
+    """A frame in either direction."""
 
     kind: int
     sequence: int
@@ -98,11 +98,11 @@ class BoardFrame:
 
 
 class FrameDamaged(ValueError):
-    """Bytes between two zeros are no frame."""
+    """Bytes between two zeros are not a frame."""
 
 
 def cobs_encode(data: bytes) -> bytes:
-    r"""Bytes without a zero among them; the delimiter is not part of it.
+    r"""Encode bytes without zeros; the delimiter is not included.
 
     >>> cobs_encode(b"\x11\x22\x00\x33").hex(" ")
     '03 11 22 02 33'
@@ -121,10 +121,10 @@ def cobs_encode(data: bytes) -> bytes:
 
 
 def cobs_decode(encoded: bytes) -> bytes:
-    """Bytes as they were before `cobs_encode`.
+    """Reverse `cobs_encode`.
 
     Raises:
-        FrameDamaged: there is a zero among them, or they end in the middle of a run.
+        FrameDamaged: the bytes contain a zero, or end in the middle of a run.
     """
     data = bytearray()
     place = 0
@@ -141,7 +141,7 @@ def cobs_decode(encoded: bytes) -> bytes:
 
 
 def frame_encode(frame: BoardFrame) -> bytes:
-    """A frame as it goes over the wire, with the zero behind it."""
+    """A frame as sent on the wire, with the zero after it."""
     body = bytes([frame.kind, frame.sequence]) + frame.payload
     return cobs_encode(body + _U32.pack(zlib.crc32(body))) + b"\0"
 
@@ -150,30 +150,30 @@ def frame_decode(encoded: bytes) -> BoardFrame:
     """The frame between two zeros.
 
     Raises:
-        FrameDamaged: it is none, or its CRC is another one.
+        FrameDamaged: the bytes are not a frame, or its CRC is wrong.
     """
     data = cobs_decode(encoded)
     if len(data) < 2 + _U32.size:
-        raise FrameDamaged(f"a frame has {2 + _U32.size} bytes or more, got {len(data)}")
+        raise FrameDamaged(f"a frame must have at least {2 + _U32.size} bytes, got {len(data)}")
     body, (crc,) = data[: -_U32.size], _U32.unpack(data[-_U32.size :])
     if zlib.crc32(body) != crc:
-        raise FrameDamaged(f"CRC-32 is {zlib.crc32(body):08x}, the frame says {crc:08x}")
+        raise FrameDamaged(f"CRC-32 is {zlib.crc32(body):08x}, the frame has {crc:08x}")
     return BoardFrame(body[0], body[1], body[2:])
 
 
 LEAVE_FRAMES = b"\0" + frame_encode(BoardFrame(FrameKind.LEAVE, 0))
-"""Ends frame mode from any state; no byte of it ends a command of line mode."""
+"""Frame that ends frame mode in any state; none of its bytes ends a command of line mode."""
 
 
 class FrameReader:
-    """Finds frames in bytes that come in pieces of any size; counts what is none."""
+    """Finds frames in chunks of any size, and counts damaged frames."""
 
     def __init__(self) -> None:
         self._rest = b""
         self.damaged_count = 0
 
     def feed(self, data: bytes) -> list[BoardFrame]:
-        """Frames that are whole now."""
+        """Frames that are complete with these bytes."""
         *whole, self._rest = (self._rest + data).split(b"\0")
         if len(self._rest) > _FRAME_MAX_BYTES:
             self._rest = b""
@@ -189,7 +189,7 @@ class FrameReader:
         return frames
 
     def take_rest(self) -> bytes:
-        """Bytes behind the last frame, which belong to line mode if the board left frame mode."""
+        """Bytes after the last frame, which are in line mode if the board has left frame mode."""
         rest, self._rest = self._rest, b""
         return rest
 
@@ -203,35 +203,35 @@ class _Step(Enum):
 
 @dataclass(slots=True)
 class FrameUpload:
-    """Upload of an input or a model: which frames to send next, by the replies so far."""
+    """Upload of an input or a model, which chooses the next frames from the replies so far."""
 
     data: bytes
     is_model: bool
     payload_max: int
-    """Bytes of a data frame, `PAYLOAD` of the reply to `x-frames`; less on a line that is bad."""
+    """Bytes of a data frame, `PAYLOAD` of the reply to `x-frames`; less on a bad line."""
     window: int
-    """Frames under way at the same time at most."""
+    """Maximum number of frames in flight."""
     received_bytes: int = 0
-    """Bytes that the board says it has."""
+    """Bytes that the board has reported as received."""
     _step: _Step = _Step.BEGIN
     _offset: int = 0
     """Offset of the next data frame."""
     _under_way: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     """Sequence and kind of the frames without a reply, oldest first."""
     _is_going_back: bool = False
-    """A frame was refused: those behind it are answered first."""
+    """A frame was rejected: wait for the replies to the frames after it."""
     _sequence: int = 0
     _furthest_bytes: int = 0
-    """Most bytes that the board ever had; only more than that is progress."""
+    """Maximum of `received_bytes` so far; only a higher value is progress."""
     _attempts: int = 0
 
     @property
     def is_done(self) -> bool:
-        """Whether the board has all of it, and accepts it."""
+        """Whether the board has received and accepted all data."""
         return self._step is _Step.DONE
 
     def next_frames(self) -> bytes:
-        """Bytes to send now; empty where a reply has to come first."""
+        """Bytes to send now; empty if a reply is needed first."""
         if self._is_going_back:
             return b""
         if self._step is _Step.DATA:
@@ -252,11 +252,11 @@ class FrameUpload:
         return self._frame(FrameKind.MODEL_BEGIN, size + _U32.pack(zlib.crc32(self.data)))
 
     def hear(self, frame: BoardFrame) -> None:
-        """Take a reply; a late one to what was given up is ignored.
+        """Process a reply; a late reply to an abandoned frame is ignored.
 
         Raises:
-            BoardRefusal: the board does not take this load at all.
-            LineDamaged: it comes no further.
+            BoardRefusal: the board rejects this load.
+            LineDamaged: there are too many attempts without progress.
         """
         kind = self._answered(frame)
         if kind is None:
@@ -270,10 +270,10 @@ class FrameUpload:
             self._is_going_back = False
 
     def time_out(self) -> None:
-        """Nothing comes any more: what was under way is lost.
+        """Process a timeout: the frames in flight are lost.
 
         Raises:
-            LineDamaged: it comes no further.
+            LineDamaged: there are too many attempts without progress.
         """
         self._under_way.clear()
         self._is_going_back = False
@@ -281,14 +281,14 @@ class FrameUpload:
         self._count_attempt("no reply")
 
     def _frame(self, kind: FrameKind, payload: bytes = b"") -> bytes:
-        self._sequence = self._sequence % 255 + 1  # 0 is that of frames nobody could decode
+        self._sequence = self._sequence % 255 + 1  # 0 is for frames that could not be decoded
         self._under_way.append((self._sequence, kind))
         return frame_encode(BoardFrame(kind, self._sequence, payload))
 
     def _answered(self, frame: BoardFrame) -> int | None:
-        """Kind of our frame that this is the reply to; None where it is none of them.
+        """Kind of the frame in flight that this replies to; None if it replies to none.
 
-        Replies come in order: frames that are older were lost, or their replies were.
+        Replies arrive in order: older frames, or their replies, were lost.
         """
         is_undecoded = frame.sequence == 0 and frame.kind == FrameKind.NAK
         if not is_undecoded and frame.sequence not in (number for number, _ in self._under_way):
@@ -317,7 +317,7 @@ class FrameUpload:
             self._step, self._offset, self.received_bytes = _Step.BEGIN, 0, 0
         elif error in _REPEATED:
             if self._step is not _Step.BEGIN:
-                if error is not FrameError.BAD_FRAME:  # which does not know what it was part of
+                if error is not FrameError.BAD_FRAME:  # which has no valid offset
                     self.received_bytes = min(received, len(self.data))
                 self._offset = self.received_bytes
                 is_whole = self.is_model and self._offset == len(self.data)
@@ -330,12 +330,12 @@ class FrameUpload:
     def _refusal(self, error: FrameError, detail: int) -> str:
         what = f"{'a model' if self.is_model else 'an input'} of {len(self.data)} bytes"
         if error is FrameError.MODEL_REFUSED:
-            return f"the board refuses {what}: {ModelReason(detail).name.lower()} ({detail})"
-        return f"the board refuses {what}: {error.name.lower()}"
+            return f"the board rejects {what}: {ModelReason(detail).name.lower()} ({detail})"
+        return f"the board rejects {what}: {error.name.lower()}"
 
     def _count_attempt(self, why: str) -> None:
         self._attempts += 1
-        if not self._attempts % _HALVED_EVERY:  # a line this bad lets short frames through
+        if not self._attempts % _HALVED_EVERY:  # short frames may pass on such a bad line
             self.payload_max = max(_PAYLOAD_MIN_BYTES, self.payload_max // 2)
         if self._attempts > ATTEMPTS:
             raise LineDamaged(

@@ -1,8 +1,8 @@
-"""A model blob from a .tflite file, and what it needs before anything is sent.
+"""A model blob from a .tflite file, and the memory that it needs.
 
 python -I -m edgebench.firmware_bridge.generate model.tflite --id kws01 --output kws01.blob
 
-A name that ends in `.c` gets the blob as C source, to be linked into the firmware.
+If the output file ends in `.c`, it contains the blob as C source, to be linked into the firmware.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MLPERF_TINY_ENCODINGS: dict[str, InputEncoding] = {
     "ic02": "uint8",
     "ad01": "float32",
 }
-"""How hosts send inputs of MLPerf Tiny's models, where not as int8."""
+"""Encodings in which hosts send inputs of MLPerf Tiny's models, if not int8."""
 _MLPERF_TINY_FILES = {
     "kws_ref_model": "kws01",
     "vww_96_int8": "vww01",
@@ -49,17 +49,17 @@ _MLPERF_TINY_FILES = {
     "str_ww_ref_model": "sww01",
     "strm_ww_int8": "sww01",
 }
-"""IDs by which MLPerf Tiny's runners choose their tests, by the names of its model files.
+"""IDs by which MLPerf Tiny's runners choose their tests, by the name of the model file.
 
 Source: mlcommons/tiny, `benchmark/training/*/trained_models` and `benchmark/runner/tests.yaml`.
 """
 _SQUARED_ERROR = {"ad01"}
-"""Models whose result is the mean squared error of the reconstruction, if the input is floats."""
+"""Models whose result is the mean squared error of the reconstruction, for float inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoardMemory:
-    """What a board has for a model."""
+    """Memory of a board for a model."""
 
     flash_bytes: int
     """For the blob."""
@@ -76,10 +76,10 @@ BOARD_MEMORY = {
     "nucleo-l4r5zi": BoardMemory(384 << 10, 208 << 10),
     "pico2": BoardMemory(320 << 10, 144 << 10),
 }
-"""As the boards' `x-info` says (`model_max`, `ram_max`). A loaded model lies in RAM on real boards,
-as the firmware writes no flash."""
+"""As reported by the boards' `x-info` (`model_max`, `ram_max`). On real boards, a loaded model is
+in RAM, because the firmware does not write flash."""
 _FIRMWARE_BYTES = 64 << 10
-"""Flash that is left to the firmware itself; its linker script enforces it."""
+"""Flash that is reserved for the firmware itself; its linker script enforces it."""
 LINKED_MEMORY = {
     "mps2-an385": BoardMemory((1 << 20) - _FIRMWARE_BYTES, 3 << 20),
     "mps2-an386": BoardMemory((1 << 20) - _FIRMWARE_BYTES, 3 << 20),
@@ -88,38 +88,38 @@ LINKED_MEMORY = {
     "nucleo-l4r5zi": BoardMemory((2 << 20) - _FIRMWARE_BYTES, 592 << 10),
     "pico2": BoardMemory((4 << 20) - _FIRMWARE_BYTES, 464 << 10),
 }
-"""What a board has for a model that is linked into its firmware. Source: the memories in the linker
-scripts of `firmware/ports/`."""
+"""Memory of a board for a model that is linked into its firmware. Source: the linker scripts of
+`firmware/ports/`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelBlob:
-    """A model as the firmware takes it."""
+    """A model in the format of the firmware."""
 
     model_id: str
     data: bytes
     arena_bytes: int
     input_bytes: int
-    """Bytes of an input as a host sends it."""
+    """Bytes of an input in the encoding that hosts send."""
     output_bytes: int
     input_encoding: InputEncoding
     rounding: Rounding
 
     @property
     def flash_bytes(self) -> int:
-        """Memory that keeps its content: the blob."""
+        """Size of the constant data: the blob."""
         return len(self.data)
 
     @property
     def ram_bytes(self) -> int:
-        """Memory that is written: arena and input."""
+        """Size of the writable data: arena and input."""
         return aligned(self.arena_bytes) + self.input_bytes
 
     def check_fit(self, memory: BoardMemory) -> None:
-        """Nothing, if the model fits.
+        """Check that the model fits into the memory.
 
         Raises:
-            ModelRefused: It needs more flash or RAM than there is.
+            ModelRefused: the model needs more flash or RAM than available.
         """
         for kind, needed, there in (
             ("flash", self.flash_bytes, memory.flash_bytes),
@@ -145,12 +145,12 @@ class ModelBlob:
 
 
 def model_id_of(name: str) -> str:
-    """The name of a file as an ID: what lines of the protocol can carry."""
+    """The name of a file as an ID, with only the characters that the protocol allows."""
     return re.sub(r"[^0-9A-Za-z._-]", "-", name)[:MAX_ID] or "model"
 
 
 def id_of_file(name: str) -> str:
-    """The ID of a file that nobody has given one: the benchmark's, or the file's name.
+    """Default ID of a file: that of the benchmark, or derived from the file's name.
 
     >>> id_of_file("kws_ref_model.tflite"), id_of_file("my model.tflite")
     ('kws01', 'my-model')
@@ -171,12 +171,12 @@ def generate(
     Args:
         data: Bytes of the file.
         model_id: Name that the firmware reports, at most 31 of `[0-9A-Za-z._-]`.
-        input_encoding: How hosts send inputs; None for that of MLPerf Tiny's model of this
-            name, if the model's input and output are such, or int8.
-        rounding: Whose reference kernels the outputs are equal to, bit for bit.
+        input_encoding: Encoding in which hosts send inputs; None: that of MLPerf Tiny's model of
+            this name, if the model's input and output match it, else int8.
+        rounding: Library whose reference kernels give the same outputs, bit for bit.
 
     Raises:
-        ModelRefused: The firmware cannot run the model.
+        ModelRefused: the firmware cannot run the model.
     """
     if model_id != model_id_of(model_id):
         raise ModelRefused(f"model ID {model_id!r} is not 1 to {MAX_ID} of [0-9A-Za-z._-]")
@@ -188,7 +188,7 @@ def generate(
     source = model.tensors[model.inputs[0]]
     encoding = input_encoding or _encoding_of(model_id, model)
     if encoding != "int8" and source.type != INT8:
-        raise ModelRefused(f"input {source.name!r} is of {source.type}, not int8")
+        raise ModelRefused(f"input {source.name!r} has type {source.type}, not int8")
     lowering = Lowering(model, rounding == "tflm")
     try:
         lowering.run()
@@ -196,7 +196,7 @@ def generate(
         outputs = tuple(lowering.view(number) for number in model.outputs)
         arena_bytes = _place(lowering, first, outputs)
     except (IndexError, KeyError, ValueError, ArithmeticError, struct.error) as error:
-        # Nobody has checked the file: its shapes and numbers may be any.
+        # The file is not verified: its shapes and numbers may be invalid.
         raise ModelRefused("the model's tensors do not fit its operators") from error
     if len(lowering.tensors) > MAX_TENSORS or len(lowering.operators) > MAX_OPERATORS:
         raise ModelRefused(
@@ -224,7 +224,7 @@ def generate(
 
 
 def _encoding_of(model_id: str, model: TfliteGraph) -> InputEncoding:
-    """How hosts send inputs of a model of this name. A model of another kind may have it, too."""
+    """Encoding of inputs for a model of this name, which another kind of model may have as well."""
     source = model.tensors[model.inputs[0]]
     sizes = [model.tensors[number].size for number in model.outputs]
     if source.type != INT8 or (model_id in _SQUARED_ERROR and sizes != [source.size]):
@@ -233,9 +233,9 @@ def _encoding_of(model_id: str, model: TfliteGraph) -> InputEncoding:
 
 
 def _place(lowering: Lowering, first: int, outputs: tuple[int, ...]) -> int:
-    """Give every tensor and scratch its place in the arena; the size of the arena, in bytes.
+    """Place every tensor and scratch in the arena; returns the size of the arena, in bytes.
 
-    The input lives all the time, so that an inference can be repeated without loading it again.
+    The input is never overwritten, so that an inference can be repeated without loading it again.
     """
     end = len(lowering.operators)
     sizes: dict[int, int] = {}
@@ -267,18 +267,18 @@ def _place(lowering: Lowering, first: int, outputs: tuple[int, ...]) -> int:
 
 
 def main() -> int:
-    """Write a blob, and say what it needs."""
-    parser = argparse.ArgumentParser(description="make a model blob for the firmware")
+    """Write a blob, and print the memory that it needs."""
+    parser = argparse.ArgumentParser(description="create a model blob for the firmware")
     parser.add_argument("model", type=Path)
     parser.add_argument(
-        "--output", type=Path, help="file of the blob, or with .c its source; else only the sizes"
+        "--output", type=Path, help="file for the blob, or .c for its source; default: print sizes"
     )
     parser.add_argument(
-        "--id", help="name that the firmware reports; default: MLPerf Tiny's, or that of the file"
+        "--id", help="name that the firmware reports; default: MLPerf Tiny's, or the file's"
     )
-    parser.add_argument("--encoding", choices=_INPUT_ENCODINGS, help="how hosts send inputs")
+    parser.add_argument("--encoding", choices=_INPUT_ENCODINGS, help="encoding of the sent inputs")
     parser.add_argument("--rounding", choices=_ROUNDINGS, default="litert")
-    parser.add_argument("--board", choices=BOARD_MEMORY, help="refuse what does not fit it")
+    parser.add_argument("--board", choices=BOARD_MEMORY, help="fail if it does not fit")
     options = parser.parse_args()
     try:
         blob = generate(

@@ -1,17 +1,19 @@
-"""Windows of the streaming wake-word firmware, which infers what it hears.
+"""Windows of the streaming wake-word firmware, which runs inferences on audio.
 
-Theory of operation. Between `start` and `stop` the board classifies a frame of sound each 32 ms, as
-long as somebody plays sound to it. It makes a pulse at either end, and then prints the activation
-of every frame: so many inferences there were. That is a window, timed by the pulses as one in
-energy mode. Its count is not asked for but found: a frame that was cut off at either end is not in
-it, nor is time in which nobody played.
+Theory of operation. Between `start` and `stop` the board classifies a frame of sound every 32 ms,
+while it receives audio. It makes a pulse at either end, and then prints the activation of every
+frame, so their number is that of the inferences. This is a window, timed by the pulses as in energy
+mode. Its count is not requested but results from the audio: it does not include partial frames at
+either end, or time without audio.
 
-MLPerf Tiny's firmware times nothing. Behind an interface board, which plays a file to it, that one
-does: a pin is high while a frame is processed, and its edges are times of single inferences,
-features and all. Our own firmware has the same times in its ring (`x-cycles`).
+MLPerf Tiny's firmware does not measure times. An interface board in front of it, which plays a
+file, does: a pin is high while a frame is processed, and its edges are the times of single
+inferences, including features. Edgebench's firmware records the same times in its ring
+(`x-cycles`).
 
-What `stop` prints cannot be asked for again. A list with a line that is no list, or one of another
-length than the lines before the last, was damaged on its way, and the window with it.
+The output of `stop` cannot be requested again. If it contains other lines than the list, or lines
+of the list differ in length except for the last line, it was damaged in transmission, and the
+window is lost.
 
 Source: mlcommons/tiny, benchmark/runner/script.py (_ScriptStreamStep: the order of the commands).
 """
@@ -37,35 +39,35 @@ FRAME_NS = 32_000_000
 """Interval of the frames: 512 samples of 16 000 a second. Source: sww_ref_util.h
 (SWW_WINSTRIDE_SAMPLES)."""
 EDGE_RATE_HZ = 100_000.0
-"""Counter of the interface board, by which it times edges. Source: DeviceUnderTest.cpp, "tim2 has
-10us period"."""
+"""Rate of the interface board's counter for edges. Source: DeviceUnderTest.cpp, "tim2 has 10us
+period"."""
 MIN_LISTEN_S = 1.0
-"""Shortest window: the model looks back over 30 frames."""
+"""Minimum duration of a window: the model uses the last 30 frames."""
 PLAY_S = 3600.0
-"""Longest file: nobody knows its length before the interface board has played it. That of the
-benchmark has 20 minutes."""
+"""Maximum duration of a file, which is unknown before the interface board has played it. The
+benchmark's file has 20 minutes."""
 CLOCKS_RATIO = 0.02
-"""The clock of the sound and that of the host differ by no more: a file of which each window has
-one may end a little early, and is not played again for that. An RC oscillator is off by 1 % over
-temperature (STM32L4 data sheet, HSI16)."""
+"""Maximum relative difference between the clock of the sound and that of the host. A file that is
+as long as a window may end slightly early, and is not played again in that case. An RC oscillator
+is off by 1 % over temperature (STM32L4 data sheet, HSI16)."""
 AFTER_SOUND_S = 0.25
-"""Time for the last frames. Source: script.py; without it the next command finds the board busy."""
+"""Time for the last frames. Source: script.py; without it the board is busy at the next command."""
 _COUNTER_WRAP = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeardWindow:
-    """Frames that a board heard between `start` and `stop`."""
+    """Frames that a board processed between `start` and `stop`."""
 
     began_ns: int
-    """When the line before its first pulse came, bridge clock."""
+    """Arrival of the line before its first pulse, bridge clock."""
     ended_ns: int
-    """When the line behind its second pulse came, bridge clock."""
+    """Arrival of the line after its second pulse, bridge clock."""
     activations: tuple[int, ...]
     """Activation of the wake word for each frame, -128 to 127."""
     processing_ticks: tuple[int, ...] = ()
-    """Time that the processing of each frame took, in ticks of the interface board; empty where
-    nobody timed it."""
+    """Processing time of each frame, in ticks of the interface board; empty if it was not
+    measured."""
 
 
 class ListeningBoard:
@@ -80,16 +82,16 @@ class ListeningBoard:
     pace_ns: int | None = FRAME_NS
 
     def __init__(self, board: Board, directory: Path, sound: str) -> None:
-        """Stop what an earlier run may have left.
+        """Stop the board, which may still be streaming for an earlier run.
 
         Args:
-            board: Board that is connected.
-            directory: Directory for its console.
-            sound: File that the interface board plays in each window; empty: somebody else plays.
+            board: A connected board.
+            directory: Directory for its console log.
+            sound: File that the interface board plays in each window; empty: another source plays.
 
         Raises:
-            BoardRefusal: there is no interface board that could play.
-            TargetError: the board does not answer.
+            BoardRefusal: there is no interface board that could play the sound.
+            TargetError: the board does not respond.
         """
         self._board = board
         self._directory = directory
@@ -99,7 +101,7 @@ class ListeningBoard:
         is_behind = self._exchange.interface_name is not None
         if sound and not is_behind:
             raise BoardRefusal(
-                f"{facts.name} is behind no interface board, which could play {sound}"
+                f"{facts.name} has no interface board, which is needed to play {sound}"
             )
         self.own_model: str | None = facts.model_name
         self._times_itself = not is_behind
@@ -114,16 +116,16 @@ class ListeningBoard:
         board.retrying(self._stop)
 
     def set_input(self, data: bytes) -> None:
-        """Nothing: it hears its inputs."""
+        """Do nothing: the input is audio."""
         assert not data
 
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
-        """Listen for about so many frames, or to the end of the sound that is played.
+        """Listen for about `count` frames, or to the end of the sound that is played.
 
         Raises:
-            BoardRefusal: it heard nothing.
-            LineDamaged: what it said was damaged, again and again.
-            TargetError: it does not answer.
+            BoardRefusal: the board received no audio.
+            LineDamaged: the replies of all attempts were damaged.
+            TargetError: the board does not respond.
         """
         assert not warmup_count, "frames before a window would have pulses of their own"
         damage = LineDamaged("no window")
@@ -138,8 +140,8 @@ class ListeningBoard:
             if not heard_window.activations:
                 heard_s = (heard_window.ended_ns - heard_window.began_ns) / 1e9
                 raise BoardRefusal(
-                    f"{self.firmware.name} heard no frame of sound in {heard_s:.1f} s: nobody "
-                    "plays to it, or its I2S line is not connected"
+                    f"{self.firmware.name} received no frame of sound in {heard_s:.1f} s: no sound "
+                    "is played, or its I2S line is not connected"
                 )
             self._activation = max(heard_window.activations)
             window = Window(
@@ -156,7 +158,7 @@ class ListeningBoard:
         raise damage
 
     def _stop(self) -> None:
-        """End what it may be listening to; one that is idle makes no pulse, and says so."""
+        """Stop the board if it is streaming; an idle board makes no pulse, and reports that."""
         _check_heard(self._exchange.ask("stop"))
 
     def output_bytes(self) -> bytes:
@@ -165,34 +167,34 @@ class ListeningBoard:
 
     @property
     def busy_s(self) -> float:
-        """How long `close` waits at most for the end of a sound that is played."""
+        """Maximum time that `close` waits for the end of a sound that is played."""
         return self._board.busy_s
 
     def close(self) -> None:
-        """Let go of the board, and keep what went over its line."""
+        """Release the board, and write the log of its line to a file."""
         self._board.close_keeping(self._directory / CONSOLE_FILE)
 
 
 def listen(exchange: BoardExchange, count: int, sound: str) -> HeardWindow:
-    """Let the board listen for so many frames, or to a file that is played.
+    """Make the board process `count` frames of sound, or a file that is played.
 
     Args:
-        exchange: Board that does not listen yet.
-        count: Frames; a file is played as often as it takes for them.
+        exchange: Exchange with a board that is not streaming yet.
+        count: Frames; a file is repeated until they are reached.
         sound: File on the card of the interface board; empty: none is played.
 
     Raises:
-        LineDamaged: a reply was damaged, or is one to something else.
-        BoardRefusal: the board does not listen, or the file is not played.
-        BoardSilent: a reply has no end.
+        LineDamaged: a reply was damaged, or does not match its command.
+        BoardRefusal: the board does not start streaming, or the file is not played.
+        BoardSilent: a reply does not end.
     """
     started = exchange.ask("start")
     _check_heard(started)
     begin = started.timed(events.ListeningBegin)
     if started.error is not None:
-        raise BoardRefusal(f"the board does not listen: {started.error}")
+        raise BoardRefusal(f"the board does not start streaming: {started.error}")
     if begin is None:
-        raise LineDamaged("nothing says that the board listens")
+        raise LineDamaged("the board does not confirm the start of streaming")
     is_behind = exchange.interface_name is not None
     listen_ns = max(count * FRAME_NS, round(MIN_LISTEN_S * 1e9))
     is_timed = False
@@ -207,7 +209,7 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> HeardWindow:
     _check_heard(stopped)
     end = stopped.timed(events.ListeningEnd)
     if end is None:
-        raise LineDamaged("nothing says that the board listened until now")
+        raise LineDamaged("the board does not confirm the end of streaming")
     activations = _activations(stopped)
     longest_ns = end.first_ns - started.issued_ns
     if len(activations) * FRAME_NS > (1 + CLOCKS_RATIO) * longest_ns + 2 * FRAME_NS:
@@ -228,12 +230,12 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> HeardWindow:
 
 
 def _processing_ticks(exchange: BoardExchange, count: int) -> tuple[int, ...]:
-    """Times of single frames by the interface board; empty: it has none that can be read.
+    """Times of single frames by the interface board; empty: they cannot be read.
 
-    They cost no window: it was heard whole, and may have taken 20 minutes.
+    An error here does not invalidate the window, which is complete, and may have taken 20 minutes.
     """
     try:
-        exchange.ask("print_detections")  # they are in the console, which is kept
+        exchange.ask("print_detections")  # they are kept in the console log
         reply = exchange.confirmed("print_dutycycle", events.ProcessingHead, events.NumberList)
     except (LineDamaged, BoardRefusal, BoardSilent):
         exchange.drain()
@@ -242,10 +244,10 @@ def _processing_ticks(exchange: BoardExchange, count: int) -> tuple[int, ...]:
 
 
 def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[int, ...]:
-    """Times that the processing of frames took, by the edges of a pin; empty: they do not fit.
+    """Processing times of frames, from the edges of a pin; empty: the edges are inconsistent.
 
-    Firmware may pulse the pin at `start`, which is no frame, and an interface board keeps the edges
-    of a limited number of frames.
+    Firmware may pulse the pin at `start`, which is not a frame, and an interface board keeps the
+    edges of a limited number of frames.
 
     >>> head, end = events.ProcessingHead(is_end=False), events.ProcessingHead(is_end=True)
     >>> edges = [head, events.NumberList((7, 100, 3300)), end, events.NumberList((7, 350, 3555))]
@@ -279,7 +281,7 @@ def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[
 
 
 def _check_heard(reply: BoardReply) -> None:
-    """Refuse a reply to another command than the one that was sent."""
+    """Check that a reply is to the command that was sent."""
     echo = reply.first(events.CommandEcho)
     if echo is None or echo.command != reply.command:
         raise LineDamaged(f"`{reply.command}` arrived as another command: {echo}")
@@ -289,11 +291,11 @@ def _activations(reply: BoardReply) -> tuple[int, ...]:
     """Activations of the frames, from the reply to `stop`.
 
     Raises:
-        LineDamaged: the list is not whole.
+        LineDamaged: the list is missing, or damaged.
     """
     behind = [timed.event for timed in reply.events]
     if events.ActivationsHead() not in behind:
-        raise LineDamaged("the board does not say what it heard")
+        raise LineDamaged("the board does not report its activations")
     parts: list[tuple[int, ...]] = []
     for event in behind[behind.index(events.ActivationsHead()) + 1 :]:
         if not isinstance(event, events.NumberList):
@@ -310,9 +312,10 @@ def _activations(reply: BoardReply) -> tuple[int, ...]:
 
 @contextmanager
 def _at_interface(exchange: BoardExchange) -> Iterator[None]:
-    """A block in which commands are for the interface board, and not for the one behind it.
+    """A block in which commands are for the interface board, not for the board behind it.
 
-    After a stop that interrupts it, the interface board is heard until its sound has ended.
+    After an interrupt, the dialect stays that of the interface board, so that `close` can wait for
+    the end of its sound.
     """
     behind = exchange.dialect
     exchange.dialect = interface_board()
@@ -325,10 +328,11 @@ def _at_interface(exchange: BoardExchange) -> Iterator[None]:
 
 
 def _play(exchange: BoardExchange, sound: str, listen_ns: int) -> None:
-    """Play a file, until it was played for about so long.
+    """Play a file repeatedly until the given time has passed.
 
     Raises:
-        BoardRefusal: the interface board does not play it, asked twice: it repeats no command.
+        BoardRefusal: the interface board does not play it after two commands: it does not echo
+            commands, so the first may have been damaged.
     """
     begin_ns = before_ns = exchange.transport.now_ns()
     while listen_ns - (before_ns - begin_ns) > CLOCKS_RATIO * listen_ns:

@@ -1,8 +1,8 @@
-"""Operators of a model as the firmware runs them, with everything computed that can be.
+"""Translation of a model's operators to those of the firmware, with precomputed parameters.
 
-FULLY_CONNECTED becomes a convolution of 1 x 1, a depthwise convolution of one channel an ordinary
-one. The zero point of the input is folded into the bias. What only changes a shape becomes
-another view of the same bytes.
+FULLY_CONNECTED becomes a convolution of 1 x 1, and a depthwise convolution of a single channel an
+ordinary convolution. The zero point of the input is folded into the bias. An operator that only
+changes a shape becomes another view of the same bytes.
 
 Rounding: `docs/model-blob.md`. Parameters are those of `core/blob.h`.
 """
@@ -54,17 +54,17 @@ def four(shape: Sequence[int]) -> Shape:
     """A shape in four dimensions: batch, height, width, channels.
 
     Raises:
-        ModelRefused: It has more, or one that is too large.
+        ModelRefused: the shape has more than four dimensions, or a dimension is too large.
     """
     if len(shape) > 4 or any(not 1 <= size <= MAX_DIMENSION for size in shape):
-        raise ModelRefused(f"a tensor of shape {list(shape)}: 4 dimensions of 1 to {MAX_DIMENSION}")
+        raise ModelRefused(f"tensor of shape {list(shape)} exceeds 4 sizes of 1 to {MAX_DIMENSION}")
     a, b, c, d = (1,) * (4 - len(shape)) + tuple(shape)
     return a, b, c, d
 
 
 @dataclass(slots=True)
 class Lowering:
-    """A model on its way into a blob."""
+    """State of the translation of a model to a blob."""
 
     model: TfliteGraph
     is_tflm: bool
@@ -77,7 +77,7 @@ class Lowering:
         """Translate every operator.
 
         Raises:
-            ModelRefused: One of them is not as the firmware can run it.
+            ModelRefused: the firmware does not support an operator.
         """
         for operator in self.model.operators:
             _LOWERINGS[operator.code](self, operator)
@@ -86,17 +86,17 @@ class Lowering:
         """A tensor of the model.
 
         Raises:
-            IndexError: There is none of this number, or it is left out.
+            IndexError: the number does not exist, or is -1, for an omitted input.
         """
         if number < 0:
             raise IndexError(number)
         return self.model.tensors[number]
 
     def view(self, number: int, shape: Sequence[int] | None = None) -> int:
-        """A tensor of the model in the blob, perhaps in another shape; its number there."""
+        """Add a tensor of the model to the blob, optionally reshaped; returns its number."""
         tensor = self.tensor(number)
         if tensor.type not in ELEMENT_BYTES:
-            raise ModelRefused(f"tensor {tensor.name!r} is of {tensor.type}")
+            raise ModelRefused(f"tensor {tensor.name!r} has type {tensor.type}")
         size_bytes = tensor.size * ELEMENT_BYTES[tensor.type]
         entry = BlobTensor(
             tensor.type,
@@ -114,12 +114,12 @@ class Lowering:
         return self._add(entry)
 
     def constant(self, values: Sequence[int]) -> int:
-        """A list of int32."""
+        """Add a list of int32 to the blob; returns its number."""
         content = struct.pack(f"<{len(values)}i", *values)
         return self._add(BlobTensor(INT32, (1, 1, 1, len(values)), len(content), content=content))
 
     def weights(self, shape: Shape, content: bytes) -> int:
-        """Weights of int8."""
+        """Add int8 weights to the blob; returns their number."""
         return self._add(BlobTensor(INT8, shape, len(content), content=content))
 
     def _add(self, tensor: BlobTensor) -> int:
@@ -130,23 +130,23 @@ class Lowering:
 def _only_int8(*tensors: ModelTensor) -> None:
     for tensor in tensors:
         if tensor.type != INT8:
-            raise ModelRefused(f"tensor {tensor.name!r} is of {tensor.type}, not int8")
+            raise ModelRefused(f"tensor {tensor.name!r} has type {tensor.type}, not int8")
 
 
 def _clamp(code: int, out: ModelTensor) -> dict[int, int]:
     bounds = activation_range(code, out.scale, out.zero_point)
     if bounds is None:
-        raise ModelRefused(f"activation {code} of {out.name!r} is not in the firmware")
+        raise ModelRefused(f"the firmware does not support activation {code} of {out.name!r}")
     return {_ACT_MIN: bounds[0], _ACT_MAX: bounds[1], _ZERO_OUT: out.zero_point}
 
 
 def _padding(is_same: bool, size: int, filter_size: int, stride: int, out: int) -> int:
-    """Rows before the first one, as `ComputePaddingHeightWidth` has it."""
+    """Rows of padding before the first row, as in `ComputePaddingHeightWidth`."""
     return max((out - 1) * stride + filter_size - size, 0) // 2 if is_same else 0
 
 
 def _factors(source: ModelTensor, weights: ModelTensor, out: ModelTensor) -> list[FixedPoint]:
-    """One factor for each channel of the output, or one for all."""
+    """A factor for each channel of the output, or a single factor for all."""
     return [fixed_point(source.scale * scale / out.scale) for scale in weights.scales]
 
 
@@ -176,7 +176,7 @@ def _add_conv(
     factors: list[FixedPoint],
     channels: int,
 ) -> None:
-    """Append a convolution; its factors are those of all channels, or of each."""
+    """Append a convolution; its factors are per channel, or a single factor for all."""
     if len(factors) not in (1, channels):
         raise ModelRefused(f"weights have {len(factors)} scales, not 1 or {channels}")
     every = factors * channels if len(factors) == 1 else factors
@@ -186,7 +186,7 @@ def _add_conv(
 
 
 def _conv_scratch(depth: int, rows: int) -> int:
-    """As `conv_scratch_bytes` of the firmware."""
+    """Size of the scratch memory, equal to `conv_scratch_bytes` of the firmware."""
     row = -(-depth // 4) * 4
     return (2 if rows > 1 else 1) * row * 2 + row
 
@@ -219,7 +219,7 @@ def _convolution(lowering: Lowering, operator: ModelOperator) -> None:
     }
     is_really_depthwise = is_depthwise and source.shape[3] > 1
     if is_depthwise and not is_really_depthwise:
-        # The weights of a channel side by side, as those of an ordinary convolution.
+        # The weights of a channel are made contiguous, as in an ordinary convolution.
         values = array("b", b"".join(values[c::channels].tobytes() for c in range(channels)))
     depth = len(values) // channels
     if is_really_depthwise:
@@ -250,7 +250,7 @@ def _fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
     _only_int8(source, out)
     weights, values = _weights_of(lowering, operator.inputs[1])
     if len(weights.shape) != 2 or operator.option(1):
-        raise ModelRefused(f"weights {weights.name!r} are not in the plain order")
+        raise ModelRefused(f"weights {weights.name!r} are not in the default order")
     units, depth = weights.shape
     rows = source.size // depth
     sums = [sum(values[unit * depth : (unit + 1) * depth]) for unit in range(units)]
@@ -325,7 +325,7 @@ def _multiply_tensors(lowering: Lowering, operator: ModelOperator) -> None:
     a, b = (lowering.tensor(number) for number in operator.inputs)
     out = lowering.tensor(operator.outputs[0])
     _only_int8(a, b, out)
-    # LiteRT computes in single precision here, TensorFlow Lite Micro in double.
+    # LiteRT computes this in single precision, TensorFlow Lite Micro in double.
     factor = float32(float32(a.scale * b.scale) / out.scale)
     if lowering.is_tflm:
         factor = a.scale * b.scale / out.scale
@@ -339,7 +339,7 @@ def _multiply_tensors(lowering: Lowering, operator: ModelOperator) -> None:
 
 
 def _reshape(lowering: Lowering, operator: ModelOperator) -> None:
-    """Another view of the same bytes; between two pieces that exist already, a copy."""
+    """Another view of the same bytes; a copy if both pieces exist already."""
     source, out = operator.inputs[0], operator.outputs[0]
     if out in lowering.storages or lowering.tensor(source).content:
         inputs = (lowering.view(source),)

@@ -1,4 +1,4 @@
-"""Which programs have a serial port open, as far as this user may know."""
+"""Programs that have a serial port open, as far as this user may see."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ PSEUDO_TERMINALS = "/dev/pts/"
 
 
 def users_of(path: str, processes: Path = Path("/proc")) -> list[str]:
-    """Programs that have a port open, each as `NAME (PID)`; this one is left out.
+    """Programs other than this process that have a port open, each as `NAME (PID)`.
 
-    Only root sees those of other users. A pseudo-terminal has none: the program at its other end,
-    which is the board, may have this end open, too.
+    Only root sees the programs of other users. The list is empty for a pseudo-terminal, because the
+    program at its other end, which is the board, may have this end open as well.
 
     Args:
         path: Path of the port, or of a link to it.
-        processes: Where the system shows its processes.
+        processes: Directory of the process file system.
 
     Source: proc(5), /proc/PID/fd and /proc/PID/comm.
     """
@@ -28,13 +28,13 @@ def users_of(path: str, processes: Path = Path("/proc")) -> list[str]:
     for process in sorted(processes.glob("[0-9]*"), key=lambda one: int(one.name)):
         if int(process.name) == os.getpid():
             continue
-        with suppress(OSError):  # it has ended, or is another user's
+        with suppress(OSError):  # it has ended, or belongs to another user
             if any(_leads_to(file) == wanted for file in (process / "fd").iterdir()):
                 users.append(f"{(process / 'comm').read_text().strip()} ({process.name})")
     return users
 
 
 def _leads_to(file: Path) -> str | None:
-    with suppress(OSError):  # it was closed
+    with suppress(OSError):  # the file was closed
         return os.readlink(file)
     return None

@@ -1,4 +1,4 @@
-"""Fixed-point factors as TFLite computes them, to the last bit.
+"""Fixed-point factors, equal to those of TFLite to the last bit.
 
 Source: tensorflow/lite/kernels/internal/quantization_util.cc, kernels/kernel_util.cc.
 """
@@ -22,7 +22,7 @@ class FixedPoint:
 
 
 def float32(value: float) -> float:
-    """The nearest number of float32."""
+    """The nearest float32 number."""
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
@@ -34,7 +34,7 @@ def rounded(value: float) -> int:
 
 
 def fixed_point(factor: float) -> FixedPoint:
-    """The factor of int32 for a real factor that is not negative (`QuantizeMultiplier`)."""
+    """The int32 factor for a non-negative real factor (`QuantizeMultiplier`)."""
     if factor == 0:
         return FixedPoint(0, 0)
     mantissa, shift = math.frexp(factor)
@@ -56,7 +56,7 @@ def activation_range(code: int, scale: float, zero_point: int) -> tuple[int, int
 
 
 def mean_factor(scale_in: float, scale_out: float, count: int) -> FixedPoint:
-    """Factor of a mean: that of the scales with the division by the count in it.
+    """Factor of a mean: that of the scales, divided by the count.
 
     Source: tensorflow/lite/kernels/internal/reference/reduce.h, `QuantizedMeanOrSum`.
     """
@@ -66,7 +66,7 @@ def mean_factor(scale_in: float, scale_out: float, count: int) -> FixedPoint:
 
 
 def softmax_factor(scale: float, beta: float) -> tuple[FixedPoint, int]:
-    """Factor of the differences to the largest input, and the smallest difference that counts.
+    """Factor of the differences to the largest input, and the lowest difference with an effect.
 
     Source: tensorflow/lite/kernels/internal/quantization_util.cc, `PreprocessSoftmaxScaling` and
     `CalculateInputRadius`, with 5 bits before the point.

@@ -1,4 +1,4 @@
-"""Commands that a person types to a board, and its replies as they come."""
+"""Interactive commands to a board, and its replies as they arrive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgebench.firmware_bridge.transports.base import BoardTransport
 from edgebench.protocol.text import printable
 
 MAX_CHARS = 1024
-"""Longest command; what firmware has room for is its own matter here."""
+"""Maximum length of a command; the limit of the firmware is not checked here."""
 _READY = re.compile(rb"ready\s*$")
 
 
@@ -19,18 +19,18 @@ def converse(
 ) -> Iterator[str]:
     """Text of a board: at its start, and after each command.
 
-    A command needs no terminator, and one that is empty is not sent: it would crash the reference
-    firmware. Text ends with `m-ready`, or when nothing comes.
+    A command needs no terminator, and an empty command is not sent, because it would crash the
+    reference firmware. Text ends with `m-ready`, or after a time without data.
 
     Args:
-        transport: Way to the board.
+        transport: Connection to the board.
         commands: Commands as they are typed.
-        silence_s: How long a board may say nothing while it works on a command.
-        quiet_s: How long it may say nothing behind `m-ready`: an interface board goes on there.
+        silence_s: Maximum time without data while the board executes a command.
+        quiet_s: Maximum time without data after `m-ready`: an interface board continues after it.
 
     Raises:
-        LocalProtocolError: a command is none that a board may be sent.
-        BoardLost: the board is gone.
+        LocalProtocolError: a command is invalid.
+        BoardLost: the board was disconnected.
     """
     yield from _text(transport, quiet_s, quiet_s)
     for line in commands:

@@ -1,4 +1,4 @@
-"""A TensorFlow Lite model as the generator sees it: one graph of tensors and operators.
+"""A TensorFlow Lite model for the generator: a graph of tensors and operators.
 
 Source: tensorflow/lite/schema/schema.fbs (order of the fields, codes, types).
 """
@@ -18,7 +18,7 @@ ELEMENT_BYTES = {INT8: 1, UINT8: 1, INT32: 4, FLOAT32: 4}
 
 
 class TfliteCode(IntEnum):
-    """Operators that the firmware has, by `BuiltinOperator`."""
+    """Operators that the firmware supports, by `BuiltinOperator`."""
 
     ADD = 0
     AVERAGE_POOL_2D = 1
@@ -46,9 +46,9 @@ class ModelTensor:
     type: str
     shape: tuple[int, ...]
     content: bytes
-    """Bytes of a constant; empty where it is computed."""
+    """Bytes of a constant; empty if it is computed."""
     scales: tuple[float, ...]
-    """One for the tensor, or one for each slice along `axis`; none where it is not quantised."""
+    """Scale of the tensor, or of each slice along `axis`; empty if it is not quantised."""
     zero_points: tuple[int, ...]
     axis: int
 
@@ -59,10 +59,10 @@ class ModelTensor:
 
     @property
     def scale(self) -> float:
-        """The tensor's one scale.
+        """The tensor's only scale.
 
         Raises:
-            ModelRefused: It has none, or several.
+            ModelRefused: the tensor has no scale, or several.
         """
         if len(self.scales) != 1:
             raise ModelRefused(f"tensor {self.name!r} has {len(self.scales)} scales, not 1")
@@ -70,7 +70,7 @@ class ModelTensor:
 
     @property
     def zero_point(self) -> int:
-        """The tensor's one zero point."""
+        """The tensor's first zero point; 0 if it has none."""
         return self.zero_points[0] if self.zero_points else 0
 
 
@@ -102,7 +102,8 @@ def read_model(data: bytes) -> TfliteGraph:
     """Read a .tflite file.
 
     Raises:
-        ModelRefused: It is damaged, has several graphs, or an operator that is not in `TfliteCode`.
+        ModelRefused: the file is damaged, has several graphs, or an operator that is not in
+            `TfliteCode`.
     """
     try:
         root = FlatFile(data).root()
@@ -119,7 +120,7 @@ def read_model(data: bytes) -> TfliteGraph:
             outputs=graph.numbers(2),
         )
     except (FlatbufferError, IndexError) as error:
-        raise ModelRefused("the file is no TensorFlow Lite model, or damaged") from error
+        raise ModelRefused("the file is not a TensorFlow Lite model, or is damaged") from error
 
 
 def _tensor(table: FlatTable, buffers: list[bytes]) -> ModelTensor:
@@ -138,5 +139,5 @@ def _tensor(table: FlatTable, buffers: list[bytes]) -> ModelTensor:
 def _operator(table: FlatTable, codes: list[int]) -> ModelOperator:
     code = codes[table.number(0)]
     if code not in TfliteCode.__members__.values():
-        raise ModelRefused(f"operator {code} of the model is not in the firmware")
+        raise ModelRefused(f"the firmware does not support operator {code} of the model")
     return ModelOperator(TfliteCode(code), table.numbers(1), table.numbers(2), table.table(4))

@@ -1,4 +1,4 @@
-"""Boards by hand: list ports, write firmware, talk."""
+"""Manual operations on boards: list ports, write firmware, exchange commands."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from edgebench.protocol.errors import TargetError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class BoardFlashing:
-    """Command that writes firmware onto a board, which is another one then."""
+    """Command that writes firmware onto a board, which invalidates the stored facts about it."""
 
     command: ToolCommand
     memory: KnownBoards
     kind: str
     """Kind of the board."""
     serial: str | None
-    """Serial number of its debug probe; None: it is the only one."""
+    """Serial number of its debug probe; None: it is the only probe."""
 
     @property
     def line(self) -> str:
-        """Command as a shell takes it."""
+        """Command line, quoted for a shell."""
         return self.command.line
 
     def run(self) -> str:
-        """Run it, and forget what the board was before.
+        """Run the command, and remove the stored facts about the board.
 
         Raises:
             TargetError: a program has the board's port open, or the tool failed.
-            OSError: what the board was before cannot be forgotten.
+            OSError: the stored facts cannot be removed.
         """
         keys = self._keys()
         for port in list_serial_ports():
@@ -62,9 +62,9 @@ class BoardFlashing:
             self.memory.forget(self._keys())
 
     def _keys(self) -> set[str | None]:
-        """Keys of the board; of all known ones that it may be, where its port is not known."""
+        """Keys of the board; if its port is unknown, of all known boards that it may be."""
         if self.serial is not None:
-            # A probe has the serial number of its port; a board that waits for firmware has none.
+            # A probe has the serial number of its port; a board in its bootloader has no port.
             ports = [one for one in list_serial_ports() if one.serial_number == self.serial]
             keys = {one.key for one in ports}
             if keys - {None}:
@@ -74,10 +74,10 @@ class BoardFlashing:
 
 
 class BoardTools:
-    """Boards in a person's hands; implements `BridgeTools`."""
+    """Manual operations on boards; implements `BridgeTools`."""
 
     def ports(self, memory: Path, *, asks: bool) -> list[PortReport]:
-        """Serial ports of this machine; one that a program has open is not asked."""
+        """Serial ports of this machine; a port that a program has open is not probed."""
         listed = list_serial_ports()
         used = {port.path: tuple(users_of(port.path)) for port in listed}
         known = KnownBoards(memory)
@@ -115,7 +115,7 @@ def board_named(name: str, boards: Iterable[FoundBoard]) -> tuple[SerialPortInfo
     """The only confirmed board that a user means: by path, USB serial number, or its own name.
 
     Raises:
-        UsageError: none is meant, or several are.
+        UsageError: no board matches, or several do.
     """
     known = [(one.port, one.board) for one in boards if one.board is not None]
     meant = [
@@ -127,10 +127,10 @@ def board_named(name: str, boards: Iterable[FoundBoard]) -> tuple[SerialPortInfo
         return meant[0]
     if meant:
         paths = ", ".join(port.path for port, _ in meant)
-        raise UsageError(f"{len(meant)} boards are called {name!r}: {paths}")
+        raise UsageError(f"{len(meant)} boards match {name!r}: {paths}")
     confirmed = ", ".join(f"{board.name} at {port.path}" for port, board in known)
     raise UsageError(
-        f"no board is called {name[:80]!r}; kinds of boards: {', '.join(sorted(FLASH_RECIPES))}; "
+        f"no board matches {name[:80]!r}; kinds of boards: {', '.join(sorted(FLASH_RECIPES))}; "
         f"confirmed boards: {confirmed or 'none'}"
     )
 

@@ -1,4 +1,4 @@
-"""UF2, the format in which the boot ROM of a Raspberry Pi Pico takes firmware as a file on a drive.
+"""UF2, the format of firmware files on the drive of a Raspberry Pi Pico's boot ROM.
 
 Source: microsoft/uf2, README.md (blocks); RP2350 datasheet, 5.5 (families).
 """
@@ -13,13 +13,13 @@ PAGE_BYTES = 256
 _BLOCK = struct.Struct("<8I476sI")
 _HAS_FAMILY = 0x2000
 _LOADED = 1
-"""Type of a segment of an ELF that belongs into memory. Source: System V ABI, chapter 5."""
+"""Type of an ELF segment that is loaded into memory. Source: System V ABI, chapter 5."""
 
 
 def flash_pages(elf: bytes) -> dict[int, bytes]:
-    """What a 32-bit little-endian ELF puts into flash: pages of 256 bytes, by address.
+    """Flash content of a 32-bit little-endian ELF: pages of 256 bytes, by address.
 
-    What a page has of no segment is 0xff, as flash is after it was erased.
+    Bytes outside of all segments are 0xff, like erased flash.
     """
     (headers_at,) = struct.unpack_from("<I", elf, 28)
     size, count = struct.unpack_from("<HH", elf, 42)

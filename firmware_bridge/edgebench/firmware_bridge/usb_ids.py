@@ -1,9 +1,9 @@
-"""USB ids of what boards are connected by: hints, never identities.
+"""USB ids of the connections of boards: hints, never identities.
 
-A debug probe has one id on every board of its maker, and a USB serial adapter on everything. So an
-id makes a port a candidate, and the board's own name decides.
+A debug probe has the same id on every board of its vendor, and a USB serial adapter on any device.
+So an id makes a port a candidate, and the board's own name decides.
 
-Source: mlcommons/tiny, benchmark/runner (the first six); udev rules of the makers.
+Source: mlcommons/tiny, benchmark/runner (the first six); udev rules of the vendors.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ classification."""
 
 @dataclass(frozen=True, slots=True)
 class BoardHint:
-    """What may be behind a USB id."""
+    """Kind of device that may have a USB id."""
 
     vendor: int
     product: int | None
     """None: any of this vendor's."""
     text: str
     baud_rates: tuple[int, ...] = DEFAULT_BAUD_RATES
-    """Speeds to ask at, in this order; never 1200, which starts bootloaders."""
+    """Speeds to try, in this order; never 1200, which starts bootloaders."""
     is_interface: bool = False
     """Whether it is MLPerf Tiny's interface board, with a board behind it."""
 
@@ -54,15 +54,15 @@ BOARD_HINTS: tuple[BoardHint, ...] = (
     BoardHint(0x0403, 0x6014, "FTDI serial adapter"),
     BoardHint(0x0403, 0x6015, "FTDI serial adapter"),
 )
-"""Hints; the first that fits counts."""
+"""Hints; the first match is used."""
 
 METER_IDS = frozenset({(0x0483, 0x5740), (0x1915, 0xC00A)})
-"""Ids of energy meters (LPM01A, PPK2), which are never asked for a name: it is no word of theirs,
-and may come in the middle of a recording."""
+"""Ids of energy meters (LPM01A, PPK2), which never get a `name` command: they do not support it,
+and it could disturb a recording."""
 
 
 def hint_of(vendor: int | None, product: int | None) -> BoardHint | None:
-    """Hint for a USB id; None: nothing is known of it, or it is a meter."""
+    """Hint for a USB id; None: the id is unknown, or that of a meter."""
     if vendor is None or (vendor, product) in METER_IDS:
         return None
     fitting = (one for one in BOARD_HINTS if one.vendor == vendor)

@@ -1,5 +1,5 @@
-/* Layout of a model blob. docs/model-blob.md describes it; generate.py writes it; keep all three in
- * step. All numbers are little-endian, as on every machine that this firmware runs on. */
+/* Layout of a model blob. docs/model-blob.md describes it; generate.py writes it; keep all three
+ * in sync. All numbers are little-endian, like every machine that this firmware runs on. */
 #ifndef CORE_BLOB_H
 #define CORE_BLOB_H
 
@@ -7,9 +7,9 @@
 
 #define BLOB_MAGIC 0x424d4245u /* "EBMB" */
 #define BLOB_VERSION 1u
-#define BLOB_NONE 0xffffffffu  /* number of a tensor that is left out */
-#define BLOB_SPARE 16u         /* bytes after the last tensor: kernels may read a word too far */
-#define BLOB_CHECKED_FROM 16u  /* the CRC covers what follows it */
+#define BLOB_NONE 0xffffffffu  /* number of an omitted tensor */
+#define BLOB_SPARE 16u         /* bytes after the last tensor: kernels may read up to a word beyond it */
+#define BLOB_CHECKED_FROM 16u  /* the CRC covers all bytes after it */
 #define BLOB_MAX_TENSORS 1024u
 #define BLOB_MAX_OPERATORS 1024u
 #define BLOB_MAX_OUTPUTS 8u
@@ -54,7 +54,7 @@ enum {
 	P_STRIDE_H, P_STRIDE_W, P_PAD_TOP, P_PAD_LEFT, P_ACT_MIN, P_ACT_MAX,
 	P_ZERO_OUT,
 	P_DILATION_H, P_DILATION_W, P_ZERO_IN,
-	P_MULTIPLIERS, P_SHIFTS, /* tensors of int32, one for each channel of the output */
+	P_MULTIPLIERS, P_SHIFTS, /* tensors of int32, with an item per channel of the output */
 	P_FILTER_H = P_DILATION_H, P_FILTER_W = P_DILATION_W, /* pools */
 	P_TAPS = P_MULTIPLIERS + 2,
 	/* ADD, MUL: from P_ACT_MIN to P_ZERO_OUT as above */
@@ -67,7 +67,7 @@ enum {
 	P_BETA_MULTIPLIER = 0, P_BETA_SHIFT, P_DIFF_MIN,
 	/* MEAN: a bit for each dimension that is summed; P_ZERO_IN, P_ZERO_OUT */
 	P_AXES = 0, P_MEAN_MULTIPLIER, P_MEAN_SHIFT,
-	/* CONCAT: one record for each input */
+	/* CONCAT: a record per input */
 	P_AXIS = 0, P_OFFSET,
 	/* REQUANTIZE: P_ZERO_IN, P_ZERO_OUT */
 	P_REQUANTIZE_MULTIPLIER = 0, P_REQUANTIZE_SHIFT,

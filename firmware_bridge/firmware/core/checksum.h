@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* CRC-32 of zlib, PNG and Ethernet (ISO 3309). Begin with crc = 0; pass the last result to go on. */
+/* CRC-32 of zlib, PNG and Ethernet (ISO 3309). Begin with crc = 0; pass the last result to continue. */
 uint32_t crc32(uint32_t crc, const void *data, size_t size);
 
 #endif

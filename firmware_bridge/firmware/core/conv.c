@@ -1,10 +1,10 @@
-/* Convolutions: what nearly all the time of a model goes into.
+/* Convolutions, which take nearly all of the time of a model.
  *
  * Theory of operation. The patch under the filter is gathered into a row, with the input's zero
- * point where it hangs over the edge; the generator has folded the zero point into the bias. So
- * each output is a plain product of two rows of int8. Two patches and two channels are multiplied
- * at a time, so that what is loaded is used twice. A depthwise convolution gathers nothing:
- * it has a list of places, one for each tap of the filter, and a row of zero points for taps outside.
+ * point outside of the image; the generator has folded the zero point into the bias. So each output
+ * is a plain product of two rows of int8. Two patches and two channels are multiplied at a time, so
+ * that loaded values are used twice. A depthwise convolution does not gather: it has a list with the
+ * place of each tap of the filter, and a row of zero points for taps outside.
  *
  * With DSP instructions a patch is widened to int16 when it is gathered, as pairs of elements (0, 2)
  * and (1, 3), which is how SXTB16 takes weights apart. */
@@ -47,7 +47,7 @@ static struct geometry geometry_of(const struct operands *o)
 	return g;
 }
 
-/* What makes an output of a sum; a copy of its own, which no output that is written can change. */
+/* Parameters that convert a sum to an output; a copy, which cannot alias the written outputs. */
 struct finishing {
 	const int32_t *multipliers, *shifts;
 	int32_t zero_out, low, high;
@@ -76,11 +76,11 @@ uint32_t conv_scratch_bytes(const struct blob_tensor *in, const struct blob_tens
 	uint32_t depth = weights->size[1] * weights->size[2] * in->size[3];
 	uint32_t rows = out->size[0] * out->size[1] * out->size[2];
 
-	/* int8 patches as they are gathered, int16 ones as they are multiplied. */
+	/* int8 patches for gathering, int16 patches for multiplication. */
 	return (rows > 1 ? 2 : 1) * ROUND_UP(depth, 4) * 2 + ROUND_UP(depth, 4);
 }
 
-/* The patch under the filter as a row of int8; where it lies in a row already, that one. */
+/* The patch under the filter as a row of int8; if it is contiguous already, without a copy. */
 static const int8_t *gather(const struct operands *o, const struct geometry *g, const int8_t *image,
 			    int32_t y, int32_t x, int8_t *row)
 {
@@ -114,7 +114,7 @@ static const int8_t *gather(const struct operands *o, const struct geometry *g, 
 	return row;
 }
 
-/* Functions of their own where the registers would not do for two loops. */
+/* Separate functions, because there are too few registers for two loops. */
 #if defined(__ARM_FEATURE_MVE)
 
 static inline void products_2x2(const int8_t *a, const int8_t *b, const int8_t *u, const int8_t *v,
@@ -254,7 +254,7 @@ static inline int32_t products(const int8_t *a, const int8_t *u, int32_t depth, 
 
 #endif
 
-/* The patch at an output as the products want it; `slot` of the two that are there at a time. */
+/* The patch of an output in the format of the products; `slot` selects one of two buffers. */
 static const patch_type *patch_at(const struct operands *o, const struct geometry *g,
 				  const int8_t *image, int32_t y, int32_t x, int32_t slot)
 {
@@ -329,7 +329,7 @@ uint32_t depthwise_scratch_bytes(const struct blob_tensor *in, const struct blob
 	return weights->size[1] * weights->size[2] * 4 + ROUND_UP(in->size[3], 4);
 }
 
-/* Products of one channel of the output with all taps. */
+/* Products of a channel of the output with all taps. */
 static int32_t taps_of_one(const int8_t *base, const int32_t *taps, int32_t tap_count, const int8_t *weights,
 			   int32_t out_c, int32_t in_channel, int32_t start)
 {
@@ -340,7 +340,7 @@ static int32_t taps_of_one(const int8_t *base, const int32_t *taps, int32_t tap_
 	return (int32_t)sum;
 }
 
-/* Products of four channels that lie side by side. */
+/* Products of four adjacent channels. */
 static inline void taps_of_four(const int8_t *base, const int32_t *taps, int32_t tap_count,
 				const int8_t *weights, int32_t out_c, const int32_t *bias, int32_t sum[4])
 {
@@ -379,7 +379,7 @@ static inline void taps_of_four(const int8_t *base, const int32_t *taps, int32_t
 #endif
 }
 
-/* Where each tap of the filter lies, from the first byte of scratch memory. */
+/* Place of each tap of the filter, relative to the first byte of scratch memory. */
 static void place_taps(const struct operands *o, const struct geometry *g, const int8_t *image, int32_t y,
 		       int32_t x, int32_t *taps, const int8_t *zeros)
 {

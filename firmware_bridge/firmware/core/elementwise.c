@@ -1,4 +1,4 @@
-/* Operators that look at one element of each input at a time. */
+/* Operators that process a single element of each input at a time. */
 #include "core/fixed_point.h"
 #include "core/kernels.h"
 
@@ -28,7 +28,7 @@ static inline int8_t product_of(const struct operands *o, int32_t a, int32_t b)
 	return (int8_t)clamp(wrapping_add(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]);
 }
 
-/* Distance between neighbours of a tensor in each dimension; 0 where it is broadcast. */
+/* Distance between neighbours of a tensor in each dimension; 0 if it is broadcast. */
 static void steps_of(const struct blob_tensor *tensor, uint32_t step[4])
 {
 	uint32_t next = 1;
@@ -65,13 +65,13 @@ for_each(const struct operands *o, int8_t (*combine)(const struct operands *o, i
 void add(const struct operands *o) { for_each(o, sum_of); }
 void mul(const struct operands *o) { for_each(o, product_of); }
 
-/* Halves away from zero, as TfLiteRound; what is out of range is clamped before it is converted. */
+/* Halves away from zero, like TfLiteRound; values out of range are clamped before the conversion. */
 int8_t quantize_value(float value, float scale, int32_t zero_point)
 {
 	float steps = value / scale;
 
 	if (!(steps > -100000.0f))
-		steps = -100000.0f; /* also what is no number */
+		steps = -100000.0f; /* also for NaN */
 	if (steps > 100000.0f)
 		steps = 100000.0f;
 	int32_t whole = (int32_t)steps;

@@ -2,11 +2,11 @@
 
 #include <string.h>
 
-#define HALF (FEATURE_SAMPLES / 2) /* complex numbers that stand for the samples */
+#define HALF (FEATURE_SAMPLES / 2) /* complex numbers that represent the samples */
 #define QUARTER (FEATURE_SAMPLES / 4)
 #define HALF_BITS 9
 
-/* The angle is index / FEATURE_SAMPLES of a turn, at most half of one. */
+/* The angle is index / FEATURE_SAMPLES of a turn, at most half a turn. */
 static float cosine(uint32_t index)
 {
 	return index <= QUARTER ? feature_cosines[index] : -feature_cosines[HALF - index];
@@ -56,7 +56,7 @@ static void transform(float *z)
 	}
 }
 
-/* Even samples were the real parts, odd ones the imaginary: take their transforms apart. */
+/* Even samples are the real parts, odd samples the imaginary parts: separate their transforms. */
 static void power_of(const float *z, float *power)
 {
 	for (uint32_t k = 0; k < FEATURE_BINS; k++) {

@@ -19,7 +19,7 @@ extern const float feature_window[FEATURE_SAMPLES / 2];
 extern const float feature_cosines[FEATURE_SAMPLES / 4 + 1];
 extern const float feature_places[FEATURE_BINS];
 
-/* 40 numbers from 0 to 1, of FEATURE_SAMPLES samples and the one before them. */
+/* 40 numbers from 0 to 1, from FEATURE_SAMPLES samples and the sample before them. */
 void features_of(const int16_t *samples, int16_t before, float *bands, struct feature_space *space);
 
 #endif

@@ -23,7 +23,7 @@ static inline int32_t doubling_high(int32_t a, int32_t b)
 	return (int32_t)(((int64_t)a * b + (1 << 30)) >> 31);
 }
 
-/* The same with a factor that is not negative, so that nothing can overflow. */
+/* The same with a non-negative factor, so that it cannot overflow. */
 static inline int32_t doubling_high_by(int32_t a, int32_t factor)
 {
 	return (int32_t)(((int64_t)a * factor + (1 << 30)) >> 31);
@@ -36,7 +36,7 @@ static inline int32_t rounding_right(int32_t value, int32_t bits)
 	return bits == 0 ? value : ((lower >> (bits - 1)) + 1) >> 1;
 }
 
-/* value * multiplier * 2^(shift - 31), as gemmlowp rounds it: after each of the two steps. */
+/* value * multiplier * 2^(shift - 31), rounded as in gemmlowp: after each of the two steps. */
 static inline int32_t scale_twice(int32_t value, int32_t multiplier, int32_t shift)
 {
 	if (shift > 0)

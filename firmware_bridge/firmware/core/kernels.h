@@ -1,6 +1,6 @@
-/* Operators on int8 tensors, with exactly the results of TFLite's reference kernels.
+/* Operators on int8 tensors, with exactly the same results as TFLite's reference kernels.
  *
- * A kernel gets tensors that model.c has checked: every byte of them lies in blob or arena. */
+ * The tensors of a kernel were checked by model.c: all of their bytes are in blob or arena. */
 #ifndef CORE_KERNELS_H
 #define CORE_KERNELS_H
 

@@ -1,5 +1,5 @@
-/* Opening and running a blob. A blob comes over a serial line from anybody, so everything is
- * checked once, when it is opened: no operator reads or writes outside of blob and arena. */
+/* Opening and running a blob. A blob from the serial line is not trusted, so it is checked completely
+ * when it is opened: no operator reads or writes outside of blob and arena. */
 #include "core/model.h"
 
 #include <stdbool.h>
@@ -21,7 +21,7 @@ static uint32_t element_count(const struct blob_tensor *tensor)
 static bool is_tensor_good(const struct model *model, const struct blob_tensor *tensor)
 {
 	uint64_t bytes;
-	/* Kernels may read a word too far; behind the arena lies the scratch of their own. */
+	/* Kernels may read up to a word beyond a tensor; their scratch memory is after the arena. */
 	uint32_t total = tensor->place == PLACE_BLOB ? model->header->bytes - BLOB_SPARE
 						     : model->header->arena_bytes - BLOB_SPARE;
 
@@ -59,7 +59,7 @@ static bool is_activation(const struct blob_tensor *tensor)
 	return tensor && tensor->type == TYPE_INT8;
 }
 
-/* A list of int32 in the blob, one for each channel. */
+/* A list of int32 in the blob, with an item per channel. */
 static const int32_t *constants(const struct model *model, uint32_t number, uint32_t count)
 {
 	const struct blob_tensor *tensor = tensor_at(model, number);
@@ -94,7 +94,7 @@ static bool is_scratch_good(const struct model *model, const struct blob_operato
 {
 	const struct blob_tensor *out = tensor_at(model, op->output);
 
-	/* Places that are in scratch memory must not change while outputs are written. */
+	/* The list of places in scratch memory must not change while outputs are written. */
 	return op->scratch_at % 4 == 0 && needed <= op->scratch_bytes &&
 	       is_within(op->scratch_at, op->scratch_bytes, model->header->arena_bytes) &&
 	       (op->scratch_at + op->scratch_bytes <= out->at || out->at + out->bytes <= op->scratch_at);
@@ -115,7 +115,7 @@ static bool is_conv_good(const struct model *model, const struct operands *o)
 	    !is_between(p[P_DILATION_W], 1, 255) ||
 	    !are_scales_good(o->multipliers, o->shifts, out->size[3]))
 		return false;
-	if (is_depthwise) /* the places of its taps are counted from the scratch memory */
+	if (is_depthwise) /* the places of its taps are relative to the scratch memory */
 		return in->place == PLACE_ARENA && w->size[0] == 1 && w->size[3] == out->size[3] &&
 		       out->size[3] % in->size[3] == 0 && w->size[1] <= 255 && w->size[2] <= 255 &&
 		       is_scratch_good(model, op, depthwise_scratch_bytes(in, w));
@@ -154,7 +154,7 @@ static bool is_pad_good(const struct operands *o)
 	for (int d = 0; d < 4; d++) {
 		int32_t before = o->operator->p[P_BEFORE + d];
 
-		/* The value lies among the same numbers; its place is behind those of the dimensions. */
+		/* The value is in the same list, after the numbers of the dimensions. */
 		if (!is_between(before, 0, (int32_t)BLOB_MAX_DIMENSION) ||
 		    (uint32_t)before + o->in->size[d] > o->out->size[d])
 			return false;
@@ -200,7 +200,7 @@ static bool is_softmax_good(const struct operands *o)
 	       is_between(p[P_BETA_SHIFT], 0, 31) && p[P_BETA_MULTIPLIER] >= 0 && p[P_DIFF_MIN] <= 0 &&
 	       o->in->size[3] <= 4096 && o->in->place == PLACE_ARENA &&
 	       (o->in->at + o->in->bytes <= o->out->at || o->out->at + o->out->bytes <= o->in->at) &&
-	       /* What is exponentiated must fit into Q5. */
+	       /* The argument of the exponential must fit into Q5. */
 	       ((int64_t)(p[P_DIFF_MIN] < -255 ? -255 : p[P_DIFF_MIN]) * ((int64_t)1 << p[P_BETA_SHIFT])) >= INT32_MIN;
 }
 
@@ -295,7 +295,7 @@ static bool is_header_good(const struct blob_header *header, size_t blob_max)
 		       header->crc32;
 }
 
-/* The name goes into lines of the protocol. */
+/* The name is printed in lines of the protocol. */
 static bool is_id_good(const char *id)
 {
 	if (!*id)

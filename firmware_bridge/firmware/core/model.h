@@ -1,4 +1,4 @@
-/* A model: a blob that has been checked, and an arena to run it in. */
+/* A model: a checked blob, and an arena to run it in. */
 #ifndef CORE_MODEL_H
 #define CORE_MODEL_H
 
@@ -20,7 +20,7 @@ struct model {
 	uint32_t output_bytes; /* of all outputs together */
 };
 
-/* Check every byte that running depends on. Blob and arena begin at multiples of 16. */
+/* Check every byte that is used in a run. Blob and arena begin at multiples of 16. */
 enum model_state model_open(struct model *model, const uint8_t *blob, size_t blob_max, uint8_t *arena,
 			    size_t arena_max);
 /* Bytes of an input as the host sends them, into the input tensor. */
@@ -29,7 +29,7 @@ void model_run(const struct model *model);
 const struct blob_tensor *model_input(const struct model *model);
 const struct blob_tensor *model_output(const struct model *model, uint32_t index);
 const void *model_data(const struct model *model, const struct blob_tensor *tensor);
-/* An element of a tensor as the number that it stands for. */
+/* An element of a tensor as a real number. */
 float model_value(const struct model *model, const struct blob_tensor *tensor, uint32_t index);
 
 #endif

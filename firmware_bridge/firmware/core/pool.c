@@ -1,11 +1,11 @@
-/* Pools, mean, and what only moves bytes. */
+/* Pools, mean, and operators that only move bytes. */
 #include <string.h>
 
 #include "core/fixed_point.h"
 #include "core/kernels.h"
 
 struct window {
-	int32_t top, bottom, left, right; /* what of the window lies within the input */
+	int32_t top, bottom, left, right; /* part of the window within the input */
 };
 
 static struct window window_at(const struct operands *o, int32_t y, int32_t x)

@@ -25,7 +25,7 @@ static int32_t exp_of_small(int32_t a)
 	return exp_of_eighth + doubling_high(exp_of_eighth, x + rest);
 }
 
-/* exp of a Q5 that is not above 0, in Q0. */
+/* exp of a Q5 <= 0, in Q0. */
 static int32_t exp_of(int32_t a)
 {
 	/* Q0: exp(-1/4), exp(-1/2), exp(-1), exp(-2), exp(-4), exp(-8), exp(-16). */

@@ -7,7 +7,7 @@
 #include "device/text.h"
 #include "device/words.h"
 
-#define MAX_SHOWN 80 /* characters of an unknown word; the reference has no room for more */
+#define MAX_SHOWN 80 /* characters of an unknown word; the reference has no space for more */
 #define VERSION "ULPMark for tinyML Firmware V0.0.1"
 #define OUT_BYTES_A_LINE 64
 #define CYCLES_A_LINE 16
@@ -56,7 +56,7 @@ static void load_bytes(const char *hex)
 		put_line("e-[Insufficent number of hex digits]", NULL); /* the spelling of the reference */
 		return;
 	}
-	/* As the reference, without a word about digits behind the last byte. */
+	/* Same as the reference: digits after the last byte are silently ignored. */
 	for (size_t i = 0; i < length && load->received < load->size; i += 2) {
 		int high = digit_of(hex[i]), low = digit_of(hex[i + 1]);
 
@@ -306,7 +306,7 @@ static void command_frames(void)
 	device.is_frame_mode = true;
 }
 
-/* Commands of both dialects; false: it is none of them. */
+/* Commands of both dialects; false: not such a command. */
 bool command_shared(const char *word, char *rest)
 {
 	if (is_word(word, "name"))

@@ -10,7 +10,7 @@ struct device device;
 void set_mode(enum device_mode mode)
 {
 	device.is_streaming = mode == MODE_STREAMING;
-	device.is_energy_mode = mode != MODE_PERFORMANCE; /* streaming firmware prints no time either */
+	device.is_energy_mode = mode != MODE_PERFORMANCE; /* streaming firmware does not print times either */
 }
 
 const char *mode_name(void)
@@ -41,7 +41,7 @@ void forget_input(void)
 	device.results_before = 0;
 }
 
-/* Look for a blob, and give it the memory that it wants; the rest is for the input. */
+/* Look for a blob, and reserve its memory; the rest is for the input. */
 void open_model(void)
 {
 	uint32_t arena_bytes = 0, wake_bytes = 0;

@@ -1,5 +1,5 @@
-/* The device as its serial line sees it: docs/firmware-protocol.md. Bytes in, bytes out through
- * port_write; whoever owns the line calls device_receive. */
+/* The device as seen from its serial line: docs/firmware-protocol.md. Output goes to port_write; the
+ * owner of the line calls device_receive with its input. */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
@@ -12,7 +12,7 @@
 #define LINE_MAX_CHARACTERS 1031
 #define FRAME_MAX_DATA 1024
 #define FRAME_WINDOW 2
-/* Kind, sequence, offset, data and CRC, with a byte of COBS for every 254 and one. */
+/* Kind, sequence, offset, data and CRC, with a byte of COBS for every 254 and another. */
 #define FRAME_MAX_WIRE (1 + 1 + 4 + FRAME_MAX_DATA + 4 + 5)
 
 struct load {
@@ -20,7 +20,7 @@ struct load {
 	uint32_t size, received, crc32;
 };
 
-/* What is timed, and how: docs/firmware-protocol.md. */
+/* Modes of timing: docs/firmware-protocol.md. */
 enum device_mode { MODE_PERFORMANCE, MODE_ENERGY, MODE_STREAMING };
 
 struct device {
@@ -36,19 +36,19 @@ struct device {
 	bool has_inferred;
 	uint32_t cycles_total; /* inferences of the last infer */
 	float results_before;  /* mean squared error of the last inference */
-	struct wake *wake;     /* NULL: the model is none that listens */
+	struct wake *wake;     /* NULL: not a streaming model */
 };
 
 extern struct device device;
 
-/* Reset: forget everything, look for a model, and print the banner. */
+/* Reset: discard all state, look for a model, and print the banner. */
 void device_reset(enum device_mode mode);
 void device_receive(uint8_t byte);
-/* While it listens, whoever owns the line calls device_listen whenever no byte waits. */
+/* While it listens, the owner of the line calls device_listen when no byte is pending. */
 bool device_is_listening(void);
 void device_listen(void);
 
-/* The rooms of the firmware, for each other. */
+/* Functions of the files in this folder, for each other. */
 void command_execute(char *line);
 bool command_shared(const char *word, char *rest);
 void streaming_execute(char *line);

@@ -29,7 +29,7 @@ static void put_number(uint8_t *to, uint32_t value)
 		to[i] = (uint8_t)(value >> 8 * i);
 }
 
-/* Undo COBS in place; the size of what comes out, or 0 if that is no frame. */
+/* Decode COBS in place; returns the size of the result, or 0 if it is not a frame. */
 static uint32_t cobs_decode(uint8_t *data, uint32_t size)
 {
 	uint32_t from = 0, to = 0;
@@ -103,7 +103,7 @@ static struct reply model_begin(const uint8_t *payload, uint32_t size)
 	device.model_load = (struct load){0};
 	if (model_bytes == 0 || model_bytes > port.model_max)
 		return (struct reply){TOO_LARGE, 0};
-	memset(port.model, 0, 16); /* no magic number: there is no model now */
+	memset(port.model, 0, 16); /* no magic number: no model is present now */
 	open_model();
 	device.model_load = (struct load){.is_open = true, .size = model_bytes, .crc32 = number_at(payload + 4)};
 	return (struct reply){NONE, 0};
@@ -138,7 +138,7 @@ static struct reply input_begin(const uint8_t *payload, uint32_t size)
 	return (struct reply){NONE, 0};
 }
 
-/* Leaving without a commit leaves no model: what is there is a part of one. */
+/* Leaving without a commit discards the model, which is incomplete. */
 static void leave(uint8_t sequence)
 {
 	put_reply(sequence, (struct reply){0});

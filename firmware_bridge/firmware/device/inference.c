@@ -46,7 +46,7 @@ void results_print(void)
 	put("]\r\n");
 }
 
-/* Between its two timestamps nothing is done but inferences, and one look at the counter each. */
+/* Between its two timestamps, only inferences run, and the counter is read once for each. */
 void infer(uint32_t count, uint32_t warmup)
 {
 	if (!device.was_input_announced) {

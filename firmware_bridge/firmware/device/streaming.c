@@ -86,7 +86,7 @@ static void load_pointer(const char *word)
 		load->received = (uint32_t)at;
 }
 
-/* What was asked for, or all that there is. */
+/* The requested number, or all. */
 static uint32_t count_of(const char *word, uint32_t available)
 {
 	int64_t count = word ? number_of(word) : 0;
@@ -169,7 +169,7 @@ static void command_help(void)
 		put_line(TEXT[i], NULL);
 }
 
-/* Commands of the reference for data and hardware of its own. */
+/* Commands of the reference for its specific data and hardware. */
 static bool is_left_out(const char *word)
 {
 	static const char *const WORDS[] = {"run_model", "extract", "i2scap", "log", "infer_wav"};

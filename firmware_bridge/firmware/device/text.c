@@ -69,7 +69,7 @@ void put_word_hex(uint32_t value)
 
 void put_decimal(double value)
 {
-	const double largest = 9e15; /* more has no thousandths in a double */
+	const double largest = 9e15; /* larger doubles have no thousandths */
 	double thousandths;
 	uint64_t whole;
 

@@ -6,13 +6,13 @@
 #include <stdint.h>
 
 void put(const char *text);
-void put_bytes(const uint8_t *data, size_t size); /* as they are */
+void put_bytes(const uint8_t *data, size_t size); /* raw */
 void put_unsigned(uint64_t value);
 void put_signed(int64_t value);
 void put_hex(const uint8_t *data, size_t size);
 void put_word_hex(uint32_t value); /* eight digits */
-void put_decimal(double value);	   /* as printf's %.3f */
-/* The parts of a line one after another; the last one is NULL. */
+void put_decimal(double value);	   /* same as printf's %.3f */
+/* The parts of a line in order; the last argument is NULL. */
 void put_line(const char *first, ...);
 void put_flush(void);
 

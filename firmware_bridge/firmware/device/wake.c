@@ -1,8 +1,8 @@
-/* Wake words in a stream of sound: MLPerf Tiny's streaming firmware, docs/firmware-protocol.md.
+/* Wake words in streaming audio: MLPerf Tiny's streaming firmware, docs/firmware-protocol.md.
  *
  * Between start and stop an audio frame of 512 samples is due every 32 ms. With the 512 before it, it makes 40
- * features; those of the last 30 frames are the model's input. Frames that are late are not lost: they
- * wait in the sound, and are processed one after another.
+ * features; those of the last 30 frames are the model's input. Late frames are not lost: they stay in
+ * the sound buffer, and are processed in order.
  *
  * Source of steps, lines and numbers: mlcommons/tiny, benchmark/reference_submissions/streaming_wakeword
  * (sww_ref_util.c, sww_ref_util_submitter.c, sww_ref_util.h). */
@@ -32,8 +32,8 @@ struct wake {
 	int8_t features[MODEL_INPUT], newest[MODEL_OUTPUT];
 	bool is_listening;
 	uint64_t began_us, due_us;
-	uint32_t filled;  /* of the frame that comes */
-	uint32_t played;  /* bytes of what is loaded */
+	uint32_t filled;  /* of the next frame */
+	uint32_t played;  /* bytes of the loaded sound */
 	uint32_t heard;   /* frames */
 	uint32_t detected;
 	struct detection detections[DETECTIONS_MAX];
@@ -59,7 +59,7 @@ static void forget_sound(struct wake *wake)
 	wake->filled = 0;
 }
 
-/* Memory at the end of the RAM for a model that listens, at most half of what is free for activations; how much. */
+/* Size of the memory at the end of the RAM for a streaming model, at most half of the free RAM for activations. */
 uint32_t wake_open(uint32_t free_bytes)
 {
 	uint32_t own = sizeof(struct wake) + 15, activations, bytes;
@@ -80,7 +80,7 @@ static void put_error(const char *text)
 	put_line(device.is_streaming ? "Error: " : "e-[", text, device.is_streaming ? "" : "]", NULL);
 }
 
-/* One frame: the newer half of the samples is there. */
+/* Process a frame: the newer half of its samples has arrived. */
 static void process_frame(struct wake *wake)
 {
 	const struct blob_tensor *in = model_input(&device.model), *out = model_output(&device.model, 0);
@@ -90,7 +90,7 @@ static void process_frame(struct wake *wake)
 	wake->before = wake->samples[FEATURE_STRIDE - 1];
 	memmove(wake->features, wake->features + FEATURE_BANDS, MODEL_INPUT - FEATURE_BANDS);
 	for (uint32_t i = 0; i < FEATURE_BANDS; i++) {
-		float value = bands[i] / in->scale + (float)in->zero_point; /* cut off, as the reference does */
+		float value = bands[i] / in->scale + (float)in->zero_point; /* truncated, as in the reference */
 
 		wake->features[MODEL_INPUT - FEATURE_BANDS + i] =
 			value < -128 ? -128 : value > 127 ? 127 : (int8_t)value;
@@ -133,7 +133,7 @@ void device_listen(void)
 
 	wake->filled += (uint32_t)(port.read_sound ? port.read_sound(to, wanted) : read_loaded(wake, to, wanted));
 	if (wake->filled < FEATURE_STRIDE) {
-		wake->due_us = now_us; /* nobody plays: the next frame is in time whenever it comes */
+		wake->due_us = now_us; /* no sound: the next frame is in time at any moment */
 		return;
 	}
 	wake->due_us += FRAME_US;
@@ -183,7 +183,7 @@ void wake_start(void)
 	if (port.read_sound)
 		port.read_sound(NULL, 0);
 	port_pulse();
-	/* The pulse of this pin lets a host align its times with those of the others. */
+	/* The pulse of this pin lets a host align its times with those of the other pins. */
 	port_processing(true);
 	port_processing(false);
 	wake->is_listening = true;
@@ -192,7 +192,7 @@ void wake_start(void)
 	put_line("DMA receive initiated.", NULL);
 }
 
-/* As the reference prints them: 16 a line, a blank in place of the last comma. */
+/* As in the reference: 16 per line, with a space in place of the last comma. */
 static void put_activations(const struct wake *wake)
 {
 	uint32_t count = wake->heard < wake->activations_max ? wake->heard : wake->activations_max;
@@ -234,7 +234,7 @@ void wake_state(void)
 	put_line("", NULL);
 }
 
-/* Frame and time of each, the first frame among them: it has a pulse of its own. */
+/* Frame and time of each, including the first frame, which has its own pulse. */
 void wake_detections(void)
 {
 	const struct wake *wake = device.wake;
@@ -254,7 +254,7 @@ void wake_detections(void)
 	}
 }
 
-/* As printf's %+3d. */
+/* Same as printf's %+3d. */
 static void put_signed_wide(int8_t value)
 {
 	put(value > -10 && value < 10 ? " " : "");

@@ -8,9 +8,9 @@
 /* The next word of the line; NULL at its end. */
 char *next_word(char **rest);
 bool is_word(const char *word, const char *expected);
-/* As atoi, but what is too large stays large. */
+/* Same as atoi, but too large numbers saturate. */
 int64_t number_of(const char *word);
-/* Of a hexadecimal digit; negative for any other character. */
+/* Value of a hexadecimal digit; negative for any other character. */
 int digit_of(char character);
 
 #endif

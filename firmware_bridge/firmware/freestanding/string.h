@@ -1,4 +1,4 @@
-/* The part of <string.h> that this firmware uses; a freestanding compiler brings none. */
+/* The part of <string.h> that this firmware uses; a freestanding compiler does not include it. */
 #ifndef FREESTANDING_STRING_H
 #define FREESTANDING_STRING_H
 

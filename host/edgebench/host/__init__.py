@@ -1,4 +1,4 @@
-"""The host: finds devices, measures on them, judges and keeps the results.
+"""The host: finds devices, measures on them, judges and stores the results.
 
 from edgebench.host import Lab
 
@@ -9,7 +9,7 @@ run.queries["latency_ns"].median()
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # type checkers know this name; to import it from typing takes 5 ms
+TYPE_CHECKING = False  # type checkers accept this name; importing it from typing takes 5 ms
 if TYPE_CHECKING:
     from edgebench.host.lab import Lab
     from edgebench.host.notebook import NotebookProgress
@@ -19,7 +19,7 @@ __all__ = ["Lab", "NotebookProgress", "StoredRun", "StoredSet"]
 
 
 def __getattr__(name: str) -> object:
-    # The command line imports this package too, and must not pay for pandas.
+    # Imported lazily, because the command line imports this package and must not load pandas.
     if name in __all__:
         from importlib import import_module
 

@@ -18,23 +18,23 @@ from edgebench.system.file_kinds import fault_of_file
 
 @dataclass(frozen=True, slots=True)
 class ArrayFile:
-    """Contents of a .npz file that the user named."""
+    """Contents of a .npz file given by the user."""
 
     arrays: dict[str, NDArray[Any]]
-    """Arrays by their names in the file."""
+    """Arrays by name."""
     sha256: str
     size_bytes: int
 
 
 def read_array_file(path: Path, kind: str) -> ArrayFile:
-    """Read a .npz file that the user named.
+    """Read a .npz file given by the user.
 
     Args:
         path: The file.
-        kind: Kind of the file, with which errors begin: `data set`.
+        kind: Kind of the file, as the beginning of error messages: `data set`.
 
     Raises:
-        UsageError: it is not there, or no .npz file of numbers.
+        UsageError: the file does not exist, or is not a .npz file of numbers.
     """
     if (fault := fault_of_file(path)) is not None:
         raise UsageError(f"{kind} not readable: {fault}: {path}")
@@ -49,25 +49,26 @@ def read_array_file(path: Path, kind: str) -> ArrayFile:
 
 
 def load_arrays(content: bytes, *, is_compression_allowed: bool) -> dict[str, NDArray[Any]]:
-    """Arrays of a .npz file by name; nothing in it is ever executed.
+    """Arrays of a .npz file by name; pickled objects are rejected, so no code is executed.
 
     Args:
         content: The file.
-        is_compression_allowed: A compressed file of unknown origin may unpack to any size.
+        is_compression_allowed: Whether to accept compression; a compressed file of unknown origin
+            may unpack to any size.
 
     Raises:
-        ValueError: the file is damaged, no .npz, or holds anything but arrays.
+        ValueError: the file is damaged, is not a .npz file, or contains anything but arrays.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             is_larger = any(item.file_size > item.compress_size for item in archive.infolist())
         if is_larger and not is_compression_allowed:
-            raise ValueError("it is compressed, and may unpack to anything")
+            raise ValueError("it is compressed, and may unpack to any size")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = dict(file)
     except Exception as exc:  # zipfile and numpy raise a dozen kinds, MemoryError among them
         raise ValueError(f"not a .npz file of numbers: {exc}") from exc
     others = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
     if others:
-        raise ValueError(f"not a .npz file of numbers: {others[0][:40]!r} is no array")
+        raise ValueError(f"not a .npz file of numbers: {others[0][:40]!r} is not an array")
     return arrays

@@ -1,4 +1,4 @@
-"""The agent, as the host sees it: one method for each request."""
+"""Client of an agent, with a method for each request."""
 
 from __future__ import annotations
 
@@ -35,41 +35,41 @@ from edgebench.protocol.traces import SPOOL_FILES
 
 ANSWER_TIMEOUT_S = 30.0
 HASHED_BYTES_PER_S = 10e6
-"""Speed at which the slowest devices read and hash files: a slow card beside a slow core."""
+"""Speed at which the slowest devices, with a slow card and a slow core, read and hash files."""
 DESCRIBE_TIMEOUT_S = 200.0
-"""Limit on a description: the first one imports every runtime in turn, slowly on a slow board."""
+"""Timeout of a description; the first imports every runtime in turn, slowly on slow boards."""
 LEASE_TTL_S = 30.0
 CHUNK_BYTES = 256 * 1024
-"""Bytes of a model in one message."""
+"""Bytes of a model per message."""
 CHUNKS_PER_POLL = 4
-"""Chunks sent between two checks for an early error of the agent's; a check takes 30 µs."""
+"""Chunks sent between two checks for an early error of the agent; a check takes 30 µs."""
 PROBE_COUNT = 8
-"""Probes of a group, of which the one with the least round trip counts. On loopback that was 264 µs
-of 8, 252 of 12 and 242 of 16 (medians of 300 groups, two loaded cores), and each more takes 120 µs
-of CPU time of two threads."""
+"""Probes per group; the probe with the shortest round trip is used. On loopback, the shortest round
+trip was 264 µs of 8 probes, 252 µs of 12 and 242 µs of 16 (medians of 300 groups, two loaded
+cores), and each further probe takes 120 µs of CPU time of two threads."""
 MAX_FILE_BYTES = 2**32
-"""Limit on a file of a run; a trace of a few million inferences has some hundred megabytes."""
+"""Limit on a file of a run; the trace of a few million inferences takes some hundred megabytes."""
 
 _T = TypeVar("_T")
 OnBytes = Callable[[int, int], None]
-"""Called with bytes sent and bytes in all."""
+"""Called with the number of bytes sent, and the total."""
 
 
 class Client:
-    """A conversation with one agent; it has a lease of its own, apart from all other clients."""
+    """A connection to an agent; each client has its own lease."""
 
     def __init__(self, link: Link, via: str = "", seat: str = "", agent: str = "") -> None:
-        """Begin the conversation.
+        """Greet the agent.
 
         Args:
-            link: An open connection to the agent, which is closed if this fails.
-            via: Name of the transport; the agent keeps apart who comes by which.
-            seat: Name of the seat that this is about; empty: the first one.
-            agent: Fingerprint of the agent's certificate; empty where it has none.
+            link: An open connection to the agent; it is closed if the greeting fails.
+            via: Name of the transport; the agent keeps the owners of different transports apart.
+            seat: Name of the seat to use; empty for the first.
+            agent: Fingerprint of the agent's certificate; empty if it has none.
 
         Raises:
             NoSuchDevice: the agent has no such seat.
-            EdgebenchError: it refused, or the link failed.
+            EdgebenchError: the agent refused, or the link failed.
         """
         self._link = link
         self.via = via
@@ -77,14 +77,13 @@ class Client:
         self._numbers = itertools.count(1)
         self._followed = 0
         self._notices: deque[Frame] = deque()
-        """Notices of the followed run that came while a reply was waited for."""
+        """Notices of the followed run that were received while waiting for a reply."""
         hello = m.Hello(m.PROTOCOL_VERSION, software(), host_name(), secrets.token_hex(8), seat)
         try:
             welcome = self.ask(hello, m.Welcome)
-            if seat and welcome.protocol < m.SEATS_SINCE:  # it did not look at the name
+            if seat and welcome.protocol < m.SEATS_SINCE:  # such an agent ignores the name
                 raise NoSuchDevice(
-                    f"no seat is called {seat!r} there: its agent, {welcome.software}, serves one "
-                    "device only"
+                    f"no seat {seat!r} there: its agent, {welcome.software}, serves only one device"
                 )
         except EdgebenchError:
             link.close()
@@ -94,11 +93,11 @@ class Client:
         self.seat = welcome.seat
         """Name of the seat; empty with an older agent."""
         self.board = welcome.board
-        """Id of the board that carries the device; empty where none is known."""
+        """Id of the board that carries the device; empty if unknown."""
         self.hardware = hardware_of(welcome, seat)
-        """Machine that the agent runs on, as far as its kernel shows it."""
+        """Machine that the agent runs on, as far as its kernel reports it."""
         self.instance = welcome.instance
-        """Drawn by the agent at its start; empty with an older agent."""
+        """Random id that the agent chose at its start; empty with an older agent."""
         self._protocol = welcome.protocol
 
     def __enter__(self) -> Client:
@@ -112,7 +111,7 @@ class Client:
         self._link.close()
 
     def ask(self, request: m.Message, answer: type[_T], timeout_s: float = ANSWER_TIMEOUT_S) -> _T:
-        """Send a request and wait for its answer.
+        """Send a request and wait for the reply.
 
         Raises:
             EdgebenchError: the agent refused, or the link failed.
@@ -120,31 +119,31 @@ class Client:
         return self._expect(self._send(request), answer, timeout_s)[0]
 
     def seats(self) -> tuple[m.SeatState, ...]:
-        """State of every seat of the agent; empty where it is too old to have any."""
+        """State of every seat of the agent; empty with an agent that is too old for seats."""
         return self.ask(m.SeatList(), m.Seats).seats if self._protocol >= m.SEATS_SINCE else ()
 
     def describe(self) -> SystemDescription:
-        """Description of the device, its conditions now, and its runtimes."""
+        """Description of the device, its current conditions, and its runtimes."""
         return self.ask(m.Describe(), m.Described, DESCRIBE_TIMEOUT_S).system
 
     def acquire(self, wait_s: float = 0.0) -> None:
-        """Take the lease, or renew it; an agent that can wait does so for as long.
+        """Take or renew the lease; the agent waits up to `wait_s` for it, unless it is too old.
 
         Raises:
-            LeaseHeld: another host has it.
+            LeaseHeld: another client holds the lease.
         """
         self.ask(m.Acquire(LEASE_TTL_S, wait_s), m.Granted, ANSWER_TIMEOUT_S + wait_s)
 
     def release(self) -> None:
-        """Give the lease back."""
+        """Release the lease."""
         self.ask(m.Release(), m.Done)
 
     def probe_clock(self, count: int = PROBE_COUNT) -> list[ClockProbe]:
-        """Make two-way clock probes, one right after another."""
+        """Make two-way clock probes in direct succession."""
         return [self._probe() for _ in range(count)]
 
     def _probe(self) -> ClockProbe:
-        """One probe; the clock is read with no more than the link between it and the wire."""
+        """Make a probe; the clock is read immediately before sending and after receiving."""
         number = next(self._numbers)
         request = encode(number, m.Probe())
         sent_ns = perf_counter_ns()
@@ -158,11 +157,14 @@ class Client:
                 return ClockProbe(sent_ns, reply.received_ns, reply.sent_ns, received_ns)
 
     def push_model(self, path: Path, sha256: str, on_bytes: OnBytes | None = None) -> int:
-        """Send what the device does not hold of a model yet; number of bytes sent.
+        """Send the part of a model that the device does not have yet.
+
+        Returns:
+            Number of bytes sent.
 
         Raises:
-            NoSpace: it does not fit there.
-            LeaseHeld: the lease is not ours.
+            NoSpace: the model does not fit on the device.
+            LeaseHeld: this client does not hold the lease.
         """
         size = path.stat().st_size
         patience_s = _patience_s(size)
@@ -182,7 +184,7 @@ class Client:
                     self._raise_early_problem()
                 if on_bytes:
                     on_bytes(sent, size)
-        # An error of a chunk says more than the error of the whole that follows from it.
+        # The error of a chunk is more specific than the resulting error of the commit.
         self._expect(self._send(m.ModelCommit(sha256)), m.ModelState, patience_s, first)
         return sent - state.offset_bytes
 
@@ -196,12 +198,12 @@ class Client:
         size_bytes: int,
         host_file: bytes = b"",
     ) -> None:
-        """Start a run of a model of this size, which the device checks first.
+        """Start a run; the device first checks the model, for which its size sets the timeout.
 
-        What the host sends along is spooled with the run, unless its agent is too old.
+        `host_file` is spooled with the run, unless the agent is too old.
 
         Raises:
-            EdgebenchError: it was not admitted, or the link failed.
+            EdgebenchError: the run was not admitted, or the link failed.
         """
         self._notices.clear()
         kept = host_file if self._protocol >= m.SEATS_SINCE else b""
@@ -209,25 +211,25 @@ class Client:
         self._expect(self._followed, m.RunAccepted, _patience_s(size_bytes))
 
     def follow(self, run_id: str) -> None:
-        """Follow a run that an earlier client of this host started, by `follow_run`.
+        """Subscribe to a run that an earlier client of this host started; see `follow_run`.
 
-        They begin with the present phase; of a run that has finished, `RunEnded` comes at once. If
-        nobody is there any more who holds the lease, it is ours.
+        The notices begin with the current phase; for a finished run, `RunEnded` follows
+        immediately. If the lease is free, this client takes it.
 
         Raises:
-            UsageError: this host has no such run there.
-            TargetError: its agent is too old to know how.
+            UsageError: this host has no such run on the device.
+            TargetError: the agent is too old to support it.
         """
         if self._protocol < m.SEATS_SINCE:
-            raise TargetError(f"agent cannot let anybody follow a run: {self.software}")
+            raise TargetError(f"agent does not support following a run: {self.software}")
         self._notices.clear()
         self._followed = self._send(m.RunFollow(run_id, LEASE_TTL_S))
         self._expect(self._followed, m.RunAccepted, ANSWER_TIMEOUT_S)
 
     def follow_run(self) -> Iterator[m.Progress | m.Telemetry | m.RunEnded]:
-        """Notices of the run that was started, or is followed; ends after `RunEnded`."""
+        """Notices of the run that was started or is followed; ends after `RunEnded`."""
         while True:
-            # No limit on the wait: the connection's own pings notice a dead device.
+            # No timeout: the pings of the connection detect a dead device.
             frame = self._notices.popleft() if self._notices else self._receive(None)
             if frame.number != self._followed:
                 continue
@@ -238,14 +240,17 @@ class Client:
                 return
 
     def request_cancel(self, run_id: str) -> None:
-        """Ask the device to stop a run; whoever follows it sees it end. Any thread may do so."""
+        """Request the end of a run without waiting for it; thread-safe.
+
+        Clients that follow the run receive its `RunEnded`.
+        """
         self._send(m.RunCancel(run_id))
 
     def cancel(self, run_id: str) -> None:
-        """Stop a run, of which nobody here is told the end; returns when its worker has ended.
+        """Stop a run that this client does not follow; return when its worker has ended.
 
         Raises:
-            UsageError: it is not in progress.
+            UsageError: the run is not in progress.
         """
         self.ask(m.RunCancel(run_id), m.Done)
 
@@ -254,18 +259,19 @@ class Client:
         return self.ask(m.RunList(), m.RunListing)
 
     def fetch_run(self, run_id: str, directory: Path) -> None:
-        """Copy a finished run's files; continues after what is in the directory already.
+        """Copy the files of a finished run; resumes after the bytes that are in the directory.
 
         Raises:
             StoreError: the directory cannot be written.
             RemoteProtocolError: a file arrived damaged.
         """
-        # How much the device has to hash is not known: a meter's recording may be gigabytes.
+        # The size is not known before: the device may have to hash gigabytes of a recording.
         files = self.ask(m.RunOpen(run_id), m.RunFiles, _patience_s(MAX_FILE_BYTES)).files
         for file in files:
             if file.name not in SPOOL_FILES or not 0 <= file.size_bytes <= MAX_FILE_BYTES:
                 raise RemoteProtocolError(
-                    f"device offers {file.name[:40]!r} of {file.size_bytes} bytes as part of a run"
+                    f"device sent an invalid file of a run: {file.name[:40]!r}, "
+                    f"{file.size_bytes} bytes"
                 )
         _refuse_full_disk(files, directory)
         for file in files:
@@ -275,11 +281,11 @@ class Client:
                 raise StoreError(f"run not stored: {exc.strerror}: {directory}") from exc
 
     def acknowledge(self, run_id: str) -> None:
-        """Let the device forget a run."""
+        """Confirm that a run is stored, so that the device deletes it."""
         self.ask(m.RunAcknowledge(run_id), m.Done)
 
     def _fetch_file(self, run_id: str, file: m.SpooledFile, path: Path) -> None:
-        """Fetch the rest of a file; all of it where a power cut has damaged the first part.
+        """Fetch the rest of a file; the whole file if a power cut damaged the first part.
 
         Raises:
             RemoteProtocolError: the file arrived damaged.
@@ -295,7 +301,7 @@ class Client:
         raise RemoteProtocolError(f"file {file.name} of run {run_id} arrived damaged")
 
     def _is_fetched(self, run_id: str, file: m.SpooledFile, path: Path) -> bool:
-        """Append the rest of a file; whether it then has its digest."""
+        """Append the rest of a file; return whether the result has the expected digest."""
         with path.open("a+b") as target:
             while target.tell() < file.size_bytes:
                 number = self._send(m.FileRead(run_id, file.name, target.tell()))
@@ -307,7 +313,11 @@ class Client:
             return sha256_of(target).hexdigest() == file.sha256
 
     def _raise_early_problem(self) -> None:
-        """Notice between two chunks that the agent has refused one."""
+        """Check between two chunks whether the agent has refused a chunk.
+
+        Raises:
+            EdgebenchError: the agent refused a chunk.
+        """
         try:
             frame = self._receive(0)
         except LinkTimeout:
@@ -315,14 +325,18 @@ class Client:
         _unwrap(frame)
 
     def _send(self, message: m.Message, payload: bytes = b"") -> int:
-        number = next(self._numbers)  # in one step: another thread may ask for the end of a run
+        number = next(self._numbers)  # atomic: another thread may request the end of a run
         self._link.send(encode(number, message, payload))
         return number
 
     def _expect(
         self, number: int, answer: type[_T], timeout_s: float, first: int | None = None
     ) -> tuple[_T, Frame]:
-        """Reply to a request, or the error of it or of one since `first`."""
+        """Wait for the reply to a request.
+
+        Raises:
+            EdgebenchError: the reply to this request, or to a request since `first`, is an error.
+        """
         while True:
             frame = self._receive(timeout_s)
             message = self._reply_in(frame, number, first)
@@ -330,23 +344,23 @@ class Client:
                 return _of_type(message, answer), frame
 
     def _reply_in(self, frame: Frame, number: int, first: int | None = None) -> m.Message | None:
-        """What a frame says to a request, or to one since `first`; a notice is kept for later.
+        """Reply to a request, or to a request since `first`, in a frame; notices are queued.
 
         Raises:
-            EdgebenchError: it says that the request was refused.
+            EdgebenchError: the frame contains an error.
         """
         if (first or number) <= frame.number <= number or frame.number == 0:
             return _unwrap(frame)
         if frame.number == self._followed:
             self._notices.append(frame)
-        return None  # else a late notice about something else
+        return None  # any other frame is a late notice
 
     def _receive(self, timeout_s: float | None) -> Frame:
         return decode(self._link.receive(timeout_s))
 
 
 def hardware_of(welcome: m.Welcome, seat: str) -> Hardware:
-    """Machine of the agent that has sent a welcome; older agents send the board of a seat only."""
+    """Machine of the agent that sent a welcome; older agents send only the board of a seat."""
     if seat or welcome.hardware != Hardware():
         return welcome.hardware
     return Hardware(welcome.board)
@@ -354,7 +368,7 @@ def hardware_of(welcome: m.Welcome, seat: str) -> Hardware:
 
 def _of_type(message: m.Message, answer: type[_T]) -> _T:
     if not isinstance(message, answer):
-        raise RemoteProtocolError(f"agent answered with {type(message).__name__}")
+        raise RemoteProtocolError(f"unexpected reply of the agent: {type(message).__name__}")
     return message
 
 
@@ -365,10 +379,10 @@ def _unwrap(frame: Frame) -> m.Message:
 
 
 def _refuse_full_disk(files: Sequence[m.SpooledFile], directory: Path) -> None:
-    """Refuse files for which the disk has no room.
+    """Check that the disk has room for the files.
 
     Raises:
-        StoreError: it has not.
+        StoreError: the disk has less free space than the files need.
     """
     try:
         free = shutil.disk_usage(directory).free
@@ -379,20 +393,20 @@ def _refuse_full_disk(files: Sequence[m.SpooledFile], directory: Path) -> None:
     needed = sum(file.size_bytes for file in files) - there
     if needed > free:
         takes, has = format_distinct_sizes(needed, free)
-        raise StoreError(f"run not stored: it takes {takes}, disk has {has} free: {directory}")
+        raise StoreError(f"run not stored: needs {takes}, disk has {has} free: {directory}")
 
 
 @cache
 def _keep_freed_memory() -> None:
-    """Have buffers of a chunk's size reused, not given back to the kernel and fetched again.
+    """Make the allocator reuse buffers of a chunk's size instead of returning them to the kernel.
 
-    A chunk is copied four times on its way out, and fresh pages for each copy took longer than to
-    encrypt it. The first large block that is freed tells glibc to keep blocks up to that size;
-    elsewhere this does nothing. Source: mallopt(3), M_MMAP_THRESHOLD.
+    A chunk is copied four times before it is sent, and fresh pages for each copy took longer than
+    its encryption. Once glibc has freed a large block, it keeps blocks up to that size; with other
+    allocators, this has no effect. Source: mallopt(3), M_MMAP_THRESHOLD.
     """
     bytes(8 * CHUNK_BYTES)
 
 
 def _patience_s(size_bytes: int) -> float:
-    """Timeout for a reply before which the device has to read and hash this much."""
+    """Timeout for a reply for which the device must first read and hash this number of bytes."""
     return ANSWER_TIMEOUT_S + size_bytes / HASHED_BYTES_PER_S

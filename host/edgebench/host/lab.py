@@ -1,4 +1,4 @@
-"""The Python interface: the store and the devices, with the verbs of the command line."""
+"""The Python interface: a store and devices, with methods named like the commands."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ if TYPE_CHECKING:
 
 
 MAX_PARALLEL_LANES = 512
-"""Devices of lab hosts that are measured at the same time: each takes a thread here."""
+"""Maximum number of devices of lab hosts measured in parallel, each with a thread on this host."""
 
 
 class Lab:
-    """A result store and the devices that this host knows."""
+    """A result store, and the devices that this host is paired with."""
 
     def __init__(
         self,
@@ -87,14 +87,13 @@ class Lab:
         agent_state: Path | None = None,
         state: Path | None = None,
     ) -> None:
-        """Open the store; whatever is None is where the user's environment has it.
+        """Open the store; None selects the default location from the user's environment.
 
         Args:
             store: Directory of the results, or a bundle, which is read-only.
             config: Directory of this host's identity, its devices and the farm file.
             agent_state: Directory of the agent that serves this machine.
-            state: Directory of what this host has seen of its devices; with a `config` of your own:
-                that one.
+            state: Directory of the health records of devices; default: `config`, if given.
         """
         self.store = open_store(Path(store) if store is not None else None)
         self._host = BenchHost(
@@ -106,10 +105,10 @@ class Lab:
         )
 
     def _check_not_sent(self) -> None:
-        """Refuse to measure into a bundle, before any device is contacted.
+        """Check that the store is not a bundle, before any device is contacted.
 
         Raises:
-            UsageError: the store is a bundle.
+            UsageError: the store is a bundle, which is read-only.
         """
         if isinstance(self.store, BundleStore):
             self.store.check_writable()
@@ -118,14 +117,14 @@ class Lab:
         """The stored runs, one row each, oldest first; `created` is their time as a date, UTC.
 
         Args:
-            *names: Bundles, tags, sets, or runs as `run` takes them; none: every run of the store.
-            **selected: model, device (names, or patterns as `digits_*`), tag, since (earliest
-                time; one without a zone is of this machine's), last (number of the newest runs).
+            *names: Bundles, tags, sets, or runs as for `run`; without names, all runs of the store.
+            **selected: model, device (names, or patterns such as `digits_*`), tag, since (earliest
+                time; local time if it has no zone), last (number of the newest runs).
         """
         return runs_frame(self.store, list(map(str, names)), index.RunFilter(**selected))
 
     def run(self, name: str | Path = "last") -> StoredRun:
-        """One stored run, by id or a unique part of it, tag, directory, or bundle.
+        """A stored run, by id or a unique part of it, tag, directory, or bundle.
 
         Raises:
             UsageError: no such run.
@@ -140,7 +139,7 @@ class Lab:
         *,
         is_annotated: bool = True,
     ) -> Path:
-        """Write runs into a bundle, a file that can be used in place of a run.
+        """Write runs to a bundle, a file that can be used in place of a run.
 
         Args:
             runs: A run, set, tag, directory or bundle, or several.
@@ -170,7 +169,7 @@ class Lab:
         Args:
             runs: Only histories with these runs: ids, sets, tags; empty: all.
             metric: Such as `latency_ns.p50` or `energy_j`; None: the headline of the runs.
-            margin_ratio: Changes for the worse up to this do not matter; None: 1 %.
+            margin_ratio: Largest change for the worse that is ignored; None: 1 %.
             **selected: As for `runs`.
 
         Raises:
@@ -190,9 +189,9 @@ class Lab:
         """Write stored runs in the format of another tool; docs/export.md lists the formats.
 
         Args:
-            *names: Runs, named as for `runs`.
+            *names: Runs, as for `runs`.
             file: File to write, or a directory for MLPerf's logs.
-            file_format: Name of a format; None: by the suffix of the file.
+            file_format: Name of a format; None: selected by the suffix of the file.
 
         Raises:
             UsageError: no such run or format.
@@ -213,23 +212,24 @@ class Lab:
     def devices(
         self, timeout_s: float = 3.0, *, on_doubt: Callable[[EdgebenchError], None] | None = None
     ) -> list[DiscoveredDevice]:
-        """This machine, the paired devices and the ones on the network.
+        """This machine, paired devices, and agents announced on the network.
 
         Args:
-            timeout_s: Longest time to listen.
-            on_doubt: Called with sources that cannot be read; the others are listed all the same.
+            timeout_s: Time to wait for announcements.
+            on_doubt: Called with the error of each source that cannot be read; devices of other
+                sources are still returned.
         """
         return self._host.devices(timeout_s, on_doubt or (lambda _: None))
 
     def watch(self, *names: str) -> AsyncGenerator[Update, None]:
-        """How devices are, for as long as it is iterated: `async for update in lab.watch()`.
+        """Live state of devices, as an endless iterator: `async for update in lab.watch()`.
 
         Args:
-            names: Devices, by name or id; an agent stands for all of its seats. None: every paired
-                one, and this machine if an agent is running on it.
+            names: Devices, by name or id; an agent's name selects all its seats. Without names, all
+                paired devices, and this machine if it runs an agent.
 
         Raises:
-            NoSuchDevice: no paired device has that name, or none is paired.
+            NoSuchDevice: no paired device has a name, or there are no devices.
         """
         from edgebench.host.watch import watch
 
@@ -239,29 +239,29 @@ class Lab:
     def check(
         self, *names: str, on_checked: Callable[[HealthCheck], None] | None = None
     ) -> list[HealthCheck]:
-        """Check devices, with a quick run on each; what is found ends or begins their quarantine.
+        """Check devices with a quick run on each; start or end their quarantine accordingly.
 
         Args:
-            *names: Names of devices; none: this machine and every seat of every paired agent.
-            on_checked: Called with each device when it is checked, in any order.
+            *names: Devices; without names, this machine and every seat of every paired agent.
+            on_checked: Called with the outcome of each check, in any order.
 
         Raises:
-            NoSuchDevice: a name is not that of one device.
+            NoSuchDevice: a name matches no device, or several.
         """
         return self._host.check(names, on_checked or (lambda _: None))
 
     def rename(self, device: str, name: str) -> KnownDevice:
-        """Give a paired device another name, in the farm file too."""
+        """Rename a paired device, on this host and in the farm file."""
         return rename(self._host.files, self._host.farm_file, device, name)
 
     def label(
         self, device: str, *labels: str, remove: Sequence[str] = ()
     ) -> tuple[KnownDevice, tuple[str, ...]]:
-        """Add and remove labels of a device or seat, in the farm file; what it has now."""
+        """Add and remove labels of a device or seat in the farm file; return its labels."""
         return label(self._host.files, self._host.farm_file, device, add=labels, remove=remove)
 
     def forget(self, device: str) -> KnownDevice:
-        """Remove a device, its pairing and its history; its runs stay."""
+        """Remove a device, its pairing and its history; its runs stay in the store."""
         return forget(self._host.files, self._host.health, device)
 
     def pair(self, text: str, decide: Decide | None = None) -> KnownDevice:
@@ -269,8 +269,8 @@ class Lab:
 
         Args:
             text: Pairing string.
-            decide: Whether the agent takes the place of a known device that does not answer any
-                more, with its name, labels and history; None: it is always another one.
+            decide: Returns whether the agent replaces a known device that no longer responds, and
+                takes over its name, labels and history; None: it is always a new device.
         """
         from edgebench.host.devices.pairing import pair
 
@@ -290,7 +290,7 @@ class Lab:
             follow_agent(self.store, pairing.replaced.pin, pairing.device.pin)
 
     def export_lab(self, path: str | Path) -> tuple[KnownDevice, ...]:
-        """Write this host's identity and devices into a new file, for the hosts that share them.
+        """Write this host's identity and devices to a new file, for hosts that will share them.
 
         Raises:
             UsageError: the file exists.
@@ -300,10 +300,12 @@ class Lab:
         return export_lab(self._host.files, Path(path)).devices
 
     def join_lab(self, path: str | Path, *, replaces: bool = False) -> JoinReport:
-        """Become one owner with the host that wrote this file: each collects the runs of all.
+        """Share the identity and devices of the host that wrote this file.
+
+        Afterwards, each of these hosts can collect the runs of all.
 
         Raises:
-            UsageError: that is no such file, or this host has devices of its own.
+            UsageError: the file is not the file of a lab, or this host already has devices.
         """
         from edgebench.host.devices.lab_file import join_lab
 
@@ -313,7 +315,7 @@ class Lab:
         """Install an agent over SSH or adb, and pair with it.
 
         Args:
-            target: Account or phone, as `edgebench deploy` takes it.
+            target: Account or phone, as for `edgebench deploy`.
             say: Called with each step.
             settings: Fields of `DeployRequest`.
         """
@@ -325,7 +327,7 @@ class Lab:
         return report
 
     def undeploy(self, target: str, say: OnStep | None = None, **settings: Any) -> UninstallReport:
-        """Remove a deployed agent with all that it keeps, and forget the device."""
+        """Remove a deployed agent with all its data, and forget the device."""
         from edgebench.host.devices.deploy import deploy_request, undeploy
 
         return undeploy(self._host.files, deploy_request(target, **settings), say)
@@ -334,9 +336,9 @@ class Lab:
         """Open a connection to a device.
 
         Args:
-            device: Its name.
-            any_environment: Whether the agent on this machine may be of another environment than
-                this process, as nothing is measured.
+            device: Name of the device.
+            any_environment: Whether the agent on this machine may run in another Python environment
+                than this process, if nothing is measured.
         """
         known = named(self._host.files.devices(), device)
         return self._host.connect(known, any_environment=any_environment)
@@ -347,12 +349,12 @@ class Lab:
         watcher: Notify | None = None,
         **options: Unpack[BenchOptions],
     ) -> list[StoredRun]:
-        """Measure models on devices, one after another; the built-in models when none is named.
+        """Measure models on devices; without models, the built-in models.
 
         Args:
             *models: Paths, or names of built-in models.
-            watcher: Called with every event; failures are raised if there is none.
-            **options: What is measured on, how and with what: duration_s, threads, meter, …
+            watcher: Called with every event; without a watcher, failures are raised.
+            **options: Devices and settings of the measurement: on, duration_s, threads, meter, …
 
         Raises:
             Interrupted: the user pressed Ctrl-C.
@@ -377,12 +379,12 @@ class Lab:
         Args:
             baseline: Path, or name of a built-in model.
             candidate: Path, or name of a built-in model.
-            pairs: Runs of each; below 6 no difference can be significant.
-            margin_ratio: Changes smaller than this do not matter; None: 1 %.
-            metrics: Numbers to compare, as `latency_ns.p50` or `energy_j`.
+            pairs: Runs of each model; with fewer than 6, no difference can be significant.
+            margin_ratio: Smallest relevant change; None: 1 %.
+            metrics: Metrics to compare, such as `latency_ns.p50` or `energy_j`.
             allowed: Keys in which the sides may differ; see `comparability.KEYS`.
             watcher: As for `bench`.
-            **options: As for `bench`; each device is compared by itself.
+            **options: As for `bench`; the models are compared separately on each device.
 
         Raises:
             Interrupted: the user pressed Ctrl-C.
@@ -404,12 +406,13 @@ class Lab:
         watcher: Notify | None = None,
         cancellation: Cancellation | None = None,
     ) -> list[StoredRun]:
-        """Measure what a request asks for; the runs that did not fail.
+        """Make the runs of a request; return the runs that did not fail.
 
         Args:
             request: The models, the devices and the settings.
-            watcher: Called with every event; failures are raised if there is none.
-            cancellation: Stops it from another thread, as Ctrl-C does in the main one.
+            watcher: Called with every event; without a watcher, failures are raised.
+            cancellation: Stops the measurement from another thread, as Ctrl-C does in the main
+                thread.
 
         Raises:
             Interrupted: the user pressed Ctrl-C, or the command was cancelled.
@@ -430,19 +433,19 @@ class Lab:
         watcher: Notify | None = None,
         cluster: str | ClusterAddress | None = None,
     ) -> CampaignPlan:
-        """What a campaign file would do with the devices of now; nothing is begun.
+        """Plan a campaign file with the current devices; no run is made.
 
         Args:
             file: The campaign file.
-            watcher: Receives the devices that are left out, as they are in quarantine.
-            cluster: Scheduler of a cluster, as "tcp://server:8786", whose lab hosts offer the
-                devices; None: the devices are those of this host.
+            watcher: Receives an event for each device that is left out because of its quarantine.
+            cluster: Scheduler, such as "tcp://server:8786", of the lab hosts that offer the
+                devices; None: the devices are paired with this host.
 
         Raises:
-            UsageError: the file, or a model or setting in it, makes no sense.
-            NoSuchDevice: it names a device that is not paired.
-            DeviceNotOffered: it names one that no lab host offers.
-            LabHostsUnreachable: no scheduler answers, or no lab host is there.
+            UsageError: the file, or a model or setting in it, is invalid.
+            NoSuchDevice: the file names a device that is not paired.
+            DeviceNotOffered: the file names a device that no lab host offers.
+            LabHostsUnreachable: the scheduler does not respond, or no lab host is connected.
         """
         offered = None
         if cluster is not None:
@@ -464,18 +467,18 @@ class Lab:
         """Offer this host's devices to campaigns over several lab hosts, until Ctrl-C.
 
         Args:
-            cluster: Scheduler, as "tcp://server:8786".
+            cluster: Scheduler, such as "tcp://server:8786".
             on: Devices to offer, as for `bench`; this machine itself is not offered.
-            name: Name of this lab host; None: that of this machine.
-            host: Address of this machine at which the scheduler reaches it; None: Dask finds one.
-            on_connected: Called each time that the scheduler has accepted this lab host, with its
-                name and the names of its devices.
-            on_away: Called with the reason if the scheduler is away, or does not accept this lab
-                host; it is waited for.
+            name: Name of this lab host; None: this machine's name.
+            host: Address at which the scheduler reaches this machine; None: determined by Dask.
+            on_connected: Called each time the scheduler accepts this lab host, with its name and
+                the names of its devices.
+            on_away: Called with the reason if the scheduler is away, or rejects this lab host;
+                further attempts follow.
 
         Raises:
-            UsageError: the address makes no sense, or Dask is not installed.
-            NoSuchDevice: there is no such device.
+            UsageError: the address is malformed, or Dask is not installed.
+            NoSuchDevice: a word selects no device, or no paired device is selected.
         """
         from edgebench.host.campaign.cluster.lab import work_for
 
@@ -496,7 +499,7 @@ class Lab:
         watcher: Notify | None = None,
         cluster: str | ClusterAddress | None = None,
     ) -> Campaign:
-        """Write the plan of a campaign into the store; `resume_campaign` makes its runs.
+        """Write the plan of a campaign to the store; `resume_campaign` makes its runs.
 
         Args:
             file: As for `plan_campaign`.
@@ -504,9 +507,9 @@ class Lab:
             cluster: As for `plan_campaign`.
 
         Raises:
-            UsageError: the file, or a model or setting in it, makes no sense.
-            NoSuchDevice: it names a device that is not paired.
-            MeterNotServed: the agent of one does not serve the meter.
+            UsageError: the file, or a model or setting in it, is invalid.
+            NoSuchDevice: the file names a device that is not paired.
+            MeterNotServed: the agent of a device does not serve the meter.
             StoreError: the store cannot be written.
         """
         self._check_not_sent()
@@ -524,22 +527,22 @@ class Lab:
         cluster: str | ClusterAddress | None = None,
         store_url: str | None = None,
     ) -> Campaign:
-        """Make the runs of a campaign that are neither stored nor waiting on their devices.
+        """Fetch a campaign's finished runs from its devices, and make the runs that are left.
 
         Args:
             name: Id or name of the campaign, or `last`.
             watcher: Called with every event.
-            cancellation: Stops it from another thread; it can be resumed.
+            cancellation: Stops the campaign from another thread; it can be resumed.
             cluster: As for `plan_campaign`.
-            store_url: Where lab hosts put finished runs on their way here, as fsspec has it, such
-                as "s3://bucket/runs"; None: they come through the scheduler.
+            store_url: fsspec URL through which lab hosts transfer finished runs, such as
+                "s3://bucket/runs"; None: through the scheduler.
 
         Raises:
             Interrupted: the user pressed Ctrl-C, or the command was cancelled.
-            NoSuchCampaign: there is no such campaign.
-            CampaignRunning: another process makes its runs.
-            FileChanged: a model is not what it was.
-            LabHostsUnreachable: no scheduler answers.
+            NoSuchCampaign: the store has no such campaign.
+            CampaignRunning: another process is running the campaign.
+            FileChanged: a model changed since the campaign was planned.
+            LabHostsUnreachable: the scheduler does not respond.
         """
         campaign, notify = self.campaign(name), watcher or ignore_events
         parallel, lanes = self._host.farm().parallel, paired_lanes(self._host)
@@ -562,10 +565,10 @@ class Lab:
         return campaign
 
     def campaign(self, name: str = "last") -> Campaign:
-        """A campaign of this store, by id or name.
+        """A campaign in this store, by id or name.
 
         Raises:
-            NoSuchCampaign: there is none.
+            NoSuchCampaign: the store has no such campaign.
         """
         return Campaign(self.store, name)
 
@@ -580,10 +583,10 @@ class Lab:
         """Serve a live page of store and devices until Ctrl-C; no device is contacted.
 
         Args:
-            on_ready: Called with the page's address once it is listening.
+            on_ready: Called with the page's address once the server is listening.
             host: Address to listen on; any address other than loopback needs a token.
-            port: Port to listen on; 0: a free one.
-            token: Token that every request needs; None: no token on loopback, else a new one.
+            port: Port to listen on; 0: any free port.
+            token: Token that every request needs; None: no token on loopback, else a new token.
 
         Raises:
             UsageError: the extra `serve` is not installed, the token is too short, or the address
@@ -603,12 +606,12 @@ class Lab:
         serve(sources, host=host, port=port, token=token, on_ready=on_ready)
 
     def stop(self, device: str = LOCAL_NAME) -> str | None:
-        """Stop this user's run on a device; its id, or None if nothing runs there.
+        """Stop this user's run on a device; return its id, or None if no run is in progress.
 
-        `collect`, or the next `bench` on that device, stores what it measured.
+        `collect`, or the next `bench` on that device, stores the stopped run.
 
         Raises:
-            LeaseHeld: another client measures there.
+            LeaseHeld: another client is measuring on the device.
             EdgebenchError: the device cannot be reached, or the run does not end.
         """
         with self.connect(device, any_environment=True) as client:
@@ -626,16 +629,16 @@ class Lab:
 
         Args:
             on: Devices, as for `bench`.
-            is_waiting: Whether a run in progress is waited for; if not, its device is left alone.
-            watcher: Called with every event; what cannot be stored is raised if there is none.
-            cancellation: Stops it from another thread, with the runs that are followed.
+            is_waiting: Whether to follow runs in progress; if not, their devices are skipped.
+            watcher: Called with every event; without a watcher, failures are raised.
+            cancellation: Stops the collection from another thread, with the runs it follows.
 
         Returns:
-            The runs, also those that failed on their device (`result.failure`).
+            The runs, including runs that failed on their device (`result.failure`).
 
         Raises:
             Interrupted: the user pressed Ctrl-C, or the command was cancelled.
-            LeaseHeld: another client measures on the only device.
+            LeaseHeld: another client is measuring on the only device.
             EdgebenchError: the only device cannot be reached, or the store cannot be written.
         """
         self._check_not_sent()
@@ -645,13 +648,13 @@ class Lab:
         return self._stored(runs)
 
     def analyse_set_aside(self, watcher: Notify | None = None) -> list[StoredRun]:
-        """Analyse the runs again that were set aside, as after an upgrade.
+        """Analyse runs that were set aside again, for example after an upgrade.
 
         Args:
-            watcher: Receives the runs that are stored now, and those that stay set aside.
+            watcher: Receives events for runs that are stored now, and for runs that stay set aside.
 
         Returns:
-            The runs that are stored now, also those that failed on their device.
+            The runs that are stored now, including runs that failed on their device.
 
         Raises:
             StoreError: the store cannot be read or written.
@@ -667,7 +670,7 @@ class Lab:
         margin_ratio: float | None = None,
         allowed: str | Sequence[str] = (),
     ) -> list[RunComparison]:
-        """Compare stored runs, named as for `runs`; one result per metric.
+        """Compare stored runs, selected as for `runs`; one result per metric.
 
         Args:
             baseline: The runs of one side; without a candidate, runs that `bench_against` made,
@@ -679,7 +682,7 @@ class Lab:
 
         Raises:
             UsageError: no such run or metric, or the runs differ in more than the model.
-            MeasurementError: a run is invalid, or of pairs, all of them.
+            MeasurementError: a run is invalid; for pairs, all pairs have an invalid run.
         """
         return compare_stored(
             self.store,
@@ -702,7 +705,7 @@ class Lab:
         Args:
             *names: Runs by id, part of it, set, tag or directory; or one campaign by id or name.
                 The first run or set is the baseline of the others.
-            output: File to write; None: one named after the first run in the current directory.
+            output: File to write; None: a file in the current directory, named after the first run.
             allowed: Keys in which compared runs may differ; see `comparability.KEYS`.
             is_anonymous: Leave out names of devices, hosts and users, paths and addresses.
 
@@ -710,9 +713,9 @@ class Lab:
             Path of the file.
 
         Raises:
-            NoSuchRun: no such run, and no such campaign.
-            UsageError: the file exists and is not a report, or there is no such key.
-            RunDamaged: traces of a run are damaged; the file is written, without them.
+            NoSuchRun: a name matches neither a run nor a campaign.
+            UsageError: the file exists and is not a report, or a key is unknown.
+            RunDamaged: traces of a run are damaged; the file is written without them.
             StoreError: a run cannot be read, or the file cannot be written.
         """
         from edgebench.host.report.page import write_campaign_report, write_run_report
@@ -726,7 +729,7 @@ class Lab:
 
 
 def _listed(names: str | Path | Sequence[str | Path]) -> list[str]:
-    """Names as a list; a single name becomes a list of one."""
+    """Names as a list of strings; a single name becomes a list with one item."""
     return [str(one) for one in ([names] if isinstance(names, (str, Path)) else names)]
 
 

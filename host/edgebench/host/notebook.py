@@ -22,7 +22,7 @@ from edgebench.protocol.text import printable
 from edgebench.system.terminal import say
 
 MAX_LINES = 50
-"""Number of lines that stay on the page, the newest ones."""
+"""Maximum number of lines on the page; older lines are dropped."""
 
 
 class NotebookProgress:
@@ -51,7 +51,7 @@ class NotebookProgress:
             case events.FarmSourceFailed(error):
                 self.say(f"warning: {error}")
             case events.LabgridPlaceTaken(device, place, acquired_by):
-                self.say(f"warning: the place {place} of {device} is acquired by {acquired_by}")
+                self.say(f"warning: labgrid place {place} of {device} is acquired by {acquired_by}")
             case events.DeviceSkipped(device, health):
                 self.say(f"note: {device} is in quarantine: {health.quarantine_reason}")
             case events.DeviceBusy(device, reason, limit_s):
@@ -78,7 +78,7 @@ class NotebookProgress:
             case events.EarlierRunStored(device, run):
                 self.say(f"note: {device}: the earlier run {run.run_id} is now stored")
             case events.EarlierRunLost(device, lost):
-                self.say(f"warning: {device}: the earlier run {lost.run_id} is gone from it")
+                self.say(f"warning: {device}: the earlier run {lost.run_id} is lost")
             case events.EarlierRunRejected(device, run_id, error):
                 self.say(f"warning: {device}: {rejection_line(run_id, error)}")
             case events.RunStored(device, run):
@@ -87,7 +87,7 @@ class NotebookProgress:
                 pass
 
     def _enter(self, device: str, progress: Progress) -> None:
-        """Show the phase that a run entered, or how far it is in it."""
+        """Show the phase that a run entered, or its progress in the phase."""
         phase = progress.phase.value.replace("_", " ")
         if progress.reached is not None:
             phase += f", {progress.reached.done} of {progress.reached.total}"
@@ -97,12 +97,12 @@ class NotebookProgress:
         self.set(device, f"{self._titles.get(device, '')}: {phase}")
 
     def _finish(self, device: str, run: Run) -> None:
-        """Add the line of a run that is stored."""
+        """Add the result line of a stored run."""
         self.set(device, "")
         self.say(f"{device}: {self._titles.get(device, '')}: {headline_words(run)}")
 
     def say(self, line: str) -> None:
-        """Add a line that stays."""
+        """Add a permanent line."""
         with self._lock:
             self._lines = [*self._lines, printable(line)][-MAX_LINES:]
             if self._page is None:
@@ -110,7 +110,7 @@ class NotebookProgress:
             self._draw()
 
     def set(self, device: str, activity: str) -> None:
-        """Set the current activity of a device; an empty text: none."""
+        """Set the current activity of a device; an empty text removes it."""
         with self._lock:
             self._now[device] = printable(activity)
             self._draw()
@@ -134,7 +134,7 @@ class _Page:
 
 
 def _notebook_page() -> _Page | None:
-    """Output area of the running notebook, which has already imported IPython; else None."""
+    """Output area of the running notebook; None outside a notebook."""
     if (ipython := sys.modules.get("IPython")) is None:
         return None
     shell = ipython.get_ipython()

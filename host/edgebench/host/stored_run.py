@@ -1,4 +1,4 @@
-"""A stored run for use from Python: numbers, traces, tags and note."""
+"""Stored runs for use from Python: numbers, traces, tags and note."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSet(RunSet):
-    """Set of runs of one model, which a notebook shows as a table."""
+    """Set of runs of a model, displayed as a table in a notebook."""
 
     @classmethod
     def of(cls, one: RunSet) -> StoredSet:
-        """Convert a set."""
+        """Convert a `RunSet`."""
         return cls(**{field.name: getattr(one, field.name) for field in fields(one)})
 
     def __repr__(self) -> str:
         return f"<StoredSet {self.set_id} of {len(self.runs)} runs: {self.verdict.state.value}>"
 
     def _repr_html_(self) -> str:
-        """The set in a notebook: verdict, the headline with its interval, and each run."""
+        """Display in a notebook: verdict, headline with its interval, and each run."""
         from edgebench.host.show.notebook import set_html
 
         return set_html(self)
@@ -58,7 +58,7 @@ class StoredRun:
         return f"<StoredRun {self.id}: {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        """The run in a notebook: verdict, numbers with their intervals, and a picture."""
+        """Display in a notebook: verdict, numbers with their intervals, and a picture."""
         from edgebench.host.show.notebook import run_html
 
         try:
@@ -73,12 +73,12 @@ class StoredRun:
 
     @cached_property
     def result(self) -> Run:
-        """Everything that was computed, as attributes."""
+        """All facts and computed numbers, as attributes."""
         return self._store.run(self.id)
 
     @cached_property
     def document(self) -> Document:
-        """The run.json, as it is stored."""
+        """The stored run.json."""
         return self._store.document(self.id)
 
     @property
@@ -93,12 +93,12 @@ class StoredRun:
 
     @property
     def model(self) -> ModelFacts:
-        """The model that ran."""
+        """Name and digest of the model, and further facts about it."""
         return self.result.model
 
     @property
     def device(self) -> DeviceDescription:
-        """The device that it ran on."""
+        """Description of the device that the run was made on."""
         return self.result.device
 
     @property
@@ -121,7 +121,7 @@ class StoredRun:
 
     @cached_property
     def queries(self) -> pd.DataFrame:
-        """One row per inference, the warm-up included; `latency_ns` is the invocation alone."""
+        """One row per inference, including the warm-up; `latency_ns` covers only the invocation."""
         frame = self._frame(QUERIES_FILE)
         frame["latency_ns"] = frame["invoke_end_ns"] - frame["invoke_start_ns"]
         frame["end_to_end_ns"] = frame["end_ns"] - frame["scheduled_ns"]
@@ -140,14 +140,14 @@ class StoredRun:
 
     @cached_property
     def series(self) -> RunSeries:
-        """All traces of the run on one axis: seconds from the first inference that counts."""
+        """All traces of the run on one axis: seconds since the first timed inference."""
         from edgebench.host.series.run_series import read_series
 
         return read_series(self.path, self.result)
 
     @cached_property
     def power(self) -> pd.DataFrame:
-        """Power over time: one row for each block of the meter's samples.
+        """Power over time: one row per block of the meter's samples.
 
         Columns: `time_s`, the middle of the block on the axis of `series`; `duration_s`;
         `channel`; `power_w`, the mean; `power_w_min` and `power_w_max` of the samples. Empty
@@ -192,11 +192,11 @@ class StoredRun:
     ) -> pd.DataFrame:
         """Every sample of the meter between two times: `time_s`, `channel`, `power_w`.
 
-        An hour of a fast meter has hundreds of millions of samples: select a part of it.
+        An hour of a fast meter has hundreds of millions of samples, so select a part of it.
 
         Args:
-            begin_s: First time, as in `power`; None: the begin of the recording.
-            end_s: Last time; None: its end.
+            begin_s: First time, as in `power`; None: the beginning of the recording.
+            end_s: Last time; None: the end of the recording.
         """
         import numpy as np
         import pandas as pd
@@ -246,18 +246,18 @@ def compare_stored(
 
     Raises:
         UsageError: no such run or metric, or the runs differ in more than the model.
-        MeasurementError: a run is invalid, or of pairs, all of them.
+        MeasurementError: a run is invalid; for pairs, all pairs have an invalid run.
     """
     if candidate is None:
         runs = [address.run() for address in find_each(store, baseline)]
         if len(runs) == 1 and (pair := runs[0].pair) and pair.comparison_id not in baseline:
             raise NoSecondSide(
-                f"a comparison needs a second side: {runs[0].run_id} is one run of a pair",
+                f"a comparison needs a second side: {runs[0].run_id} is only one run of a pair",
                 pair.comparison_id,
             )
         if any(run.pair is None for run in runs):
             raise NoSecondSide(
-                f"a comparison needs a second side: {', '.join(baseline)} is not of pairs",
+                f"a comparison needs a second side: {', '.join(baseline)} has no pairs",
                 sides=tuple(baseline) if len(baseline) == 2 else (),
             )
         return compare_pairs(runs, metrics=metrics, margin_ratio=margin_ratio, allowed=allowed)

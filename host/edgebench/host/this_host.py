@@ -1,4 +1,4 @@
-"""Name and software of this host, as agents see them."""
+"""Name and software of this host, as sent to agents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def software() -> str:
 
 
 def host_name() -> str:
-    """User and machine, as an agent names the holder of its lease."""
+    """USER@MACHINE, by which an agent names the holder of its lease."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container may run as a user without a name

@@ -1,4 +1,4 @@
-"""Wheels as files: the same members give the same bytes.
+"""Read and write wheel files reproducibly: the same members give the same bytes.
 
 Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
@@ -26,10 +26,10 @@ def write_wheel(
     """Write a wheel of pure Python.
 
     Args:
-        file: Where it is written.
-        info: Directory of its metadata, as `name-1.0.dist-info`.
-        members: Its files by path, but for `WHEEL` and `RECORD`.
-        compressed: Members that are compressed already.
+        file: Path or file object to write to.
+        info: Directory of the metadata, such as `name-1.0.dist-info`.
+        members: Files by path, without `WHEEL` and `RECORD`.
+        compressed: Members that are already compressed, and are stored as they are.
     """
     record = f"{info}/RECORD"
     whole = {**members, f"{info}/WHEEL": METADATA.encode()}
@@ -47,7 +47,7 @@ def write_wheel(
 
 
 def package_of(name: str) -> str:
-    """Package of a wheel of this file name, normalised.
+    """Normalised package name in the file name of a wheel.
 
     >>> package_of("ai_edge_litert-2.3.0-cp311-cp311-linux_aarch64.whl")
     'ai-edge-litert'
@@ -56,7 +56,7 @@ def package_of(name: str) -> str:
 
 
 def newest_wheel(directory: Path, pattern: str = "*.whl") -> Path | None:
-    """The wheel of the highest version in a directory; None if it has none."""
+    """The wheel with the highest version in a directory; None if it contains no wheel."""
 
     def version(path: Path) -> tuple[Version, str]:
         try:

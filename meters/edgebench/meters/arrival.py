@@ -1,8 +1,8 @@
-"""Arrival of samples on the host's clock: when, and how fast.
+"""Arrival of samples on the host's clock: their rate, and the offset between the two clocks.
 
-Bytes wait in buffers and never come early, so of all arrivals the earliest ones, relative to the
-meter's own timeline, tell its rate: a loss that no counter shows is seen here. The line under them
-says which time of the meter is which of the host, late by what the fastest bytes take.
+Bytes wait in buffers but never arrive early. So the earliest arrivals, relative to the meter's own
+timeline, reveal its true rate, and with it losses that no counter shows. The line below all
+arrivals maps meter time to host time, late by the transit time of the fastest bytes.
 """
 
 from __future__ import annotations
@@ -11,29 +11,30 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 MIN_SPAN_S = 2.0
-"""Below this, delays of milliseconds would look like errors of a thousand ppm."""
+"""In a shorter recording, delays of milliseconds would look like errors of a thousand ppm."""
 _PARTS = 10
 _END_BINS = 3
-"""The last one may only have begun, and the host may be late for a while: at least so many. At the
-first end no more than a third of them all, so that a short recording has two ends."""
+"""Minimum number of bins at each end, because the last bin may be incomplete and the host may be
+late for a while. At the start at most a third of all bins, so that a short recording has two
+ends."""
 BIN_S = 0.25
-"""The earliest arrivals of the two ends may lie anywhere in them: of a recording of 3 s they are
-2.2 s apart at least."""
+"""The earliest arrival of an end may lie anywhere in its bins: in a recording of 3 s the two are
+at least 2.2 s apart."""
 
 
 class ArrivalRate:
-    """Rate of a uniform stream, by its earliest arrivals."""
+    """Rate of a uniform stream, from its earliest arrivals."""
 
     def __init__(self, rate_hz: float, bin_s: float = BIN_S) -> None:
-        """For a stream in which an arrival that counts comes once in so many seconds at least."""
+        """Each period of `bin_s` seconds must contain at least one prompt arrival."""
         self._period_ns = 1e9 / rate_hz
         self._bin_ns = round(1e9 * bin_s)
         self._bins: dict[int, tuple[float, int]] = {}
-        """Least delay, and its arrival, by quarter of a second: an hour is 14,400 pairs."""
+        """Least delay and its arrival time, per bin: an hour in quarter seconds is 14,400 pairs."""
         self._first_ns: int | None = None
 
     def add(self, rx_ns: int, sample_count: int) -> None:
-        """Note that so many samples, known losses included, had arrived by this host time."""
+        """Record that this many samples, known losses included, had arrived by this host time."""
         if self._first_ns is None:
             self._first_ns = rx_ns
         delay_ns = rx_ns - self._first_ns - sample_count * self._period_ns
@@ -42,7 +43,7 @@ class ArrivalRate:
             self._bins[number] = (delay_ns, rx_ns)
 
     def error_ppm(self) -> float | None:
-        """Meter's rate over the host's, minus one, in ppm; negative: samples are missing."""
+        """Deviation of the meter's rate from the host's, in ppm; negative: samples are missing."""
         ends = self._ends()
         if ends is None:
             return None
@@ -50,14 +51,14 @@ class ArrivalRate:
         return -1e6 * (last_delay_ns - first_delay_ns) / (last_ns - first_ns)
 
     def span_s(self) -> float | None:
-        """Time over which the rate was determined."""
+        """Time over which the rate was measured."""
         ends = self._ends()
         return None if ends is None else (ends[1][1] - ends[0][1]) / 1e9
 
     def _ends(self) -> tuple[tuple[float, int], tuple[float, int]] | None:
-        """The earliest arrivals of the first and the last tenth; None where that is too short.
+        """Earliest arrivals of the first and the last tenth; None if the recording is too short.
 
-        One that is late by itself counts for nothing: the others of its end are earlier.
+        A single late arrival has no effect, because other arrivals of its end are earlier.
         """
         earliest = [self._bins[number] for number in sorted(self._bins)]
         if len(earliest) < 2:
@@ -70,34 +71,34 @@ class ArrivalRate:
 
 @dataclass(frozen=True, slots=True)
 class ArrivalLine:
-    """The line under all arrivals: host time = meter time + offset + slope · (meter time)."""
+    """The line below all arrivals: host time = meter time + offset + slope · (meter time)."""
 
     offset_ns: float
-    """Host minus meter at the meter's zero; what the fastest bytes took is in it."""
+    """Host time minus meter time at the meter's zero; includes the transit of the fastest bytes."""
     slope: float
-    """Host seconds per meter second, minus one; 0 where the recording is too short to tell."""
+    """Drift of the host's clock against the meter's; 0 if the recording is too short."""
     residual_ns: float
-    """Distance of a typical second's earliest arrival from the line, upwards."""
+    """Median distance of the earliest arrivals per second above the line."""
 
 
 @dataclass(slots=True)
 class ArrivalEnvelope:
-    """Earliest arrival of each second, for any meter."""
+    """Earliest arrival of each second, for any kind of meter."""
 
     _earliest: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    """Host minus meter time, and the meter's time, by second of the meter."""
+    """Host minus meter time, and the meter's time, per second of the meter's clock."""
 
     def add(self, rx_ns: int, meter_ns: int) -> None:
-        """Note that the sample of this meter time had arrived by this host time."""
+        """Record that the sample of this meter time had arrived by this host time."""
         point = rx_ns - meter_ns, meter_ns
         second = meter_ns // 1_000_000_000
         self._earliest[second] = min(point, self._earliest.get(second, point))
 
     def line(self) -> ArrivalLine | None:
-        """Edge of the lower convex hull below the middle; None without an arrival.
+        """Edge of the lower convex hull below the centre; None if there are no arrivals.
 
         Source: Moon, Skelly & Towsley, Estimation and removal of clock skew from network delay
-        measurements, INFOCOM 1999: of all lines below the delays, the one with the least sum of
+        measurements, INFOCOM 1999: of all lines below the delays, the line with the least sum of
         distances, which is that edge.
         """
         points = sorted((meter_ns, delay_ns) for delay_ns, meter_ns in self._earliest.values())
@@ -116,7 +117,7 @@ class ArrivalEnvelope:
 
 
 def _edge_below(points: list[tuple[int, int]], x: float) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Edge of the lower hull of points, in order of x, that spans this x."""
+    """Edge of the lower hull that spans this x; points are in order of x."""
     hull: list[tuple[int, int]] = []
     for point in points:
         while len(hull) > 1 and _is_above(hull[-2], hull[-1], point):
@@ -129,6 +130,6 @@ def _edge_below(points: list[tuple[int, int]], x: float) -> tuple[tuple[int, int
 
 
 def _is_above(one: tuple[int, int], middle: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Whether the middle point is on or above the line of the two others."""
+    """Whether the middle point is on or above the line through the two others."""
     left = (middle[1] - one[1]) * (other[0] - one[0])
     return left >= (other[1] - one[1]) * (middle[0] - one[0])

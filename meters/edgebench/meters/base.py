@@ -1,13 +1,13 @@
 """The interface of an energy meter.
 
-    Meter      opened, asked what it is and can do; makes sessions
-    session    one recording: raw bytes with the time they came, on disk, and nothing else
-    Recording  the raw bytes and a header that says how to read them
-    Decoder    raw bytes → blocks of samples; the same one live, later, and on another machine
+    Meter      identifies itself and its capability when opened; creates sessions
+    session    a recording in progress: writes raw bytes and their arrival times to disk
+    Recording  the raw bytes and a header that describes how to decode them
+    Decoder    raw bytes → blocks of samples; identical live, later, and on another machine
 
-A driver never invents a number: what it could not read is a flag on the sample or a gap, and a
-meter that is not there is `AbsentMeter` with the reason. Times of samples are nanoseconds of the
-meter's own clock, whose domain is named; nothing here compares the clocks of two domains.
+A driver never invents a number: a value that it could not read is a flag on the sample or a gap,
+and a missing meter is an `AbsentMeter` with the reason. Sample times are nanoseconds of the
+meter's own clock, whose domain is named; this package never compares clocks of two domains.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from edgebench.protocol.text import printable
 Floats = NDArray[np.float64]
 
 USB_ARRIVAL_S = 2e-3
-"""Assumed: USB asks once a millisecond, and the host wakes up as late."""
+"""Assumed: USB polls once per millisecond, and the host's wake-up takes as long again."""
 
 
 class Flag(IntFlag):
@@ -36,7 +36,7 @@ class Flag(IntFlag):
 
     NONE = 0
     MISSING = 1
-    """The meter did not answer: the value is not a number."""
+    """The meter did not reply: the value is not a number."""
     SATURATED = 2
     """The true value may be higher."""
     UNCALIBRATED = 4
@@ -47,20 +47,20 @@ class Flag(IntFlag):
     CLIPPED = 32
     """The true value may be lower."""
     DUPLICATE = 64
-    """The meter had nothing new: the value is the last one again."""
+    """The meter had no new value: this is a repeat of the last value."""
 
 
 LossDetection = Literal["counter", "mod64", "device_timestamps", "wallclock", "none"]
-"""Means by which a driver can know that samples are missing."""
+"""How a driver detects that samples are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """Quantity that a meter measures, and where."""
+    """A measured quantity and the place where it is measured."""
 
     name: str
     boundary: str
-    """Boundary of what is measured: package, platform, board, rail, wall, battery."""
+    """Scope of the measurement: package, platform, board, rail, wall, battery."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", printable(self.name))
@@ -73,26 +73,26 @@ class Capability:
     driver: str
     channels: tuple[Channel, ...]
     rate_hz: float
-    """Samples a second and channel in a session."""
+    """Samples per second and channel during a session."""
     is_averaging: bool
-    """Values are means since the last sample, not instants."""
+    """Values are means since the previous sample, not instants."""
     clock_domain: str
     is_uniform: bool = False
-    """Samples come at exactly that rate of the meter's clock."""
+    """Samples are spaced at exactly this rate of the meter's clock."""
     is_paced: bool = False
-    """Samples are taken at the meter's own pace, although they have times of the host's clock."""
+    """Samples are taken at the meter's own pace, although their times are of the host's clock."""
     bandwidth_hz: float | None = None
     smoothing_s: float | None = None
-    """Time constant of the meter's own averaging; None: not known, or as long as a sample."""
+    """Time constant of the meter's own averaging; None: unknown, or no longer than a sample."""
     digital_count: int = 0
     """Digital inputs, sampled with every value."""
     loss_detection: LossDetection = "none"
     min_window_s: float = 0.0
-    """Shortest window whose energy says anything."""
+    """Shortest window whose energy is meaningful."""
     arrival_error_s: float | None = USB_ARRIVAL_S
-    """Delay that even the earliest samples may have; None: arrivals say nothing of time."""
+    """Possible delay of even the earliest samples; None: arrivals carry no timing information."""
     current_limits: tuple[CurrentLimit, ...] = ()
-    """Limits of its ranges, lowest first, or of its channels; empty where they are unknown."""
+    """Limits of the meter's ranges, lowest first, or of its channels; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,21 +104,21 @@ class MeterInfo:
     serial: str = ""
     firmware: str = ""
     raw_metadata: str = ""
-    """Metadata as the meter sent it."""
+    """Metadata exactly as the meter sent it."""
 
     def __post_init__(self) -> None:
-        # An instrument says what it likes, and whoever changes a plug's name as well.
+        # The instrument sends these texts, and anyone can rename a plug: keep printable characters.
         for name in ("vendor", "model", "serial", "firmware"):
             object.__setattr__(self, name, printable(getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True)
 class AbsentMeter:
-    """Reason why a meter cannot be used here; one line."""
+    """A meter that cannot be used here, with the reason on a single line."""
 
     reason: str
     permission: Permission | None = None
-    """Permission that the user lacks, where that is why."""
+    """The permission that the user lacks, if that is the reason."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", printable(self.reason))
@@ -133,45 +133,45 @@ class Header:
     capability: Capability
     uncertainty: tuple[UncertaintyTerm, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Facts of the driver's own: calibration, settings."""
+    """Driver-specific facts: calibration, settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SampleBlock:
-    """Samples of one channel, in order of time; arrays have shape (n,)."""
+    """Samples of a channel, in chronological order; arrays have shape (n,)."""
 
     channel: int
     """Index into the capability's channels."""
     index0: int
-    """Place of the first sample on the meter's own timeline; lost samples have theirs."""
+    """Place of the first sample on the meter's own timeline, which also counts lost samples."""
     time_ns: NDArray[np.int64]
-    """Ascending, the meter's clock: the end of the interval averaged over, or the instant."""
+    """Ascending, on the meter's clock: the end of the averaging interval, or the instant."""
     power_w: Floats
     flags: NDArray[np.uint8]
     begin_ns: NDArray[np.int64] | None = None
-    """Begin of each interval, where the meter averages."""
+    """Start of each averaging interval; None: values are instants."""
     current_a: Floats | None = None
     voltage_v: Floats | None = None
     digital: NDArray[np.uint8] | None = None
-    """A bit for each digital input."""
+    """A bit per digital input."""
     ranges: NDArray[np.uint8] | None = None
-    """Range of each sample, where their errors differ."""
+    """Range of each sample; None: all have the same error."""
     spike_w: Floats | None = None
-    """Power that the driver's own filter removed, 0 nearly everywhere; None: it has no filter."""
+    """Power removed by the driver's own filter, mostly 0; None: the driver has no filter."""
     came_ns: int | None = None
-    """Host clock: when the last sample came, where the decoder held it back; None: just now."""
+    """Host clock: arrival of the last sample, if the decoder held it back; None: just arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Where samples are missing."""
+    """An interval in which samples are missing."""
 
     begin_ns: int
-    """Time of the last sample before it, meter clock."""
+    """Time of the last sample before the gap, meter clock."""
     end_ns: int
-    """Time of the first sample behind it."""
+    """Time of the first sample after the gap."""
     count: int
-    """Samples at least."""
+    """Minimum number of missing samples."""
     cause: str
 
 
@@ -183,54 +183,54 @@ class LossReport:
     lost_count: int = 0
     """Samples known to be lost."""
     is_ambiguous: bool = False
-    """More may be lost: the meter's counter cannot tell."""
+    """More samples may be lost: the meter's counter cannot rule it out."""
     desync_count: int = 0
     """Number of times that the stream lost its framing."""
     gaps: tuple[Gap, ...] = ()
     saturated_count: int = 0
     bounded_count: int = 0
-    """Samples among those right before the meter switched to a higher range: the end of the lower
-    one came first, and the next samples show how high the power was."""
+    """Saturated samples right before the meter switched to a higher range: the lower range reached
+    its limit first, and the next samples show how high the power was."""
     rate_error_ppm: float | None = None
-    """Rate of arrival against the host's clock; None: too short to tell."""
+    """Arrival rate relative to the host's clock; None: the recording is too short."""
     rate_span_s: float | None = None
-    """Time over which that was seen."""
+    """Time over which `rate_error_ppm` was measured."""
     trouble: str | None = None
-    """Reason why the recording ended early; one line."""
+    """Why the recording ended early; one line."""
     torn_bytes: int = 0
-    """Bytes at the end that are no whole packet: the host crashed there."""
+    """Bytes of an incomplete packet at the end of the file, left by a crash of the host."""
 
     @property
     def lost_ratio(self) -> float:
-        """Share of the samples that is missing, 0…1."""
+        """Share of missing samples, 0…1."""
         expected = self.received_count + self.lost_count
         return self.lost_count / expected if expected else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """Raw bytes of one read."""
+    """Raw bytes of a read, with its times."""
 
     first_rx_ns: int
-    """Host clock (monotonic): when the read began to wait."""
+    """Host clock (monotonic) at the start of the read."""
     last_rx_ns: int
-    """Host clock: when the read returned."""
+    """Host clock when the read returned."""
     data: bytes
 
 
 class Decoder(Protocol):
-    """Turns raw bytes into samples; keeps the rest of one packet for the next."""
+    """Turns raw bytes into samples; carries incomplete packets over to the next call."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples that are complete now."""
+        """Decode a packet and return the samples completed by it."""
         ...
 
     def finish(self) -> list[SampleBlock]:
-        """Samples that were held back for more bytes."""
+        """Return the samples that were held back for more bytes."""
         ...
 
     def loss(self) -> LossReport:
-        """Completeness of the recording so far."""
+        """Completeness of the recording up to now."""
         ...
 
 
@@ -241,7 +241,7 @@ class Recording:
     path: Path
     header: Header
     trouble: str | None = None
-    """Reason why it ended early."""
+    """Why the recording ended early; None: it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,27 +253,27 @@ class NewestPackets:
 
 
 class MeterSession(Protocol):
-    """One recording: starts with `with`, and stops the meter however the block ends."""
+    """A recording: starts when the `with` block is entered; always stops the meter at its end."""
 
     def __enter__(self) -> MeterSession:
-        """Start recording."""
+        """Start the meter and the recording."""
         ...
 
     def __exit__(self, *_: object) -> None:
-        """Stop recording."""
+        """Stop the recording and the meter."""
         ...
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing more is recorded; None while all is well."""
+        """Why the recording has stopped; None while it is running normally."""
         ...
 
     def newest(self) -> NewestPackets:
-        """The most recent packets; safe to call while another thread adds one."""
+        """The most recent packets; safe to call while another thread appends to them."""
         ...
 
     def recording(self) -> Recording:
-        """Recording of the session; after the block has ended."""
+        """The finished recording; valid after the block has ended."""
         ...
 
 
@@ -282,15 +282,15 @@ class Meter(Protocol):
 
     @property
     def name(self) -> str:
-        """Driver name, as in `--meter`."""
+        """Driver name, as used in `--meter`."""
         ...
 
     def open(self) -> Header | AbsentMeter:
-        """Find the meter and identify it; reports, never raises."""
+        """Find and identify the meter; reports errors as `AbsentMeter`, never raises."""
         ...
 
     def session(self, path: Path) -> MeterSession:
-        """Recording of an open meter into this file."""
+        """Create a session that records the open meter into this file."""
         ...
 
     def close(self) -> None:
@@ -299,7 +299,7 @@ class Meter(Protocol):
 
 
 def blocks_of(decoder: Decoder, packets: Iterable[Packet]) -> Iterator[SampleBlock]:
-    """Decode packets in order."""
+    """Decode packets in order, including the samples held back until the end."""
     for packet in packets:
         yield from decoder.feed(packet)
     yield from decoder.finish()

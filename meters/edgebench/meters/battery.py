@@ -1,12 +1,12 @@
 """Battery of a phone or a laptop: its own gauge, under /sys/class/power_supply.
 
-Theory of operation. How the gauge counts is settled before anything is recorded (`gauge.py`), and
-kept with the recording. While a charger is connected the current is not what the device takes: such
-values are missing.
+Theory of operation. The gauge's sign and unit are determined before recording starts (`gauge.py`)
+and stored with the recording. While a charger is connected, the battery current is not the device's
+current: such values are flagged as missing.
 
-With `discharge`, the charging of a phone is suspended while the meter records (`charging.py`). What
-the gauge shows then is the proof: its status is Discharging, and the sign of its current is another
-one than while it charged. The recording begins with the next value after that, as a gauge averages.
+With `discharge`, charging is suspended while the meter records (`charging.py`). The gauge must then
+prove it: its status is Discharging, and its current has the opposite sign than while charging.
+The recording starts with the next value after that, because gauges average.
 
 Source: https://docs.kernel.org/power/power_supply_class.html
 """
@@ -49,17 +49,17 @@ from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.system.android_settings import CHARGING_PROPERTY
 
 RATE_HZ = 2.0
-"""Perfetto asks four times a second at most; gauges are slower than that."""
+"""Perfetto polls at most four times per second; gauges update more slowly than that."""
 UPDATE_MAX_S = 10.0
-"""Gauges have something new every 0.1 to 10 s."""
+"""Gauges have a new value every 0.1 to 10 s."""
 GAIN_RATIO = 0.05
 PROOF_S = 15.0
-"""Time in which a phone discharges once its charging is suspended; together with the time for a new
-value, less than an agent waits for a meter."""
+"""Time within which a phone must discharge after charging is suspended; together with the wait for
+a new value this is less than an agent waits for a meter."""
 POLL_S = 0.25
 _UNCERTAINTY = (
-    term(Kind.GAIN, GAIN_RATIO, "no gauge says"),
-    term(Kind.EDGE, UPDATE_MAX_S, "gauges average, and have something new every 0.1 to 10 s"),
+    term(Kind.GAIN, GAIN_RATIO, "assumed: gauges do not state their accuracy"),
+    term(Kind.EDGE, UPDATE_MAX_S, "gauges average, and have a new value every 0.1 to 10 s"),
 )
 
 
@@ -80,14 +80,14 @@ class BatteryMeter(FileMeter):
         self._supply = supply
         self._hints = hints or GaugeHints()
         self._switch = switch
-        """Suspends the charging while the meter records; None: that is left as it is."""
+        """Suspends charging while the meter records; None: charging is left alone."""
         self._gauge: Gauge | None = None
-        """Gauge as it counts while it discharges; None: it charges until a recording begins."""
+        """The gauge's scale while discharging; None: the battery charges until recording starts."""
 
     def _find(self) -> list[Path]:
         base = self._root / "sys/class/power_supply"
         supplies = sorted(base.glob("*"))
-        # A mouse has a battery too; its scope is that of a device.
+        # Mice have batteries too; those have the scope Device.
         folders = [
             folder
             for folder in supplies
@@ -103,10 +103,10 @@ class BatteryMeter(FileMeter):
             raise TargetError(f"no battery under /sys/class/power_supply{why}")
         if len(folders) > 1:
             raise TargetError(
-                f"several batteries: {names}: choose, as in battery:{folders[0].name}"
+                f"several batteries: {names}; select one, as in battery:{folders[0].name}"
             )
         self._folder = folders[0]
-        # With a switch it may charge until a recording begins: then its sign is not known yet.
+        # With a switch, the battery may charge until the recording starts: its sign is unknown.
         is_charging = text_of(self._folder / STATUS) != DISCHARGING
         self._gauge = None
         if self._switch is None or not is_charging:
@@ -115,7 +115,7 @@ class BatteryMeter(FileMeter):
 
     def _describe(self, connection: Files) -> Header:
         supply, gauge = self._folder.name, self._gauge
-        how = "charging is suspended while it records" if gauge is None else gauge.how
+        how = "charging is suspended while recording" if gauge is None else gauge.how
         info = MeterInfo(vendor="", model="battery gauge", serial=supply, raw_metadata=how)
         return Header(
             driver=self.name,
@@ -141,10 +141,10 @@ class BatteryMeter(FileMeter):
         )
 
     def _discharging(self, connection: Files) -> Header:
-        """Header of the battery, which discharges from now on.
+        """Suspend charging and return the header of the discharging battery.
 
         Raises:
-            TargetError: it does not, whatever it is told.
+            TargetError: the battery does not discharge although charging is suspended.
         """
         assert self._switch is not None
         folder = self._folder
@@ -155,11 +155,11 @@ class BatteryMeter(FileMeter):
             status = text_of(folder / STATUS) or "nothing"
             is_same = status == DISCHARGING
             raise TargetError(
-                f"battery says {status!r} {PROOF_S:g} s after its charging was suspended"
+                f"battery status is {status!r} {PROOF_S:g} s after charging was suspended"
                 + (", and its current has the sign of charging" if is_same else "")
-                + f": this device ignores {CHARGING_PROPERTY}; pull the cable"
+                + f": this device ignores {CHARGING_PROPERTY}; unplug the cable"
             )
-        if is_charging:  # what the gauge averages is still of before
+        if is_charging:  # the gauge's average still covers the time before
             first = [text_of(folder / file) for file in files_of(folder)]
             _waited(
                 UPDATE_MAX_S,
@@ -180,7 +180,7 @@ def _is_discharging(folder: Path, charging_sign: int) -> bool:
 
 
 def _waited(limit_s: float, condition: Callable[[], bool]) -> bool:
-    """Whether this became true in time."""
+    """Wait for a condition; return whether it became true in time."""
     deadline_s = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline_s:
@@ -190,7 +190,7 @@ def _waited(limit_s: float, condition: Callable[[], bool]) -> bool:
 
 
 def make_meter(options: Options) -> BatteryMeter:
-    """Meter by the supply's name, if any, and the user's hints."""
+    """Create the meter of the named or only battery, with the user's hints."""
     root, supply = options.where()
     hints = GaugeHints(
         sign=options.text("sign"), unit=options.text("unit"), is_loaded=options.switch("loaded")
@@ -201,16 +201,16 @@ def make_meter(options: Options) -> BatteryMeter:
 
 
 class BatteryDecoder(PolledDecoder):
-    """Turns current, voltage and status into the watts that the battery delivers."""
+    """Turns current, voltage and status into the power that the battery delivers."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
         self._scale = from_plain(header.facts, GaugeScale)
         self._last: tuple[int, int, int] | None = None
-        """Time of the gauge's last new value, and the value."""
+        """Time and values of the gauge's last update."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """One point per round."""
+        """The point of a round; missing if the battery does not discharge."""
         time_ns, scale = readings[0][0], self._scale
         count, voltage = number(readings[0][1]), number(readings[1][1])
         is_discharging = (readings[2][1] or b"").strip() == DISCHARGING.encode()

@@ -1,4 +1,4 @@
-"""Instruments with a pair of bulk endpoints, by pyusb and libusb; a message is a transfer."""
+"""Instruments with a pair of USB bulk endpoints, through pyusb; a message is a transfer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INSTALL = install_command("usb")
 _WRITE_MS = 1000
 _ASK_MS = 5000
 _TO_DEVICE, _TO_HOST = 0x40, 0xC0
-"""Requests of the vendor's own, to the device (USB 2.0, table 9-2)."""
+"""Request types of vendor requests, to the device and to the host (USB 2.0, table 9-2)."""
 _REFUSALS = {
     errno.EACCES: "no permission to use the {what} at {name}",
     errno.EPERM: "no permission to use the {what} at {name}",
@@ -28,9 +28,9 @@ _REFUSALS = {
 
 
 class BulkTransport:
-    """One interface of one device; a `ByteStream` of whole messages.
+    """An interface of a device; a `ByteStream` of whole messages.
 
-    A kernel driver that has the interface is asked to let go, and gets it back.
+    A kernel driver bound to the interface is detached, and attached again on close.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class BulkTransport:
         """Claim an interface.
 
         Args:
-            device: Of pyusb.
-            interface: Its number.
-            out_endpoint: Address of the endpoint that takes messages.
-            in_endpoint: Address of the endpoint that gives them.
-            what: What it is, for people.
-            message_max_bytes: Longest message that it sends; where messages are as long as the
-                packets of the bus, only this tells where one ends.
+            device: Device of pyusb.
+            interface: Interface number.
+            out_endpoint: Address of the endpoint for messages to the device.
+            in_endpoint: Address of the endpoint for messages from the device.
+            what: Name of the kind of device, used in messages.
+            message_max_bytes: Longest message from the device; if messages can be as long as a
+                bus packet, this length is the only way to find their end.
 
         Raises:
-            TargetError: another program has it, or it is gone.
+            TargetError: another program uses the interface, or the device was disconnected.
         """
         self._device = device
         self._what = what
@@ -69,7 +69,7 @@ class BulkTransport:
 
         self._usb = usb
         try:
-            with suppress(NotImplementedError):  # a system where the kernel has no say in it
+            with suppress(NotImplementedError):  # systems without kernel drivers to detach
                 if device.is_kernel_driver_active(interface):
                     device.detach_kernel_driver(interface)
                     self._is_detached = True
@@ -79,8 +79,8 @@ class BulkTransport:
             raise self._refusal(exc) from exc
 
     def read(self, timeout_s: float) -> bytes:
-        """One message, or b"" where none came in time."""
-        timeout_ms = max(1, round(timeout_s * 1000))  # 0 is for ever
+        """Read a message; b"" on timeout."""
+        timeout_ms = max(1, round(timeout_s * 1000))  # 0 would wait for ever
         try:
             return bytes(self._device.read(self._in, self._message_max_bytes, timeout_ms))
         except self._usb.core.USBTimeoutError:
@@ -89,18 +89,18 @@ class BulkTransport:
             raise self._refusal(exc) from exc
 
     def write(self, data: bytes) -> None:
-        """Send one message."""
+        """Send a message."""
         try:
             self._device.write(self._out, data, _WRITE_MS)
         except self._usb.core.USBError as exc:
             raise self._refusal(exc) from exc
 
     def ask(self, request: int, index: int, size: int) -> bytes:
-        """Answer to a request of the vendor's own, of so many bytes at most."""
+        """Send a vendor request and return its response, up to `size` bytes."""
         return bytes(self._control(_TO_HOST, request, 0, index, size))
 
     def tell(self, request: int, value: int = 0, index: int = 0, data: bytes = b"") -> None:
-        """Send a request of the vendor's own."""
+        """Send a vendor request that has no response."""
         self._control(_TO_DEVICE, request, value, index, data)
 
     def _control(
@@ -112,8 +112,8 @@ class BulkTransport:
             raise self._refusal(exc) from exc
 
     def close(self) -> None:
-        """Let go, and let the kernel's driver have it again; may be called twice."""
-        with suppress(self._usb.core.USBError, NotImplementedError):  # it may be gone
+        """Release the interface and reattach the kernel's driver; may be called twice."""
+        with suppress(self._usb.core.USBError, NotImplementedError):  # it may be disconnected
             self._usb.util.release_interface(self._device, self._interface)
             if self._is_detached:
                 self._is_detached = False
@@ -121,7 +121,7 @@ class BulkTransport:
         self._usb.util.dispose_resources(self._device)
 
     def texts(self) -> tuple[str, str]:
-        """Product and serial number, as the device says; empty where it does not."""
+        """Product and serial number as reported by the device; empty if it reports none."""
         try:
             return self._device.product or "", self._device.serial_number or ""
         except (ValueError, self._usb.core.USBError):
@@ -139,17 +139,17 @@ class BulkTransport:
 def find_device(
     known: Collection[tuple[int, int]], serial: str = "", backend: Any = None, what: str = WHAT
 ) -> Any:
-    """The only device with a USB id among these, or the one with this serial number.
+    """Find the only device with any of these USB ids, or the device with this serial number.
 
     Args:
-        known: Vendor and product.
-        serial: Empty: whichever is there.
-        backend: Of pyusb, for tests; None: libusb.
-        what: What it is, for people.
+        known: Vendor and product ids.
+        serial: Serial number; empty: any.
+        backend: Backend of pyusb, for tests; None: libusb.
+        what: Name of the kind of device, used in messages.
 
     Raises:
         TargetError: pyusb or libusb is missing.
-        UsageError: there is no such device, or there are several.
+        UsageError: no such device is connected, or more than one.
     """
     try:
         import usb.core
@@ -171,7 +171,7 @@ def find_device(
 
 
 def _serial_of(device: Any) -> str | None:
-    """None without the permission to ask: to claim it will be refused with the reason."""
+    """Serial number; None without permission to read it: claiming the device reports why."""
     import usb.core
 
     try:

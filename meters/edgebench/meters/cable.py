@@ -1,7 +1,7 @@
-"""USB cable testers: they measure both directions, and can be inserted the wrong way round.
+"""USB cable testers: they measure both directions, and can be plugged in backwards.
 
-A device only takes power, so power that flows backwards is a cable the other way round, not a
-device that gives some.
+A device only draws power, so negative power means that the tester is reversed, not that the device
+supplies any.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from edgebench.protocol.errors import UsageError
 T = TypeVar("T")
 
 BACKWARDS_W = 0.01
-"""Less than that may be the offset of a meter with nothing behind it."""
+"""Smaller values may be the offset of a tester without a load."""
 
 
 def only_tester(
@@ -24,17 +24,17 @@ def only_tester(
     hint: str,
     what: str = "USB tester",
 ) -> T:
-    """The only tester among those that fit.
+    """Return the only matching tester.
 
     Args:
-        testers: Those that fit.
-        known: Vendor and product of those that were looked for.
-        serial: Serial number that was looked for; empty: any.
-        hint: How to name one of several; follows "name one".
-        what: What it is, for people.
+        testers: Matching testers.
+        known: Vendor and product ids that were searched for.
+        serial: Serial number that was searched for; empty: any.
+        hint: How to select a tester if there are several; follows "name one".
+        what: Name of the kind of tester, used in messages.
 
     Raises:
-        UsageError: there is none, or there are several.
+        UsageError: no tester matches, or more than one.
     """
     if not testers:
         ids = ", ".join(f"{vendor:04x}:{product:04x}" for vendor, product in sorted(known))
@@ -46,19 +46,19 @@ def only_tester(
 
 
 def sign_of(is_reversed: bool) -> int:
-    """Factor that makes the power which the device takes positive."""
+    """Factor that makes the power drawn by the device positive."""
     return -1 if is_reversed else 1
 
 
 def refuse_backwards(power_w: float, *, is_reversed: bool) -> None:
-    """Refuse a tester that would measure negative energies.
+    """Reject a tester that would record negative energy.
 
     Args:
-        power_w: As read now, with the sign that it would be recorded with.
-        is_reversed: What the user said of the cable.
+        power_w: Current power, with the sign that would be recorded.
+        is_reversed: Whether the user gave the option `reversed`.
 
     Raises:
-        UsageError: the device would give power.
+        UsageError: the power is negative.
     """
     if power_w < -BACKWARDS_W:
         advice = "leave out" if is_reversed else "add"

@@ -1,9 +1,9 @@
-"""Charging of a phone, suspended while its battery is measured, and resumed whatever happens.
+"""Suspends the charging of a phone while its battery is measured, and always resumes it.
 
 A phone on a cable charges, and its gauge then measures the charger. Android has a property that
-lets it run from its battery on the cable. A maker may ignore it, so what counts is what the gauge
-shows afterwards. `edgebench.system.android_settings` resumes the charging, also if the agent is
-killed.
+makes the phone run from its battery despite the cable. Some vendors ignore it, so only the gauge's
+readings afterwards are proof. `edgebench.system.android_settings` resumes charging even if the
+agent is killed.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ MARK_FILE = "charging-suspended"
 
 
 def mark_path() -> Path:
-    """Mark of this user."""
+    """Path of this user's mark."""
     return Path(user_paths(os.environ).data) / MARK_FILE
 
 
 class ChargeSwitch:
-    """The charging of this phone."""
+    """Suspends and resumes the charging of this phone."""
 
     def __init__(self, root: Path = Path("/"), mark: Path | None = None) -> None:
         self._settings = ChangedSettings(mark or mark_path(), root)
 
     def suspend(self) -> None:
-        """Suspend the charging until `resume`; nothing, where somebody else has suspended it.
+        """Suspend charging until `resume`; no effect if another program has suspended it already.
 
         Raises:
-            TargetError: the system is no Android, or refuses.
+            TargetError: the system is not Android, or rejects the change.
         """
         self._settings.change({"charging_suspended": "true"})
 
     def resume(self) -> None:
-        """Let the phone charge again, if we have suspended it; may be called twice."""
+        """Resume charging if `suspend` stopped it; may be called twice."""
         self._settings.restore()

@@ -1,7 +1,7 @@
-"""Power-monitor chips on I2C: resolution and accuracy of what their Linux drivers report.
+"""Power-monitor chips on I2C: resolution and accuracy of the values from their Linux drivers.
 
-Limits are those that the maker guarantees at 25 °C, where a data sheet was read; the others are
-assumed, on the wide side, and say so. What they come to on a board, fitted_chip.py says.
+Limits are those that the maker guarantees at 25 °C, if a data sheet was available; otherwise they
+are assumed on the wide side, and marked so. fitted_chip.py derives the limits on a board.
 
 Source: linux, drivers/hwmon/{ina2xx,ina238,ina3221,tsc1641}.c, for steps, codes, defaults and
 averaging
@@ -19,37 +19,37 @@ DEFAULT_SHUNT_OHM = 0.010
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
-    """One kind of chip."""
+    """A kind of chip."""
 
     shunt_step_v: float
     highest_code: int
-    """Highest value of the current that is read, in such steps, as the kernel sets the chip up."""
+    """Highest current code that can be read, in steps, with the kernel's settings of the chip."""
     power_factor_v: float
-    """Step of power over step of current."""
+    """Ratio of the step of power to the step of current."""
     gain_ratio: float
     offset_v: float
     bus_gain_ratio: float
     bus_offset_v: float
     update_s: float
-    """Time for a new value, where the kernel has no update_interval."""
+    """Conversion time, used if the kernel has no update_interval."""
     reference: str
     origin: Origin = Origin.DATASHEET
     shunt_ohm: float | None = None
-    """Resistance of a shunt that is built in."""
+    """Resistance of the built-in shunt; None: the shunt is external."""
     full_gain: int | None = None
-    """Value of ti,shunt-gain with full steps; less shrinks them; None: there is no other."""
+    """Value of ti,shunt-gain with full steps; smaller gains shrink them; None: a fixed gain."""
     least_gain: float | None = None
-    """Least in_voltage0_hardwaregain of one with an amplifier; at more, it has fewer steps."""
+    """Lowest in_voltage0_hardwaregain of a chip with amplifier; higher gains have fewer steps."""
     default_shunt_ohm: float = DEFAULT_SHUNT_OHM
-    """Shunt that the kernel assumes where none is given; the least, where kernels differ."""
+    """Shunt that the kernel assumes if none is specified; the smallest, where kernels differ."""
     power_step_w: float | None = None
-    """Step of power that does not depend on the shunt."""
+    """Step of power, if it does not depend on the shunt."""
     kernel_steps: int = 1
-    """Steps of current that new kernels keep together as whole uA, and divide without a rest."""
+    """Steps of current that new kernels store together as whole uA and divide as integers."""
     old_kernel_steps: int | None = None
-    """Steps that are whole mA with old kernels, by a calibration that is a whole number."""
+    """Steps of current that old kernels round to whole mA, because calibration is an integer."""
     voltage_file: str = "in1_input"
-    """File of hwmon with the voltage of the rail."""
+    """File of hwmon that holds the voltage of the rail."""
 
 
 _INA219 = Chip(

@@ -1,4 +1,4 @@
-"""Meters that are files: opened once, read round by round."""
+"""Meters that are files: opened once, then read repeatedly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NS_PER_S = 1e9
 
 
 class FileMeter(InstrumentMeter[Files]):
-    """Meter that keeps files open; a driver says which, and what they mean."""
+    """A meter that keeps files open; a driver defines the files and their meaning."""
 
     def __init__(self, root: Path = Path("/"), clock_ns: Clock = time.perf_counter_ns) -> None:
         super().__init__(lambda: Files(self._find(), clock_ns))
@@ -23,7 +23,7 @@ class FileMeter(InstrumentMeter[Files]):
         self._clock_ns = clock_ns
 
     def open(self) -> Header | AbsentMeter:
-        """Find the files and say what they measure; reports, never raises."""
+        """Open the files and describe the meter; reports errors as `AbsentMeter`, never raises."""
         try:
             return super().open()
         except OSError as exc:
@@ -32,14 +32,14 @@ class FileMeter(InstrumentMeter[Files]):
 
     @abstractmethod
     def _find(self) -> Sequence[Path]:
-        """Files of a round, in order.
+        """Files to read in each round, in order.
 
         Raises:
-            TargetError: there are none, or they say nothing.
+            TargetError: no files were found, or they contain no values.
         """
 
     def _refusal(self, exc: OSError) -> str:
-        """Why the meter is of no use, where a file cannot be read."""
+        """Reason for an `AbsentMeter` when a file cannot be read."""
         return f"{self.name} is not readable: {exc}"
 
     def _record(self, connection: Files, header: Header, path: Path) -> PolledSession:
@@ -47,7 +47,7 @@ class FileMeter(InstrumentMeter[Files]):
 
 
 def text_of(path: Path) -> str:
-    """Text of a small file; empty where it cannot be read."""
+    """Text of a small file; empty if it cannot be read."""
     try:
         return path.read_text(errors="replace").strip().strip("\0")
     except OSError:
@@ -55,12 +55,12 @@ def text_of(path: Path) -> str:
 
 
 def number_of(path: Path) -> int | None:
-    """Integer in a file; None where there is none."""
+    """Integer in a file; None if the file holds none."""
     return number(text_of(path).encode())
 
 
 def is_there(path: Path) -> bool:
-    """Whether a path exists, as far as we may see; in a closed folder Path.exists() raises."""
+    """Whether a path exists and is visible; Path.exists() raises in a folder without permission."""
     try:
         return path.exists()
     except OSError:
@@ -68,7 +68,7 @@ def is_there(path: Path) -> bool:
 
 
 def why_unreadable(paths: Iterable[Path]) -> str:
-    """Words about the first of these that exists and cannot be read; else empty."""
+    """Describe why the first existing but unreadable path cannot be read; empty if none is."""
     for path in paths:
         try:
             if path.is_dir():
@@ -89,7 +89,7 @@ def bases_of(root: Path, *patterns: str) -> list[Path]:
 
 
 def folders_of(root: Path, *patterns: str) -> list[Path]:
-    """Folders that match, in order of their numbers, each once however many links lead there."""
+    """Matching folders in numerical order, without duplicates reached through links."""
     folders: dict[Path, Path] = {}
     for pattern in patterns:
         for folder in sorted(root.glob(pattern), key=lambda path: (len(path.name), path.name)):

@@ -1,12 +1,12 @@
-"""A power-monitor chip with its shunt, on its board: steps, ends and uncertainty of its values.
+"""A power-monitor chip with its shunt on a board: steps, limits and uncertainty of its values.
 
-A step of power is the chip's multiple of its step of current. Old kernels fix that at 1 mA and new
-ones derive it from the shunt: the value itself tells which, and in doubt the step is the coarse
-one.
+The step of power is a multiple of the chip's step of current. Old kernels fix the latter at 1 mA,
+new kernels derive it from the shunt. The value itself shows which applies; in doubt the step is
+the coarser of the two.
 
-A converter that is at its end shows its highest code, one step below what is called its full
-scale, and hwmon makes whole mA of that. So a current is at the end from half a step, or half a mA,
-below the highest value that can be read.
+A saturated converter shows its highest code, one step below its nominal full scale, and hwmon
+rounds that to whole mA. So a current counts as saturated from half a step, or half a mA, below the
+highest value that can be read.
 
 Source: linux, drivers/hwmon/{ina2xx,ina238,ina3221,tsc1641}.c
 """
@@ -21,47 +21,47 @@ from edgebench.meters.chips import Chip
 from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit, term
 
 _POWERS_PER_ENERGY = 16
-"""Steps of power in one of energy: energy_lsb of linux ina238.c."""
+"""Steps of power per step of energy: energy_lsb of linux ina238.c."""
 SHUNT_TOLERANCE_RATIO = 0.01
 """Tolerance of a board's resistor; NVIDIA, Jetson AGX Xavier Series Product DG-09840, figure 5-14:
 0.005 Ω, 1 %."""
 SYSFS_CURRENT_STEP_A = 1e-3
-"""curr*_input holds whole mA, whatever the chip resolves."""
+"""curr*_input is in whole mA, regardless of the chip's resolution."""
 SYSFS_VOLTAGE_STEP_V = 1e-3
-"""in*_input holds whole mV."""
+"""in*_input is in whole mV."""
 _KERNEL_STEP_A = 1e-6
-"""The hwmon drivers keep a step of current as whole uA."""
+"""The hwmon drivers store the step of current in whole uA."""
 
 _OFF_V, _ASSUMED_V = 0.5, 5.0
 _SHUNT = term(Kind.GAIN, SHUNT_TOLERANCE_RATIO, "tolerance of the shunt resistor")
 
 
 def voltage_when_on(voltage_v: float) -> float:
-    """Voltage that turns amperes of error into watts; a rail that is off now is taken for 5 V."""
+    """Voltage that converts errors in A to W; a rail that is off now is assumed to be at 5 V."""
     return voltage_v if voltage_v > _OFF_V else _ASSUMED_V
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedChip:
-    """A chip on its board."""
+    """A chip with its shunt on a board."""
 
     chip: Chip
     shunt_ohm: float
     voltage_v: float
-    """Voltage of the rail when the meter was opened: turns amperes of error into watts."""
+    """Voltage of the rail when the meter was opened; converts errors in A to W."""
     is_shunt_told: bool = True
 
     @property
     def limit_a(self) -> float | None:
-        """Current from which on the converter is at its end; None: not known."""
+        """Current at which the converter saturates; None: unknown."""
         return (self.chip.highest_code - 0.5) * self.current_step_a if self.is_shunt_told else None
 
     @property
     def sysfs_limit_a(self) -> float | None:
-        """Current from which on curr*_input shows a converter at its end; None: not known.
+        """Current at which curr*_input shows a saturated converter; None: unknown.
 
-        Of kernels that round and that cut off, and of what they make of a step, the one that shows
-        the least counts.
+        This is the lowest value that any kernel shows: some round and some truncate, and they
+        round the step differently.
         """
         if not self.is_shunt_told:
             return None
@@ -71,17 +71,17 @@ class FittedChip:
 
     @property
     def sysfs_limit_v(self) -> float:
-        """Voltage across the shunt, in whole mV, at which the converter is at its end."""
+        """Voltage across the shunt, in whole mV, at which the converter saturates."""
         highest_v = self.chip.highest_code * self.chip.shunt_step_v
         return (math.floor(round(highest_v / SYSFS_VOLTAGE_STEP_V, 6)) - 0.5) * SYSFS_VOLTAGE_STEP_V
 
     @property
     def energy_step_j(self) -> float:
-        """Step of the counter of energy, where the chip has one."""
+        """Step of the energy counter, for chips that have an energy counter."""
         return _POWERS_PER_ENERGY * self.chip.power_factor_v * self.current_step_a
 
     def _kernel_steps_a(self) -> Iterator[float]:
-        """The step of current, as it is and as kernels round it."""
+        """The step of current, exact and as kernels round it."""
         exact_a, steps = self.current_step_a, self.chip.kernel_steps
         yield exact_a
         yield max(_nearest(exact_a * steps / _KERNEL_STEP_A) // steps, 1) * _KERNEL_STEP_A
@@ -91,11 +91,11 @@ class FittedChip:
 
     @property
     def current_step_a(self) -> float:
-        """Step of the current, as the chip resolves it."""
+        """Step of current that the chip resolves."""
         return self.chip.shunt_step_v / self.shunt_ohm
 
     def power_step_w(self, seen_w: float) -> float:
-        """Step of the register of power, of which this value was seen."""
+        """Step of the power register, inferred from one of its values."""
         if self.chip.power_step_w is not None:
             return self.chip.power_step_w
         fine_w = self.chip.power_factor_v * self.current_step_a
@@ -106,12 +106,13 @@ class FittedChip:
     def terms(
         self, step: float, unit: Unit = Unit.WATT, *, note: str = ""
     ) -> tuple[UncertaintyTerm, ...]:
-        """Uncertainty of the values, but not of their time.
+        """Uncertainty of the values, without that of their timing.
 
         Args:
             step: Step of the values that are read.
-            unit: Unit of the step: W; J of a counter, which is off by one at each end of a window.
-            note: What else is to be said of it.
+            unit: Unit of the step: W, or J for a counter, which is off by up to a step at each end
+                of a window.
+            note: Text to append to the reference of the resolution.
         """
         chip, where = self.chip, f"at {self.voltage_v:g} V across {self.shunt_ohm:g} ohm"
         offset_w = chip.offset_v / self.shunt_ohm * self.voltage_v
@@ -130,27 +131,27 @@ class FittedChip:
     def _term(
         self, kind: Kind, value: float, note: str = "", unit: Unit | None = None
     ) -> UncertaintyTerm:
-        """A term by the data sheet; where the shunt is not told, only ratios are."""
+        """A term from the data sheet; with an unknown shunt, absolute terms are only assumed."""
         reference, origin = self.chip.reference, self.chip.origin
         if unit is not None and not self.is_shunt_told:
-            reference, origin = f"shunt not told; {reference}", Origin.ASSUMED
+            reference, origin = f"shunt unknown; {reference}", Origin.ASSUMED
         return term(kind, value, f"{reference}; {note}" if note else reference, unit, origin=origin)
 
 
 def with_gain(chip: Chip, gain: int | None) -> Chip:
-    """A chip whose converter was set up for so much of its range; None: nobody says, for all."""
+    """A chip whose converter uses part of its range; None: unknown, the full range is assumed."""
     if gain is None or chip.full_gain is None:
         return chip
     return replace(chip, shunt_step_v=chip.shunt_step_v * gain / chip.full_gain)
 
 
 def with_amplifier(chip: Chip, gain: float) -> Chip:
-    """A chip whose amplifier is set to this: its steps stay as they are, and it has fewer."""
+    """A chip whose amplifier has this gain: the steps are the same, but there are fewer."""
     if chip.least_gain is None or gain <= chip.least_gain:
         return chip
     return replace(chip, highest_code=round(chip.highest_code * chip.least_gain / gain))
 
 
 def _nearest(value: float) -> int:
-    """Whole number nearest to this, as the kernel's DIV_ROUND_CLOSEST has it."""
+    """Nearest whole number, rounded like the kernel's DIV_ROUND_CLOSEST."""
     return math.floor(value + 0.5)

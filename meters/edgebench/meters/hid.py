@@ -1,9 +1,9 @@
-"""Instruments that are human interface devices to the kernel: reports of 64 bytes, by /dev/hidraw.
+"""Instruments with a USB HID interface: reports of 64 bytes, through /dev/hidraw.
 
-No library is needed, and no driver has to be taken away from the device.
+This needs no library, and no kernel driver has to be detached.
 
-Source: https://docs.kernel.org/hid/hidraw.html: a read gives one report; a write begins with the
-report's number, 0 where reports have none.
+Source: https://docs.kernel.org/hid/hidraw.html: a read returns one report; a write starts with the
+report number, 0 if the device does not number its reports.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HidDevice:
-    """Device that the kernel has a hidraw node for."""
+    """A device with a hidraw node."""
 
     path: str
     vendor: int
@@ -61,7 +61,7 @@ class HidTransport:
             raise TargetError(f"not a device: {path}")
 
     def read(self, timeout_s: float) -> bytes:
-        """One report, or b"" where none came in time."""
+        """Read a report; b"" on timeout."""
         try:
             if not select.select([self._file], [], [], timeout_s)[0]:
                 return b""
@@ -75,33 +75,33 @@ class HidTransport:
         return report
 
     def write(self, data: bytes) -> None:
-        """Send one report."""
+        """Send a report."""
         try:
             os.write(self._file, _NO_NUMBER + data)
         except OSError as exc:
             raise TargetError(self._gone) from exc
 
     def close(self) -> None:
-        """Close; may be called twice."""
+        """Close the device; may be called twice."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def hid_devices(root: Path = Path("/")) -> list[HidDevice]:
-    """All hidraw devices, in order of their paths.
+    """All hidraw devices, sorted by path.
 
     Args:
-        root: Of the file system, which a test chooses.
+        root: Root of the file system; tests override it.
     """
     devices = []
     for folder in sorted((root / "sys/class/hidraw").glob("hidraw*")):
         try:
             uevent = (folder / "device/uevent").read_text(errors="replace")
-        except OSError:  # it is just being pulled out
+        except OSError:  # the device was just unplugged
             continue
         facts = dict(line.split("=", 1) for line in uevent.splitlines() if "=" in line)
-        try:  # HID_ID=0003:00002E3C:00005558, bus first
+        try:  # HID_ID=0003:00002E3C:00005558, with the bus first
             _, vendor, product = (int(word, 16) for word in facts.get("HID_ID", "").split(":"))
         except ValueError:
             continue
@@ -120,15 +120,15 @@ def hid_devices(root: Path = Path("/")) -> list[HidDevice]:
 def choose_device(
     known: Collection[tuple[int, int]], address: str = "", root: Path = Path("/")
 ) -> HidDevice:
-    """The device at this address; without one, the only one with a USB id among these.
+    """Select the device at this address, or the only device with any of these USB ids.
 
     Args:
-        known: Vendor and product of the instruments that a driver understands.
-        address: A path, or a serial number; empty: whichever is there.
-        root: Of the file system, which a test chooses.
+        known: Vendor and product ids that the driver supports.
+        address: A path or a serial number; empty: any.
+        root: Root of the file system; tests override it.
 
     Raises:
-        UsageError: there is none, or there are several.
+        UsageError: no such device is connected, or more than one.
     """
     devices = hid_devices(root)
     if address.startswith("/"):

@@ -1,15 +1,16 @@
-"""Power monitors of the INA2xx family, by the Linux drivers for hardware monitoring.
+"""Power monitors of the INA2xx family, through the Linux hardware-monitoring drivers.
 
-Theory of operation. A chip is known by what its `name` says: numbers of hwmon folders change with
-each boot. Of what it offers, the best is read: a counter of energy (uJ), else power (uW), else
-current times voltage, which are whole mA and mV. Beside energy and power the current is read, or
-the clipping of the converter would not show; ina238.c has no file for the shunt, so the voltage
-across it is read as well where the device tree does not tell it. What a counter was clipped by
-between two reads shows in neither: of a busy bus, which is read late, less is seen.
+Theory of operation. A chip is identified by its `name`, because the numbers of hwmon folders change
+with each boot. The best available quantity is read: an energy counter (uJ), else power (uW), else
+current times voltage, which are whole mA and mV. In addition to energy and power the current is
+read, because otherwise clipping of the converter would go unnoticed. ina238.c has no file for the
+shunt, so the voltage across it is read as well if the device tree does not specify the shunt.
+Clipping of a counter between two reads is visible in neither of them: on a busy bus, where reads
+are late, less of it is detected.
 
-An INA3221 has three rails and no power; on it `in4` to `in6` are voltages across shunts and `in7`
-is their sum. A TSC1641 has the voltage of its rail in `in0`, where the others have that of the
-shunt. A read is a transfer on the I2C bus, and waits for the conversion on an INA3221.
+An INA3221 has three rails and no power; its `in4` to `in6` are voltages across shunts and `in7` is
+their sum. A TSC1641 has the rail voltage in `in0`, where the others have the shunt voltage. A read
+is a transfer on the I2C bus, and on an INA3221 it waits for the conversion.
 
 Source: https://docs.kernel.org/hwmon/ina2xx.html, ina238.html, ina3221.html and tsc1641.html
 """
@@ -36,12 +37,12 @@ from edgebench.meters.uncertainty import UncertaintyTerm, Unit
 MICRO, MILLI = 1e-6, 1e-3
 _FOLDERS = (
     "sys/class/hwmon/hwmon*",
-    # A container may be given the driver's folder only, as on a Jetson.
+    # A container may see only the driver's folder, as on a Jetson.
     "sys/bus/i2c/drivers/*/*/hwmon/hwmon*",
 )
 _RAILS_OF_INA3221 = (1, 2, 3)
 _SHUNT_VOLTAGE = "in0_input"
-_UNWATCHED = "; its current is not told: what is beyond its range does not show"
+_UNWATCHED = "; no current reading: values beyond its range go unnoticed"
 
 
 class HwmonMeter(RailMeter):
@@ -60,7 +61,7 @@ class HwmonMeter(RailMeter):
 
 
 def make_meter(options: Options) -> HwmonMeter:
-    """Meter of all rails, or by name of a chip or rail, or by the chip's address on its bus."""
+    """Create the meter of all rails, or of a chip or rail selected by name or by I2C address."""
     root, choice = options.where()
     options.finish()
     return HwmonMeter(root, choice)
@@ -90,7 +91,7 @@ def _only_rail(folder: Path, name: str) -> Rail | None:
 def _watched(
     folder: Path, fitted: FittedChip, file: Path, kind: Literal["energy", "power"]
 ) -> tuple[tuple[Path, ...], RailPlan]:
-    """A file, and beside it what tells whether the converter is at its end."""
+    """A file, plus the files that show whether the converter is saturated."""
     current, shunt = folder / "curr1_input", folder / _SHUNT_VOLTAGE
     limit_a = fitted.sysfs_limit_a
     if not is_there(current):
@@ -133,9 +134,9 @@ def _rail(
 
 
 def _product(fitted: FittedChip) -> tuple[RailPlan, tuple[UncertaintyTerm, ...]]:
-    """Current times voltage: how it is read, and what it is worth."""
+    """Plan and uncertainty of power computed as current times voltage."""
     plan = RailPlan(kind="product", scales=[MILLI, MILLI], limit_a=fitted.sysfs_limit_a)
-    # The step of the voltage is a thousandth of it at most, and less than its gain.
+    # The step of the voltage is at most a thousandth of it, less than its gain error.
     step_a = max(SYSFS_CURRENT_STEP_A, fitted.current_step_a)
     return plan, fitted.terms(step_a * fitted.voltage_v)
 
@@ -154,10 +155,10 @@ def _fitted(folder: Path, chip: Chip, shunt: str, voltage: str) -> FittedChip:
 
 
 def _cell(path: Path) -> int | None:
-    """A number of the device tree: four bytes, big-endian.
+    """Read a number of the device tree: four bytes, big-endian.
 
     Source: Documentation/devicetree/bindings/hwmon/ti,ina2xx.yaml: shunt-resistor (uohm) and
-    ti,shunt-gain; linux, drivers/of/kobj.c shows properties as they are.
+    ti,shunt-gain; linux, drivers/of/kobj.c exposes properties unchanged.
     """
     try:
         content = path.read_bytes()

@@ -1,9 +1,9 @@
-"""Power monitors by the Linux industrial I/O drivers: `ina2xx-adc`, and NVIDIA's of JetPack 4.
+"""Power monitors through Linux industrial I/O: `ina2xx-adc`, and NVIDIA's driver of JetPack 4.
 
-Theory of operation. A chip has either this driver or the one for hwmon. Of `ina2xx-adc` the raw
-voltages across the shunt and of the bus are read, and multiplied here: they resolve what the
-chip does, while its power register and hwmon's milliamperes are coarser. Scales make mV, mA and
-mW of raw values. NVIDIA's ina3221x names its rails and has whole mV, mA and mW.
+Theory of operation. A chip has either this driver or the hwmon driver. From `ina2xx-adc` the raw
+voltages of shunt and bus are read and multiplied here: they have the chip's full resolution, while
+its power register and hwmon's milliamperes are coarser. Scales convert raw values to mV, mA and
+mW. NVIDIA's ina3221x names its rails and has whole mV, mA and mW.
 
 Source: linux, drivers/iio/adc/ina2xx-adc.c; NVIDIA's kernel 4.9, drivers/staging/iio/meter/
 ina3221.c, by energymon, jetson/energymon-jetson.c
@@ -26,12 +26,12 @@ from edgebench.meters.rails import Rail, RailMeter
 MICRO, MILLI = 1e-6, 1e-3
 _FOLDERS = ("sys/bus/iio/devices/iio:device*", "sys/bus/i2c/drivers/ina3221x/*/iio:device*")
 _JETSON_SHUNT_OHM = 0.005
-"""NVIDIA, Jetson AGX Xavier Series Product DG-09840, figure 5-14; other modules: assumed."""
+"""NVIDIA, Jetson AGX Xavier Series Product DG-09840, figure 5-14; assumed for other modules."""
 _RAILS_OF_JETSON = range(3)
 _SHUNT = "in_shunt_resistor"
 _VOLTAGES = ("in_voltage0_raw", "in_voltage0_scale", "in_voltage1_raw", "in_voltage1_scale")
 _POWER_STEP_W = 1e-3
-"""in_powerN_input holds whole mW."""
+"""in_powerN_input is in whole mW."""
 
 
 class IioMeter(RailMeter):
@@ -48,7 +48,7 @@ class IioMeter(RailMeter):
 
 
 def make_meter(options: Options) -> IioMeter:
-    """Meter of all rails, or by name of a chip or rail, or by the chip's address on its bus."""
+    """Create the meter of all rails, or of a chip or rail selected by name or by I2C address."""
     root, choice = options.where()
     options.finish()
     return IioMeter(root, choice)
@@ -62,7 +62,7 @@ def _raw_rail(folder: Path, name: str) -> Rail | AbsentMeter:
     if bus_raw is None or not (shunt_mv and bus_mv and shunt_ohm):
         what, lacking = ("shunt", [_SHUNT]) if shunt_ohm is None else ("voltages", _VOLTAGES)
         why = why_unreadable(folder / file for file in lacking)
-        which = f"{name} {_address(folder)} does not tell its {what}"
+        which = f"{name} {_address(folder)} has no readable {what}"
         return AbsentMeter(f"{which} ({', '.join(lacking)}){why}")
     fitted = FittedChip(
         chip=with_amplifier(CHIPS[name], _number_or_0(folder / "in_voltage0_hardwaregain")),
@@ -83,7 +83,7 @@ def _raw_rail(folder: Path, name: str) -> Rail | AbsentMeter:
 
 
 def _shunt_ohm(path: Path) -> float | None:
-    """Resistance of the shunt, which old kernels give in whole uohm, and others in ohms.
+    """Resistance of the shunt; old kernels report whole uohm, new kernels ohms.
 
     Source: Documentation/ABI/testing/sysfs-bus-iio; ina2xx-adc.c, ina2xx_shunt_resistor_show
     """
@@ -126,6 +126,6 @@ def _number_or_0(path: Path) -> float:
 
 
 def _address(folder: Path) -> str:
-    """The folder lies in that of the chip: .../i2c-1/1-0040/iio:device0."""
+    """Address of the chip, whose folder contains this folder: .../i2c-1/1-0040/iio:device0."""
     parent = folder.resolve().parent.name
     return parent if "-" in parent else folder.name

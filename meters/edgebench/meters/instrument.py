@@ -1,10 +1,10 @@
-"""Life cycle that all drivers share: connect, describe, record when open, release.
+"""Life cycle that all drivers share: connect, describe, record while open, release.
 
-    open      connect, then describe; what is raised on the way is the reason of an `AbsentMeter`
-    session   refused unless the meter is open
-    close     lets go of the connection, once
+    open      connect, then describe; an exception on the way becomes the reason of an `AbsentMeter`
+    session   rejected unless the meter is open
+    close     releases the connection, once
 
-A driver says what a connection is, what the header says, and which session records.
+A driver defines what a connection is, what the header contains, and which session records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Connection(Protocol):
     """Resource of an open meter: a port, a link, open files."""
 
     def close(self) -> None:
-        """Release it; may be called twice."""
+        """Release the resource; may be called twice."""
         ...
 
 
@@ -31,15 +31,15 @@ C = TypeVar("C", bound=Connection)
 
 
 class InstrumentMeter(ABC, Generic[C]):
-    """A meter behind a connection."""
+    """A meter that is reached through a connection."""
 
     name: str
 
     def __init__(self, connect: Callable[[], C]) -> None:
-        """A meter that is not connected yet.
+        """Create a meter that is not connected yet.
 
         Args:
-            connect: Makes the connection; raises an EdgebenchError where there is none.
+            connect: Opens the connection; raises an EdgebenchError on failure.
         """
         self._connect = connect
         self._connection: C | None = None
@@ -47,7 +47,7 @@ class InstrumentMeter(ABC, Generic[C]):
         self._header: Header | None = None
 
     def open(self) -> Header | AbsentMeter:
-        """Connect, and identify the meter; reports, never raises."""
+        """Connect to the meter and identify it; reports errors as `AbsentMeter`, never raises."""
         self.close()
         try:
             self._connection = self._connect()
@@ -59,7 +59,7 @@ class InstrumentMeter(ABC, Generic[C]):
         return self._header
 
     def session(self, path: Path) -> Recorder:
-        """Recording into this file.
+        """Create a session that records into this file.
 
         Raises:
             MeasurementError: the meter is not open.
@@ -76,16 +76,16 @@ class InstrumentMeter(ABC, Generic[C]):
 
     @abstractmethod
     def _describe(self, connection: C) -> Header:
-        """Identity and capability; by questions only: a session is what sets the meter up.
+        """Identify the meter by queries only: a session is what configures it.
 
         Raises:
-            EdgebenchError: it does not answer, or the user has to say something first.
+            EdgebenchError: the meter does not respond, or an option is missing.
         """
 
     @abstractmethod
     def _record(self, connection: C, header: Header, path: Path) -> Recorder:
-        """Session of the open meter."""
+        """Create a session of the open meter."""
 
     def _release(self, connection: C) -> None:
-        """Give back what was taken, and close the connection."""
+        """Undo changes to the meter and close the connection."""
         connection.close()

@@ -1,19 +1,18 @@
-"""TP-Link Kasa plugs that answer in their own network: HS110, HS300, KP115, KP125, EP25 and alike.
+"""TP-Link Kasa plugs that respond in the local network: HS110, HS300, KP115, KP125, EP25 etc.
 
-    TCP port 9999    length u32, big-endian, and so many bytes: JSON, of which each byte is the
-                     exclusive or of itself and the byte before as sent; the first with 171
+    TCP port 9999    length u32, big-endian, then that many bytes: JSON, each byte XORed with the
+                     previous byte as sent; the first byte with 171
 
     {"system":{"get_sysinfo":{}}}     model, alias, relay_state, mac, sw_ver, children
-    {"emeter":{"get_realtime":{}}}    power_mw, voltage_mv, current_ma; of the first HS110 power,
+    {"emeter":{"get_realtime":{}}}    power_mw, voltage_mv, current_ma; from the first HS110 power,
                                       voltage, current
     {"context":{"child_ids":[ID]}, …} one outlet of a strip
 
-Newer plugs (Tapo, and Kasa with recent firmware) ask for the password of the owner's account
-instead: they do not answer here. python-kasa talks to them, but is under the GPL, and edgebench is
-not.
+Newer plugs (Tapo, and Kasa with recent firmware) require the password of the owner's account and
+do not respond here. python-kasa supports them, but is under the GPL, and edgebench is not.
 
-Source: softScheck, Reverse Engineering the TP-Link HS110 (2016). The emulator of the tests is held
-against python-kasa.
+Source: softScheck, Reverse Engineering the TP-Link HS110 (2016). The emulator in the tests is
+verified against python-kasa.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from edgebench.protocol.errors import TargetError, UsageError
 PORT = 9999
 _FIRST_KEY = 171
 _ANSWER_S = 2.0
-"""Assumed, as for the other plugs: longer than a busy radio keeps an answer."""
+"""Assumed, as for the other plugs: longer than a busy radio delays a response."""
 _ANSWER_MAX_BYTES = 1 << 16
 _SYSTEM: dict[str, Any] = {"system": {"get_sysinfo": {}}}
 _METER: dict[str, Any] = {"emeter": {"get_realtime": {}}}
@@ -53,7 +52,7 @@ _TRAITS = PlugTraits(
 
 
 def scrambled(text: bytes) -> bytes:
-    """Bytes on the way to a plug.
+    """Encode bytes for a plug.
 
     >>> unscrambled(scrambled(b"{}"))
     b'{}'
@@ -66,19 +65,19 @@ def scrambled(text: bytes) -> bytes:
 
 
 def unscrambled(data: bytes) -> bytes:
-    """Text of bytes that came from a plug."""
+    """Decode bytes from a plug."""
     return bytes(one ^ key for one, key in zip(data, bytes([_FIRST_KEY]) + data, strict=False))
 
 
 class KasaLink:
-    """One outlet."""
+    """An outlet of a plug or a strip."""
 
     def __init__(self, host: str, port: int, channel: int | None) -> None:
-        """See who answers.
+        """Identify the plug.
 
         Raises:
-            UsageError: there is no address, or the outlet has to be named.
-            TargetError: it is no such plug, or is switched off.
+            UsageError: the address is missing, or a strip needs the outlet's number.
+            TargetError: it is not a Kasa plug, or it is switched off.
         """
         refuse_nameless("kasa", host)
         self._place = host, port
@@ -86,7 +85,7 @@ class KasaLink:
         answer: Any = (object_of(self._talk(_SYSTEM)) or {}).get("system")
         system: Any = answer.get("get_sysinfo") if isinstance(answer, dict) else None
         if not isinstance(system, dict) or "model" not in system:
-            raise TargetError(f"no Kasa plug at {host}:{port}: it does not say what it is")
+            raise TargetError(f"not a Kasa plug at {host}:{port}: it does not report a model")
         outlet: Any = self._outlet(system, channel)
         if outlet.get("relay_state", outlet.get("state")) == 0:
             raise TargetError(f"this {system['model']} is off: switch it on")
@@ -98,17 +97,17 @@ class KasaLink:
         )
 
     def ask(self) -> bytes:
-        """One answer with a power."""
+        """Request the present power; returns the undecoded response."""
         return self._talk(_METER | self._context)
 
     def close(self) -> None:
-        """Each question has a connection of its own."""
+        """No connection to close: each request uses its own."""
 
     def _outlet(self, system: dict[str, Any], channel: int | None) -> Any:
-        """The outlet that is meant: of a strip one has to be named."""
+        """The selected outlet; a strip requires a selection."""
         children: Any = system.get("children") or []
         if not isinstance(children, list) or not all(map(_is_outlet, children)):
-            raise TargetError(f"this {system['model']} does not say what its outlets are")
+            raise TargetError(f"this {system['model']} does not report its outlets")
         if not children:
             if channel:
                 raise UsageError(f"this {system['model']} has one outlet, got channel={channel}")
@@ -118,13 +117,13 @@ class KasaLink:
             raise UsageError(f"a {system['model']} has several outlets: channel=0 to {last}")
         child = children[channel]
         own = str(child["id"])
-        # A strip with short numbers wants its own in front of them.
+        # A strip whose outlet ids are short expects its own id in front of them.
         own = own if len(own) > 2 else f"{system.get('deviceId', '')}{own}"
         self._context = {"context": {"child_ids": [own]}}
         return child
 
     def _talk(self, question: dict[str, Any]) -> bytes:
-        """Answer to a question, in a connection of its own: the plug ends them when it likes."""
+        """Send a request in its own connection, because the plug closes connections at any time."""
         transport = TcpTransport(*self._place, "Kasa plug")
         try:
             text = scrambled(json.dumps(question, separators=(",", ":")).encode())
@@ -139,30 +138,30 @@ def _is_outlet(child: object) -> bool:
 
 
 def _message(transport: TcpTransport) -> bytes:
-    """A whole message, still scrambled.
+    """Read a complete message, still encoded.
 
     Raises:
-        TargetError: there is none in time, or it has no end.
+        TargetError: the message does not arrive in time, or is too long.
     """
     received, deadline_s = b"", time.monotonic() + _ANSWER_S
     while True:
         length = int.from_bytes(received[:4], "big") if len(received) >= 4 else 0
         if length > _ANSWER_MAX_BYTES:
-            raise TargetError("this is no Kasa plug: its answer has no end")
+            raise TargetError("not a Kasa plug: its response is too long")
         if length and len(received) >= 4 + length:
             return received[4 : 4 + length]
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
-            raise TargetError(f"the Kasa plug does not answer in {_ANSWER_S:g} s")
+            raise TargetError(f"the Kasa plug did not respond within {_ANSWER_S:g} s")
         received += transport.read(left_s)
 
 
 class KasaDecoder(PlugDecoder):
-    """Values of get_realtime."""
+    """Decodes responses to get_realtime."""
 
     @staticmethod
     def read(answer: bytes) -> PlugReading | None:
-        """Values of an answer; None where it has none."""
+        """Values of a response; None if it has no power."""
         meter: Any = (object_of(answer) or {}).get("emeter")
         values: Any = meter.get("get_realtime") if isinstance(meter, dict) else None
         if not isinstance(values, dict) or values.get("err_code", 0) != 0:
@@ -181,7 +180,7 @@ class KasaDecoder(PlugDecoder):
 
 
 def make_meter(options: Options) -> Plug:
-    """Meter by the address of a plug, and the outlet of a strip."""
+    """Create the meter of the plug at an address, or of an outlet of a strip."""
     number = options.number("channel")
     if number is not None and number not in range(64):
         raise UsageError(f"meter kasa: channel must be 0 to 63, got {number:g}")

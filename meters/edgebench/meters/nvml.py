@@ -1,12 +1,12 @@
-"""NVIDIA GPUs: the energy counter of the driver, by NVML.
+"""NVIDIA GPUs: the driver's energy counter, through NVML.
 
-Theory of operation. Since Volta a GPU counts the millijoules of its board since the driver was
-loaded: `nvmlDeviceGetTotalEnergyConsumption`. Power is the difference of two readings over the time
-between them, so a value is a mean, never an instant. The counter has 64 bits and does not wrap: one
-that is lower than before means that the driver was loaded anew. It is updated about ten times a
-second, at no known time, so it is read twice a second.
+Theory of operation. Since Volta a GPU counts the millijoules of its board from the loading of the
+driver: `nvmlDeviceGetTotalEnergyConsumption`. Power is the difference of two readings divided by
+the time between them, so a value is a mean, never an instant. The counter has 64 bits and does not
+wrap: a lower value than before means that the driver was reloaded. It is updated about ten times
+per second, at unknown times, so it is read twice per second.
 
-The board is the GPU, its memory and regulators; the computer around it is not in the counter.
+The board is the GPU with its memory and regulators; the counter excludes the rest of the computer.
 
 Source: https://docs.nvidia.com/deploy/nvml-api (the counter, Volta or newer);
 https://ml.energy/blog/energy/measurement/thermally-stable-profiling-for-accurate-gpu-energy-measurement
@@ -43,24 +43,24 @@ UPDATE_S = 0.1
 MIN_WINDOW_S = 100 * UPDATE_S
 _SENSOR_RATIO = 0.05
 _PART_TIME_RATIO = 0.25
-"""Assumed: what a sensor that looks for a quarter of the time may be off by where the load comes
-and goes in step with it; the paper corrected errors of 35 % on average, of up to 65 %."""
+"""Assumed: error of a sensor that samples a quarter of the time, if the load varies in step with
+it; the paper corrected errors of 35 % on average, of up to 65 %."""
 _PART_TIME = re.compile(r"\b(A100|A30|H100|H200|GH200)\b")
 _PAPER = "arXiv 2312.02741"
 
 
 class Gpu:
-    """One GPU, while its driver's library is held."""
+    """A GPU; holds the driver's library open."""
 
     def __init__(self, choice: str) -> None:
         """Open the library and find the GPU.
 
         Args:
-            choice: Its number or its UUID; empty: the only one.
+            choice: GPU number or UUID; empty: the only GPU.
 
         Raises:
-            TargetError: there is no driver, no such GPU, or no counter.
-            UsageError: there are several, and none is named.
+            TargetError: the driver, the GPU or its energy counter is missing.
+            UsageError: there are several GPUs, and none is selected.
         """
         try:
             import pynvml
@@ -85,10 +85,10 @@ class Gpu:
             raise
 
     def energy_mj(self) -> bytes:
-        """Counter, as text.
+        """Energy counter in mJ, as text.
 
         Raises:
-            TargetError: the GPU is gone, or has none.
+            TargetError: the GPU is gone, or has no energy counter.
         """
         try:
             return b"%d" % self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)
@@ -96,7 +96,7 @@ class Gpu:
             raise TargetError(self._refusal(exc)) from exc
 
     def close(self) -> None:
-        """Let go of the library; may be called twice."""
+        """Release the library; may be called twice."""
         if self._is_open:
             self._is_open = False
             self._nvml.nvmlShutdown()
@@ -107,34 +107,34 @@ class Gpu:
             return nvml.nvmlDeviceGetHandleByUUID(choice)
         count = int(nvml.nvmlDeviceGetCount())
         if count == 0:
-            raise TargetError("NVIDIA's driver is here, but no GPU")
+            raise TargetError("NVIDIA's driver is installed, but there is no GPU")
         if not choice and count != 1:
             names = [
                 f"nvml:{index} ({nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(index))})"
                 for index in range(count)
             ]
-            raise UsageError(f"{count} NVIDIA GPUs are here, name one: {', '.join(names)}")
+            raise UsageError(f"{count} NVIDIA GPUs are installed, name one: {', '.join(names)}")
         return nvml.nvmlDeviceGetHandleByIndex(int(choice or 0))
 
     def _refusal(self, exc: Any) -> str:
         nvml = self._nvml
         if exc.value == nvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-            return "no NVIDIA driver on this machine: libnvidia-ml.so.1 is not found"
+            return "no NVIDIA driver on this machine: libnvidia-ml.so.1 not found"
         if exc.value == nvml.NVML_ERROR_DRIVER_NOT_LOADED:
             return "NVIDIA's driver is installed, but not loaded: run nvidia-smi to see why"
         if exc.value == nvml.NVML_ERROR_NOT_SUPPORTED:
             what = getattr(self, "name", "this GPU")
             return f"{what} has no energy counter: Volta and newer have one, Jetsons do not"
-        return f"NVML refuses: {one_line(exc)}"
+        return f"NVML error: {one_line(exc)}"
 
 
 class Nvml(InstrumentMeter[Gpu]):
-    """The energy counter of one GPU of this machine."""
+    """The energy counter of a GPU of this machine."""
 
     name = "nvml"
 
     def _describe(self, connection: Gpu) -> Header:
-        connection.energy_mj()  # whether there is one
+        connection.energy_mj()  # raises if the GPU has no counter
         return Header(
             driver=self.name,
             info=MeterInfo(
@@ -160,41 +160,41 @@ class Nvml(InstrumentMeter[Gpu]):
 
 
 class NvmlDecoder(PolledDecoder):
-    """Turns the counter into mean powers."""
+    """Turns the energy counter into mean powers."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
         self._last: tuple[int, int] | None = None
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """Mean since the last reading; none for the first."""
+        """Mean power since the last reading; no point for the first reading."""
         [(time_ns, content)] = readings
         now_mj, last = number(content), self._last
         if now_mj is not None:
             self._last = time_ns, now_mj
         if last is None or time_ns <= last[0]:
             return []
-        if now_mj is None or now_mj < last[1]:  # the driver was loaded anew
+        if now_mj is None or now_mj < last[1]:  # the driver was reloaded
             return [Point.missing(time_ns, begin_ns=last[0])]
         power_w = (now_mj - last[1]) * 1e6 / (time_ns - last[0])
         return [Point(time_ns, power_w, begin_ns=last[0])]
 
 
 def make_meter(options: Options) -> Nvml:
-    """Meter by the number or the UUID of a GPU."""
+    """Create the meter of the GPU with this number or UUID."""
     choice = options.finish().address
     if choice and not choice.startswith(("GPU-", "MIG-")) and not choice.isdecimal():
-        raise UsageError(f"a GPU is named by its number or its UUID, as in nvml:0, got {choice!r}")
+        raise UsageError(f"select a GPU by number or UUID, as in nvml:0, got {choice!r}")
     return Nvml(lambda: Gpu(choice))
 
 
 def _uncertainty(name: str) -> tuple[UncertaintyTerm, ...]:
     terms = [
         term(Kind.GAIN, _SENSOR_RATIO, f"{_PAPER}: sensors of 70 GPUs, in steady state"),
-        term(Kind.EDGE, UPDATE_S, "updated ten times a second, at no known time"),
+        term(Kind.EDGE, UPDATE_S, "updated ten times per second, at unknown times"),
         term(Kind.RESOLUTION, 1e-3, "a step of the counter", Unit.JOULE),
     ]
     if _PART_TIME.search(name):
-        where = f"assumed, {_PAPER}: the sensor of an {name} sees a quarter of the time"
+        where = f"assumed, {_PAPER}: the sensor of an {name} samples a quarter of the time"
         terms.append(term(Kind.MODEL, _PART_TIME_RATIO, where))
     return tuple(terms)

@@ -1,14 +1,15 @@
 r"""Google Pixel 6 and newer: the rail monitors in its power chips, readable by root.
 
-Theory of operation. Each of two chips has eight channels, and counts the energy of each since it
-began. A file tells all of them with the time that they were read at, on the phone's boot clock:
+Theory of operation. Each of two chips has eight channels, and counts the energy of each from its
+start. A file lists all counters with their time of reading, on the phone's boot clock:
 
     t=176103444
     CH0(T=176103444)[S1M_VDD_MIF], 45602150
 
-in ms and uWs. The chip is read anew only some 20 ms after the last time, else the same is told
-again. A channel may be given another rail, and counts from zero then. Power is the difference of
-two readings over their own times: that the file was read late does not matter.
+in ms and uWs. The chip is read again only some 20 ms after the last time; until then the file
+repeats its content. A channel may be switched to another rail, and then counts from zero. Power is
+the difference of two readings divided by the difference of their own times, so a late read of the
+file does no harm.
 
 Source: kernel/google-modules/power/odpm, odpm.c: energy_value_show, odpm_take_snapshot_locked,
 enabled_rails_store
@@ -38,32 +39,32 @@ _FOLDERS = "sys/bus/iio/devices/iio:device*"
 _COUNTERS = "energy_value"
 RATE_HZ = 10.0
 CLOCK = "device:boottime"
-"""CLOCK_BOOTTIME of the phone: it goes on while the phone sleeps."""
+"""CLOCK_BOOTTIME of the phone, which continues while the phone sleeps."""
 UPDATE_S = 0.020
 _MIN_WINDOW_S = 100 * UPDATE_S
 GAIN_RATIO = 0.125
-"""The driver accepts that much of an error of the chip's clock, and corrects less."""
+"""Error of the chip's clock that the driver accepts; it corrects smaller errors."""
 _CHANNEL_COUNTS = "channel_counts"
 _TIME = re.compile(rb"^t=(\d+)$", re.MULTILINE)
 _CHANNEL = re.compile(rb"^CH(\d+)\(T=\d+\)\[([^\]\n]+)\], (-?\d+)$", re.MULTILINE)
 _NS_PER_MS = 1_000_000
 _UNCERTAINTY = (
     term(Kind.GAIN, GAIN_RATIO, "odpm.c, bounds of odpm_estimate_sampling_frequency"),
-    term(Kind.EDGE, 1 / RATE_HZ, "times are those of the counters, that far apart"),
+    term(Kind.EDGE, 1 / RATE_HZ, "times of the counters are this far apart"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ChipCounters:
-    """The counters of one chip, read at one time."""
+    """Counters of a chip, read at the same time."""
 
     time_ns: int
     energy_uj: dict[str, int]
-    """Energy since the chip began, by rail."""
+    """Energy since the chip's start, by rail."""
 
 
 def counters_in(content: bytes | None) -> ChipCounters | None:
-    r"""Counters in the file of a chip; None where it is not whole.
+    r"""Parse the counters in the file of a chip; None if it is incomplete.
 
     >>> counters_in(b"t=5\nCH0(T=5)[S1M_VDD_MIF], 12\n")
     ChipCounters(time_ns=5000000, energy_uj={'S1M_VDD_MIF': 12})
@@ -87,18 +88,18 @@ class OdpmMeter(FileMeter):
         if not self._folders:
             files = [folder / _COUNTERS for folder in folders]
             why = why_unreadable([*bases_of(self._root, _FOLDERS), *files])
-            raise TargetError(f"no rail monitor: only a Google Pixel 6 or newer has them{why}")
+            raise TargetError(f"no rail monitor found: it requires a Google Pixel 6 or newer{why}")
         return [folder / _COUNTERS for folder in self._folders]
 
     def _refusal(self, exc: OSError) -> str:
-        return f"rail monitors are not readable, which needs root: {exc}"
+        return f"rail monitors are not readable (needs root): {exc}"
 
     def _describe(self, connection: Files) -> Header:
         chips = []
         for folder in self._folders:
             counters = counters_in((folder / _COUNTERS).read_bytes())
             if counters is None:
-                raise TargetError("rail monitors tell no energy")
+                raise TargetError("rail monitors report no energy")
             chips.append(counters)
         return Header(
             driver=self.name,
@@ -125,25 +126,25 @@ class OdpmMeter(FileMeter):
 
 
 def make_meter(options: Options) -> OdpmMeter:
-    """From nothing."""
+    """Create the meter of this phone."""
     root = options.root()
     options.finish()
     return OdpmMeter(root)
 
 
 class OdpmDecoder(PolledDecoder):
-    """Counters to mean powers, rail by rail, on the phone's clock."""
+    """Turns counters into mean powers per rail, on the phone's clock."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
         self._counts: list[int] = header.facts[_CHANNEL_COUNTS]
         self._last: list[tuple[int, ChipCounters] | None] = [None] * len(self._counts)
-        """Host's time of each chip's last good reading, and the reading."""
+        """Host time of each chip's last good reading, and the reading."""
         self._end_ns = [0] * len(self._counts)
         """Time of each chip's last point."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """A point for each rail of each chip that has something new."""
+        """A point for each rail of each chip that has new counters."""
         points: list[Point] = []
         channel = 0
         for chip, (count, reading) in enumerate(zip(self._counts, readings, strict=True)):
@@ -159,7 +160,7 @@ class OdpmDecoder(PolledDecoder):
             return []
         last_host_ns, before = last
         if now is None:
-            # Both clocks go on alike between two readings; the next good one bridges the gap.
+            # Both clocks advance alike between two readings; the next good reading bridges the gap.
             time_ns = max(before.time_ns + host_ns - last_host_ns, self._end_ns[chip] + 1)
             now = ChipCounters(time_ns, {})
         elif now.time_ns <= max(before.time_ns, self._end_ns[chip]):
@@ -172,7 +173,7 @@ class OdpmDecoder(PolledDecoder):
     def _point(self, channel: int, before: ChipCounters, now: ChipCounters) -> Point:
         rail = self._capability.channels[channel].name
         before_uj, now_uj = before.energy_uj.get(rail), now.energy_uj.get(rail)
-        # Less than before: the channel was given another rail in between, and counted anew.
+        # A lower count: the channel was switched to another rail in between, and restarted.
         if before_uj is None or now_uj is None or now_uj < before_uj:
             return Point.missing(now.time_ns, channel, before.time_ns)
         power_w = (now_uj - before_uj) * 1e3 / (now.time_ns - before.time_ns)

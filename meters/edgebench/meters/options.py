@@ -1,4 +1,4 @@
-"""The address of a meter with its options, as people write it: `/dev/ttyACM0,supply=3.3`."""
+"""The address of a meter with its options, as written on the command line: `ADDRESS,supply=3.3`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from edgebench.protocol.errors import UsageError
 
 MILLIVOLTS_FROM = 100.0
-"""No supply of a small device has so many volts: millivolts were meant."""
+"""No small device has a supply of so many volts: the user meant millivolts."""
 
 
 def split_name(text: str) -> tuple[str, str]:
-    """A driver's name, and its address with its options.
+    """Split a meter's text into the driver's name and the address with its options.
 
     >>> split_name("ppk2:/dev/ttyACM0,supply=3.3"), split_name("fnirsi,reversed")
     (('ppk2', '/dev/ttyACM0,supply=3.3'), ('fnirsi', ',reversed'))
@@ -25,10 +25,10 @@ def split_name(text: str) -> tuple[str, str]:
 
 
 def with_absolute_paths(text: str) -> str:
-    """Text of a meter with absolute paths, which is the same in every directory.
+    """Text of a meter with absolute paths, so that it is valid in any working directory.
 
-    An address is a path if it begins as one, or if there is such a file: `ppk2:./port`. Of the
-    options, `root` is one.
+    An address is a path if it starts with ./ or ../, or if such a file exists: `ppk2:./port`. The
+    option `root` is always a path.
 
     >>> with_absolute_paths("hwmon:INA226,root=/srv"), with_absolute_paths("scpi:TCPIP::10.0.0.7")
     ('hwmon:INA226,root=/srv', 'scpi:TCPIP::10.0.0.7')
@@ -50,7 +50,7 @@ def with_absolute_paths(text: str) -> str:
 
 
 def meant_of(text: str, served: Sequence[str]) -> str | None:
-    """The one of these meters whose text begins like this, as its driver's name does.
+    """The only meter whose text starts with `text`; None: there is no unique match.
 
     >>> meant_of("ppk2", ("rapl", "ppk2:/dev/ttyACM0,supply=3.3"))
     'ppk2:/dev/ttyACM0,supply=3.3'
@@ -60,20 +60,20 @@ def meant_of(text: str, served: Sequence[str]) -> str | None:
 
 
 def check_supply(supply_v: float | None, limits_v: tuple[float, float], what: str) -> None:
-    """Refuse a voltage that the unit cannot have.
+    """Reject a supply voltage outside the limits.
 
     Args:
-        supply_v: As asked for; None is fine.
-        limits_v: The lowest and the highest.
+        supply_v: Requested voltage; None passes.
+        limits_v: Lowest and highest voltage.
         what: Unit and verb before the limits, as in "PPK2 gives".
 
     Raises:
-        UsageError: it is beyond the limits.
+        UsageError: the voltage is outside the limits.
     """
     low_v, high_v = limits_v
     if supply_v is None or low_v <= supply_v <= high_v:
         return
-    text = f"{what} {low_v} to {high_v} V, asked for {supply_v:g} V"
+    text = f"{what} {low_v} to {high_v} V, got {supply_v:g} V"
     if supply_v > MILLIVOLTS_FROM:
         text += f"; write volts, not mV: supply={supply_v / 1000:g}"
     raise UsageError(text)
@@ -81,7 +81,7 @@ def check_supply(supply_v: float | None, limits_v: tuple[float, float], what: st
 
 @dataclass(slots=True)
 class Options:
-    """Options are taken one by one; what is left at the end was a mistake."""
+    """Options of a meter, read by name; `finish` rejects those that the driver did not read."""
 
     driver: str
     address: str
@@ -90,9 +90,9 @@ class Options:
 
     @classmethod
     def parse(cls, driver: str, text: str) -> Options:
-        """Split the text; a word without "=" is the address, or a switch behind it.
+        """Split the text; a word without "=" is the address, or a switch after it.
 
-        A VISA address may hold a comma itself: TCPIP::192.168.1.5::hislip0,4880::INSTR.
+        A VISA address may itself contain a comma: TCPIP::192.168.1.5::hislip0,4880::INSTR.
 
         Raises:
             UsageError: an option is given twice.
@@ -111,10 +111,10 @@ class Options:
         return cls(driver, address, values)
 
     def number(self, name: str, default: float | None = None) -> float | None:
-        """A number.
+        """Value of a numeric option.
 
         Raises:
-            UsageError: it is none.
+            UsageError: the value is not a finite number.
         """
         text = self.text(name)
         if text is None:
@@ -128,10 +128,10 @@ class Options:
         return value
 
     def positive(self, name: str) -> float | None:
-        """A number above 0.
+        """Value of an option that must be greater than 0.
 
         Raises:
-            UsageError: it is none.
+            UsageError: the value is not a number above 0.
         """
         value = self.number(name)
         if value is not None and value <= 0:
@@ -139,10 +139,10 @@ class Options:
         return value
 
     def ratio(self, name: str) -> float | None:
-        """A ratio as data sheets write it: 0.1% or 0.001.
+        """Value of a ratio as data sheets write it: 0.1% or 0.001.
 
         Raises:
-            UsageError: it is none.
+            UsageError: the value is not a ratio between 0 and 1.
         """
         text = self.text(name)
         if text is None:
@@ -157,10 +157,10 @@ class Options:
         return value
 
     def within(self, name: str, default: float, limits: tuple[float, float]) -> float:
-        """A number between these two.
+        """Value of a numeric option between the two limits, inclusive.
 
         Raises:
-            UsageError: it is none, or out of its limits.
+            UsageError: the value is not a number, or outside the limits.
         """
         value = self.number(name)
         value = default if value is None else value
@@ -171,10 +171,10 @@ class Options:
         return value
 
     def rate(self, name: str, default_hz: int) -> int:
-        """A whole number of samples a second, as in 500 or 100k.
+        """Samples per second as a whole number, such as 500 or 100k.
 
         Raises:
-            UsageError: it is none.
+            UsageError: the value is not such a number.
         """
         text = self.text(name)
         if text is None:
@@ -185,10 +185,10 @@ class Options:
         return int(number) * factor
 
     def choice(self, name: str, usual: str, other: str) -> bool:
-        """Whether it is the other of two words.
+        """Whether the option has the value `other` instead of the default `usual`.
 
         Raises:
-            UsageError: it is neither.
+            UsageError: the value is neither of the two.
         """
         text = self.text(name, usual)
         if text not in (usual, other):
@@ -198,7 +198,7 @@ class Options:
         return text == other
 
     def switch(self, name: str) -> bool:
-        """Whether the word is there.
+        """Whether an option that takes no value is given.
 
         Raises:
             UsageError: it has a value.
@@ -206,20 +206,20 @@ class Options:
         text = self.text(name)
         if text:
             raise UsageError(
-                f"meter {self.driver}: {name} is a word without a value, got {text!r}: leave it "
-                "out, or write the word alone"
+                f"meter {self.driver}: {name} takes no value, got {text!r}: write the name "
+                "alone, or leave it out"
             )
         return text is not None
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """Any text."""
+        """Text of an option, or the default."""
         self._known.append(name)
         return self.values.get(name, default)
 
     def where(self) -> tuple[Path, str]:
-        """Root of the file system, and which of the meters under it.
+        """Root of the file system, and the choice of a meter below it.
 
-        An address that begins with a slash is the root; else there may be an option for it.
+        An address that starts with a slash is the root; otherwise the option `root` may name it.
         """
         root = self.text("root", "/") or "/"
         if self.address.startswith("/"):
@@ -227,21 +227,21 @@ class Options:
         return Path(root), self.address
 
     def root(self) -> Path:
-        """Root of the file system, for a meter of which there is one.
+        """Root of the file system, for a driver that has a single meter per machine.
 
         Raises:
-            UsageError: there is another address.
+            UsageError: the address is not a root.
         """
         root, choice = self.where()
         if choice:
-            raise UsageError(f"meter {self.driver} takes no address but a root, got {choice!r}")
+            raise UsageError(f"meter {self.driver} takes only a root as address, got {choice!r}")
         return root
 
     def finish(self) -> Options:
-        """Refuse options that were not used.
+        """Reject options that the driver did not read.
 
         Raises:
-            UsageError: there is an unknown option.
+            UsageError: an option is unknown.
         """
         unknown = sorted(set(self.values) - set(self._known))
         if unknown:

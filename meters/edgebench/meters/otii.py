@@ -1,22 +1,22 @@
-r"""Qoitech Otii Arc and Ace, through the server of their maker: JSON, a line each, over TCP.
+r"""Qoitech Otii Arc and Ace, through their maker's server: one JSON object per line, over TCP.
 
     ← {"type":"information","info":"connected","data":{"otii_version":"3.5.5",…}}
     → {"type":"request","cmd":"otii_get_devices","trans_id":"1","data":{"timeout":2}}
     ← {"type":"response","cmd":"otii_get_devices","trans_id":"1","data":{"devices":[…]}}
       or {"type":"error","errorcode":"No license","trans_id":"1",…}; before it {"type":"progress"}
 
-    open     devices, version, main output and its voltage, sample rate: questions only
-    session  channel mc on · a recording in the active project · its data, from where the last fetch
-             ended · the recording stopped; it stays in the project
+    open     devices, version, main output and its voltage, sample rate: queries only
+    session  enable channel mc · start a recording in the active project · fetch its data from the
+             end of the last fetch · stop the recording, which stays in the project
 
-Lines end with \r\n. Samples have numbers, so nothing is lost between two fetches. The unit measures
-current; power is that at the voltage it is set to. Its samples are instants, for all that is known:
-an Arc takes 4000 a second, which is too few for the energy of a run, an Ace up to 50,000.
+Lines end with \r\n. Samples are numbered, so none is lost between two fetches. The unit measures
+current; power is current times the configured voltage. Samples are assumed to be instants: an Arc
+takes 4000 per second, which is too few for the energy of a run, an Ace up to 50,000.
 
 Source: https://www.qoitech.com/help/tcpserver (requests); https://www.qoitech.com/?p=4659
 (accuracies in the low range); https://forum.qoitech.com/t/auto-ranging-issue-at-low-current/149
 (30 µA in the high range); https://www.qoitech.com/blog/otii-and-short-pulses (4 kS/s; errors grow
-with pulses below 1 ms). The emulator of the tests is held against otii_tcp_client.
+with pulses below 1 ms). The emulator in the tests is verified against otii_tcp_client.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _SEARCH_S = 2
 _FETCH_S = 0.1
 _FETCH_COUNT = 40_000
 _LATE_S = 0.25
-"""Assumed: what the server may hold back, and the time between two fetches."""
+"""Assumed: the server's delay plus the time between two fetches."""
 _LIMIT_A = 5.0
 _VOLTAGE = "supply_v"
-"""Name of the fact that turns errors of a current into those of a power."""
+"""Name of the fact that converts errors of current into errors of power."""
 _ACCOUNT = ("No license", "Not logged in", "License could not be reserved")
 _GAINS = {"Arc": 1e-3, "Ace": 5e-4}
 _SHEET = "qoitech.com/?p=4659: of the low range"
@@ -72,7 +72,7 @@ _OFFSET_A = 30e-6
 
 
 class OtiiLink(Dialog):
-    """Requests to the server, and its answers."""
+    """Sends requests to the server and receives its responses."""
 
     def __init__(self, transport: ByteStream) -> None:
         super().__init__(transport)
@@ -80,19 +80,19 @@ class OtiiLink(Dialog):
         self._number = 0
 
     def ask(self, command: str, **data: Any) -> dict[str, Any]:
-        """Data of the answer.
+        """Send a request and return the data of the response.
 
         Raises:
-            TargetError: there is none in time, or the server refuses.
+            TargetError: the server does not respond in time, or returns an error.
         """
         content: Any = json.loads(self.ask_raw(command, **data)).get("data")
         return content if isinstance(content, dict) else {}
 
     def ask_raw(self, command: str, **data: Any) -> bytes:
-        """The answer, as it came.
+        """Send a request and return the response line unparsed.
 
         Raises:
-            TargetError: there is none in time, or the server refuses.
+            TargetError: the server does not respond in time, or returns an error.
         """
         self._number += 1
         request = {"type": "request", "cmd": command, "trans_id": str(self._number)}
@@ -101,21 +101,21 @@ class OtiiLink(Dialog):
             line = self._line(command)
             answer = _object_of(line)
             if answer.get("trans_id") != str(self._number):
-                continue  # what it tells unasked, or the late answer to another question
+                continue  # an unsolicited message, or a late response to another request
             if answer.get("type") == "error":
                 raise TargetError(_refusal(command, answer))
             if answer.get("type") == "response":
                 return line
 
     def greeting(self) -> dict[str, Any]:
-        """What the server says of itself when somebody connects.
+        """Read the server's greeting and return its data.
 
         Raises:
-            TargetError: it is no such server.
+            TargetError: it is not an Otii server.
         """
         answer = _object_of(self._line("hello"))
         if answer.get("info") != "connected":
-            raise TargetError("this is no Otii server: it does not greet like one")
+            raise TargetError("not an Otii server: it sent no Otii greeting")
         data: Any = answer.get("data")
         return data if isinstance(data, dict) else {}
 
@@ -123,13 +123,13 @@ class OtiiLink(Dialog):
         self._heard = read_until(self._transport, _LINE, _ANSWER_S, self._heard)
         end = _LINE.search(self._heard)
         if end is None:
-            raise TargetError(f"the Otii server does not answer {command} in {_ANSWER_S:g} s")
+            raise TargetError(f"no response from the Otii server to {command} in {_ANSWER_S:g} s")
         line, self._heard = self._heard[: end.start()], self._heard[end.end() :]
         return line
 
 
 class Otii(InstrumentMeter[OtiiLink]):
-    """One Arc or Ace."""
+    """An Otii Arc or Ace."""
 
     name = "otii"
 
@@ -180,7 +180,7 @@ class Otii(InstrumentMeter[OtiiLink]):
         return StreamSession(source, header, path, start=source.start, stop=source.stop)
 
     def _find(self, link: OtiiLink) -> dict[str, Any]:
-        """The unit that is meant, or the only one."""
+        """The selected unit, or the only unit."""
         devices: Any = link.ask("otii_get_devices", timeout=_SEARCH_S).get("devices") or []
         if not isinstance(devices, list):
             raise _nonsense(devices, "otii_get_devices")
@@ -190,12 +190,12 @@ class Otii(InstrumentMeter[OtiiLink]):
             units = [one for one in units if self._choice in (one.get("name"), one["device_id"])]
         if len(units) != 1:
             known = ", ".join(names) or "none"
-            raise UsageError(f"name one unit, as in otii,device=NAME; the server has {known}")
+            raise UsageError(f"name a unit, as in otii,device=NAME; the server has {known}")
         return dict(units[0])
 
 
 class OtiiRecording:
-    """A recording of the server's, emptied as it grows."""
+    """A recording on the server, fetched while it grows."""
 
     def __init__(self, link: OtiiLink, device: str) -> None:
         self._link = link
@@ -205,7 +205,7 @@ class OtiiRecording:
         self._next_index = 0
 
     def start(self) -> None:
-        """Begin one in the active project, or in a new one."""
+        """Start a recording in the active project, or in a new project."""
         project = self._link.ask("otii_get_active_project").get("project_id", -1)
         if project == -1:
             project = _whole(self._link, "project_id", "otii_create_project")
@@ -222,7 +222,7 @@ class OtiiRecording:
         self._next_index = 0
 
     def read(self, timeout_s: float) -> bytes:
-        """Samples since the last fetch, as an undecoded line; waits for some to gather."""
+        """Samples since the last fetch, as an undecoded line; waits up to 0.1 s for new samples."""
         time.sleep(min(timeout_s, _FETCH_S))
         available_count = _whole(
             self._link, "count", "recording_get_channel_data_count", **self._where
@@ -236,14 +236,14 @@ class OtiiRecording:
         return line + b"\n"
 
     def stop(self) -> None:
-        """End it; the project keeps it."""
+        """Stop the recording, which stays in the project."""
         if self._project is not None:
             project, self._project = self._project, None
             self._link.ask("project_stop_recording", project_id=project)
 
 
 class OtiiDecoder(UniformDecoder):
-    """Currents of a fetch, at the voltage of the output."""
+    """Turns the currents of a fetch into power at the output's voltage."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header.capability.rate_hz)
@@ -251,7 +251,7 @@ class OtiiDecoder(UniformDecoder):
         self._rest = b""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples of the lines that are complete now."""
+        """Samples of the lines that are now complete."""
         *lines, self._rest = (self._rest + packet.data).split(b"\n")
         blocks = [block for line in lines if (block := self._block(line)) is not None]
         self.timeline.arrive(packet.last_rx_ns)
@@ -263,7 +263,7 @@ class OtiiDecoder(UniformDecoder):
             np.float64,
         )
         if not len(current_a):
-            self.timeline.desync()  # a line that is damaged
+            self.timeline.desync()  # a damaged line
             return None
         flags = np.where(np.isfinite(current_a), 0, int(Flag.MISSING)).astype(np.uint8)
         current_a[flags != 0] = np.nan
@@ -280,7 +280,7 @@ class OtiiDecoder(UniformDecoder):
 
 
 def values_of(line: bytes) -> list[Any]:
-    """Values of an answer with samples; empty where it has none.
+    """Samples in a response; empty if it has none.
 
     >>> values_of(b'{"type":"response","data":{"data_type":"analog","values":[0.1,0.2]}}')
     [0.1, 0.2]
@@ -291,7 +291,7 @@ def values_of(line: bytes) -> list[Any]:
 
 
 def make_meter(options: Options) -> Otii:
-    """Meter by the address of a server, and the name of a unit."""
+    """Create the meter of a unit by the server's address and the unit's name."""
     choice = options.text("device", "") or ""
     host, port = split_address(options.finish().address, PORT)
     return Otii(lambda: TcpTransport(host or "localhost", port, "Otii server"), choice)
@@ -312,12 +312,12 @@ def _whole(link: OtiiLink, name: str, command: str, **data: Any) -> int:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a JSON value is a number that a float holds: no bool, no infinity, no 10**400."""
+    """Whether a JSON value fits into a float: not a bool, not infinite, not 10**400."""
     return type(value) in (float, int) and abs(value) <= sys.float_info.max
 
 
 def _nonsense(value: object, command: str) -> TargetError:
-    return TargetError(f"the Otii server answers {value!r:.60} to {command}")
+    return TargetError(f"the Otii server returned {value!r:.60} to {command}")
 
 
 def _object_of(line: bytes) -> dict[str, Any]:
@@ -332,22 +332,22 @@ def _refusal(command: str, answer: dict[str, Any]) -> str:
     code = str(answer.get("errorcode", "for no reason"))
     if code in _ACCOUNT:
         return (
-            f"the Otii server refuses {command}: {code}; log in to Otii, and reserve an Automation "
-            "license there"
+            f"the Otii server rejected {command}: {code}; log in to Otii, and reserve an "
+            "Automation license there"
         )
     data: Any = answer.get("data")
     message = data.get("message") if isinstance(data, dict) else None
-    return f"the Otii server refuses {command}: {code}{f': {message}' if message else ''}"
+    return f"the Otii server rejected {command}: {code}{f': {message}' if message else ''}"
 
 
 def _uncertainty(model: str) -> tuple[UncertaintyTerm, ...]:
     if model in _GAINS:
         gain = term(Kind.GAIN, _GAINS[model], _SHEET, origin=Origin.DATASHEET)
     else:
-        gain = term(Kind.GAIN, 0.01, "assumed: no data sheet of this model was at hand")
+        gain = term(Kind.GAIN, 0.01, "assumed: no data sheet of this model was available")
     return (
         gain,
         term(Kind.OFFSET, _OFFSET_A, "assumed: the high range, by forum.qoitech.com", Unit.AMPERE),
-        term(Kind.VOLTAGE, 5e-3, "assumed: the voltage is as set, not measured"),
+        term(Kind.VOLTAGE, 5e-3, "assumed: the configured voltage, which is not measured"),
         term(Kind.TIMEBASE, 50e-6, "assumed: a crystal"),
     )

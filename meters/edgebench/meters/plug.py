@@ -1,11 +1,11 @@
-"""Smart plugs: wall power about once a second, over the local network.
+"""Smart plugs: wall power about once per second, over the local network.
 
-A plug shows the power that its metering chip computed last. Cheap chips (HLW8012, BL0937) give a
-pulse for some joules: at 12 W one a second, at 1.2 W one in ten. So a value is late by seconds
-where the power is low, and what a plug shows of a small board is an average over them.
+A plug shows the last power computed by its metering chip. Cheap chips (HLW8012, BL0937) emit a
+pulse per fixed amount of energy: one per second at 12 W, one in ten seconds at 1.2 W. So a value
+lags by seconds if the power is low, and the plug's value for a small board is an average over them.
 
-An answer that does not come is a missing value: a plug's radio may be busy. One that has not
-answered five times is gone. Plugs are read and never switched.
+A missing response is a missing value, because a plug's radio may be busy. A plug that misses five
+in a row counts as gone. Plugs are only read, never switched.
 
 Source: https://labparvum.com/shelly-power-plug-s-with-esphome (pulses of the HLW8012).
 """
@@ -35,58 +35,58 @@ from edgebench.protocol.text import one_line
 RATE_HZ = 1.0
 RATE_LIMITS_HZ = (0.1, 5.0)
 MIN_WINDOW_S = 60.0
-"""As many seconds as values, at least; also many times what a plug may be late by."""
+"""Long enough for 60 values at 1 Hz, and for many times the lag of a plug."""
 _HTTP_PORT = 80
-"""Port of a web server where an address names none: RFC 9110, section 4.2.1."""
+"""Port of a web server if the address has none: RFC 9110, section 4.2.1."""
 _ANSWER_S = 2.0
-"""Assumed: longer than a plug's busy radio keeps an answer; five that do not come are 10 s."""
+"""Assumed: longer than a plug's busy radio delays a response; five missing responses are 10 s."""
 _ANSWER_MAX_BYTES = 1 << 16
 _SILENT_ANSWERS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlugReading:
-    """Values of one answer."""
+    """Values of a response."""
 
     power_w: float
     current_a: float = math.nan
     voltage_v: float = math.nan
     step_w: float = 0.1
-    """Step of the power, as it is written."""
+    """Resolution of the power as transmitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlugTraits:
-    """Errors of a family of plugs."""
+    """Measurement errors of a family of plugs."""
 
     gain_ratio: float
     gain_reference: str
     gain_origin: Origin = Origin.ASSUMED
     offset_w: float
     lag_s: float
-    """Time by which a value may be late."""
+    """Largest lag of a value."""
 
 
 class PlugLink(Protocol):
-    """Connection to one plug that has said who it is."""
+    """Connection to an identified plug."""
 
     info: MeterInfo
 
     def ask(self) -> bytes:
-        """One answer with a power.
+        """Request the present power; returns the undecoded response.
 
         Raises:
-            TargetError: there is none.
+            TargetError: the plug does not respond.
         """
         ...
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the connection."""
         ...
 
 
 class Plug(InstrumentMeter[PlugLink]):
-    """One plug."""
+    """A smart plug that measures power."""
 
     def __init__(
         self,
@@ -105,11 +105,11 @@ class Plug(InstrumentMeter[PlugLink]):
         self._silent_count = 0
 
     def _describe(self, connection: PlugLink) -> Header:
-        """Read it once: an answer without a power is of a plug that measures none."""
+        """Read the plug once: without a power in its response, it has no meter."""
         answer = connection.ask()
         reading = self._read(answer)
         if reading is None:
-            raise TargetError(f"{connection.info.model} measures no power: {answer[:60]!r}")
+            raise TargetError(f"{connection.info.model} reports no power: {answer[:60]!r}")
         traits, assumed = self._traits, "assumed for plugs"
         return Header(
             driver=self.name,
@@ -129,11 +129,11 @@ class Plug(InstrumentMeter[PlugLink]):
                     *(Kind.GAIN, traits.gain_ratio, traits.gain_reference),
                     origin=traits.gain_origin,
                 ),
-                term(Kind.OFFSET, traits.offset_w, f"{assumed}: below this, 0", Unit.WATT),
+                term(Kind.OFFSET, traits.offset_w, f"{assumed}: less is shown as 0", Unit.WATT),
                 term(Kind.RESOLUTION, reading.step_w / 2, "half a step as shown", Unit.WATT),
                 term(
                     *(Kind.EDGE, max(traits.lag_s, 1 / self._rate_hz)),
-                    f"{assumed}: the metering chip's average, and the poll",
+                    f"{assumed}: averaging of the metering chip, and the polling interval",
                 ),
             ),
         )
@@ -155,15 +155,15 @@ class Plug(InstrumentMeter[PlugLink]):
 
 
 class PlugDecoder(PolledDecoder, ABC):
-    """One answer per point; one without a power is missing."""
+    """A point per response; a response without a power is a missing value."""
 
     @staticmethod
     @abstractmethod
     def read(answer: bytes) -> PlugReading | None:
-        """Values of an answer; None where it has none."""
+        """Values of a response; None if it has no power."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """The one answer of a round."""
+        """The point of a round's single response."""
         [(time_ns, content)] = readings
         reading = None if content is None else self.read(content)
         if reading is None:
@@ -179,13 +179,13 @@ class PlugDecoder(PolledDecoder, ABC):
 
 
 class HttpHost:
-    """Web server of a plug; no proxy is asked, for it is in the same network."""
+    """Web server of a plug; bypasses proxies, because the plug is in the local network."""
 
     def __init__(self, driver: str, address: str) -> None:
-        """Nothing is connected yet.
+        """Prepare requests; nothing is connected yet.
 
         Args:
-            driver: Who asks, for people.
+            driver: Name of the driver, used in messages.
             address: HOST or HOST:PORT.
         """
         self._name = f"{driver} at {address}"
@@ -196,39 +196,39 @@ class HttpHost:
         """Content of a page.
 
         Raises:
-            TargetError: there is none.
+            TargetError: the page cannot be loaded.
         """
         try:
             with self._opener.open(self._base + path, timeout=_ANSWER_S) as page:
                 return bytes(page.read(_ANSWER_MAX_BYTES))
         except urllib.error.HTTPError as exc:
             why = (
-                "asks for a password, which edgebench does not send: switch it off in the plug"
+                "requires a password, which edgebench does not support: disable it in the plug"
                 if exc.code in (401, 403)
-                else f"answers {path} with error {exc.code}"
+                else f"rejected {path} with error {exc.code}"
             )
             raise TargetError(f"the {self._name} {why}") from exc
         except (OSError, ValueError) as exc:
             why = one_line(getattr(exc, "reason", None) or exc)
             raise TargetError(f"no {self._name}: {why}") from exc
         except http.client.HTTPException as exc:
-            why = f"it does not answer like a web server: {one_line(exc)}"
+            why = f"the response is not HTTP: {one_line(exc)}"
             raise TargetError(f"no {self._name}: {why}") from exc
 
     def get_json(self, path: str) -> dict[str, Any]:
         """Content of a page that is a JSON object.
 
         Raises:
-            TargetError: there is none.
+            TargetError: the page cannot be loaded, or is not a JSON object.
         """
         document = object_of(self.get(path))
         if document is None:
-            raise TargetError(f"no {self._name}: {path} is not what a {self._name.split()[0]} says")
+            raise TargetError(f"no {self._name}: {path} is not a page of {self._name.split()[0]}")
         return document
 
 
 def object_of(content: bytes) -> dict[str, Any] | None:
-    """JSON object; None where it is none."""
+    """Parse a JSON object; None if the content is something else."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):  # RecursionError: nested too deeply
@@ -237,7 +237,7 @@ def object_of(content: bytes) -> dict[str, Any] | None:
 
 
 def number_in(values: dict[str, Any], name: str) -> float:
-    """A number, the sum of a list of them (phases), or NaN."""
+    """A number, the sum of a list of numbers (phases), or NaN."""
     value = values.get(name)
     parts = value if isinstance(value, list) else [value]
     numbers = [one for one in parts if isinstance(one, (int, float)) and not isinstance(one, bool)]
@@ -245,29 +245,29 @@ def number_in(values: dict[str, Any], name: str) -> float:
         return math.nan
     try:
         total = float(sum(numbers))
-    except OverflowError:  # an integer that no float holds
+    except OverflowError:  # an integer too large for a float
         return math.nan
     return total if math.isfinite(total) else math.nan
 
 
 def refuse_nameless(driver: str, address: str) -> None:
-    """Refuse a plug without an address: nobody searches for them.
+    """Require the address of a plug, because plugs are not searched for.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the address is empty.
     """
     if not address:
-        raise UsageError(f"name the plug, as in {driver}:192.168.1.20")
+        raise UsageError(f"plug address missing: name it, as in {driver}:192.168.1.20")
 
 
 def web_address_of(options: Options) -> str:
-    """Address of a plug's web server, as HttpHost takes it; nothing else may be left to say.
+    """Address of a plug's web server for HttpHost; rejects any remaining options.
 
     Raises:
-        UsageError: its port is no number of one, or an option is unknown.
+        UsageError: the port is not a number from 1 to 65535, or an option is unknown.
     """
     address = options.finish().address
-    split_address(address, _HTTP_PORT)  # refuses a port that is none
+    split_address(address, _HTTP_PORT)  # rejects an invalid port
     return address
 
 
@@ -275,6 +275,6 @@ def rate_of(options: Options) -> float:
     """Polls per second.
 
     Raises:
-        UsageError: a plug takes no such rate.
+        UsageError: the rate is outside the limits of plugs.
     """
     return options.within("rate", RATE_HZ, RATE_LIMITS_HZ)

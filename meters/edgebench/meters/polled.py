@@ -1,7 +1,7 @@
-"""Polled meters: one thread asks for readings at one mean rate.
+"""Polled meters: a thread that takes readings at a mean rate.
 
-A packet holds one round of readings: what the files said, and when. The driver's decoder turns
-them into numbers later.
+A packet holds a round of readings: the contents of the files and their times. The driver's
+decoder converts them to numbers later.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from edgebench.meters.recorder import Recorder
 HOST_CLOCK = "host:monotonic"
 READ_BYTES = 4096
 INTERVAL_RATIOS = 0.5, 1.5
-"""Bounds of an interval, as a share of the mean one, where values are instants: asked in step with
-the inferences, a meter would see the same moment of each. Intervals that are spread over as much as
-their mean have no step, whatever the period.
+"""Bounds of an interval relative to the mean interval, for values that are instants: polling in
+step with the inferences would sample the same moment of each. Intervals with a spread as wide as
+their mean do not lock to any period.
 
 Source: Shapiro and Silverman, Alias-free sampling of random noise (1960), additive random sampling.
 """
 _LATE_RATIO = 1.9
-"""A round so many mean intervals behind the last is not the next."""
+"""Rounds were missed if the time since the last round exceeds this many mean intervals."""
 _ROUNDS = 256
-"""Rounds that are put together in a block."""
+"""Number of rounds per block."""
 _INTEGER_END = 1 << 64
 
 Reading = tuple[int, bytes | None]
-"""Host clock in nanoseconds, and what a file said; None: it could not be read."""
+"""Host clock in nanoseconds, and the content of a file; None: it could not be read."""
 Read = Callable[[], list[Reading]]
-"""Reader of one round; raises TargetError where the meter is gone."""
+"""Reads a round; raises TargetError if the meter is gone."""
 Clock = Callable[[], int]
 
 
 def timed(ask: Callable[[], bytes | None], clock_ns: Clock = time.perf_counter_ns) -> Reading:
-    """Answer, at the middle of the time that it took."""
+    """Response of `ask`, with the middle of the time that it took."""
     before_ns = clock_ns()
     content = ask()
     return (before_ns + clock_ns()) // 2, content
 
 
 class Files:
-    """Files that are kept open, and read from their beginning each time."""
+    """Files that are kept open and read from their beginning each time."""
 
     def __init__(self, paths: Sequence[Path], clock_ns: Clock = time.perf_counter_ns) -> None:
-        """Open them.
+        """Open all files.
 
         Raises:
-            OSError: one cannot be opened.
+            OSError: a file cannot be opened.
         """
         self._clock_ns = clock_ns
         self._descriptors: list[int] = []
@@ -69,11 +69,11 @@ class Files:
             raise
 
     def read(self) -> list[Reading]:
-        """One round, in the order of the paths."""
+        """Read a round, in the order of the paths."""
         return [self._one(descriptor) for descriptor in self._descriptors]
 
     def close(self) -> None:
-        """Close; may be called twice."""
+        """Close all files; may be called twice."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 
@@ -83,12 +83,12 @@ class Files:
             content = os.pread(descriptor, READ_BYTES, 0)
         except OSError:
             return before_ns, None
-        # A read of a sensor on a bus takes a millisecond: the value is of its middle.
+        # Reading a sensor on a bus takes a millisecond: assign the value to the middle of it.
         return (before_ns + self._clock_ns()) // 2, content
 
 
 class PolledSession(Recorder):
-    """Calls `read` in a thread of its own, at drawn moments where each value is an instant."""
+    """Calls `read` in its own thread; at random moments if values are instants."""
 
     def __init__(
         self,
@@ -110,12 +110,12 @@ class PolledSession(Recorder):
         next_s = time.monotonic() + self._interval_s()
         while not self._is_over.wait(max(0.0, next_s - time.monotonic())):
             self._keep()
-            # Rounds that were missed are not made up for: they would be of the same moment.
+            # Missed rounds are not repeated: they would all sample the same moment.
             next_s = max(next_s + self._interval_s(), time.monotonic())
 
     def _interval_s(self) -> float:
         capability = self._header.capability
-        # A mean over its interval misses nothing, and is the noisier the shorter that is.
+        # A mean over its interval misses nothing, and is noisier the shorter the interval is.
         low, high = (1.0, 1.0) if capability.is_averaging else INTERVAL_RATIOS
         return self._chance.uniform(low, high) / capability.rate_hz
 
@@ -130,25 +130,25 @@ class PolledSession(Recorder):
 
 
 class Point(NamedTuple):
-    """One value of one channel; a tuple, since there is one for each round and rail."""
+    """A value of a channel; a tuple for speed, because every round creates one per rail."""
 
     time_ns: int
     power_w: float
     channel: int = 0
     flags: Flag = Flag.NONE
     begin_ns: int | None = None
-    """Begin of the interval averaged over; None: an instant."""
+    """Start of the averaging interval; None: an instant."""
     current_a: float = math.nan
     voltage_v: float = math.nan
 
     @classmethod
     def missing(cls, time_ns: int, channel: int = 0, begin_ns: int | None = None) -> Point:
-        """A value that could not be read: no number, and never zero."""
+        """A value that could not be read: NaN, never zero."""
         return cls(time_ns, math.nan, channel, Flag.MISSING, begin_ns)
 
 
 class PolledDecoder(ABC):
-    """Groups points into blocks; a driver says what the points of a round are."""
+    """Groups points into blocks; a driver defines the points of a round."""
 
     def __init__(self, header: Header) -> None:
         capability = self._capability = header.capability
@@ -163,7 +163,7 @@ class PolledDecoder(ABC):
 
     @abstractmethod
     def points(self, readings: list[Reading]) -> list[Point]:
-        """Points of one round; the first of a counter has none."""
+        """Points of a round; the first round of a counter has none."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
         """Samples that are complete now."""
@@ -181,7 +181,7 @@ class PolledDecoder(ABC):
         return blocks
 
     def loss(self) -> LossReport:
-        """Missed rounds and unreadable values, counted in values."""
+        """Missed rounds and unreadable values, counted per channel."""
         waiting = [point for points in self._points for point in points]
         missing = self._missing + sum(Flag.MISSING in point.flags for point in waiting)
         saturated = self._saturated + sum(Flag.SATURATED in point.flags for point in waiting)
@@ -194,9 +194,9 @@ class PolledDecoder(ABC):
         )
 
     def _watch(self, time_ns: int) -> None:
-        """Note the rounds that should have been between this one and the last.
+        """Record a gap if rounds are missing between this round and the last.
 
-        What averages since its last value loses nothing by that: the next mean has it all.
+        Averaging meters lose nothing by that, because the next mean covers the whole time.
         """
         if self._capability.is_averaging:
             return
@@ -226,13 +226,13 @@ class PolledDecoder(ABC):
 
 
 def _column(values: list[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
-    """None where the meter has no such quantity."""
+    """Array of the values; None if the meter does not measure this quantity."""
     column = np.array(values)
     return None if np.isnan(column).all() else column
 
 
 def number(content: bytes | None) -> int | None:
-    """Integer in the content of a file; None where there is none that a kernel would write."""
+    """Integer in the content of a file; None if it is not an integer of at most 64 bits."""
     try:
         value = None if content is None else int(content)
     except ValueError:

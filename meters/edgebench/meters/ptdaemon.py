@@ -1,23 +1,24 @@
-r"""SPEC PTDaemon, through which MLPerf Power and SPECpower read their power analysers, as a client.
+r"""SPEC PTDaemon, used by MLPerf Power and SPECpower to read power analysers, as a client.
 
     →                  ←
     Hello              Hello, PTDaemon here!
     Identify           <analyser>,<averaging ms>,<can: W,V,A,PF,…>,version=…,…,mode=power,…
-    RR                 Ranges,<A automatic>,<A>,<V automatic>,<V>        -1: not known
+    RR                 Ranges,<A automatic>,<A>,<V automatic>,<V>        -1: unknown
     Go,1000,0,<mark>   Starting untimed measurement, …
     RL                 Last N samples, and N lines; or: No unread samples
     Stop               Stopping untimed measurement
 
     a sample           Time,28-12-2020 15:21:14.682,Watts,22.95,Volts,228.57,Amps,0.20643,…,Mark,x
 
-Lines end with \r\n. A sample is the analyser's mean over its averaging interval, with the time of
-the daemon's machine at its end: wall clock, whole milliseconds, no zone. RL gives all samples that
-nobody has read, so nothing is lost between two questions; -1 W is a sample that the analyser did
-not give. A daemon of a direct current analyser knows DC-RL instead.
+Lines end with \r\n. A sample is the analyser's mean over its averaging interval; its time is the
+end of the interval on the daemon's machine: wall clock, whole milliseconds, no time zone. RL
+returns all unread samples, so nothing is lost between two requests; -1 W is a sample that the
+analyser did not supply. The daemon of a direct-current analyser supports DC-RL instead.
 
-Clocks. The daemon's times and ours differ by a constant. A sample cannot be read before it was
-taken, so the constant is the least difference between the time of an answer and that of its newest
-sample; the daemon is asked until a new sample comes, so that this is a few milliseconds.
+Clocks. The daemon's clock and the host's differ by a constant. A sample cannot be read before it
+was taken, so the constant is the least difference between the time of a response and the time of
+its newest sample. The daemon is polled until a new sample arrives, which keeps this difference at
+a few milliseconds.
 
 Source: mlcommons/power-dev, ptd_client_server/lib/server.py and compliance/check.py (Hello, RR, Go,
 RL, DC-RL, Stop); SPEC CPU 2017, power analyser client in Perl (fields of Identify, "No unread").
@@ -48,7 +49,7 @@ from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit, term
 from edgebench.protocol.errors import TargetError, UsageError
 
 PORT = 8888
-"""Default of the daemon."""
+"""Default port of the daemon."""
 MARK = "edgebench"
 _LINE = re.compile(rb"\r?\n")
 _COUNT = re.compile(r"Last (\d+) samples?")
@@ -56,67 +57,68 @@ _NO_SAMPLE = re.compile(r"(?:No|Insufficient) unread|No data|Last 0 ")
 _ANSWER_S = 5.0
 """RL itself may wait for a sample."""
 _PAUSE_S = 0.02
-"""Time between two questions while there is no new sample: what one may be late by. Assumed: 50
-short questions a second are no load for the daemon's machine."""
+"""Time between two requests while no new sample is available, and so the delay of a sample.
+Assumed: 50 short requests per second are no load for the daemon's machine."""
 _SILENT_INTERVALS = 5
-"""Intervals without a sample after which the analyser has stopped."""
+"""Intervals without a sample after which the analyser counts as stopped."""
 _SAMPLES_MAX = 1 << 16
 _MIN_WINDOW_SAMPLES = 20
 _LATE_RATIO = 1.9
-"""A sample so many intervals behind the last is not the next."""
+"""Samples were missed if the time since the last sample exceeds this many intervals."""
 _NOT_GIVEN = -1.0
 _EPOCH = datetime(1970, 1, 1)
 _INTERVALS_S = (0.01, 4.0)
-"""A session that ends waits for one sample more."""
+"""Limits of the averaging interval; at its end a session waits for one more sample."""
 _GAIN_RATIO = 0.01
 _GAIN_SOURCE = (
-    "SPEC Power and Performance Benchmark Methodology: 1 % or better, as MLPerf Power asks; the "
-    "daemon's own figure is in its log"
+    "SPEC Power and Performance Benchmark Methodology: 1 % or better, as MLPerf Power requires; "
+    "the daemon's own figure is in its log"
 )
 _OF_RANGE = 1e-3
-"""Share of the range that a power may be off by, besides the share of the reading.
+"""Error of a power as a share of the range, in addition to the share of the reading.
 
-Source: Yokogawa IM WT310E-02EN, 7.3.2: 0.05 % at 45 to 66 Hz, twice that at crest factor 6; of the
-WT310, IM WT310-02EN, 0.1 %."""
+Source: Yokogawa IM WT310E-02EN, 7.3.2: 0.05 % at 45 to 66 Hz, twice that at crest factor 6; for
+the WT310, IM WT310-02EN, 0.1 %."""
 _RANGE_MAX = 1e4
-"""Volts or amperes of a range at most. Assumed: the ranges of a WT310E end at 600 V and 20 A, and a
-current transformer multiplies the latter; beyond this the daemon's answer is no range."""
+"""Highest range in volts or amperes. Assumed: the ranges of a WT310E end at 600 V and 20 A, and a
+current transformer multiplies the latter; a higher value in the response is not a range."""
 _LEAST_FIELDS = 12
-"""Fields of Identify at least, of an analyser. Source: the Perl client of SPEC CPU 2017."""
+"""Minimum number of fields in an analyser's Identify response. Source: the Perl client of SPEC
+CPU 2017."""
 
 
 class PtdLink(Dialog):
-    """Questions to the daemon, and the lines that it answers."""
+    """Sends requests to the daemon and receives its response lines."""
 
     def __init__(self, transport: ByteStream) -> None:
         super().__init__(transport)
         self._heard = b""
 
     def ask(self, command: str) -> str:
-        """One line for one command.
+        """Send a command and return the first line of the response.
 
         Raises:
-            TargetError: there is none in time.
+            TargetError: no response in time.
         """
         self.write(command.encode("ascii") + b"\r\n")
         return self.line(command)
 
     def line(self, command: str) -> str:
-        """The next line.
+        """Read the next line.
 
         Raises:
-            TargetError: there is none in time.
+            TargetError: no line in time.
         """
         self._heard = read_until(self._transport, _LINE, _ANSWER_S, self._heard)
         end = _LINE.search(self._heard)
         if end is None:
-            raise TargetError(f"PTDaemon does not answer `{command}` in {_ANSWER_S:g} s")
+            raise TargetError(f"PTDaemon did not respond to `{command}` within {_ANSWER_S:g} s")
         line, self._heard = self._heard[: end.start()], self._heard[end.end() :]
         return line.decode("ascii", "replace")
 
 
 class PtDaemon(InstrumentMeter[PtdLink]):
-    """The analyser of one daemon."""
+    """The power analyser of a PTDaemon."""
 
     name = "ptdaemon"
 
@@ -124,10 +126,10 @@ class PtDaemon(InstrumentMeter[PtdLink]):
         super().__init__(lambda: PtdLink(connect()))
 
     def _describe(self, connection: PtdLink) -> Header:
-        """Ask who it is; whoever measures with it is not disturbed."""
+        """Identify the analyser without disturbing a measurement of another client."""
         hello = connection.ask("Hello")
         if not hello.startswith("Hello, PTDaemon"):
-            raise TargetError(f"this is no PTDaemon: it answers {hello[:40]!r} to `Hello`")
+            raise TargetError(f"not a PTDaemon: it replied {hello[:40]!r} to `Hello`")
         identity = connection.ask("Identify")
         interval_s = _interval_s(identity)
         fields = identity.split(",")
@@ -157,7 +159,7 @@ class PtDaemon(InstrumentMeter[PtdLink]):
 
 
 class PtdSession(PolledSession):
-    """A measurement of the daemon's: begun, read as samples come, and stopped."""
+    """A measurement on the daemon: started, read as samples arrive, and stopped."""
 
     def __init__(self, link: PtdLink, header: Header, path: Path) -> None:
         super().__init__(self._samples, header, path)
@@ -169,30 +171,30 @@ class PtdSession(PolledSession):
     def _begin(self) -> None:
         answer = self._link.ask(f"Go,{round(1000 * self._sample_s)},0,{MARK}")
         if not answer.startswith("Starting"):
-            raise TargetError(f"PTDaemon does not begin to measure: {answer[:80]}")
+            raise TargetError(f"PTDaemon did not start a measurement: {answer[:80]}")
         self._is_begun = True
         super()._begin()
 
     def _finish(self) -> None:
-        if self._is_begun:  # else somebody else measures, and goes on
+        if self._is_begun:  # otherwise another client is measuring, and continues
             super()._finish()
             self._link.ask("Stop")
 
     def _samples(self) -> list[Reading]:
-        """Samples up to a new one, each answer with the time at which it came."""
+        """Samples up to a new sample; each response has its time of arrival."""
         silent_s = _SILENT_INTERVALS * self._sample_s + _ANSWER_S
         deadline_s = time.monotonic() + silent_s
-        readings = self._answer()  # may be old: it waited for the question
+        readings = self._answer()  # may be old: the samples waited for this request
         while not (readings and self._is_over.is_set()):
             time.sleep(_PAUSE_S)
             if newer := self._answer():
                 return readings + newer
             if time.monotonic() > deadline_s:
-                raise TargetError(f"PTDaemon has had no sample for {silent_s:g} s")
+                raise TargetError(f"PTDaemon delivered no sample for {silent_s:g} s")
         return readings
 
     def _answer(self) -> list[Reading]:
-        """The answer to one question, empty where there is no sample."""
+        """Response to a request; empty if no sample is available."""
         head = self._link.ask(self._command)
         if head.startswith("Unknown command") and self._command == "RL":
             self._command = "DC-RL"  # as mlcommons/power-dev does
@@ -201,26 +203,26 @@ class PtdSession(PolledSession):
             return []
         match = _COUNT.match(head)
         if match is None or int(match[1]) > _SAMPLES_MAX:
-            raise TargetError(f"PTDaemon answers {head[:60]!r} to `{self._command}`")
+            raise TargetError(f"PTDaemon replied {head[:60]!r} to `{self._command}`")
         lines = [self._link.line(self._command) for _ in range(int(match[1]))]
         return [(time.perf_counter_ns(), "\n".join(lines).encode())]
 
 
 class PtDaemonDecoder(PolledDecoder):
-    """Samples of the daemon's on the host's clock."""
+    """Converts the daemon's samples to the host's clock."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
         self._interval_ns = round(1e9 / header.capability.rate_hz)
         self._offset_ns: int | None = None
-        """Host's time less the daemon's, at most."""
+        """Host time minus daemon time; the lowest value so far."""
         self._newest_ns: int | None = None
-        """Daemon's time of the last sample."""
+        """Daemon time of the last sample."""
         self._end_ns: int | None = None
-        """Host's time of the last sample."""
+        """Host time of the last sample."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """The samples of all answers, and those that are missing between them."""
+        """Samples of all responses, with missing points for gaps between them."""
         return [point for reading in readings for point in self._answered(*reading)]
 
     def _answered(self, rx_ns: int, content: bytes | None) -> Iterator[Point]:
@@ -229,7 +231,7 @@ class PtDaemonDecoder(PolledDecoder):
             return
         newest_ns = samples[-1][0]
         if self._newest_ns is not None and newest_ns < self._newest_ns:
-            self._offset_ns = self._newest_ns = None  # its clock was set back
+            self._offset_ns = self._newest_ns = None  # the daemon's clock was set back
         least_ns = rx_ns - newest_ns
         self._offset_ns = min(least_ns, least_ns if self._offset_ns is None else self._offset_ns)
         for taken_ns, power_w in samples:
@@ -238,7 +240,7 @@ class PtDaemonDecoder(PolledDecoder):
                 self._newest_ns = taken_ns
 
     def _placed(self, end_ns: int, power_w: float) -> Iterator[Point]:
-        """The sample that ends then, behind those that should have been before it."""
+        """The sample that ends at this time, preceded by missing points for a gap before it."""
         begin_ns = end_ns - self._interval_ns if self._end_ns is None else self._end_ns
         while end_ns - begin_ns > _LATE_RATIO * self._interval_ns:
             yield Point.missing(begin_ns + self._interval_ns, begin_ns=begin_ns)
@@ -253,13 +255,13 @@ class PtDaemonDecoder(PolledDecoder):
 
 
 def sample_of(line: bytes) -> tuple[int, float] | None:
-    """Daemon's time in nanoseconds, and watts of all channels; None for what is no sample.
+    """Daemon time in nanoseconds, and power of all channels; None if the line is not a sample.
 
     >>> sample_of(b"Time,01-01-1970 00:00:01.500,Watts,22.95,Volts,228.57,Amps,0.2,PF,0.48,Mark,x")
     (1500000000, 22.95)
     """
     words = line.decode("ascii", "replace").strip().split(",")
-    values = dict(reversed(list(zip(words[0::2], words[1::2], strict=False))))  # the first counts
+    values = dict(reversed(list(zip(words[0::2], words[1::2], strict=False))))  # first value wins
     try:
         sample_time = datetime.strptime(values["Time"], "%d-%m-%Y %H:%M:%S.%f")
         power_w = float(values["Watts"])
@@ -272,11 +274,11 @@ def sample_of(line: bytes) -> tuple[int, float] | None:
 
 
 def make_meter(options: Options) -> PtDaemon:
-    """Meter by the address of a daemon's machine."""
+    """Create the meter of the daemon at an address."""
     host, port = split_address(options.finish().address, PORT)
 
     def connect() -> ByteStream:
-        if not host:  # nobody searches for it
+        if not host:  # daemons are not searched for
             raise UsageError(
                 "name the machine that PTDaemon runs on, as in ptdaemon:192.168.1.9 or "
                 f"ptdaemon:localhost:{PORT}"
@@ -287,28 +289,28 @@ def make_meter(options: Options) -> PtDaemon:
 
 
 def _interval_s(identity: str) -> float:
-    """Averaging interval of a power analyser.
+    """Averaging interval of the power analyser, from the Identify response.
 
     Raises:
-        TargetError: it is none, or says nothing of the sort.
+        TargetError: the daemon has no power analyser, or the interval is invalid.
     """
     fields = identity.split(",")
     if len(fields) < _LEAST_FIELDS:
-        raise TargetError(f"PTDaemon answers {identity[:60]!r} to `Identify`: no analyser")
+        raise TargetError(f"PTDaemon replied {identity[:60]!r} to `Identify`: not an analyser")
     if "mode=temperature" in fields or fields[2] != "1":
         raise TargetError(
-            f"this PTDaemon has no power analyser but {fields[0]}: name the other one"
+            f"this PTDaemon has no power analyser but {fields[0]}: name the other daemon"
         )
     interval_s = float(fields[1]) / 1000 if fields[1].strip().isdigit() else 0.0
     low_s, high_s = _INTERVALS_S
     if not low_s <= interval_s <= high_s:
-        raise TargetError(f"PTDaemon names {fields[1][:20]!r} ms as the analyser's interval")
+        raise TargetError(f"PTDaemon reports an invalid averaging interval: {fields[1][:20]!r} ms")
     return interval_s
 
 
 def _uncertainty(interval_s: float, ranges: str) -> tuple[UncertaintyTerm, ...]:
     gain = term(Kind.GAIN, _GAIN_RATIO, _GAIN_SOURCE)
-    edge = term(Kind.EDGE, interval_s, "assumed: a sample may be of the interval before")
+    edge = term(Kind.EDGE, interval_s, "assumed: a sample may cover the previous interval")
     words = ranges.split(",")
     try:
         range_a, range_v = float(words[2]), float(words[4])
@@ -316,5 +318,5 @@ def _uncertainty(interval_s: float, ranges: str) -> tuple[UncertaintyTerm, ...]:
         return (gain, edge)
     if not (0 < range_a <= _RANGE_MAX and 0 < range_v <= _RANGE_MAX):  # -1, inf, nan
         return (gain, edge)
-    where = f"assumed, like a WT310E: of the range, {words[4]} V, {words[2]} A as it began"
+    where = f"assumed, as for a WT310E: initial range {words[4]} V, {words[2]} A"
     return (gain, term(Kind.OFFSET, _OF_RANGE * range_a * range_v, where, Unit.WATT), edge)

@@ -1,14 +1,14 @@
-"""Decoder of power rails, whichever driver wrote their files.
+"""Decoder of power rails, independent of the driver that provides their files.
 
-    energy   a counter of micro-joules: a point is the mean since the last reading; after a long
-             time it is missing if the current had another sign before
-    power    a value of power
-    either   with the current, which has the sign that neither has, and tells of clipping; or with
-             the voltage across the shunt as well, where what the current may be is not known
-    product  current and voltage, multiplied here; they may be of different conversions
+    energy   a counter of microjoules: a point is the mean since the last reading; after a long
+             interval it is missing if the current's sign has changed
+    power    a power value
+    both     are read with the current, which supplies the sign that they lack, and reveals
+             clipping; or also with the voltage across the shunt, if the current limit is unknown
+    product  current and voltage, multiplied here; they may stem from different conversions
 
-A value that is the same as the last, and comes before the chip can have had a new one, is a
-duplicate; one that is only the same is not.
+A value equal to the last, read before the chip can have a new value, is a duplicate; a value that
+is merely equal is not.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from edgebench.meters.polled import Point, PolledDecoder, Reading, number
 from edgebench.protocol.plain import from_plain
 
 RAILS, UPDATE_NS = "rails", "update_ns"
-"""Facts of a recording's header: a plan for each rail, and how often a chip has a new value."""
+"""Facts of a recording's header: a plan for each rail, and the update interval of the chips."""
 _SIGN_UPDATES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RailPlan:
-    """Meaning of the files of one rail; stored with the recording."""
+    """Meaning of the files of a rail; stored with the recording."""
 
     kind: Literal["energy", "power", "product"]
     scales: list[float]
-    """SI units in one count of each file."""
+    """SI units per count, for each file."""
     limit_a: float | None = None
-    """Current from which on the converter is at its end."""
+    """Current at which the converter saturates."""
     limit_shunt_v: float | None = None
-    """Voltage across the shunt, the last of the files then, from which on it is at its end."""
+    """Voltage across the shunt (in this case the last file) at which the converter saturates."""
 
     def is_at_end(self, current_a: float, last: float) -> bool:
-        """Whether the converter is at its end, by the current and by the last file."""
+        """Whether the converter is saturated, according to the current and the last file."""
         if self.limit_shunt_v is not None:
             return abs(last) >= self.limit_shunt_v
         return self.limit_a is not None and abs(current_a) >= self.limit_a
@@ -48,20 +48,20 @@ class RailPlan:
 
 @dataclass(slots=True)
 class RailState:
-    """Rail, with its last values."""
+    """A rail with its last values."""
 
     plan: RailPlan
     channel: int
     update_ns: int
     _last: tuple[int, list[int]] | None = None
-    """Time of the last new values, and the values."""
+    """Time and values of the last update."""
     _last_a: float = math.nan
-    """Current beside a counter at that moment."""
+    """Current read together with the counter at that time."""
     _is_clipped: bool = False
-    """A counter's converter was seen at its end since the last point."""
+    """Whether the counter's converter was saturated since the last point."""
 
     def instant(self, time_ns: int, values: list[int]) -> Point:
-        """Power as shown, or as the product of current and voltage."""
+        """Power as read, or as the product of current and voltage."""
         plan = self.plan
         scaled = [value * scale for value, scale in zip(values, plan.scales, strict=True)]
         if plan.kind == "product":
@@ -70,7 +70,7 @@ class RailState:
         else:
             voltage_v = math.nan
             current_a = scaled[1] if len(scaled) > 1 else math.nan
-            # The chips' register of power has no sign.
+            # The power register of the chips has no sign.
             power_w = -abs(scaled[0]) if current_a < 0 else scaled[0]
         flags = Flag.DUPLICATE if self._is_again(time_ns, values) else Flag.NONE
         if plan.is_at_end(current_a, scaled[-1]):
@@ -80,9 +80,9 @@ class RailState:
         )
 
     def mean(self, time_ns: int, values: list[int]) -> Point | None:
-        """Mean power since the last value of a counter; None where there is nothing new."""
+        """Mean power since the last value of a counter; None if there is no new value."""
         plan, last = self.plan, self._last
-        # A recording from before the current was read has none beside its counter.
+        # Recordings made before the current was read contain only the counter.
         end_a = values[1] * plan.scales[1] if len(values) > 1 else math.nan
         if last is None:
             if values:
@@ -90,7 +90,7 @@ class RailState:
             return None
         last_ns, [last_count] = last
         if not values:
-            # Nothing is lost by that: the next reading is the mean since the last good one.
+            # No energy is lost: the next reading is the mean since the last good reading.
             return Point.missing(time_ns, self.channel, last_ns)
         if len(values) > 1:
             self._is_clipped |= plan.is_at_end(end_a, values[-1] * plan.scales[-1])
@@ -98,13 +98,13 @@ class RailState:
             return None
         flags = Flag.SATURATED if self._is_clipped else Flag.NONE
         self._is_clipped = False
-        # The current is of the last conversion: in a longer time it may have turned.
+        # The current is from the last conversion: over a longer interval its sign may have changed.
         is_long = time_ns - last_ns > _SIGN_UPDATES * self.update_ns
         has_turned = is_long and (self._last_a < 0) != (end_a < 0)
         self._last_a = end_a
         passed = values[0] - last_count
-        # 40 bits do not wrap in a session: where it is less, the chip began anew, and nobody
-        # counted. Nothing has no direction.
+        # 40 bits do not wrap in a session: a lower count means that the chip restarted, and the
+        # energy in between is unknown. A count of zero has no direction.
         if passed < 0 or (passed and has_turned):
             return Point.missing(time_ns, self.channel, last_ns)
         energy_j = passed * (-1 if end_a < 0 else 1) * plan.scales[0]
@@ -112,7 +112,7 @@ class RailState:
         return Point(time_ns, power_w, self.channel, flags, begin_ns=last_ns)
 
     def _is_again(self, time_ns: int, values: list[int]) -> bool:
-        """The values are the last ones, and the chip can have had no new ones."""
+        """Whether the values are unchanged and the chip cannot have updated them yet."""
         last = self._last
         if last is not None and values == last[1] and time_ns - last[0] < self.update_ns:
             return True
@@ -121,7 +121,7 @@ class RailState:
 
 
 class RailDecoder(PolledDecoder):
-    """Turns counts into watts, rail by rail."""
+    """Turns counts into power per rail."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -130,7 +130,7 @@ class RailDecoder(PolledDecoder):
         self._rails = [RailState(plan, place, update_ns) for place, plan in enumerate(plans)]
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """A point for each rail; none of a counter that has nothing new."""
+        """A point per rail, except for counters without a new value."""
         points: list[Point] = []
         first = 0
         for rail in self._rails:

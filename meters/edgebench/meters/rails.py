@@ -1,6 +1,6 @@
-"""Power rails in the kernel's files: found, chosen, and read at a rate that suits their chips.
+"""Power rails exposed as kernel files: discovered, selected, and read at a suitable rate.
 
-A value is read twice as often as the chip has a new one; what it means, rail_decoder.py says.
+A value is read twice per update of its chip; rail_decoder.py defines its meaning.
 """
 
 from __future__ import annotations
@@ -29,28 +29,29 @@ from edgebench.protocol.errors import TargetError
 from edgebench.protocol.plain import to_plain
 
 RATE_MAX_HZ = 60.0
-"""Twice that of an INA226 as the kernel sets it up (35 ms). A read is a transfer on a bus that the
-device itself waits for, and is late for when busy: more would be measured, and missed, too."""
+"""Twice the update rate of an INA226 with the kernel's settings (35 ms). A read is a transfer on a
+bus that the device itself waits for, and is delayed when busy: more reads would disturb the device
+and be missed as well."""
 _READS_PER_UPDATE = 2
 _BUSY_RATIO = 0.5
-"""Share of the time that reading may take, or rounds are missed."""
+"""Maximum share of the time spent on reading; beyond it rounds are missed."""
 _MIN_WINDOW_UPDATES = 100
 TOTAL = "total_rails"
 _END = {
-    "energy": "end of its converter, seen at the moments at which it is read",
-    "power": "end of its converter",
-    "product": "end of its converter",
+    "energy": "converter limit, checked only at the moments of reading",
+    "power": "converter limit",
+    "product": "converter limit",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rail:
-    """Rail of this machine."""
+    """A power rail of this machine."""
 
     name: str
     chip: str
     address: str
-    """Address of the chip: more than one may have its name."""
+    """Address of the chip; several chips may share a name."""
     files: tuple[Path, ...]
     plan: RailPlan
     update_s: float
@@ -61,10 +62,10 @@ class Rail:
 
 
 class RailMeter(FileMeter):
-    """Meter of every rail that a driver finds, or of the chosen ones."""
+    """Meter of all rails that a driver finds, or of the selected rails."""
 
     _patterns: tuple[str, ...]
-    """Patterns of folders that may be those of a power monitor."""
+    """Patterns of folders that may belong to a power monitor."""
 
     def __init__(
         self, root: Path = Path("/"), choice: str = "", clock_ns: Clock = time.perf_counter_ns
@@ -74,14 +75,14 @@ class RailMeter(FileMeter):
 
     @abstractmethod
     def _rails_in(self, folder: Path) -> Iterable[Rail | AbsentMeter]:
-        """Every rail there that is connected, or why it is of no use."""
+        """Connected rails in this folder, or the reasons why rails are unusable."""
 
     def _find(self) -> list[Path]:
-        """The files of each rail that answers."""
+        """Files of all readable rails."""
         folders = folders_of(self._root, *self._patterns)
         known = [rail for folder in folders for rail in self._rails_in(folder)]
         connected = [rail for rail in known if isinstance(rail, Rail)]
-        # A channel that nobody uses may fail each read (alumet#212): it is no rail.
+        # Reads of an unconnected channel may always fail (alumet#212): it is not a rail.
         answering = [
             rail for rail in connected if all(number_of(path) is not None for path in rail.files)
         ]
@@ -90,18 +91,18 @@ class RailMeter(FileMeter):
             return [path for rail in self._rails for path in rail.files]
         if connected:
             why = why_unreadable(path for rail in connected for path in rail.files)
-            raise TargetError(f"no power monitor answers: {_listed(connected)}{why}")
+            raise TargetError(f"power monitors are not readable: {_listed(connected)}{why}")
         if reasons := [rail.reason for rail in known if isinstance(rail, AbsentMeter)]:
-            raise TargetError(f"no power monitor can be read: {', '.join(reasons)}")
+            raise TargetError(f"power monitors are not usable: {', '.join(reasons)}")
         names = [folder / "name" for folder in folders]
         why = why_unreadable([*bases_of(self._root, *self._patterns), *names])
-        raise TargetError(f"no power monitor of a kind that {self.name} knows{why}")
+        raise TargetError(f"no power monitor supported by {self.name}{why}")
 
     def _refusal(self, exc: OSError) -> str:
         return f"power monitor is not readable: {exc}"
 
     def _describe(self, connection: Files) -> Header:
-        """Read once, to see what a round costs."""
+        """Describe the rails, after one read to measure the duration of a round."""
         before_ns = self._clock_ns()
         connection.read()
         round_s = max((self._clock_ns() - before_ns) / NS_PER_S, 1e-9)
@@ -116,7 +117,7 @@ class RailMeter(FileMeter):
             for rail in rails
             if rail.plan.limit_a is not None
         )
-        asked_when = "the chip averages, and is asked at no known time of it"
+        asked_when = "the chip averages, and is read at unknown times"
         edge = term(Kind.EDGE, update_s + 1 / rate_hz, asked_when)
         return Header(
             driver=self.name,
@@ -147,10 +148,10 @@ class RailMeter(FileMeter):
 
 
 def choose(rails: list[Rail], choice: str, driver: str) -> list[Rail]:
-    """The rails that were asked for, by their own name, their chip's or its address.
+    """Select rails by their own name, or by the name or address of their chip.
 
     Raises:
-        TargetError: there are none, or they do not go together.
+        TargetError: no rail matches, or the rails cannot be measured together.
     """
     if choice:
         known = [rail for rail in rails if choice in (rail.name, rail.chip, rail.address)]
@@ -159,13 +160,13 @@ def choose(rails: list[Rail], choice: str, driver: str) -> list[Rail]:
     else:
         known = rails
     names = Counter(rail.name for rail in known)
-    # Rails that are known to add up to a total may be on several chips. A session has either means
+    # Rails of a total may be on several chips. A session records either means
     # or instants.
     is_mixed = len({rail.chip for rail in known}) > 1 and not total_of(names)
     is_mixed |= len({rail.plan.kind == "energy" for rail in known}) > 1
     if is_mixed or max(names.values()) > 1:
         raise TargetError(
-            f"several power monitors: {_listed(known)}: choose, as in {driver}:{known[0].address}"
+            f"several power monitors: {_listed(known)}; select one: {driver}:{known[0].address}"
         )
     return known
 
@@ -175,7 +176,7 @@ def _listed(rails: Iterable[Rail]) -> str:
 
 
 def _widest(rails: Sequence[Rail]) -> list[UncertaintyTerm]:
-    """A term holds for every channel: of each kind, that of the least accurate rail."""
+    """Terms for all channels: of each kind, the value of the least accurate rail."""
     widest: dict[tuple[int, Kind, Unit], UncertaintyTerm] = {}
     for rail in rails:
         for place, one in enumerate(rail.terms):

@@ -1,12 +1,12 @@
 """Intel and AMD processors: the energy counters of the Linux power-capping framework.
 
-Theory of operation. Each zone under /sys/class/powercap has a counter of micro-joules that wraps
-at `max_energy_range_uj`, zone by zone, and is updated about once a millisecond. Power is the
-difference of two readings over the time between them, so a value is a mean, never an instant.
-Only top-level zones are read: `core` and `uncore` are parts of `package`, and adding them up
-would count them twice. Since Linux 5.10 the counters are readable by root only, because fine
-readings tell what other processes compute (CVE-2020-8694). perf shows the same counters, and is
-closed to users by the same reasoning (perf_event_paranoid), so it is no way around.
+Theory of operation. Each zone under /sys/class/powercap has a counter of microjoules that wraps at
+the zone's `max_energy_range_uj` and is updated about once per millisecond. Power is the difference
+of two readings divided by the time between them, so a value is a mean, never an instant. Only
+top-level zones are read: `core` and `uncore` are parts of `package`, and adding them would count
+them twice. Since Linux 5.10 only root can read the counters, because fine readings reveal what
+other processes compute (CVE-2020-8694). perf exposes the same counters, and is closed to users for
+the same reason (perf_event_paranoid), so it is no way around.
 
 Source: https://docs.kernel.org/power/powercap/powercap.html
 """
@@ -23,21 +23,21 @@ from edgebench.meters.uncertainty import Kind, term
 from edgebench.protocol.errors import TargetError
 
 RATE_HZ = 10.0
-"""A hundred counter updates for each reading."""
+"""Reads every hundredth update of the counter."""
 UPDATE_S = 1e-3
-"""The counter is this old at most."""
+"""Maximum age of the counter."""
 MODEL_RATIO = 0.05
-"""Assumed: the makers say nothing. On some processors the counter is a model of the work."""
+"""Assumed: vendors do not state it. On some processors the counter is a model of the work."""
 MIN_WINDOW_S = 100 * UPDATE_S
 OPEN_THEM = (
-    "to let everybody here read them: sudo chmod a+r /sys/class/powercap/*-rapl:*/energy_uj "
-    "(until the next start; docs/meters.md has a rule for udev)"
+    "to let all users read them: sudo chmod a+r /sys/class/powercap/*-rapl:*/energy_uj "
+    "(until the next boot; docs/meters.md has a rule for udev)"
 )
 _POWERCAP = "sys/class/powercap"
 _RANGES = "ranges_uj"
 _UNCERTAINTY = (
-    term(Kind.MODEL, MODEL_RATIO, "no maker says how good its counters are"),
-    term(Kind.EDGE, UPDATE_S / 2, "updated once a millisecond, at no known time"),
+    term(Kind.MODEL, MODEL_RATIO, "assumed: vendors state no accuracy of the counters"),
+    term(Kind.EDGE, UPDATE_S / 2, "updated once per millisecond, at unknown times"),
 )
 
 
@@ -47,14 +47,14 @@ class RaplMeter(FileMeter):
     name = "rapl"
 
     def _find(self) -> list[Path]:
-        # A second colon is that of a part of a zone: its energy is in the zone's.
+        # A second colon marks a subzone: its energy is part of the zone's.
         zones = (self._root / _POWERCAP).glob("*-rapl:*")
         self._folders = sorted(
             (folder for folder in zones if folder.name.count(":") == 1),
             key=lambda folder: (len(folder.name), folder.name),
         )
         if not self._folders:
-            raise TargetError("this kernel shows no RAPL zone under /sys/class/powercap")
+            raise TargetError("no RAPL zone under /sys/class/powercap: this kernel exposes none")
         return [folder / "energy_uj" for folder in self._folders]
 
     def _refusal(self, exc: OSError) -> str:
@@ -69,13 +69,13 @@ class RaplMeter(FileMeter):
             highest_uj = number((folder / "max_energy_range_uj").read_bytes())
             if highest_uj is None:
                 raise TargetError(f"RAPL counters are not readable: no range in {folder}")
-            ranges_uj.append(highest_uj + 1)  # it counts from 0 to that, both included
+            ranges_uj.append(highest_uj + 1)  # counts from 0 to highest_uj inclusive
         return Header(
             driver=self.name,
             info=MeterInfo(vendor="processor", model="RAPL"),
             capability=Capability(
                 driver=self.name,
-                # psys is the whole platform, with the package inside it: never add the two.
+                # psys is the whole platform and contains the package: never add the two.
                 channels=tuple(
                     Channel(name, "platform" if name == "psys" else "package") for name in names
                 ),
@@ -91,12 +91,12 @@ class RaplMeter(FileMeter):
 
 
 def make_meter(options: Options) -> RaplMeter:
-    """Meter under this root of the file system, which a test chooses."""
+    """Create the meter below this root of the file system; tests override it."""
     return RaplMeter(Path(options.finish().address or "/"))
 
 
 class RaplDecoder(PolledDecoder):
-    """Turns counters into mean powers, zone by zone."""
+    """Turns counters into mean power per zone."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -104,7 +104,7 @@ class RaplDecoder(PolledDecoder):
         self._last: list[tuple[int, int] | None] = [None] * len(self._ranges)
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """Point for each zone that was read before."""
+        """A point for each zone that has a previous reading."""
         points = (self._point(channel, *reading) for channel, reading in enumerate(readings))
         return [point for point in points if point is not None]
 
@@ -115,7 +115,7 @@ class RaplDecoder(PolledDecoder):
         if last is None or time_ns <= last[0]:
             return None
         if now_uj is None:
-            # Nothing is lost by that: the next reading is the mean since the last good one.
+            # No energy is lost: the next reading is the mean since the last good reading.
             return Point.missing(time_ns, channel, last[0])
         passed_uj = now_uj - last[1]
         if passed_uj < 0:

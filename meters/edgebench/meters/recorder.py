@@ -1,4 +1,4 @@
-"""Base of all sessions: a file, a thread that fills it, and why that ended early."""
+"""Base class of sessions: a file, the thread that writes it, and why recording ended early."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ logger = logging.getLogger(__name__)
 NEWEST_COUNT = 32
 """Number of recent packets kept in memory: seconds of a slow meter, milliseconds of a fast one."""
 JOIN_S = 10.0
-"""A read that takes longer will not come back: a run must not wait for it."""
+"""Assumed: a read that takes longer is stuck, and the run must not wait for it."""
 
 
 class Recorder(ABC):
-    """Session whose kind says what its thread does."""
+    """A session; subclasses define what the recording thread does."""
 
     _writer: SpoolWriter
-    """While the session is open."""
+    """Only set while the session is open."""
 
     def __init__(
         self, header: Header, path: Path, *, set_up: Callable[[], Header] | None = None
     ) -> None:
-        """A recording that begins with `with`.
+        """Prepare a recording, which starts when the `with` block is entered.
 
         Args:
-            header: What is known of the meter.
-            path: Where the file will be; there is none yet.
-            set_up: Sets the meter up, and says what came of that; None: nothing else is known then.
+            header: Description of the meter.
+            path: File to create; it must not exist yet.
+            set_up: Configures the meter and returns the updated header; None: not needed.
         """
         self._header = header
         self._set_up = set_up
@@ -49,20 +49,20 @@ class Recorder(ABC):
         self._newest: deque[Packet] = deque(maxlen=NEWEST_COUNT)
         self._is_over = threading.Event()
         self._is_done = threading.Event()
-        """The thread has ended. `Thread.join` does not tell: one that Ctrl-C interrupts takes a
-        thread that still runs for dead (Python 3.11, CPython gh-90882)."""
+        """Set when the thread has ended. `Thread.join` is unreliable here: after Ctrl-C has
+        interrupted it, it treats a running thread as finished (Python 3.11, CPython gh-90882)."""
         self._thread = threading.Thread(target=self._run, name="meter", daemon=True)
         self.trouble: str | None = None
-        """Why nothing more is recorded; None while all is well."""
+        """Why the recording has stopped; None while it is running normally."""
 
     def __enter__(self) -> Self:
-        if self._set_up is not None:  # before the file, at whose head stands what comes of it
+        if self._set_up is not None:  # before the file is created, because its result is the header
             self._header = self._set_up()
         self._writer = SpoolWriter(self._path, self._header)
         try:
             self._begin()
             self._thread.start()
-        except BaseException:  # Ctrl-C as well: what was switched on until then is switched off
+        except BaseException:  # Ctrl-C included: anything already switched on is switched off
             try:
                 self._leave(time.monotonic() + JOIN_S)
             finally:
@@ -75,23 +75,23 @@ class Recorder(ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Begin, before the thread starts; if this fails, `_finish` follows all the same."""
+        """Start the meter, before the thread; if this fails, `_finish` is still called."""
 
     @abstractmethod
     def _work(self) -> None:
-        """Record until it is over."""
+        """Record until `_is_over` is set."""
 
     @abstractmethod
     def _finish(self) -> None:
-        """Finish, after the thread has ended, or where it never began."""
+        """Stop the meter, after the thread has ended or if it never started."""
 
     def recording(self) -> Recording:
-        """Recording of the session; after the block has ended."""
+        """The finished recording; valid after the block has ended."""
         return Recording(self._path, self._header, self.trouble)
 
     def newest(self) -> NewestPackets:
         """The most recent packets."""
-        # Copying a deque is atomic, so the reading thread may append meanwhile.
+        # Copying a deque is atomic, so the reading thread may append at the same time.
         return NewestPackets(self._header, tuple(self._newest.copy()))
 
     def _append(self, packet: Packet) -> None:
@@ -105,17 +105,17 @@ class Recorder(ABC):
         self._end(f"recording cannot be written: {exc.strerror}: {self._path}")
 
     def _end(self, why: str) -> None:
-        """Nothing more is recorded; the first reason counts."""
+        """End the recording; the first reason is kept."""
         self.trouble = self.trouble or why
         self._is_over.set()
 
     def _attempt(self, act: Callable[[], None]) -> None:
-        """Do this; what a driver's library raises is the end of the recording, whatever it is."""
+        """Call `act`; any exception of a driver's library ends the recording."""
         try:
             act()
         except TargetError as exc:
             self._end(str(exc))
-        except Exception as exc:  # pyserial's, pyvisa's, a bug of ours: the run goes on
+        except Exception as exc:  # pyserial, pyvisa, or a bug in edgebench: the run continues
             logger.exception("meter %s", self._header.driver)
             self._end(f"the meter's driver failed: {one_line(exc)}")
 
@@ -126,26 +126,26 @@ class Recorder(ABC):
             self._is_done.set()
 
     def _leave(self, deadline_s: float) -> None:
-        """Stop the meter, and close the file however that ends."""
+        """Stop the meter and close the file, even if stopping fails."""
         try:
             is_done = self._join(deadline_s)
-        except KeyboardInterrupt:  # once more: who is in a hurry wants no device left on, either
+        except KeyboardInterrupt:  # a second Ctrl-C must not leave the device switched on either
             self._leave(deadline_s)
             raise
         try:
-            if is_done:  # else the thread is still at it, and nothing else may be
+            if is_done:  # otherwise the thread still uses the meter, and nothing else may
                 self._attempt(self._finish)
         finally:
             try:
-                self._writer.close()  # which writes what is left
+                self._writer.close()  # flushes the buffer
             except OSError as exc:
                 self._end_unwritten(exc)
 
     def _join(self, deadline_s: float) -> bool:
-        """Wait until the thread has done what it is at; whether it has."""
+        """Wait for the thread's current read; return whether the thread has ended."""
         self._is_over.set()
-        if self._thread.ident is None:  # it never began
+        if self._thread.ident is None:  # never started
             return True
         if not self._is_done.wait(max(0.0, deadline_s - time.monotonic())):
-            self._end(f"the meter has not answered for {JOIN_S:g} s")
+            self._end(f"the meter did not respond within {JOIN_S:g} s")
         return self._is_done.is_set()

@@ -1,6 +1,6 @@
-"""Registry of meters, by the name that `--meter` takes: NAME, or NAME:ADDRESS.
+"""Registry of meters, by the name that `--meter` takes: NAME or NAME:ADDRESS.
 
-An address may end in options: ppk2:/dev/ttyACM0,supply=3.3
+An address may be followed by options: ppk2:/dev/ttyACM0,supply=3.3
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from edgebench.protocol.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Factories of a meter and of its decoder; their modules are imported when they are called.
+    """Factories of a meter and its decoder; their modules are imported on first use.
 
-    All drivers together take a tenth of a second to import, on a Raspberry Pi several.
+    Importing all drivers takes 0.1 s, and several times that on a Raspberry Pi.
     """
 
     meter_factory: str
     """As `module:function` below `edgebench.meters`."""
     decoder_factory: str
     summary: str
-    """Description for people, one line."""
+    """Description on a single line, for `edgebench meters`."""
     usage: str = ""
-    """The address and the options behind the name; empty: it takes neither."""
+    """Syntax of the address and the options after the name; empty: the driver takes neither."""
     is_external: bool = False
-    """Wires of its own lead to whatever device; the others measure the machine they run on."""
+    """The meter has its own wires and can measure any device; others measure their own machine."""
     extra: str = ""
-    """Extra of pyproject.toml that brings the driver's library; empty: it needs none."""
+    """Extra of pyproject.toml that installs the driver's library; empty: none is needed."""
 
     @property
     def usage_parts(self) -> tuple[str, ...]:
@@ -48,15 +48,15 @@ class Driver:
         return (address, *(f"[,{option}" for option in options))
 
     def make_meter(self, options: Options) -> Meter:
-        """The meter, not opened yet.
+        """Create the meter, not opened yet.
 
         Raises:
-            UsageError: an option is wrong.
+            UsageError: an option is invalid.
         """
         return cast(Meter, resolve_name(f"edgebench.meters.{self.meter_factory}")(options))
 
     def make_decoder(self, header: Header) -> Decoder:
-        """The decoder for a recording.
+        """Create the decoder of a recording.
 
         Raises:
             LookupError, TypeError, ValueError, RemoteProtocolError: the header is damaged.
@@ -93,7 +93,7 @@ DRIVERS: dict[str, Driver] = {
     "scpi": Driver(
         "scpi.device:make_meter",
         "scpi.decoder:make_decoder",
-        "bench supplies, power meters and multimeters, by SCPI",
+        "bench supplies, power meters and multimeters over SCPI",
         usage=":VISA-ADDRESS[,channel=1][,rate=1000][,supply=3.3][,range=3] | :VISA-ADDRESS,"
         "query=MEAS:POW?[,answer=power|current|voltage+current][,rate=10][,mean=S][,supply=3.3]"
         "[,gain=0.5%][,offset=0.025]; each [,baud=9600]",
@@ -118,7 +118,7 @@ DRIVERS: dict[str, Driver] = {
     "sigrok": Driver(
         "sigrok.device:make_meter",
         "sigrok.decoder:make_decoder",
-        "multimeters, supplies and oscilloscopes that sigrok drives, by its program sigrok-cli",
+        "multimeters, supplies and oscilloscopes supported by sigrok, through sigrok-cli",
         usage=":DRIVER[,conn=CONNECTION][,serialcomm=9600/8n1][,rate=20k][,power=CHANNEL | "
         ",current=CHANNEL[,shunt=OHM][,voltage=CHANNEL | ,supply=3.3]][,mean=S][,gain=0.5%]"
         "[,offset=0.025]",
@@ -127,28 +127,28 @@ DRIVERS: dict[str, Driver] = {
     "ptdaemon": Driver(
         "ptdaemon:make_meter",
         "ptdaemon:PtDaemonDecoder",
-        "power analysers of SPEC PTDaemon, as MLPerf Power uses them",
+        "power analysers behind SPEC PTDaemon, as used by MLPerf Power",
         usage=":HOST[:8888]",
         is_external=True,
     ),
     "shelly": Driver(
         "shelly:make_meter",
         "shelly:ShellyDecoder",
-        "Shelly plugs and power meters, by their web server",
+        "Shelly plugs and power meters, over HTTP",
         usage=":HOST[,channel=0][,rate=1]",
         is_external=True,
     ),
     "tasmota": Driver(
         "tasmota:make_meter",
         "tasmota:TasmotaDecoder",
-        "plugs with Tasmota, by their web server",
+        "plugs with Tasmota firmware, over HTTP",
         usage=":HOST[,rate=1]",
         is_external=True,
     ),
     "kasa": Driver(
         "kasa:make_meter",
         "kasa:KasaDecoder",
-        "TP-Link Kasa plugs HS110, HS300, KP115 and alike, without an account",
+        "TP-Link Kasa plugs (HS110, HS300, KP115 and similar), without an account",
         usage=":HOST[,channel=0][,rate=1]",
         is_external=True,
     ),
@@ -170,7 +170,7 @@ DRIVERS: dict[str, Driver] = {
     "um25c": Driver(
         "um25c:make_meter",
         "um25c:Um25cDecoder",
-        "RuiDeng USB testers UM24C, UM25C, UM34C, by Bluetooth",
+        "RuiDeng USB testers UM24C, UM25C, UM34C, over Bluetooth",
         usage=":PORT[,rate=2]",
         is_external=True,
         extra="serial",
@@ -191,37 +191,37 @@ DRIVERS: dict[str, Driver] = {
     "hwmon": Driver(
         "hwmon:make_meter",
         "rail_decoder:RailDecoder",
-        "power monitors on the board, INA2xx and alike",
+        "power monitors on the board, INA2xx and similar",
         usage="[:CHIP|RAIL][,root=/]",
     ),
     "iio": Driver(
         "iio:make_meter",
         "rail_decoder:RailDecoder",
-        "the same by industrial I/O, and JetPack 4",
+        "the same chips through industrial I/O, and JetPack 4",
         usage="[:CHIP|RAIL][,root=/]",
     ),
     "rpi5": Driver(
         "rpi5:make_meter",
         "rpi5:Rpi5Decoder",
-        "power chip of a Raspberry Pi 5",
+        "power management chip of a Raspberry Pi 5",
         usage="[:ROOT][,rate=10][,root=/]",
     ),
     "battery": Driver(
         "battery:make_meter",
         "battery:BatteryDecoder",
-        "gauge of a phone's or a laptop's battery",
+        "fuel gauge of a phone or laptop battery",
         usage="[:SUPPLY][,sign=negative|positive][,unit=ua|ma][,loaded][,discharge][,root=/]",
     ),
     "odpm": Driver(
         "odpm:make_meter",
         "odpm:OdpmDecoder",
-        "rail monitors of a Google Pixel, as root",
+        "rail monitors of a Google Pixel (requires root)",
         usage="[:ROOT][,root=/]",
     ),
     "synthetic": Driver(
         "synthetic.device:make_meter",
         "synthetic.decoder:SyntheticDecoder",
-        "a computed power, for demos and tests; nothing is measured",
+        "computed power for demos and tests; nothing is measured",
         usage="[:follow][,low=2][,high=4] | :constant[,power=1] | :square|ramp[,low=0][,high=1]"
         "[,period=1][,duty=0.5]; each [,rate=1000][,noise=W][,seed=0][,error=PPM]",
         is_external=True,
@@ -230,11 +230,11 @@ DRIVERS: dict[str, Driver] = {
 
 
 def find_meter(text: str) -> Meter:
-    """The meter that this text names; it is not opened yet.
+    """Create the meter that this text names, without opening it.
 
     Raises:
         NoSuchMeter: no driver has that name.
-        WrongMeterOption: an option is wrong.
+        WrongMeterOption: an option is invalid.
     """
     name, rest = split_name(text)
     driver = _driver(name)
@@ -245,7 +245,7 @@ def find_meter(text: str) -> Meter:
 
 
 def is_external(text: str) -> bool:
-    """Whether the meter that this text names may measure another machine than the one it is on.
+    """Whether the named meter can measure a machine other than the machine it is connected to.
 
     Raises:
         NoSuchMeter: no driver has that name.
@@ -254,29 +254,29 @@ def is_external(text: str) -> bool:
 
 
 def extras_of(texts: Sequence[str]) -> tuple[str, ...]:
-    """The extras that bring what these meters need, each once.
+    """The extras that these meters require, sorted and without duplicates.
 
     >>> extras_of(["um25c:/dev/rfcomm0", "ppk2:,supply=3.3", "rapl"])
     ('serial',)
 
     Raises:
-        NoSuchMeter: no driver has one of the names.
+        NoSuchMeter: a name belongs to no driver.
     """
     return tuple(sorted({_driver(split_name(text)[0]).extra for text in texts} - {""}))
 
 
 def _driver(name: str) -> Driver:
     if name not in DRIVERS:
-        text = f"unknown meter {name!r}: there are {', '.join(DRIVERS)}"
+        text = f"unknown meter {name!r}; available: {', '.join(DRIVERS)}"
         raise with_meant(NoSuchMeter(text), name, DRIVERS)
     return DRIVERS[name]
 
 
 def find_decoder(header: Header) -> Decoder:
-    """Decoder for a recording.
+    """Create the decoder of a recording.
 
     Raises:
-        MeasurementError: its driver is unknown here, or it is damaged.
+        MeasurementError: the recording's driver is unknown here, or its header is damaged.
     """
     if header.driver not in DRIVERS:
         raise MeasurementError(f"recording of a meter that is unknown here: {header.driver[:40]!r}")

@@ -1,15 +1,15 @@
-"""Raspberry Pi 5: converters of its power chip, by `vcgencmd pmic_read_adc`.
+"""Raspberry Pi 5: converters of its power management chip, by `vcgencmd pmic_read_adc`.
 
-Theory of operation. The firmware prints a current and a voltage for each of twelve rails, which
-belong together by their names, not by the numbers in parentheses:
+Theory of operation. The firmware prints a current and a voltage for each of twelve rails; pairs
+are matched by name, not by the numbers in parentheses:
 
      VDD_CORE_A current(7)=1.91102000A
      VDD_CORE_V volt(15)=0.87355220V
 
-EXT5V and BATT have a voltage only. The rails are outputs of the chip: their sum is below what the
-supply gives by the losses of converters and by all that hangs on 5 V, as USB and HATs do. It is
-not scaled up here: there are fits, and none holds for another board. Every question starts a
-process, which costs the board what it is to measure: it is asked ten times a second at most.
+EXT5V and BATT have only a voltage. The rails are outputs of the chip: their sum is less than the
+supply's power, by the losses of the converters and by all loads on 5 V, such as USB and HATs. The
+sum is not scaled up, because published fits do not transfer to other boards. Each query starts a
+process, which costs power on the measured board: it is limited to ten per second.
 
 Source: raspberrypi/documentation, os/graphics-utilities.adoc; zeus#273; raspberrypi/linux#6473
 """
@@ -40,32 +40,32 @@ from edgebench.protocol.errors import TargetError, UsageError
 
 RATE_MAX_HZ = 10.0
 MODEL_RATIO = 0.1
-"""Assumed: the accuracy of the converters is not documented."""
+"""Assumed: the accuracy of the converters is undocumented."""
 _BUSY_RATIO = 0.1
-"""Share of the time that questions may take: they keep a core busy."""
+"""Maximum share of the time spent on queries, because they keep a core busy."""
 _COMMANDS = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
 _TIMEOUT_S = 2.0
 _MIN_WINDOW_VALUES = 100
 _LINE = re.compile(rb"(\w+)_([AV])\s+(?:current|volt)\(\d+\)=(-?\d+(?:\.\d+)?)[AV]")
-_NO_ACCURACY = "Raspberry Pi says nothing of its accuracy; USB and HATs are not inside"
+_NO_ACCURACY = "assumed: Raspberry Pi states no accuracy; USB and HATs are not included"
 
 
 class Vcgencmd:
-    """The command that asks the firmware."""
+    """The command that queries the firmware."""
 
     def __init__(self, command: Path, clock_ns: Clock) -> None:
         self.command = command
         self._clock_ns = clock_ns
 
     def read(self) -> list[Reading]:
-        """One answer, with its time."""
+        """Query once; returns the output with its time."""
         return [timed(self.ask, self._clock_ns)]
 
     def close(self) -> None:
-        """Nothing is held between two questions."""
+        """Nothing to release between two queries."""
 
     def ask(self) -> bytes | None:
-        """Output of `pmic_read_adc`; None: it failed."""
+        """Output of `pmic_read_adc`; None if it failed."""
         words = [str(self.command), "pmic_read_adc"]
         try:
             result = subprocess.run(words, capture_output=True, timeout=_TIMEOUT_S, check=False)
@@ -75,7 +75,7 @@ class Vcgencmd:
 
 
 class Rpi5Meter(InstrumentMeter[Vcgencmd]):
-    """The power chip of this board."""
+    """The power management chip of this board."""
 
     name = "rpi5"
 
@@ -87,7 +87,7 @@ class Rpi5Meter(InstrumentMeter[Vcgencmd]):
         clock_ns: Clock = time.perf_counter_ns,
     ) -> None:
         if not 0 < rate_hz <= RATE_MAX_HZ:
-            raise UsageError(f"rpi5 takes a rate up to {RATE_MAX_HZ:g} Hz, asked for {rate_hz:g}")
+            raise UsageError(f"rpi5 rate must be above 0 up to {RATE_MAX_HZ:g} Hz, got {rate_hz:g}")
         super().__init__(self._find)
         self._root = root
         self._rate_hz = rate_hz
@@ -97,22 +97,22 @@ class Rpi5Meter(InstrumentMeter[Vcgencmd]):
         command = next((self._root / c for c in _COMMANDS if is_there(self._root / c)), None)
         if command is None:
             raise TargetError(
-                "no vcgencmd: this is no Raspberry Pi, or its tools are not installed"
+                "vcgencmd not found: not a Raspberry Pi, or its tools are not installed"
             )
         return Vcgencmd(command, self._clock_ns)
 
     def _describe(self, connection: Vcgencmd) -> Header:
-        """Ask once, to see the rails and what a question costs."""
+        """Query once, to find the rails and measure the duration of a query."""
         before_ns = self._clock_ns()
         content = connection.ask()
         round_s = max((self._clock_ns() - before_ns) / 1e9, 1e-9)
         command = connection.command
         if content is None:
-            raise TargetError(f"{command} does not answer; is the user in the group video?")
+            raise TargetError(f"{command} failed; is the user in the group video?")
         rails = list(pairs_of(content))
         if not rails:
             raise TargetError(
-                f"{command} pmic_read_adc names no rail: only a Raspberry Pi 5 has them"
+                f"{command} pmic_read_adc lists no rail: it requires a Raspberry Pi 5"
             )
         rate_hz = min(self._rate_hz, _BUSY_RATIO / round_s)
         return Header(
@@ -133,7 +133,7 @@ class Rpi5Meter(InstrumentMeter[Vcgencmd]):
             ),
             uncertainty=(
                 term(Kind.MODEL, MODEL_RATIO, _NO_ACCURACY),
-                term(Kind.EDGE, 1 / rate_hz, "instants, that far apart"),
+                term(Kind.EDGE, 1 / rate_hz, "instants are this far apart"),
             ),
             facts={TOTAL: rails},
         )
@@ -143,7 +143,7 @@ class Rpi5Meter(InstrumentMeter[Vcgencmd]):
 
 
 def make_meter(options: Options) -> Rpi5Meter:
-    """Meter at the given rate, if any."""
+    """Create the meter of this board, at the given or the highest rate."""
     root = options.root()
     rate_hz = options.number("rate", RATE_MAX_HZ) or 0.0
     options.finish()
@@ -151,7 +151,7 @@ def make_meter(options: Options) -> Rpi5Meter:
 
 
 def pairs_of(content: bytes) -> dict[str, tuple[float, float]]:
-    r"""Amperes and volts of each rail that has both.
+    r"""Current in A and voltage in V of each rail that has both.
 
     >>> pairs_of(b" A_A current(7)=2.0A\n A_V volt(1)=1.5V\n EXT5V_V volt(24)=5.1V\n")
     {'A': (2.0, 1.5)}
@@ -163,10 +163,10 @@ def pairs_of(content: bytes) -> dict[str, tuple[float, float]]:
 
 
 class Rpi5Decoder(PolledDecoder):
-    """Turns the command's output into watts, rail by rail."""
+    """Turns the command's output into power per rail."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """A point for each rail, in every round."""
+        """A point per rail and round."""
         [(time_ns, content)] = readings
         pairs = pairs_of(content or b"")
         points = []

@@ -1,4 +1,4 @@
-"""Shelly plugs and power meters of all generations, by their web server.
+"""Shelly plugs and power meters of all generations, over HTTP.
 
     generation 2 and later  GET /shelly  {"gen":3,"model":…,"mac":…,"ver":…,"app":…}
                             GET /rpc/Shelly.GetStatus          every component: "switch:0", "pm1:0"
@@ -6,11 +6,11 @@
     generation 1            GET /shelly  {"type":"SHPLG-S","mac":…,"fw":…,"num_meters":1}
                             GET /meter/0                       {"power":22.95,"is_valid":true,…}
 
-EM1 calls its power `act_power`, EM `total_act_power`. A Shelly of generation 2 has a new value
-about once a second, in steps of 0.1 W.
+EM1 names its power `act_power`, EM `total_act_power`. A Shelly of generation 2 has a new value
+about once per second, in steps of 0.1 W.
 
 Source: https://shelly-api-docs.shelly.cloud (Switch, PM1, EM1, EM, Cover, generation 1: Shelly
-Plug S). The emulator of the tests is held against aioshelly.
+Plug S). The emulator in the tests is verified against aioshelly.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from edgebench.meters.plug import (
 from edgebench.protocol.errors import TargetError
 
 _METHODS = {"switch": "Switch", "pm1": "PM1", "em1": "EM1", "em": "EM", "cover": "Cover"}
-"""RPC name of each kind of component that may measure."""
+"""RPC name of each kind of component that can measure power."""
 _POWERS = ("apower", "act_power", "total_act_power", "power")
 _TRAITS = PlugTraits(
     gain_ratio=0.02,
@@ -43,24 +43,24 @@ _TRAITS = PlugTraits(
     offset_w=0.5,
     lag_s=5.0,
 )
-"""Lag: assumed for all of them what pulses of a HLW8012 take at 2.4 W."""
+"""Lag: assumed for all models from the pulses of a HLW8012 at 2.4 W."""
 
 
 class ShellyLink:
-    """One component of a Shelly."""
+    """A component of a Shelly that measures power."""
 
     def __init__(self, address: str, channel: int) -> None:
-        """Find out what measures there.
+        """Find the component that measures.
 
         Raises:
-            UsageError: there is no address.
-            TargetError: nothing does, or it is switched off.
+            UsageError: the address is missing.
+            TargetError: the component is missing, or switched off.
         """
         refuse_nameless("shelly", address)
         self._host = HttpHost("shelly", address)
         who = self._host.get_json("/shelly")
         if "mac" not in who or not ("gen" in who or "type" in who):
-            raise TargetError(f"{address} is no shelly: it does not say so at /shelly")
+            raise TargetError(f"{address} is not a shelly: /shelly does not identify it")
         if "gen" in who:
             self._path = self._component(str(who.get("model", "")), channel)
         else:
@@ -73,14 +73,14 @@ class ShellyLink:
         )
 
     def ask(self) -> bytes:
-        """One answer with a power."""
+        """Request the present power; returns the undecoded response."""
         return self._host.get(self._path)
 
     def close(self) -> None:
-        """Each question has a connection of its own."""
+        """No connection to close: each request uses its own."""
 
     def _component(self, model: str, channel: int) -> str:
-        """Path of the component with this number that has a power."""
+        """Path of the component with this number that measures power."""
         status = self._host.get_json("/rpc/Shelly.GetStatus")
         for kind, method in _METHODS.items():
             part: Any = status.get(f"{kind}:{channel}")
@@ -89,15 +89,15 @@ class ShellyLink:
                     raise TargetError(f"output {channel} of this {model} is off: switch it on")
                 return f"/rpc/{method}.GetStatus?id={channel}"
         parts = ", ".join(sorted(name for name in status if ":" in name))
-        raise TargetError(f"nothing with number {channel} measures power: this {model} has {parts}")
+        raise TargetError(f"no component {channel} measures power: this {model} has {parts}")
 
 
 class ShellyDecoder(PlugDecoder):
-    """Status of a component, or of a meter of generation 1."""
+    """Decodes the status of a component, or of a generation 1 meter."""
 
     @staticmethod
     def read(answer: bytes) -> PlugReading | None:
-        """Values of an answer; None where it has none."""
+        """Values of a response; None if it has no power."""
         document = object_of(answer)
         if document is None or document.get("is_valid") is False:
             return None
@@ -114,7 +114,7 @@ class ShellyDecoder(PlugDecoder):
 
 
 def make_meter(options: Options) -> Plug:
-    """Meter by the address of a Shelly."""
+    """Create the meter of a component by the Shelly's address."""
     channel = int(options.within("channel", 0, (0, 63)))
     rate_hz = rate_of(options)
     address = web_address_of(options)

@@ -1,12 +1,12 @@
-r"""Raw bytes of a meter on disk: a header, then packets with the time they came.
+r"""Raw bytes of a meter on disk: a header, then packets with their arrival times.
 
     <header as JSON> \n
-    packet: first_rx_ns i64, last_rx_ns i64, length u32, CRC-32 of these 20 bytes, CRC-32 of what
-            follows, little-endian; then so many bytes
+    packet: first_rx_ns i64, last_rx_ns i64, length u32, CRC-32 of these 20 bytes, CRC-32 of the
+            payload, little-endian; then `length` bytes of payload
 
-Everything is kept before anybody decodes it, so that a mistake in a decoder costs no measurement.
-A file whose end is cut off, or zeros, as by a crash, is read up to there, and so is one that is
-damaged in its middle: which of them it was is told when all was read.
+All bytes are stored before they are decoded, so a bug in a decoder never costs a measurement.
+A file whose end is cut off or zeroed, as after a crash, is read up to that point, and so is a file
+that is damaged in the middle. `Packets` reports which of the two happened after the last packet.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ DAMAGED = "the recording of the meter is damaged"
 
 
 class SpoolWriter:
-    """Appends packets."""
+    """Appends packets to a recording."""
 
     def __init__(self, path: Path, header: Header) -> None:
-        """Begin a recording; a full disk is told here, before anything is measured.
+        """Create the recording; a full disk is detected here, before the measurement starts.
 
         Raises:
-            StoreError: there is one already, or it cannot be written.
+            StoreError: the file exists already, or cannot be written.
         """
         try:
             self._file = path.open("xb", buffering=_BUFFER_BYTES)
@@ -52,7 +52,7 @@ class SpoolWriter:
                 self._file.write(json.dumps(to_plain(header)).encode() + b"\n")
                 self._file.flush()
             except OSError:
-                with suppress(OSError):  # it would write once more
+                with suppress(OSError):  # close would try to write again
                     self._file.close()
                 path.unlink()
                 raise
@@ -67,25 +67,25 @@ class SpoolWriter:
         self.close()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush the buffer and close the file."""
         self._file.close()
 
     def append(self, packet: Packet) -> None:
-        """Keep one packet.
+        """Append a packet.
 
         Raises:
-            OSError: the disk is full, or gone.
+            OSError: the disk is full or was removed.
         """
         facts = _FACTS.pack(packet.first_rx_ns, packet.last_rx_ns, len(packet.data))
         self._file.write(facts + _SUMS.pack(crc32(facts), crc32(packet.data)) + packet.data)
 
 
 def read_header(path: Path) -> Header:
-    """Header of a recording.
+    """Read the header of a recording.
 
     Raises:
-        MeasurementError: this is no recording.
-        OSError: it cannot be read.
+        MeasurementError: the file is not a recording.
+        OSError: the file cannot be read.
     """
     with path.open("rb") as file:
         line = file.readline(_HEADER_MAX_BYTES)
@@ -97,24 +97,24 @@ def read_header(path: Path) -> Header:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """Head of a packet, before its bytes."""
+    """Header of a packet, stored before its payload."""
 
     first_rx_ns: int
     last_rx_ns: int
     length: int
     checksum: int
-    """CRC-32 of the bytes."""
+    """CRC-32 of the payload."""
 
 
 class Packets:
-    """Packets of a recording in order, up to where it ends or is damaged."""
+    """Packets of a recording in order, up to its end or to the first damage."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.torn_bytes = 0
-        """Bytes at the end that a crash left: zeros, or no whole packet; when all were read."""
+        """Bytes at the end left by a crash: zeros or a partial packet; valid after iteration."""
         self.damage: str | None = None
-        """Why the rest cannot be read, if no crash leaves it so; one line."""
+        """Why the rest cannot be read, unless a crash explains it; one line."""
 
     def __iter__(self) -> Iterator[Packet]:
         self.torn_bytes, self.damage = 0, None
@@ -131,15 +131,15 @@ class Packets:
                 self.torn_bytes = rest_bytes
             else:
                 self.damage = (
-                    f"{DAMAGED}: {rest_bytes} bytes from byte {end} on are not as they were written"
+                    f"{DAMAGED}: the last {rest_bytes} bytes, from byte {end}, are corrupt"
                 )
 
 
 def recorded_s(path: Path) -> float:
-    """Time from the first packet of a recording to the last one, by their heads alone.
+    """Time from the first to the last packet of a recording, read from packet headers only.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     first_ns = last_ns = 0
     with path.open("rb", buffering=_BUFFER_BYTES) as file:
@@ -152,12 +152,12 @@ def recorded_s(path: Path) -> float:
 
 
 def read_packets(path: Path) -> Packets:
-    """Packets of this file."""
+    """Packets of this recording."""
     return Packets(path)
 
 
 def _head_of(content: bytes) -> _Head | None:
-    """None where that is none, or not as it was written."""
+    """Parse a packet header; None if it is incomplete or its checksum is wrong."""
     if len(content) < _HEAD_BYTES:
         return None
     checksum, data_checksum = _SUMS.unpack_from(content, _FACTS.size)
@@ -168,7 +168,7 @@ def _head_of(content: bytes) -> _Head | None:
 
 
 def _is_torn(file: BinaryIO, begin: int) -> bool:
-    """Whether this is what a crash leaves: the begin of one packet, then zeros, or nothing."""
+    """Whether the rest is what a crash leaves: part of a packet, zeros, or nothing."""
     file.seek(begin)
     head = _head_of(file.read(_HEAD_BYTES))
     file.seek(begin)

@@ -1,6 +1,6 @@
-"""Session of meters that stream: a thread that moves bytes to disk, and does nothing else.
+"""Session of streaming meters: a thread that only moves bytes to disk.
 
-Decoding waits until somebody wants samples: work beside the read is what loses bytes.
+Decoding is deferred until samples are requested, because any work between reads loses bytes.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from edgebench.meters.base import Header, Packet
 from edgebench.meters.recorder import Recorder
 
 _READ_S = 0.1
-"""Time that a stop may wait for the thread's read."""
+"""How long a stop may wait for the thread's read."""
 SILENT_S = 2.0
-"""A meter that sends nothing for so long has stopped."""
+"""A meter that sends nothing for this long has stopped."""
 _SILENT_SAMPLES = 3
-"""A slow one has stopped when so many samples did not come."""
+"""A slow meter has stopped if this many samples are overdue."""
 
 
 class ByteSource(Protocol):
-    """Source of a stream: a transport, or an object that polls one."""
+    """Source of a stream: a transport, or an object that polls a transport."""
 
     def read(self, timeout_s: float) -> bytes:
-        """Bytes that have arrived; waits at most its timeout for the first byte.
+        """Return bytes that have arrived; waits up to the timeout for the first byte.
 
         Raises:
             TargetError: the instrument is gone.
@@ -34,7 +34,7 @@ class ByteSource(Protocol):
 
 
 class StreamSession(Recorder):
-    """Starts a stream, moves it to a file, stops it."""
+    """Starts a stream, moves it to a file, and stops it."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""Plugs with Tasmota, by their web server.
+"""Plugs with Tasmota firmware, over HTTP.
 
     GET /cm?cmnd=Status%200    {"Status":{"DeviceName":…,"Power":1},"StatusFWR":{"Version":…},
                                 "StatusNET":{"Mac":…},"StatusSNS":{"ENERGY":{"Power":23,…}}}
     GET /cm?cmnd=Status%2010   {"StatusSNS":{"Time":…,"ENERGY":{"Total":…,"Power":23,"Voltage":230,
                                 "Current":0.105,…}}}; before version 6: Status 8
 
-Power is in whole watts unless `PowerRes` says otherwise, and a list where there are several phases.
-Tasmota runs on whatever plug: nobody states how good that is, unless its owner has calibrated it.
+Power is in whole watts unless `PowerRes` is set, and a list if there are several phases. Tasmota
+runs on plugs of any make: their accuracy is unspecified unless the owner has calibrated them.
 
 Source: https://tasmota.github.io/docs/Commands (Status, PowerRes) and Power-Monitoring-Calibration.
 """
@@ -35,21 +35,21 @@ from edgebench.protocol.errors import TargetError
 _ALL, _SENSORS, _OLD_SENSORS = (f"/cm?cmnd=Status%20{number}" for number in (0, 10, 8))
 _TRAITS = PlugTraits(
     gain_ratio=0.05,
-    gain_reference="assumed: a plug that nobody has calibrated",
+    gain_reference="assumed: an uncalibrated plug",
     offset_w=1.0,
     lag_s=5.0,
 )
 
 
 class TasmotaLink:
-    """One plug."""
+    """A plug with Tasmota firmware."""
 
     def __init__(self, address: str) -> None:
-        """See who answers.
+        """Identify the plug.
 
         Raises:
-            UsageError: there is no address.
-            TargetError: it is no Tasmota, or is switched off.
+            UsageError: the address is missing.
+            TargetError: it is not a Tasmota plug, or it is switched off.
         """
         refuse_nameless("tasmota", address)
         self._host = HttpHost("tasmota", address)
@@ -57,7 +57,7 @@ class TasmotaLink:
         about = status.get("Status")
         if not isinstance(about, dict):
             warning = str(status.get("WARNING", "it has no Status"))
-            raise TargetError(f"{address} is no tasmota that tells: {warning}")
+            raise TargetError(f"the tasmota at {address} reports no status: {warning}")
         if about.get("Power") == 0:
             raise TargetError(f"the plug at {address} is off: switch it on")
         self._path = _SENSORS
@@ -66,7 +66,7 @@ class TasmotaLink:
         firmware: Any = status.get("StatusFWR") or {}
         network: Any = status.get("StatusNET") or {}
         if not (isinstance(firmware, dict) and isinstance(network, dict)):
-            raise TargetError(f"{address} is no tasmota: it does not say what it is")
+            raise TargetError(f"{address} is not a tasmota: its status is malformed")
         self.info = MeterInfo(
             vendor="Tasmota",
             model=str(about.get("DeviceName") or about.get("Topic") or "plug"),
@@ -75,19 +75,19 @@ class TasmotaLink:
         )
 
     def ask(self) -> bytes:
-        """One answer with a power."""
+        """Request the present power; returns the undecoded response."""
         return self._host.get(self._path)
 
     def close(self) -> None:
-        """Each question has a connection of its own."""
+        """No connection to close: each request uses its own."""
 
 
 class TasmotaDecoder(PlugDecoder):
-    """ENERGY of the sensors."""
+    """Decodes the ENERGY object of the sensors."""
 
     @staticmethod
     def read(answer: bytes) -> PlugReading | None:
-        """Values of an answer; None where it has none.
+        """Values of a response; None if it has no power.
 
         >>> TasmotaDecoder.read(b'{"StatusSNS":{"ENERGY":{"Power":23,"Voltage":230}}}').step_w
         1.0
@@ -107,7 +107,7 @@ class TasmotaDecoder(PlugDecoder):
 
 
 def make_meter(options: Options) -> Plug:
-    """Meter by the address of a plug."""
+    """Create the meter of a plug by its address."""
     rate_hz = rate_of(options)
     address = web_address_of(options)
     return Plug(

@@ -1,15 +1,15 @@
-"""Timeline of a stream that has one rate of the meter's own clock.
+"""Timeline of a stream with a constant rate of the meter's own clock.
 
-A sample's place on it is its number since the recording began; lost samples have places, too. A
-decoder says what came and what is missing, and the timeline keeps the books:
+The place of a sample is its number since the start of the recording; lost samples have places,
+too. A decoder reports what arrived and what is missing, and the timeline keeps the accounts:
 
-    place      the next samples: their places
-    lose       samples that should have been next
-    desync     bytes that are none: nobody knows how many samples they were
-    saturate   samples that are beyond the range: their flags
-    count      the same, and samples without a value, by flags that the decoder made
-    arrive     everything placed until now had come by this time of the host
-    account    the loss report of it all
+    place      assigns places to the next samples
+    lose       skips the places of lost samples
+    desync     records damaged bytes, which stand for an unknown number of samples
+    saturate   flags and counts samples beyond the range
+    count      counts samples beyond the range or without a value, by flags from the decoder
+    arrive     records the host time by which everything placed so far had arrived
+    account    returns the loss report
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from edgebench.meters.arrival import BIN_S, ArrivalRate
 from edgebench.meters.base import Flag, Gap, LossReport, Packet, SampleBlock
 
 Places = NDArray[np.int64]
-"""Numbers of samples since the recording began, shape (n,)."""
+"""Sample numbers since the start of the recording, shape (n,)."""
 _SATURATED, _MISSING = np.uint8(Flag.SATURATED), np.uint8(Flag.MISSING)
 
 
 @dataclass(slots=True, eq=False)
 class UniformTimeline:
-    """Places of samples, and how many are missing."""
+    """Places of samples, and counts of missing samples."""
 
     rate_hz: float
     arrival_s: float = BIN_S
-    """Time in which an arrival that counts comes at least once."""
+    """Period that contains at least one prompt arrival."""
     next_index: int = 0
     """Place of the next sample."""
     received_count: int = 0
@@ -47,12 +47,12 @@ class UniformTimeline:
     desync_count: int = 0
     """Number of times that the framing was lost."""
     is_ambiguous: bool = False
-    """More may be lost than is known."""
+    """More samples may be lost than `lost_count`."""
     gaps: list[Gap] = field(default_factory=list[Gap])
     _arrival: ArrivalRate = field(init=False)
     _period_ns: float = field(init=False)
     _whole_period_ns: int | None = field(init=False)
-    """Period in whole nanoseconds, for exact times; None where it is none."""
+    """Period in whole nanoseconds, for exact times; None: the period is not a whole number."""
 
     def __post_init__(self) -> None:
         self._arrival = ArrivalRate(self.rate_hz, self.arrival_s)
@@ -60,26 +60,26 @@ class UniformTimeline:
         self._whole_period_ns = int(self._period_ns) if self._period_ns.is_integer() else None
 
     def time_ns(self, places: Places) -> NDArray[np.int64]:
-        """Time of these places on the meter's clock, shape as given."""
+        """Time of these places on the meter's clock; same shape as `places`."""
         if self._whole_period_ns is not None:
             return places * self._whole_period_ns
         time_ns: NDArray[np.int64] = np.rint(places * self._period_ns).astype(np.int64)
         return time_ns
 
     def interval_ns(self, places: Places) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Begin and end of the mean at each of these places, which follow each other, n >= 1."""
+        """Start and end of the mean at each of these consecutive places, n >= 1."""
         edges = self.time_ns(np.arange(places[0], places[-1] + 2))
         return edges[:-1], edges[1:]
 
     def place(
         self, count: int, lost: NDArray[np.int64] | None = None, cause: str = "samples lost"
     ) -> Places:
-        """Put the next samples on the timeline.
+        """Assign places to the next samples.
 
         Args:
-            count: How many there are.
-            lost: Samples known to be lost before each, shape (count,); None: none.
-            cause: Why they are lost.
+            count: Number of samples.
+            lost: Number of samples known to be lost before each, shape (count,); None: none.
+            cause: Reason for the loss.
         """
         places = np.arange(self.next_index, self.next_index + count)
         if lost is not None and lost.any():
@@ -92,41 +92,41 @@ class UniformTimeline:
         return places
 
     def lose(self, count: int, cause: str) -> None:
-        """Leave out the places of samples that should have been next."""
+        """Skip the places of lost samples."""
         self.lose_in(self._gap(self.next_index + count, count, cause))
 
     def lose_in(self, gap: Gap) -> None:
-        """Leave out the places of a gap whose times the decoder itself knows."""
+        """Skip the places of a gap whose times the decoder has determined."""
         self.gaps.append(gap)
         self.lost_count += gap.count
         self.next_index += gap.count
 
     def desync(self) -> None:
-        """Bytes were damaged, or the framing was lost: more may be missing than is known."""
+        """Record damaged bytes or lost framing: more samples may be missing than are counted."""
         self.desync_count += 1
         self.is_ambiguous = True
 
     def saturate(self, is_beyond: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        """Flags of samples that are beyond the range where this says so, shape (n,)."""
+        """Flags for samples beyond the range, which are counted as well; shape (n,)."""
         self.saturated_count += int(np.count_nonzero(is_beyond))
         return is_beyond.view(np.uint8) * _SATURATED
 
     def count(self, flags: NDArray[np.uint8]) -> None:
-        """Count samples that are beyond the range, or have no value, by flags that they have."""
+        """Count samples that are beyond the range or have no value, by their flags."""
         self.saturated_count += int(np.count_nonzero(flags & _SATURATED))
         self.missing_count += int(np.count_nonzero(flags & _MISSING))
 
     def arrive(self, rx_ns: int, waiting_count: int = 0) -> None:
-        """Everything up to the next place had come by this host time, what is lost included.
+        """Record that everything up to the next place, losses included, had arrived by this time.
 
         Args:
             rx_ns: Host time.
-            waiting_count: Samples behind it that came as well, and wait to be placed.
+            waiting_count: Later samples that have arrived but are not placed yet.
         """
         self._arrival.add(rx_ns, self.next_index + waiting_count)
 
     def account(self) -> LossReport:
-        """Loss report so far; a sample without a value counts as lost."""
+        """Loss report so far; samples without a value count as lost."""
         return LossReport(
             received_count=self.received_count - self.missing_count,
             lost_count=self.lost_count + self.missing_count,
@@ -140,7 +140,7 @@ class UniformTimeline:
         )
 
     def _gap(self, end: int, count: int, cause: str) -> Gap:
-        """The gap of so many samples before the one at this place."""
+        """The gap of `count` samples that ends at this place."""
         begin_ns, end_ns = (round(place * self._period_ns) for place in (end - count - 1, end))
         return Gap(max(0, begin_ns), end_ns, count, cause)
 
@@ -156,9 +156,9 @@ class UniformDecoder(ABC):
         """Samples that are complete now."""
 
     def finish(self) -> list[SampleBlock]:
-        """Samples that were held back for more bytes; most decoders hold none."""
+        """Samples that were held back for more bytes; most decoders hold back none."""
         return []
 
     def loss(self) -> LossReport:
-        """Completeness of the recording so far."""
+        """Completeness of the recording up to now."""
         return self.timeline.account()

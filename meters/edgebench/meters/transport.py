@@ -1,7 +1,7 @@
-"""Byte streams to instruments: a serial port, a socket, or what a test puts in their place.
+"""Byte streams to instruments: a serial port, a socket, or a test's replacement.
 
-read   waits at most its timeout for the first byte, then gives what is there; b"" after that
-write  all of it
+read   waits up to its timeout for the first byte and returns what is there; b"" on timeout
+write  sends all bytes
 close  may be called twice
 """
 
@@ -22,11 +22,11 @@ from edgebench.protocol.text import one_line
 READ_BYTES = 1 << 16
 """More than a tty buffers."""
 _QUIET_S = 0.1
-"""Nothing comes for so long: nothing is on its way."""
+"""After this much silence, no more bytes are on the way."""
 _HEARD_MAX_BYTES = 1 << 20
 _CONNECT_S = 3.0
 DENIED = frozenset({errno.EACCES, errno.EPERM})
-"""Errors of the system that a permission would mend."""
+"""System errors that a permission would fix."""
 _REFUSALS = {
     errno.ENOENT: "no such serial port: {path}",
     errno.ENODEV: "no such serial port: {path}",
@@ -38,25 +38,25 @@ _REFUSALS = {
     errno.EISDIR: "not a serial port: {path}",
     errno.ENOTTY: "not a serial port: {path}",
 }
-"""Refusals by what the system says; EAGAIN is another program's lock."""
+"""Messages by system error; EAGAIN means that another program holds the lock."""
 
 
 class ByteStream(Protocol):
     """Connection to an instrument."""
 
     def read(self, timeout_s: float) -> bytes:
-        """Bytes that have arrived; waits at most its timeout for the first byte.
+        """Return bytes that have arrived; waits up to the timeout for the first byte.
 
         Raises:
-            TargetError: the instrument is gone.
+            TargetError: the instrument was disconnected.
         """
         ...
 
     def write(self, data: bytes) -> None:
-        """Send in one piece.
+        """Send all bytes.
 
         Raises:
-            TargetError: the instrument is gone.
+            TargetError: the instrument was disconnected.
         """
         ...
 
@@ -69,7 +69,7 @@ Connect = Callable[[], ByteStream]
 
 
 class SerialTransport:
-    """Serial port, by pyserial."""
+    """Serial port, through pyserial."""
 
     def __init__(self, path: str, baud_rate: int) -> None:
         serial = pyserial()
@@ -80,7 +80,7 @@ class SerialTransport:
         self._path = path
 
     def read(self, timeout_s: float) -> bytes:
-        """Bytes that have arrived."""
+        """Return bytes that have arrived; b"" on timeout."""
         try:
             self._port.timeout = timeout_s
             first = self._port.read(1)
@@ -93,7 +93,7 @@ class SerialTransport:
             raise TargetError(f"serial port {self._path} is gone") from exc
 
     def write(self, data: bytes) -> None:
-        """Send in one piece."""
+        """Send all bytes and wait until they are written."""
         try:
             self._port.write(data)
             self._port.flush()
@@ -106,29 +106,29 @@ class SerialTransport:
 
 
 class TcpTransport:
-    """Socket of an instrument, or of a program that has one."""
+    """Socket of an instrument, or of a program that controls it."""
 
     def __init__(self, host: str, port: int, what: str) -> None:
-        """Connect.
+        """Connect within 3 s.
 
         Args:
             host: Name or address of the other machine.
-            port: Number of its port.
-            what: Who should be there, for people.
+            port: TCP port.
+            what: Name of the expected peer, used in messages.
 
         Raises:
-            TargetError: no instrument answers there.
+            TargetError: the connection failed.
         """
         self._name = f"{what} at {host}:{port}"
         try:
             self._socket = socket.create_connection((host, port), _CONNECT_S)
-        except (OSError, UnicodeError) as exc:  # UnicodeError: no host can have this name
+        except (OSError, UnicodeError) as exc:  # UnicodeError: not a valid host name
             reason = one_line(getattr(exc, "strerror", None) or exc)
             raise TargetError(f"no {self._name}: {reason}") from exc
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def read(self, timeout_s: float) -> bytes:
-        """Bytes that have arrived."""
+        """Return bytes that have arrived; b"" on timeout."""
         try:
             readable, _, _ = select.select([self._socket], [], [], max(0.0, timeout_s))
             data = self._socket.recv(READ_BYTES) if readable else None
@@ -139,7 +139,7 @@ class TcpTransport:
         return data or b""
 
     def write(self, data: bytes) -> None:
-        """Send in one piece."""
+        """Send all bytes."""
         try:
             self._socket.sendall(data)
         except OSError as exc:
@@ -151,17 +151,17 @@ class TcpTransport:
 
 
 class Dialog:
-    """ByteStream with an instrument's protocol on top; what it does not override goes through."""
+    """Base of an instrument protocol on top of a ByteStream; forwards what it does not override."""
 
     def __init__(self, transport: ByteStream) -> None:
         self._transport = transport
 
     def read(self, timeout_s: float) -> bytes:
-        """Bytes that have arrived."""
+        """Return bytes that have arrived; b"" on timeout."""
         return self._transport.read(timeout_s)
 
     def write(self, data: bytes) -> None:
-        """Send in one piece."""
+        """Send all bytes."""
         self._transport.write(data)
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class Dialog:
 def read_until(
     transport: ByteStream, end: re.Pattern[bytes], limit_s: float, received: bytes = b""
 ) -> bytes:
-    """Bytes heard before, and those that come until the end is found in them or time is up."""
+    """Read until `end` matches or the time is up; returns `received` plus the new bytes."""
     deadline_s = time.monotonic() + limit_s
     while not end.search(received) and (left_s := deadline_s - time.monotonic()) > 0:
         received = (received + transport.read(left_s))[-_HEARD_MAX_BYTES:]
@@ -180,7 +180,7 @@ def read_until(
 
 
 def read_rest(transport: ByteStream, limit_s: float) -> bool:
-    """Read what is still on its way until nothing comes; False where it goes on for too long."""
+    """Discard incoming bytes until the line is silent; False if it is still busy at the limit."""
     deadline_s = time.monotonic() + limit_s
     while transport.read(_QUIET_S):
         if time.monotonic() > deadline_s:
@@ -189,38 +189,38 @@ def read_rest(transport: ByteStream, limit_s: float) -> bool:
 
 
 def run_dry(transport: ByteStream, complaint: str, limit_s: float) -> None:
-    """Read what is still on its way, until nothing comes; some instruments never fall silent.
+    """Discard incoming bytes until the line is silent; some instruments never stop sending.
 
     Raises:
-        TargetError: with the complaint, where it goes on for longer than the limit.
+        TargetError: bytes still arrive after the limit; the text is `complaint`.
     """
     if not read_rest(transport, limit_s):
         raise TargetError(complaint)
 
 
 def split_address(address: str, default_port: int) -> tuple[str, int]:
-    """Host and port of an address on the network.
+    """Split a network address into host and port.
 
     >>> split_address("lab-pc", 8888), split_address("[::1]:4000", 8888)
     (('lab-pc', 8888), ('::1', 4000))
 
     Raises:
-        UsageError: the port is no number of one.
+        UsageError: the port is not a number from 1 to 65535.
     """
     host, _, port = address.partition("]:" if address.startswith("[") else ":")
     host = host.strip("[]")
     if not port:
         return host, default_port
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
-        raise UsageError(f"an address is HOST or HOST:PORT, got {address!r}")
+        raise UsageError(f"address must be HOST or HOST:PORT, got {address!r}")
     return host, int(port)
 
 
 def find_port(vendor: int, product: int) -> str:
-    """Serial port of the only instrument with this USB id; of several interfaces, the first.
+    """Serial port of the only instrument with this USB id; its first interface if it has several.
 
     Raises:
-        UsageError: there is none, or there are several.
+        UsageError: no such instrument is connected, or more than one.
     """
     pyserial()
     from serial.tools import list_ports
@@ -236,10 +236,10 @@ def find_port(vendor: int, product: int) -> str:
 
 
 def pyserial(needed_by: str = "serial meters") -> Any:
-    """Module of pyserial.
+    """Import pyserial.
 
     Raises:
-        TargetError: it is not installed, with the command that would.
+        TargetError: pyserial is not installed; the message contains the install command.
     """
     try:
         import serial
@@ -251,7 +251,7 @@ def pyserial(needed_by: str = "serial meters") -> Any:
 
 
 def serial_refusal(path: str, exc: Exception) -> TargetError:
-    """Why a port is not opened; pyserial hides the number of some errors in the one before."""
+    """Explain why a port cannot be opened; pyserial hides some error numbers in the context."""
     for cause in (exc, exc.__context__):
         code = cause.args[0] if cause is not None and cause.args else None
         if code in _REFUSALS:

@@ -1,15 +1,15 @@
-"""RuiDeng UM24C, UM25C and UM34C: USB testers that answer over Bluetooth, as a serial port.
+"""RuiDeng UM24C, UM25C and UM34C: USB testers, over a Bluetooth serial port.
 
     F0  →  130 bytes, big-endian: model u16 @0, voltage u16 @2, current u16 @4, temperature u16 @10,
            D+ u16 @96 / 100, D- u16 @98 / 100, end @128
 
     model   0963 UM24C, 09C9 UM25C, 0D4C UM34C
-    steps   10 mV and 1 mA; of a UM25C 1 mV and 0.1 mA
-    end     FFF1; of a UM34C anything, and the exclusive or of 32 of the bytes
+    steps   10 mV and 1 mA; for a UM25C 1 mV and 0.1 mA
+    end     FFF1; for a UM34C any byte, then the exclusive or of 32 of the bytes
 
-An answer takes a tenth of a second, and the value is of some time before: the tester does not say
-which. Nothing ties an answer to its question, so what is still on its way is read and dropped
-before each, and what stands in front of an answer as well.
+A response takes a tenth of a second, and its value is older by an unspecified time. Responses are
+not numbered, so pending bytes are discarded before each request, and so is anything in front of a
+response.
 
 Source: sigrokproject/libsigrok, src/hardware/rdtech-um/protocol.c, and
 https://sigrok.org/wiki/RDTech_UM_series (layout, end, the sum of a UM34C).
@@ -32,10 +32,10 @@ from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Un
 from edgebench.protocol.errors import TargetError, UsageError
 
 BAUD_RATE = 9600
-"""Between the tester and its own Bluetooth chip; ignored on the way to it."""
+"""Between the tester and its own Bluetooth chip; ignored by the host's port."""
 RECORD_BYTES = 130
 RATE_HZ = 2.0
-"""Enough for what the tester has to say that is new."""
+"""Sufficient for the update rate of the tester."""
 RATE_MAX_HZ = 10.0
 _ASK = b"\xf0"
 _END = b"\xff\xf1"
@@ -45,15 +45,15 @@ _SUMMED = (
 )
 _ANSWER_S = 1.0
 _QUIET_S = 0.05
-"""Nothing more comes, after so much was heard that it should be a record."""
+"""Silence that ends a response after enough bytes for a record have arrived."""
 _SILENT_ANSWERS = 5
-"""Questions without an answer after which the tester is gone, or out of reach."""
+"""Consecutive requests without a response after which the tester counts as gone."""
 _UPDATE_S = 0.5
 _LOWEST_V = 5.0
-"""Voltage of USB; at more, digits are a smaller share."""
-_ASSUMED = "assumed: no data sheet of RuiDeng's was at hand"
-"""Ends of the ranges, gains and digits. If a tester is worse than this, the stated uncertainty is
-too small; if its range ends earlier, values that it clips have no flag."""
+"""Voltage of USB; at higher voltages, digits are a smaller share."""
+_ASSUMED = "assumed: no RuiDeng data sheet was available"
+"""Range limits, gains and digits. If a tester is less accurate, the stated uncertainty is too
+small; if its range is smaller, clipped values have no flag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +62,15 @@ class Um25cModel:
 
     name: str
     volt: float
-    """Volts in one step."""
+    """Volts per step."""
     ampere: float
-    """Amperes in one step."""
+    """Amperes per step."""
     limit_v: float
     limit_a: float
     gains: tuple[float, float]
     """Gain errors of voltage and of current, ratio."""
     is_summed: bool = False
-    """The last byte is a sum, and there is no mark."""
+    """The last byte is a checksum, and there is no end mark."""
 
 
 MODELS = {
@@ -93,23 +93,23 @@ MODELS = {
 
 
 def model_of(record: bytes) -> Um25cModel:
-    """Model of a whole record.
+    """Model that sent a complete record.
 
     Raises:
-        TargetError: nobody's: it is too short, damaged, or of another instrument.
+        TargetError: the record is too short, damaged, or from another instrument.
     """
     if len(record) != RECORD_BYTES:
         raise TargetError(f"{len(record)} bytes, a record has {RECORD_BYTES}")
     number = _word(record, 0)
     if number not in MODELS:
-        raise TargetError(f"model {number:04x}, which is none of UM24C, UM25C, UM34C")
+        raise TargetError(f"model {number:04x} is not UM24C, UM25C or UM34C")
     model = MODELS[number]
     if model.is_summed:
         is_whole = record[-1] == reduce(xor, (record[place] for place in _SUMMED))
     else:
         is_whole = record.endswith(_END)
     if not is_whole:
-        raise TargetError(f"a record of a {model.name} that is damaged")
+        raise TargetError(f"damaged record of a {model.name}")
     return model
 
 
@@ -119,7 +119,7 @@ def values_of(record: bytes, model: Um25cModel) -> tuple[float, float]:
 
 
 class Um25c(InstrumentMeter[ByteStream]):
-    """One tester."""
+    """A tester on a Bluetooth serial port."""
 
     name = "um25c"
 
@@ -132,14 +132,14 @@ class Um25c(InstrumentMeter[ByteStream]):
         self._silent_count = 0
 
     def _describe(self, connection: ByteStream) -> Header:
-        """Ask twice for a record: before the first its Bluetooth chip may have its own say."""
+        """Request a record, twice if needed: the Bluetooth chip may send its own text first."""
         try:
             try:
                 model = model_of(self._ask(connection))
             except TargetError:
                 model = model_of(self._ask(connection))
         except TargetError as exc:
-            raise TargetError(f"no UM24C, UM25C or UM34C answers: {exc}") from exc
+            raise TargetError(f"no UM24C, UM25C or UM34C found: {exc}") from exc
         return Header(
             driver=self.name,
             info=MeterInfo(vendor="RuiDeng", model=model.name),
@@ -164,19 +164,19 @@ class Um25c(InstrumentMeter[ByteStream]):
         record = self._ask(transport)
         self._silent_count = 0 if record else self._silent_count + 1
         if self._silent_count >= _SILENT_ANSWERS:
-            raise TargetError(f"the tester did not answer {_SILENT_ANSWERS} times")
+            raise TargetError(f"the tester did not respond {_SILENT_ANSWERS} times in a row")
         return record or None
 
     def _ask(self, transport: ByteStream) -> bytes:
-        """A whole record, or what came in its place."""
+        """Request a record; returns a complete record, or the bytes that arrived instead."""
         deadline_s = time.monotonic() + self._answer_s
-        while transport.read(0.0):  # an answer that came too late
+        while transport.read(0.0):  # a late response
             if time.monotonic() > deadline_s:
-                raise TargetError("it sends without being asked")
+                raise TargetError("the instrument sends data without a request")
         transport.write(_ASK)
         received, deadline_s = b"", time.monotonic() + self._answer_s
         while not _is_record(received[-RECORD_BYTES:]):
-            is_long = len(received) >= RECORD_BYTES  # and damaged, or behind something else
+            is_long = len(received) >= RECORD_BYTES  # and damaged, or preceded by something else
             left_s = deadline_s - time.monotonic()
             more = (
                 transport.read(min(left_s, _QUIET_S) if is_long else left_s) if left_s > 0 else b""
@@ -188,10 +188,10 @@ class Um25c(InstrumentMeter[ByteStream]):
 
 
 class Um25cDecoder(PolledDecoder):
-    """One record per point; a damaged one is missing."""
+    """A record per point; a damaged record is a missing value."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """The one record of a round."""
+        """The point of a round's single record."""
         [(time_ns, content)] = readings
         record = content or b""
         try:
@@ -212,19 +212,17 @@ class Um25cDecoder(PolledDecoder):
 
 
 def make_meter(options: Options) -> Um25c:
-    """Meter by the path of a serial port that is bound to the tester."""
+    """Create the meter of the tester bound to this serial port."""
     rate_hz = options.number("rate", RATE_HZ) or 0.0
     if not 0.1 <= rate_hz <= RATE_MAX_HZ:
-        raise UsageError(
-            f"a UM25C answers up to {RATE_MAX_HZ:g} times a second, asked for {rate_hz:g}"
-        )
+        raise UsageError(f"UM25C rate must be 0.1 to {RATE_MAX_HZ:g} Hz, got {rate_hz:g}")
     path = options.finish().address
 
     def connect() -> ByteStream:
-        if not path:  # Bluetooth's ports look all alike: the user has to know which
+        if not path:  # Bluetooth ports are indistinguishable: the user must choose
             raise UsageError(
-                "its serial port must be named, as in um25c:/dev/rfcomm0; docs/instruments.md "
-                "shows how to bind it"
+                "serial port missing: name it, as in um25c:/dev/rfcomm0; docs/instruments.md "
+                "explains how to bind it"
             )
         return SerialTransport(path, BAUD_RATE)
 
@@ -256,5 +254,5 @@ def _uncertainty(model: Um25cModel, rate_hz: float) -> tuple[UncertaintyTerm, ..
         term(Kind.GAIN, current, _ASSUMED),
         term(Kind.OFFSET, 4 * model.ampere, f"{_ASSUMED}: four digits", Unit.AMPERE),
         term(Kind.RESOLUTION, model.ampere / 2, "half a step of the current", Unit.AMPERE),
-        term(Kind.EDGE, edge_s, "assumed: the tester does not say of when its values are"),
+        term(Kind.EDGE, edge_s, "assumed: the age of the tester's values is unspecified"),
     )

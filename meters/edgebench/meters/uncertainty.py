@@ -1,7 +1,7 @@
 """Uncertainty of a meter's values, term by term.
 
-A term is a half-width or a standard uncertainty of one kind of error. How terms combine over a
-window, and which of them cancel between two runs, is computed where energy is.
+A term is a half-width or a standard uncertainty of a kind of error. How terms combine over a
+window, and which of them cancel between two runs, is determined where energy is computed.
 
 Source: JCGM 100:2008 (GUM), 4.3.7: a rectangular half-width a has u = a / sqrt(3).
 """
@@ -18,7 +18,7 @@ class Kind(Enum):
     GAIN = "gain"
     """Ratio of the reading."""
     OFFSET = "offset"
-    """Amperes, volts or watts, whatever the signal."""
+    """Amperes, volts or watts, independent of the signal."""
     RESOLUTION = "resolution"
     """Step of the converter."""
     NOISE = "noise"
@@ -26,15 +26,15 @@ class Kind(Enum):
     TIMEBASE = "timebase"
     """Ratio of the meter's clock."""
     VOLTAGE = "voltage"
-    """Ratio of the voltage, where that is set, given, or measured apart from the current."""
+    """Ratio of the voltage, if it is set, given, or measured separately from the current."""
     EDGE = "edge"
     """Seconds, at each end of a window."""
     MODEL = "model"
-    """Ratio, where the value is an estimate and not a measurement."""
+    """Ratio, if the value is an estimate and not a measurement."""
 
 
 class Distribution(Enum):
-    """Distribution of a term."""
+    """Probability distribution of a term."""
 
     RECTANGULAR = "rectangular"
     """Value is the half-width."""
@@ -47,7 +47,7 @@ class Origin(Enum):
 
     DATASHEET = "datasheet"
     TYPICAL = "typical"
-    """Typical value by the maker, not guaranteed."""
+    """Typical value stated by the maker, not guaranteed."""
     ASSUMED = "assumed"
 
 
@@ -64,21 +64,21 @@ class Unit(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncertaintyTerm:
-    """Term of the uncertainty."""
+    """A term of the uncertainty."""
 
     kind: Kind
     value: float
     unit: Unit
     distribution: Distribution = Distribution.RECTANGULAR
     coverage: float = 1.0
-    """Standard deviations in the value, of a normal one."""
+    """Number of standard deviations in the value of a normal distribution."""
     range: int | None = None
-    """The range it applies to; None: all."""
+    """Range to which the term applies; None: all."""
     is_common: bool = True
-    """Error is equal in every run with this meter, and cancels where two runs are compared."""
+    """The error is equal in all runs with this meter, and cancels when two runs are compared."""
     origin: Origin = Origin.ASSUMED
     reference: str = ""
-    """Place where the value stands."""
+    """Source of the value."""
 
     @property
     def standard(self) -> float:
@@ -96,7 +96,7 @@ _UNITS = {
     Kind.MODEL: Unit.RATIO,
 }
 _NEW_EACH_TIME = (Kind.RESOLUTION, Kind.NOISE, Kind.EDGE)
-"""Kinds whose error is another one in each sample or window: they do not cancel between runs."""
+"""Kinds whose error differs in each sample or window: they do not cancel between runs."""
 
 
 def term(
@@ -108,15 +108,15 @@ def term(
     of_range: int | None = None,
     origin: Origin = Origin.ASSUMED,
 ) -> UncertaintyTerm:
-    """Rectangular term with the unit of its kind; common to all runs unless it is new each time.
+    """Rectangular term with the unit of its kind; common to all runs unless its kind varies.
 
     Args:
         kind: Kind of error.
         value: Half-width, in the term's unit.
-        reference: Where the value stands.
-        unit: Unit of a kind that has none of its own: offset, resolution, noise.
-        of_range: The range it applies to; None: all.
-        origin: Origin of a term's value.
+        reference: Source of the value.
+        unit: Unit, for kinds without a fixed unit: offset, resolution, noise.
+        of_range: Range to which the term applies; None: all.
+        origin: Origin of the term's value.
     """
     return UncertaintyTerm(
         kind=kind,
@@ -131,13 +131,13 @@ def term(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentLimit:
-    """Upper end of a range; beyond that of the highest, values are not to be believed."""
+    """Upper limit of a range; values beyond the highest limit are not reliable."""
 
     limit_a: float
     range: int | None = None
-    """The range it ends, by the number that terms and samples have; None: all that is measured."""
+    """Number of the range, as in terms and samples; None: the limit applies to all values."""
     channel: str | None = None
-    """The channel it holds for; None: all."""
+    """Channel to which the limit applies; None: all."""
     origin: Origin = Origin.ASSUMED
     reference: str = ""
-    """Place where the value stands."""
+    """Source of the value."""

@@ -1,7 +1,7 @@
-"""Wiring of a device: its owner states it where the agent is started, and no run may.
+"""Wiring of a device: its owner declares it when the agent is started, and runs cannot change it.
 
-`edgebench-agent serve`, on the device, and `edgebench deploy`, from a host, take the same words.
-Drivers are imported when there is a meter to check: an idle agent has no use for them.
+`edgebench-agent serve`, on the device, and `edgebench deploy`, from a host, take the same options.
+Drivers are imported only to check a meter, because an idle agent does not need them.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from edgebench.meters.options import Options, split_name
 from edgebench.protocol.errors import UsageError
 
 NOTHING = "none"
-"""Word in the place of a meter or a line: there is none, whatever was said before."""
+"""Word in place of a meter or a line: none is connected, and earlier declarations are cleared."""
 _AGENT_PREFIX = "agent:"
-"""Prefix of `bench --meter`, where a meter of the host would be meant without."""
+"""Prefix of `bench --meter`; without it, the text would refer to a meter of the host."""
 LINE_KINDS = ("gpio", "uart")
 
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """What is wired to a device, as its agent was told at its start."""
+    """Wiring of a device, as declared when its agent was started."""
 
     sync_line: str | None = None
     """Line to a meter's digital input: `gpio:PATH` or `uart:PATH`."""
     meters: tuple[str, ...] = ()
-    """Meters that runs may ask for."""
+    """Meters that runs may request."""
 
 
 def check_meters(texts: Sequence[str]) -> tuple[str, ...]:
-    """The meters that these texts name; whether they are there, each run finds out.
+    """Validate the texts of meters; whether a meter is connected is checked by each run.
 
     >>> check_meters(["none"])
     ()
@@ -40,27 +40,27 @@ def check_meters(texts: Sequence[str]) -> tuple[str, ...]:
     Raises:
         NoSuchMeter: there is no such driver.
         WrongMeterOption: an option is wrong.
-        UsageError: "none" is one of several, or it is written as for a run.
+        UsageError: "none" is combined with other meters, or a text has the prefix `agent:`.
     """
     if tuple(texts) in ((), (NOTHING,)):
         return ()
     if NOTHING in texts:
-        raise UsageError(f"meter {NOTHING} goes with no other, got {', '.join(texts)[:200]}")
+        raise UsageError(f"meter {NOTHING} excludes all others, got {', '.join(texts)[:200]}")
     from edgebench.meters.registry import find_meter
 
     for text in texts:
         if text.startswith(_AGENT_PREFIX):
             meant = text.removeprefix(_AGENT_PREFIX)[:200]
-            raise UsageError(f"the agent itself has this meter: write {meant}, without `agent:`")
+            raise UsageError(f"meters of the agent itself have no prefix `agent:`: write {meant}")
         find_meter(text).close()
     return tuple(texts)
 
 
 def may_be_same_unit(one: str, other: str) -> bool:
-    """Whether two texts may name the same meter.
+    """Whether two texts may refer to the same meter.
 
-    Options do not make it another, nor do links on the way to its port. Without an address a driver
-    takes the only unit that it finds, which may be any.
+    Options do not matter, nor do symbolic links on the way to the port. Without an address a driver
+    uses the only unit that it finds, which may be any.
 
     >>> may_be_same_unit("ppk2:/dev/ttyACM0,supply=3.3", "ppk2:/dev/../dev/ttyACM0")
     True
@@ -70,26 +70,26 @@ def may_be_same_unit(one: str, other: str) -> bool:
     (driver, address), (another, elsewhere) = map(_unit, (one, other))
     if driver == another and "" in (address, elsewhere):
         return True
-    # Below a folder there may be meters of several drivers; at a port there is one.
+    # A folder may hold meters of several drivers; a port has exactly one.
     is_one_place = bool(address) and address == elsewhere
     return is_one_place and (driver == another or not os.path.isdir(address))
 
 
 def _unit(text: str) -> tuple[str, str]:
-    """Driver of a meter, and where it is."""
+    """Driver of a meter, and its resolved address."""
     driver, rest = split_name(text)
     options = Options.parse(driver, rest)
     address = options.address
-    if driver == "sigrok":  # its address is a driver of sigrok's, which finds the unit by `conn`
+    if driver == "sigrok":  # the address is a sigrok driver, which finds the unit by `conn`
         driver, address = f"{driver}:{address}", options.text("conn") or ""
     return driver, os.path.realpath(address) if address.startswith("/") else address
 
 
 def check_line(text: str) -> str | None:
-    """The line that this text names, if any; whether it is there, each run finds out.
+    """Validate the text of a sync line; None: none. Each run checks whether the line exists.
 
     Raises:
-        UsageError: it names none.
+        UsageError: the text is not a sync line.
     """
     if text == NOTHING:
         return None

@@ -1,12 +1,12 @@
 """Bounds of numbers by the unit in a field's name.
 
-Theory of operation. Every number of a record is a field whose name ends in its unit. So the unit
-decides what the number can be, and one table bounds the fields of all types, those of later
-versions too. A number beyond its bounds was never measured: a counter is broken, or the file was
-forged. In a computation it would overflow 64 bits, or become infinite.
+Theory of operation. Every number of a record is a field whose name ends in its unit. The unit
+determines the range of the number, so a single table bounds the fields of all types, including
+those of later versions. A number beyond its bounds was not measured: a counter is broken, or the
+file was forged. In a computation it would overflow 64 bits, or become infinite.
 
 The bounds are those of the instrument, not of a plausible result: the range of a clock, the whole
-numbers of a double. Whether a number is plausible is decided by the rules of the verdict.
+numbers of a double. The rules of the verdict decide whether a number is plausible.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ section 6, https://www.rfc-editor.org/rfc/rfc8259#section-6."""
 MAX_WHOLE = 2**63 - 1
 """Limit on any other whole number: 64 bits with a sign."""
 MAX_VALUE = 1e18
-"""Limit on any other number; no sensor reaches it, as cycles of a year at 5 GHz are 1.6e17."""
+"""Limit on any other number; no sensor reaches it: a year at 5 GHz has 1.6e17 cycles."""
 MAX_SHOWN_BITS = 64
 """Limit on the whole numbers that an error quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Lowest and highest value of a number; NaN is outside of any."""
+    """Lowest and highest value of a number; NaN is outside of all bounds."""
 
     low: float
     high: float
 
     def check(self, name: str, value: int | float) -> None:
-        """Refuse a number beyond the bounds.
+        """Check a number against the bounds.
 
         Args:
             name: Field of the number, with which the error begins.
@@ -82,14 +82,14 @@ def bounds_of(name: str, *, is_whole: bool) -> Bounds:
 
     Args:
         name: Name of the field, with its unit.
-        is_whole: Whether the field has whole numbers.
+        is_whole: Whether the field holds whole numbers.
 
     >>> bounds_of("own_cpu_s", is_whole=False)
     Bounds(low=0, high=1000000000000.0)
     """
     if name in _SIGNED_TIMES or name.endswith("offset_ns"):
         return _SIGNED_NS
-    # A rate per second is no time: `throughput_per_s`.
+    # A rate per second is not a time: `throughput_per_s`.
     if not name.endswith("_per_s"):
         for suffix, bounds in _BY_SUFFIX:
             if name.endswith(suffix) or name == suffix[1:]:

@@ -1,7 +1,7 @@
-"""The interface of the firmware bridge for use by hand: ports, firmware, console.
+"""The interface of the firmware bridge for manual use: ports, firmware, console.
 
-The host's `edgebench bridge` finds it under the entry-point group below, as no two of host, agent
-and bridge import each other. Measuring goes another way: `protocol/target.py`.
+The host's `edgebench bridge` finds it under the entry-point group below, because host, agent and
+bridge do not import each other. Measurements use another interface: `protocol/target.py`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ class PortReport:
 
     path: str
     usb_id: str | None
-    """Vendor and product, as 0483:374b; None: it is not on USB."""
+    """Vendor and product, such as 0483:374b; None: it is not on USB."""
     serial_number: str | None
     text: str
-    """What is there, by its USB id."""
+    """Description of the device, derived from its USB id."""
     is_candidate: bool
-    """Whether a board may be there."""
+    """Whether the device may be a board."""
     board: str | None = None
-    """Name that the board said; None: it was not asked, or did not answer."""
+    """Name that the board reported; None: it was not probed, or did not reply."""
     model: str | None = None
-    """Model on the board when it was asked; None: it has none, or does not say."""
+    """Model on the board when it was probed; None: it has no model, or reports none."""
     baud_rate: int | None = None
     used_by: tuple[str, ...] = ()
-    """Programs that have it open, each as NAME (PID), as far as this user may know."""
+    """Programs that have it open, each as NAME (PID), as far as visible to this user."""
     trouble: str | None = None
-    """Why it was not found out what is there."""
+    """Reason why the device was not identified."""
 
 
 class FlashCommand(Protocol):
@@ -44,11 +44,11 @@ class FlashCommand(Protocol):
 
     @property
     def line(self) -> str:
-        """Command as a shell takes it."""
+        """Command line, quoted for a shell."""
         ...
 
     def run(self) -> str:
-        """Run it; what the tool said.
+        """Run the command and return the output of the tool.
 
         Raises:
             TargetError: a program uses the board, or the tool failed or did not end.
@@ -57,17 +57,17 @@ class FlashCommand(Protocol):
 
 
 class BridgeTools(Protocol):
-    """What a person does with boards by hand."""
+    """Manual operations on boards."""
 
     def ports(self, memory: Path, *, asks: bool) -> Sequence[PortReport]:
         """Serial ports of this machine.
 
         Args:
-            memory: File in which boards are remembered that said their names.
-            asks: Whether to open candidates that no program has open, and ask for the name.
+            memory: File in which identified boards are stored.
+            asks: Whether to open candidates that no program has open, and request their name.
 
         Raises:
-            TargetError: they cannot be listed.
+            TargetError: the ports cannot be listed.
         """
         ...
 
@@ -77,16 +77,17 @@ class BridgeTools(Protocol):
         """Command that writes firmware onto a board, by a tool that is on PATH.
 
         Args:
-            board: Kind of board, or a port, USB serial number or name of a known one.
+            board: Kind of board, or a port, USB serial number or name of a known board.
             firmware: File to write.
-            memory: As for `ports`; what it knows of the board is forgotten when the command has
-                run. Where nobody knows which board that is, all that it may be are forgotten.
-            tool: Tool to use; None: the first one that is there.
-            serial: Serial number of the debug probe; None: that of the known board, or the only
-                one.
+            memory: As for `ports`; the entry of the board is removed after the command has run. If
+                the board cannot be determined, the entries of all boards that it may be are
+                removed.
+            tool: Tool to use; None: the first that is installed.
+            serial: Serial number of the debug probe; None: that of the known board, or of the only
+                probe.
 
         Raises:
-            UsageError: board, tool or file make no sense.
+            UsageError: board, tool or file is invalid.
             TargetError: no tool for this board is on PATH.
         """
         ...
@@ -100,10 +101,10 @@ class BridgeTools(Protocol):
             address: Path of a port, or `socket://HOST:PORT`.
             baud_rate: Speed of the line.
             commands: Commands as they are typed.
-            silence_s: How long the board may say nothing while it works on one.
+            silence_s: Maximum time without output while the board executes a command.
 
         Raises:
             NotPermitted: the user may not use the port.
-            TargetError: the port is in use, or the board is gone.
+            TargetError: the port is in use, or the board was disconnected.
         """
         ...

@@ -1,16 +1,16 @@
 """Clock domains: two-way probes, and the model that converts times between two clocks.
 
-Theory of operation. A probe is four times: the host sends at `t0`, the device receives at `t1`
-and answers at `t2`, the host receives at `t3`. Assuming equal delays, the device clock is ahead
-of the host's by ((t1 − t0) + (t2 − t3)) / 2; the error of that is at most half the round trip
-(t3 − t0) − (t2 − t1). Probes with the least round trip carry the least error, so the model
-keeps only those, one for each group of probes, and draws a line through them: the median of the
-slopes between any two, so that one bad group of several does not turn it.
+Theory of operation. A probe consists of four times: the host sends at `t0`, the device receives at
+`t1` and replies at `t2`, the host receives at `t3`. Assuming equal delays, the device clock is
+ahead of the host's by ((t1 − t0) + (t2 − t3)) / 2; the error of this offset is at most half the
+round trip (t3 − t0) − (t2 − t1). Probes with the shortest round trip have the smallest error, so
+the model keeps only the best probe of each group, and fits a line through them: its slope is the
+median of the slopes between any two probes, so a single bad group does not change it.
 
-The line is known to `error_ns` at each end of the probes, so what it is off in between is no more.
-Beyond, two ends that are off to either side turn it by 2 · error / span, and the error grows by
-that with the distance. Where that is more than two clocks ever drift apart, as it is of a single
-group, the limit of drift counts.
+The error of the line is at most `error_ns` at each end of the probes, and therefore also between
+them. Outside, opposite errors at the two ends change the slope by up to 2 · error / span, so the
+error grows with the distance. If that is more than two clocks ever drift apart, as with a single
+group, the drift limit applies.
 
 Source: RFC 5905, section 8 (on-wire protocol), https://www.rfc-editor.org/rfc/rfc5905#section-8;
 Theil (1950) and Sen (1968) for the line.
@@ -25,14 +25,14 @@ from itertools import combinations
 from edgebench.protocol.errors import MeasurementError
 
 DRIFT_LIMIT = 200e-6
-"""Drift of two clocks where no probe shows it: 100 ppm each, the one fast, the other
-slow. Source: IEEE 802.1AS-2020, annex B.1.1, for a clock of a device in a network; that crystals
-elsewhere are as good, and that nobody sets a clock meanwhile, is assumed."""
+"""Maximum drift of two clocks without probes that show it: 100 ppm each, in opposite directions.
+Source: IEEE 802.1AS-2020, annex B.1.1, for the clock of a networked device; this assumes that other
+crystals are as good, and that no clock is set in the meantime."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockProbe:
-    """One two-way exchange, nanoseconds; t0 and t3 on the host clock, t1 and t2 on the device's."""
+    """A two-way exchange, nanoseconds; t0 and t3 on the host clock, t1 and t2 on the device's."""
 
     t0: int
     t1: int
@@ -52,7 +52,7 @@ class ClockProbe:
 
 @dataclass(frozen=True, slots=True)
 class ClockModel:
-    """Conversion from a host clock to a device clock, and how far it is to be believed."""
+    """Conversion from a host clock to a device clock, with bounds on its error."""
 
     host_domain: str
     device_domain: str
@@ -62,17 +62,17 @@ class ClockModel:
     slope: float
     """Device seconds per host second, minus one."""
     error_ns: float
-    """Bound on the error of a conversion inside the span: half a kept round trip, and what its
-    probe is off the line; the worst of them."""
+    """Bound on the error of a conversion inside the span: the maximum over the kept probes of half
+    the round trip plus the distance to the line."""
     residual_ns: float = 0.0
-    """What the worst kept probe is off the line."""
+    """Maximum distance of a kept probe to the line."""
     span_ns: int = 0
-    """Host time from the first kept probe, at the reference, to the last."""
+    """Host time from the first kept probe, which is the reference, to the last."""
     slope_error: float = 0.0
     """Bound on the error of the slope."""
 
     def error_ns_at(self, host_ns: int) -> float:
-        """Bound on the error of a conversion of this host time: it grows beyond the probes."""
+        """Bound on the error of a conversion of this host time; it grows outside the probes."""
         since_ns = host_ns - self.reference_ns
         return self.error_ns + self.slope_error * max(-since_ns, since_ns - self.span_ns, 0)
 
@@ -92,16 +92,16 @@ def fit(
     """The clock model through the best probe of each group.
 
     Args:
-        groups: Probes taken together, in time order; at least one group that is not empty.
+        groups: Probes taken together, in time order; at least one group must not be empty.
         host_domain: Name of the clock of t0 and t3.
         device_domain: Name of the clock of t1 and t2.
 
     Raises:
-        MeasurementError: there is no probe at all.
+        MeasurementError: no group has a probe.
     """
     best = [min(group, key=lambda probe: probe.round_trip_ns) for group in groups if group]
     if not best:
-        raise MeasurementError("no clock probe was answered")
+        raise MeasurementError("no clock probe got a reply")
     reference_ns = best[0].t0
     slope = _median(
         [
@@ -129,13 +129,13 @@ def fit(
 
 
 def _slope_error(slope: float, error_ns: float, span_ns: int) -> float:
-    """Bound on the error of a slope whose line is off by no more than this within the span."""
+    """Bound on the error of a slope, from the bound on the error of its line within the span."""
     limit = abs(slope) + DRIFT_LIMIT
     return min(limit, 2 * error_ns / span_ns) if span_ns > 0 else limit
 
 
 def _median(values: Sequence[float]) -> float:
-    """Median; 0 of nothing, as a single probe shows no drift."""
+    """Median; 0 for an empty list, as a single probe shows no drift."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     if len(ordered) % 2:

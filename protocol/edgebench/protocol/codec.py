@@ -1,18 +1,18 @@
 """Bytes ↔ messages, with bounds; no sockets.
 
-Theory of operation. One frame is one WebSocket message:
+Theory of operation. A frame is a WebSocket message:
 
     ┌────────────┬─────────────────────────────┬──────────────────────┐
     │ u32, LE    │ msgpack [kind, number, body]│ payload, raw bytes   │
     │ header size│ ≤ 64 KiB, ≤ 16 levels deep  │ ≤ 1 MiB, may be empty│
     └────────────┴─────────────────────────────┴──────────────────────┘
 
-`kind` is the class name of the message in snake_case, `number` pairs answers with requests,
-`body` is a map from field name to value. Fields that the receiver does not know are ignored;
-kinds that it does not know are refused. Texts are made printable here, so that nobody further on
-needs to think of terminals. The bounds hold before anything is allocated: Python
-objects cost up to 72 times their packed size, so only the small header is ever unpacked, and
-the payload is handed on as a view of the received bytes, never copied here.
+`kind` is the class name of the message in snake_case, `number` pairs replies with requests,
+`body` is a map from field name to value. The receiver ignores unknown fields and rejects unknown
+kinds. Texts are made printable here, so no later code needs to escape them for a terminal. The
+bounds are checked before anything is allocated: Python objects cost up to 72 times their packed
+size, so only the small header is ever unpacked, and the payload is passed on as a view of the
+received bytes, never copied here.
 
 Keep in sync with docs/wire-protocol.md.
 """
@@ -44,7 +44,7 @@ _SIZE = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One decoded frame."""
+    """A decoded frame."""
 
     number: int
     message: Message
@@ -52,7 +52,7 @@ class Frame:
 
 
 def encode(number: int, message: Message, payload: bytes | memoryview = b"") -> bytes:
-    """The bytes of one frame.
+    """The bytes of a frame.
 
     Raises:
         LocalProtocolError: the message or the payload is larger than the protocol allows.
@@ -75,7 +75,7 @@ def decode(data: bytes | memoryview) -> Frame:
     """The frame in `data`.
 
     Raises:
-        RemoteProtocolError: anything about the bytes is wrong.
+        RemoteProtocolError: the bytes exceed a limit, or are not a valid frame.
     """
     if not _SIZE.size <= len(data) <= MAX_FRAME_BYTES:
         raise RemoteProtocolError(f"frame of {len(data)} bytes, limit {MAX_FRAME_BYTES}")

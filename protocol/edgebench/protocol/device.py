@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RuntimeReport:
-    """One runtime driver on a device: usable with a version, or not with a reason."""
+    """A runtime driver on a device: usable, with a version, or unusable, with a reason."""
 
     name: str
     formats: tuple[str, ...]
     version: str | None = None
-    """Version of the runtime; None when it cannot be used."""
+    """Version of the runtime; None if it cannot be used."""
     reason: str | None = None
-    """Why it cannot be used, one line; None when it can."""
+    """Reason why it cannot be used, on a single line; None if it can."""
     install: str | None = None
-    """The command that would make it usable, if there is one."""
+    """Command that would make it usable, if any."""
     delegates: tuple[str, ...] = ()
     """Delegates or execution providers that this build offers."""
     distribution: str | None = None
-    """Package that its library comes in, as onnxruntime-gpu; None where it has none."""
+    """Package that contains its library, such as onnxruntime-gpu; None if it has no package."""
     library: str | None = None
     """Directory of its library."""
     is_target: bool = False
@@ -28,17 +28,17 @@ class RuntimeReport:
 
     @property
     def is_usable(self) -> bool:
-        """Whether a run may ask for this runtime."""
+        """Whether a run may use this runtime."""
         return self.version is not None
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceDescription:
-    """Identity of a device; does not change while an agent runs."""
+    """Identity of a device; constant while an agent runs."""
 
     id: str
-    """Stable and pseudonymous: derived from the board's serial number or the machine id, never one
-    of them itself."""
+    """Stable and pseudonymous: derived from the board's serial number or the machine id, neither of
+    which it reveals."""
     name: str
     profile: str
     arch: str
@@ -56,25 +56,25 @@ class CpuDescription:
     """CPUs that this process may run on (affinity, cgroup cpuset)."""
     freq_hz_max: int | None = None
     governor: str | None = None
-    """Governor of the first frequency policy; None where the kernel offers none."""
+    """Governor of the first frequency policy; None if the kernel has no such policy."""
     features: tuple[str, ...] | None = None
     """Instruction sets of all CPUs that decide how quantised models are computed: avx2, avx512f,
-    avx_vnni, avx512_vnni, amx_int8, dotprod, i8mm, sve; None where the device does not tell."""
+    avx_vnni, avx512_vnni, amx_int8, dotprod, i8mm, sve; None if the device does not report them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AndroidSystem:
-    """Android of a device, by its properties; None where it does not report one."""
+    """Properties of Android on a device; None for a property that it does not report."""
 
     device: str | None
     """Name of the hardware, `ro.product.device`: shiba."""
     model: str | None
-    """Name that people know, `ro.product.model`: Pixel 8."""
+    """Name of the product, `ro.product.model`: Pixel 8."""
     release: str | None
     """Version: 16."""
     api_level: int | None
     security_patch: str | None
-    """Date of the patches that are in it: 2025-11-05."""
+    """Date of the included security patches: 2025-11-05."""
     fingerprint_sha256: str | None
     """Digest of the build's fingerprint, which names maker, build and date."""
     is_shell: bool = False
@@ -83,58 +83,59 @@ class AndroidSystem:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Everything around a run that may change its numbers; taken at the run's start."""
+    """Properties of the system that may change the results of a run; read at its start."""
 
     cpu: CpuDescription
     memory_total_bytes: int | None
-    """Memory of the device; None where the system does not tell."""
+    """Memory of the device; None if the system does not report it."""
     memory_available_bytes: int | None
-    """Memory that programs could still have; None where the system does not tell."""
+    """Memory available to programs; None if the system does not report it."""
     swap_used_bytes: int | None
-    """Swap in use; None where the system does not tell."""
+    """Swap in use; None if the system does not report it."""
     kernel: str
     os: str
     python: str
     virtualization: str | None
-    """Layers between the run and the machine: emulator, container, hypervisor, inner one first, as
-    `docker on KVM`; None where none was found."""
+    """Layers between the run and the machine: emulator, container, hypervisor, innermost first, as
+    in `docker on KVM`; None if no layer was found."""
     load_1m: float | None
-    """Load average over the last minute; None where the system does not tell."""
+    """Load average over the last minute; None if the system does not report it."""
     packages: dict[str, str] = field(default_factory=dict)
-    """Versions of the packages that take part in a run."""
+    """Versions of the packages that a run uses."""
     agent_version: str = "unknown"
     interpreter: str | None = None
     """Path of the Python that runs models; None from older agents."""
     android: AndroidSystem | None = None
-    """None where the system is another one."""
+    """None if the system is not Android."""
     virtualization_unknown: str | None = None
-    """Why a layer may be there that was not found, one line; None where all could be read."""
+    """Reason why a layer may be undetected; None if all sources were readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemDescription:
-    """Answer to `Describe`: the device, its environment now, and its runtimes."""
+    """Content of the reply to `Describe`: the device, its present environment, its runtimes."""
 
     device: DeviceDescription
     environment: Environment
     runtimes: tuple[RuntimeReport, ...]
     emulated: bool = False
-    """Whether the CPU itself is emulated, so that times mean nothing."""
+    """Whether the CPU itself is emulated, so that times are meaningless."""
     simulated: bool = False
     """Whether the device is simulated, for tests and demonstrations."""
     meters: tuple[str, ...] = ()
-    """Meters that the agent serves, as `RunSpec.meter` takes them."""
+    """Meters that the agent serves, in the form of `RunSpec.meter`."""
     sync_line: str | None = None
-    """Line to a meter's digital input, if one is wired."""
+    """Line to a meter's digital input, if such a line is wired."""
     models_room_bytes: int | None = None
-    """Size of the largest model that fits, if all others go; None from older agents."""
+    """Size of the largest model that fits if all others are removed; None from older agents."""
     own_model: str | None = None
-    """Name of the model in the firmware of a device, which takes no other; None: it takes files."""
+    """Name of the model in the firmware of a device, which accepts no other; None: it accepts
+    files."""
     takes_own_file: bool = False
-    """Whether a file of that model is taken, too: the device can tell that it is the same."""
+    """Whether it also accepts a file of that model: it can verify that the model is the same."""
     open_files: str | None = None
-    """Why the code of a model could open the files of the agent's user, keys among them, one line;
-    None: it could not, or no model is opened on this machine, and from older agents."""
+    """Reason why the code of a model could open the files of the agent's user, including keys, one
+    line; None: it could not, or this machine opens no model, and from older agents."""
     usable_cpus: tuple[int, ...] | None = None
-    """Numbers of the CPUs that a model may be bound to; None where nothing can be bound, and from
+    """Numbers of the CPUs that a model may be bound to; None if binding is not supported, and from
     older agents."""

@@ -1,4 +1,4 @@
-"""Digests of files that may be larger than memory: an hour of a meter has a gigabyte."""
+"""Digests of files that may be larger than memory: an hour of a meter is a gigabyte."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _BLOCK_BYTES = 1 << 20
 
 
 def sha256_of(file: BinaryIO) -> hashlib._Hash:
-    """SHA-256 of an open file, from where it stands to its end.
+    """SHA-256 of an open file, from its current position to its end.
 
     Args:
-        file: Opened by the caller, as nothing here reaches for a file of its own.
+        file: Opened by the caller, as this portion does not open files.
 
     Returns:
-        The hash: `hexdigest()` of it, or `update` it with what comes later.
+        The hash object: call `hexdigest()`, or `update` it with more data.
     """
     digest = hashlib.sha256()
     while block := file.read(_BLOCK_BYTES):

@@ -13,8 +13,8 @@ AGENT_DISTRIBUTION = "edgebench-agent"
 def install_command(extra: str, distribution: str = AGENT_DISTRIBUTION) -> str:
     """The command that installs the packages of an extra.
 
-    Whoever reads it has the distribution installed, from wherever. pip keeps that one, asks no
-    index for it, and fetches what the extra adds.
+    The user has the distribution installed already, from any source. pip keeps the installed
+    version without a query to an index, and fetches only the packages of the extra.
 
     >>> install_command("onnx")
     "pip install 'edgebench-agent[onnx]'"
@@ -23,12 +23,12 @@ def install_command(extra: str, distribution: str = AGENT_DISTRIBUTION) -> str:
 
 
 def why_missing(error: ModuleNotFoundError) -> str | None:
-    """What a failed import says about the installation; None if the module is one of ours.
+    """Message for a failed import of a missing package; None if the module is part of edgebench.
 
     >>> why_missing(ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow.parquet"))
     'edgebench needs the Python module pyarrow, which is not installed'
     """
     module = (error.name or "").partition(".")[0]
     if module in ("", _NAMESPACE):
-        return None  # a fault of edgebench, whose traceback is wanted
+        return None  # a fault of edgebench, which needs a traceback
     return f"edgebench needs the Python module {module}, which is not installed"

@@ -7,96 +7,96 @@
     │   ├── PageUnavailable          the page cannot be served here, or at this address
     │   ├── FileExists               the file to write exists already
     │   ├── NoSuchModel              no file has that path, and no built-in model that name
-    │   ├── NotAModel                a path is no file, or none of a known format
+    │   ├── NotAModel                a path is not a file, or its format is unknown
     │   ├── NotAKit                  a file holds no Python for that phone
     │   │   └── KitOfOtherMachine        it is for another machine
-    │   ├── KitNotBuilt              a Python for phones cannot be made from that system
+    │   ├── KitNotBuilt              a Python for phones cannot be built from that system
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process makes a campaign's runs
     │   ├── NoSuchDevice             no known device or seat has that name, or several have
     │   │   ├── DeviceNotOffered         no lab host of a cluster offers a device
-    │   │   └── AllQuarantined           every device that fits is left out until it is well again
-    │   ├── BoardKnown               an agent to pair with may be on a board that is known
+    │   │   └── AllQuarantined           every matching device is in quarantine
+    │   ├── BoardKnown               the agent to pair with may be on the board of a known device
     │   ├── NoSuchMeter              no energy meter has that name, or it cannot be used here
     │   ├── WrongMeterOption         an option of a meter's address is unknown, or beyond a limit
-    │   ├── MeterNotServed           the device's agent was not told of that meter
-    │   ├── FileRefused              a file to import is damaged, or not what it should be
-    │   │   ├── ColumnsUnknown           its columns are not known: the user has to name them
-    │   │   └── BundleRefused            a bundle of runs is none, is damaged, or breaks a limit
-    │   ├── FileChanged              a file is not what it was a moment ago
-    │   ├── DatasetFileRefused       a file is no data set
-    │   │   ├── DatasetIncomplete        it has no samples, or not one label for each
+    │   ├── MeterNotServed           the device's agent does not serve that meter
+    │   ├── FileRefused              a file to import is damaged, or of an unexpected kind
+    │   │   ├── ColumnsUnknown           its column names are unknown: the user has to map them
+    │   │   └── BundleRefused            not a bundle of runs, damaged, or over a limit
+    │   ├── FileChanged              a file changed between two reads
+    │   ├── DatasetFileRefused       a file is not a data set
+    │   │   ├── DatasetIncomplete        it has no samples, or a sample has no label
     │   │   └── DatasetNotFinite         it holds NaN or infinity
-    │   ├── InputsRefused            shapes or inputs that were chosen do not fit the model
+    │   ├── InputsRefused            the chosen shapes or inputs do not fit the model
     │   ├── OwnModelOnly             a device has its model in its firmware, and takes no other
-    │   ├── RunsTooShort             runs share a duration that is too short for so many
-    │   ├── NoLoadCode               a run played no load code, by which a file is aligned with it
-    │   ├── NoLoadgenLog             a run has no log of LoadGen's that may be handed on
+    │   ├── RunsTooShort             the duration that the runs share is too short for so many
+    │   ├── NoLoadCode               a run has no load code to align a file with
+    │   ├── NoLoadgenLog             a run has no LoadGen log that may be exported
     │   └── NotComparable            runs differ in more than what is compared
-    │       └── MetersDiffer             their joules are of two meters, or of two boundaries
-    ├── TargetError              the device: it cannot or will not do this
+    │       └── MetersDiffer             their joules come from two meters, or two boundaries
+    ├── TargetError              the device cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
-    │   ├── ModelRefused             the model file was not accepted
+    │   ├── ModelRefused             the model file is not accepted
     │   │   ├── DatasetRefused           a data set does not fit the model
     │   │   │   ├── SampleShapeRefused       its samples have another shape
-    │   │   │   ├── SampleTypeRefused        they are quantised, where the input takes real values
+    │   │   │   ├── SampleTypeRefused        its samples are quantised, the input takes real values
     │   │   │   ├── SamplesClipped           many of its values are out of the input's range
     │   │   │   ├── OutputsTooLarge          the outputs for all samples cannot be kept
-    │   │   │   └── DatasetTooSlow           a slow device would take too long over it
+    │   │   │   └── DatasetTooSlow           the device would take longer over it than allowed
     │   │   ├── DelegateRefused          the runtime has no such delegate, or cannot load it
     │   │   ├── SignatureRefused         the model file has no such signature
     │   │   ├── ExternalDataRefused      the weights of a model are in another file
     │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
-    │   ├── WorkerTimeout            the model did not finish in its time
+    │   ├── WorkerTimeout            the model did not finish within its time limit
     │   ├── TooHot                   it is above the temperature at which a run has to end
-    │   ├── RunStopped               it was stopped before anything was measured
+    │   ├── RunStopped               the run was stopped before anything was measured
     │   ├── SeatLeft                 it was unplugged from its agent
-    │   ├── GovernorRefused          the CPU governor that was asked for cannot be set
-    │   ├── SettingRefused           a setting of a phone, as airplane mode, is not changed
-    │   ├── MeterLost                an energy meter that was there is gone
-    │   ├── NotPermitted             the system keeps the user from an instrument
-    │   ├── BoardLost                a microcontroller that was there is gone
-    │   ├── BoardSilent              a microcontroller does not answer, or not in a known dialect
-    │   ├── BoardRestarted           a microcontroller restarted in the middle of something
-    │   ├── BoardRefusal             a microcontroller answers a command with an error of its own
-    │   ├── LineDamaged              a serial line loses or changes bytes, again and again
+    │   ├── GovernorRefused          the requested CPU governor cannot be set
+    │   ├── SettingRefused           a phone setting, such as airplane mode, cannot be changed
+    │   ├── MeterLost                an open energy meter has disappeared
+    │   ├── NotPermitted             the user lacks the permission for an instrument
+    │   ├── BoardLost                a microcontroller has disappeared
+    │   ├── BoardSilent              a microcontroller does not respond, or in no known dialect
+    │   ├── BoardRestarted           a microcontroller restarted during an operation
+    │   ├── BoardRefusal             a microcontroller rejects a command with an error of its own
+    │   ├── LineDamaged              a serial line loses or changes bytes repeatedly
     │   ├── LeaseHeld                another client measures there now
     │   ├── OtherEnvironment         an agent with other runtimes serves this machine
     │   ├── NoSpace                  disk full, or a quota reached
     │   │   └── TooLarge                 a file is larger than what the device can take
-    │   ├── PythonMissing            no Python there that edgebench runs on
-    │   │   └── KitMissing               a phone, and no Python for it here
-    │   ├── DeployRunning            another deploy is under way on the device
-    │   ├── PackagesMissing          what has to be installed there cannot be had
+    │   ├── PythonMissing            the device has no Python that edgebench runs on
+    │   │   └── KitMissing               the device is a phone, and this host has no Python for it
+    │   ├── DeployRunning            another deploy is in progress on the device
+    │   ├── PackagesMissing          no source has the packages to install there
     │   ├── SimulationMissing        the simulated boards are not installed there
-    │   ├── TargetDriverMissing      what drives microcontrollers is not installed there
-    │   ├── FlashToolMissing         no program writes firmware onto this board
+    │   ├── TargetDriverMissing      the driver of microcontrollers is not installed there
+    │   ├── FlashToolMissing         no installed program writes firmware onto this board
     │   ├── PortTaken                the agent cannot listen there
     │   └── AgentRunning             an agent with this state runs already
     ├── TransportError           the link (retryable)
-    │   ├── Unreachable              no agent answers at that address
-    │   │   ├── AgentBusy                it ends connections before it shows who it is
-    │   │   ├── AgentNotStarted          the device answers, and no agent runs on it
-    │   │   ├── AdbMissing               no adb server runs here, and there is none to start
+    │   ├── Unreachable              no agent responds at that address
+    │   │   ├── AgentBusy                it closes connections before it shows its certificate
+    │   │   ├── AgentNotStarted          the device responds, but no agent runs on it
+    │   │   ├── AdbMissing               no adb server runs here, and no `adb` is installed
     │   │   └── PhoneUnavailable         adb cannot use a phone in its present state
-    │   ├── NotPaired                the other side does not know us
-    │   │   └── WrongAgent               it is not who it should be
-    │   │       └── WrongBoard               it has the right identity, on another board
-    │   ├── AccessDenied             SSH: its host key is not trusted, or it refuses us
+    │   ├── NotPaired                the other side does not trust this identity
+    │   │   └── WrongAgent               its identity is not the pinned identity
+    │   │       └── WrongBoard               it has the pinned identity, on another board
+    │   ├── AccessDenied             SSH: its host key is not trusted, or it rejects the login
     │   │   └── TooManyKeys          SSH: it ends the login before the right key was offered
-    │   ├── LabHostsUnreachable      no lab host of a cluster offers a device, or answers
+    │   ├── LabHostsUnreachable      no lab host of a cluster responds, or offers a device
     │   ├── LinkLost                 the connection broke
-    │   └── LinkTimeout              no answer in time
+    │   └── LinkTimeout              no reply in time
     ├── ProtocolError            a bug, or a hostile peer
-    │   ├── LocalProtocolError       we said something wrong
-    │   └── RemoteProtocolError      they said something wrong
+    │   ├── LocalProtocolError       this side sent something invalid
+    │   └── RemoteProtocolError      the other side sent something invalid
     ├── OutOfMemory              a command needs more memory than this machine has
     ├── MeasurementError         the number cannot be trusted
     │   ├── NotMetered           energy of a run that was made without a meter
-    │   ├── NoPairLeft           no pair of a comparison has two runs that count
-    │   ├── TraceRefused         a file of power gives no energy of the run
-    │   │   └── SamplesUnknown       its samples may be instants, which are too few
+    │   ├── NoPairLeft           no pair of a comparison has two valid runs
+    │   ├── TraceRefused         a power trace gives no energy of the run
+    │   │   └── SamplesUnknown       its samples may be instantaneous, and too few
     │   └── WindowTooShort       a meter cannot resolve so short a time
     ├── StoreError               the result store: unreadable, read-only, full
     │   ├── RunNotStored             a finished run cannot be stored; it stays on its device
@@ -104,16 +104,16 @@
     │   │   ├── RunSetAside              a run of a device cannot be analysed; its files are kept
     │   │   └── BundleDamaged            … in a bundle
     │   ├── CampaignDamaged          plan or journal of a campaign is not readable
-    │   ├── RunNewer                 a stored run, or a bundle of runs, is of a later version
-    │   ├── BundleNotUnpacked        there is no room to unpack a bundle of runs
-    │   ├── DirectoryTaken           something else is there already
+    │   ├── RunNewer                 a later version wrote a stored run, or a bundle of runs
+    │   ├── BundleNotUnpacked        there is no space to unpack a bundle of runs
+    │   ├── DirectoryTaken           the destination exists already
     │   └── FileNotWritten           a report or export cannot be written
     ├── SystemFailure            the operating system: a file or pipe cannot be read or written
-    └── Unforeseen               a fault of edgebench: an exception that nothing translates
+    └── Unforeseen               a fault of edgebench: an exception that is not translated
 
-The text of an error is one printable line, whatever it quotes: what failed, the value, the limit.
-What to do next is written by the command-line layer, not here. Errors that cross the wire carry an
-`ErrorCode`.
+The text of an error is a single printable line: what failed, the value, the limit. Quoted text is
+made printable as well. The command-line layer adds the next step. Errors that cross the wire carry
+an `ErrorCode`.
 """
 
 from __future__ import annotations
@@ -169,12 +169,12 @@ class ErrorCode(IntEnum):
 
 
 class Permission(Enum):
-    """What the user has to be allowed, to use an instrument."""
+    """Permission that the user needs to use an instrument."""
 
     SERIAL_PORT = "serial_port"
-    """A serial port: a group of users has it."""
+    """A serial port: granted to a group of users."""
     USB_TESTER = "usb_tester"
-    """A USB tester: a rule of udev gives it."""
+    """A USB tester: granted by a udev rule."""
 
 
 class EdgebenchError(Exception):
@@ -185,7 +185,7 @@ class EdgebenchError(Exception):
     run_id: str | None = None
     """Stored run that failed with this error."""
     is_unstarted = False
-    """Whether the run that it ended was not admitted, and left nothing anywhere."""
+    """Whether the run was rejected before it started, and left no data."""
 
     def __init__(self, text: str = "") -> None:
         # Errors quote files, peers and libraries, and are printed, logged, stored and sent.
@@ -202,14 +202,14 @@ class EdgebenchError(Exception):
         return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The error as it is: not every class is made of a text alone."""
+        """Pickle the state as is: some classes take more arguments than a text."""
         return _unpickled, (type(self), self.args, self.__dict__)
 
 
 def _unpickled(
     kind: type[EdgebenchError], args: tuple[Any, ...], state: dict[str, Any]
 ) -> EdgebenchError:
-    """The error that `__reduce__` has taken apart."""
+    """Rebuild the error from what `__reduce__` returns."""
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(state)
@@ -217,38 +217,38 @@ def _unpickled(
 
 
 class UsageError(EdgebenchError):
-    """The caller asked for something that makes no sense."""
+    """A request of the caller is invalid."""
 
     code = ErrorCode.USAGE
     meant: str | None = None
-    """Known name closest to the unknown one; None if no name is close."""
+    """Known name closest to the unknown name; None if no name is close."""
 
 
 class NoSuchRun(UsageError):
-    """No stored run, or several, match a name."""
+    """No stored run matches a name, or several do."""
 
     def __init__(
         self, text: str, bundle: str | None = None, *, is_store_empty: bool = False
     ) -> None:
         super().__init__(text)
         self.bundle = bundle
-        """Path of the bundle that was searched, if it was one."""
+        """Path of the bundle, if a bundle was searched."""
         self.is_store_empty = is_store_empty
         self.model: str | None = None
-        """The name, if it is one of a model file."""
+        """The name, if it is that of a model file."""
 
 
 class NoSecondSide(UsageError):
-    """A comparison has runs of one side only."""
+    """All runs of a comparison belong to the same side."""
 
     def __init__(
         self, text: str, comparison_id: str | None = None, *, sides: tuple[str, ...] = ()
     ) -> None:
         super().__init__(text)
         self.comparison_id = comparison_id
-        """Comparison in pairs that the runs are of, if they are."""
+        """Comparison in pairs that the runs belong to, if any."""
         self.sides = sides
-        """Names that may have been meant as the two sides."""
+        """Names that the user may have meant as the two sides."""
 
 
 class PageUnavailable(UsageError):
@@ -257,27 +257,27 @@ class PageUnavailable(UsageError):
     def __init__(self, text: str, install: str | None = None) -> None:
         super().__init__(text)
         self.install = install
-        """Command that installs what is missing; None if nothing is."""
+        """Command that installs the missing package; None if no package is missing."""
 
 
 class FileExists(UsageError):
-    """A file to write exists, and would be lost."""
+    """A file to write exists already, and would be overwritten."""
 
 
 class NoSuchModel(UsageError):
-    """No file has this path, and no built-in model this name."""
+    """No file has this path, and no built-in model has this name."""
 
 
 class NotAModel(UsageError):
-    """A path is no file, or none of a format that a runtime of the device loads."""
+    """A path is not a file, or no runtime of the device loads its format."""
 
 
 class NotAKit(UsageError):
-    """A file is no kit, is damaged, or is for another machine."""
+    """A file is not a kit, is damaged, or is for another machine."""
 
 
 class KitOfOtherMachine(NotAKit):
-    """A kit is for another machine than the phone's."""
+    """A kit is for a machine other than the phone's."""
 
     def __init__(self, message: str, machine: str = "") -> None:
         super().__init__(message)
@@ -286,7 +286,7 @@ class KitOfOtherMachine(NotAKit):
 
 
 class KitNotBuilt(UsageError):
-    """A kit cannot be made from that system, or with the packages that it can have."""
+    """A kit cannot be built from that system, or with the packages available for it."""
 
 
 class NoSuchCampaign(UsageError):
@@ -298,7 +298,7 @@ class CampaignRunning(UsageError):
 
 
 class NoSuchDevice(UsageError):
-    """No known device, or several, match a name; or an agent has no seat of that name."""
+    """No known device matches a name, or several do; or an agent has no seat of that name."""
 
     code = ErrorCode.NO_SUCH_DEVICE
 
@@ -309,39 +309,39 @@ class DeviceNotOffered(NoSuchDevice):
     def __init__(self, text: str, device: str) -> None:
         super().__init__(text)
         self.device = device
-        """Its name, as a shell takes it."""
+        """Name of the device, quoted for a shell."""
 
 
 class AllQuarantined(NoSuchDevice):
-    """Every device that fits is in quarantine."""
+    """Every matching device is in quarantine."""
 
     def __init__(self, text: str, device: str) -> None:
         super().__init__(text)
         self.device = device
-        """Name of one of them, as a shell takes it."""
+        """Name of such a device, quoted for a shell."""
 
 
 class BoardKnown(UsageError):
-    """An agent to pair with seems to be on the board of a known device, and nobody can be asked."""
+    """An agent to pair with seems to be on a known device's board, and no user can confirm it."""
 
 
 class NoSuchMeter(UsageError):
-    """No driver has the name of a meter, or the meter is not there."""
+    """No driver has the name of a meter, or the meter is not connected."""
 
     def __init__(self, text: str, *, permission: Permission | None = None) -> None:
         super().__init__(text)
         self.permission = permission
-        """Permission that is missing, where the meter is there all the same."""
+        """Permission that the user lacks, if the meter is connected."""
 
 
 class WrongMeterOption(UsageError):
-    """What stands behind a meter's name is not what its driver takes."""
+    """The driver of a meter rejects the options after its name."""
 
 
 class MeterNotServed(UsageError):
-    """An agent was asked for a meter that its owner did not name.
+    """The owner of an agent did not name the requested meter.
 
-    What is meant is the only served one whose text begins like this.
+    `meant` is the only served meter whose text begins like the request.
     """
 
     def __init__(self, text: str, meter: str, *, meant: str | None = None) -> None:
@@ -352,7 +352,7 @@ class MeterNotServed(UsageError):
 
 
 class FileRefused(UsageError):
-    """A file to import is damaged, says too little, or is none of the known kinds."""
+    """A file to import is damaged, incomplete, or of an unknown kind."""
 
 
 class BundleRefused(FileRefused):
@@ -360,7 +360,7 @@ class BundleRefused(FileRefused):
 
 
 class ColumnsUnknown(FileRefused):
-    """The columns of a table are not known by their names; the text lists them."""
+    """The column names of a table are unknown; the text lists them."""
 
 
 class FileChanged(UsageError):
@@ -368,11 +368,11 @@ class FileChanged(UsageError):
 
 
 class DatasetFileRefused(UsageError):
-    """A file is not a data set: arrays, labels or metric are not as they have to be."""
+    """A file is not a data set: its arrays, labels or metric are invalid."""
 
 
 class DatasetIncomplete(DatasetFileRefused):
-    """A data set has no samples, or not one label for each."""
+    """A data set has no samples, or the number of labels differs from that of samples."""
 
 
 class DatasetNotFinite(DatasetFileRefused):
@@ -380,22 +380,22 @@ class DatasetNotFinite(DatasetFileRefused):
 
 
 class InputsRefused(UsageError):
-    """Shapes or inputs that were chosen do not fit the model."""
+    """The chosen shapes or inputs do not fit the model."""
 
     code = ErrorCode.INPUTS_REFUSED
 
 
 class OwnModelOnly(UsageError):
-    """A device has its model in its firmware, and something else was asked of it."""
+    """A device runs only the model in its firmware, and the request is for another."""
 
     def __init__(self, text: str, device: str) -> None:
         super().__init__(text)
         self.device = device
-        """Name of the device, as the host takes it."""
+        """Name of the device, as the host's commands accept it."""
 
 
 class RunsTooShort(UsageError):
-    """Runs of a set share a duration that is too short for so many."""
+    """The duration that the runs of a set share is too short for so many."""
 
     def __init__(self, text: str, enough_s: float, run_limit: int) -> None:
         super().__init__(text)
@@ -406,11 +406,11 @@ class RunsTooShort(UsageError):
 
 
 class NoLoadCode(UsageError):
-    """A run played no load code, by which the file of an instrument is aligned with it."""
+    """A run has no load code, which is needed to align an instrument's file with it."""
 
 
 class NoLoadgenLog(UsageError):
-    """A run has no log of MLPerf's LoadGen, or is invalid, so that its log is not exported."""
+    """A run has no log of MLPerf's LoadGen, or is invalid, so its log is not exported."""
 
 
 class NotComparable(UsageError):
@@ -419,20 +419,20 @@ class NotComparable(UsageError):
     def __init__(self, text: str, keys: Sequence[str], comparison_id: str | None = None) -> None:
         super().__init__(text)
         self.keys = tuple(keys)
-        """What they differ in, as `--allow` takes it."""
+        """Keys in which they differ, as `--allow` takes them."""
         self.comparison_id = comparison_id
-        """Id of the pairs that were compared; None for runs that were named by sides."""
+        """Id of the compared pairs; None for runs that were named by sides."""
 
 
 class MetersDiffer(NotComparable):
-    """Energies of two meters, or of two boundaries: nothing allows to compare them."""
+    """Energies come from two meters, or from two boundaries: no option allows the comparison."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, [])
 
 
 class TargetError(EdgebenchError):
-    """The device cannot or will not do what was asked."""
+    """The device cannot or will not do what was requested."""
 
     code = ErrorCode.TARGET
 
@@ -446,7 +446,7 @@ class RuntimeUnavailable(TargetError):
 
 
 class ModelRefused(TargetError):
-    """The model file was refused, by the runtime or by a limit."""
+    """The model file is not accepted by the runtime, or exceeds a limit."""
 
     code = ErrorCode.MODEL_REFUSED
 
@@ -458,13 +458,13 @@ class DatasetRefused(ModelRefused):
 
 
 class SampleShapeRefused(DatasetRefused):
-    """The samples of a data set have another shape than the model's input."""
+    """The shape of a data set's samples is not that of the model's input."""
 
     code = ErrorCode.SAMPLE_SHAPE_REFUSED
 
 
 class SampleTypeRefused(DatasetRefused):
-    """The samples of a data set are quantised, where the model's input takes real values."""
+    """The samples of a data set are quantised, but the model's input takes real values."""
 
     code = ErrorCode.SAMPLE_TYPE_REFUSED
 
@@ -482,7 +482,7 @@ class OutputsTooLarge(DatasetRefused):
 
 
 class DatasetTooSlow(DatasetRefused):
-    """A device that times itself would take longer over a data set than was allowed."""
+    """A device that times itself would take longer over a data set than allowed."""
 
     code = ErrorCode.DATASET_TOO_SLOW
 
@@ -494,19 +494,19 @@ class DelegateRefused(ModelRefused):
 
 
 class SignatureRefused(ModelRefused):
-    """A model file has no signature of this name; the text lists those that it has."""
+    """A model file has no signature of this name; the text lists its signatures."""
 
     code = ErrorCode.SIGNATURE_REFUSED
 
 
 class ExternalDataRefused(ModelRefused):
-    """Weights of a model are in another file, and only one file travels to a device."""
+    """Weights of a model are in another file, and a device receives only a single file."""
 
     code = ErrorCode.EXTERNAL_DATA_REFUSED
 
 
 class InferenceFailed(ModelRefused):
-    """A loaded model failed in its first inference, often because its inputs make no sense."""
+    """The first inference of a loaded model failed, often because of unsuitable inputs."""
 
     code = ErrorCode.INFERENCE_FAILED
 
@@ -518,7 +518,7 @@ class WorkerDied(TargetError):
 
 
 class WorkerTimeout(TargetError):
-    """The worker did not finish a phase in its time and was stopped."""
+    """The worker exceeded the time limit of a phase and was stopped."""
 
     code = ErrorCode.WORKER_TIMEOUT
 
@@ -536,29 +536,29 @@ class RunStopped(TargetError):
 
 
 class SeatLeft(TargetError):
-    """A device that its agent knows is not there any more."""
+    """A device is no longer connected to its agent."""
 
     code = ErrorCode.DEVICE_GONE
 
 
 class GovernorRefused(TargetError):
-    """The CPU governor that was asked for is not offered, or may not be set."""
+    """The kernel does not offer the requested CPU governor, or it may not be set."""
 
     code = ErrorCode.GOVERNOR_REFUSED
 
 
 class SettingRefused(TargetError):
-    """A setting of a phone that was asked for does not exist there, or is not changed."""
+    """The requested setting does not exist on the phone, or cannot be changed."""
 
     code = ErrorCode.SETTING_REFUSED
 
 
 class MeterLost(TargetError):
-    """An energy meter that was open does not begin another recording."""
+    """An open energy meter does not start another recording."""
 
 
 class NotPermitted(TargetError):
-    """The system does not let the user use an instrument."""
+    """The user lacks the permission to use an instrument."""
 
     def __init__(self, text: str, permission: Permission) -> None:
         super().__init__(text)
@@ -566,23 +566,23 @@ class NotPermitted(TargetError):
 
 
 class BoardLost(TargetError):
-    """A microcontroller, or the program that stands for one, is gone."""
+    """A microcontroller, or the program in place of it, has disappeared."""
 
 
 class BoardSilent(TargetError):
-    """A microcontroller does not answer in its time, or in nothing that the bridge understands."""
+    """A microcontroller does not respond in time, or its replies have no known dialect."""
 
 
 class BoardRestarted(TargetError):
-    """A microcontroller restarted while it was at work; what was loaded into it is lost."""
+    """A microcontroller restarted during an operation; its model and inputs are lost."""
 
 
 class BoardRefusal(TargetError):
-    """A microcontroller answers a command with an error; the text quotes it."""
+    """A microcontroller rejects a command with an error; the text quotes it."""
 
 
 class LineDamaged(TargetError):
-    """What comes over a serial line is not what was sent, however often it is repeated."""
+    """A serial line loses or changes bytes, also after all repetitions."""
 
 
 class LeaseHeld(TargetError):
@@ -603,13 +603,13 @@ class LeaseHeld(TargetError):
         self.stoppable_on = stoppable_on
         """Device whose run in progress belongs to the caller, who may stop it."""
         self.is_by_this_host = is_by_this_host
-        """Whether the holder has the user and machine of the caller, by their names."""
+        """Whether the holder has the same user name and machine name as the caller."""
         self.waited_s = waited_s
-        """Time for which the caller has waited in vain."""
+        """Time for which the caller has waited without success."""
 
 
 class OtherEnvironment(TargetError):
-    """The agent that serves this machine has other runtimes than the command."""
+    """The runtimes of the agent that serves this machine differ from those of the command."""
 
     def __init__(self, text: str, *, pid: int | None = None) -> None:
         super().__init__(text)
@@ -618,7 +618,7 @@ class OtherEnvironment(TargetError):
 
 
 class DeployRunning(TargetError):
-    """Another deploy installs, starts or removes an agent in that account now."""
+    """Another deploy is installing, starting or removing an agent in that account."""
 
 
 class NoSpace(TargetError):
@@ -628,11 +628,11 @@ class NoSpace(TargetError):
 
 
 class TooLarge(NoSpace):
-    """A file is larger than what the device can take, even if it removes all other models."""
+    """A file does not fit on the device, even if all other models are removed."""
 
 
 class PythonMissing(TargetError):
-    """There is no Python on the device that edgebench runs on."""
+    """The device has no Python that edgebench runs on."""
 
 
 class KitMissing(PythonMissing):
@@ -641,11 +641,11 @@ class KitMissing(PythonMissing):
     def __init__(self, message: str, machine: str = "") -> None:
         super().__init__(message)
         self.machine = machine
-        """Its machine, as uname(1) names it."""
+        """Machine of the phone, as uname(1) names it."""
 
 
 class PackagesMissing(TargetError):
-    """What has to be installed on the device can be had neither here nor there."""
+    """The packages to install on the device are available neither there nor on the host."""
 
 
 class SimulationMissing(TargetError):
@@ -653,7 +653,7 @@ class SimulationMissing(TargetError):
 
 
 class TargetDriverMissing(TargetError):
-    """What drives microcontrollers is not installed there: the firmware bridge, or QEMU."""
+    """The driver of microcontrollers is not installed there: the firmware bridge, or QEMU."""
 
     code = ErrorCode.TARGET_DRIVER_MISSING
 
@@ -663,7 +663,7 @@ class FlashToolMissing(TargetError):
 
 
 class PortTaken(TargetError):
-    """The agent cannot listen there: the port is in use, or the address is not the device's."""
+    """The agent cannot listen: the port is in use, or the address is not the device's."""
 
 
 class AgentRunning(TargetError):
@@ -672,7 +672,7 @@ class AgentRunning(TargetError):
     def __init__(self, text: str, pid: int | None = None) -> None:
         super().__init__(text)
         self.pid = pid
-        """Process id of the agent; None where it did not tell."""
+        """Process id of the agent; None if the agent did not report it."""
 
 
 class TransportError(EdgebenchError):
@@ -682,25 +682,25 @@ class TransportError(EdgebenchError):
 
 
 class Unreachable(TransportError):
-    """No agent answers at the address."""
+    """No agent responds at the address."""
 
     def __init__(self, text: str, *, reason: str = "", is_offline: bool = False) -> None:
         super().__init__(text)
         self.reason = reason or str(self)
-        """Reason alone, where the text names the address too."""
+        """Reason without the address, which the text names as well."""
         self.is_offline = is_offline
-        """Whether this machine has no network that leads there."""
+        """Whether this machine has no network route to the address."""
 
 
 class AgentBusy(Unreachable):
-    """Connections to an address end before a certificate is shown, again and again.
+    """An address repeatedly closes connections before it shows a certificate.
 
-    An agent ends them if too many wait for their handshake.
+    An agent closes them if too many are waiting for their handshake.
     """
 
 
 class AgentNotStarted(Unreachable):
-    """The device answers, and nothing listens at the port of its agent."""
+    """The device responds, but no process listens on the port of its agent."""
 
     def __init__(self, text: str, target: str) -> None:
         super().__init__(text)
@@ -709,40 +709,40 @@ class AgentNotStarted(Unreachable):
 
 
 class AdbMissing(Unreachable):
-    """No adb server runs on this machine, and there is no program `adb` to start one."""
+    """No adb server runs on this machine, and no program `adb` is installed to start it."""
 
     retryable = False
 
 
 class PhoneUnavailable(Unreachable):
-    """A phone is not connected, or its state does not let adb use it."""
+    """A phone is not connected, or is in a state in which adb cannot use it."""
 
     def __init__(self, text: str, reason: str, step: str) -> None:
         super().__init__(text, reason=reason)
         self.step = step
-        """Next step in this state, with a command."""
+        """Next step for this state, with a command."""
 
 
 class NotPaired(TransportError):
-    """The other side refuses our identity, or shows one that we did not pin."""
+    """The other side rejects this identity, or shows an identity that is not pinned."""
 
     code = ErrorCode.NOT_PAIRED
     retryable = False
 
 
 class WrongAgent(NotPaired):
-    """Another agent than the pinned one answers."""
+    """The agent at the address is not the pinned agent."""
 
 
 class WrongBoard(WrongAgent):
     """An agent with the pinned identity is on another board, or several agents have the identity.
 
-    Copies of an SD card are like that.
+    Both happen with copies of an SD card.
     """
 
 
 class AccessDenied(TransportError):
-    """SSH does not let us in, or shows a host key that is not trusted."""
+    """The SSH server rejects the login, or shows a host key that is not trusted."""
 
     retryable = False
 
@@ -753,11 +753,11 @@ class AccessDenied(TransportError):
 
 
 class TooManyKeys(AccessDenied):
-    """SSH: the device ends the login before the right key was offered."""
+    """The SSH server ends the login before the right key was offered."""
 
 
 class LabHostsUnreachable(TransportError):
-    """No scheduler of a cluster answers, or none of its lab hosts offers a device."""
+    """No scheduler of a cluster responds, or none of its lab hosts offers a device."""
 
     retryable = False
 
@@ -767,17 +767,17 @@ class LinkLost(TransportError):
 
 
 class LinkTimeout(TransportError):
-    """The other side did not answer in time."""
+    """The other side did not reply in time."""
 
 
 class ProtocolError(EdgebenchError):
-    """One side broke the protocol."""
+    """A peer violated the protocol."""
 
     code = ErrorCode.PROTOCOL
 
 
 class LocalProtocolError(ProtocolError):
-    """This side tried to send something that the protocol does not allow."""
+    """This side tried to send something that the protocol does not allow, or did send it."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -789,21 +789,20 @@ class OutOfMemory(EdgebenchError):
 
 
 class MeasurementError(EdgebenchError):
-    """A number was measured that cannot be trusted, or cannot be computed."""
+    """A measured number cannot be trusted, or cannot be computed."""
 
     def __init__(self, text: str, *, invalid: str | None = None) -> None:
         super().__init__(text)
         self.invalid = invalid
-        """Run, set or comparison that is invalid, where the error is that its numbers are asked
-        for."""
+        """Invalid run, set or comparison, if the error is that its numbers were requested."""
 
 
 class NotMetered(MeasurementError):
-    """Energy is asked for of a run that was made without a meter."""
+    """The energy of a run was requested that was made without a meter."""
 
 
 class NoPairLeft(MeasurementError):
-    """No pair of a comparison has two runs that count."""
+    """No pair of a comparison has two valid runs."""
 
     def __init__(self, text: str, comparison_id: str, *, is_invalid: bool = False) -> None:
         super().__init__(text, invalid=comparison_id if is_invalid else None)
@@ -811,15 +810,15 @@ class NoPairLeft(MeasurementError):
 
 
 class TraceRefused(MeasurementError):
-    """A file of power gives no energy of a run; nothing was stored."""
+    """A power trace gives no energy of a run; nothing was stored."""
 
 
 class SamplesUnknown(TraceRefused):
-    """Samples of a file may be instants, of which there are too few; or means, and nobody said."""
+    """Samples of a trace are too few if they are instantaneous; it does not state their kind."""
 
 
 class WindowTooShort(MeasurementError):
-    """A window is shorter than the meter, with what the clocks leave open, can resolve."""
+    """A window is too short for the resolution of the meter and the uncertainty of the clocks."""
 
 
 class StoreError(EdgebenchError):
@@ -831,7 +830,7 @@ class RunNotStored(StoreError):
 
 
 class RunDamaged(StoreError):
-    """A file of a stored run is missing, or not readable as what it should be."""
+    """A file of a stored run is missing, or not readable in its format."""
 
 
 class RunSetAside(RunDamaged):
@@ -839,15 +838,15 @@ class RunSetAside(RunDamaged):
 
 
 class BundleDamaged(RunDamaged):
-    """A file of a run in a bundle is not what its sender put into it."""
+    """A file of a run in a bundle differs from what its sender packed."""
 
 
 class CampaignDamaged(StoreError):
-    """Plan or journal of a campaign is missing, or not readable as what it should be."""
+    """Plan or journal of a campaign is missing, or not readable in its format."""
 
 
 class RunNewer(StoreError):
-    """A stored run, or a bundle of runs, has a schema that a later edgebench made."""
+    """A stored run, or a bundle of runs, has the schema of a later version of edgebench."""
 
 
 class BundleNotUnpacked(StoreError):
@@ -855,7 +854,7 @@ class BundleNotUnpacked(StoreError):
 
 
 class DirectoryTaken(StoreError):
-    """Something else is already where a recording is to be written."""
+    """The directory for a recording exists already, with other content."""
 
 
 class FileNotWritten(StoreError):
@@ -863,7 +862,7 @@ class FileNotWritten(StoreError):
 
 
 class SystemFailure(EdgebenchError):
-    """The operating system refuses an operation for which there is no closer error."""
+    """An operation of the operating system failed, and no other class is more specific."""
 
     def __init__(self, text: str = "", number: int | None = None) -> None:
         super().__init__(text)
@@ -872,19 +871,25 @@ class SystemFailure(EdgebenchError):
 
 
 class Unforeseen(EdgebenchError):
-    """A fault of edgebench: an exception that no code expects or translates."""
+    """A fault of edgebench: an exception that no code expects or translates.
+
+    Its traceback is in a file, see `edgebench.system.unforeseen`.
+    """
 
     def __init__(self, text: str = "", path: str | None = None) -> None:
         super().__init__(text)
         self.path = path
-        """File with the traceback; None if it could not be written, or is on another machine."""
+        """File with the traceback; None if it was not written, or is on another machine."""
 
 
 UsageErrorT = TypeVar("UsageErrorT", bound=UsageError)
 
 
 def with_meant(error: UsageErrorT, name: str, known: Iterable[str]) -> UsageErrorT:
-    """The error about an unknown name; its `meant` is the first that begins so, or the closest."""
+    """Set `meant` of an error about an unknown name.
+
+    It is the first known name that starts with a name of 3 letters or more, or the closest name.
+    """
     from difflib import get_close_matches  # only here: a correct command does not need it
 
     names = list(known)
@@ -894,7 +899,7 @@ def with_meant(error: UsageErrorT, name: str, known: Iterable[str]) -> UsageErro
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Error about a name that is not among the known ones.
+    """Error about a name that is not among the known names.
 
     >>> error = unknown_name("runtime", "onxx", ["litert", "onnx"])
     >>> str(error), error.meant
@@ -906,7 +911,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
 
 
 def error_from_code(code: int, text: str) -> EdgebenchError:
-    """The local exception for an error that an agent reported by `code`; its text is one line."""
+    """Exception for an error that an agent reported by `code`; its text is a single line."""
     return _CLASS_BY_CODE.get(ErrorCode(code), TargetError)(one_line(text, MAX_TEXT))
 
 
@@ -940,6 +945,6 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     NotPaired,
 )
 _CLASS_BY_CODE = {kind.code: kind for kind in _CLASSES} | {
-    # What the agent calls the peer's mistake is ours.
+    # The agent reports the peer's mistake, and the peer is this side.
     ErrorCode.PROTOCOL: LocalProtocolError,
 }

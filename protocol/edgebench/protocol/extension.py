@@ -1,4 +1,4 @@
-"""What another portion or package offers under a group of entry points, if it is installed."""
+"""Entry points of other portions and packages, if they are installed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 
 def first_installed(group: str) -> Any | None:
-    """What the first entry point of a group makes; None: nobody offers anything there.
+    """Object that the first entry point of a group creates; None if the group has no entry point.
 
     Args:
-        group: Name of the group, whose entry points are functions or classes without arguments.
+        group: Name of a group whose entry points are callables without arguments.
     """
-    # Imported here: it takes time, and most commands need none of it.
+    # Imported here: it is slow, and most commands do not need it.
     from importlib.metadata import entry_points
 
     return next((point.load()() for point in entry_points(group=group)), None)

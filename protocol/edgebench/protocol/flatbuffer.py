@@ -1,8 +1,8 @@
-"""Reading FlatBuffers that nobody has checked.
+"""Reader of unverified FlatBuffers.
 
-Theory of operation. A table starts with the distance back to its vtable, which has the place of
-every field; a vector starts with its length. Whatever is followed stays within the file, and the
-number of items is bounded: a file that refers to itself ends with an error.
+Theory of operation. A table starts with the distance back to its vtable, which holds the place of
+every field; a vector starts with its length. Every access is checked to be within the file, and the
+number of items is bounded, so a file that refers to itself ends with an error.
 
 Source: https://flatbuffers.dev/internals/ (encoding).
 """
@@ -13,29 +13,29 @@ import struct
 from mmap import mmap
 
 MAX_ITEMS = 1_000_000
-"""Items of all lists that are followed; a real model has some ten thousand."""
+"""Maximum total number of items in the lists that are read; a real model has about ten thousand."""
 
 
 class FlatbufferError(Exception):
-    """The file is not what the schema says."""
+    """The file violates the FlatBuffers encoding, or exceeds the limit of items."""
 
 
 class FlatFile:
-    """Bytes of a file, and how many items of lists may still be followed."""
+    """Bytes of a file, and the number of list items that may still be read."""
 
     def __init__(self, data: bytes | mmap, max_items: int = MAX_ITEMS) -> None:
         self.data = data
         self._items_left = max_items
 
     def root(self) -> FlatTable:
-        """The table that all others hang on."""
+        """The root table, which refers to all others."""
         return FlatTable(self, self.number("<I", 0))
 
     def number(self, form: str, at: int) -> int:
         """The integer at this place.
 
         Raises:
-            FlatbufferError: The place is outside of the file.
+            FlatbufferError: the place is outside of the file.
         """
         if at < 0:
             raise FlatbufferError  # struct would count from the end
@@ -49,7 +49,7 @@ class FlatFile:
         """A list of integers at this place.
 
         Raises:
-            FlatbufferError: It leaves the file, or there are too many lists.
+            FlatbufferError: the list extends beyond the file, or the limit of items is exceeded.
         """
         self._items_left -= count
         if self._items_left < 0:
@@ -61,7 +61,7 @@ class FlatFile:
 
 
 class FlatTable:
-    """A table of a FlatBuffer; a field that is absent is 0 or empty."""
+    """A table of a FlatBuffer; an absent field reads as 0 or empty."""
 
     def __init__(self, file: FlatFile, at: int) -> None:
         self._file = file
@@ -74,11 +74,11 @@ class FlatTable:
         return self._file.number(form, at) if at else default
 
     def real(self, field: int) -> float:
-        """A number of float32."""
+        """A float32 number."""
         return float(self.number(field, "<f"))
 
     def numbers(self, field: int, form: str = "i") -> tuple[int, ...]:
-        """A vector of integers, of four bytes if not said otherwise."""
+        """A vector of integers; `form` is their struct format, four bytes by default."""
         return self._file.numbers(form, *self.vector(field))
 
     def reals(self, field: int) -> tuple[float, ...]:
@@ -86,7 +86,7 @@ class FlatTable:
         return tuple(float(value) for value in self.numbers(field, "f"))
 
     def table(self, field: int) -> FlatTable | None:
-        """A table; None where it is absent."""
+        """A table; None if it is absent."""
         at = self._field(field)
         return FlatTable(self._file, at + self._file.number("<I", at)) if at else None
 
@@ -112,7 +112,7 @@ class FlatTable:
         return self._file.data[start : start + count]
 
     def _field(self, field: int) -> int:
-        """Start of a field; 0 where it is absent."""
+        """Start of a field; 0 if it is absent."""
         entry = 4 + 2 * field
         if entry >= self._file.number("<H", self._vtable):
             return 0

@@ -1,7 +1,7 @@
 """Hardware of the machine that an agent runs on, which copies of an SD card do not share.
 
-Both sides compare it by the same rule: an agent with that of its identity, before it uses that; a
-host with that of a device, before it measures there.
+Both sides compare it by the same rule: an agent with the hardware stored with its identity, before
+it uses that identity; a host with the hardware stored with a device, before it measures there.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from enum import Enum
 
 
 class BoardChange(str, Enum):
-    """Evidence that a machine is another one."""
+    """Evidence that the machine has changed."""
 
     SERIAL = "serial"
-    """The serial number is another one."""
+    """The serial number differs."""
     NETWORK_CARDS = "network_cards"
-    """None of the known network cards is there, and others are."""
+    """None of the known network cards is present, but other cards are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """Hashes of the identifiers of a machine; each is empty where the kernel does not show it."""
+    """Hashes of the identifiers of a machine; each is empty if the kernel does not report it."""
 
     board: str = ""
-    """Serial number of the board, or UUID of the mainboard. Strong evidence: it decides alone."""
+    """Serial number of the board, or UUID of the mainboard. Strong evidence: sufficient alone."""
     network_cards: tuple[str, ...] = ()
     """Permanent addresses of the built-in network cards. Weak evidence: a card may be replaced."""
 
     def change_to(self, now: Hardware) -> BoardChange | None:
-        """Evidence that the machine is another one now; None: there is none.
+        """Evidence that the machine has changed since; None if there is no evidence.
 
         >>> pi = Hardware("5a", ("01",))
         >>> pi.change_to(Hardware("5b", ("01",))), pi.change_to(Hardware("5a", ("02",)))
@@ -60,5 +60,5 @@ class Hardware:
         return bool(set(self.network_cards) & set(now.network_cards))
 
     def updated(self, now: Hardware) -> Hardware:
-        """Hardware with the present evidence; evidence that is missing now is kept."""
+        """Hardware with the present identifiers; identifiers that are missing now are kept."""
         return Hardware(now.board or self.board, now.network_cards or self.network_cards)

@@ -1,16 +1,15 @@
 """Identities and pairing strings: self-signed certificates, pinned by fingerprint.
 
-Theory of operation. Host and agent each own one self-signed certificate, made once. Either side
-trusts exactly the certificates that it has pinned; there is no authority. Time plays no part:
-the certificates are valid from 1970 to 9999, because boards without a clock battery wake up in
-the past.
+Theory of operation. Host and agent each have a self-signed certificate, which is created once. Each
+side trusts exactly the certificates that it has pinned; there is no authority. The certificates are
+valid from 1970 to 9999, because the clock of a board without a battery starts in the past.
 
 Pairing needs no further listener. `edgebench-agent pair` draws a random secret. From it,
 both sides derive the same one-time key and certificate, byte for byte (Ed25519 signatures are
-deterministic). The agent trusts that certificate for ten minutes, for one message only: the one
-that brings the host's real certificate. Who does not know the secret does not get past the TLS
-handshake; who listens in sees nothing; and the string holds the agent's fingerprint, so the host
-cannot be led to another agent.
+deterministic). The agent trusts that certificate for ten minutes, and only for the message with the
+host's real certificate. A peer without the secret fails in the TLS handshake; an eavesdropper
+cannot decrypt the connection; and the string contains the agent's fingerprint, so the host cannot
+be redirected to another agent.
 
 The key derivation is SHA-256 over a label and the secret; the secret is 128 random bits, so no
 stretching is needed. Source: NIST SP 800-108r1, section 4 (key derivation from a strong secret).
@@ -29,7 +28,7 @@ from edgebench.protocol.errors import UsageError
 from edgebench.protocol.pem import Pem
 
 DEFAULT_PORT = 7747
-"""Port of an agent unless told otherwise; unassigned at IANA in 2026."""
+"""Default port of an agent; unassigned at IANA in 2026."""
 PAIRING_VALID_S = 600.0
 SECRET_BYTES = 16
 _SCHEME = "edgebench://"
@@ -54,7 +53,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class PairingString:
-    """What `edgebench-agent pair` prints and `edgebench pair` takes."""
+    """Output of `edgebench-agent pair` and argument of `edgebench pair`."""
 
     addresses: tuple[str, ...]
     port: int
@@ -74,7 +73,7 @@ def parse_pairing_string(text: str) -> PairingString:
     """The parts of a pairing string.
 
     Raises:
-        UsageError: it is not one.
+        UsageError: the text is not a pairing string.
     """
     match = re.fullmatch(
         _SCHEME + r"(?P<hosts>[^/]+?)(?::(?P<port>\d{1,9}))?/(?P<pin>[^/]*)/(?P<secret>[^/]*)",
@@ -109,10 +108,10 @@ def fingerprint(certificate_der: bytes) -> str:
 
 
 def der_of(certificate_pem: str) -> bytes:
-    """The bytes of the first certificate in a PEM text.
+    """DER bytes of the first certificate in a PEM text.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the text has no certificate, or a damaged certificate.
     """
     match = re.search(
         "-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", certificate_pem, re.DOTALL
@@ -141,13 +140,13 @@ def pairing_identity(secret: bytes) -> Identity:
 
 
 def _self_signed(seed: bytes, common_name: str, serial: int) -> Identity:
-    # cryptography takes 100 ms and 9 MB to import; a running agent never needs it.
+    # Imported here: cryptography takes 100 ms and 9 MB, and a running agent does not need it.
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     key = Ed25519PrivateKey.from_private_bytes(seed)
-    # OpenSSL looks trusted certificates up by name: two hosts of one name must not collide.
+    # OpenSSL looks trusted certificates up by name: two hosts with the same name must not collide.
     unique = hashlib.sha256(key.public_key().public_bytes_raw()).hexdigest()[:16]
     subject = f"{common_name[:40]} {unique}"
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, subject)])

@@ -1,12 +1,12 @@
-"""Samples of a device for those who watch it, and their packed form.
+"""Live samples of a device for `Watch`, and their packed form.
 
-A batch travels as little-endian columns, one after another, each of the same length:
+A batch is sent as consecutive little-endian columns of the same length:
 
-    time_ns i64    when the sample was taken, on the device's monotonic clock
+    time_ns i64    time of the sample, on the device's monotonic clock
     temp_c f64     temperature of the hottest zone
     freq_hz f64    clock of the fastest CPU
 
-NaN: nothing told then. A later version may append columns, which an older host does not look at.
+NaN: no reading at that time. A later version may append columns, which an older host ignores.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from edgebench.protocol.errors import RemoteProtocolError
 
 WATCH_HZ = 10.0
-"""Most samples of a second; of a faster sampler, some are left out."""
+"""Maximum samples per second; from a faster sampler, some are dropped."""
 MAX_SAMPLES = 32
-"""Samples in one batch; a batch of a second has ten."""
+"""Maximum samples in a batch; a batch of a second has ten."""
 _ROW_BYTES = 24
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSamples:
-    """Samples of one device, in the order of time."""
+    """Samples of a device, in the order of time."""
 
     time_ns: tuple[int, ...]
     """Device monotonic clock."""
@@ -38,7 +38,7 @@ class LiveSamples:
 
 
 def pack_samples(samples: Sequence[tuple[int, float, float]]) -> bytes:
-    """The payload with these rows, at most `MAX_SAMPLES`."""
+    """Pack rows of time_ns, temp_c and freq_hz, at most `MAX_SAMPLES`."""
     count = len(samples)
     assert count <= MAX_SAMPLES
     columns = zip(*samples, strict=True)
@@ -46,10 +46,10 @@ def pack_samples(samples: Sequence[tuple[int, float, float]]) -> bytes:
 
 
 def unpack_samples(payload: bytes | memoryview, count: int) -> LiveSamples:
-    """The samples in a payload.
+    """Unpack the samples of a payload.
 
     Raises:
-        RemoteProtocolError: there are too many, or not so many in it.
+        RemoteProtocolError: `count` is above `MAX_SAMPLES`, or the payload is too short for it.
     """
     if not 0 <= count <= MAX_SAMPLES or len(payload) < count * _ROW_BYTES:
         raise RemoteProtocolError(

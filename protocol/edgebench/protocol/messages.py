@@ -1,20 +1,20 @@
-"""Everything that host and agent can say to each other: one dataclass a message.
+"""Messages between host and agent: a dataclass per message.
 
 A conversation, from the host's side:
 
-    Hello → Welcome                      versions, who is who, and which seat this is about
+    Hello → Welcome                      versions, identities, and the seat
     SeatList → Seats                     the devices that the agent serves
     Describe → SystemDescription         runtimes, environment
-    Acquire → Granted                    the right to measure, for a while
+    Acquire → Granted                    the right to measure, for a limited time
     ModelOffer → ModelState, ModelChunk…, ModelCommit → ModelState
     RunStart → RunAccepted, then Progress… and RunEnded, pushed
-    RunFollow → RunAccepted, then the same of a run that was started earlier
+    RunFollow → RunAccepted, then the same for a run that was started earlier
     RunList → RunListing, RunOpen → RunFiles, FileRead → FileData…, RunAcknowledge → Done
     Watch → Seats, then SeatChange… and SeatReadings… of seats, pushed until the connection ends
     Probe → ProbeReply                   two-way clock probes, any time
 
-Each request carries a number; its answers carry the same number. Anything may be answered by
-`Problem`. Chunks of models and files travel as the frame's payload, outside the message.
+Each request has a number, and its replies have the same number. The reply to any request may be
+`Problem`. Chunks of models and files are the frame's payload, outside the message.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from edgebench.protocol.record import Outcome, Phase, PhaseProgress
 from edgebench.protocol.spec import RunSpec
 
 PROTOCOL_VERSION = 5
-"""Raised with every change that an older peer would misread; by two when it cannot be bridged.
+"""Raised with every change that an older peer would misread; by two if it breaks compatibility.
 
-Peers one version apart work together: the newer one says only what the older one knows.
+Peers one version apart work together: the newer peer sends only what the older peer supports.
 3: six columns of queries, and what a worker records. 4: `Telemetry`, and the phase of cooling.
 5: seats, `RunFollow` and `Watch`.
 """
 SEATS_SINCE = 5
-"""Agents of this version know seats; an older one serves one device, whatever `Hello` asks for."""
+"""First version with seats; older agents serve one device, and ignore the seat in `Hello`."""
 MAX_SEATS = 30
-"""Seats of one agent; the states of so many fit into one frame."""
+"""Maximum seats of an agent; the states of so many fit into a frame."""
 
 MAX_LISTED_RUNS = 500
-"""Ids that surely fit into one frame."""
+"""Run ids that fit into a frame at their maximum length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class Hello:
     software: str
     host_name: str
     session: str
-    """Random, one for each client: two clients of one host must not share a lease."""
+    """Random for each client, so that two clients of a host do not share a lease."""
     seat: str = ""
-    """Seat that the conversation is about; empty: the first one."""
+    """Seat of the conversation; empty: the first seat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """Answer to `Hello`."""
+    """Reply to `Hello`."""
 
     protocol: int
     software: str
@@ -69,69 +69,70 @@ class Welcome:
     seat: str = ""
     """Name of the seat; empty from older agents."""
     board: str = ""
-    """Id of the board that carries the seat, which a new system on it keeps; empty if unknown."""
+    """Id of the seat's board, which survives a new installation; empty if unknown."""
     hardware: Hardware = field(default_factory=Hardware)
     """Machine that the agent runs on; empty from older agents."""
     instance: str = ""
-    """Drawn by the agent at its start; empty from older agents."""
+    """Random id that the agent draws when it starts; empty from older agents."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeatList:
-    """Ask for the state of every seat, whichever this conversation is about."""
+    """Request the state of every seat, not only of the conversation's seat."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeatState:
-    """A device that the agent serves, as it is now."""
+    """Present state of a device that the agent serves."""
 
     name: str
     device: DeviceDescription
     held_by: str | None = None
-    """Name of the host that has the lease; None where it is free."""
+    """Name of the host that has the lease; None if it is free."""
     held_for_s: float | None = None
     """Time since that host took it."""
     running: str | None = None
     """Id of the run in progress."""
     temp_c: float | None = None
-    """Temperature of the zone by which the device cools down; None where there is none."""
+    """Temperature of the zone that decides when the device is cool; None without such a zone."""
     fault: str | None = None
-    """Why the device can measure nothing now; None: it can, as far as its agent knows."""
+    """Why the device cannot measure now; None: the agent has found no fault."""
     phase: Phase | None = None
     """Phase of the run in progress."""
     gone_for_s: float | None = None
-    """Time since the device left its agent, which keeps its runs; None: it is there."""
+    """Time since the device was disconnected; the agent keeps its runs. None: it is connected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seats:
-    """Answer to `SeatList`, the first seat first; and to `Watch`."""
+    """Reply to `SeatList` and `Watch`, starting with the first seat."""
 
     seats: tuple[SeatState, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Ask to be told of seats until the connection ends; needs no lease.
+    """Subscribe to changes of seats until the connection ends; needs no lease.
 
-    The answer is `Seats`, their state now. `SeatChange` and `SeatReadings` follow under the same
-    request number. A connection may ask once, and whoever does not read is cut off.
+    The reply is `Seats`, their present state. `SeatChange` and `SeatReadings` follow under the same
+    request number. A connection may subscribe once, and the agent closes it if the client does not
+    read.
     """
 
     seats: tuple[str, ...] = ()
-    """Names of the seats; empty: every one that the agent has, and those that come later."""
+    """Names of the seats; empty: all seats of the agent, and all that are added later."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeatChange:
-    """Another holder, run or phase, or a device that came or left; within about a second."""
+    """New holder, run or phase, or a device connected or removed; sent within about a second."""
 
     state: SeatState
 
 
 @dataclass(frozen=True, slots=True)
 class SeatReadings:
-    """Readings since the last ones, about once a second; the samples are the payload."""
+    """Readings since the previous message, about once a second; the samples are the payload."""
 
     seat: str
     sample_count: int
@@ -144,7 +145,7 @@ class SeatReadings:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A request failed: a stable code, and one line of text."""
+    """A request failed: a stable code, and a line of text."""
 
     code: int
     text: str
@@ -152,33 +153,33 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A request succeeded and has nothing to tell."""
+    """A request succeeded and has no result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Ask for the device's `SystemDescription`."""
+    """Request the device's `SystemDescription`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Answer to `Describe`."""
+    """Reply to `Describe`."""
 
     system: SystemDescription
 
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
-    """Ask for the lease, or renew the one already held; it ends `ttl_s` after the last renewal."""
+    """Request the lease, or renew it; it expires `ttl_s` after the last renewal."""
 
     ttl_s: float
     wait_s: float = 0.0
-    """Time to wait for a lease that somebody else holds; older agents refuse at once."""
+    """Time to wait for a lease that another client holds; older agents reject at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The lease is the sender's until it expires or is released."""
+    """The requesting client holds the lease until it expires or is released."""
 
     expires_in_s: float
 
@@ -190,7 +191,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class ModelOffer:
-    """Announce a model; the answer says from which byte to send."""
+    """Announce a model; the reply states from which byte to send."""
 
     sha256: str
     size_bytes: int
@@ -207,7 +208,7 @@ class ModelState:
 
 @dataclass(frozen=True, slots=True)
 class ModelChunk:
-    """Bytes of an offered model, in the payload; not answered unless it fails."""
+    """Bytes of an offered model, in the payload; there is no reply unless it fails."""
 
     sha256: str
     offset_bytes: int
@@ -224,16 +225,16 @@ class ModelCommit:
 class RunStart:
     """Measure a model that the device holds; needs the lease.
 
-    The payload, which may be empty, is kept with the run for whichever host of its owner collects
-    it; the agent does not look into it. Agents before version 5 drop it.
+    The payload, which may be empty, is kept with the run for the host of the owner that collects
+    it; the agent does not interpret it. Agents before version 5 drop it.
     """
 
     run_id: str
     spec: RunSpec
     model_sha256: str
-    """Digest of a model that was pushed; empty: the one in the firmware of the device."""
+    """Digest of a pushed model; empty: the model in the firmware of the device."""
     model_name: str
-    """Name for people and for the record; the digest is what counts."""
+    """Name for display and for the record; only the digest identifies the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +248,8 @@ class RunAccepted:
 class RunFollow:
     """Follow a run that an earlier client of this host has started; needs no lease.
 
-    The answers are those of `RunStart`, from the present phase on; of a run that has finished, its
-    `RunEnded` comes at once. If nobody is there any more who held the lease, it is the follower's.
+    The replies are those of `RunStart`, from the present phase on; for a finished run, `RunEnded`
+    follows at once. If the client that held the lease has disconnected, the follower gets it.
     """
 
     run_id: str
@@ -258,20 +259,20 @@ class RunFollow:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A run entered a phase, or is so far in it."""
+    """A run entered a phase, or advanced in it."""
 
     run_id: str
     phase: Phase
     expected_s: float | None = None
-    """Time that the phase should take, where that is known."""
+    """Expected duration of the phase, if known."""
     detail: str = ""
     reached: PhaseProgress | None = None
-    """None when the phase begins, and in phases that tell no more."""
+    """None when the phase begins, and in phases that report no progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """How the device is while a run goes on, about once a second; None where nothing reports it."""
+    """State of the device during a run, about once a second; None without such a sensor."""
 
     run_id: str
     time_ns: int
@@ -291,31 +292,31 @@ class RunEnded:
     code: int = 0
     error: str | None = None
     is_spooled: bool = True
-    """False: not even its failure could be written down, and there is nothing to fetch."""
+    """False: not even the failure could be stored, and there is nothing to fetch."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunCancel:
-    """Stop a run; what it measured until now is spooled."""
+    """Stop a run; its measurements so far are spooled."""
 
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunStop:
-    """Local only: stop the runs of all seats, whoever asked for them; the rest can be fetched."""
+    """Local only: stop the runs of all seats and owners; their measurements can be fetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunList:
-    """Ask for the asker's own runs that wait in the spool."""
+    """Request the list of the sender's own runs in the spool."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunListing:
-    """Finished runs in the spool, oldest first, and the one that is running now.
+    """Finished runs in the spool, oldest first, and the run in progress.
 
-    Of many runs, only the first `MAX_LISTED_RUNS`: fetch those, and ask again.
+    The list has at most `MAX_LISTED_RUNS` runs: fetch those, then request it again.
     """
 
     finished: tuple[str, ...]
@@ -324,7 +325,7 @@ class RunListing:
 
 @dataclass(frozen=True, slots=True)
 class SpooledFile:
-    """One file of a spooled run."""
+    """A file of a spooled run."""
 
     name: str
     size_bytes: int
@@ -333,14 +334,14 @@ class SpooledFile:
 
 @dataclass(frozen=True, slots=True)
 class RunOpen:
-    """Ask for the files of a spooled run."""
+    """Request the list of files of a spooled run."""
 
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """Answer to `RunOpen`."""
+    """Reply to `RunOpen`."""
 
     run_id: str
     files: tuple[SpooledFile, ...]
@@ -348,7 +349,7 @@ class RunFiles:
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """Ask for the bytes of a spooled file from an offset on; the answer's size is the agent's."""
+    """Request the bytes of a spooled file from an offset on; the agent chooses their number."""
 
     run_id: str
     name: str
@@ -357,14 +358,14 @@ class FileRead:
 
 @dataclass(frozen=True, slots=True)
 class FileData:
-    """Answer to `FileRead`; the bytes are the payload, empty at the end of the file."""
+    """Reply to `FileRead`; the bytes are the payload, empty at the end of the file."""
 
     offset_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class RunAcknowledge:
-    """The run is stored on the host: the agent may forget it."""
+    """The run is stored on the host: the agent may delete it."""
 
     run_id: str
 
@@ -376,7 +377,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
-    """Device monotonic clock when the probe arrived and when this answer left."""
+    """Device monotonic clock when the probe arrived and when this reply was sent."""
 
     received_ns: int
     sent_ns: int
@@ -392,7 +393,7 @@ class PairHost:
 
 @dataclass(frozen=True, slots=True)
 class PairingOpen:
-    """Local only: accept the one-time identity with this certificate for a while."""
+    """Local only: accept the one-time identity with this certificate for `valid_s`."""
 
     certificate_pem: Pem
     valid_s: float
@@ -400,7 +401,7 @@ class PairingOpen:
 
 @dataclass(frozen=True, slots=True)
 class PairingReady:
-    """Answer to `PairingOpen`: where the agent listens and who it is."""
+    """Reply to `PairingOpen`: the agent's addresses and identity."""
 
     fingerprint: str
     addresses: tuple[str, ...]
@@ -409,30 +410,31 @@ class PairingReady:
 
 @dataclass(frozen=True, slots=True)
 class SeatForget:
-    """Local only: forget a device that has left, so that another may have its name."""
+    """Local only: forget a disconnected device, so that another device may have its name."""
 
     seat: str
 
 
 class ClaimOutcome(Enum):
-    """Reaction of an agent to the claim of a command on this machine."""
+    """An agent's reaction to the claim of a command on this machine."""
 
     SAME = "same"
-    """The agent is of the command's environment, and serves it."""
+    """The agent has the command's environment, and serves it."""
     LEAVES = "leaves"
-    """The agent is idle and ends now: a command of another environment has started it."""
+    """The agent is idle and exits now: a command of another environment has started it."""
     BUSY = "busy"
     """A command of another environment has started the agent, and it is in use."""
     SERVES = "serves"
-    """The agent is of another environment, and serves until it is stopped."""
+    """The agent has another environment, and runs until it is stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentClaim:
     """Local only, and before `Hello`: a command requests an agent of its own environment.
 
-    Two environments of one machine have different runtimes, and one agent: the device has one
-    lease. Digests as of `edgebench.system.python_environment.PythonEnvironment`.
+    Two environments of a machine have different runtimes, but share one agent, because the device
+    has one lease. The digests are those of
+    `edgebench.system.python_environment.PythonEnvironment`.
     """
 
     libraries: str
@@ -448,17 +450,17 @@ class AgentClaimed:
     """Path of the agent's interpreter."""
     pid: int
     used_by: str = ""
-    """Host that uses a busy agent; empty if unknown."""
+    """Host that uses the agent while it is busy; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusAsk:
-    """Local only: how is the agent?"""
+    """Local only: request the agent's `Status`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Answer to `StatusAsk`."""
+    """Reply to `StatusAsk`."""
 
     device: DeviceDescription
     software: str
@@ -481,7 +483,7 @@ class Status:
     is_root: bool = False
     """Whether it runs as root."""
     seats: tuple[SeatState, ...] = ()
-    """Every device that it serves; the lease and the run above are those of the first."""
+    """Every device that it serves; `lease_holder` and `running` are those of the first seat."""
 
 
 Message = Union[
@@ -492,5 +494,5 @@ Message = Union[
     RunList, RunListing, RunOpen, RunFiles, FileRead, FileData, RunAcknowledge,
     Probe, ProbeReply, PairHost, PairingOpen, PairingReady, SeatForget, StatusAsk, Status,
     AgentClaim, AgentClaimed,
-]  # fmt: skip  # a line for what belongs together
-"""Every message; a kind that is not here is refused."""
+]  # fmt: skip  # related messages share a line
+"""Every message; all other kinds are rejected."""

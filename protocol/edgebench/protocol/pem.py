@@ -1,8 +1,8 @@
-"""A type for certificates; in a module of its own, as help must not wait for `typing`."""
+"""A type for certificates, in a separate module so that `--help` does not import `typing`."""
 
 from __future__ import annotations
 
 from typing import NewType
 
 Pem = NewType("Pem", str)
-"""A certificate in letters, of many lines: no text that anybody reads."""
+"""A certificate in PEM, which has many lines and is exempt from the rules for printable text."""

@@ -1,8 +1,8 @@
 """Strict conversion between dataclasses and plain values.
 
-cattrs turns "5" into 5 and "abc" into ("a", "b", "c"); whoever sends or writes the wrong type has
-a bug that must be seen. Numbers are checked against the bounds of their unit (`bounds`) in the one
-place where they become fields.
+By default, cattrs converts "5" into 5 and "abc" into ("a", "b", "c"). A value of the wrong type is
+a bug of its sender or writer, so it is an error here. Numbers are checked against the bounds of
+their unit (`bounds`) when they become fields.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses as maps and lists of plain values, ready for msgpack or JSON."""
+    """Convert dataclasses to maps and lists of plain values for msgpack or JSON."""
     return _converter.unstructure(value)
 
 
@@ -39,7 +39,7 @@ def from_plain(value: Any, kind: type[_T]) -> _T:
 
 
 def from_outside(value: Any, kind: type[_T]) -> _T:
-    """As `from_plain`, with texts made printable: of a file that others, or older versions, wrote.
+    """As `from_plain`, with texts made printable: for data from a peer or from another version.
 
     Raises:
         RemoteProtocolError: a field is missing, of the wrong type, or beyond its bounds.
@@ -55,7 +55,7 @@ def _structured(converter: Converter, value: Any, kind: type[_T]) -> _T:
 
 
 def make_strict(converter: Converter) -> Converter:
-    """Teach a converter to take every type as it is; numbers without a point are floats too."""
+    """Make a converter accept values of the exact type only; integers are valid as floats."""
     for kind in (int, str, bool, bytes):
         converter.register_structure_hook(kind, _strict(kind))
     converter.register_structure_hook(float, _structure_float)
@@ -67,11 +67,11 @@ def make_strict(converter: Converter) -> Converter:
 
 
 def make_printable(converter: Converter) -> Converter:
-    """Make a strict converter replace control characters in texts, which come from a peer."""
+    """Make a strict converter replace control characters in the texts of a peer."""
     take = _strict(str)
 
     def structure_text(value: Any, kind: Any) -> str:
-        if type(value) is str and value.isprintable():  # as nearly every one of hundreds
+        if type(value) is str and value.isprintable():  # true for almost all of hundreds
             return value
         return printable(take(value, kind))
 
@@ -83,7 +83,7 @@ def make_printable(converter: Converter) -> Converter:
 def make_bounded(converter: Converter) -> Converter:
     """Make a strict converter check the numbers of dataclasses against the bounds of their unit.
 
-    Dataclasses that get a hook of their own later take theirs from `number_hooks`.
+    Dataclasses that get their own hook later apply the hooks of `number_hooks`.
     """
 
     def reader(kind: Any) -> Any:
@@ -116,7 +116,7 @@ def number_hooks(converter: Converter, kind: Any) -> dict[str, Callable[[Any, An
 
 
 def _number_kinds(kind: Any) -> set[type]:
-    """Types of number in a field's type: in a union, a tuple or the values of a map, too."""
+    """Number types in a field's type, including those in a union, a tuple or a map's values."""
     if kind in (int, float):
         return {kind}
     if get_origin(kind) is Literal:
@@ -125,7 +125,7 @@ def _number_kinds(kind: Any) -> set[type]:
 
 
 def _bounded(converter: Converter, name: str, kind: Any) -> Callable[[Any, Any], Any]:
-    """Hook of a field that holds numbers: the converter's own, then the bounds."""
+    """Hook of a field that holds numbers: the converter's own hook, then the bounds."""
     bounds = bounds_of(name, is_whole=float not in _number_kinds(kind))
     for number in (int, float):
         if kind is number:
@@ -148,7 +148,7 @@ def _bounded_number(kind: type, name: str, bounds: Bounds) -> Callable[[Any, Any
 
     def structure(value: Any, _: Any) -> Any:
         is_of_kind = type(value) is kind
-        if is_of_kind and low <= value <= high:  # as nearly every one of hundreds
+        if is_of_kind and low <= value <= high:  # true for almost all of hundreds
             return value
         number = take(value, kind)
         bounds.check(name, number)
@@ -158,7 +158,7 @@ def _bounded_number(kind: type, name: str, bounds: Bounds) -> Callable[[Any, Any
 
 
 def _check(bounds: Bounds, name: str, value: Any) -> None:
-    """Check every number in a field; the keys of a map are names with a unit, as fields are."""
+    """Check every number in a field; the keys of a map are names with a unit, like fields."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         bounds.check(name, value)
     elif isinstance(value, tuple):
@@ -221,10 +221,10 @@ def _strict_tuple(converter: Converter) -> Any:
 
 
 def _noted(converter: Converter, value: Any, kind: Any, index: int) -> Any:
-    """An item of a list; its error says which one it was."""
+    """Structure an item of a list, and add its index to an error."""
     try:
         return converter.structure(value, kind)
-    except Exception as exc:  # whatever cattrs, or the constructor of one of ours, raises
+    except Exception as exc:  # any error of cattrs, or of a constructor of edgebench
         note = IterableValidationNote(f"item {index}", index, kind)
         exc.__notes__ = [*getattr(exc, "__notes__", []), note]
         # cattrs' own third argument is unknown to the stub of ExceptionGroup.__new__.

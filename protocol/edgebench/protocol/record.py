@@ -1,4 +1,4 @@
-"""The agent's record of one run; the host computes all results from it and the traces."""
+"""The agent's record of a run; the host computes all results from it and the traces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgebench.protocol.telemetry import TelemetryFacts
 from edgebench.protocol.thermal import CooldownFacts, Expectation
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""Form of a run id: it names a directory on both sides, and must not lead out of it."""
+"""Form of a run id: it names a directory on both sides, and must not contain a path."""
 
 
 class Outcome(Enum):
@@ -43,10 +43,10 @@ class Phase(Enum):
 
 
 class ProgressUnit(Enum):
-    """What a phase is counted in."""
+    """Unit of a phase's progress."""
 
     BYTES = "bytes"
-    """Bytes on their way to a target."""
+    """Bytes sent to a target."""
     WINDOWS = "windows"
     SAMPLES = "samples"
     """Samples of a data set."""
@@ -54,7 +54,7 @@ class ProgressUnit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PhaseProgress:
-    """How much of a phase is done."""
+    """Completed part of a phase."""
 
     done: int
     total: int
@@ -80,7 +80,7 @@ class QuantizedOperands:
     activation: str
     weight: str
     weight_bits: int
-    """Bits of the widest weight: those of its type, or 7 where the range of int8 was reduced."""
+    """Bits of the widest weight: those of its type, or 7 if the range of int8 was reduced."""
     is_qdq: bool
     """Whether it is an operator on floats between DequantizeLinear and QuantizeLinear, so that the
     runtime decides how to compute it."""
@@ -96,18 +96,18 @@ class ModelFacts:
 
     name: str
     sha256: str | None
-    """Digest of its file; None where it is part of the firmware of a target, and there is none."""
+    """Digest of its file; None if the model is part of a target's firmware and has no file."""
     format: str
-    """tflite, onnx; or firmware, of which the model is a part."""
+    """tflite, onnx; or firmware, if the model is part of it."""
     size_bytes: int | None
-    """Size of its file; None where there is none."""
+    """Size of its file; None if it has no file."""
     precision: str | None = None
     """Precision of the operators that hold most of the weights: int8, uint8, int16x8, fp32, fp16,
-    int8-dynamic, fp16-weights, …; None where the file does not tell."""
+    int8-dynamic, fp16-weights, …; None if the file does not state it."""
     quantized: tuple[QuantizedOperands, ...] | None = None
-    """Types that its quantised operators multiply, each once; None where the file does not tell."""
+    """Types that its quantised operators multiply, each once; None if the file states none."""
     signature: str | None = None
-    """Signature of the graph that was measured; None where it has none, and for formats without."""
+    """Signature of the measured graph; None if it has none, or the format has no signatures."""
     signatures: tuple[str, ...] = ()
     """Every signature of the file, in its order."""
 
@@ -121,7 +121,7 @@ class RuntimeFacts:
     delegates_requested: tuple[str, ...] = ()
     delegates_used: tuple[str, ...] = ()
     distribution: str | None = None
-    """Package that its library comes in, as onnxruntime-gpu; None where it has none."""
+    """Package that contains its library, such as onnxruntime-gpu; None if it has no package."""
     library: str | None = None
     """Directory of its library."""
 
@@ -137,18 +137,18 @@ class ColdStart:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFacts:
-    """Resident memory of the worker, bytes; None where the system does not report it."""
+    """Resident memory of the worker, bytes; None if the system does not report it."""
 
     peak_rss_bytes: int | None
-    """0 from older agents where they could not read it."""
+    """0 from older agents that could not read it."""
     model_bytes: int | None
     """Growth of the resident set from before the load to after the first inference."""
     steady_rss_bytes: int | None = None
     """Resident set after the first inference."""
     steady_pss_bytes: int | None = None
-    """Steady memory, with shared pages divided among those who share them."""
+    """Steady memory, with shared pages divided among the processes that share them."""
     arena_bytes: int | None = None
-    """Memory that the runtime planned for its tensors; None where it does not tell."""
+    """Memory that the runtime planned for its tensors; None if it does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class BindingFacts:
     c_p50_ns: int | None = None
     """Median of the same model by the C function of the same library."""
     reason: str | None = None
-    """Why a median is None, one line of text."""
+    """Reason why a median is None, a line of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class HarnessFacts:
     end_to_end_p50_ns: int = 0
     """Median time from start to end of such a query, as the loop reports it."""
     binding: BindingFacts | None = None
-    """None in runs of agents that did not measure it, and in runs that were stopped."""
+    """None from agents that do not measure it, and in runs that were stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,39 +191,39 @@ class OutputFacts:
 
 @dataclass(frozen=True, slots=True)
 class CpuTime:
-    """Time of one CPU since boot."""
+    """Time of a CPU since boot."""
 
     cpu: int
     busy_s: float
-    """Processor time of everything that ran there, the hypervisor's other guests included."""
+    """Processor time of everything that ran on it, including the hypervisor's other guests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadTime:
-    """Time of one thread of the worker since it began."""
+    """Time of a thread of the worker since it began."""
 
     thread: int
     """Thread's number, as the kernel counts them."""
     run_s: float
     wait_s: float
-    """Time for which it could have run, and waited for a CPU."""
+    """Time for which it was runnable but waited for a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """Counters of a control group with a quota of CPU time, since the group was made."""
+    """Counters of a control group with a quota of CPU time, since the group was created."""
 
     period_count: int
-    """Periods in which the group had something to run."""
+    """Periods in which the group had runnable tasks."""
     throttled_count: int
-    """Periods in which it used its quota up, and was stopped until the next one."""
+    """Periods in which it exhausted its quota, and was stopped until the next period."""
     throttled_s: float
     """Time for which it was stopped, summed over CPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Clocks and counters at one end of the timed loop; None where the kernel does not tell."""
+    """Clocks and counters at one end of the timed loop; None if the kernel does not report them."""
 
     monotonic_ns: int
     wall_ns: int
@@ -234,7 +234,7 @@ class Moment:
     major_fault_count: int = 0
     """Pages that the worker had to wait for."""
     cpu_busy_s: float | None = None
-    """Processor time of everything on all CPUs, the hypervisor's other guests included."""
+    """Processor time of everything on all CPUs, including the hypervisor's other guests."""
     cpu_total_s: float | None = None
     swapped_page_count: int | None = None
     """Pages that the whole system moved to and from swap."""
@@ -243,11 +243,11 @@ class Moment:
     memory_stall_s: float | None = None
     io_stall_s: float | None = None
     freq_hz: tuple[int, ...] = ()
-    """Frequencies of the CPUs that the worker may use; empty where there is no cpufreq."""
+    """Frequencies of the CPUs that the worker may use; empty without cpufreq."""
     governors: tuple[str, ...] = ()
     """Frequency governors of those CPUs, each once."""
     cpus: tuple[CpuTime, ...] = ()
-    """CPUs that the worker may use, and those that share a core with one of them."""
+    """CPUs that the worker may use, and those that share a core with them."""
     threads: tuple[ThreadTime, ...] = ()
     """Threads of the worker."""
     quotas: tuple[QuotaUse, ...] = ()
@@ -264,23 +264,23 @@ class CpuQuota:
     cpu_count: float
     """CPU time over wall time, as a number of CPUs."""
     period_s: float
-    """Period of the quota; a group that has used it up is stopped until the next one."""
+    """Period of the quota; a group that exhausts it is stopped until the next period."""
 
 
 @dataclass(frozen=True, slots=True)
 class AndroidGroups:
-    """Control groups by which Android schedules the worker; None where it shows none.
+    """Control groups by which Android schedules the worker; None if a group is not visible.
 
-    Those of adb's shell are not those of an app in front, which Android moves by what is seen of
-    it.
+    The groups of adb's shell differ from those of a foreground app: Android assigns an app's groups
+    by its visibility.
     """
 
     cpuset: str | None
     """Name of the group that sets its CPUs: `/`, `/top-app`, `/background`."""
     utilization_min_ratio: float | None
-    """Utilisation that the scheduler assumes at least as it chooses CPU and clock, 0 to 1."""
+    """Minimum utilisation that the scheduler assumes when it chooses CPU and clock, 0 to 1."""
     utilization_max_ratio: float | None
-    """Utilisation that it assumes at most; below 1, the clock has a cap that no policy shows."""
+    """Maximum utilisation that it assumes; below 1, it caps the clock, which no policy shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,34 +295,34 @@ class Scheduling:
     refused: tuple[str, ...] = ()
     """Requests that the kernel refused, one line each."""
     quotas: tuple[CpuQuota, ...] | None = None
-    """Quotas of the worker's control group and of those around it, the outermost first; empty
-    where none has one, None where they could not be read, and from older agents."""
+    """Quotas of the worker's control group and its parents, the outermost first; empty if no group
+    has a quota, None if they could not be read, and from older agents."""
     android: AndroidGroups | None = None
-    """None where the system is no Android."""
+    """None if the system is not Android."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorPlacement:
-    """The place where operators of one kind ran, and their number."""
+    """The place where operators of a kind ran, and their number."""
 
     place: str
-    """A delegate or execution provider by its name, or `builtin`: the runtime's own kernels."""
+    """Name of a delegate or execution provider, or `builtin`: the runtime's own kernels."""
     operator: str
-    """Kind of operator as the runtime names it, as CONV_2D or Conv."""
+    """Kind of operator in the runtime's terms, such as CONV_2D or Conv."""
     count: int
     """Operators of this kind in this place."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorTime:
-    """Time that one operator of the model took, over all runs of a profile."""
+    """Time that an operator of the model took, over all runs of a profile."""
 
     index: int
     """Position in the order of execution, from 0."""
     operator: str
     """Kind of operator or kernel, as the runtime names it."""
     name: str
-    """The model's own name of this operator; empty where the runtime does not tell."""
+    """The model's own name of this operator; empty if the runtime does not report it."""
     place: str
     """Place, as in `OperatorPlacement`."""
     count: int
@@ -330,12 +330,11 @@ class OperatorTime:
     total_ns: int
     """Sum over all `count` times."""
     p50_ns: int | None = None
-    """Median time: a measured one, so that a run in which it was preempted does not count; None
-    from older agents."""
+    """Median time, in which runs with a preemption have no weight; None from older agents."""
 
     @property
     def typical_ns(self) -> float:
-        """Median time; the mean where an older agent kept no median."""
+        """Median time; the mean if an older agent recorded no median."""
         return self.total_ns / max(1, self.count) if self.p50_ns is None else self.p50_ns
 
 
@@ -346,38 +345,38 @@ class CheckFacts:
     sample_count: int = 0
     """Prepared samples on which the measured model and the reference ran again."""
     distinct_count: int = 0
-    """Different inputs among these samples; 0 where they were not counted."""
+    """Different inputs among these samples; 0 if they were not counted."""
     reference: str | None = None
     """Name of the reference kernels."""
     reference_runtime: RuntimeFacts | None = None
-    """Runtime of these kernels, where it is another one than that of the model."""
+    """Runtime of these kernels, if it differs from that of the model."""
     reference_error: str | None = None
-    """Why there is no reference, one line."""
+    """Reason why there is no reference, a line of text."""
     dataset_sample_count: int = 0
     """Samples of the data set that were run."""
     dataset_wanted_count: int = 0
-    """Samples of the data set that were to be run; 0 where the agent does not tell."""
+    """Samples of the data set that were to be run; 0 if the agent does not report it."""
     dataset_error: str | None = None
-    """Why there are no outputs for the data set, or for a part of it only; one line."""
+    """Reason why outputs for the data set, or for a part of it, are missing; one line."""
     operators: tuple[OperatorTime, ...] = ()
-    """Time per operator, if a profile was asked for."""
+    """Time per operator, if a profile was requested."""
     profile_run_count: int = 0
     profile_error: str | None = None
 
     @classmethod
     def undone(cls, reason: str) -> CheckFacts:
-        """No check was done, for one reason."""
+        """Facts of a run without any check, all for the same reason."""
         return cls(reference_error=reason, dataset_error=reason, profile_error=reason)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadCode:
-    """A code of active and idle chips as it was played, on the device's monotonic clock."""
+    """Executed load code, a sequence of active and idle chips, on the device's monotonic clock."""
 
     edges_ns: tuple[int, ...]
-    """Times at which each chip began, and at which the last one ended."""
+    """Start time of each chip, and end time of the last chip."""
     is_busy: tuple[bool, ...]
-    """State of each chip; one less than there are edges."""
+    """State of each chip; one item fewer than `edges_ns`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,23 +384,23 @@ class Pulse:
     """A falling edge of the line to a meter's digital input, on the device's monotonic clock."""
 
     before_ns: int
-    """Time at which the line was told to fall …"""
+    """Timestamp before the write that makes the line fall …"""
     after_ns: int
-    """Timestamp after it: the edge is between the two, or at most `SyncFacts.latency_ns` later."""
+    """… and after it: the edge is between the two, or at most `SyncFacts.latency_ns` later."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncFacts:
-    """The marks that a worker made for a meter, in order of time."""
+    """Marks that a worker made for a meter, in order of time."""
 
     codes: tuple[LoadCode, ...] = ()
     pulses: tuple[Pulse, ...] = ()
     line: str | None = None
-    """Line of the pulses, as `gpio:/sys/class/gpio/gpio17/value`."""
+    """Line of the pulses, such as `gpio:/sys/class/gpio/gpio17/value`."""
     latency_ns: int = 0
-    """Bound of how much later an edge may be than its pulse says."""
+    """Bound on the delay of an edge after `Pulse.after_ns`."""
     error: str | None = None
-    """Why there is no pulse though the agent has a line, one line of text."""
+    """Reason why there is no pulse although the agent has a line; a line of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,48 +427,48 @@ class WorkerRecord:
     sample_count: int
     """Prepared samples."""
     inputs_clipped_ratio: float | None = None
-    """Share of the values given for a quantised input that were beyond its range, of the worst
-    input; None where no given value was quantised."""
+    """Share of the values given for a quantised input that are beyond its range, for the worst
+    input; None if no given value was quantised."""
     placement: tuple[OperatorPlacement, ...] = ()
-    """Places of the operators; empty where the runtime does not tell."""
+    """Places of the operators; empty if the runtime does not report them."""
     check: CheckFacts = field(default_factory=CheckFacts)
     sync: SyncFacts = field(default_factory=SyncFacts)
 
 
 @dataclass(frozen=True, slots=True)
 class EmulatorFacts:
-    """The emulator that a target runs in."""
+    """Emulator that runs a target."""
 
     name: str
     version: str
     machine: str
-    """Board that it emulates, by the emulator's own name."""
+    """Emulated board, by the emulator's own name."""
     instruction_ns: float | None = None
-    """Virtual time of one instruction, where the emulator counts them; None: its clock follows that
-    of the machine it runs on, and tells nothing of the target."""
+    """Virtual time of an instruction, if the emulator counts instructions; None: its clock follows
+    that of the machine it runs on, and is unrelated to the target's speed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirmwareFacts:
-    """The program on a target."""
+    """Program on a target."""
 
     name: str
-    """Name that it gives itself."""
+    """Name that it reports."""
     version: str
     sha256: str | None = None
-    """Digest of its image; None where it was on the board already."""
+    """Digest of its image; None if it was on the board already."""
     tick_rate_hz: float | None = None
-    """Rate of the counter that times single inferences; None where it has none."""
+    """Rate of the counter that times single inferences; None if it has no such counter."""
     emulator: EmulatorFacts | None = None
     """None for a real board."""
     rounding: str | None = None
-    """Library whose reference kernels its outputs equal to the last bit, by the firmware's own
-    account: litert, tflm; None where it does not say."""
+    """Library whose reference kernels compute the same outputs to the last bit, as reported by the
+    firmware: litert, tflm; None if it reports none."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetMemory:
-    """What a model and its firmware take on a target, bytes; None where it is not reported."""
+    """Memory use of a model and its firmware on a target, bytes; None if it is not reported."""
 
     flash_bytes: int | None
     ram_bytes: int | None
@@ -478,16 +477,16 @@ class TargetMemory:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Inferences in a row, between two timestamps of the target."""
+    """Consecutive inferences between two timestamps of the target."""
 
     begin_ns: int
-    """Arrival of the target's first timestamp, on the monotonic clock of the machine beside it …"""
+    """Arrival of the target's first timestamp, on the monotonic clock of the connected machine …"""
     end_ns: int
-    """… and of its second one; where timestamps are pulses, of the lines around them."""
+    """… and of its second timestamp; if timestamps are pulses, arrival of the lines around them."""
     count: int
     ticks: int | None
-    """Difference of the two timestamps on the target's own counter; None where they are pulses of
-    a pin, whose times only a meter sees."""
+    """Difference of the two timestamps on the target's own counter; None if they are pulses of a
+    pin, whose times only a meter records."""
     tick_rate_hz: float | None
 
     @property
@@ -500,7 +499,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
-    """The account of a run by the process that drove a target."""
+    """Record of a run by the process that drove a target."""
 
     model: ModelFacts
     runtime: RuntimeFacts
@@ -515,37 +514,37 @@ class TargetRecord:
     is_interrupted: bool
     inference_ticks: tuple[int, ...] = ()
     """Ticks of single inferences in the order of the windows, as far as the firmware kept them;
-    empty where it times none."""
+    empty if it does not time single inferences."""
     upload_s: float | None = None
-    """Time for which the model was sent to the target; None where it was there."""
+    """Time to send the model to the target; None if it was there already."""
     is_read_back: bool = True
-    """Whether the inputs on the target were compared with those that were sent."""
+    """Whether the inputs on the target were compared with the sent inputs."""
     pace_ns: int | None = None
     """Interval of the inferences of streaming firmware, which classifies audio continuously; None:
-    the target infers when it is asked."""
+    the target runs inferences on request."""
     inputs_clipped_ratio: float | None = None
     """Share of the given values beyond the range of a quantised input, as in `WorkerRecord`."""
     check: CheckFacts = field(default_factory=CheckFacts)
     is_dataset_stopped: bool = False
-    """Whether the run was stopped in its data set: another one may get further."""
+    """Whether the run was stopped during its data set: another run may get further."""
 
 
 MeasuredRecord = WorkerRecord | TargetRecord
-"""What a worker process leaves, whichever way the inferences were timed."""
+"""Record of a worker process, for inferences timed by the worker or by a target."""
 
 TOO_HOT = "too_hot"
 """Kind of the event by which the temperature guard ends a run; its detail is the reason."""
 UNWATCHED = "unwatched"
-"""Kind of the event after which nothing watches the device's temperature."""
+"""Kind of the event after which the device's temperature is not monitored."""
 METER_TROUBLE = "meter_trouble"
 """Kind of the last event of a run whose recording ended early; its detail is the reason."""
 IDLE_ENDED = "idle_ended"
-"""Kind of the event that ends a window of `Phase.IDLE`; its detail says if it was cut short."""
+"""Kind of the event that ends a window of `Phase.IDLE`; its detail states if it was cut short."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of a run's history."""
+    """A line of a run's history."""
 
     time_ns: int
     """Time on the device's monotonic clock."""
@@ -555,58 +554,58 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class MeterFacts:
-    """The agent's recording beside a run."""
+    """The agent's recording during a run."""
 
     meter: str
-    """Meter, as it was asked for."""
+    """Meter, as the run specification names it."""
     trouble: str | None = None
-    """Why the recording ended early, or why there is none; one line."""
+    """Reason why the recording ended early, or is missing; one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Safeguard:
-    """One mechanism that confines the worker."""
+    """A mechanism that confines the worker."""
 
     is_applied: bool
     detail: str = ""
-    """What was applied; or why it was not, and what the worker can do therefore. One line."""
+    """What was applied; or why it was not, and what the worker can do as a result. One line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What kept the model in its worker, as far as the device's kernel offered it."""
+    """Confinement of the worker with the model, as far as the device's kernel supports it."""
 
     is_root: bool
     """Whether the agent, and so the worker, ran as root."""
     privileges: Safeguard
-    """No new ones by programs."""
+    """Programs cannot gain privileges."""
     capabilities: Safeguard
-    """None of root's."""
+    """The worker has no capabilities of root."""
     calls: Safeguard
-    """System calls: no sockets, programs, processes."""
+    """System calls for sockets, programs and processes are blocked."""
     files: Safeguard
     network: Safeguard
     threads: Safeguard
-    """Limit of their number."""
+    """Their number is limited."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """Everything an agent keeps of a run beside its traces."""
+    """Everything that an agent keeps of a run, in addition to its traces."""
 
     run_id: str
     owner: str
-    """Identity of the host that asked for it."""
+    """Identity of the host that started it."""
     spec: RunSpec
     model: ModelFacts
     device: DeviceDescription
     environment: Environment
     outcome: Outcome
     worker: WorkerRecord | None = None
-    """Record of the worker; None when the run failed before it measured anything."""
+    """Record of the worker; None if the run failed before it measured anything."""
     error_code: int = 0
     error: str | None = None
-    """Reason on one line, when the outcome is failed, or the device itself ended the run."""
+    """Reason on one line, if the outcome is failed, or the device itself ended the run."""
     load_1m_after: float | None = None
     telemetry: TelemetryFacts = field(default_factory=TelemetryFacts)
     expected: Expectation = field(default_factory=Expectation)
@@ -614,15 +613,15 @@ class RunRecord:
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
     events: tuple[Event, ...] = field(default_factory=tuple)
     metered: MeterFacts | None = None
-    """Facts of the meter beside the device, if the run asked for one."""
+    """Facts of the meter at the device, if the specification names a meter."""
     emulated: bool = False
     simulated: bool = False
     confinement: Confinement | None = None
-    """Confinement of the worker; None where it did not get so far, and from older agents."""
+    """Confinement of the worker; None if no worker was confined yet, and from older agents."""
     target: TargetRecord | None = None
-    """Record of a device that timed itself, which has no `worker`; None for all others."""
+    """Record of a device that timed itself, which has no `worker`; None for all other devices."""
 
     @property
     def has_measured(self) -> bool:
-        """Whether there is anything to compute a number from."""
+        """Whether the record has measurements, of a worker or of a target."""
         return self.worker is not None or self.target is not None

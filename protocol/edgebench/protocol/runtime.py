@@ -1,11 +1,12 @@
 """The interface that every inference runtime implements, on the device.
 
-A driver is one file that implements `Runtime`. It imports its library inside its methods, never
-at the top, so that an agent starts without it. The life of a model is
+A driver is a file that implements `Runtime`. It imports its library inside its methods, never
+at the top, so that an agent starts without it. The life cycle of a model is
 `load → set_inputs → invoke… → outputs → close`; the timed loop calls nothing but the callables
 that `prepare()`, `invoker()` and `reader()` return: copy a sample in, run, copy the outputs out.
 Facts about the model (`placement`, `profile`, `arena_bytes`) are read outside the timed loop, and
-never by a load. "Does not tell" is an empty tuple or None, never a guess.
+never during the load. A fact that the runtime does not report is an empty tuple or None, never a
+guess.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ RUNTIME_PACKAGES = {
     "litert": "ai-edge-litert",
     "onnx": "onnxruntime",
 }
-"""Package that each built-in runtime comes in, by its name; an extra of this name installs it."""
+"""Package of each built-in runtime, by the runtime's name; an extra of this name installs it."""
 RUNTIME_MODULES = {
     "tflite": "tflite_runtime",
     "litert": "ai_edge_litert",
     "onnx": "onnxruntime",
 }
-"""Module of each built-in runtime, which may come in a package of another name as well."""
+"""Module of each built-in runtime; packages with other names may contain the same module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,14 @@ class UsableRuntime:
     version: str
     delegates: tuple[str, ...] = ()
     distribution: str | None = None
-    """Package that its library comes in; None where it has none."""
+    """Package that contains its library; None if it has no package."""
     library: str | None = None
     """Directory of its library."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingRuntime:
-    """A runtime that does not work here: the reason, and the command that would install it."""
+    """A runtime that does not work here, with the reason and the command that installs it."""
 
     reason: str
     install: str | None = None
@@ -64,13 +65,13 @@ class LoadOptions:
     threads: int
     delegate: str | None = None
     signature: str | None = None
-    """Signature whose graph is to be run; None: the first graph of the file."""
+    """Signature whose graph is run; None: the first graph of the file."""
     is_reference: bool = False
-    """Whether to load the reference: plain kernels, one thread, no delegate, nothing optimised. It
-    is slow, and the outputs of all other loads are compared with it. `threads` and `delegate` do
-    not count."""
+    """Whether to load the reference: plain kernels, one thread, no delegate, no optimisation. It is
+    slow, and the outputs of all other loads are compared with its outputs. `threads` and `delegate`
+    are ignored."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """Shapes of inputs by name, for those that leave dimensions open."""
+    """Shapes by name, for inputs with open dimensions."""
     is_profiled: bool = False
     """Whether to prepare for `LoadedModel.profile`; such a load runs slower and is never timed."""
 
@@ -80,7 +81,7 @@ class LoadedModel(Protocol):
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The inputs as loaded; an open dimension has the size that was asked for, or 1."""
+        """The inputs as loaded; an open dimension has the requested size, or 1."""
         ...
 
     @property
@@ -90,20 +91,20 @@ class LoadedModel(Protocol):
 
     @property
     def delegates_used(self) -> tuple[str, ...]:
-        """Delegates or execution providers that really took part, as far as reported."""
+        """Delegates or execution providers that run operators, as far as the runtime reports."""
         ...
 
     @property
     def precision(self) -> str | None:
         """Precision of the operators that hold most of the weights, as in `ModelFacts`.
 
-        None where the file does not tell. It may be found only when it is asked for.
+        None if the file does not state it. It may be computed on first access.
         """
         ...
 
     @property
     def quantized(self) -> tuple[QuantizedOperands, ...] | None:
-        """What the quantised operators multiply; None where the file does not tell."""
+        """Types that the quantised operators multiply; None if the file does not state them."""
         ...
 
     def set_inputs(self, values: Sequence[Tensor]) -> None:
@@ -111,26 +112,26 @@ class LoadedModel(Protocol):
         ...
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """The thinnest callables that copy the samples into the model's inputs, one per sample.
+        """Callables with minimal overhead that copy each sample into the model's inputs.
 
         The samples are kept, not copied, and never written to; the caller must not change them.
         The callables are valid until `prepare` or `set_inputs` is called with other shapes.
 
         Args:
-            samples: One tensor per input each, in the order of `inputs`.
+            samples: For each sample, a tensor per input in the order of `inputs`.
         """
         ...
 
     def invoker(self) -> Callable[[], Any]:
-        """The thinnest callable that runs one inference; it must not allocate of its own."""
+        """Callable with minimal overhead that runs an inference; it must not allocate memory."""
         ...
 
     def reader(self) -> Callable[[], Any]:
-        """The thinnest callable that copies all outputs of the last inference into numpy arrays.
+        """Callable with minimal overhead that copies all outputs of the last inference to numpy.
 
-        Call this after the first inference: before, some runtimes can only give a slower one that
-        checks. Its return value differs between runtimes; `read_outputs` gives the same arrays as
-        a list.
+        Call this after the first inference: before, some runtimes can only provide a slower
+        callable with checks. Its return value differs between runtimes; `read_outputs` returns the
+        same arrays as a list.
         """
         ...
 
@@ -138,19 +139,19 @@ class LoadedModel(Protocol):
         """Copies of the outputs of the last inference, in the order of `outputs`.
 
         Raises:
-            TargetError: there was none since the inputs were set, where that can be told.
+            TargetError: no inference ran since the inputs were set, if the runtime detects that.
         """
         ...
 
     def reset(self) -> None:
-        """Put a model that keeps a state between inferences back into its initial one."""
+        """Restore the initial state of a model that keeps a state between inferences."""
         ...
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Places of the operators; empty where the runtime does not tell.
+        """Places of the operators; empty if the runtime does not report them.
 
-        These are the operators of the file, or those that the runtime made of them before it
-        assigned them. Sorted by place, then operator.
+        These are the operators of the file, or those into which the runtime converted them before
+        it assigned them. Sorted by place, then operator.
         """
         ...
 
@@ -158,7 +159,7 @@ class LoadedModel(Protocol):
         """Time per operator over `run_count` runs with the current inputs, in order of execution.
 
         Only for a model that was loaded with `is_profiled`, and only once; the times include the
-        profiler's own cost.
+        overhead of the profiler.
 
         Raises:
             ModelRefused: the runtime has no profiler, or cannot profile this model.
@@ -166,24 +167,24 @@ class LoadedModel(Protocol):
         ...
 
     def arena_bytes(self) -> int | None:
-        """Memory that the runtime planned for tensors, bytes; None where it does not tell."""
+        """Memory that the runtime planned for tensors, bytes; None if it does not report it."""
         ...
 
     def close(self) -> None:
-        """Free what the runtime holds."""
+        """Free the model and its resources in the runtime."""
         ...
 
 
 @runtime_checkable
 class SignedModel(Protocol):
-    """A model of a format whose files may hold several graphs with names.
+    """A model of a format whose files may contain several named graphs.
 
-    A driver whose models have these two properties takes `LoadOptions.signature`.
+    A driver whose models have these two properties supports `LoadOptions.signature`.
     """
 
     @property
     def signature(self) -> str | None:
-        """Signature of the graph that runs; None where that has no name."""
+        """Signature of the graph that runs; None if it has no name."""
         ...
 
     @property
@@ -207,21 +208,21 @@ class Runtime(Protocol):
 
     @property
     def no_profiler(self) -> str | None:
-        """Why it cannot profile, and what can; None when it can."""
+        """Reason why it cannot profile, with an alternative; None if it can."""
         ...
 
     def probe(self) -> UsableRuntime | MissingRuntime:
-        """Whether the library can be used here; never raises.
+        """Check whether the library works here; never raises.
 
-        It imports the library, so call this in a throw-away process.
+        This imports the library, so call it in a separate process.
         """
         ...
 
     def import_library(self) -> str:
-        """Import the library, which is timed apart from the load; its version.
+        """Import the library, which is timed separately from the load, and return its version.
 
         Raises:
-            RuntimeUnavailable: it is absent or broken.
+            RuntimeUnavailable: the library is not installed, or broken.
         """
         ...
 
@@ -230,6 +231,6 @@ class Runtime(Protocol):
 
         Raises:
             ModelRefused: the library does not accept the file or the options.
-            InputsRefused: an input cannot have the shape that was asked for.
+            InputsRefused: an input cannot have the requested shape.
         """
         ...

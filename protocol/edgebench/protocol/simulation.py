@@ -1,7 +1,7 @@
-"""The interface of simulated devices: what an agent needs of one.
+"""The interface between an agent and a simulated device.
 
 The portion `edgebench.simulation` implements it and registers a `Simulator` under the entry-point
-group below. It is not sent to real devices; an agent finds it there or says that it is missing.
+group below. It is not deployed to real devices; an agent without it reports that it is missing.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ ENTRY_POINT_GROUP = "edgebench.simulation"
 
 
 class Simulation(Protocol):
-    """One simulated device."""
+    """A simulated device."""
 
     @property
     def root(self) -> Path:
-        """Directory that stands for / wherever the agent reads the device."""
+        """Directory that replaces / wherever the agent reads files of the device."""
         ...
 
     @property
     def speed_path(self) -> Path:
-        """File through which the worker learns how fast the device is; see `Simulator.slowed`."""
+        """File from which the worker reads the speed of the device; see `Simulator.slowed`."""
         ...
 
     def attach(self, worker_pid: int) -> None:
@@ -33,7 +33,7 @@ class Simulation(Protocol):
         ...
 
     async def live(self) -> None:
-        """Let time pass, forever."""
+        """Update the device as time passes, until cancelled."""
         ...
 
 
@@ -54,7 +54,7 @@ class Simulator(Protocol):
         ...
 
     def simulate(self, text: str, root: Path) -> Simulation:
-        """A new device of the board and seed in `text`; its files are written below `root`.
+        """Create a device of the board and seed in `text`; its files are written below `root`.
 
         Raises:
             UsageError: there is no such board, or the seed is not a number.
@@ -62,8 +62,8 @@ class Simulator(Protocol):
         ...
 
     def slowed(self, invoke: Callable[[], Any], speed_path: str) -> Callable[[], Any]:
-        """`invoke`, made as slow as the device with this speed file is at the moment.
+        """`invoke`, slowed down to the present speed of the device with this speed file.
 
-        Called in the worker process, which may be on the timed path.
+        It is called in the worker process, and may be on the timed path.
         """
         ...

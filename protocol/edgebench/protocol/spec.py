@@ -17,50 +17,50 @@ if TYPE_CHECKING:
 
 
 class Scenario(Enum):
-    """How queries are issued; the names are MLPerf's.
+    """How queries are issued; the names are those of MLPerf.
 
     Source: mlcommons/inference, loadgen/test_settings.h, `TestScenario`.
     """
 
     SINGLE_STREAM = "single_stream"
-    """One sample a query; the next is issued when the previous one is complete."""
+    """One sample per query; a query is issued when the previous query is complete."""
     MULTI_STREAM = "multi_stream"
-    """Several samples a query; the next is issued when all of the previous one are complete."""
+    """Several samples per query; a query is issued when the previous query is complete."""
     SERVER = "server"
-    """One sample a query, arriving by a Poisson process; latency counts from the arrival."""
+    """One sample per query, arriving by a Poisson process; latency counts from the arrival."""
     OFFLINE = "offline"
-    """All samples at once; what counts is how many are complete in a second."""
+    """All samples at once; the result is the number completed per second."""
 
     @property
     def traits(self) -> ScenarioTraits:
-        """What sets this scenario apart."""
+        """Properties of this scenario."""
         return SCENARIOS[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioTraits:
-    """What sets a scenario apart; whatever depends on the scenario asks here."""
+    """Properties of a scenario; all code that depends on the scenario reads them here."""
 
     headline: str
-    """Latencies that a run is about, as run.json has them under `metrics`."""
+    """Main latencies of a run, by their key under `metrics` in run.json."""
     compared: str
-    """Metric that two runs are compared by, unless the user names another one."""
+    """Metric by which two runs are compared, unless the user names another metric."""
     loadgen_name: str
     """Name in LoadGen's settings."""
     counted: str = "queries"
     """What `min_query_count` counts."""
     is_single: bool = False
-    """Each query is one inference, and the next one waits for it: energies and operators of single
-    inferences can be told apart."""
+    """Each query is one inference, and the next query waits for it: the energies and operators of
+    single inferences can be distinguished."""
     is_grouped: bool = False
     """A query has `samples_per_query` inferences."""
     is_scheduled: bool = False
-    """Queries arrive by a schedule, whether the previous one is complete or not."""
+    """Queries arrive by a schedule, whether the previous query is complete or not."""
     settings: tuple[str, ...] = ()
-    """Fields of `RunSpec` that only such scenarios have, numbers that change the results: `show`
+    """Numeric fields of `RunSpec` that apply to this scenario only and change the results: `show`
     prints them, and runs that differ in them are not compared."""
     is_one_query: bool = False
-    """All samples are one query: there is a throughput, and no latency of queries."""
+    """All samples form a single query: the result has a throughput, but no latency of queries."""
 
 
 SCENARIOS: dict[Scenario, ScenarioTraits] = {
@@ -92,21 +92,21 @@ SCENARIOS: dict[Scenario, ScenarioTraits] = {
         is_one_query=True,
     ),
 }
-"""Every scenario, and what sets it apart.
+"""Properties of every scenario.
 
-Source of what is compared: mlcommons/inference, loadgen/README.md, table of scenarios.
+Source of `compared`: mlcommons/inference, loadgen/README.md, table of scenarios.
 """
 
 
 class Engine(Enum):
-    """Who issues the queries."""
+    """Part that issues the queries."""
 
     NATIVE = "native"
     """The timed loop of this program."""
     LOADGEN = "loadgen"
     """MLPerf's LoadGen, which also writes its own logs."""
     TARGET = "target"
-    """The device itself, which times windows of inferences, as a microcontroller does."""
+    """The device itself, such as a microcontroller, which times windows of inferences."""
 
 
 class Priority(Enum):
@@ -114,15 +114,15 @@ class Priority(Enum):
 
     NORMAL = "normal"
     REALTIME = "realtime"
-    """SCHED_FIFO: nothing of normal priority takes the CPU away. Needs a permission."""
+    """SCHED_FIFO: no task of normal priority preempts the worker. Needs a permission."""
 
 
 MAX_BRIGHTNESS = 255
 """Source: `android.provider.Settings.System.SCREEN_BRIGHTNESS`."""
 MAX_LENGTH_S = 7 * 86400.0
-"""Longest duration, timeout or wait: seven days; more is a mistake in the unit."""
+"""Maximum duration, timeout or wait: seven days; a longer time is a mistake in the unit."""
 MIN_MEMORY_BYTES = 128 * 2**20
-"""Least memory: with less, Python and a runtime hardly start, and fail in odd places."""
+"""Minimum memory limit: with less, Python and a runtime hardly start, and fail in odd places."""
 MAX_MEMORY_BYTES = 2**44
 
 
@@ -133,9 +133,10 @@ class Limits:
     memory_bytes: int | None = None
     """Private memory of the worker; None: derived from the size of the model file."""
     load_timeout_s: float = 60.0
-    """Import, load and the first inference together."""
+    """Time limit of import, load and first inference together."""
     measure_timeout_s: float | None = None
-    """Warm-up and timed loop; None: derived from the first inference and the duration."""
+    """Time limit of warm-up and timed loop; None: derived from the first inference and the
+    duration."""
 
     def __post_init__(self) -> None:
         memory_bytes = self.memory_bytes
@@ -143,7 +144,7 @@ class Limits:
             limits = (MIN_MEMORY_BYTES, MAX_MEMORY_BYTES)
             least, most, got = format_distinct_sizes(*limits, memory_bytes)
             raise UsageError(
-                f"memory limit must be {least} to {most}, got {got}; a runtime alone takes some "
+                f"memory limit must be {least} to {most}, got {got}; a runtime alone needs about "
                 "100 MiB"
             )
         _require_length("timeout", self.load_timeout_s)
@@ -153,14 +154,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """One run: how a model is loaded, how long it is measured, and within which limits."""
+    """Specification of a run: model loading, measurement, duration and limits."""
 
     runtime: str
-    """Name of the runtime driver on the device: tflite, litert, onnx; empty until a device has been
-    asked which of them it has."""
+    """Name of the runtime driver on the device: tflite, litert, onnx; empty until the device has
+    reported which of them it has."""
     scenario: Scenario = Scenario.SINGLE_STREAM
     preset: str = "default"
-    """Name of the preset that the settings started from; informative."""
+    """Name of the preset that the settings are based on; informative."""
     engine: Engine = Engine.NATIVE
     duration_s: float = 60.0
     """The timed loop runs at least this long …"""
@@ -169,15 +170,15 @@ class RunSpec:
     max_query_count: int = 1_000_000
     """… and never more than this many inferences (48 bytes of memory each on the device)."""
     max_duration_s: float | None = None
-    """The timed loop ends at the first query that is complete after this time, even if there are
-    fewer queries than that; None: no limit. An agent of an earlier version ignores it."""
+    """The timed loop ends at the first query that is complete after this time, even with fewer than
+    `min_query_count` queries; None: no limit. An agent of an earlier version ignores it."""
     warmup_query_count: int = 10
-    """Inferences before the timed loop; both this and the duration must be met."""
+    """Inferences before the timed loop; both this count and the duration must be reached."""
     warmup_duration_s: float = 1.0
     samples_per_query: int = 8
     """Multi-stream only."""
     target_qps: float | None = None
-    """Server only: arrivals a second."""
+    """Server only: arrivals per second."""
     target_latency_s: float | None = None
     """Server only: the percentile below must not exceed this …"""
     target_percentile: float = 0.99
@@ -186,55 +187,55 @@ class RunSpec:
     """Different inputs that are prepared before the timed loop, and issued in random order."""
     threads: int = 1
     delegate: str | None = None
-    """Delegate or execution provider asked for; None: the runtime's own default."""
+    """Requested delegate or execution provider; None: the runtime's own default."""
     signature: str | None = None
-    """Signature of a .tflite file whose graph is measured; None: the first graph of the file. An
-    agent of an earlier version measures that."""
+    """Signature of a .tflite file whose graph is measured; None: the first graph of the file, which
+    an agent of an earlier version always measures."""
     seed: int = 0
     """Seed of the generated inputs, of their order, and of the arrivals."""
     cpus: tuple[int, ...] = ()
-    """CPUs that the worker is bound to; empty: as the kernel likes."""
+    """CPUs that the worker is bound to; empty: the kernel chooses."""
     priority: Priority = Priority.NORMAL
     governor: str | None = None
-    """CPU frequency governor to set for the run, and to restore after it; None: leave it alone."""
+    """CPU frequency governor during the run, restored after it; None: do not change it."""
     is_airplane_mode: bool = False
-    """Phones: switch airplane mode on for the run, and back after it."""
+    """Phones: enable airplane mode during the run, and restore it afterwards."""
     screen_brightness: int | None = None
-    """Phones: brightness of the screen for the run, 0 to 255 as Android counts it, with the
-    adaptive one off, and back after it; None: leave it alone. An agent of an earlier version
-    ignores it, and airplane mode."""
+    """Phones: brightness of the screen during the run, 0 to 255 on Android's scale, with adaptive
+    brightness off; both are restored afterwards. None: do not change it. An agent of an earlier
+    version ignores this field and `is_airplane_mode`."""
     is_profiled: bool = False
-    """A run of its own that times every operator: its latencies are not the model's."""
+    """A separate kind of run that times every operator: its latencies are not the model's."""
     is_checked: bool = True
     """Compare the outputs with those of reference kernels."""
     input_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """Shapes of inputs by name, for a model that leaves dimensions open; 1 where none is given."""
+    """Shapes of inputs by name, for a model with open dimensions; these are 1 by default."""
     inputs_sha256: str | None = None
-    """Inputs to run on, an artifact on the device: arrays by the names of inputs, whose first axis
-    counts the samples. Inputs that it does not have are drawn by the seed."""
+    """Artifact on the device with the inputs: arrays by the names of inputs, whose first axis is
+    the sample. Inputs that it lacks are generated from the seed."""
     dataset_sha256: str | None = None
-    """Labelled data set, an artifact on the device, which runs it for the accuracy."""
+    """Artifact on the device with a labelled data set, which is run for the accuracy."""
     dataset_sample_count: int | None = None
-    """Number of its samples that are run, drawn by the seed; None: all. An agent of an earlier
-    version runs all."""
+    """Number of its samples to run, drawn with the seed; None: all. An agent of an earlier version
+    runs all."""
     dataset_limit_s: float = 3600.0
-    """Longest time for the data set on a device that times itself; one that would take longer is
-    refused before the measurement."""
+    """Time limit for the data set on a device that times itself; a data set that would take longer
+    is rejected before the measurement."""
     telemetry_rate_hz: float = 10.0
-    """Rate at which the device is watched beside the run; 0: not at all, but for the guard of its
-    highest temperature, where its profile has one."""
+    """Sampling rate of the device's sensors during the run; 0: no sampling, except for the
+    temperature guard if its profile has a limit."""
     is_sustained: bool = False
-    """Looks for what the device can keep up: the time is asked for, not a count of queries."""
+    """Measures the sustained performance: the run has a duration instead of a count of queries."""
     cooldown_timeout_s: float | None = None
-    """Wait so long for a cool device; None: as its profile says; 0: do not wait."""
+    """Maximum wait for a cool device; None: that of its profile; 0: do not wait."""
     meter: str | None = None
-    """A meter that the agent serves, to record beside the run."""
+    """Meter that the agent serves, to record during the run."""
     idle_duration_s: float = 0.0
     """Idle time before the worker loads and after it has ended."""
     load_code_chip_s: float | None = None
-    """Length of a chip of the load code, active and idle times that are played before the warm-up
-    and after the timed loop, so that a meter's trace can be aligned with the device's clock; None:
-    no code."""
+    """Length of a chip of the load code, a sequence of active and idle times before the warm-up and
+    after the timed loop, by which a meter's trace is aligned with the device's clock; None: no load
+    code."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -249,11 +250,11 @@ class RunSpec:
         _require(all(0 <= cpu < MAX_CPUS for cpu in self.cpus), f"CPUs must be 0..{MAX_CPUS - 1}")
         _require(
             not self.is_profiled or self.scenario.traits.is_single,
-            "a profile is taken in the single_stream scenario only",
+            "a profile requires the single_stream scenario",
         )
         _require(
             self.engine is not Engine.TARGET or self.scenario.traits.is_single,
-            "a device that times itself knows the single_stream scenario only, "
+            "a device that times itself supports the single_stream scenario only, "
             f"got {self.scenario.value}",
         )
         _require(
@@ -282,7 +283,7 @@ class RunSpec:
         )
         _require(
             self.governor is None or bool(re.fullmatch(r"[a-z_]{1,32}", self.governor)),
-            f"governor must be a name as performance, got {self.governor!r}",
+            f"governor must be a name such as performance, got {self.governor!r}",
         )
         _require(
             self.screen_brightness is None or 0 <= self.screen_brightness <= MAX_BRIGHTNESS,
@@ -343,7 +344,7 @@ class RunSpec:
         _require_length("time for the data set", self.dataset_limit_s)
         _require(
             len(self.input_shapes) <= MAX_INPUTS,
-            f"shapes must be of at most {MAX_INPUTS} inputs, got {len(self.input_shapes)}",
+            f"shapes must be given for at most {MAX_INPUTS} inputs, got {len(self.input_shapes)}",
         )
         for name, shape in self.input_shapes.items():
             _require(
@@ -355,7 +356,7 @@ class RunSpec:
     def _check_arrivals(self) -> None:
         _require(
             self.target_qps is None or MIN_QPS <= self.target_qps <= MAX_QPS,
-            f"arrivals must be {MIN_QPS:g} to {MAX_QPS:g} a second, got {self.target_qps}",
+            f"arrivals must be {MIN_QPS:g} to {MAX_QPS:g} per second, got {self.target_qps}",
         )
         _require(
             self.target_latency_s is None or _positive(self.target_latency_s),
@@ -370,14 +371,14 @@ class RunSpec:
         else:
             _require(
                 self.target_qps is None and self.target_latency_s is None,
-                f"the {self.scenario.value} scenario has no arrivals and no target latency, "
-                "the server scenario has",
+                f"the {self.scenario.value} scenario has no arrivals and no target latency: "
+                "only the server scenario has",
             )
 
     def _check_server(self) -> None:
         _require(
             self.target_qps is not None,
-            "the server scenario needs the arrivals a second: --qps 100",
+            "the server scenario needs the arrivals per second: --qps 100",
         )
         arrival_count = max(self.min_query_count, (self.target_qps or 0.0) * self.duration_s)
         arrival_limit = min(self.max_query_count, MAX_ARRIVALS)
@@ -387,15 +388,15 @@ class RunSpec:
         )
         _require(
             self.engine is Engine.NATIVE or self.target_latency_s is not None,
-            "LoadGen judges a server by its latency: --target-latency 50ms",
+            "the server scenario of LoadGen needs a target latency: --target-latency 50ms",
         )
 
 
 MAX_WARMUP_QUERIES = 2**40
 MAX_SEED = 2**63
-"""First number that is no seed any more."""
+"""Limit on seeds, itself excluded."""
 MAX_THREADS = 256
-"""More threads than this is a typing mistake on any device in scope."""
+"""More threads than this are a typing mistake on any device in scope."""
 
 MAX_QUERIES = 2**40
 MAX_INPUTS, MAX_RANK, MAX_SIZE = 64, 16, 2**31
@@ -406,22 +407,22 @@ MAX_NAME_CHARS = 80
 MAX_SAMPLES = 65536
 MIN_QPS, MAX_QPS = 1e-3, 1e6
 MAX_ARRIVALS = 1_000_000
-"""A schedule is held in memory; at 1000 arrivals a second it lasts a quarter of an hour."""
+"""The schedule is kept in memory; at 1000 arrivals per second it lasts a quarter of an hour."""
 MAX_CPUS = 4096
 MAX_SUSTAINED_QUERIES = 10_000_000
-"""480 MB of memory on the device; twenty minutes of a model that takes 120 µs."""
+"""480 MB of memory on the device; twenty minutes for a model that takes 120 µs."""
 MAX_IDLE_S = 600.0
 MIN_CHIP_S, MAX_CHIP_S = 1e-3, 10.0
 """A sleep of less than a millisecond does not end when it should."""
 MIN_TELEMETRY_HZ = 0.1
-"""A sampler that says nothing for 30 s is taken for lost."""
+"""A sampler without a reading for 30 s is considered lost."""
 MAX_TELEMETRY_HZ = 100.0
-"""More often, the watching would be felt."""
+"""At higher rates, the sampling would affect the measurement."""
 
 DEFAULT_PRESET = "default"
 MLPERF_PRESET = "mlperf"
 CHANGED = ", changed"
-"""Suffix of the name of a preset whose values were not all kept."""
+"""Suffix of the name of a preset if some of its values were changed."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     # MLPerf Mobile's single-stream minimum: 1024 queries and 60 s.
@@ -440,29 +441,29 @@ PRESETS: dict[str, dict[str, Any]] = {
         "min_query_count": 100,
         "max_query_count": 4_000_000,
         "sample_count": 1024,
-        "max_duration_s": None,  # its rules ask for the count, however long it takes
+        "max_duration_s": None,  # MLPerf's rules require the count, without a time limit
     },
 }
 """Field values of `RunSpec` by preset name."""
 
 LEAST_MAX_DURATION_S = {"default": 1800.0, "quick": 60.0}
-"""Maximum duration under a preset, unless the duration makes it longer. Within half an hour, models
-of up to 1.75 s give the 1024 queries of the default preset; within a minute, as long as a person
-waits, those of up to 0.47 s the 128 of the quick one."""
+"""Minimum of the maximum duration under a preset; `MAX_DURATION_RATIO` may make it longer. Models
+of up to 1.75 s complete the 1024 queries of the default preset within half an hour; models of up
+to 0.47 s complete the 128 queries of the quick preset within a minute, which a user waits for."""
 MAX_DURATION_RATIO = {"default": 30.0, "quick": 6.0}
-"""Maximum duration over the duration."""
+"""Ratio of the maximum duration to the duration."""
 
 SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
-    # The least that supports the p99 of the scenario's rule, and MLPerf's count for offline.
+    # The minimum count for the p99 of the scenario's rule, and MLPerf's count for offline.
     # Source: mlcommons/inference, loadgen/mlperf.conf.
     (MLPERF_PRESET, Scenario.MULTI_STREAM): {"min_query_count": 662},
     (MLPERF_PRESET, Scenario.OFFLINE): {"min_query_count": 24576},
 }
-"""What a preset says about one scenario in particular."""
+"""Field values of a preset for a particular scenario."""
 
 
 def with_duration(spec: RunSpec, duration_s: float) -> RunSpec:
-    """The specification with another duration, and a maximum that is longer or shorter with it.
+    """The specification with another duration, and a maximum duration scaled by the same ratio.
 
     >>> with_duration(RunSpec("litert", duration_s=10.0, max_duration_s=60.0), 2.0).max_duration_s
     12.0
@@ -474,15 +475,15 @@ def with_duration(spec: RunSpec, duration_s: float) -> RunSpec:
 
 
 def is_divided(spec: RunSpec) -> bool:
-    """Whether several runs share the duration and the queries that were asked for.
+    """Whether several runs share the requested duration and queries.
 
-    Each run under MLPerf's preset has the length that MLPerf's rules ask for.
+    Under MLPerf's preset they do not: each run has the length that MLPerf's rules require.
     """
     return not spec.preset.startswith(MLPERF_PRESET)
 
 
 def with_all_runs(spec: RunSpec, run_count: int) -> RunSpec:
-    """The specification of one run that is as long as all of them were to be together."""
+    """The specification of a single run with the total duration of all runs."""
     if run_count == 1 or not is_divided(spec):
         return spec
     return replace(
@@ -496,19 +497,19 @@ def check_cpus(device: str, cpus: Iterable[int], usable: Iterable[int]) -> None:
 
     Args:
         device: Name of the device, for the error.
-        cpus: CPUs that were asked for.
+        cpus: Requested CPUs.
         usable: CPUs on which its models may run.
 
     Raises:
-        UsageError: one of them is not usable.
+        UsageError: a requested CPU is not usable.
     """
     if unusable := set(cpus) - set(usable):
         wrong, there = (",".join(map(str, sorted(some))) for some in (unusable, usable))
-        raise UsageError(f"no CPU {wrong} for models on {device}, which has {there}")
+        raise UsageError(f"CPU {wrong} is not available to models on {device}, only {there}")
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """A shape as users write it.
+    """A shape in the notation of the command line.
 
     >>> shape_text((1, 128)), shape_text(())
     ('1x128', 'a single number')
@@ -517,14 +518,14 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 
 def samples_per_query(spec: RunSpec) -> int:
-    """Inferences in one query."""
+    """Inferences in a query."""
     return spec.samples_per_query if spec.scenario.traits.is_grouped else 1
 
 
 class SpecChanges(TypedDict, total=False):
     """Fields of `RunSpec` that differ from the preset; None leaves the preset's value.
 
-    What a meter needs is not among them: it follows from the meter.
+    Fields for a meter are not among them: the meter determines them.
     """
 
     scenario: Scenario | str | None
@@ -587,7 +588,7 @@ def from_preset(preset: str, *, runtime: str = "", **changes: Unpack[SpecChanges
     scenario = given.get("scenario", Scenario.SINGLE_STREAM)
     special = SCENARIO_PRESETS.get((preset, scenario), {})
     fixed = PRESETS[preset] | special
-    # What MLPerf fixes and somebody changed is no longer MLPerf's.
+    # A run with changed values of MLPerf's preset no longer follows MLPerf's rules.
     is_changed = any(given.get(name, value) != value for name, value in fixed.items())
     name = f"{preset}{CHANGED}" if is_changed and preset == MLPERF_PRESET else preset
     if preset in LEAST_MAX_DURATION_S:
@@ -604,7 +605,7 @@ _ENUMS: tuple[tuple[str, type[Enum]], ...] = (
 
 
 def _member(kind: type[Enum], name: str, value: Any) -> Enum:
-    """The member, also where its name is given."""
+    """The member of an enum, for a member or its value."""
     try:
         return kind(value)
     except ValueError:

@@ -1,9 +1,9 @@
-"""The interface of devices that time themselves: what an agent and its worker need of one.
+"""The interface of devices that time themselves, for an agent and its worker.
 
-A microcontroller, or whatever else runs inferences without any code of edgebench's beside it, is a
-*target*. Its driver is found under the entry-point group below. The life of a model on a target is
-`open → set_input → window… → outputs → close`; all of it happens in the worker process, so that a
-board that hangs, or an emulator that dies, ends one run and no more.
+A *target* is a microcontroller, or any other device that runs inferences without an edgebench agent
+on it. Its driver is found under the entry-point group below. The life cycle of a model on a target
+is `open → set_input → window… → outputs → close`; all of it happens in the worker process, so that
+a board that hangs, or an emulator that dies, ends only the run in progress.
 """
 
 from __future__ import annotations
@@ -18,49 +18,49 @@ from edgebench.protocol.record import FirmwareFacts, TargetMemory, TensorSpec, W
 
 ENTRY_POINT_GROUP = "edgebench.targets"
 MEMORY_FILE = "boards.json"
-"""File of an agent's state in which its driver remembers the targets that said what they are."""
+"""File of an agent's state in which its driver stores the targets that it has identified."""
 OnBytes = Callable[[int, int], None]
-"""Listener to bytes that are on the target, of so many."""
+"""Callback for an upload: number of bytes on the target, and total number of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetDescription:
-    """A target that is there, or that can be made when it is wanted."""
+    """A connected target, or a target that can be created on demand."""
 
     address: str
-    """Where the driver finds it: `qemu:mps2-an386`, `/dev/ttyACM0`, `socket://10.0.0.7:5000`."""
+    """Address for the driver: `qemu:mps2-an386`, `/dev/ttyACM0`, `socket://10.0.0.7:5000`."""
     name: str
     """Name of the board."""
     identity: str
-    """What stays the same wherever it is plugged in; of an emulated one, its name."""
+    """Id that does not depend on the port; the name, for an emulated target."""
     arch: str
     soc: str
     profile: str = "generic-mcu"
     """Id of its profile."""
     is_emulated: bool = False
     own_model: str | None = None
-    """Name of the model in its firmware, which takes no other; None: it takes models."""
+    """Name of the model in its firmware, which accepts no other; None: it accepts models."""
     takes_own_file: bool = False
-    """Whether a file of that model is taken, too: it can tell that it is the same."""
+    """Whether it also accepts a file of that model: it can verify that the model is the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSighting:
-    """Port at which there is a target, or should be one."""
+    """Port at which a target was found, or is expected."""
 
     target: TargetDescription
     error: EdgebenchError | None = None
-    """Why it cannot be used; None: it can."""
+    """Reason why it cannot be used; None: it can."""
 
 
 class TargetPorts(Protocol):
-    """The ports of a machine, at which targets come and go."""
+    """The ports of a machine, at which targets are connected and disconnected."""
 
     def look(self) -> Sequence[TargetSighting]:
-        """The targets that are there now; does not wait for one that was not asked before.
+        """The targets that are present now, without waiting for the probe of a new port.
 
-        One that is away for a moment, because it restarts, is there all the same. One that has
-        changed its address leaves for one look.
+        A target that is absent for a moment, because it restarts, is included. A target with a
+        changed address is left out once.
 
         Raises:
             TargetError: the ports cannot be listed.
@@ -70,13 +70,13 @@ class TargetPorts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TimedWindow:
-    """A window, with the ticks of its single inferences where the firmware times them."""
+    """A window, with the ticks of its single inferences if the firmware times them."""
 
     window: Window
     inference_ticks: tuple[int, ...] = ()
     is_repeated: bool = False
-    """Whether an attempt before it may have run, too: in energy mode, its pulses come before those
-    of the window."""
+    """Whether an earlier attempt may have run as well: in energy mode, its pulses precede those of
+    the window."""
 
 
 class OpenTarget(Protocol):
@@ -84,12 +84,12 @@ class OpenTarget(Protocol):
 
     @property
     def firmware(self) -> FirmwareFacts:
-        """The program on it."""
+        """The program on the target."""
         ...
 
     @property
     def memory(self) -> TargetMemory:
-        """What model and firmware take."""
+        """Memory use of model and firmware."""
         ...
 
     @property
@@ -99,7 +99,7 @@ class OpenTarget(Protocol):
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """Inputs of the model, as the target takes their bytes."""
+        """Inputs of the model, in the encoding that `set_input` expects."""
         ...
 
     @property
@@ -109,40 +109,41 @@ class OpenTarget(Protocol):
 
     @property
     def own_model(self) -> str | None:
-        """Name of the model that is part of its firmware; None: the model was put onto it."""
+        """Name of the model that is part of its firmware; None: the model was sent to it."""
         ...
 
     @property
     def is_read_back(self) -> bool:
-        """Whether every input until now was compared with the one that was sent."""
+        """Whether every input so far was read back and compared with the sent bytes."""
         ...
 
     @property
     def pace_ns(self) -> int | None:
-        """Interval of the inferences of streaming firmware; None: it infers when it is asked.
+        """Interval of the inferences of streaming firmware; None: it infers on request.
 
-        The sound says how many inferences a window has, and no warm-up can come before one.
+        The length of the sound determines the number of inferences of a window, and a warm-up is
+        not possible.
         """
         ...
 
     @property
     def upload_s(self) -> float | None:
-        """Time for which the model was sent; None where it was there."""
+        """Time to send the model; None if it was on the target already."""
         ...
 
     def set_input(self, data: bytes) -> None:
-        """Put the bytes of all inputs into the target, in the order of `inputs`.
+        """Send the bytes of all inputs to the target, in the order of `inputs`.
 
         Raises:
-            TargetError: they do not arrive.
+            TargetError: the bytes do not arrive.
         """
         ...
 
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
-        """Run so many inferences in a row, timed by the target.
+        """Run `count` consecutive inferences, timed by the target.
 
         Raises:
-            TargetError: it did not run them.
+            TargetError: the target did not run them.
         """
         ...
 
@@ -150,52 +151,52 @@ class OpenTarget(Protocol):
         """Outputs of the last inference, in the order of `outputs`.
 
         Raises:
-            TargetError: there are none, or they cannot be read.
+            TargetError: there are no outputs, or they cannot be read.
         """
         ...
 
     @property
     def busy_s(self) -> float:
-        """How long `close` waits at most for the end of a window that was cut off; 0: no window."""
+        """Maximum time that `close` waits for the end of an interrupted window; 0: no window."""
         ...
 
     def close(self) -> None:
-        """Let go of the target, ready for the next run; an emulated one ends."""
+        """Release the target for the next run; an emulated target ends."""
         ...
 
 
 class TargetDriver(Protocol):
-    """Drives targets of one kind."""
+    """Drives a kind of targets."""
 
     @property
     def runtime(self) -> str:
-        """Name of what runs models there, as in `--runtime`."""
+        """Name of the runtime on the target, as in `--runtime`."""
         ...
 
     @property
     def version(self) -> str:
-        """Version of that."""
+        """Version of the runtime."""
         ...
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """File formats that it loads."""
+        """File formats that the runtime loads."""
         ...
 
     def on_demand(self) -> Sequence[TargetDescription]:
-        """Targets that can be made here on request; never raises."""
+        """Targets that can be created here on request; never raises."""
         ...
 
     def ports(self, named: Sequence[str], memory: Path, *, asks: bool) -> TargetPorts:
         """The ports of this machine.
 
         Args:
-            named: Addresses at which there is a target, each as ADDRESS or NAME=ADDRESS.
-            memory: File in which targets are remembered that said what they are.
-            asks: Whether to open ports that may have a target and are not named.
+            named: Addresses of targets, each as ADDRESS or NAME=ADDRESS.
+            memory: File in which identified targets are stored.
+            asks: Whether to open and probe ports that may have a target and are not named.
 
         Raises:
-            UsageError: an address is none.
+            UsageError: an address is invalid.
         """
         ...
 
@@ -208,18 +209,18 @@ class TargetDriver(Protocol):
         model_name: str,
         on_bytes: OnBytes,
     ) -> OpenTarget:
-        """Open the target and put the model onto it.
+        """Open the target and send the model to it.
 
         Args:
             address: Address of the target.
-            model: File of the model; whoever wrote it may be hostile. None: the one on it.
-            directory: Directory for what is kept with the run.
-            model_name: Name that the user's file has; that of `model` may be a hash.
-            on_bytes: Is told while a model or an input is sent.
+            model: File of the model, which is not trusted. None: the model on the target.
+            directory: Directory for files that are kept with the run.
+            model_name: Name of the user's file; the name of `model` may be a hash.
+            on_bytes: Called while a model or an input is sent.
 
         Raises:
-            UsageError: there is no such address.
-            ModelRefused: it cannot run this model, or has no room for it.
-            TargetError: it does not answer, or the model does not arrive.
+            UsageError: the address does not exist.
+            ModelRefused: the target cannot run this model, or has no space for it.
+            TargetError: the target does not respond, or the model does not arrive.
         """
         ...

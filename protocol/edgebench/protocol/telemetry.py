@@ -1,4 +1,4 @@
-"""Facts of the telemetry beside a run; apart from its record, which no sampler needs."""
+"""Facts of the telemetry of a run, separate from its record, which the sampler does not need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class AbsentSensor:
-    """A sensor that is not there, and why."""
+    """A missing sensor, with the reason."""
 
     sensor: str
     reason: str
@@ -15,15 +15,15 @@ class AbsentSensor:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryFacts:
-    """The sensors sampled beside a run, the absent ones, and the cost of the sampling."""
+    """Sensors sampled during a run, missing sensors, and the cost of the sampling."""
 
     sensors: tuple[str, ...] = ()
-    """Names with their unit as suffix; `sensor` in the trace is an index into them."""
+    """Names with their unit as suffix; `sensor` in the trace is an index into this tuple."""
     constants: dict[str, float] = field(default_factory=dict[str, float])
-    """Values that do not change during a run, named like sensors: trip points, highest clocks."""
+    """Values that are constant during a run, named like sensors: trip points, maximum clocks."""
     absent: tuple[AbsentSensor, ...] = ()
     rate_hz: float = 0.0
-    """Rate of the fast sources; slow ones were read less often."""
+    """Rate of the fast sources; slow sources were read less often."""
     reading_count: int = 0
     cpu_s: float = 0.0
     """CPU time of the sampler, and of the commands that it started."""

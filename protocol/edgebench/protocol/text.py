@@ -1,4 +1,4 @@
-"""Text that others chose (a device, a model file, a library), made fit to print."""
+"""Text from other sources (a device, a model file, a library), made safe to print."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import textwrap
 
 MAX_LINE_CHARS = 200
 _WORD = r"(?!\()(?:'[^'\n]*'|\"[^\"\n]*\"|[^\s'\"])+"
-"""A word of a command line, perhaps with a quoted part; a parenthesis is no part of the command."""
+"""A word of a command line, with optional quoted parts; a parenthesis ends the command."""
 _COMMAND = re.compile(rf"\b(?:edgebench|edgebench-agent|pip|sudo|ssh)(?: {_WORD}(?<![;,.?)]))+")
 """A command in a sentence, up to the punctuation after it."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def printable(text: object, *, keep_lines: bool = False) -> str:
-    r"""Text with `?` in the place of every character that a terminal would obey.
+    r"""Text with `?` in place of every character that is not printable, such as terminal escapes.
 
     Args:
-        text: Anything; what counts is its `str`.
-        keep_lines: Leave line feeds as they are.
+        text: Any object; its `str` is used.
+        keep_lines: Whether to keep line feeds.
 
     >>> printable("a\x1b[31m b\n"), printable("a\nb", keep_lines=True)
     ('a?[31m b?', 'a\nb')
     """
     line = str(text)
-    if line.isprintable():  # as nearly every one of the thousands of texts of a list
+    if line.isprintable():  # true for almost all of the thousands of texts of a list
         return line
     kept = "\n" if keep_lines else ""
     return "".join(char if char.isprintable() or char in kept else "?" for char in line)
 
 
 def one_line(text: object, max_chars: int = MAX_LINE_CHARS) -> str:
-    r"""Text as one printable line; an exception without a text is named by its class.
+    r"""Text as a single printable line; an exception without a text is named by its class.
 
     Args:
-        text: An exception, or anything else that has words.
-        max_chars: Length of the line; where it was longer, its last character is "…".
+        text: An exception, or any object with a text.
+        max_chars: Maximum length of the line; a longer text is cut, and ends with "…".
 
     >>> one_line(ValueError("no\n number")), one_line(KeyboardInterrupt()), one_line("abc", 2)
     ('no number', 'KeyboardInterrupt', 'a…')
@@ -54,10 +54,11 @@ def wrapped_lines(text: str, width: int) -> list[tuple[str, bool]]:
 def wrap(text: str, width: int) -> str:
     """Wrap text to a width between words, but not within a command.
 
-    A command that is longer than the width stays whole: a terminal folds it, and it can be copied.
+    A command that is longer than the width is not wrapped: a terminal folds it, and it can be
+    copied.
 
     Args:
-        text: Sentences; line feeds in it stay.
+        text: Sentences; line feeds are kept.
         width: Number of characters in a line, at least 1.
 
     >>> print(wrap("see which devices there are: edgebench devices --timeout 10s; or", 40))

@@ -1,6 +1,6 @@
 """Expectations of a device's profile, kept with a run so that it can be verified.
 
-A later profile may know better; a stored run is judged by the knowledge of its time.
+A later version of the profile may differ; a stored run is verified with the profile of its time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 FREQ_REQUESTS = frozenset({"time_in_state", "scaling_cur_freq"})
-"""Sources that are the kernel's own account of the frequencies that it requested."""
+"""Sources in which the kernel reports the frequencies that it requested."""
 SLOWING_PREFIXES = (
     *("cpufreq", "thermal-cpufreq"),
     *("devfreq", "thermal-devfreq", "thermal-gpufreq"),
@@ -17,14 +17,14 @@ SLOWING_PREFIXES = (
 )
 """Type prefixes of devices that cap a clock or make CPUs idle; a number or a name follows."""
 SLOWING_TYPES = frozenset({"Processor", "intel_powerclamp"})
-"""Types of ACPI's throttling of a processor, and of Intel's idle injection."""
+"""Types of ACPI's processor throttling, and of Intel's idle injection."""
 
 
 def slows_down(kind: str) -> bool:
     """Whether a cooling device of this type slows the device down in a state above 0.
 
-    The types that do are listed: those of fans and other coolers are up to each board's maker.
-    `intel_powerclamp` is in state -1 while it does nothing.
+    Only the listed types do, because the types of fans and other coolers are chosen by each board's
+    maker. `intel_powerclamp` is in state -1 while it is inactive.
 
     Source: type strings in torvalds/linux, drivers/thermal/{cpufreq,cpuidle,devfreq}_cooling.c,
     drivers/acpi/processor_driver.c, drivers/thermal/intel/intel_powerclamp.c; `thermal-` in front
@@ -54,7 +54,7 @@ class ExpectedCluster:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedAccelerator:
-    """A processor beside the CPU whose clock can be read."""
+    """A processor other than the CPU whose clock can be read."""
 
     name: str
     kind: str
@@ -79,7 +79,7 @@ class CooldownOutcome(Enum):
     COOL = "cool"
     TIMED_OUT = "timed_out"
     NO_SENSOR = "no_sensor"
-    """No temperature can be read: nobody waited."""
+    """No temperature can be read, so there was no wait."""
     NOT_ASKED = "not_asked"
     STOPPED = "stopped"
 
@@ -93,7 +93,7 @@ class CooldownFacts:
     start_c: float | None = None
     reached_c: float | None = None
     target_c: float | None = None
-    """Target of the gate; None where nothing is known and every temperature will do."""
+    """Temperature below which the run may start; None if no target is known and any will do."""
     slope_c_per_min: float | None = None
 
 
@@ -105,29 +105,29 @@ class Expectation:
     zones: tuple[ExpectedZone, ...] = ()
     """Zones that matter; none for generic profiles."""
     is_freq_a_request: bool = False
-    """Whether `scaling_cur_freq` is the requested frequency, not the real one."""
+    """Whether `scaling_cur_freq` is the requested frequency, not the actual frequency."""
     freq_truth: tuple[str, ...] = ("cpuinfo_avg_freq", "time_in_state", "scaling_cur_freq")
     """Sources of the frequency, the best first."""
     clusters: tuple[ExpectedCluster, ...] = ()
-    """Nominal frequencies; none where the kernel's limit at the start is the nominal frequency."""
+    """Nominal frequencies; empty if the kernel's limit at the start is the nominal frequency."""
     accelerators: tuple[ExpectedAccelerator, ...] = ()
-    """Accelerators, of which the clock of the one that runs the model counts."""
+    """Accelerators; only the clock of the accelerator that runs the model matters."""
     indicators: tuple[str, ...] = ()
     """Kinds of indicators, the most reliable first."""
     cooling_exclude: tuple[str, ...] = ()
-    """Types of cooling devices that cool without slowing down."""
+    """Types of cooling devices that cool without slowing the device down."""
     thermal_now: int = 0
-    """Firmware bits that mean heat."""
+    """Firmware bits that report overheating."""
     thermal_sticky: int = 0
     power_now: int = 0
-    """Firmware bits that mean the supply."""
+    """Firmware bits that report a power supply problem."""
     power_sticky: int = 0
     abort_c: float | None = None
     mismatches: tuple[Mismatch, ...] = ()
 
     @property
     def believed_freq_sources(self) -> tuple[str, ...]:
-        """Sources of `freq_truth`, without what was only asked for where that is known to be so."""
+        """Sources of `freq_truth`; without `FREQ_REQUESTS` if those are requests on this device."""
         refused = FREQ_REQUESTS if self.is_freq_a_request else frozenset[str]()
         return tuple(source for source in self.freq_truth if source not in refused)
 

@@ -1,7 +1,7 @@
-"""On which line of a TOML text a key stands; the standard parser does not report it.
+"""Line numbers of the keys of a TOML text, which the standard parser does not report.
 
-Good for what our files are made of: headers and keys at the start of a line. A key inside an inline
-table is found as the line where that table begins.
+Supports headers and keys at the start of a line, which the files of edgebench consist of. For a key
+inside an inline table, the line is that where the table begins.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections import Counter
 
 Path = tuple[str | int, ...]
-"""Names of tables and keys; the index of an item of a list."""
+"""Names of tables and keys, and indices of list items."""
 
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(
@@ -20,7 +20,7 @@ _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
 
 def line_of(text: str, path: Path) -> int:
-    """The line of a key, counted from 1; that of the nearest key around it; 1 if there is none."""
+    """Line of a key, counted from 1; else of the nearest enclosing key; 1 if there is none."""
     lines = {found: number for number, found in reversed(_paths(text))}
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
@@ -52,7 +52,7 @@ def _parts(dotted: str) -> tuple[str, ...]:
 
 
 def _within(names: tuple[str, ...], arrays: Counter[Path]) -> Path:
-    """The path of a header: `[[a]]` before makes `[a.b]` part of the last item of a."""
+    """The path of a header: after `[[a]]`, `[a.b]` belongs to the last item of a."""
     path: Path = ()
     for name in names[:-1]:
         path = (*path, name)

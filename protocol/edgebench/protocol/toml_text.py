@@ -1,7 +1,7 @@
 """TOML texts with a strict schema, read into dataclasses.
 
-Unknown keys are errors, so that a misspelt setting cannot pass for an absent one. An error names
-the file, the line and the key.
+Unknown keys are errors, so that a misspelt setting is not ignored. An error names the file, the
+line and the key.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """One thing that is wrong, and where."""
+    """A violation of the schema, with the path of its key."""
 
     path: Path
     what: str
 
     @property
     def key(self) -> str:
-        """The path as a person writes it: `soc.cluster[0].cpus`."""
+        """The path in readable form: `soc.cluster[0].cpus`."""
         text = ""
         for part in self.path:
             text += f"[{part}]" if isinstance(part, int) else f".{part}"
@@ -56,10 +56,10 @@ class TomlText:
     """File name for error texts."""
 
     def table(self, schema_version: int) -> Table:
-        """The parsed text, which says `schema = N` at its beginning.
+        """The parsed text, which must contain `schema = N`.
 
         Raises:
-            UsageError: not TOML, or of another version.
+            UsageError: the text is not TOML, or its schema has another version.
         """
         try:
             table = tomllib.loads(self.text)
@@ -79,7 +79,7 @@ class TomlText:
         """The table as a dataclass, by a converter of `strict_converter`.
 
         Raises:
-            UsageError: against the schema.
+            UsageError: the table violates the schema.
         """
         try:
             return converter.structure(table, kind)
@@ -93,7 +93,7 @@ class TomlText:
 
 
 def strict_converter() -> Converter:
-    """A converter that refuses unknown keys and values of another type."""
+    """A converter that rejects unknown keys and values of another type."""
     return make_strict(Converter(detailed_validation=True, forbid_extra_keys=True))
 
 
@@ -106,7 +106,7 @@ def _first(exc: BaseException, path: Path = ()) -> Complaint:
             what += f"; available: {', '.join(one.name for one in fields(exc.cl))}"
         return Complaint((*path, extra), what)
     if isinstance(exc, BaseValidationError):
-        # A misspelt key is missing, too; the unknown key says more.
+        # A misspelt key is also a missing key; the error about the unknown key is more useful.
         inner = min(exc.exceptions, key=lambda one: not isinstance(one, ForbiddenExtraKeysError))
         return _first(inner, (*path, *_step(inner)))
     if isinstance(exc, KeyError):

@@ -1,14 +1,14 @@
 """Time series of a run: columns, units, and their packed form on the device.
 
-A trace travels as little-endian columns, one after another, each of the same length. The file has
-no header: the number of rows is its size over the row size. Columns:
+A trace is sent as consecutive little-endian columns of the same length. The file has no header: the
+number of rows is its size divided by the row size. Columns:
 
-    queries     one row per inference, in issue order, on the device's monotonic clock:
-                scheduled_ns i64     its query was due: the origin of the query's latency
-                start_ns i64         its inputs are about to be copied in
-                invoke_start_ns i64  the inputs are copied in
-                invoke_end_ns i64    the model has run
-                end_ns i64           the outputs are copied out
+    queries     a row per inference, in issue order, on the device's monotonic clock:
+                scheduled_ns i64     the query was due: origin of the query's latency
+                start_ns i64         before its inputs are copied in
+                invoke_start_ns i64  after its inputs are copied in
+                invoke_end_ns i64    after the model has run
+                end_ns i64           after its outputs are copied out
                 sample i64           index of the prepared sample
     telemetry   time_ns i64, sensor i64, value f64       `sensor` indexes the record's sensors
 """
@@ -23,19 +23,19 @@ ANSWERS_FILE = "answers.npz"
 """Outputs of the model: arrays `used.N` and `reference.N` with output N for the prepared samples,
 `dataset.N` with output N for the data set; first axis: samples. Uncompressed."""
 DATASET_INDEX = "dataset_index"
-"""Array in that file: which sample of the data set each of the outputs is for. Without it, they are
-for all samples in their order."""
+"""Array in that file: index of the sample of the data set for each output. Without it, the outputs
+are for all samples in their order."""
 RECORD_FILE = "record.json"
 METER_FILE = "meter.spool"
-"""Recording of a meter beside the run, undecoded, with a header that says how to read it."""
+"""Recording of a meter during the run, undecoded, with a header that describes its encoding."""
 WORKER_LOG_FILE = "worker.log"
 HOST_FILE = "host.bin"
-"""What the host that started the run sent along for whichever host of its owner collects it."""
+"""Data from the host that started the run, for the host of the same owner that collects it."""
 CONSOLE_FILE = "console.log"
-"""What went over the line to a target that timed itself."""
+"""Log of the line to a target that timed itself."""
 LOADGEN_DETAIL_FILE = "mlperf_log_detail.txt"
 LOADGEN_FILES = ("mlperf_log_summary.txt", LOADGEN_DETAIL_FILE)
-"""Logs of MLPerf's LoadGen, when it issues the queries."""
+"""Logs of MLPerf's LoadGen, if it issues the queries."""
 SPOOL_FILES = (
     RECORD_FILE,
     QUERIES_FILE,
@@ -52,7 +52,7 @@ SPOOL_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a packed trace."""
+    """A column of a packed trace."""
 
     name: str
     dtype: str

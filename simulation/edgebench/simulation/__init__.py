@@ -1,5 +1,5 @@
-"""Simulated devices, which grow warm and slow down: for tests, demonstrations and gates.
+"""Simulated devices that heat up and throttle, for tests, demonstrations and gates.
 
-An agent finds them by the entry-point group of `edgebench.protocol.simulation` and never imports
-them by name, so that they need not be sent to real devices.
+The agent finds them through the entry-point group of `edgebench.protocol.simulation` and never
+imports them by name, so that they need not be deployed to real devices.
 """

@@ -13,7 +13,7 @@ Files = Mapping[str, str | bytes]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """CPUs that share a clock; named by the first of them."""
+    """CPUs that share a clock; identified by the first CPU."""
 
     cpus: range
     highest_khz: int
@@ -22,7 +22,7 @@ class Policy:
 
     @property
     def nominal_khz(self) -> int:
-        """Clock while nothing slows the CPUs down."""
+        """Clock without throttling."""
         return self.mode_khz or self.highest_khz
 
 
@@ -32,32 +32,32 @@ class SimulatedZone:
 
     kind: str
     trip_c: float | None = None
-    """Passive trip point, bound to the board's cooling devices."""
+    """Passive trip point, bound to the board's cooling devices; None: no trip point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedBoard:
-    """One board."""
+    """A kind of board, with its files, heat and controller."""
 
     name: str
     compatible: tuple[str, ...] = ()
-    """`compatible` entries of its device tree, which choose its profile; empty: it has no tree."""
+    """`compatible` entries of its device tree, which select its profile; empty: no device tree."""
     zones: tuple[SimulatedZone, ...]
     policies: tuple[Policy, ...]
     controller: Callable[[int], Controller]
-    """Maker of its controller, from a seed."""
+    """Creates the board's controller from a seed."""
     cooling: tuple[str, ...] = ()
     """Types of the cooling devices; all are in the same state."""
     has_videocore: bool = False
-    """Whether it has the firmware behind vcgencmd, and its alarm of the supply."""
+    """Whether it has the firmware behind vcgencmd, and its supply alarm."""
     has_soctherm: bool = False
     """Whether it has counters of over-current events."""
     extra: Files = field(default_factory=dict[str, str | bytes])
-    """Further files, which never change."""
+    """Additional files with constant content."""
     body: Body
     ambient_c: float = 25.0
     idle_w: float = 2.0
     busy_w: float
-    """Power in addition to it, at full clock."""
+    """Power at full clock, in addition to idle_w."""
     time_scale: float = 20.0
-    """Simulated seconds per real second; less where it is not heat that slows the board down."""
+    """Simulated seconds per real second; less for boards that are not throttled by heat."""

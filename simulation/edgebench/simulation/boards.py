@@ -1,9 +1,9 @@
-"""The simulated boards: one for each kind of controller that slows real boards down.
+"""The simulated boards: one for each kind of controller that throttles real boards.
 
-Their time runs twenty times as fast as real time, so that a run of two minutes shows what a real
-board does in forty. Where it is not heat that slows a board down, it runs twice as fast.
+Simulated time runs twenty times as fast as real time, so that a run of two minutes shows what takes
+forty minutes on a real board. For boards that are not throttled by heat, it runs twice as fast.
 
-Source: zones, trips, clocks and thresholds as in the profiles' facts.
+Source: zones, trips, clocks and thresholds from the facts of the profiles.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COOLED_BOARD = Body(
     junction_k_per_w=2.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=170.0
 )
 SMALL_BOARD = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=6.0, case_j_per_k=30.0)
-"""Raspberry Pi 3B+, which is at its soft limit after 75 s."""
+"""Raspberry Pi 3B+, which reaches its soft limit after 75 s."""
 
 _PI_5 = ("raspberrypi,5-model-b", "brcm,bcm2712")
 _PI_5_CPUS = (Policy(range(4), 2_400_000),)
@@ -159,14 +159,14 @@ BOARDS: dict[str, SimulatedBoard] = {board.name: board for board in _ALL}
 
 
 def find_board(text: str) -> tuple[SimulatedBoard, int]:
-    """The board and the seed of `NAME` or `NAME:SEED`.
+    """Parse `NAME` or `NAME:SEED` into the board and the seed.
 
     Raises:
-        UsageError: there is no such board, or the seed is not a number.
+        UsageError: the board is unknown, or the seed is not a number.
     """
     name, _, seed = text.partition(":")
     if name not in BOARDS:
-        raise UsageError(f"unknown simulated board {name[:64]!r}: there are {', '.join(BOARDS)}")
+        raise UsageError(f"unknown simulated board {name[:64]!r}; available: {', '.join(BOARDS)}")
     if not re.fullmatch(r"[0-9]{0,18}", seed):
         raise UsageError(f"seed of a simulated board must be a number, got {seed[:32]!r}")
     return BOARDS[name], int(seed or 0)

@@ -1,9 +1,10 @@
-"""The kinds of controllers by which real boards slow down.
+"""The kinds of controllers that throttle real boards.
 
-A controller takes time, temperature and load, and returns what the silicon then does (`clock`,
-`idle`) and what the device reports about it: on some boards these differ, which is the point.
+A controller takes time, temperature and load, and returns both what the silicon does (`clock`,
+`idle`) and what the device reports about it. On some boards these differ, which edgebench must
+detect.
 
-Source: thresholds and behaviour as in the profiles' facts.
+Source: thresholds and behaviour from the facts of the profiles.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Protocol
 RPI_SOFT_LIMIT, RPI_THROTTLED, RPI_CAPPED, RPI_UNDERVOLTAGE = 0x8, 0x4, 0x2, 0x1
 STICKY_SHIFT = 16
 POWER_EXPONENT = 2.5
-"""Exponent of the power over the clock: voltage rises with the clock."""
+"""Exponent of the power over the clock, because voltage rises with the clock."""
 BUDGET_NOISE_S = 1e-6
 """Tolerance of the budget: hundreds of small steps do not add up exactly."""
 
@@ -26,13 +27,13 @@ class Effect:
     """What a controller does, and what the device reports about it."""
 
     clock: float = 1.0
-    """Real frequency over the nominal one, 0…1."""
+    """Actual frequency relative to the nominal frequency, 0…1."""
     idle: float = 0.0
-    """Share of the time in which the CPUs are made to idle."""
+    """Share of the time in which the CPUs are forced to idle."""
     told_clock: float = 1.0
-    """Frequency that `scaling_cur_freq` reports, over the nominal one."""
+    """Frequency in `scaling_cur_freq` relative to the nominal frequency."""
     cap: float = 1.0
-    """Frequency that `scaling_max_freq` reports, over the nominal one."""
+    """Frequency in `scaling_max_freq` relative to the nominal frequency."""
     bits: int = 0
     """Firmware bits that are set now."""
     cooling_state: int = 0
@@ -43,19 +44,19 @@ class Effect:
 
     @property
     def speed(self) -> float:
-        """Speed of the device, 1: undisturbed."""
+        """Computing speed relative to the undisturbed device."""
         return self.clock * (1 - self.idle)
 
 
 class Controller(Protocol):
-    """One way to slow down."""
+    """A throttling mechanism."""
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The effect now; called with rising times.
+        """Return the current effect; times must increase from call to call.
 
         Args:
-            time_s: Time since the device was made.
-            junction_c: Temperature now.
+            time_s: Time since the creation of the device.
+            junction_c: Present temperature.
             busy: Share of the time since the last call in which the model ran, 0…1.
         """
         ...
@@ -63,10 +64,10 @@ class Controller(Protocol):
 
 @dataclass(slots=True)
 class Nothing:
-    """A device that cools well enough, or has nothing that would slow it down."""
+    """A device with sufficient cooling, or without a mechanism that throttles it."""
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """Undisturbed."""
+        """No effect."""
         return Effect()
 
 
@@ -79,7 +80,7 @@ class Progressive:
     lowest: float = 0.6
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The kernel still reports the clock that it requested."""
+        """Lower the actual clock; the kernel keeps reporting the requested clock."""
         share = min(1.0, max(0.0, (junction_c - self.soft_c) / (self.hard_c - self.soft_c)))
         bits = RPI_THROTTLED | RPI_CAPPED if share > 0 else 0
         return Effect(clock=1 - share * (1 - self.lowest), bits=bits)
@@ -95,7 +96,7 @@ class BangBang:
     is_low: bool = False
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """Two levels with a hysteresis."""
+        """Switch between two levels with a hysteresis."""
         if junction_c >= self.soft_c:
             self.is_low = True
         elif junction_c < self.soft_c - self.hysteresis_c:
@@ -115,7 +116,7 @@ class StepWise:
     next_s: float = 0.0
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The cap and the cooling device show it."""
+        """Change the state by a step; the cap and the cooling device show it."""
         if time_s >= self.next_s:
             self.next_s = time_s + self.period_s
             step = 1 if junction_c > self.trip_c else -1
@@ -126,7 +127,7 @@ class StepWise:
 
 @dataclass(slots=True)
 class IdleInjection:
-    """i.MX8M Plus: CPUs are made to idle, and no frequency changes."""
+    """i.MX8M Plus: CPUs are forced to idle, and the frequency does not change."""
 
     trip_c: float = 85.0
     gain_per_c: float = 0.1
@@ -135,7 +136,7 @@ class IdleInjection:
     """Whether the cooling device can be read."""
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """In proportion to how far it is above the trip."""
+        """Idle in proportion to the excess over the trip temperature."""
         idle = min(self.most, max(0.0, (junction_c - self.trip_c) * self.gain_per_c))
         return Effect(idle=idle, cooling_state=round(100 * idle) if self.is_told else 0)
 
@@ -144,8 +145,8 @@ class IdleInjection:
 class PowerLimit:
     """x86: turbo while the energy budget of PL1 lasts, then the clock that PL1 allows; no heat.
 
-    A processor may take more than PL1 until its mean over tau is PL1; idle time refills the budget,
-    which is counted in seconds of turbo under full load.
+    A processor may exceed PL1 until its mean power over tau reaches PL1. Idle time refills the
+    budget, which is counted in seconds of turbo under full load.
     """
 
     turbo_s: float = 28.0
@@ -157,7 +158,7 @@ class PowerLimit:
     last_s: float = 0.0
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The kernel reports the real clock; no counter counts this."""
+        """Spend or refill the budget; the kernel reports the actual clock, and no counter rises."""
         limit = math.pow(self.sustained, POWER_EXPONENT)
         power = limit if self.is_limited else 1.0
         # Seconds of the budget per second; negative while it is refilled.
@@ -180,7 +181,7 @@ class Dips:
     rate_per_s: float
     length_s: float
     low: float
-    """Clock in a dip, over the nominal one."""
+    """Clock during a dip relative to the nominal clock."""
     count: int = 0
     until_s: float = -1.0
     next_s: float = 10.0
@@ -190,7 +191,7 @@ class Dips:
         self.chance = random.Random(self.seed)
 
     def clock(self, time_s: float) -> float:
-        """Clock over the nominal one."""
+        """Present clock relative to the nominal clock."""
         if time_s >= self.next_s:
             self.count += 1
             self.until_s = time_s + self.length_s
@@ -200,14 +201,14 @@ class Dips:
 
 @dataclass(slots=True)
 class UnderVoltage(Dips):
-    """A weak supply: the firmware halves the clock when the voltage dips, again and again."""
+    """A weak supply: the firmware lowers the clock whenever the voltage dips."""
 
     rate_per_s: float = 0.2
     length_s: float = 1.5
     low: float = 0.6
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The firmware reports it, and calls it throttled."""
+        """Lower the clock during a dip; the firmware reports it as throttling."""
         clock = self.clock(time_s)
         bits = RPI_UNDERVOLTAGE | RPI_THROTTLED | RPI_CAPPED if clock < 1 else 0
         return Effect(clock=clock, bits=bits)
@@ -215,27 +216,27 @@ class UnderVoltage(Dips):
 
 @dataclass(slots=True)
 class OverCurrent(Dips):
-    """Jetson: clock pulses are skipped for moments, which only a counter shows."""
+    """Jetson: clock pulses are skipped for short times, which only a counter shows."""
 
     rate_per_s: float = 2.0
     length_s: float = 0.2
     low: float = 0.5
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """The kernel reports the clock that it requested."""
+        """Lower the clock during a dip; the kernel keeps reporting the requested clock."""
         return Effect(clock=self.clock(time_s), overcurrent_count=self.count)
 
 
 @dataclass(slots=True)
 class Fan:
-    """Cools in steps, with a hysteresis; slows nothing down."""
+    """Cools in steps, with a hysteresis; does not throttle."""
 
     steps_c: tuple[float, ...] = (50.0, 60.0, 67.5, 75.0)
     hysteresis_c: float = 5.0
     state: int = 0
 
     def act(self, time_s: float, junction_c: float, busy: float = 1.0) -> Effect:
-        """A cooling device in a state above 0, and no throttling."""
+        """Adjust the fan; the cooling device is in a state above 0 without throttling."""
         while self.state < len(self.steps_c) and junction_c >= self.steps_c[self.state]:
             self.state += 1
         while self.state and junction_c < self.steps_c[self.state - 1] - self.hysteresis_c:

@@ -1,9 +1,9 @@
-"""A simulated device beside a real model: the model's work heats it, and it slows the model.
+"""A simulated device for a real model: the model's work heats it, and it slows the model.
 
-The device is a tree of files that the real sampler, the real profile matcher and the real gate read
-instead of /proc and /sys, and two numbers in a shared file: how fast the device computes, and how
-long the worker has kept it busy. The worker lets that much more time pass in each inference.
-A task of the daemon writes all of it, ten times a second.
+The device is a tree of files, which the real sampler, profile matcher and gate read instead of
+/proc and /sys, and two numbers in a shared file: the speed of the device, and how long the worker
+has kept it busy. The worker extends each inference accordingly. A task of the daemon updates all
+files, ten times per second.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from edgebench.simulation.slowed import SHARED
 
 TICK_S = 0.1
 CONTROL_S = 0.25
-"""Simulated interval of the controller, however late the daemon's task comes."""
+"""Simulated interval of the controller, independent of delays of the daemon's task."""
 SPEED_FILE = "sim/speed"
 _SPEED_BYTES = SHARED.size // 2
 _HOST_FILES = ("proc/stat", "proc/meminfo", "proc/loadavg", "proc/pressure", "proc/vmstat")
@@ -33,7 +33,7 @@ STEP_C = 0.5
 
 
 class SimulatedDevice:
-    """One device; implements `edgebench.protocol.simulation.Simulation`."""
+    """A device; implements `edgebench.protocol.simulation.Simulation`."""
 
     def __init__(self, board: SimulatedBoard, seed: int, root: Path) -> None:
         self.board = board
@@ -51,17 +51,17 @@ class SimulatedDevice:
 
     @property
     def speed_path(self) -> Path:
-        """File that is shared with the worker; see `slowed`."""
+        """File shared with the worker; see `slowed`."""
         return self.root / SPEED_FILE
 
     def attach(self, worker_pid: int) -> None:
-        """Make the files of this process part of the tree."""
+        """Link the files of this process into the tree."""
         link = self.root / "proc" / str(worker_pid)
         with suppress(FileExistsError):
             link.symlink_to(f"/proc/{worker_pid}")
 
     async def live(self) -> None:
-        """Let time pass, forever."""
+        """Advance with real time, forever."""
         last_s = time.monotonic()
         while True:
             await asyncio.sleep(TICK_S)
@@ -70,7 +70,7 @@ class SimulatedDevice:
             last_s = now_s
 
     def advance(self, real_s: float) -> None:
-        """Let real time pass."""
+        """Advance by this real time."""
         busy = self._load.share(real_s)
         left_s = real_s * self.board.time_scale
         while left_s > 0:
@@ -118,10 +118,10 @@ class SimulatedDevice:
         )
 
     def _show(self) -> None:
-        """Write the changing files, each in place: readers keep them open."""
+        """Write the changing files in place, because readers keep them open."""
         for name, text in self._changing().items():
-            # Padded to one length, so that a reader never sees half of an old number behind a new
-            # one.
+            # Padded to a fixed length, so that a reader never sees the rest of an old number after
+            # a new number.
             with (self.root / name).open("r+b") as file:
                 file.write(text.rjust(12).encode() + b"\n")
         with self.speed_path.open("r+b") as file:
@@ -129,7 +129,7 @@ class SimulatedDevice:
 
 
 class _Load:
-    """Load of the device, which the worker reports in the shared file."""
+    """Load of the device, as the worker reports it in the shared file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -139,7 +139,7 @@ class _Load:
     def share(self, passed_s: float) -> float:
         """Load since the last call, 0…1.
 
-        An inference that took longer is reported late, and counted in the calls that follow.
+        An inference that took longer is reported late, and counted in the following calls.
         """
         _, worked_s = SHARED.unpack(self._path.read_bytes())
         self._owed_s += worked_s - self._last_s

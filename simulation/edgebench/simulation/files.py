@@ -1,6 +1,6 @@
-"""Files of a simulated board under /proc and /sys, and the command of its firmware.
+"""Files of a simulated board under /proc and /sys, and its firmware command.
 
-Source: paths, types and units as in the telemetry sources and the profiles' facts.
+Source: paths, types and units from the telemetry sources and the facts of the profiles.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _GOVERNORS = "conservative ondemand powersave performance schedutil"
 _THERMAL = "sys/class/thermal"
 _HWMON = "sys/class/hwmon/hwmon0"
 EVENTS_SINCE_BOOT = 17
-"""Over-current events before the run: they happen in normal use, and only new ones count."""
+"""Over-current events before the run: they occur in normal use, and only new events count."""
 
 
 def fixed_files(board: SimulatedBoard) -> dict[str, str | bytes]:
-    """Files that never change."""
+    """Files with constant content."""
     files: dict[str, str | bytes] = dict(board.extra)
     if board.compatible:
         files["proc/device-tree/compatible"] = b"".join(
@@ -52,7 +52,7 @@ def fixed_files(board: SimulatedBoard) -> dict[str, str | bytes]:
 def changing_files(
     board: SimulatedBoard, effect: Effect, *, temp_c: float, sticky_bits: int
 ) -> dict[str, str]:
-    """Files that show the temperature and the effect of the controller now."""
+    """Files that show the present temperature and effect of the controller."""
     files: dict[str, str] = {}
     for policy in board.policies:
         folder = _policy_folder(policy)
@@ -73,7 +73,7 @@ def changing_files(
 
 
 def links(board: SimulatedBoard) -> dict[str, str]:
-    """Where each CPU finds its policy."""
+    """Links from each CPU to its cpufreq policy."""
     return {
         f"{_CPUS}/cpu{cpu}/cpufreq": f"../cpufreq/policy{policy.cpus.start}"
         for policy in board.policies

@@ -1,4 +1,4 @@
-"""Two nodes of heat: the junction follows the load in seconds, the case in minutes.
+"""Two-node thermal model: the junction follows the load in seconds, the case in minutes.
 
         power ──▶ junction ──(R_j)──▶ case ──(R_c)──▶ ambient
                     C_j                 C_c
@@ -6,7 +6,7 @@
     C_j dT_j/dt = P - (T_j - T_c) / R_j
     C_c dT_c/dt = (T_j - T_c) / R_j - (T_c - T_a) / R_c
 
-One node is too few: a Raspberry Pi 5 that was at 85.1 °C cools by 15 °C in the first 30 s and by
+A single node is not enough: a Raspberry Pi 5 at 85.1 °C cools by 15 °C in the first 30 s and by
 another 10 °C in the next ten minutes (public observation).
 """
 
@@ -30,7 +30,7 @@ class Body:
 
 @dataclass(slots=True)
 class BoardHeat:
-    """Temperatures now."""
+    """Present temperatures of a body."""
 
     body: Body
     ambient_c: float
@@ -38,7 +38,7 @@ class BoardHeat:
     case_c: float
 
     def advance(self, seconds: float, power_w: float, *, case_k_per_w: float | None = None) -> None:
-        """Let time pass at this power; a fan lowers the resistance of the case."""
+        """Advance in time at this power; a fan lowers the resistance of the case."""
         body = self.body
         to_ambient = body.case_k_per_w if case_k_per_w is None else case_k_per_w
         while seconds > 0:
@@ -51,6 +51,6 @@ class BoardHeat:
 
 
 def at_rest(body: Body, ambient_c: float, power_w: float) -> BoardHeat:
-    """The temperatures after a long time at this power."""
+    """Steady-state temperatures at this power."""
     case_c = ambient_c + power_w * body.case_k_per_w
     return BoardHeat(body, ambient_c, case_c + power_w * body.junction_k_per_w, case_c)

@@ -1,4 +1,4 @@
-"""Files of a laptop with an Intel N100, beside its clock and temperature.
+"""Files of a laptop with an Intel N100, except clock and temperature.
 
 Its counters stay at zero: a power limit is not counted as throttling.
 """
@@ -34,4 +34,4 @@ N100_FILES: dict[str, str | bytes] = {
     f"{_RAPL}/constraint_1_name": "short_term\n",
     f"{_RAPL}/constraint_1_power_limit_uw": "25000000\n",
 }
-"""Files by path, without the energy, which only root can read."""
+"""Contents by path, without the energy counter, which only root can read."""

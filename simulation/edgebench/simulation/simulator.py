@@ -1,4 +1,4 @@
-"""The simulated boards as an agent finds them."""
+"""The entry point through which an agent finds the simulated boards."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class BoardSimulator:
         return find_board(text)[0].name
 
     def simulate(self, text: str, root: Path) -> Simulation:
-        """A new device of the board and seed in `text`."""
+        """Create a device from the board and seed in `text`."""
         board, seed = find_board(text)
         return SimulatedDevice(board, seed, root)
 
     def slowed(self, invoke: Callable[[], Any], speed_path: str) -> Callable[[], Any]:
-        """`invoke`, made as slow as the device."""
+        """Wrap `invoke` so that it takes as long as on the device."""
         return slowed(invoke, speed_path)

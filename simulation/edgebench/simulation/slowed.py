@@ -1,8 +1,8 @@
-"""An inference on a simulated device: it takes as much longer as the device is slower.
+"""An inference on a simulated device, slowed down by the device's present speed.
 
-Two numbers in a file are shared with the simulated device: its speed, which the device writes, and
-the seconds for which it was active, which the worker writes and which heat the device. They are
-counted by the wall clock: other load on this machine must not cool a simulated board.
+A file shares two numbers with the simulated device: the device writes its speed, and the worker
+writes its active seconds, which heat the device. These are wall-clock seconds, because other load
+on this machine must not cool a simulated board.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from collections.abc import Callable
 from typing import Any
 
 SHARED = struct.Struct("=dd")
-"""Layout of the file: speed, 1: undisturbed; active seconds."""
+"""Layout of the file: speed (1: not slowed down) and active seconds."""
 _SPEED, _WORKED_S = 0, 1
 PAUSE_NS = 1_000_000
-"""Pause between two inferences from which on the device cools; a shorter one is the loop's own."""
+"""Shortest pause between two inferences that cools the device; shorter pauses are loop overhead."""
 
 
 def slowed(invoke: Callable[[], Any], speed_path: str) -> Callable[[], Any]:
-    """`invoke`, followed by a busy wait for the time that the simulated device takes longer.
+    """Wrap `invoke` in a function that busy-waits for the additional time of a slower device.
 
     Args:
         invoke: Runs the model.
-        speed_path: The file that is shared with the device.
+        speed_path: File shared with the device.
     """
     with open(speed_path, "r+b") as file:
         shared = memoryview(mmap.mmap(file.fileno(), 0)).cast("d")

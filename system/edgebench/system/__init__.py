@@ -1,4 +1,4 @@
-"""What every program of edgebench does on its own machine: files, processes, environment, terminal.
+"""Local operations of all edgebench programs: files, processes, environment, terminal.
 
-Nothing in this portion travels between machines: that is `protocol`, which does no I/O.
+This portion does not exchange data between machines: that is `protocol`, which does no I/O.
 """

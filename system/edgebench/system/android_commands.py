@@ -1,6 +1,6 @@
-"""Commands of Android: each is a process, so none runs beside a timed loop without need.
+"""Commands of Android: each starts a process, so a timed loop runs without them if possible.
 
-A command that is denied something may print a line about it and end with 0.
+A command without the necessary permission may print a line about it and exit with 0.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from edgebench.protocol.text import one_line
 COMMANDS = "system/bin"
 """Directory of Android's commands."""
 MARKS = ("system/build.prop", f"{COMMANDS}/getprop")
-"""Files of every Android. Variables of its environment, as ANDROID_ROOT, come with adb's shell and
-with tools on a PC as well."""
+"""Files of every Android system. Environment variables such as ANDROID_ROOT are no evidence: tools
+on a PC set them as well as adb's shell."""
 COMMAND_TIMEOUT_S = 10.0
 MAX_OUTPUT_BYTES = 2**20
-"""Bytes of a command's output that are read: `dumpsys power` has some ten thousand."""
+"""Maximum bytes read of a command's output: `dumpsys power` prints about ten thousand."""
 _REFUSALS = (r"^Permission Denial: .*", r"^Can't find service: .*", r"^.*SecurityException.*")
-"""Lines of a command that has no data. Source: platform/frameworks/native, cmds/dumpsys;
-platform/frameworks/base, `DumpUtils.checkDumpPermission`."""
+"""Output of a command that was denied or has no data. Source: platform/frameworks/native,
+cmds/dumpsys; platform/frameworks/base, `DumpUtils.checkDumpPermission`."""
 
 
 def is_android(root: Path = Path("/")) -> bool:
@@ -33,21 +33,21 @@ def is_android(root: Path = Path("/")) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ServiceOutput:
-    """Output of a command of Android's."""
+    """Output of an Android command."""
 
     text: str
-    """Standard output; empty where the command failed."""
+    """Standard output; empty if the command failed."""
     failure: str = ""
-    """Why there is none, one line."""
+    """Reason of the failure, on a single line."""
 
 
 def command_environment() -> dict[str, str]:
-    """Variables for the system's programs, which have another C library than the agent."""
+    """Variables for the system's programs, whose C library differs from that of the agent."""
     return {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
 
 
 def run_command(root: Path, *words: str) -> ServiceOutput:
-    """Run one of Android's commands; a failure is a value, not an error."""
+    """Run an Android command; a failure is returned, not raised."""
     program = root / COMMANDS / words[0]
     try:
         done = subprocess.run(
@@ -59,7 +59,7 @@ def run_command(root: Path, *words: str) -> ServiceOutput:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return ServiceOutput("", f"{' '.join(words)}: no answer within {COMMAND_TIMEOUT_S:g} s")
+        return ServiceOutput("", f"{' '.join(words)}: not finished within {COMMAND_TIMEOUT_S:g} s")
     except OSError as exc:
         return ServiceOutput("", f"{program}: {exc.strerror}")
     text = done.stdout[:MAX_OUTPUT_BYTES].decode("utf-8", "replace")

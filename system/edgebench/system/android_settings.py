@@ -1,12 +1,12 @@
-"""Settings of Android that are changed for a while, and put back whatever happens.
+"""Settings of Android that are changed temporarily, and restored in any case.
 
-Theory of operation. Before anything is changed, the values that were there are written into a file,
-the mark, and a process of its own is started, a shell that waits for the end of a pipe. The end of
-whoever changed the settings, however it comes, is the end of the pipe; the shell then puts the
-values back, and removes the mark. If the shell is killed as well, as by the end of adbd, the mark
-is left, and the next agent puts the values back.
+Theory of operation. Before any change, the previous values are written into a file, the mark, and a
+separate process is started, a shell that waits for the end of a pipe. When the process that changed
+the settings ends, for any reason, the pipe ends; the shell then restores the values, and removes
+the mark. If the shell is killed as well, for example by the end of adbd, the mark remains, and the
+next agent restores the values.
 
-A maker may ignore a change, and report success. So each setting is read again once it is set.
+A vendor's system may ignore a change, and report success. So each setting is read after it is set.
 
 Source: platform/frameworks/base, `Settings.Global.AIRPLANE_MODE_ON`,
 `Settings.System.SCREEN_BRIGHTNESS`; platform/packages/modules/Connectivity, the command
@@ -37,25 +37,25 @@ RESTORE_TIMEOUT_S = 10.0
 CHARGING_PROPERTY = "power.battery_input.suspended"
 _VALUE = re.compile(r"true|false|[0-9]{1,5}")
 _GUARD = 'trap "" HUP INT TERM; read -r line; restored=true; {commands} $restored && rm -f "$0"'
-"""Waits until its standard input ends; its word is the mark."""
+"""Script that waits until its standard input ends; `$0` is the mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class AndroidSetting:
-    """How a setting is read and changed."""
+    """Commands that read and change a setting."""
 
     failure: str
-    """What is not done where it cannot be changed."""
+    """Beginning of the error if it cannot be changed."""
     get: tuple[str, ...]
     put: tuple[str, ...]
-    """The command, which the value follows."""
+    """The command, to which the value is appended."""
     words: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Values as the command wants them, where it is not as they are read."""
+    """Arguments of the command by the value as read, if they differ."""
     unset: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Value of a setting that was never set, by what is read then."""
+    """Value of a setting that was never set, by the text that is read in that case."""
     is_lost_at_boot: bool = False
     needs: str = ""
-    """Version of Android that has it."""
+    """First version of Android with this setting."""
 
     def put_words(self, value: str) -> tuple[str, ...]:
         """The command that sets this value."""
@@ -100,22 +100,23 @@ class ChangedSettings:
         self._guard: subprocess.Popen[bytes] | None = None
 
     def change(self, wanted: Mapping[str, str]) -> None:
-        """Change settings until `restore`; those that have their value already are left alone.
+        """Change settings until `restore`; a setting that has its value already is not changed.
 
         Args:
             wanted: Value of each setting by its name in `SETTINGS`, in the order of the changes.
 
         Raises:
-            TargetError: the system is no Android, or does not change one; then all are as before.
+            TargetError: the system is not Android, or a setting cannot be changed, in which case
+                all settings are restored.
         """
         if wanted and not is_android(self._root):
-            raise TargetError(f"{SETTINGS[next(iter(wanted))].failure}: only Android can do that")
+            raise TargetError(f"{SETTINGS[next(iter(wanted))].failure}: only Android supports it")
         before = {name: self._read(name) for name in wanted}
         before = {name: value for name, value in before.items() if value != wanted[name]}
         if not before:
             return
         assert self._guard is None, "one change at a time"
-        # A value that could not be put back yet is older, and the one that the owner has chosen.
+        # A value that was not restored yet is older: it is the value that the owner has chosen.
         undo = before | _read_mark(self._mark, self._root)
         try:
             make_directory(self._mark.parent, mode=0o700)
@@ -132,7 +133,7 @@ class ChangedSettings:
             raise
 
     def restore(self) -> None:
-        """Put back what was changed; may be called twice."""
+        """Restore the changed settings; may be called twice."""
         guard, self._guard = self._guard, None
         if guard is None:
             return
@@ -144,7 +145,7 @@ class ChangedSettings:
         except subprocess.TimeoutExpired:
             guard.kill()
             code = guard.wait()
-        if code != 0:  # it was killed, or could not: nobody else is left to do it
+        if code != 0:  # it was killed, or failed: this process has to restore them
             recover(self._mark, self._root)
 
     def _read(self, name: str) -> str:
@@ -162,7 +163,7 @@ class ChangedSettings:
         words = setting.put_words(value)
         failure = run_command(self._root, *words).failure
         if not failure and (now := self._read(name)) != value:
-            failure = f"{' '.join(words)} changed nothing: it is {now}"
+            failure = f"{' '.join(words)} had no effect: the value is {now}"
         if failure:
             needs = f"; it needs {setting.needs}" if setting.needs else ""
             raise TargetError(f"{setting.failure}: {failure}{needs}")
@@ -181,9 +182,9 @@ class ChangedSettings:
 
 
 def recover(mark: Path, root: Path = Path("/")) -> None:
-    """Put back what a process has changed that was killed with its guard.
+    """Restore the settings of a process that was killed together with its guard.
 
-    What cannot be put back stays in the mark, and is tried again by the next agent.
+    Settings that cannot be restored stay in the mark, and the next agent tries again.
     """
     if not mark.exists():
         return
@@ -191,7 +192,7 @@ def recover(mark: Path, root: Path = Path("/")) -> None:
     left = {
         name: before[name] for name in reversed(list(before)) if not _is_back(name, before, root)
     }
-    with suppress(OSError):  # then all of them are tried again
+    with suppress(OSError):  # in that case, the next agent tries all of them again
         if left:
             _write_mark(mark, root, left)
         else:
@@ -204,9 +205,9 @@ def _is_back(name: str, before: Mapping[str, str], root: Path) -> bool:
     if setting.unset.get(text, text) == value:
         return True
     if failure := run_command(root, *setting.put_words(value)).failure:
-        logger.warning("%s not put back to %s: %s", name, value, failure)
+        logger.warning("%s not restored to %s: %s", name, value, failure)
         return False
-    logger.warning("%s put back to %s", name, value)
+    logger.warning("%s restored to %s", name, value)
     return True
 
 
@@ -221,7 +222,7 @@ def _write_mark(mark: Path, root: Path, before: Mapping[str, str]) -> None:
 
 
 def _read_mark(mark: Path, root: Path) -> dict[str, str]:
-    """Values to put back; none of a damaged mark, or of settings that the boot has reset."""
+    """Values to restore, without those that a reboot has reset; empty for a damaged mark."""
     try:
         content = json.loads(mark.read_bytes())
         is_same_boot = content["boot_id"] == _boot_id(root)

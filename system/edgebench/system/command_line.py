@@ -1,4 +1,4 @@
-"""The parser that the command lines of host and agent have in common."""
+"""Parser for the command lines of host and agent."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Accepts no abbreviated options: a new option would change what a script means.
+    """Rejects abbreviated options, because a new option could make them ambiguous in scripts.
 
-    The parsers of its commands are of the same class.
+    The parsers of its subcommands have the same class.
     """
 
     def __init__(self, **settings: Any) -> None:

@@ -1,13 +1,13 @@
 """Process of a command: its end by any exception, and by Ctrl-C while it loads.
 
-An exception in the middle of an import ends in a message of the library that was being loaded, or
-is swallowed there (`Exception ignored in …`). While a command loads, nothing is open that would
-have to be closed. So until then, Ctrl-C ends the process without an exception.
+An exception during an import may end in a message of the imported library, or be swallowed there
+(`Exception ignored in …`). While a command loads, it has no open resources. So during that time,
+Ctrl-C ends the process without an exception.
 
-An unforeseen exception ends a command in one line, as any error does, and its traceback is in a
-file (`unforeseen.py`). Threads and finalisers that end in one print a warning.
+An unforeseen exception ends a command with a single line, like any error, and its traceback is
+written to a file (`unforeseen.py`). An exception that ends a thread or finaliser prints a warning.
 
-Entry points import this module, and nothing else before it: what loads earlier is not protected.
+Entry points import this module first: modules that are imported earlier are not protected.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 INTERRUPTED = b"interrupted\n"
 MAX_STRAY_LINES = 5
-"""Warnings about threads and finalisers that one process prints."""
+"""Maximum warnings about threads and finalisers of a process."""
 
 
 def exit_when_interrupted() -> None:
-    """End with one line at Ctrl-C, at once; a process that ignores Ctrl-C goes on ignoring it."""
+    """Exit at once on Ctrl-C, with a single line; a process that ignores Ctrl-C still does."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _exit)
 
 
 def raise_when_interrupted() -> None:
-    """Raise KeyboardInterrupt at Ctrl-C from now on: there is something to close."""
+    """Raise KeyboardInterrupt on Ctrl-C from now on, because there are resources to close."""
     if signal.getsignal(signal.SIGINT) is _exit:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -47,7 +47,7 @@ def exit_code_of(run: Callable[[], int], program: str = "edgebench") -> int:
     """Run a command; its exit code, or that of an interrupt, a closed output or an exception.
 
     Args:
-        run: The command, which prints the errors that it foresees.
+        run: The command, which prints expected errors itself.
         program: Name of the program, for hints.
     """
     try:
@@ -62,7 +62,7 @@ def exit_code_of(run: Callable[[], int], program: str = "edgebench") -> int:
     except Exception as exc:
         if isinstance(exc, OSError) and exc.filename is None:
             discard_output()
-        # Only here: what loads before Ctrl-C is handled is not protected.
+        # Imported here: modules that load before Ctrl-C is handled are not protected.
         from edgebench.system.terminal import say, say_hint
         from edgebench.system.unforeseen import exit_code_for, hint_for, named_error
 
@@ -74,9 +74,9 @@ def exit_code_of(run: Callable[[], int], program: str = "edgebench") -> int:
 
 
 def report_strays() -> None:
-    """Have Python report an exception outside of `exit_code_of` in one line on stderr.
+    """Make Python report an exception outside of `exit_code_of` in a single line on stderr.
 
-    Such an exception ends a thread, is ignored in a finaliser, or is caught nowhere.
+    Such an exception ends a thread, is ignored in a finaliser, or is not caught.
     """
     import threading
 
@@ -114,9 +114,9 @@ def _print_stray(word: str, exc: BaseException, where: str) -> None:
             from edgebench.system.unforeseen import named_error
 
             line = f"{word}: {named_error(exc, where)}"
-        except ImportError:  # the interpreter is ending, and can import nothing
+        except ImportError:  # imports fail while the interpreter exits
             line = f"{word}: unforeseen {type(exc).__name__}"
-    with suppress(OSError, ValueError, AttributeError):  # stderr is closed, or gone already
+    with suppress(OSError, ValueError, AttributeError):  # stderr is closed, or None
         print(line, file=sys.stderr, flush=True)
 
 
@@ -124,7 +124,7 @@ def flush_output() -> None:
     """Write the buffer of stdout, while an error can still be reported.
 
     Raises:
-        BrokenPipeError: the reader of stdout is gone.
+        BrokenPipeError: the reader of stdout has closed it.
         OSError: stdout cannot be written.
     """
     if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison] `>&-` closes it
@@ -132,8 +132,8 @@ def flush_output() -> None:
 
 
 def discard_output() -> None:
-    """Drop the buffer of stdout, which Python would try to write at its end, and complain."""
-    with suppress(OSError):  # it may be closed, or no file
+    """Drop the buffer of stdout, because Python's attempt to write it at exit would fail."""
+    with suppress(OSError):  # it may be closed, or have no file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,20 +1,21 @@
-"""Where the agent of a state directory is reached by processes of its own machine.
+"""Local address of the agent of a state directory, for processes on the same machine.
 
-Theory of operation. The control socket is a file of the state directory, which other users may not
-enter. Two things stand against that:
+Theory of operation. The control socket is a file in the state directory, which other users may not
+enter. There are two cases in which this does not work:
 
-    a long path         sockaddr_un holds 107 bytes. The directory is opened, and the socket is
-                        named by its descriptor: /proc/self/fd/N/agent.sock.
-    no socket file      a system refuses socket files, as Android does to its shell (SELinux), or a
-                        file system has none. The socket then has an abstract name, which is no
-                        file. A file of the directory holds the name, with a random part.
+    a long path         sockaddr_un holds 107 bytes. The directory is opened, and the path of the
+                        socket contains its descriptor: /proc/self/fd/N/agent.sock.
+    no socket file      a system forbids socket files, as Android does for its shell (SELinux), or a
+                        file system does not support them. The socket then has an abstract name,
+                        which is not a file. A file in the directory contains the name, which has a
+                        random part.
 
-An abstract name has no permissions, anybody may bind one, and it is free once its agent has ended.
-So both sides look at who is at the other end, by SO_PEERCRED: root, or the user of the directory.
-They do so for a file, too.
+An abstract name has no permissions, any process may bind it, and it is free once its agent has
+ended. So both sides check the user at the other end with SO_PEERCRED: it must be root, or the owner
+of the directory. They do so for a socket file as well.
 
-A client looks for one of the two files. To take no more connections, the agent renames it: whoever
-connects before that is accepted, whoever comes later finds no agent.
+A client looks for either of the two files. To stop accepting connections, the agent renames the
+file: earlier connections are accepted, later clients find no agent.
 
 Source: unix(7); proc(5).
 """
@@ -36,22 +37,22 @@ from edgebench.system.paths import CONTROL_SOCKET
 from edgebench.system.whole_files import write_whole
 
 CONTROL_NAME = "agent.address"
-"""Name of the file that holds the abstract name of a socket which is no file."""
+"""Name of the file that contains the abstract name of a socket."""
 SHUT_SUFFIX = ".shut"
 """Suffix of these files while the agent accepts no connections."""
 MAX_SOCKET_PATH = 107
 """sun_path without its NUL. Source: unix(7)."""
 _NO_SOCKET_FILES = {errno.EACCES, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT}
-"""Errors of bind(2) where no socket file can be made; ENOENT: a long path, and no /proc."""
+"""Errors of bind(2) if no socket file can be created; ENOENT: a long path, and no /proc."""
 _BACKLOG = 100
-"""Connections that may wait. Source: asyncio, `create_unix_server`."""
+"""Maximum pending connections. Source: asyncio, `create_unix_server`."""
 _NAME = re.compile(r"edgebench-[0-9a-f]{32}")
 _CREDENTIALS = "3i"
 """struct ucred: pid, uid, gid. Source: unix(7), SO_PEERCRED."""
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """User at the other end of a unix socket; of one that was accepted, or has connected."""
+    """User at the other end of a connected unix socket, on the client's or the listener's side."""
     size = struct.calcsize(_CREDENTIALS)
     packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     uid: int = struct.unpack(_CREDENTIALS, packed)[1]
@@ -59,7 +60,7 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def may_control(uid: int) -> bool:
-    """Whether processes of this user may control an agent of ours: root, and this user."""
+    """Whether processes of a user may control this user's agent: root, or the same user."""
     return uid in (0, os.geteuid())
 
 
@@ -70,21 +71,21 @@ class ControlAddress:
     state: Path
 
     def __str__(self) -> str:
-        """Path of the socket, for people; without one, of the file with its name."""
+        """Path of the socket, for display; of the file with its name, if it has no path."""
         name = CONTROL_NAME if (self.state / CONTROL_NAME).exists() else CONTROL_SOCKET
         return str(self.state / name)
 
     @property
     def is_there(self) -> bool:
-        """Whether an agent seems to listen; one that was killed has left its address behind."""
+        """Whether an agent seems to be running; the address of a killed agent remains as well."""
         return any((self.state / name).exists() for name in (CONTROL_SOCKET, CONTROL_NAME))
 
     @contextmanager
     def listening(self) -> Iterator[socket.socket]:
-        """Listen, in a block at whose end the address is gone.
+        """Listen inside the block; the address is removed at its end.
 
         Raises:
-            OSError: neither a socket nor a file with its name can be made.
+            OSError: neither a socket nor a file with its name can be created.
         """
         self.remove()
         with self._reached(CONTROL_SOCKET) as path, socket.socket(socket.AF_UNIX) as listener:
@@ -104,13 +105,13 @@ class ControlAddress:
         """Connect to the agent, which runs as this user, as root, or as the directory's owner.
 
         Args:
-            timeout_s: Time for which a listener whose queue is full is waited for; 0: not at all.
+            timeout_s: Maximum wait for a listener whose queue is full; 0: do not wait.
 
         Returns:
-            A socket that blocks.
+            A blocking socket.
 
         Raises:
-            OSError: no agent listens, or a process of another user does.
+            OSError: no agent is listening, or a process of another user is.
         """
         connection = socket.socket(socket.AF_UNIX)
         try:
@@ -121,7 +122,7 @@ class ControlAddress:
                     connection.connect(path)
             else:
                 connection.connect(_abstract(name))
-                if self._abstract_name() != name:  # it was shut before the connection was made
+                if self._abstract_name() != name:  # it was shut during the connection attempt
                     raise ConnectionRefusedError(
                         errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)
                     )
@@ -141,7 +142,7 @@ class ControlAddress:
         self._rename(SHUT_SUFFIX, "")
 
     def remove(self) -> None:
-        """Remove what this agent, or an earlier one, has left."""
+        """Remove the files of this agent, or of an earlier agent."""
         for name in (CONTROL_SOCKET, CONTROL_NAME):
             for suffix in ("", SHUT_SUFFIX):
                 (self.state / f"{name}{suffix}").unlink(missing_ok=True)
@@ -150,11 +151,11 @@ class ControlAddress:
         for name in (CONTROL_SOCKET, CONTROL_NAME):
             try:
                 (self.state / f"{name}{before}").rename(self.state / f"{name}{after}")
-            except FileNotFoundError:  # the other one, or somebody has removed it
+            except FileNotFoundError:  # the socket uses the other file, or the file was removed
                 continue
 
     def _abstract_name(self) -> str | None:
-        """Abstract name of the socket; None where it is a file, or nothing is there."""
+        """Abstract name of the socket; None if the socket is a file, or does not exist."""
         try:
             name = (self.state / CONTROL_NAME).read_text(errors="replace").rstrip("\n")
         except FileNotFoundError:
@@ -163,7 +164,7 @@ class ControlAddress:
 
     @contextmanager
     def _reached(self, name: str) -> Iterator[str]:
-        """A path of a file in the directory that a socket's address can hold, inside the block."""
+        """Path of a file in the directory, short enough for a socket address, inside the block."""
         path = str(self.state / name)
         if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
             yield path
@@ -178,13 +179,13 @@ class ControlAddress:
         if may_control(uid) or uid == self.state.stat().st_uid:
             return
         raise PermissionError(
-            errno.EACCES, f"process of another user (uid {uid}) listens in its place"
+            errno.EACCES, f"a process of another user (uid {uid}) owns this address"
         )
 
 
 def _bind_file(listener: socket.socket, path: str) -> bool:
-    """Bind a socket to a file for its owner only; False: no socket file can be made there."""
-    mask = os.umask(0o177)  # never open to others, not even for a moment
+    """Bind a socket to a file for its owner only; False: no socket file can be created there."""
+    mask = os.umask(0o177)  # so that it is never accessible to others
     try:
         listener.bind(path)
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""Exit codes of both command lines; apart from the parser, whose library takes time to load."""
+"""Exit codes of both command lines; separate from the parser, whose library is slow to import."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class ExitCode(IntEnum):
     """The device, the link, the meter, the store or the model failed, or `verify` found a
     difference."""
     USAGE = 2
-    """The command or one of its arguments is invalid; argparse exits with this code, too."""
+    """The command or an argument is invalid; argparse exits with this code as well."""
     INVALID = 3
-    """Measured, but a result is invalid, or its energy was requested and is not known."""
+    """Measured, but a result is invalid, or its energy was requested and is unknown."""
     REGRESSION = 4
     """The candidate is worse than the baseline by more than allowed."""
     INCONCLUSIVE = 5
@@ -24,5 +24,5 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
     """Ctrl-C, as the shell reports it."""
     NOT_READ = 141
-    """The reader of the output is gone, as in `edgebench runs | head -1`: 128 + SIGPIPE, as the
-    shell reports it of other programs."""
+    """The reader has closed the output, as in `edgebench runs | head -1`: 128 + SIGPIPE, as the
+    shell reports it for other programs."""

@@ -1,4 +1,4 @@
-"""What a path is: whoever reads a pipe waits, and a device may have no end."""
+"""Kinds of files at a path: a reader of a pipe waits, and a device may have no end."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import stat
 from pathlib import Path
 
 _OTHER_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-"""What is no file, by its format; the others are devices."""
+"""Kinds other than regular files, by their format bits; all others are devices."""
 
 
 def fault_of_file(path: str | Path) -> str | None:
-    """What is in place of a file; None for a file, and for what cannot be looked at."""
+    """Description of an object in place of a regular file; None for a file, or if stat fails."""
     try:
         mode = os.stat(path).st_mode
-    except OSError:  # whoever reads it says why not
+    except OSError:  # the reader reports the reason
         return None
     if stat.S_ISREG(mode):
         return None

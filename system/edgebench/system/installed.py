@@ -9,7 +9,7 @@ def installed_version(distribution: str) -> str | None:
     >>> installed_version("edgebench-without-such-a-name") is None
     True
     """
-    # Imported here: it loads the readers of mail, CSV and ZIP files.
+    # Imported here: it loads the modules for mail, CSV and ZIP files.
     from importlib.metadata import PackageNotFoundError, version
 
     try:

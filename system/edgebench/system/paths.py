@@ -1,4 +1,4 @@
-"""Where edgebench keeps things, by the XDG base directory rules.
+"""Directories of edgebench, by the XDG base directory specification.
 
 Source: https://specifications.freedesktop.org/basedir-spec/latest/
 """
@@ -20,7 +20,7 @@ APPLICATION = "edgebench"
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The directories of one user; nothing here exists until somebody makes it."""
+    """The directories of a user; they are not created here."""
 
     config: PurePath
     """Identities and pairings; secret."""
@@ -30,7 +30,7 @@ class Paths:
     """Name of the agent's directories inside both."""
 
     def of_simulated(self, board: str) -> Paths:
-        """Those of an agent that simulates a board: it must never pass for this machine."""
+        """Paths of an agent that simulates a board, separate from those of this machine's agent."""
         return replace(self, agent=f"{self.agent}-{board}")
 
     @property
@@ -45,29 +45,29 @@ class Paths:
 
     @property
     def host_config(self) -> PurePath:
-        """The host's identity and the devices that it knows."""
+        """The host's identity and its known devices."""
         return self.config / "host"
 
     @property
     def host_state(self) -> PurePath:
-        """What the host has seen of its devices."""
+        """The last known state of the host's devices."""
         return self.data / "host"
 
 
 MAX_NAME_BYTES = 255
 """NAME_MAX. Source: linux/limits.h."""
 MAX_DIRECTORY_BYTES = 4095 - 256
-"""PATH_MAX without its NUL, and with room for the names of what is kept in a directory. Source:
+"""PATH_MAX without its NUL, and with space for the names of files in the directory. Source:
 linux/limits.h."""
 CONTROL_SOCKET = "agent.sock"
 """Name of the agent's unix socket inside its state directory."""
 
 
 def refuse_long(path: PurePath) -> PurePath:
-    """The path of a directory that files of ours go into, unless Linux takes no such path.
+    """Check the length of the path of a directory for files of edgebench, and return the path.
 
     Raises:
-        UsageError: it is too long.
+        UsageError: the path, or a name in it, is longer than Linux allows.
     """
     longest = max((len(os.fsencode(name)) for name in path.parts), default=0)
     for size, limit, what in (
@@ -88,29 +88,29 @@ def user_paths(environment: Mapping[str, str]) -> Paths:
 
 
 def traceback_directory(environment: Mapping[str, str]) -> PurePath:
-    """Where this user's tracebacks of unforeseen exceptions are kept."""
+    """Directory of this user's tracebacks of unforeseen exceptions."""
     home = _home(environment)
     state = _base(environment, "XDG_STATE_HOME", home / ".local" / "state")
     return state / APPLICATION / "tracebacks"
 
 
 def cache_directory(environment: Mapping[str, str]) -> PurePath:
-    """Directory for what is made again when it is gone."""
+    """Directory for files that are recreated if they are missing."""
     home = _home(environment)
     return _base(environment, "XDG_CACHE_HOME", home / ".cache") / APPLICATION
 
 
 def _home(environment: Mapping[str, str]) -> PurePath:
-    """Home of the user: a job of cron or of a container may run without the variable."""
+    """Home of the user; a job of cron or of a container may run without the variable HOME."""
     if environment.get("HOME"):
         return PurePath(environment["HOME"])
     try:
         return PurePath(pwd.getpwuid(os.getuid()).pw_dir)
-    except KeyError:  # a user without an entry, as of a container, or of Android
+    except KeyError:  # a user without an entry, as in a container, or on Android
         return PurePath("/")
 
 
 def _base(environment: Mapping[str, str], name: str, default: PurePath) -> PurePath:
-    # The rules say that a relative path must be ignored.
+    # The specification requires that a relative path is ignored.
     value = environment.get(name, "")
     return PurePath(value) if value.startswith("/") else default

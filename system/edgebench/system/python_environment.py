@@ -1,7 +1,7 @@
-"""Python environment of a command: the interpreter, libraries and settings that it measures with.
+"""Python environment of a command: the interpreter, libraries and settings of its measurements.
 
-A local agent outlives the command that started it by some seconds. A command of another virtual
-environment must measure neither with the runtimes of that agent nor with its variables.
+A local agent runs for some seconds after the command that started it. A command of another virtual
+environment must not measure with the runtimes or variables of that agent.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class PythonEnvironment:
     """Environment of a Python process."""
 
     interpreter: str
-    """Path of the interpreter, for people."""
+    """Path of the interpreter, for display."""
     libraries: str
     """Digest of the paths, packages and variables that decide which libraries are loaded."""
     settings: str
-    """Digest of the variables that change their effect, and of those that name wired meters."""
+    """Digest of the variables that change measurements, and of those that name wired meters."""
 
 
 def this_environment(variables: Mapping[str, str] | None = None) -> PythonEnvironment:
     """Environment of this process, and of every Python that it starts.
 
     Args:
-        variables: Variables of the process; None: those of this one.
+        variables: Variables of the process; None: those of this process.
     """
     known = measured_variables(safe_environment(os.environ if variables is None else variables))
-    # Not the path of the interpreter: `python` and `python3` of a virtual environment are one.
+    # Not the path of the interpreter: `python` and `python3` of a virtual environment are the same.
     places = (sys.prefix, sys.base_prefix, os.path.realpath(INTERPRETER), sys.version)
     packages = [place for place in sys.path if place.endswith("-packages")]
     libraries = {name: known.pop(name) for name in _LIBRARY_VARIABLES if name in known}

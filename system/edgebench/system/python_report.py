@@ -1,7 +1,7 @@
-"""Report of a throw-away Python of ours: the last line that it prints, as JSON.
+"""Report of a short-lived Python process: the last line that it prints, as JSON.
 
-For what may crash or hang: a runtime's library, a model, a mechanism of the kernel. The caller
-words the failure, as each has another subject.
+It is used for code that may crash or hang: a runtime's library, a model, a mechanism of the kernel.
+The caller writes the error message, because its subject depends on the caller.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def read_report(
     timeout_s: float,
     stderr: int | None = subprocess.DEVNULL,
 ) -> _T:
-    """Run a Python to its end; its report.
+    """Run a Python process to its end, and return its report.
 
     Args:
         python: The command.
@@ -34,10 +34,10 @@ def read_report(
         stderr: Its standard error, as for `subprocess`; None: that of this process.
 
     Raises:
-        OSError: it cannot be started.
-        TimeoutExpired: it did not end in time.
-        CalledProcessError: it ended with another status than 0, or was killed.
-        RemoteProtocolError: its last line is no such report.
+        OSError: the process cannot be started.
+        TimeoutExpired: the process did not end in time.
+        CalledProcessError: its exit status is not 0, or it was killed.
+        RemoteProtocolError: its last line is not a report of this type.
     """
     ended = subprocess.run(
         python.words,

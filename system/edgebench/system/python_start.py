@@ -1,18 +1,18 @@
-"""Start of another Python by a process of ours: without code from the user's directory.
+"""Start of another Python interpreter without code from the user's directory.
 
-A model is often measured in the directory in which it was downloaded, and the files beside it are
-as little trusted as the model is. `python -m` looks for modules in the working directory first,
-so a file `json.py` there would run with the rights of the user. `python_command` is the one place
-that makes the command of an interpreter; a test over the tree refuses others.
+A model is often measured in its download directory, and the other files there are as untrusted as
+the model. `python -m` looks for modules in the working directory first, so a file `json.py` there
+would run with the rights of the user. Only `python_command` builds the command of an interpreter; a
+test over the source tree rejects others.
 
-    safe path   by `launcher/run_module.py`, for Python 3.10 too, which has no `-P`
-    directory   /, or one of ours: it has no modules, and a long-lived process keeps no directory of
-                a user from being unmounted
+    safe path   by `launcher/run_module.py`, because Python 3.10 has no `-P`
+    directory   /, or a directory of edgebench: it has no modules, and a long-lived process does not
+                prevent a user's directory from being unmounted
     variables   PYTHONPATH and the loader's paths without empty entries, which mean the working
-                directory and stand there by mistake (`$PYTHONPATH:/opt/lib` where the first is
-                unset). Relative entries are made absolute, as they mean the directory of the user,
-                and the new process has another one. Variables that make an interpreter read
-                commands are removed (PYTHONINSPECT, PYTHONSTARTUP).
+                directory and are usually mistakes (`$PYTHONPATH:/opt/lib` if the first is unset).
+                Relative entries are made absolute, because they refer to the user's directory, and
+                the new process has another working directory. Variables that make an interpreter
+                read commands are removed (PYTHONINSPECT, PYTHONSTARTUP).
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 INTERPRETER = sys.executable
-"""Path of the interpreter of this process, and of each that it starts."""
+"""Path of the interpreter of this process, and of all interpreters that it starts."""
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher", "run_module.py")
-"""Script that every Python of ours is started with."""
+"""Script that starts the module in the new interpreter."""
 PATH_VARIABLES = (
     *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPYCACHEPREFIX"),
     *("LD_LIBRARY_PATH", "LD_PRELOAD", "EDGEBENCH_READABLE", "EDGEBENCH_FIRMWARE"),
 )
-"""Variables with places that code is loaded from.
+"""Variables with paths from which code is loaded.
 
 An empty entry of PYTHONPATH or LD_LIBRARY_PATH means the working directory. Sources: Python,
 "Command line and environment"; ld.so(8).
 """
 INTERACTIVE_VARIABLES = ("PYTHONINSPECT", "PYTHONSTARTUP")
-"""Variables that make an interpreter read commands from its standard input, or a file before."""
+"""Variables that make an interpreter read commands from its standard input, or from a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonCommand:
-    """Command of a Python of ours; `subprocess` or `asyncio` needs all three fields."""
+    """Command of an interpreter; `subprocess` or `asyncio` needs all three fields."""
 
     words: tuple[str, ...]
     """Path of the interpreter and its arguments."""
@@ -62,13 +62,13 @@ def python_command(
     directory: str | PurePath | None = "/",
     environment: Mapping[str, str] | None = None,
 ) -> PythonCommand:
-    """The command that runs a module in a Python like this one.
+    """The command that runs a module with the interpreter of this process.
 
     Args:
         module: Module to run, as for `python -m`.
-        arguments: Its arguments. Paths are absolute, as its working directory is another one.
-        directory: Working directory; None: the present one, for a module that takes relative paths
-            from its user and does not stay.
+        arguments: Its arguments. Paths must be absolute, because its working directory differs.
+        directory: Working directory; None: the present directory, for a short-lived module that
+            takes relative paths from its user.
         environment: Variables; None: those of this process. They are made safe in any case.
     """
     variables = os.environ if environment is None else environment
@@ -80,7 +80,7 @@ def python_command(
 
 
 def safe_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables without those by which a Python would take code from the working directory.
+    """Variables without those by which Python would load code from the working directory.
 
     >>> safe_environment({"PYTHONPATH": ":/opt/lib:", "PYTHONINSPECT": "1", "HOME": "/home/ada"})
     {'PYTHONPATH': '/opt/lib', 'HOME': '/home/ada'}
@@ -99,10 +99,10 @@ def _absolute_entries(name: str, value: str) -> str:
     separators = {"LD_LIBRARY_PATH": ":;", "LD_PRELOAD": ": "}.get(name, ":")
     absolute: list[str] = []
     for entry in filter(None, value.translate(dict.fromkeys(map(ord, separators), ":")).split(":")):
-        is_name = name == "LD_PRELOAD" and "/" not in entry  # the loader looks for it
-        if is_name or entry.startswith(("/", "$")):  # $ORIGIN and $LIB are the loader's, too
+        is_name = name == "LD_PRELOAD" and "/" not in entry  # the loader searches for it
+        if is_name or entry.startswith(("/", "$")):  # the loader expands $ORIGIN and $LIB
             absolute.append(entry)
             continue
-        with suppress(OSError):  # the working directory was removed: the entry means nothing
+        with suppress(OSError):  # the working directory was removed: the entry is meaningless
             absolute.append(os.path.abspath(entry))
     return ":".join(absolute)

@@ -1,4 +1,4 @@
-"""Sentences on stderr, beside the result on stdout; for the command lines of host and agent."""
+"""Messages on stderr, separate from the result on stdout; for the commands of host and agent."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ DEFAULT_WIDTH = 80
 
 
 def say(line: str, *, end: str = "\n") -> None:
-    """Print a sentence on stderr, without control characters; on a terminal, wrapped to its width.
+    """Print a message on stderr, without control characters; on a terminal, wrapped to its width.
 
     Args:
-        line: The sentence.
+        line: The message.
         end: Text appended: a space after a question.
     """
     _print(printable(line), end)
 
 
 def say_hint(hint: str) -> None:
-    """Print a hint on stderr; on a terminal, each of its steps begins a line of its own.
+    """Print a hint on stderr; on a terminal, each of its steps starts a new line.
 
     Args:
-        hint: The steps, with "; or", "; then" and the like between them.
+        hint: The steps, separated by "; or", "; then" and the like.
     """
     shown = printable(f"{_HINT}{hint}")
     if _is_terminal():
@@ -40,7 +40,7 @@ def say_hint(hint: str) -> None:
 
 def _print(text: str, end: str = "\n") -> None:
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] `2>&-` closes it
-        return  # print would take stdout, where a document may be
+        return  # print would write to stdout, which may be a document
     print(wrap(text, _width()) if _is_terminal() else text, end=end, file=sys.stderr, flush=True)
 
 
@@ -49,11 +49,11 @@ def _is_terminal() -> bool:
 
 
 def _width() -> int:
-    """Columns of the terminal; those that the user exported come first, as for tables."""
+    """Columns of the terminal; as for tables, the variable COLUMNS takes precedence."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given[:_MAX_DIGITS]) > 0:
         return int(given[:_MAX_DIGITS])
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or DEFAULT_WIDTH
-    except (OSError, ValueError):  # a stream in the place of stderr
+    except (OSError, ValueError):  # stderr was replaced by another stream
         return DEFAULT_WIDTH

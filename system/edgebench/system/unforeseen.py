@@ -1,8 +1,8 @@
-"""Unforeseen exceptions: one line for people, and a file with the traceback for developers.
+"""Unforeseen exceptions: a single line for users, and a file with the traceback for developers.
 
 The directory keeps the newest files, each of a bounded size. With EDGEBENCH_DEBUG set, the
-traceback is on stderr, too. Where the file cannot be written, as on a full disk, the line states
-that.
+traceback is printed on stderr as well. If the file cannot be written, for example on a full disk,
+the line states that.
 
 The arguments of the command are not written: a pairing string is a secret.
 """
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 
 DEBUG_VARIABLE = "EDGEBENCH_DEBUG"
 KEPT_FILES = 20
-"""Limit on the files of one program; the oldest are removed."""
+"""Limit on the files per program; the oldest are removed."""
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
-"""Errors of files that a user may not open, make or change."""
+"""Errors of files that a user may not open, create or change."""
 MAX_FILE_BYTES = 2**18
-"""Limit on the size of a file, without whose middle a larger one is written, as of an endless
-recursion."""
+"""Limit on the size of a file; the middle of a longer traceback is left out, for example after an
+endless recursion."""
 
 
 def named_error(exc: BaseException, where: str = "") -> EdgebenchError:
-    """Error of edgebench for an exception: itself, if it is one.
+    """Error of edgebench for an exception; the exception itself if it is an `EdgebenchError`.
 
-    Every command, process and thread of ours that ends in an exception passes through here. An
+    Every command, process and thread of edgebench that ends with an exception calls this. An
     exception of neither edgebench nor the system is written to a file, with its traceback.
 
     Args:
         exc: The exception, with its traceback.
-        where: Thread or task that it ended, as `thread progress`; empty: the command.
+        where: Thread or task that it ended, such as `thread progress`; empty: the command.
     """
     if isinstance(exc, EdgebenchError):
         return exc
@@ -59,14 +59,14 @@ def named_error(exc: BaseException, where: str = "") -> EdgebenchError:
         return OutOfMemory(f"not enough memory{place}" + (f": {detail}" if detail else ""))
     if isinstance(exc, OSError) and exc.errno is not None:
         place = printable(exc.filename or "standard output")
-        text = f"not written or read: {one_line(exc.strerror or exc)}: {place}"
+        text = f"cannot read or write {place}: {one_line(exc.strerror or exc)}"
         return SystemFailure(text, exc.errno)
     detail = _text_of(exc)
     text = f"unforeseen {type(exc).__name__}" + (f" in {where}" if where else "")
     text += f": {detail}" if detail else ""
     try:
         path = write_traceback(exc)
-    except Exception as failure:  # whatever it is, the line is printed
+    except Exception as failure:  # the line is printed after any failure
         directory = traceback_directory(os.environ)
         reason = one_line(getattr(failure, "strerror", None) or failure)
         return Unforeseen(f"{text}; traceback not written to {directory}: {reason}", None)
@@ -78,14 +78,14 @@ def hint_for(error: EdgebenchError, program: str = "edgebench") -> str:
     if isinstance(error, SystemFailure) and error.number == errno.ENAMETOOLONG:
         return f"choose a shorter path: {program} --help"
     if isinstance(error, SystemFailure) and error.number in _DENIED:
-        return "see who may read and write it: ls -ld"
+        return "check who may read and write it: ls -ld"
     if isinstance(error, SystemFailure):
-        return "see whether the disk is full: df -h"
+        return "check whether the disk is full: df -h"
     if isinstance(error, Unforeseen) and error.path is None:
-        return f"see its traceback: {DEBUG_VARIABLE}=1 {program} …, the same command again"
+        return f"repeat the command with its traceback on stderr: {DEBUG_VARIABLE}=1 {program} …"
     if isinstance(error, Unforeseen):
         return f"report it, with that file and with the output of: {program} --version"
-    return f"see what there is: {program} --help"
+    return f"list the commands and options: {program} --help"
 
 
 def exit_code_for(error: EdgebenchError) -> ExitCode:
@@ -98,12 +98,12 @@ def exit_code_for(error: EdgebenchError) -> ExitCode:
 
 
 def write_traceback(exc: BaseException) -> Path:
-    """Write the traceback of an exception to a new file; its path.
+    """Write the traceback of an exception to a new file, and return its path.
 
     Raises:
         OSError: the file cannot be written.
     """
-    # Imported here: a command that succeeds must not wait for them.
+    # Imported here: a command that succeeds does not need them.
     import platform
     import time
     from pathlib import Path
@@ -147,12 +147,12 @@ def _text_of(exc: BaseException) -> str:
     """Text of an exception in one line; empty if it has none."""
     try:
         return one_line(exc) if str(exc).strip() else ""
-    except Exception:  # its own method fails
+    except Exception:  # its `__str__` fails
         return ""
 
 
 def _program() -> str:
-    """Program that this process belongs to: only processes of `edgebench` load the host's part."""
+    """Name of the program of this process: only `edgebench` loads the modules of the host."""
     return "edgebench" if "edgebench.host" in sys.modules else "edgebench-agent"
 
 

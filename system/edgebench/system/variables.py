@@ -1,9 +1,9 @@
-"""Environment variables that change a measurement, and those that a process with a model gets.
+"""Environment variables that change a measurement, or are passed to a process with a model.
 
-An agent that a CI job starts has the job's tokens in its environment, and a model may come to run
-code in the process that loads it. So a worker, a probe of a runtime and the process with reference
-kernels get the variables of a list and no others: those that they need to start, and those that
-change a measurement. By the same list, two commands measure in the same environment or not.
+An agent that a CI job starts has the job's tokens in its environment, and a model may execute code
+in the process that loads it. So a worker, a probe of a runtime and the process with reference
+kernels get only the variables of a list: those that they need to start, and those that change a
+measurement. The same list decides whether two commands measure in the same environment.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pathlib import PurePath
 VARIABLES_VARIABLE = "EDGEBENCH_VARIABLES"
 """Variable with further names for the list, separated by colons; `NAME*` is a prefix."""
 LISTED: dict[str, tuple[str, ...]] = {
-    # Libraries look for programs and for their caches; what they may do there is confined.
+    # Libraries look for programs and for their caches; their access to files is confined.
     "places": ("PATH", "HOME", "VIRTUAL_ENV", "CONDA_PREFIX"),
-    # Messages, and how text is decoded.
+    # Language of messages, and decoding of text.
     "language": ("LANG", "LANGUAGE", "LC_*", "TZ"),
-    # The loader finds a runtime's libraries by them; an allocator that is preloaded, and settings
-    # of the C library, change latencies. Sources: ld.so(8), mallopt(3).
+    # Paths to a runtime's libraries; a preloaded allocator, and settings of the C library, change
+    # latencies. Sources: ld.so(8), mallopt(3).
     "loader": ("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_BIND_NOW", "GLIBC_TUNABLES", "MALLOC_*"),
-    # The interpreter finds packages by them, or runs otherwise.
+    # Paths to packages, and settings of the interpreter.
     "Python": (
         *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"),
         *("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONOPTIMIZE", "PYTHONHASHSEED"),
         *("PYTHONMALLOC", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONWARNINGS", "PYTHON_GIL"),
         *("PYTHONFAULTHANDLER", "PYTHONPROFILEIMPORTTIME"),
     ),
-    # Number and place of threads.
+    # Number and placement of threads.
     "threads": (
         *("OMP_*", "GOMP_*", "KMP_*", "OPENBLAS_*", "GOTO_NUM_THREADS", "BLIS_*", "MKL_*"),
         *("TBB_*", "NUMEXPR_*"),
@@ -41,7 +41,7 @@ LISTED: dict[str, tuple[str, ...]] = {
         *("TF_CPP_*", "TF_ENABLE_*", "TF_DISABLE_*", "TF_NUM_*", "TF_GPU_*", "TF_FORCE_*"),
         *("TF_XLA_*", "XLA_*", "DNNL_*", "ONEDNN_*", "OPENVINO_*", "OV_*", "ARMNN_*", "ACL_*"),
     ),
-    # Which accelerators there are, and how their drivers work.
+    # Visible accelerators, and settings of their drivers.
     "accelerators": (
         *("CUDA_*", "CUDNN_*", "CUBLAS_*", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE"),
         *("NVIDIA_DRIVER_CAPABILITIES", "ORT_TENSORRT_*", "TRT_*", "TENSORRT_*"),
@@ -52,31 +52,31 @@ LISTED: dict[str, tuple[str, ...]] = {
         *("VK_*", "VULKAN_*", "MESA_*", "GALLIUM_*", "LIBGL_*", "EGL_*", "__EGL_*", "__GLX_*"),
         *("__NV_*", "__GL_*", "DRI_PRIME"),
     ),
-    # Which processor qemu-user emulates; else a worker runs on another one than its agent.
+    # Processor that qemu-user emulates; without it, a worker's would differ from its agent's.
     "emulators": ("QEMU_CPU", "QEMU_LD_PREFIX", "QEMU_RESERVED_VA", "QEMU_STACK_SIZE"),
-    # Ours that a worker reads.
+    # Variables of edgebench that a worker reads.
     "edgebench": ("EDGEBENCH_READABLE", "EDGEBENCH_FIRMWARE", "EDGEBENCH_DEBUG"),
 }
-"""Names of the variables by the reason why they are passed on; `NAME*` is a prefix."""
+"""Names of the variables by the reason for which they are passed on; `NAME*` is a prefix."""
 WIRING_VARIABLES = ("EDGEBENCH_METERS", "EDGEBENCH_SYNC_LINE")
 """Variables with the meters and the sync line of a machine, for an agent that a command starts."""
 _UNMEASURED = ("places", "language")
-"""Groups of the list that change no number."""
+"""Groups of the list that do not change measurements."""
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|(?:^|_)(?:API|ACCESS|AUTH)?_?KEY(?:_|$)"
 )
-"""Names of variables with a secret, which a prefix of the list may match."""
+"""Names of variables with a secret, which are excluded even if a prefix of the list matches."""
 
 
 def worker_environment(
     variables: Mapping[str, str], directory: PurePath, *, is_target: bool = False
 ) -> dict[str, str]:
-    """Variables of a process that works in this directory.
+    """Variables of a process with its own directory.
 
     Args:
         variables: Variables of the agent.
         directory: Directory that it may write to, also for temporary files of libraries.
-        is_target: Whether it drives a target: it opens no model, and starts the programs of
+        is_target: Whether it drives a target: it does not load a model, and starts the programs of
             drivers, which may need any variable.
     """
     listed = dict(variables) if is_target else listed_variables(variables)

@@ -1,21 +1,21 @@
-"""Files that readers see whole, and that outlast a power cut.
+"""Files that are replaced atomically and survive a power cut.
 
 Theory of operation. Until a sync, a file system may write names and contents in any order, or not
 at all. ext4 writes a new name 5 s after the rename and the content up to 30 s later: a power
 cut between the two leaves the name with 0 bytes. So a file is
 
-    1. written under another name beside the final one,
+    1. written under a temporary name in the same directory,
     2. synced,
     3. renamed, and then
     4. its directory is synced.
 
-Nothing may be announced before step 4, be it by an exit code, a line of output or a message to the
-other side. A file that a crash leaves of step 1 has a name that `is_unfinished`.
+Success may not be reported before step 4, neither by an exit code nor by a line of output or a
+message to the other side. A file that a crash leaves after step 1 has a name that `is_unfinished`.
 
-A rename moves a name from one directory into another in one step, so syncing either is enough: that
-holds on journaling file systems and on those that copy on write.
+A rename moves a name from one directory to another atomically, so it is enough to sync either
+directory; this holds on journaling and on copy-on-write file systems.
 
-Host, agent and bridge share these functions, as they import each other nowhere.
+Host, agent and bridge share these functions, because they do not import each other.
 
 Source: fsync(2) and rename(2) of the Linux manual; Pillai and others, All File Systems Are Not
 Created Equal, OSDI 2014.
@@ -45,15 +45,15 @@ _numbers = count()
 
 
 def write_whole(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
-    """Write a file; readers see the old content or the new one, even after a power cut.
+    """Write a file; readers see either the old or the new content, even after a power cut.
 
     Args:
         path: The file; a link is replaced, not followed.
         content: Its new content; a text is encoded as UTF-8.
-        mode: Permissions of the file, from which the umask takes away.
+        mode: Permissions of the file, reduced by the umask.
 
     Raises:
-        OSError: it cannot be written; the old content is still there.
+        OSError: the file cannot be written; the old content is unchanged.
     """
     with whole_file(path, mode=mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -61,18 +61,18 @@ def write_whole(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
 
 @contextmanager
 def whole_file(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file to write in the block, at whose end it gets its name; an error leaves no file.
+    """A file to write inside the block; it gets its name at the end, and an error leaves no file.
 
     Args:
         path: The file; a link is replaced, not followed.
-        mode: Permissions of the file, from which the umask takes away.
+        mode: Permissions of the file, reduced by the umask.
 
     Raises:
-        OSError: it cannot be written; the old content is still there.
+        OSError: the file cannot be written; the old content is unchanged.
     """
     part = _unfinished(path.parent)
     try:
-        # "x" never follows a link that another user has put there.
+        # "x" never follows a link that another user has created.
         with open(part, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             file.flush()
@@ -87,34 +87,34 @@ def whole_file(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
 def append_whole(path: Path, content: bytes) -> None:
     """Append to a file, and wait until the content is on the disk.
 
-    A crash in the middle leaves the beginning of the content at the end of the file.
+    A crash during the write may leave only the beginning of the content.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     with path.open("ab") as file:
         is_new = file.tell() == 0
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    if is_new:  # its name may be new, too
+    if is_new:  # its name may be new as well
         sync_directory(path.parent)
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether this is the name of a file that was not written to its end."""
+    """Whether this is the temporary name of a file that was not completed."""
     return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
 
 
 def make_directory(path: Path, *, mode: int = 0o777) -> Path:
-    """Make a directory with its parents, and wait until the new names are on the disk.
+    """Create a directory with its parents, and wait until the new names are on the disk.
 
     Args:
-        path: The directory; it may be there already.
-        mode: Permissions, from which the umask takes away; those of new parents are the default.
+        path: The directory; it may exist already.
+        mode: Permissions, reduced by the umask; new parents get the default permissions.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the directory cannot be created.
     """
     missing = []
     for folder in (path, *path.parents):
@@ -130,11 +130,11 @@ def make_directory(path: Path, *, mode: int = 0o777) -> Path:
 def exchange(path: Path, other: Path) -> None:
     """Exchange the names of two directories, and wait until they are on the disk.
 
-    This is one step on ext4, XFS, Btrfs, F2FS and tmpfs. On other file systems, a process that is
-    killed in between leaves the second name without a directory.
+    This is atomic on ext4, XFS, Btrfs, F2FS and tmpfs. On other file systems, a process that is
+    killed during the exchange leaves the second name without a directory.
 
     Raises:
-        OSError: the names cannot be changed.
+        OSError: the names cannot be exchanged.
     """
     if not _try_exchange(path, other):
         between = _unfinished(path.parent)
@@ -149,7 +149,7 @@ def sync_file(path: str | Path) -> None:
     """Wait until the content of a file is on the disk.
 
     Raises:
-        OSError: it cannot be read, or the disk failed.
+        OSError: the file cannot be read, or the disk failed.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -162,7 +162,7 @@ def sync_directory(path: str | Path) -> None:
     """Wait until the names in a directory are on the disk.
 
     Raises:
-        OSError: it cannot be read, or the disk failed.
+        OSError: the directory cannot be read, or the disk failed.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -175,10 +175,10 @@ def sync_directory(path: str | Path) -> None:
 
 
 def sync_tree(path: Path) -> None:
-    """Wait until everything below a directory is on the disk; the name of the directory may not be.
+    """Wait until everything below a directory is on the disk, except for the directory's own name.
 
     Raises:
-        OSError: it cannot be read, or the disk failed.
+        OSError: the directory cannot be read, or the disk failed.
     """
     for folder, _, names in os.walk(path):
         for name in names:
@@ -187,7 +187,7 @@ def sync_tree(path: Path) -> None:
 
 
 def _try_exchange(path: Path, other: Path) -> bool:
-    """Exchange two names in one step; False where the C library or the file system cannot.
+    """Exchange two names atomically; False if the C library or the file system cannot.
 
     Source: renameat2(2).
     """

@@ -115,7 +115,7 @@ def check_agent(environment: Environment, agent: Path) -> None:
     require("numpy" not in environment.pip("list"), "the agent brings numpy")
     require(not (environment.folder / "bin/edgebench").exists(), "the agent brings the host")
     refused = environment.command("edgebench-agent", "status", codes=(1,))
-    require(refused.splitlines()[0].startswith("error: no agent answers"), refused)
+    require(refused.splitlines()[0].startswith("error: no agent responds"), refused)
     serve = subprocess.Popen(
         [str(environment.folder / "bin/edgebench-agent"), "serve", "--local"],
         cwd=environment.folder,

@@ -37,7 +37,7 @@ def test_ends_without_a_task_that_survives_its_cancellation(
     assert sorted(cancelled) == ["obedient", "stuck"]
     assert [task.done() for task in serving] == [False, True]
     assert [record.getMessage() for record in caplog.records] == [
-        "task stuck goes on after its cancellation"
+        "task stuck continues after its cancellation"
     ]
 
 

@@ -201,12 +201,12 @@ def test_identity_that_cannot_be_renewed_is_not_used(
     """Otherwise a copy on a read-only root passes for the board that it was copied from."""
     before = Trust(config, hardware=PI).fingerprint
     with read_only(config):
-        with pytest.raises(TargetError, match="made on another board, and no new one can be made"):
+        with pytest.raises(TargetError, match="on another board, and a new one cannot be written"):
             Trust(config, hardware=OTHER)
         assert Trust(config, hardware=PI).fingerprint == before
         assert caplog.messages == []
         assert Trust(config, hardware=Hardware(PI.board, ("09",))).fingerprint == before
-    assert "a copy of this card will not be noticed: Read-only file system" in caplog.text
+    assert "a copy of this card will not be detected: Read-only file system" in caplog.text
 
 
 # The device.

@@ -100,7 +100,7 @@ def test_next_agent_knows_the_boards_that_were_there(tmp_path: Path) -> None:
         return seat.device.id
 
     assert asyncio.run(first()) == asyncio.run(second())
-    with pytest.raises(UsageError, match="seat 'pi' is of a device that was plugged in here"):
+    with pytest.raises(UsageError, match="seat 'pi' belongs to a device that was plugged in here"):
         asyncio.run(_clash(tmp_path))
 
 
@@ -143,7 +143,7 @@ def test_odd_file_is_named_once_and_keeps_no_other_away(
     asyncio.run(story())
     told = [record.getMessage() for record in caplog.records]
     twin, bad, folder, gone = told
-    assert "twin: it is pi" in twin
+    assert "twin: has the same identity as pi" in twin
     assert "abacus" in bad
     assert f"Is a directory: {tmp_path / 'usb' / 'folder.toml'}" in folder
     assert f"No such file or directory: {tmp_path / 'usb'}" in gone
@@ -158,13 +158,13 @@ def test_seat_is_forgotten_only_when_nothing_is_lost(tmp_path: Path) -> None:
         await hotplug.look()
         with pytest.raises(UsageError, match="unplug it first"):
             await agent.forget("pi")
-        with pytest.raises(UsageError, match="not one that comes and goes"):
+        with pytest.raises(UsageError, match="belongs to a permanent device"):
             await agent.forget(BOARD)
         (directory / "pi.toml").unlink()
         await hotplug.look()
         run = tmp_path / "state" / "seats" / "pi" / "spool" / "run"
         run.mkdir()
-        with pytest.raises(UsageError, match="seat 'pi' has runs that wait for their host: 1"):
+        with pytest.raises(UsageError, match="seat 'pi' has uncollected runs: 1"):
             await agent.forget("pi")
         os.rmdir(run)
         await agent.forget("pi")

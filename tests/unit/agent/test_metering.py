@@ -144,7 +144,7 @@ def test_disk_that_refuses_the_recording_costs_no_run(tmp_path: Path) -> None:
 def test_run_that_did_not_begin_was_not_recorded(tmp_path: Path) -> None:
     """A device that was too hot to start has a recording without trouble."""
     metering = MeterRecorder(SYNTHETIC, tmp_path / "meter.spool")
-    assert metering.facts == MeterFacts(SYNTHETIC, "the run did not begin")
+    assert metering.facts == MeterFacts(SYNTHETIC, "the run did not start")
 
 
 def test_session_that_ended_early_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ def test_short_recording_goes_on_however_small_the_disk(
 def test_path_that_cannot_be_looked_at_is_not_there() -> None:
     """An agent whose meter lies behind a closed folder, or has an odd name, shows a traceback."""
     name = "/" + "x" * 300  # longer than names may be, which is no "not found"
-    said = f"meter hwmon:{name} is not there yet: File name too long: {name}"
+    said = f"meter hwmon:{name} is not available yet: File name too long: {name}"
     assert why_not_there(f"hwmon:{name}") == said
 
 
@@ -248,7 +248,7 @@ def test_run_may_ask_for_no_meter_that_the_owner_did_not_name() -> None:
     served = ("rapl", "ppk2:/dev/ttyACM0")
     with pytest.raises(UsageError, match="which serves rapl, ppk2:/dev/ttyACM0"):
         require_served("ppk2:/dev/ttyACM1", served)
-    with pytest.raises(UsageError, match=r"; name it in full: agent:ppk2:/dev/ttyACM0$"):
+    with pytest.raises(UsageError, match=r"; use the full name: agent:ppk2:/dev/ttyACM0$"):
         require_served("ppk2", served)
     with pytest.raises(UsageError, match=r"which serves ppk2:a, ppk2:b$"):
         require_served("ppk2", ("ppk2:a", "ppk2:b"))

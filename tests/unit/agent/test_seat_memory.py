@@ -32,12 +32,12 @@ def test_damaged_memory_gives_its_name_to_nobody(
     (tmp_path / "nucleo" / MEMORY_FILE).write_text("{")
     memory = SeatMemory(tmp_path)
     assert memory.seats == {}
-    assert "seat is not remembered" in caplog.text
+    assert "seat not restored" in caplog.text
     assert memory.name_for("A1", "nucleo", ()) == "nucleo-2"
 
 
 @pytest.mark.parametrize("name", ["", "../x", ".hidden", "a/b", "a b", "a,b", 49 * "a", "ä"])
 def test_name_is_a_word_and_a_directory(tmp_path: Path, name: str) -> None:
     """A file name becomes a path outside of the state, or a seat that --on cannot name."""
-    with pytest.raises(UsageError, match="not a name of a seat"):
+    with pytest.raises(UsageError, match="not a seat name"):
         SeatMemory(tmp_path).name_for("A1", name, ())

@@ -129,7 +129,7 @@ def test_other_hosts_neither_see_nor_read_nor_forget_a_run(spool: Spool) -> None
         lambda: spool.read("run-1", "b", RECORD_FILE, offset=0, size=10),
         lambda: spool.acknowledge("run-1", "b"),
     ):
-        with pytest.raises(UsageError, match="no run run-1 waits here for this host"):
+        with pytest.raises(UsageError, match="this host has no run run-1 here"):
             call()
     assert spool.finished("a") == ("run-1",)
 
@@ -241,10 +241,10 @@ def test_file_of_the_protocol_that_a_run_lacks_is_an_error_and_not_a_crash(spool
 def test_taken_run_id_is_refused_in_progress_and_finished(spool: Spool) -> None:
     """A second run overwrites a first one."""
     spool.begin("run-1")
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         spool.begin("run-1")
     finish_run(spool, "run-2", "a")
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         spool.begin("run-2")
 
 

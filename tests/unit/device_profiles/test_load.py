@@ -114,10 +114,10 @@ LINES = {
     "match for everything": (
         GOOD + "\n[[match]]\n",
         61,
-        "match[1]: has no condition and would fit every device",
+        "match[1]: has no condition and would match every device",
     ),
-    "cpulist": (changed('"0-3"', '"3-0"'), 18, "soc.cluster[0].cpus: '3-0' is no list of CPUs"),
-    "CPU twice": (changed('"4-5,7"', '"3-5"'), 25, "soc.cluster[1].cpus: CPU 3 is in another"),
+    "cpulist": (changed('"0-3"', '"3-0"'), 18, "soc.cluster[0].cpus: '3-0' is not a list of CPUs"),
+    "CPU twice": (changed('"4-5,7"', '"3-5"'), 25, "soc.cluster[1].cpus: CPU 3 is also in another"),
     "kHz for Hz": (
         changed("1_800_000_000", "1_800_000").replace("600_000_000", "600_000"),
         19,
@@ -134,7 +134,7 @@ LINES = {
     "zone that is not there": (
         changed("max_c = 45.0", 'zone = "gpu"'),
         40,
-        "cooldown.zone: 'gpu' is no zone of this profile",
+        "cooldown.zone: 'gpu' is not a zone of this profile",
     ),
     "bits with two meanings": (changed("0x1", "0x4"), 34, "throttle.indicator[0]: bits 0x4 cannot"),
     "fact about nothing": (
@@ -333,9 +333,9 @@ def test_fact_with_a_key_that_is_no_text_is_an_error(key: str) -> None:
 
 def test_inheritance_that_does_not_end_is_an_error() -> None:
     """Two profiles that extend each other hang the agent."""
-    with pytest.raises(UsageError, match=r"^child\.toml:5: extends: .*a circle"):
+    with pytest.raises(UsageError, match=r"^child\.toml:5: extends: .*a circular chain"):
         child(common=COMMON.replace("[soc]", 'extends = "child"\n[soc]', 1), child=CHILD)
-    with pytest.raises(UsageError, match=r"^child\.toml:5: extends: .*there is no such profile"):
+    with pytest.raises(UsageError, match=r"^child\.toml:5: extends: .*no such profile"):
         parse_profile(CHILD, "child")
 
 

@@ -163,7 +163,7 @@ def test_board_that_prints_another_input_is_refused_however_much_it_prints() -> 
     board = Board(line)
     board.connect()
     double_of(line).damaged_at = 20
-    with pytest.raises(LineDamaged, match="another input"):
+    with pytest.raises(LineDamaged, match="input on the board differs"):
         board.load_input(INPUT)
 
 
@@ -221,7 +221,7 @@ def test_board_that_does_not_end_its_window_is_left(caplog: pytest.LogCaptureFix
         board.window(200, silence_s=300.0)
     board.close()
     assert (line.time_ns - begin_ns) / 1e9 == pytest.approx(300.0, abs=1.0)
-    assert "/dev/ttyFAKE is left busy" in caplog.text
+    assert "/dev/ttyFAKE is still busy" in caplog.text
 
 
 def test_silence_grows_with_the_window(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_inference_that_failed_is_refused(text: str) -> None:
     board = Board(line_to(BoardHabits(window_text=text)))
     board.connect()
     board.load_input(INPUT)
-    with pytest.raises(BoardRefusal, match=rf"failed, says the board: {re.escape(text)}$"):
+    with pytest.raises(BoardRefusal, match=rf"failed, board reports: {re.escape(text)}$"):
         board.window(1)
 
 
@@ -370,7 +370,7 @@ def test_error_without_a_result_is_refused(text: str) -> None:
 def test_interface_board_without_a_board() -> None:
     """The interface board answers, and a user looks for the fault there."""
     board = Board(VirtualLine(InterfaceDouble(None)))
-    with pytest.raises(BoardSilent, match="answers, the board behind it does not"):
+    with pytest.raises(BoardSilent, match="responds, but the board behind it does not"):
         board.connect()
 
 
@@ -391,7 +391,7 @@ def test_streaming_firmware_is_recognised(is_behind: bool) -> None:
 
 def test_streaming_firmware_takes_no_model() -> None:
     """A run is admitted with a file that the board never runs."""
-    with pytest.raises(ModelRefused, match="takes no model: its streaming firmware has sww01"):
+    with pytest.raises(ModelRefused, match="accepts no model: its streaming firmware contains"):
         connected(Board(VirtualLine(StreamingDouble())))
 
 
@@ -401,7 +401,7 @@ def test_board_that_hears_nothing_refuses_a_sound(
 ) -> None:
     """The file that somebody named is never played, and nobody says so."""
     monkeypatch.setattr("edgebench.firmware_bridge.driver.open_line", lambda *_: line_to())
-    with pytest.raises(UsageError, match=r"hears no sound: ,play=a\.wav is for streaming"):
+    with pytest.raises(UsageError, match=r"does not process sound: ,play=a\.wav is for streaming"):
         BoardDriver().open(
             "/dev/x,play=a.wav", model, tmp_path, model_name="a", on_bytes=lambda *_: None
         )
@@ -412,7 +412,7 @@ def test_input_that_is_too_large_is_refused_by_the_board() -> None:
     line = line_to()
     board = Board(line)
     board.connect()
-    with pytest.raises(BoardRefusal, match="refuses an input of 101 bytes: Supplied buffer size"):
+    with pytest.raises(BoardRefusal, match="rejects an input of 101 bytes: Supplied buffer size"):
         board.load_input(bytes(101))
     assert double_of(line).violations == []
 
@@ -432,7 +432,7 @@ def test_board_that_is_gone_is_told() -> None:
     line = line_to(gone_at=120)
     board = Board(line)
     board.connect()
-    with pytest.raises(BoardLost, match=r"^the board at /dev/ttyFAKE is gone$"):
+    with pytest.raises(BoardLost, match=r"^the board at /dev/ttyFAKE was disconnected$"):
         board.load_input(INPUT)
 
 
@@ -440,7 +440,7 @@ def test_silent_board_is_told_with_its_speed() -> None:
     """A user with the wrong speed sees nothing at all."""
     line = line_to(is_started_by_open=False)
     line.answers_at = 9600
-    with pytest.raises(BoardSilent, match="no answer from /dev/ttyFAKE at 115200 baud"):
+    with pytest.raises(BoardSilent, match="no reply from /dev/ttyFAKE at 115200 baud"):
         Board(line).connect()
 
 

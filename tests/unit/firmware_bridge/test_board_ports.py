@@ -251,7 +251,7 @@ def test_named_port_that_is_not_there_is_told(
     """A mistyped port: the agent says `ready`, and the board never comes."""
     ports = BoardPorts(["/dev/no-such-port"], memory, asks=True, list_ports=list)
     assert ports.look() == ports.look() == []
-    assert caplog.messages == ["no such serial port yet: /dev/no-such-port"]
+    assert caplog.messages == ["serial port does not exist yet: /dev/no-such-port"]
 
 
 def test_port_that_a_program_has_open_is_not_touched(memory: Path, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_file_that_the_tool_does_not_take_is_named(tools: Path, tmp_path: Path) 
     image = tmp_path / "kit.bin"
     image.write_bytes(b"1")
     put(tools, "openocd", "true")
-    with pytest.raises(UsageError, match=r"openocd takes .elf or .hex; got .bin"):
+    with pytest.raises(UsageError, match=r"openocd accepts .elf or .hex; got .bin"):
         flash_command("nucleo-l4r5zi", image)
 
 
@@ -154,15 +154,15 @@ def test_failure_is_told_in_the_tools_last_line(tools: Path, firmware: Path) -> 
     with pytest.raises(TargetError, match=r"status 249: No accessible RP-series devices found"):
         run_flash(flash_command("pico2", firmware))
     put(tools, "picotool", "while :; do :; done")
-    with pytest.raises(TargetError, match=r"did not end in 0.1 s"):
+    with pytest.raises(TargetError, match=r"did not finish in 0.1 s"):
         run_flash(flash_command("pico2", firmware), limit_s=0.1)
 
 
 @pytest.mark.parametrize(
     ("board", "program", "text"),
     [
-        ("toaster", None, "no way to flash board 'toaster' is known"),
-        ("pico2", "pyocd", "is flashed by picotool, openocd, probe-rs, got 'pyocd'"),
+        ("toaster", None, "cannot flash board 'toaster'; supported boards"),
+        ("pico2", "pyocd", "can be flashed by picotool, openocd, probe-rs, got 'pyocd'"),
     ],
 )
 def test_unknown_boards_and_tools_are_named(

@@ -218,7 +218,7 @@ def test_damaged_frame_costs_a_frame_and_not_the_load() -> None:
 def test_refused_upload_ends_with_the_reason() -> None:
     """A model that is too large is sent again and again."""
     upload = FrameUpload(bytes(100), True, payload_max=64, window=4)
-    with pytest.raises(BoardRefusal, match=r"refuses a model of 100 bytes: too_large"):
+    with pytest.raises(BoardRefusal, match=r"rejects a model of 100 bytes: too_large"):
         uploaded(upload, FrameDevice(room=10))
 
 

@@ -148,12 +148,12 @@ def test_operator_that_is_not_there_is_named() -> None:
     """A user does not know which part of a model has to go."""
     tensors = (Tensor("x", tb.INT8), Tensor("y", tb.INT8))
     text = refused(Graph(tensors, (Operator(tb.BATCH_MATMUL, "x x", "y"),)))
-    assert text == "operator 126 of the model is not in the firmware"
+    assert text == "the firmware does not support operator 126 of the model"
 
 
 def test_model_of_floats_is_refused() -> None:
     """Weights of floats are taken for int8."""
-    with pytest.raises(ModelRefused, match=r"tensor 'x' is of float32, not int8"):
+    with pytest.raises(ModelRefused, match=r"tensor 'x' has type float32, not int8"):
         generate(tb.addition(1, 4), model_id="x")
 
 

@@ -101,7 +101,7 @@ def test_board_with_a_fast_clock_is_believed() -> None:
 def test_board_that_hears_nothing_is_refused() -> None:
     """A window without an inference is a number by zero."""
     line = behind_interface()
-    with pytest.raises(BoardRefusal, match=r"heard no frame of sound in 1\.\d s: nobody plays"):
+    with pytest.raises(BoardRefusal, match=r"received no frame of sound in 1\.\d s: no sound"):
         listening(line, "").window(1, warmup_count=0)
 
 
@@ -109,7 +109,7 @@ def test_sound_that_is_not_there_is_refused() -> None:
     """A window of silence is measured for an hour."""
     with pytest.raises(BoardRefusal, match=r"the interface board does not play none\.wav"):
         listening(behind_interface(), "none.wav").window(1, warmup_count=0)
-    with pytest.raises(BoardRefusal, match=r"behind no interface board, which could play a\.wav"):
+    with pytest.raises(BoardRefusal, match=r"no interface board, which is needed to play a\.wav"):
         listening(VirtualLine(StreamingDouble()), "a.wav")
 
 

@@ -111,7 +111,7 @@ def test_board_that_is_pulled_out_is_lost(terminal: tuple[str, int]) -> None:
     with closing(open_line(path, 115_200)) as line:
         board = measured(line)
         os.close(master)
-        with pytest.raises(BoardLost, match=f"the board at {path} is gone"):
+        with pytest.raises(BoardLost, match=f"the board at {path} was disconnected"):
             board.load_input(INPUT)
 
 
@@ -124,7 +124,7 @@ def test_board_that_takes_no_bytes_hangs_and_is_not_gone(
         assert isinstance(line, SerialLine)
         thrown_away: list[bool] = []
         monkeypatch.setattr(line._port, "reset_output_buffer", lambda: thrown_away.append(True))
-        with pytest.raises(BoardLost, match=r"takes no bytes for 0.1 s") as caught:
+        with pytest.raises(BoardLost, match=r"accepts no bytes for 0.1 s") as caught:
             line.write(bytes(1 << 20))
         assert thrown_away, "closing the port waits for them"
         assert caught.value.code is not ErrorCode.DEVICE_GONE
@@ -164,7 +164,7 @@ def test_board_that_stops_reading_does_not_hold_its_worker(
         port = StuckPort()
         with monkeypatch.context() as patched:
             patched.setattr(line, "_port", port)
-            with pytest.raises(BoardLost, match=r"takes no bytes for 0.1 s$") as caught:
+            with pytest.raises(BoardLost, match=r"accepts no bytes for 0.1 s$") as caught:
                 line.write(b"name%")
         assert caught.value.code is not ErrorCode.DEVICE_GONE
         assert port.waiting == 0, "closing the port waits for them"
@@ -221,8 +221,8 @@ def test_bytes_have_the_time_at_which_they_were_read(terminal: tuple[str, int]) 
         ("/dev/nothing-there", 115_200, "no such serial port: /dev/nothing-there"),
         ("/etc/hostname", 115_200, "not a serial port: /etc/hostname"),
         ("nosuch://x", 115_200, "serial port nosuch://x cannot be opened"),
-        ("socket://127.0.0.1", 115_200, "an address of a socket is socket://HOST:PORT"),
-        ("socket://127.0.0.1:x", 115_200, "an address is HOST or HOST:PORT"),
+        ("socket://127.0.0.1", 115_200, "a socket address must be socket://HOST:PORT"),
+        ("socket://127.0.0.1:x", 115_200, "address must be HOST or HOST:PORT"),
         ("/dev/ttyACM0", 1200, "never opened at 1200 baud, which starts bootloaders"),
     ],
 )

@@ -65,7 +65,7 @@ def test_agent_of_the_version_before_is_not_asked_for_seats() -> None:
     link = FakeLink(protocol=4)
     client = Client(cast(Link, link))
     assert (client.device, client.seats(), client.seat) == (DEVICE, (), "")
-    with pytest.raises(TargetError, match="cannot let anybody follow a run: edgebench-agent 0"):
+    with pytest.raises(TargetError, match="does not support following a run: edgebench-agent 0"):
         client.follow(RUN_ID)
     assert list(link.patience_s) == [m.Hello]
 
@@ -101,9 +101,7 @@ def test_device_that_offers_what_no_run_has_is_refused(
 ) -> None:
     """Otherwise a device could write outside of the run, fill the disk, or hide how much it has."""
     link = FakeLink(m.SpooledFile(name, size_bytes, ""))
-    with pytest.raises(
-        RemoteProtocolError, match=f"size_bytes is -1|of {size_bytes} bytes as part"
-    ):
+    with pytest.raises(RemoteProtocolError, match=f"size_bytes is -1|, {size_bytes} bytes"):
         Client(cast(Link, link)).fetch_run(RUN_ID, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

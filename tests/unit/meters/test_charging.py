@@ -108,8 +108,8 @@ def test_phone_on_a_cable_is_measured_as_it_discharges(phone: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("", "battery says 'Charging' 0.5 s after its charging was suspended: this device ignores"),
-        (KEEPS_ITS_CURRENT, "battery says 'Discharging' .*, and its current has the sign of"),
+        ("", "battery status is 'Charging' 0.5 s after charging was suspended: this device"),
+        (KEEPS_ITS_CURRENT, "battery status is 'Discharging' .*, and its current has the sign of"),
     ],
 )
 def test_phone_that_ignores_it_is_refused_and_charges_on(
@@ -119,7 +119,7 @@ def test_phone_that_ignores_it_is_refused_and_charges_on(
     heed(phone, script)
     meter = BatteryMeter(phone, switch=switch(phone))
     meter.open()
-    with pytest.raises(TargetError, match=f"^{reason}.*; pull the cable$"):
+    with pytest.raises(TargetError, match=f"^{reason}.*; unplug the cable$"):
         meter.session(tmp_path / "recording").__enter__()
     meter.close()
     assert (suspended(phone), status(phone)) == ("false", "Charging")

@@ -227,14 +227,14 @@ def test_what_is_no_tester_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     """A keyboard or a silent port is waited for for ever, or recorded."""
     monkeypatch.setattr(transport, "_QUIET_S", 1.0)  # as below
     with FnirsiEmulator(faults=Faults(is_mute=True)) as emulator:
-        assert "no FNIRSI tester answers: 0 bytes" in reason(emulator)
+        assert "no FNIRSI tester found: 0 bytes" in reason(emulator)
     with FnirsiEmulator(waveform=lambda _: (5.0, -0.5)) as emulator:
         reason(emulator)
     assert not emulator.is_streaming, "it was left to fall silent"
     keyboard = HidDevice(path="/dev/hidraw7", vendor=0x046D, product=0xC31C, name="A Keyboard")
     missing = Fnirsi(lambda: keyboard).open()
     assert isinstance(missing, AbsentMeter)
-    assert missing.reason == "/dev/hidraw7 is no FNIRSI tester but A Keyboard (046d:c31c)"
+    assert missing.reason == "/dev/hidraw7 is not an FNIRSI tester but A Keyboard (046d:c31c)"
     missing = find_meter(f"fnirsi:{tmp_path}/hidraw0").open()
     assert isinstance(missing, AbsentMeter)
     assert missing.reason == f"no such device: {tmp_path}/hidraw0"
@@ -246,7 +246,7 @@ def test_tester_that_never_ends_is_told_so(monkeypatch: pytest.MonkeyPatch) -> N
     # It sends every 40 ms; a busy machine keeps it from that for longer than a tester is silent.
     monkeypatch.setattr(transport, "_QUIET_S", 1.0)
     with FnirsiEmulator(faults=Faults(never_ends=True)) as emulator:
-        assert "still sends after 2 s in which nobody asked" in reason(emulator)
+        assert "still sends data 2 s after the last request" in reason(emulator)
 
 
 @pytest.mark.slow

@@ -187,7 +187,7 @@ def test_counter_whose_converter_is_at_its_end_is_saturated(
     assert found.loss.saturated_count == 1
     limits = opened(meter).capability.current_limits
     assert bool(limits) == (file == "curr1_input")
-    assert all("at the moments at which it is read" in limit.reference for limit in limits)
+    assert all("only at the moments of reading" in limit.reference for limit in limits)
 
 
 @pytest.mark.parametrize(("name", "gain"), [("ina219", 8), ("ina226", 1), ("ina780", 1)])
@@ -224,10 +224,10 @@ def test_clipping_that_is_seen_with_nothing_new_is_of_the_next_mean(
 def test_counter_without_a_current_says_what_it_does_not_see(tmp_path: Path) -> None:
     """A user who reads what the meter can do believes in a peak that nobody looked at."""
     folder = chip(tmp_path, INA228)
-    assert "does not show" not in term(opened(HwmonMeter(tmp_path)), *COUNTER).reference
+    assert "go unnoticed" not in term(opened(HwmonMeter(tmp_path)), *COUNTER).reference
     (folder / "curr1_input").unlink()
     header = opened(HwmonMeter(tmp_path))
-    assert "what is beyond its range does not show" in term(header, *COUNTER).reference
+    assert "values beyond its range go unnoticed" in term(header, *COUNTER).reference
     assert header.capability.current_limits == ()
 
 
@@ -307,11 +307,11 @@ def test_shunt_of_the_device_tree_is_told(tmp_path: Path) -> None:
     assert "across 0.0025 ohm" in unknown.reference, "the least that a kernel takes"
     tell(folder, shunt_resistor=2000)
     known = term(opened(HwmonMeter(tmp_path)), Kind.OFFSET, Unit.WATT)
-    assert "shunt not told" not in known.reference
+    assert "shunt unknown" not in known.reference
     assert known.value == pytest.approx(5e-6 / 0.002 * 5.012)
     (folder / "device/of_node/shunt-resistor").write_bytes(b"2000")
     (folder / "device/of_node/shunt-resistor").write_bytes(b"20000")
-    assert "shunt not told" in term(opened(HwmonMeter(tmp_path)), Kind.OFFSET, Unit.WATT).reference
+    assert "shunt unknown" in term(opened(HwmonMeter(tmp_path)), Kind.OFFSET, Unit.WATT).reference
 
 
 def test_power_of_a_chip_without_a_known_shunt_is_saturated_too(
@@ -604,7 +604,7 @@ def test_board_without_a_monitor_says_so(tmp_path: Path, board: str) -> None:
 def test_chip_that_does_not_answer_says_so(tmp_path: Path) -> None:
     """A chip that is there and silent is reported as none."""
     chip(tmp_path, {**INA226, "curr1_input": ""})
-    assert "no power monitor answers: ina226" in refused(HwmonMeter(tmp_path))
+    assert "power monitors are not readable: ina226" in refused(HwmonMeter(tmp_path))
 
 
 def test_file_of_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -614,7 +614,7 @@ def test_file_of_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     expected = f"Permission denied: {folder}/curr1_input, which needs root"
     assert (
         refused(HwmonMeter(tmp_path))
-        == f"no power monitor answers: ina226 (ina226 hwmon3); {expected}"
+        == f"power monitors are not readable: ina226 (ina226 hwmon3); {expected}"
     )
 
 
@@ -639,7 +639,7 @@ def test_shunt_that_is_not_told_is_assumed_and_says_so(tmp_path: Path) -> None:
     header = opened(HwmonMeter(tmp_path))
     offset = term(header, Kind.OFFSET, Unit.WATT)
     assert offset.origin is Origin.ASSUMED
-    assert "shunt not told" in offset.reference
+    assert "shunt unknown" in offset.reference
 
 
 @pytest.mark.parametrize("name", sorted(CHIPS))

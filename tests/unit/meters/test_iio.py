@@ -149,11 +149,11 @@ def test_shunt_is_told_in_ohms_or_by_old_kernels_in_micro_ohms(
     ("files", "reason"),
     [
         *(
-            ({"in_shunt_resistor": told}, "does not tell its shunt (in_shunt_resistor)")
+            ({"in_shunt_resistor": told}, "has no readable shunt (in_shunt_resistor)")
             for told in ("", "0", "0.000000000", "-5", "-0.1", "nan", "inf", "1.e999", "ohm")
         ),
-        ({"in_voltage0_scale": ""}, "does not tell its voltages (in_voltage0_raw, "),
-        ({"in_voltage1_raw": ""}, "does not tell its voltages (in_voltage0_raw, "),
+        ({"in_voltage0_scale": ""}, "has no readable voltages (in_voltage0_raw, "),
+        ({"in_voltage1_raw": ""}, "has no readable voltages (in_voltage0_raw, "),
     ],
 )
 def test_chip_without_its_scale_is_none(
@@ -161,7 +161,7 @@ def test_chip_without_its_scale_is_none(
 ) -> None:
     """A shunt that nobody told is taken for 10 mOhm, and the power with it; or nobody says why."""
     chip(tmp_path, {**INA226, **files})
-    assert f"no power monitor can be read: ina226 1-0040 {reason}" in refused(IioMeter(tmp_path))
+    assert f"power monitors are not usable: ina226 1-0040 {reason}" in refused(IioMeter(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["in_shunt_resistor", "in_voltage0_raw", "in_voltage1_raw"])
@@ -184,7 +184,7 @@ def test_folder_that_is_closed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 def test_chip_whose_buffer_is_in_use_says_so(tmp_path: Path) -> None:
     """A reading that is busy (EBUSY) becomes a traceback."""
     chip(tmp_path, {**INA226, "in_voltage0_raw": ""})
-    assert "answers: ina226 (ina226 1-0040)" in refused(IioMeter(tmp_path))
+    assert "not readable: ina226 (ina226 1-0040)" in refused(IioMeter(tmp_path))
 
 
 def test_jetson_nano_names_its_total(tmp_path: Path, clock: Ticks) -> None:

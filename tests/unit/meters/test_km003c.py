@@ -292,7 +292,7 @@ def test_late_and_damaged_answers_are_missing(tmp_path: Path) -> None:
     ("faults", "why"),
     [
         (Faults(gone_after=30), "the USB tester 5fc9:0063 is gone"),
-        (Faults(mute_after=30), "did not answer 5 times"),
+        (Faults(mute_after=30), "did not respond 5 times"),
     ],
     ids=["gone", "mute"],
 )
@@ -341,7 +341,7 @@ def test_queue_tells_its_rate(tmp_path: Path) -> None:
 def test_queue_that_is_locked_is_told_in_one_line() -> None:
     """A recording without a sample, and no word why."""
     emulator = Km003cEmulator(faults=Faults(is_locked=True))
-    assert "gives its queue to its maker's programs only" in reason(emulator, QUEUE)
+    assert "supplies its queue only to its maker's programs" in reason(emulator, QUEUE)
     assert emulator.asked[-1][0] == STOP_GRAPH, "it is left as it was"
     assert not emulator.claimed
 
@@ -376,7 +376,7 @@ def test_tester_that_may_not_be_asked_for_its_name_says_why() -> None:
 
 def test_none_several_or_another_are_told() -> None:
     """One of two is taken by chance, or something else is."""
-    assert "no KM003C answers: nothing" in reason(Km003cEmulator(faults=Faults(is_mute=True)))
+    assert "no KM003C found: nothing" in reason(Km003cEmulator(faults=Faults(is_mute=True)))
     with pytest.raises(UsageError, match="no USB tester is connected; looked for 5fc9:0061"):
         connect(backend=UsbBus(Km003cEmulator(vendor=0x046D)))
     two = UsbBus(Km003cEmulator(serial="1"), Km003cEmulator(serial="2"))

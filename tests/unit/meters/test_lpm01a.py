@@ -267,15 +267,15 @@ def test_supply_of_the_device_is_left_alone_unless_asked(tmp_path: Path, options
     [
         (
             Faults(refused=(("status", "Out of order"),)),
-            "LPM01A refuses `status`: Out of order",
+            "LPM01A rejected `status`: Out of order",
         ),
         (
             Faults(refused=(("version", "-"),), is_short=True),
-            "LPM01A refuses `version`: it gives no reason",
+            "LPM01A rejected `version`: no reason given",
         ),
         (
             Faults(mute=("version",)),
-            "LPM01A does not answer `version`: 0 bytes in 0.4 s, without ack or error",
+            "LPM01A did not respond to `version`: 0 bytes in 0.4 s, without ack or error",
         ),
     ],
 )
@@ -294,7 +294,7 @@ def test_start_that_is_refused_is_told_at_once(tmp_path: Path) -> None:
         meter = make(emulator, "supply=3.3,power")
         opened(meter)
         with (
-            pytest.raises(TargetError, match="refuses `start`: Target not powered"),
+            pytest.raises(TargetError, match="rejected `start`: Target not powered"),
             meter.session(tmp_path / "recording"),
         ):
             raise AssertionError
@@ -310,7 +310,7 @@ def test_answer_that_is_lost_leaves_nothing_on(tmp_path: Path, mute: str) -> Non
         meter = make(emulator, "supply=3.3,power", answer_s=0.2)
         opened(meter)
         with (
-            pytest.raises(TargetError, match=f"does not answer `{mute}"),
+            pytest.raises(TargetError, match=f"did not respond to `{mute}"),
             meter.session(tmp_path / "recording"),
         ):
             raise AssertionError
@@ -329,7 +329,7 @@ def test_unit_that_refuses_its_setup_switches_no_supply(
         meter = make(emulator, "supply=3.3,power")
         opened(meter)
         with (
-            pytest.raises(TargetError, match=f"refuses `{whole}`: Out of range"),
+            pytest.raises(TargetError, match=f"rejected `{whole}`: Out of range"),
             meter.session(tmp_path / "recording"),
         ):
             raise AssertionError
@@ -340,7 +340,7 @@ def test_unit_that_refuses_its_setup_switches_no_supply(
 def test_voltage_that_the_unit_does_not_know_must_be_given() -> None:
     """Power is computed with zero volts."""
     with Lpm01aEmulator(voltage_v=0.02) as emulator:
-        assert "says '20-03': say what it should be" in reason(make(emulator, "rate=1k"))
+        assert "reports '20-03': add the voltage" in reason(make(emulator, "rate=1k"))
 
 
 def test_port_that_is_not_there_is_missing(tmp_path: Path) -> None:
@@ -354,16 +354,16 @@ def test_port_that_is_not_there_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("supply=3.4", "LPM01A gives 1.8 to 3.3 V, asked for 3.4 V"),
+        ("supply=3.4", "LPM01A gives 1.8 to 3.3 V, got 3.4 V"),
         ("rate=30k", "LPM01A has no rate of 30000 Hz"),
         ("rate=0", "LPM01A has no rate of 0 Hz"),
         ("rate=fast", "rate must be like 100k or 500, got 'fast'"),
-        ("output=energy,rate=20k", "energy at 10000 Hz at most, asked for 20000 Hz"),
-        ("format=ascii,rate=10k", "text without an end at 5000 Hz at most, asked for 10000 Hz"),
-        ("events=fal", "events as text only: say format=ascii"),
+        ("output=energy,rate=20k", "energy at 10000 Hz at most, got 20000 Hz"),
+        ("format=ascii,rate=10k", "continuous text at 5000 Hz at most, got 10000 Hz"),
+        ("events=fal", "events only as text: add format=ascii"),
         ("events=both,format=ascii", "events must be ris or fal, got 'both'"),
-        ("function=high,output=energy", "output=current and mode=dyn only"),
-        ("function=high,mode=stat", "output=current and mode=dyn only"),
+        ("function=high,output=energy", "only with output=current and mode=dyn"),
+        ("function=high,mode=stat", "only with output=current and mode=dyn"),
         ("mode=fast", "mode must be dyn or stat, got 'fast'"),
         ("volt=3.3", "has no option 'volt'"),
     ],

@@ -293,9 +293,17 @@ def test_current_beyond_the_range_is_marked() -> None:
 @pytest.mark.parametrize(
     ("chosen", "record", "says"),
     [
-        (BINARY, b"\xf0\xf1Overcurrent >59mA\xff\xff" + END, "the meter says: Overcurrent >59mA"),
-        (ASCII, b"error: Overcurrent >59mA\r\nend\r\n", "the meter says: Overcurrent >59mA"),
-        (BINARY, END, "the meter ended the recording by itself"),
+        (
+            BINARY,
+            b"\xf0\xf1Overcurrent >59mA\xff\xff" + END,
+            "error reported by the meter: Overcurrent >59mA",
+        ),
+        (
+            ASCII,
+            b"error: Overcurrent >59mA\r\nend\r\n",
+            "error reported by the meter: Overcurrent >59mA",
+        ),
+        (BINARY, END, "the meter ended the recording on its own"),
         (
             ASCII,
             b"summary beg\r\n1234-04\r\nsummary end\r\nend\r\n",
@@ -366,9 +374,9 @@ def test_event_is_an_edge_at_the_sample_behind(edge: str, levels: list[int]) -> 
         ((98, 99, 0), None),
         ((98, 99, 100), None),
         ((998, 999, 0, 1), None),
-        ((4, 0), "edge 0 of input D7 came behind edge 4: one was lost between them"),
-        ((8, 9, 0), "edge 0 of input D7 came behind edge 9: one was lost between them"),
-        ((0, 1, 3), "edge 3 of input D7 came behind edge 1: one was lost between them"),
+        ((4, 0), "edge 0 of input D7 came after edge 4: at least one edge was lost"),
+        ((8, 9, 0), "edge 0 of input D7 came after edge 9: at least one edge was lost"),
+        ((0, 1, 3), "edge 3 of input D7 came after edge 1: at least one edge was lost"),
     ],
 )
 def test_edge_that_was_lost_is_missed(numbers: tuple[int, ...], trouble: str | None) -> None:

@@ -315,14 +315,14 @@ def test_unit_is_as_it_was_after_a_recording(
 @pytest.mark.parametrize(
     ("registers", "setup", "why"),
     [
-        ({0x45: 1}, None, "no HVPM but LVPM"),
-        ({0x45: 77}, None, "no HVPM but model 77"),
-        ({0x1A: 0}, None, "makes no sense: scales of 0 and 6400"),
+        ({0x45: 1}, None, "not an HVPM but LVPM"),
+        ({0x45: 77}, None, "not an HVPM but model 77"),
+        ({0x1A: 0}, None, "is invalid: scales of 0 and 6400"),
         ({MAIN_VOLTAGE: 0}, None, "main output of this HVPM is off"),
         ({MAIN_VOLTAGE: 0}, MonsoonSetup(supply_v=5.0), "main output of this HVPM is off"),
-        ({}, MonsoonSetup(is_power_on=True), "power needs a voltage"),
-        ({0x88: 0xD000}, MonsoonSetup(supply_v=5.0), "another voltage .*DAC_LOW is 0xd000"),
-        ({0x45: 0xFFFFFFFE}, None, "does not tell its model"),
+        ({}, MonsoonSetup(is_power_on=True), "power requires a voltage"),
+        ({0x88: 0xD000}, MonsoonSetup(supply_v=5.0), "output voltage .*DAC_LOW is 0xd000"),
+        ({0x45: 0xFFFFFFFE}, None, "does not report its model"),
     ],
 )
 def test_unit_that_makes_no_sense_is_refused_in_one_line(

@@ -112,14 +112,14 @@ def test_gpu_that_cannot_be_measured_says_why(gpu: FakeGpu) -> None:
     """Of two GPUs the idle one is measured, or an old one is a traceback."""
     gpu.be(count=2)
     assert refused() == (
-        "2 NVIDIA GPUs are here, name one: nvml:0 (NVIDIA RTX 2000 Ada Generation), "
+        "2 NVIDIA GPUs are installed, name one: nvml:0 (NVIDIA RTX 2000 Ada Generation), "
         "nvml:1 (NVIDIA RTX 2000 Ada Generation)"
     )
     assert opened("nvml:1").info.serial.startswith("GPU-00000001")
-    assert "NVML refuses: " in refused("nvml:7")
+    assert "NVML error: " in refused("nvml:7")
     gpu.be(code=NOT_SUPPORTED, name="Quadro K620")
     assert refused().startswith("Quadro K620 has no energy counter: Volta and newer")
-    with pytest.raises(Exception, match="by its number or its UUID"):
+    with pytest.raises(Exception, match="by number or UUID"):
         find_meter("nvml:first")
 
 
@@ -127,7 +127,7 @@ def test_gpu_that_cannot_be_measured_says_why(gpu: FakeGpu) -> None:
 def test_machine_without_a_gpu_says_so(gpu: FakeGpu, text: str) -> None:
     """One of no GPUs is to be named."""
     gpu.be(count=0)
-    assert refused(text) == "NVIDIA's driver is here, but no GPU"
+    assert refused(text) == "NVIDIA's driver is installed, but there is no GPU"
 
 
 def test_gpu_that_falls_off_the_bus_costs_nothing_that_was_read(
@@ -141,7 +141,7 @@ def test_gpu_that_falls_off_the_bus_costs_nothing_that_was_read(
         gpu.be(code=GPU_IS_LOST)
         wait_until(lambda: session.trouble, "the next question is refused")
     meter.close()
-    assert session.trouble == "NVML refuses: GPU is lost"
+    assert session.trouble == "NVML error: GPU is lost"
     found = decoded(tmp_path / "r")
     assert len(found.power_w) >= 2
     assert found.power_w == pytest.approx(40, rel=0.25)
@@ -185,9 +185,9 @@ def test_machine_without_a_driver_says_so() -> None:
         "from edgebench.meters.registry import find_meter; print(find_meter('nvml').open().reason)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    if "GPUs are here" in said.stdout:
+    if "GPUs are installed" in said.stdout:
         pytest.skip("this machine has NVIDIA GPUs")
-    assert said.stdout == "no NVIDIA driver on this machine: libnvidia-ml.so.1 is not found\n"
+    assert said.stdout == "no NVIDIA driver on this machine: libnvidia-ml.so.1 not found\n"
 
 
 def test_counter_of_a_real_gpu_is_the_integral_of_its_power() -> None:

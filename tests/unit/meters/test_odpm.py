@@ -153,10 +153,10 @@ def test_chip_that_goes_away_is_missing_up_to_the_end(tmp_path: Path, clock: Tic
 
 def test_other_devices_say_why_not(tmp_path: Path) -> None:
     """A phone without root, or of another maker, shows a traceback."""
-    assert "only a Google Pixel" in refused(OdpmMeter(make_board(tmp_path, BOARDS["bare_vm"])))
+    assert "requires a Google Pixel" in refused(OdpmMeter(make_board(tmp_path, BOARDS["bare_vm"])))
     folder = chip(tmp_path / "b")
     saying(folder, "")()
-    assert "tell no energy" in refused(OdpmMeter(tmp_path / "b"))
+    assert "report no energy" in refused(OdpmMeter(tmp_path / "b"))
     (folder / "energy_value").unlink()
     (folder / "energy_value").mkdir()
     assert "needs root" in refused(OdpmMeter(tmp_path / "b"))

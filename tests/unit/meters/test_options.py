@@ -39,5 +39,5 @@ def test_option_that_is_given_twice_is_refused() -> None:
 def test_switch_with_a_value_is_refused(value: str) -> None:
     """`reversed=0` reverses."""
     options = Options.parse("fnirsi", f",reversed={value}")
-    with pytest.raises(UsageError, match="reversed is a word without a value"):
+    with pytest.raises(UsageError, match="reversed takes no value"):
         options.switch("reversed")

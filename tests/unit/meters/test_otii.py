@@ -122,7 +122,7 @@ def test_unit_is_the_one_that_is_named() -> None:
         assert opened(server, ",device=right").info.serial.endswith("1")
         found = find_meter(f"otii:{server.address}").open()
         assert isinstance(found, AbsentMeter)
-        assert found.reason == "name one unit, as in otii,device=NAME; the server has left, right"
+        assert found.reason == "name a unit, as in otii,device=NAME; the server has left, right"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_unit_is_the_one_that_is_named() -> None:
         (OtiiEmulator(license=None), "No license; log in to Otii, and reserve an Automation"),
         (OtiiEmulator(is_main_on=False), "the main output of this Ace is off: switch it on"),
         (OtiiEmulator(names=()), "the server has none"),
-        (OtiiEmulator(rate_hz=0), "answers 0 to arc_get_channel_samplerate"),
+        (OtiiEmulator(rate_hz=0), "returned 0 to arc_get_channel_samplerate"),
     ],
 )
 def test_what_cannot_be_measured_says_why(server: OtiiEmulator, said: str) -> None:
@@ -146,7 +146,7 @@ def test_what_cannot_be_measured_says_why(server: OtiiEmulator, said: str) -> No
 @pytest.mark.parametrize(
     ("command", "data", "said"),
     [
-        ("otii_get_devices", {"devices": 3}, "answers 3 to otii_get_devices"),
+        ("otii_get_devices", {"devices": 3}, "returned 3 to otii_get_devices"),
         *(
             ("arc_get_main_voltage", {"value": value}, f"{value!r:.60} to arc_get_main_voltage")
             for value in (float("inf"), float("nan"), True, "x", -1, 10**400)
@@ -174,7 +174,7 @@ def test_count_that_is_none_ends_the_recording(
     command = "recording_get_channel_data_count"
     answer(monkeypatch, command, data)
     _, trouble = recorded(OtiiEmulator(), tmp_path / "r")
-    assert trouble == f"the Otii server answers {data.get('count')!r} to {command}"
+    assert trouble == f"the Otii server returned {data.get('count')!r} to {command}"
 
 
 def test_project_without_a_number_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_project_without_a_number_is_told(monkeypatch: pytest.MonkeyPatch, tmp_p
     with OtiiEmulator() as server:
         meter = find_meter(f"otii:{server.address}")
         assert isinstance(meter.open(), Header)
-        with pytest.raises(TargetError, match="answers None to otii_create_project"):
+        with pytest.raises(TargetError, match="returned None to otii_create_project"):
             meter.session(tmp_path / "r").__enter__()
         meter.close()
 

@@ -206,7 +206,7 @@ def test_component_that_measures_is_found() -> None:
         opened(f"shelly:{plug.address},channel=1")
         assert plug.paths[-1] == "/rpc/EM1.GetStatus?id=1"
         reason = refused(f"shelly:{plug.address},channel=2")
-    assert "nothing with number 2 measures power" in reason
+    assert "no component 2 measures power" in reason
 
 
 def test_outlet_of_a_strip_is_the_one_that_is_named() -> None:
@@ -223,11 +223,11 @@ def test_outlet_of_a_strip_is_the_one_that_is_named() -> None:
         ("shelly", ShellyEmulator(is_on=False), "is off: switch it on"),
         ("tasmota", TasmotaEmulator(is_on=False), "is off: switch it on"),
         ("kasa", KasaEmulator(is_on=False), "HS110(EU) is off: switch it on"),
-        ("shelly", ShellyEmulator(status=401), "asks for a password"),
+        ("shelly", ShellyEmulator(status=401), "requires a password"),
         ("tasmota", TasmotaEmulator(warning="Need user=<username>"), "Need user=<username>"),
-        ("tasmota", TasmotaEmulator(energy={"Total": 1}), "Gosund SP1 measures no power"),
-        ("kasa", KasaEmulator(err_code=-1), "HS110(EU) measures no power"),
-        ("shelly", TasmotaEmulator(), "answers /shelly with error 404"),
+        ("tasmota", TasmotaEmulator(energy={"Total": 1}), "Gosund SP1 reports no power"),
+        ("kasa", KasaEmulator(err_code=-1), "HS110(EU) reports no power"),
+        ("shelly", TasmotaEmulator(), "rejected /shelly with error 404"),
     ],
 )
 def test_plug_that_cannot_be_measured_says_why(name: str, plug: Plug, said: str) -> None:
@@ -239,7 +239,7 @@ def test_plug_that_cannot_be_measured_says_why(name: str, plug: Plug, said: str)
 @pytest.mark.parametrize("name", ["shelly", "tasmota", "kasa"])
 def test_address_without_a_plug_says_so(name: str) -> None:
     """A wrong address is a traceback."""
-    assert refused(name) == f"name the plug, as in {name}:192.168.1.20"
+    assert refused(name) == f"plug address missing: name it, as in {name}:192.168.1.20"
     reason = refused(f"{name}:127.0.0.1:1")
     assert "127.0.0.1:1" in reason
     assert "refused" in reason
@@ -248,7 +248,7 @@ def test_address_without_a_plug_says_so(name: str) -> None:
 @pytest.mark.parametrize("name", ["shelly", "tasmota"])
 def test_port_that_is_no_number_is_a_typing_error(name: str) -> None:
     """A typing error is told as a plug that is away."""
-    with pytest.raises(WrongMeterOption, match="an address is HOST or HOST:PORT, got 'lab:abc'"):
+    with pytest.raises(WrongMeterOption, match="address must be HOST or HOST:PORT, got 'lab:abc'"):
         find_meter(f"{name}:lab:abc")
 
 
@@ -257,8 +257,7 @@ def test_what_is_no_web_server_is_no_plug(name: str) -> None:
     """The address of another machine is a traceback."""
     with Peer([b"SSH-2.0-OpenSSH_9.6\r\n"]) as peer:
         assert refused(f"{name}:{peer.address}") == (
-            f"no {name} at {peer.address}: it does not answer like a web server: "
-            "SSH-2.0-OpenSSH_9.6"
+            f"no {name} at {peer.address}: the response is not HTTP: SSH-2.0-OpenSSH_9.6"
         )
 
 
@@ -284,18 +283,18 @@ def test_garbled_answer_is_a_missing_value(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("kasa", {"system": "x"}, "it does not say what it is"),
-        ("kasa", {"system": {"get_sysinfo": 3}}, "it does not say what it is"),
+        ("kasa", {"system": "x"}, "it does not report a model"),
+        ("kasa", {"system": {"get_sysinfo": 3}}, "it does not report a model"),
         *(
             (
                 "kasa",
                 {"system": {"get_sysinfo": {"model": "HS300", "children": children}}},
-                "this HS300 does not say what its outlets are",
+                "this HS300 does not report its outlets",
             )
             for children in (3, "x", {"id": "00"}, [3], [{"state": 1}])
         ),
-        ("tasmota", {"Status": {}, "StatusFWR": [1]}, "it does not say what it is"),
-        ("tasmota", {"Status": {}, "StatusNET": "x"}, "it does not say what it is"),
+        ("tasmota", {"Status": {}, "StatusFWR": [1]}, "its status is malformed"),
+        ("tasmota", {"Status": {}, "StatusNET": "x"}, "its status is malformed"),
         ("tasmota", {"Status": [1]}, "it has no Status"),
     ],
 )

@@ -137,7 +137,7 @@ def test_unit_without_calibration_is_refused(faults: Faults) -> None:
     with Ppk2Emulator(faults=faults) as emulator:
         answer = unit(emulator).open()
     assert isinstance(answer, AbsentMeter)
-    assert "gave no calibration" in answer.reason
+    assert "sent no calibration" in answer.reason
     assert (faults.not_a_number + faults.left_out)[0] in answer.reason
 
 
@@ -155,7 +155,7 @@ def test_port_that_is_no_ppk2_is_refused() -> None:
     with Ppk2Emulator(faults=Faults(mute_count=9)) as emulator:
         answer = unit(emulator).open()
     assert isinstance(answer, AbsentMeter)
-    assert "no PPK2 answers: 0 bytes in 2 s" in answer.reason
+    assert "no PPK2 found: 0 bytes in 2 s" in answer.reason
 
 
 class Console:
@@ -189,7 +189,7 @@ def test_port_that_never_falls_silent_is_no_ppk2(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("edgebench.meters.transport.time", console)
     answer = Ppk2(lambda: console, setup=Ppk2Setup(supply_v=AMPERE)).open()
     assert isinstance(answer, AbsentMeter)
-    assert answer.reason.startswith("no PPK2 answers: this port still sends 2 s after")
+    assert answer.reason.startswith("no PPK2 found: this port still sends data 2 s after")
     assert console.is_closed
     assert console.now_s < 5
 
@@ -207,7 +207,7 @@ def test_unit_that_does_not_stop_costs_the_next_session(
             monkeypatch.setattr("edgebench.meters.transport.time", console)
             monkeypatch.setattr(meter._connection, "read", console.read)
             monkeypatch.setattr(meter._connection, "write", console.write)
-        with pytest.raises(TargetError, match="the PPK2 still sends 2 s after"):
+        with pytest.raises(TargetError, match="the PPK2 still sends data 2 s after"):
             meter.session(tmp_path / "next").__enter__()
         meter.close()
     assert session.recording().trouble is None
@@ -255,7 +255,7 @@ def test_supply_has_to_be_known() -> None:
     with Ppk2Emulator() as emulator:
         answer = unit(emulator, supply_v=None).open()
     assert isinstance(answer, AbsentMeter)
-    assert "say what the device is supplied with" in answer.reason
+    assert "add the supply voltage of the device" in answer.reason
 
 
 def test_source_mode_sets_what_is_asked(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_hung_session_is_switched_off_as_the_meter_is_closed(
         meter.close()
         released.set()
         session._thread.join(10)
-    assert session.trouble == "the meter has not answered for 0.05 s"
+    assert session.trouble == "the meter did not respond within 0.05 s"
     assert emulator.commands[-2:] == [b"\x07", b"\x0c\x00"]
 
 
@@ -342,14 +342,14 @@ def test_hung_session_is_switched_off_as_the_meter_is_closed(
 @pytest.mark.parametrize("supply", ["0.1", "0.79", "5.1", "9", "nan", "3300"])
 def test_supply_beyond_the_unit_is_refused(supply: str, mode: str) -> None:
     """The unit is told 12 V, and does something else; or joules are a thousand times too many."""
-    with pytest.raises(UsageError, match=r"0.8 to 5.0 V, asked for|must be a number"):
+    with pytest.raises(UsageError, match=r"0.8 to 5.0 V, got|must be a number"):
         find_meter(f"ppk2:/dev/null,supply={supply}{mode}")
 
 
 @pytest.mark.parametrize("name", ["ppk2", "lpm01a"])
 def test_supply_in_millivolts_is_named(name: str) -> None:
     """Somebody reads of a limit, and not that the unit of the number is another one."""
-    with pytest.raises(UsageError, match=r"asked for 3300 V; write volts, not mV: supply=3\.3$"):
+    with pytest.raises(UsageError, match=r"got 3300 V; write volts, not mV: supply=3\.3$"):
         find_meter(f"{name}:/dev/null,supply=3300")
 
 
@@ -365,5 +365,5 @@ def test_metadata_survive_any_text_around_them() -> None:
     """A stale byte that looks like a letter hides the first constant."""
     text = metadata_text(CALIBRATION, Faults())
     assert parse_metadata(b"\xff\x00R9\n" + text).calibration.r == pytest.approx(CALIBRATION.r)
-    with pytest.raises(MeasurementError, match="gave no calibration"):
+    with pytest.raises(MeasurementError, match="sent no calibration"):
         parse_metadata(b"")

@@ -150,7 +150,7 @@ def test_analyser_that_falls_silent_ends_the_recording(
     """A run is waited for without end."""
     monkeypatch.setattr("edgebench.meters.ptdaemon._ANSWER_S", 0.2)
     found, trouble, daemon = recorded(tmp_path / "r", PtdFaults(silent_after=3), samples=math.inf)
-    assert trouble == "PTDaemon has had no sample for 0.7 s"
+    assert trouble == "PTDaemon delivered no sample for 0.7 s"
     assert len(found.power_w) == 3
     assert not daemon.is_measuring
 
@@ -158,7 +158,7 @@ def test_analyser_that_falls_silent_ends_the_recording(
 @pytest.mark.parametrize(
     ("faults", "said"),
     [
-        (PtdFaults(hello="220 mail ready"), "this is no PTDaemon: it answers '220 mail ready'"),
+        (PtdFaults(hello="220 mail ready"), "not a PTDaemon: it replied '220 mail ready'"),
         (PtdFaults(mode="temperature"), "has no power analyser but YokogawaWT310E"),
     ],
 )
@@ -175,7 +175,7 @@ def test_measurement_of_somebody_else_is_not_ended(tmp_path: Path) -> None:
     with PtdEmulator(faults=PtdFaults(busy=True)) as daemon:
         meter = find_meter(f"ptdaemon:{daemon.address}")
         meter.open()
-        with pytest.raises(TargetError, match="does not begin to measure: Error: measurement al"):
+        with pytest.raises(TargetError, match="did not start a measurement: Error: measurement al"):
             meter.session(tmp_path / "r").__enter__()
         meter.close()
     assert "Stop" not in daemon.commands
@@ -188,7 +188,7 @@ def test_address_without_a_daemon_says_so() -> None:
     nameless = find_meter("ptdaemon").open()
     assert isinstance(nameless, AbsentMeter)
     assert "as in ptdaemon:192.168.1.9" in nameless.reason
-    with pytest.raises(WrongMeterOption, match="an address is HOST or HOST:PORT, got 'lab:x'"):
+    with pytest.raises(WrongMeterOption, match="address must be HOST or HOST:PORT, got 'lab:x'"):
         find_meter("ptdaemon:lab:x")
     found = find_meter(f"ptdaemon:127.0.0.1:{port}").open()
     assert isinstance(found, AbsentMeter)

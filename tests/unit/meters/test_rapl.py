@@ -167,7 +167,7 @@ def test_session_reads_ten_times_a_second(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["wattson", "", "rapl2:/"])
 def test_unknown_meter_is_refused_by_name(text: str) -> None:
     """A typing error becomes a traceback."""
-    with pytest.raises(UsageError, match=r"unknown meter .*there are .*rapl"):
+    with pytest.raises(UsageError, match=r"unknown meter .*available: .*rapl"):
         find_meter(text)
 
 

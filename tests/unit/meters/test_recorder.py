@@ -120,7 +120,7 @@ def test_read_that_never_returns_holds_no_run(
     session = make(read, tmp_path / "spool")
     with session:
         assert is_hung.wait(10)
-    assert session.recording().trouble == "the meter has not answered for 0.05 s"
+    assert session.recording().trouble == "the meter did not respond within 0.05 s"
     assert isinstance(session, Recorder)
     assert len(list(read_packets(tmp_path / "spool"))) == 2
     released.set()

@@ -102,7 +102,7 @@ def test_slow_command_lowers_the_rate(board: Path) -> None:
     assert slow.capability.rate_hz == pytest.approx(2.5)
     with pytest.raises(UsageError, match="up to 10 Hz"):
         find_meter("rpi5:rate=50")
-    with pytest.raises(UsageError, match="no address but a root, got 'VDD_CORE'"):
+    with pytest.raises(UsageError, match="takes only a root as address, got 'VDD_CORE'"):
         find_meter("rpi5:VDD_CORE")
 
 
@@ -110,10 +110,12 @@ def test_other_boards_say_why_not(tmp_path: Path) -> None:
     """A Raspberry Pi 4 shows a traceback, or 0 W."""
     older = make_board(tmp_path / "4", BOARDS["raspberry_pi_4b"])
     assert "vcgencmd" in refused(Rpi5Meter(older))
-    assert "no vcgencmd" in refused(Rpi5Meter(make_board(tmp_path / "x86", BOARDS["x86_laptop"])))
+    assert "vcgencmd not found" in refused(
+        Rpi5Meter(make_board(tmp_path / "x86", BOARDS["x86_laptop"]))
+    )
     unnamed = make_board(tmp_path / "5", BOARDS["raspberry_pi_5"])
     saying(unnamed, "EXT5V_V volt(24)=5.1V")()
-    assert "only a Raspberry Pi 5" in refused(Rpi5Meter(unnamed))
+    assert "requires a Raspberry Pi 5" in refused(Rpi5Meter(unnamed))
 
 
 def test_closed_folder_of_a_command_is_no_traceback(
@@ -121,7 +123,7 @@ def test_closed_folder_of_a_command_is_no_traceback(
 ) -> None:
     """A machine whose /usr/bin a user may not enter lists no meter at all."""
     close_to_users(monkeypatch, board / "usr/bin")
-    assert "no vcgencmd" in refused(Rpi5Meter(board))
+    assert "vcgencmd not found" in refused(Rpi5Meter(board))
 
 
 @given(st.binary(max_size=200))

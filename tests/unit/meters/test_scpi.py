@@ -284,7 +284,7 @@ def test_cut_connection_keeps_what_was_measured(tmp_path: Path, model: Model) ->
     supply: dict[str, Any] = {"supply_v": 3.3} if isinstance(model, Multimeter) else {}
     found, trouble = record(model, tmp_path / "r", count=99, faults=Faults(gone_after=4), **supply)
     assert trouble is not None
-    assert "does not answer" in trouble or "is gone" in trouble
+    assert "did not respond" in trouble or "is gone" in trouble
     assert len(found.power_w) >= 2
 
 
@@ -302,7 +302,7 @@ def test_late_answer_is_none_to_another_question(tmp_path: Path, question: str) 
             heard(server, "ABOR:ELOG (@1)")
         server.faults = Faults()
         with (
-            pytest.raises(TargetError, match="has not answered another question: connect"),
+            pytest.raises(TargetError, match="did not respond to an earlier query: connect"),
             made.session(tmp_path / "second"),
         ):
             raise AssertionError
@@ -327,7 +327,7 @@ def test_answer_that_is_no_block_ends_the_recording(tmp_path: Path) -> None:
             session._thread.join(10)
         made.close()
     assert session.trouble is not None
-    assert "answers `FETC:ELOG? 4096,(@1)` wrongly: no block of data" in session.trouble
+    assert "sent a bad response to `FETC:ELOG? 4096,(@1)`: not a block of data" in session.trouble
 
 
 def test_values_beyond_the_range_are_flagged(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_refused_setting_is_told(tmp_path: Path, command: str) -> None:
     """A module that cannot log both is taken for one that does, and a column is something else."""
     reason, told = refused_session(DataLogger(), tmp_path / "r", Faults(refused=(command,)))
     assert not any(one.startswith(("INIT", "TRIG:ELOG (")) for one in told), "nothing was begun"
-    assert "refuses how it should measure: Settings conflict" in reason
+    assert "rejected its configuration: Settings conflict" in reason
 
 
 def test_output_that_there_is_not_is_refused(tmp_path: Path) -> None:
@@ -410,7 +410,9 @@ def test_range_that_ends_for_one_quantity_ends_for_the_power(
 
 def test_power_meter_of_no_known_rate_is_refused() -> None:
     """A value is asked for twice as often as there is one, or half as often."""
-    assert "updates at the rate 'AUTO': say one, as in rate=4" in refused(WattMeter(update="AUTO"))
+    assert "has the update rate 'AUTO': set a rate, as in rate=4" in refused(
+        WattMeter(update="AUTO")
+    )
     with Server(WattMeter(update="AUTO")) as server:
         made = meter(server, rate_hz=4.0)
         assert opened(made).capability.rate_hz == pytest.approx(4.0)
@@ -469,11 +471,11 @@ def test_period_that_is_none_is_refused(
     else:
         reason, _ = refused_session(make(), tmp_path / "r", faults, **setup)
     if said in ("0", "-1"):
-        assert f"answers {said} s to `{question}" in reason
+        assert f"returned {said} s to `{question}" in reason
         assert reason.endswith("a period must be above 0")
     else:
-        assert f"answers {said!r} to `{question}" in reason
-        assert reason.endswith("which is no number")
+        assert f"returned {said!r} to `{question}" in reason
+        assert reason.endswith("which is not a number")
 
 
 @pytest.mark.parametrize("said", ["NAN", "9.9E+37", "EXTernal,50E-03"])
@@ -526,7 +528,7 @@ def test_slow_multimeter_is_not_asked_faster_than_it_measures(tmp_path: Path) ->
     """Every second round is missed, and called a loss."""
     slow = Multimeter(identity=SIGLENT, reading_s=0.2)
     reason, _ = refused_session(slow, tmp_path / "r", supply_v=3.3, rate_hz=10.0)
-    assert "takes too long for 10 readings a second" in reason
+    assert "takes too long for 10 readings per second" in reason
     with Server(slow) as server:
         made = meter(server, supply_v=3.3)
         opened(made)
@@ -564,7 +566,7 @@ def test_aperture_leaves_time_for_the_timer() -> None:
 
 def test_supply_of_a_multimeter_has_to_be_said() -> None:
     """A voltage is made up."""
-    assert "34465A measures no voltage: say what" in refused(Multimeter())
+    assert "34465A measures no voltage: add the supply" in refused(Multimeter())
 
 
 @pytest.mark.parametrize(
@@ -574,7 +576,7 @@ def test_supply_of_a_multimeter_has_to_be_said() -> None:
             "RIGOL TECHNOLOGIES,DP832,DP8C1,00.01.14",
             "RIGOL TECHNOLOGIES DP832, which has no driver",
         ),
-        ("220 ready", "answers '220 ready' to `*IDN?`"),
+        ("220 ready", "returned '220 ready' to `*IDN?`"),
     ],
 )
 def test_instrument_without_a_driver_is_named(identity: str, reason: str) -> None:
@@ -585,7 +587,7 @@ def test_instrument_without_a_driver_is_named(identity: str, reason: str) -> Non
 def test_silent_instrument_is_named() -> None:
     """A wrong port is waited for without an end, or shows a traceback."""
     reason = refused(DataLogger(), Faults(mute=("*IDN?",)))
-    assert "::SOCKET does not answer `*IDN?` in 0.3 s" in reason
+    assert "::SOCKET did not respond to `*IDN?` within 0.3 s" in reason
 
 
 def test_nobody_at_the_address_is_told() -> None:
@@ -600,7 +602,7 @@ def test_nobody_at_the_address_is_told() -> None:
     assert "no instrument at nonsense" in nonsense.reason
     unnamed = find_meter("scpi").open()
     assert isinstance(unnamed, AbsentMeter)
-    assert "name one, as in scpi:TCPIP::" in unnamed.reason
+    assert "name the address, as in scpi:TCPIP::" in unnamed.reason
 
 
 def test_address_keeps_its_colons_and_its_comma() -> None:
@@ -625,7 +627,7 @@ def test_address_keeps_its_colons_and_its_comma() -> None:
         ("channel=0", "1 to 7, got 0"),
         ("channel=1.5", "1 to 7"),
         ("rate=-1", "above 0, got -1"),
-        ("supply=3300", r"0.1 to 100.0 V, asked for 3300 V; write volts, not mV: supply=3\.3$"),
+        ("supply=3300", r"0.1 to 100.0 V, got 3300 V; write volts, not mV: supply=3\.3$"),
         ("supply=0", "above 0, got 0"),
     ],
 )
@@ -672,5 +674,5 @@ def test_interface_of_messages_is_read_message_by_message() -> None:
     assert link.ask_block("FETC?") == b"#18" + bytes(8) + b"\n"
     assert link.ask("*IDN?") == b"WT310E"
     assert messages.sent == [b"FETC?\n", b"*IDN?\n"]
-    with pytest.raises(TargetError, match=r"answers 'x' to `PER\?`, which is no number"):
+    with pytest.raises(TargetError, match=r"returned 'x' to `PER\?`, which is not a number"):
         ScpiLink(Messages(b"x\n"), "USB", is_stream=False).ask_period("PER?")

@@ -147,7 +147,7 @@ def test_what_is_no_block_is_refused(data: bytes) -> None:
 
 def test_block_beyond_any_instrument_is_refused() -> None:
     """A wrong length fills the memory."""
-    with pytest.raises(TargetError, match="no length of a block"):
+    with pytest.raises(TargetError, match="invalid length of a block"):
         content_of(b"#9999999999")
 
 

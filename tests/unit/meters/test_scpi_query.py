@@ -172,9 +172,9 @@ def test_errors_are_those_of_the_data_sheet_if_the_user_states_them() -> None:
     ("answer", "options", "said"),
     [
         (b"5.0;0.25", "query=MEAS:POW?", "'5.0;0.25' to `MEAS:POW?`, which is not power"),
-        (b"OFF", "query=MEAS:POW?", "'OFF' to `MEAS:POW?`, which is no number"),
+        (b"OFF", "query=MEAS:POW?", "'OFF' to `MEAS:POW?`, which is not a number"),
         (b"1.5", "query=MEAS:POW?,answer=current", "as in supply=3.3"),
-        (b"1.5", "query=MEAS:POW?,answer=power,supply=5", "supply is for answers that are a"),
+        (b"1.5", "query=MEAS:POW?,answer=power,supply=5", "supply requires answer=current"),
         (b"1.5", "query=MEAS:POW?,channel=2", "M8811 has no option 'channel'"),
         (b"1.5", "rate=2", "as in query=MEAS:POW?"),
     ],

@@ -224,15 +224,15 @@ def test_device_that_goes_away_ends_the_recording(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ("demo,rate=1000", r"say which channel is what.* A0 \(V\), A1 \(V\)"),
+        ("demo,rate=1000", r"assign the channels.* A0 \(V\), A1 \(V\)"),
         ("demo,rate=1000,current=A1,supply=5", r"A1 should measure A.*as in shunt=0\.1"),
-        ("demo,rate=1000,current=A1,shunt=1", "a current needs one voltage"),
+        ("demo,rate=1000,current=A1,shunt=1", "a current requires one voltage"),
         ("demo,rate=1000,power=A1", "A1 should measure W; available: A1"),
-        ("demo,rate=200k,current=A1,shunt=1,supply=5", "choose up to 100000"),
-        ("demo,current=A1,shunt=1,supply=5", "takes 200000 samples a second"),
+        ("demo,rate=200k,current=A1,shunt=1,supply=5", "use up to 100000"),
+        ("demo,current=A1,shunt=1,supply=5", "takes 200000 samples per second"),
         ("demo,conn=nowhere,rate=9,channel=3", "no option 'channel'"),
-        ("", "name a driver of sigrok's"),
-        (",conn=1-5", "name a driver of sigrok's"),
+        ("", "name a driver of sigrok"),
+        (",conn=1-5", "name a driver of sigrok"),
         ("hantek-6xxx", "No devices found"),
         ("no-such-driver", "sigrok-cli: .*no-such-driver"),
     ],
@@ -253,8 +253,8 @@ def test_device_that_cannot_be_used_is_refused_in_one_line(options: str, why: st
     ("multimeter", "options", "why"),
     [
         (SigrokMultimeter("CURR:AC +1.0E+00,+1.0E-06"), "supply=5", "P1 measures AC"),
-        (SigrokMultimeter("VOLT +1.0E+01,+1.0E-05"), "supply=5", r"say which .* P1 \(V\)"),
-        (SigrokMultimeter(), "supply=5,rate=10", "has no sample rate: leave rate= out"),
+        (SigrokMultimeter("VOLT +1.0E+01,+1.0E-05"), "supply=5", r"assign the channels.* P1 \(V\)"),
+        (SigrokMultimeter(), "supply=5,rate=10", "has no sample rate: leave out rate="),
     ],
 )
 def test_multimeter_that_is_set_wrongly_is_refused(

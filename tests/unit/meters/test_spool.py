@@ -100,8 +100,8 @@ def test_any_wrong_bit_is_told(data: st.DataObject) -> None:
     assert begin <= place < begin + sizes[len(before)], "up to the packet with the wrong bit"
     assert read.torn_bytes == 0
     assert read.damage == (
-        f"the recording of the meter is damaged: {len(whole) - begin} bytes from byte {begin} on "
-        "are not as they were written"
+        f"the recording of the meter is damaged: the last {len(whole) - begin} bytes, "
+        f"from byte {begin}, are corrupt"
     )
 
 

@@ -169,7 +169,7 @@ def test_session_goes_by_wall_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("sine", "no shape 'sine': there are follow, constant, square, ramp"),
+        ("sine", "no shape 'sine'; available: follow, constant, square, ramp"),
         ("constant,duty=0.5", "no option 'duty'"),
         ("square,duty=1.5", "duty must be 0 to 1, got 1.5"),
         ("square,period=0", "period must be"),

@@ -121,7 +121,7 @@ def test_tester_that_goes_away_ends_the_recording(tmp_path: Path, how: str) -> N
     faults = Faults(mute_after=3) if how == "mute" else Faults(gone_after_s=0.5)
     with Um25cEmulator(faults=faults) as emulator:
         _, trouble = record(emulator, tmp_path / "recording")
-    why = "did not answer 5 times" if how == "mute" else "is gone"
+    why = "did not respond 5 times" if how == "mute" else "is gone"
     assert why in (trouble or "")
 
 
@@ -135,15 +135,15 @@ def test_end_of_the_range_is_saturated(tmp_path: Path) -> None:
 def test_what_is_no_tester_is_refused() -> None:
     """A console is asked for ever, or its prompt is a voltage."""
     with Um25cEmulator(faults=Faults(never_ends=True)) as emulator:
-        assert reason(emulator).startswith("no UM24C, UM25C or UM34C answers: ")
+        assert reason(emulator).startswith("no UM24C, UM25C or UM34C found: ")
     with Um25cEmulator(faults=Faults(mute_after=0)) as emulator:
-        assert reason(emulator) == ("no UM24C, UM25C or UM34C answers: 0 bytes, a record has 130")
+        assert reason(emulator) == ("no UM24C, UM25C or UM34C found: 0 bytes, a record has 130")
     assert "no such serial port" in getattr(find_meter("um25c:/dev/rfcomm9").open(), "reason", "")
 
 
 def test_port_must_be_named() -> None:
     """The first serial port that there is gets asked, whatever hangs there."""
     missing = make_meter(Options.parse("um25c", "")).open()
-    assert "its serial port must be named" in getattr(missing, "reason", "")
-    with pytest.raises(UsageError, match="up to 10 times a second, asked for 50"):
+    assert "serial port missing" in getattr(missing, "reason", "")
+    with pytest.raises(UsageError, match=r"0\.1 to 10 Hz, got 50"):
         make_meter(Options.parse("um25c", "/dev/rfcomm0,rate=50"))

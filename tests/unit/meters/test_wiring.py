@@ -56,7 +56,7 @@ def test_driver_that_there_is_not_is_refused_at_once() -> None:
 
 def test_meter_as_runs_name_it_is_told_how_an_agent_does() -> None:
     """Who copies the word from `bench --meter` is told that there is no meter `agent`."""
-    with pytest.raises(UsageError, match="write rpi5, without `agent:`"):
+    with pytest.raises(UsageError, match="no prefix `agent:`: write rpi5"):
         check_meters(["agent:rpi5"])
 
 
@@ -64,5 +64,5 @@ def test_none_is_no_meter_and_no_line() -> None:
     """What was wired once cannot be unsaid; or it is dropped beside a meter that is wanted."""
     assert check_meters(["none"]) == check_meters([]) == ()
     assert check_line("none") is None
-    with pytest.raises(UsageError, match="none goes with no other, got rapl, none"):
+    with pytest.raises(UsageError, match="none excludes all others, got rapl, none"):
         check_meters(["rapl", "none"])

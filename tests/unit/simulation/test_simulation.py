@@ -199,7 +199,7 @@ def test_same_seed_gives_the_same_device(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("pi", "unknown simulated board 'pi': there are"),
+        ("pi", "unknown simulated board 'pi'; available"),
         *((f"imx8mp-evk:{seed}", "must be a number") for seed in ("x", "²", "٣", "-1", "1" * 5000)),
     ],
 )

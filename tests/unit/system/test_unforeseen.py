@@ -105,7 +105,9 @@ def test_file_that_cannot_be_written_is_said_in_the_same_line(
         f"error: unforeseen ValueError: no number; traceback not written to {where}: "
         "Not a directory"
     )
-    assert hint == "hint: see its traceback: EDGEBENCH_DEBUG=1 edgebench …, the same command again"
+    assert hint == (
+        "hint: repeat the command with its traceback on stderr: EDGEBENCH_DEBUG=1 edgebench …"
+    )
     assert out == ""
 
 

@@ -1,4 +1,4 @@
-"""Confine this process: every mechanism in turn, with its result."""
+"""Confine this process: apply every mechanism in turn, and record its result."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from edgebench.agent.telemetry.source import read_text
 from edgebench.protocol.record import Confinement, Safeguard
 
 MAX_THREADS = 512
-"""Threads of a worker: those of a runtime on the largest board, several times."""
+"""Threads of a worker: several times those of a runtime on the largest board."""
 MAX_FILES = 1024
-"""Open files of a worker. A runtime opens some ten; a file that is deleted while it is open takes
-space without a name."""
+"""Open files of a worker. A runtime opens some ten; a file that is deleted while open takes space
+without a name."""
 GRACE_S = 5
-"""CPU time between the signal that it is over and the end."""
+"""CPU time between the signal of the limit and the kill."""
 _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CLEAR_ALL = 38, 24, 47, 4
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 """Source: prctl(2), include/uapi/linux/prctl.h."""
@@ -42,7 +42,7 @@ _CAPABILITY_COUNT = 64
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What one worker needs beside what every worker needs."""
+    """The needs of a specific worker, in addition to those of every worker."""
 
     paths: AllowedPaths
     cpu_s: float
@@ -55,18 +55,18 @@ class ConfinementResult:
 
     record: Confinement
     moved: dict[str, str]
-    """New name of each path of the run that is out of reach by its own."""
+    """New name of each path of the run that is unreachable by its own name."""
 
     def path(self, name: str) -> str:
-        """Name that reaches a file of the run."""
+        """Name by which a file of the run can be opened."""
         return self.moved.get(name, name)
 
 
 def confine(permissions: Permissions, kernel: Kernel | None = None) -> ConfinementResult:
-    """Confine this process, as far as its kernel can, for the rest of its life.
+    """Confine this process for the rest of its life, as far as its kernel can.
 
-    It must have one thread only, and no byte of the model may have been read. Its parent's death
-    ends it, as before.
+    It must have a single thread, and no byte of the model may have been read. The death of its
+    parent still ends it.
     """
     kernel = kernel or Kernel()
     paths = permissions.paths
@@ -76,7 +76,7 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
         devices=(*PLAIN_DEVICES, *(file for name in paths.devices for file in glob(name))),
     )
     has_cuda = CUDA_DEVICE in paths.devices
-    for_cuda = CUDA_WRITABLE if has_cuda else ()  # never handed to another user: the kernel's
+    for_cuda = CUDA_WRITABLE if has_cuda else ()  # kernel files, never given to another user
     is_root, parent, death_signal = os.geteuid() == 0, os.getppid(), kernel.death_signal()
     _limit(resource.RLIMIT_CPU, int(permissions.cpu_s) + 1)
     _limit(resource.RLIMIT_NOFILE, MAX_FILES)
@@ -87,13 +87,13 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
     has_own_user_namespace = _namespace("user") != user_namespace
     shown = _with_writable(paths, for_cuda)
     view = _attempt(
-        # Never without mounts of its own: it would be the root of the whole system.
+        # Never without its own mounts: it would change the root of the whole system.
         lambda: _enter_view(kernel, shown, has_own_mounts=_namespace("mnt") != mounts),
-        "all files are in sight",
+        "all files are visible",
         rehearse=lambda: _rehearse_view(kernel, shown),
     )
 
-    # user and rights; with a view, every file of the run is reached by its name
+    # user and rights; with a view, all files of the run are reachable by their names
     given = permissions.paths if not view.is_applied else AllowedPaths()
     change = _Change()
     user = _attempt(
@@ -110,15 +110,15 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
     # files and system calls, which need no_new_privs
     landlock = _attempt(
         lambda: f"Landlock, version {restrict(kernel, _with_writable(paths, for_cuda))}",
-        "the worker can open every file that its user can, keys among them",
+        "the worker can open every file that its user can, including keys",
     )
     calls = _attempt(
         lambda: _filter_calls(kernel, has_cuda=has_cuda),
         "the worker can start programs, and signal processes",
     )
 
-    # With a right to pass permissions, another user has all files; and only the filter keeps it
-    # from leaving a view by open_by_handle_at(2).
+    # With a capability that bypasses permissions, another user can open all files; and only the
+    # filter prevents leaving a view by open_by_handle_at(2).
     is_shut = change.rights == 0 or calls.is_applied
     details = [landlock.detail] if landlock.is_applied else []
     details += [view.detail] if view.is_applied and is_shut else []
@@ -139,13 +139,13 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
 def _die_with(kernel: Kernel, parent: int, death_signal: int) -> None:
     """Set the signal of the parent's death again, after a change of user or rights.
 
-    That change takes away the signal, and also the right of this process, and of the user's other
-    ones, to read its files in /proc.
+    That change clears the signal, and also the right of this process, and of others of the same
+    user, to read its files in /proc.
     """
     with suppress(OSError):
         kernel.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
         kernel.prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
-    if death_signal and os.getppid() != parent:  # the parent has died meanwhile
+    if death_signal and os.getppid() != parent:  # the parent has died by now
         os.kill(os.getpid(), death_signal)
 
 
@@ -154,7 +154,7 @@ class _Change:
     """Consequences of a change of the user."""
 
     rights: int = 0
-    """Rights of root that the worker has to keep, as a mask of capabilities."""
+    """Capabilities that the worker has to keep, as a mask."""
     moved: dict[str, str] = field(default_factory=dict[str, str])
     """New names of paths, as in `ConfinementResult`."""
 
@@ -172,7 +172,7 @@ def _with_writable(paths: AllowedPaths, more: tuple[str, ...]) -> AllowedPaths:
 
 
 def _namespace(kind: str) -> int:
-    """Number of a namespace of this process; 0 where the kernel has none of this kind."""
+    """Number of a namespace of this process; 0 if the kernel has no such kind."""
     path = f"/proc/self/ns/{kind}"
     return os.stat(path).st_ino if os.path.exists(path) else 0
 
@@ -180,12 +180,12 @@ def _namespace(kind: str) -> int:
 def _attempt(
     apply: Callable[[], str], consequence: str, *, rehearse: Callable[[], str] | None = None
 ) -> Safeguard:
-    """Apply a mechanism, whose function returns what was applied.
+    """Apply a mechanism; its function returns what was applied.
 
     Args:
         apply: The mechanism.
         consequence: What the worker can do without it.
-        rehearse: The mechanism in a child, where that is another function.
+        rehearse: The function to try in a child, if it differs from `apply`.
     """
     try:
         if _is_filtered():
@@ -196,12 +196,12 @@ def _attempt(
 
 
 def _is_filtered() -> bool:
-    """Whether this process has a filter already: Android kills apps for calls unknown to it."""
+    """Whether this process has a filter already: Android kills apps for calls that it disallows."""
     return "\nSeccomp:\t2\n" in read_text(Path("/proc/self/status"))
 
 
 def _try_in_child(apply: Callable[[], str]) -> None:
-    """Apply a mechanism in a child, which may be killed for it.
+    """Apply a mechanism in a child, which the system may kill for it.
 
     Raises:
         OSError: the child was killed.
@@ -213,7 +213,7 @@ def _try_in_child(apply: Callable[[], str]) -> None:
         finally:
             os._exit(0)
     if os.WIFSIGNALED(os.waitpid(child, 0)[1]):
-        raise OSError("the system kills processes that try it")
+        raise OSError("the system kills processes that attempt this")
 
 
 def _set_no_new_privs(kernel: Kernel) -> str:
@@ -231,16 +231,16 @@ def _filter_calls(kernel: Kernel, *, has_cuda: bool) -> str:
 
 
 def _enter_namespaces(kernel: Kernel) -> str:
-    """Enter an empty network, and mounts of its own; for all but root with a user namespace."""
+    """Enter an empty network and new mounts; all users but root need a user namespace for it."""
     user, group = os.geteuid(), os.getegid()
     try:
         kernel.unshare(_CLONE_NEWNET | _CLONE_NEWNS)
         return "network namespace"
     except OSError:
         kernel.unshare(_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWNS)
-    # Else this user has no name in its own namespace, and can make no files in the view.
-    with suppress(OSError):  # the network is left already, and the view reports what it lacks
-        kernel.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # else these files are root's
+    # Otherwise this user has no name in its own namespace, and cannot create files in the view.
+    with suppress(OSError):  # the view reports any resulting error
+        kernel.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # otherwise these files belong to root
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
@@ -251,28 +251,28 @@ def _enter_view(kernel: Kernel, paths: AllowedPaths, *, has_own_mounts: bool) ->
     if not has_own_mounts:
         raise OSError("no mount namespace")
     enter_view(kernel, paths)
-    return "a view of its own"
+    return "its own view of the files"
 
 
 def _rehearse_view(kernel: Kernel, paths: AllowedPaths) -> str:
-    """Enter the view in a child, whose mounts are its parent's unless it takes its own."""
+    """Enter the view in a child, which needs its own mounts, because it shares its parent's."""
     mounts = _namespace("mnt")
     kernel.unshare(_CLONE_NEWNS)
     return _enter_view(kernel, paths, has_own_mounts=_namespace("mnt") != mounts)
 
 
 def _change_user(kernel: Kernel, paths: AllowedPaths, given: AllowedPaths, change: _Change) -> str:
-    """Become another user; only root can. Its rights are dropped later.
+    """Become another user; only root can. Capabilities are dropped later.
 
     Args:
         kernel: The kernel.
-        paths: Everything that the worker may open.
-        given: Paths among them that may be in directories which are closed to another user.
-        change: Filled in: rights that the worker has to keep, and new names of paths.
+        paths: All paths that the worker may open.
+        given: Those of the paths that may be in directories closed to another user.
+        change: Receives the capabilities that the worker has to keep, and new names of paths.
     """
     if os.geteuid() != 0:
         raise OSError("only root can change its user")
-    # This needs a right of root's.
+    # This needs a capability of root.
     _drop_bounding_set(kernel)
     held = hold(given)
     change.rights = become_stranger(kernel, paths, held)
@@ -281,9 +281,9 @@ def _change_user(kernel: Kernel, paths: AllowedPaths, given: AllowedPaths, chang
 
 
 def _limit_threads(*, is_alone: bool) -> Safeguard:
-    """Limit the threads where the worker's are counted alone: the kernel counts those of a user."""
+    """Limit the threads if only the worker's are counted: the kernel counts per user."""
     if os.geteuid() == 0:
-        return Safeguard(is_applied=False, detail="the kernel sets root no limit of threads")
+        return Safeguard(is_applied=False, detail="the kernel does not limit the threads of root")
     if not is_alone:
         return Safeguard(
             is_applied=False, detail="without a user namespace all threads of the user count"
@@ -296,21 +296,21 @@ def _drop_bounding_set(kernel: Kernel) -> None:
     for number in range(_CAPABILITY_COUNT):
         try:
             kernel.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
-        except OSError:  # no right to, so it has none to drop; or beyond the last one
+        except OSError:  # not permitted, so none to drop; or beyond the last
             break
 
 
 def _drop_capabilities(kernel: Kernel, change: _Change, paths: AllowedPaths) -> Safeguard:
-    """Drop capabilities, of root or of a user namespace, but those that the run needs.
+    """Drop all capabilities, of root or of a user namespace, except those that the run needs.
 
-    An agent that root runs out of a user's home, by sudo, needs root's right to enter it.
+    An agent that root runs from a user's home, by sudo, needs root's capability to enter it.
     """
 
     def drop() -> str:
         _drop_bounding_set(kernel)
-        with suppress(OSError):  # before Linux 4.3 there are none
+        with suppress(OSError):  # not supported before Linux 4.3
             kernel.prctl(_PR_CAP_AMBIENT, _CLEAR_ALL, 0, 0, 0)
-        if os.geteuid() == 0:  # root still, where it could not become another user
+        if os.geteuid() == 0:  # still root if the change of user failed
             kernel.drop_capabilities(READ_ALL | WRITE_ALL, 0)
             change.rights = 0 if _can_work(paths) else READ_ALL | WRITE_ALL
         kernel.drop_capabilities(change.rights, change.rights)
@@ -319,14 +319,14 @@ def _drop_capabilities(kernel: Kernel, change: _Change, paths: AllowedPaths) -> 
         if change.rights & WRITE_ALL:
             return "only to bypass file permissions: a device of the run is for root alone"
         if change.rights:
-            return "only to read all files: Python or the agent's files are where others may not go"
+            return "only to read all files: Python or the agent's files are in closed directories"
         return "none"
 
     return _attempt(drop, "the worker has all rights of the agent")
 
 
 def _can_work(paths: AllowedPaths) -> bool:
-    """Whether the files of the run are within reach; access(2) counts what root could take back."""
+    """Whether the run's files can be opened; access(2) would count rights that root can regain."""
     try:
         for path in (os.__file__, __file__, *paths.readable):
             with suppress(FileNotFoundError):
@@ -341,10 +341,10 @@ def _can_work(paths: AllowedPaths) -> bool:
 
 
 def _limit(kind: int, value: int) -> None:
-    """Lower a limit of this process, as far as it is not lower already."""
+    """Lower a limit of this process, unless it is lower already."""
     hard = resource.getrlimit(kind)[1]
-    value = min(value, sys.maxsize - GRACE_S)  # times from the wire may be larger than the type
+    value = min(value, sys.maxsize - GRACE_S)  # times from the wire may exceed the type
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    # The signal of the CPU time has a name, which a death at the hard limit has not.
+    # Exceeding the soft limit raises a named signal; a kill at the hard limit does not.
     grace = GRACE_S if kind == resource.RLIMIT_CPU and hard == resource.RLIM_INFINITY else 0
     resource.setrlimit(kind, (value, value + grace))

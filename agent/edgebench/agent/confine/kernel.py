@@ -1,4 +1,4 @@
-"""The system calls that confine a process, and that Python has no functions for."""
+"""The system calls that confine a process, for which Python has no functions."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _CAPABILITY_VERSION = 0x20080522
 
 
 class Kernel:
-    """The kernel of this machine; a test replaces what another kernel may lack.
+    """The kernel of this machine; a test replaces calls that another kernel may lack.
 
-    Every method raises OSError where the kernel refuses or has no such call.
+    All methods raise OSError if the kernel refuses the call or does not have it.
     """
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None, use_errno=True)
 
     def _function(self, name: str) -> Any:
-        """Function of the C library; Android's lacks some."""
+        """Function of the C library; Android's lacks some of them."""
         try:
             return self._library[name]
         except AttributeError as exc:
@@ -52,7 +52,7 @@ class Kernel:
         return number.value
 
     def unshare(self, flags: int) -> None:
-        """Enter namespaces of its own.
+        """Move this process to new namespaces.
 
         Source: unshare(2).
         """
@@ -89,7 +89,7 @@ class Kernel:
         self._syscall(number, os.fsencode(new), os.fsencode(old))
 
     def drop_capabilities(self, kept: int, effective: int) -> None:
-        """Keep at most these capabilities, of which those take effect.
+        """Keep at most the capabilities `kept`, with `effective` in effect.
 
         Source: capset(2).
         """
@@ -107,19 +107,19 @@ class Kernel:
         return self._syscall(LANDLOCK_CREATE, None, 0, 1)
 
     def landlock_create(self, attributes: bytes) -> int:
-        """A new ruleset: its descriptor."""
+        """Create a ruleset; returns its descriptor."""
         return self._syscall(LANDLOCK_CREATE, attributes, len(attributes), 0)
 
     def landlock_add(self, ruleset: int, path_rule: bytes) -> None:
-        """Add a rule for a path and what is beneath it."""
+        """Add a rule for a path and everything beneath it."""
         self._syscall(LANDLOCK_ADD, ruleset, 1, path_rule, 0)
 
     def landlock_restrict(self, ruleset: int) -> None:
-        """Restrict this thread, and those that it starts from now on."""
+        """Restrict this thread and all threads that it starts from now on."""
         self._syscall(LANDLOCK_RESTRICT, ruleset, 0)
 
     def seccomp(self, number: int, flags: int, program: Program) -> None:
-        """Install a filter of system calls, by the number that this call has here."""
+        """Install a filter of system calls, by the number of the call on this architecture."""
         self._syscall(number, 1, flags, ctypes.byref(program))
 
     def _syscall(self, number: int, *arguments: Any) -> int:
@@ -135,5 +135,5 @@ class Kernel:
 
 
 def _long(value: Any) -> Any:
-    """A variable argument in a whole register: the upper half of an int would be undefined."""
+    """A variadic argument in a whole register: the upper half of an int would be undefined."""
     return ctypes.c_long(value) if isinstance(value, int) else value

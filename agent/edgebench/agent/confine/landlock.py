@@ -1,8 +1,8 @@
-"""Which files a worker may open: Landlock, which needs no rights to be applied.
+"""Restricts the files that a worker may open by Landlock, which needs no privileges.
 
-Everything that the kernel's version of Landlock knows is refused first, and then allowed beneath
-single paths. What Landlock does not know (the rights of files, their names as links) the filter of
-system calls refuses.
+All accesses that the kernel's version of Landlock handles are denied first, and then allowed
+beneath specific paths. Operations that Landlock does not handle (permissions of files, links to
+them) are denied by the filter of system calls.
 
 Source: Documentation/userspace-api/landlock.rst; include/uapi/linux/landlock.h.
 """
@@ -22,11 +22,11 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_FILE, _MAKE_REGULAR = 1 << 5, 1 << 8
 _REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
 _ALL_FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""Accesses to files that a version can refuse, by the version that began with them."""
+"""Accesses to files that a version can deny, by the version that introduced them."""
 _TCP_SINCE, _TCP = 4, 0b11
-"""To bind and to connect."""
+"""Bind and connect."""
 _SCOPES_SINCE, _SCOPES = 6, 0b11
-"""Abstract unix sockets, and signals, to processes that are not confined with this one."""
+"""Abstract unix sockets of, and signals to, processes outside this confinement."""
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 _READ = _READ_FILE | _READ_DIR
 _WRITE = _READ | _WRITE_FILE | _TRUNCATE | _REMOVE_FILE | _MAKE_REGULAR
@@ -36,23 +36,23 @@ _DEVICE = _READ | _WRITE_FILE | _IOCTL_DEVICE
 
 @dataclass(frozen=True, slots=True)
 class AllowedPaths:
-    """The files that a worker may open; a path that is not there is no error."""
+    """The files that a worker may open; paths that do not exist are ignored."""
 
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
-    """Files, and directories in which files may be made."""
+    """Files, and directories in which files may be created."""
     devices: tuple[str, ...] = ()
     """Devices, and directories of devices, that may be read, written and controlled; patterns of
-    glob(3) stand for all that match."""
+    glob(3) are expanded."""
 
 
 def restrict(kernel: Kernel, allowed: AllowedPaths) -> int:
-    """Restrict this thread, and those that it starts, to these files; the version of Landlock.
+    """Restrict this thread, and threads that it starts, to these files; returns Landlock's version.
 
     Needs `no_new_privs`.
 
     Raises:
-        OSError: the kernel has no Landlock, or it is switched off.
+        OSError: the kernel has no Landlock, or it is disabled.
     """
     abi = kernel.landlock_abi()
     handled = max(mask for since, mask in _ALL_FILES.items() if since <= abi)
@@ -74,8 +74,8 @@ def restrict(kernel: Kernel, allowed: AllowedPaths) -> int:
 
 def _allow(kernel: Kernel, ruleset: int, paths: Iterable[str], access: int) -> None:
     for path in paths:
-        with suppress(OSError):  # not there, or not for this user: then it needs no rule
-            # Stays open. A rule holds the inode, but /proc makes a new one after its entry was
+        with suppress(OSError):  # missing, or denied to this user: no rule is needed
+            # Stays open. A rule holds the inode, but /proc creates a new inode after its entry was
             # dropped from the kernel's cache; an open descriptor keeps the entry.
             descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
             is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)

@@ -1,4 +1,4 @@
-"""The files that any worker needs: its interpreter, libraries, and the kernel's account of it."""
+"""The files that any worker needs: its interpreter, libraries, and files of the kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgebench.agent.telemetry.source import read_text
 READABLE_VARIABLE = "EDGEBENCH_READABLE"
 """Variable of the agent with more directories that workers may read, as in PATH.
 
-For libraries in places that nobody here thought of; its owner sets it, no host can."""
+For libraries in unusual places; it is set by the agent's owner, and a host cannot set it."""
 _LIBRARIES = (
     *("/usr", "/lib", "/lib32", "/lib64"),
     *("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"),
@@ -20,21 +20,21 @@ _LIBRARIES = (
     # Links to drivers of GPUs, on NixOS.
     "/run/opengl-driver",
 )
-"""Directories of libraries: Linux, package managers with a place of their own, Android."""
+"""Directories of libraries: Linux, package managers with their own prefix, Android."""
 _ETC = (
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "timezone", "os-release"),
     *("nsswitch.conf", "passwd", "group", "OpenCL", "vulkan", "nvidia"),
-    # Links by which Debian chooses between libraries, of which BLAS is one.
+    # Links by which Debian selects between libraries such as BLAS.
     "alternatives",
 )
-"""Files of /etc that libraries read: where libraries are, names of users, drivers of GPUs."""
+"""Files of /etc that libraries read: paths of libraries, names of users, drivers of GPUs."""
 _PROC = (
     *("self", "cpuinfo", "meminfo", "stat", "vmstat", "version", "loadavg", "uptime"),
     *("filesystems", "devices", "modules", "pressure", "sys", "driver/nvidia"),
 )
-"""Files of /proc, without those of other processes."""
+"""Files of /proc, except those of other processes."""
 PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-"""Devices that lead nowhere."""
+"""Devices without hardware behind them."""
 ACCELERATOR_DEVICES = (
     # Linux Documentation/gpu/drm-uapi.rst, Documentation/accel/introduction.rst.
     *("/dev/dri", "/dev/accel"),
@@ -47,14 +47,14 @@ ACCELERATOR_DEVICES = (
     # Accelerators on a stick: libusb opens the devices of usbfs.
     "/dev/bus/usb",
 )
-"""Devices of accelerators that any machine may have, for runs that ask for a delegate."""
+"""Devices of accelerators that any machine may have, for runs with a delegate."""
 CUDA_DEVICE = "/dev/nvidiactl"
 """Device that CUDA opens first."""
 CUDA_WRITABLE = ("/proc/self/task",)
-"""Files that CUDA writes: it names its threads there, and does not start where it cannot.
+"""Files that CUDA writes: it names its threads there, and fails to start if it cannot.
 
-Seen with driver 580 on an H200. A worker may then also undo that it is the first one to end when
-memory runs out."""
+Observed with driver 580 on an H200. A worker can then also undo its preference as the first victim
+when memory runs out."""
 
 
 def readable_paths() -> tuple[str, ...]:
@@ -72,12 +72,12 @@ def readable_paths() -> tuple[str, ...]:
 
 
 def folders_of(files: Iterable[str]) -> list[str]:
-    """Directories of these files, with what lies beside them, but those that hold keys."""
+    """Directories of these files, with their contents, except directories that contain keys."""
     return _without_homes(str(Path(file).resolve().parent) for file in files)
 
 
 def _loader_directories() -> list[str]:
-    """Directories where the system's loader looks for libraries, as /opt/vendor/lib.
+    """Directories in which the system's loader searches for libraries, such as /opt/vendor/lib.
 
     Source: ldconfig(8).
     """
@@ -87,9 +87,9 @@ def _loader_directories() -> list[str]:
 
 
 def _without_homes(paths: Iterable[str]) -> list[str]:
-    """These directories but those that hold the home of a user, with the keys in it.
+    """These directories, except those that contain the home of a user, and so that user's keys.
 
-    A path of the interpreter may be as wide as that: PYTHONPATH=/home/pi.
+    A path of the interpreter may be that wide: PYTHONPATH=/home/pi.
     """
     homes = {Path(home).resolve() for home in (os.environ.get("HOME"), "/root", "/home") if home}
     kept: list[str] = []
@@ -98,6 +98,6 @@ def _without_homes(paths: Iterable[str]) -> list[str]:
         is_home = os.path.exists(real / ".ssh") or any(
             real in (home, *home.parents) for home in homes
         )
-        if not is_home:  # by its own name as well, where that leads over links
+        if not is_home:  # also by its own name, which may contain links
             kept += [str(real), os.path.abspath(path)]
     return list(dict.fromkeys(kept))

@@ -1,4 +1,4 @@
-"""Confinement of workers on this machine, tried in a throw-away process before there is a model."""
+"""Confinement of workers on this machine, tried in a temporary process before a model is run."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from edgebench.system.python_report import read_report
 from edgebench.system.python_start import python_command
 
 TIMEOUT_S = 60.0
-"""Longest time for a Python that starts and confines itself, on a slow board under load."""
+"""Longest time for Python to start and confine itself, on a slow board under load."""
 _CPU_S = 60.0
 
 
 def why_files_open(state: Path) -> str | None:
-    """Why the code of a model could open the files of this agent's user; None: it could not.
+    """Why the code of a model could open files of the agent's user; None if it could not.
 
     Args:
-        state: Directory of the agent, in which its workers have theirs.
+        state: Directory of the agent, which contains its workers' directories.
     """
     try:
         with tempfile.TemporaryDirectory(dir=state, prefix="probe-") as folder:
             python = python_command("edgebench.agent.confine.probe", Path(folder).absolute())
             files = read_report(python, Confinement, timeout_s=TIMEOUT_S).files
     except (OSError, subprocess.SubprocessError, RemoteProtocolError):
-        return "whether a model is kept from files could not be tried"
+        return "the confinement of files could not be tested"
     return None if files.is_applied else files.detail
 
 
 def main(folder: str) -> None:
-    """Confine this process as a worker with this directory, and print what was applied."""
+    """Confine this process as a worker with this directory, and print the result."""
     model = Path(folder) / "model"
     model.touch()
     work = Path(folder) / "work"

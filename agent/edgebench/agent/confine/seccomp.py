@@ -1,20 +1,20 @@
 """The filter of system calls: seccomp(2), mode 2, with a program of the classic BPF.
 
 Theory of operation. The kernel runs the program before each call. Calls of another architecture are
-refused first, because their numbers mean something else: int 0x80 on x86-64. Then the program
-searches the number of the call among segments, by halves, so that a call costs 8 comparisons; since
-Linux 5.11 the kernel also remembers the calls that are allowed whatever their arguments, and does
-not run the program for them.
+refused first, because their numbers have other meanings: int 0x80 on x86-64. Then the program finds
+the number of the call among segments by bisection, so that a call costs 8 comparisons; since Linux
+5.11 the kernel also caches the calls that are allowed with any arguments, and does not run the
+program for them.
 
-Where a call acts by an argument (a command, a flag, the number of a process), the program checks
-that argument. A filter cannot follow a pointer; calls that act by what is behind one are refused as
-unknown.
+If the effect of a call depends on an argument (a command, a flag, the number of a process), the
+program checks that argument. A filter cannot follow a pointer; calls whose effect depends on memory
+behind a pointer are refused as unknown.
 
-It is a list of refusals. A list of permissions would be stricter, but runtimes are C++ of others,
-with any C library on four architectures, and a permission that is missing ends a measurement on
-somebody's board. What a runtime may try without need (a socket for a name service, a program
-that tells the CPU) gets EPERM and goes on; nothing is killed. Calls that are newer than the table
-are refused as unknown, so that the list does not age.
+The table lists refusals. A list of permissions would be stricter, but runtimes are third-party C++,
+with any C library on four architectures, and a missing permission would end a measurement on a
+user's board. Calls that a runtime may try without need (a socket for a name service, a program that
+reports the CPU) return EPERM, and the runtime continues; nothing is killed. Calls that are newer
+than the table are refused as unknown, so that the list does not age.
 
 Source: Documentation/userspace-api/seccomp_filter.rst; include/uapi/linux/{seccomp,filter}.h.
 """
@@ -47,9 +47,9 @@ from edgebench.agent.confine.syscalls import (
 )
 
 _SPEC_ALLOW = 1 << 2
-"""SECCOMP_FILTER_FLAG_SPEC_ALLOW: before Linux 5.16 a filter else switches speculative stores off,
-which makes every inference slower (Documentation/admin-guide/hw-vuln/spectre.rst). There is no
-secret in the worker that it would have to keep from itself."""
+"""SECCOMP_FILTER_FLAG_SPEC_ALLOW: without it, before Linux 5.16, a filter disables speculative
+stores, which slows down every inference (Documentation/admin-guide/hw-vuln/spectre.rst). The worker
+contains no secret that it would have to protect from itself."""
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_MM, _PR_SCHED_CORE = 1, 4, 35, 62
 """Options of prctl(2) that are refused: to outlive the daemon; to hide /proc/PID/io, by which the
 daemon counts what is written; to look like another process; to share a core by a number.
@@ -58,10 +58,10 @@ Source: include/uapi/linux/prctl.h."""
 _CLONE_THREAD = 0x00010000
 _F_SETFL, _O_ASYNC = 4, 0o20000
 _F_REFUSED = (8, 10, 15, 1024, 1026)
-"""F_SETOWN, F_SETSIG, F_SETOWN_EX: with O_ASYNC the kernel sends a signal of choice to a process of
-choice. F_SETLEASE, F_NOTIFY: others wait for a lease when they open the file.
+"""F_SETOWN, F_SETSIG, F_SETOWN_EX: with O_ASYNC the kernel sends any signal to any process.
+F_SETLEASE, F_NOTIFY: other processes wait for a lease when they open the file.
 
-Source: include/uapi/{asm-generic/fcntl.h,linux/fcntl.h}; the numbers are those of all four
+Source: include/uapi/{asm-generic/fcntl.h,linux/fcntl.h}; the numbers are equal on all four
 architectures."""
 _F_NEWEST = 1038
 """F_SET_FILE_RW_HINT, the highest command that was examined."""
@@ -69,7 +69,7 @@ _IOCTL_REFUSED = (
     # TIOCSCTTY, TIOCSPGRP, TIOCSTI, TIOCSWINSZ, TIOCLINUX, TIOCCONS, TIOCNOTTY, TIOCSETD,
     # TIOCVHANGUP, TIOCSIG: input and signals to the owners of a terminal.
     *(0x540E, 0x5410, 0x5412, 0x5414, 0x541C, 0x541D, 0x5422, 0x5423, 0x5437, 0x40045436),
-    # FIOASYNC: as O_ASYNC.
+    # FIOASYNC: equivalent to O_ASYNC.
     0x5452,
 )
 """Source: include/uapi/asm-generic/ioctls.h."""
@@ -79,7 +79,7 @@ by fallocate(2); 'f': attributes), Btrfs (subvolumes).
 
 Source: Documentation/userspace-api/ioctl/ioctl-number.rst."""
 _O_ACCMODE, _O_TRUNC, _TMPFILE = 0o3, 0o1000, 0o20000000
-"""The last is `__O_TMPFILE`, the bit of O_TMPFILE that O_DIRECTORY has not.
+"""The last is `__O_TMPFILE`, the bit by which O_TMPFILE differs from O_DIRECTORY.
 
 Source: include/uapi/asm-generic/fcntl.h; arch/arm and arch/arm64 change others only."""
 _AF_UNIX, _SOCK_TYPE_MASK, _SOCK_STREAM, _SOCK_SEQPACKET = 1, 0xF, 1, 5
@@ -100,28 +100,28 @@ _REFUSED = _return(_ERRNO | errno.EPERM)
 _UNKNOWN = _return(_ERRNO | errno.ENOSYS)
 _UNKNOWN_COMMAND = _return(_ERRNO | errno.EINVAL)
 _UNSUPPORTED = _return(_ERRNO | errno.EOPNOTSUPP)
-"""Error of a file system without the feature: posix_fallocate(3) then writes, tempfile names its
-files."""
+"""Error of a file system without the feature: posix_fallocate(3) then writes, and tempfile uses
+named files."""
 
 
 def _argument(index: int) -> Instruction:
     """Load an argument: the lower half of its 64 bits, on little endian.
 
-    The kernel takes all arguments that are checked here as int, unsigned int or pid_t, and the
-    flags of clone(2) by their lower half, so the upper half changes nothing there either.
+    The kernel takes all checked arguments as int, unsigned int or pid_t, and the flags of clone(2)
+    by their lower half, so the upper half has no effect there either.
     """
     return (LOAD, 0, 0, 16 + 8 * index)
 
 
 def _unless(values: Sequence[int], leaf: list[Instruction]) -> list[Instruction]:
-    """End with this leaf where the loaded word is one of these values; else go on behind it."""
+    """End with this leaf if the loaded word is one of these values; else continue after it."""
     checks = [(JUMP_EQUAL, len(values) - 1 - place, 0, value) for place, value in enumerate(values)]
-    # The last check jumps to the leaf, which is next, or over it.
+    # The last check jumps to the leaf, which is next, or skips it.
     checks[-1] = (JUMP_EQUAL, 0, len(leaf), values[-1])
     return [*checks, *leaf]
 
 
-# A socket of datagrams could send to the names of others.
+# A datagram socket could send to named sockets of other processes.
 _LOCAL_SOCKET = [
     *(_argument(0), (JUMP_EQUAL, 1, 0, _AF_UNIX), *_REFUSED),
     *(_argument(1), (AND, 0, 0, _SOCK_TYPE_MASK)),
@@ -135,10 +135,10 @@ def build_filter(
     """The program for a process.
 
     Args:
-        architecture: Its architecture.
+        architecture: The process's architecture.
         pid: Its number.
-        has_cuda: Whether it may use a GPU by CUDA, which does not start unless it can make a local
-            socket that listens. Such a socket sends nothing: it can neither connect nor accept.
+        has_cuda: Whether it may use a GPU by CUDA, which requires a local listening socket to
+            start. Such a socket sends nothing: it can neither connect nor accept.
     """
     leaves = _leaves(pid)
     for_cuda = {"socket": _LOCAL_SOCKET, "bind": _ALLOWED, "listen": _ALLOWED} if has_cuda else {}
@@ -159,7 +159,7 @@ def build_filter(
         else:
             segments.append((number, leaf))
         segments.append((number + 1, _ALLOWED))
-    # Calls of x32, on x86-64, are above this line, too: their numbers have bit 30 set.
+    # Calls of x32, on x86-64, are also above this line: their numbers have bit 30 set.
     segments = [segment for segment in segments if segment[0] <= NEWEST]
     segments.append((NEWEST + 1, _UNKNOWN))
     if architecture.column == 2:
@@ -175,7 +175,7 @@ def build_filter(
 
 
 def _leaves(pid: int) -> dict[str, list[Instruction]]:
-    """Instructions for each call of `CONDITIONAL`, in a process with this number."""
+    """Instructions for each call of `CONDITIONAL`, in the process with this number."""
     by_this = [_argument(0), *_unless((pid,), _ALLOWED), *_REFUSED]
     by_this_or_0 = [_argument(0), *_unless((0, pid), _ALLOWED), *_REFUSED]
 
@@ -230,7 +230,7 @@ def _leaves(pid: int) -> dict[str, list[Instruction]]:
 
 
 def _opening(flags: Instruction) -> list[Instruction]:
-    """Refuse files without a name, and to truncate a file that is opened for reading only."""
+    """Refuse files without a name, and truncation by a read-only open."""
     return [
         *(flags, (JUMP_BITS, 0, 1, _TMPFILE), *_UNSUPPORTED),
         *((JUMP_BITS, 1, 0, _O_TRUNC), *_ALLOWED),
@@ -239,7 +239,7 @@ def _opening(flags: Instruction) -> list[Instruction]:
 
 
 def _search(segments: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """The search for the segment of a number, which is loaded; each begins with its number."""
+    """The search for the segment of the loaded number; each segment begins with its number."""
     if len(segments) == 1:
         return segments[0][1]
     middle = len(segments) // 2
@@ -254,12 +254,12 @@ def _search(segments: Sequence[tuple[int, list[Instruction]]]) -> list[Instructi
 def install_filter(
     kernel: Kernel, architecture: Architecture, program: Sequence[Instruction]
 ) -> None:
-    """Filter the calls of this thread, and of those that it starts, for good.
+    """Filter the calls of this thread, and of threads that it starts, permanently.
 
     Needs `no_new_privs`.
 
     Raises:
-        OSError: the kernel has no filters.
+        OSError: the kernel does not support filters.
     """
     packed = Program.of(program)
     try:

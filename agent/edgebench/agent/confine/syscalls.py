@@ -15,10 +15,10 @@ from typing import Literal
 
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 NEWEST = 462
-"""Highest number whose call was looked at when this table was written: mseal(2), Linux 6.10. Later
-calls are refused as unknown, which programs are used to on older kernels."""
+"""Highest number whose call was reviewed for this table: mseal(2), Linux 6.10. Later calls are
+refused as unknown, as on older kernels, so programs handle that."""
 ARM_PRIVATE = (0x0F0001, 0x0F0006)
-"""First and last call of 32-bit Arm alone: set_tls(2) is one, which starts every thread.
+"""First and last private call of 32-bit Arm, among them set_tls(2), which starts every thread.
 
 Source: arch/arm/include/uapi/asm/unistd.h."""
 
@@ -27,11 +27,11 @@ Column = Literal[0, 1, 2]
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """An architecture as a filter knows it."""
+    """An architecture, as a filter identifies it."""
 
     name: str
     audit: int
-    """Number by which the kernel names the architecture of a call: `AUDIT_ARCH_…`.
+    """Number by which the kernel identifies the architecture of a call: `AUDIT_ARCH_…`.
 
     Source: include/uapi/linux/audit.h."""
     column: Column
@@ -48,9 +48,9 @@ ARCHITECTURES = (_X86_64, _ARM64, _RISCV64, _ARM)
 def find_architecture(
     machine: str | None = None, pointer_bytes: int = struct.calcsize("P")
 ) -> Architecture | None:
-    """The architecture of this process, which may be the 32-bit one of a 64-bit kernel.
+    """The architecture of this process, which may be 32-bit under a 64-bit kernel.
 
-    None where there is no table for it.
+    None if there is no table for it.
     """
     machine = machine or os.uname().machine
     if pointer_bytes == 8:
@@ -63,13 +63,13 @@ SECCOMP = (317, 277, 383)
 """Number of seccomp(2), by column."""
 
 Numbers = tuple[int | None, int | None, int | None]
-"""Numbers on x86-64, on 64-bit Arm and RISC-V, and on 32-bit Arm; None where there is no call."""
+"""Numbers on x86-64, on 64-bit Arm and RISC-V, and on 32-bit Arm; None if the call is missing."""
 
 # fmt: off
 REFUSED: dict[str, Numbers] = {
-    # The network: nothing may be sent, and nothing listens.
+    # The network: sending and listening are not allowed.
     "socket": (41, 198, 281),
-    # One of a pair of datagrams can send to named sockets: the system's log, say.
+    # A datagram socket of a pair can send to named sockets, such as the system log's.
     "socketpair": (53, 199, 288),
     "connect": (42, 203, 283),
     "bind": (49, 200, 282),
@@ -98,8 +98,8 @@ REFUSED: dict[str, Numbers] = {
     "tkill": (200, 130, 238),
     "migrate_pages": (256, 238, 400),
     "move_pages": (279, 239, 344),
-    # Files that the daemon would follow, or wait for, and what Landlock leaves alone, or leaves
-    # alone in its first versions: rights and times of files, their size by name, their watches.
+    # Files that the daemon would follow or wait for, and operations that Landlock does not handle,
+    # or not in its first versions: permissions and times of files, size by name, watches.
     "mkdir": (83, None, 39),
     "mkdirat": (258, 34, 323),
     "truncate": (76, 45, 92),
@@ -136,7 +136,7 @@ REFUSED: dict[str, Numbers] = {
     "fremovexattr": (199, 16, 237),
     "name_to_handle_at": (303, 264, 370),
     "open_by_handle_at": (304, 265, 371),
-    # Memory and queues that would outlive the worker, and those of others, by their numbers.
+    # Memory and queues that would outlive the worker, and those of other processes, by number.
     "shmget": (29, 194, 307),
     "shmat": (30, 196, 305),
     "shmctl": (31, 195, 308),
@@ -151,7 +151,7 @@ REFUSED: dict[str, Numbers] = {
     "msgctl": (71, 187, 304),
     "mq_open": (240, 180, 274),
     "mq_unlink": (241, 181, 275),
-    # Parts of the kernel that no inference needs, and that many of its faults were in.
+    # Parts of the kernel that inference does not need, and that have had many vulnerabilities.
     "bpf": (321, 280, 386),
     "perf_event_open": (298, 241, 364),
     "userfaultfd": (323, 282, 388),
@@ -201,7 +201,7 @@ REFUSED: dict[str, Numbers] = {
     "vhangup": (153, 58, 111),
     "iopl": (172, None, None),
     "ioperm": (173, None, None),}
-"""Calls that fail with EPERM, whatever their arguments."""
+"""Calls that fail with EPERM for any arguments."""
 
 CONDITIONAL: dict[str, Numbers] = {
     # Of this process only.

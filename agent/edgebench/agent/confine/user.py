@@ -1,10 +1,10 @@
 """Another user, for the worker of an agent that runs as root.
 
-The permissions of root's files close them to another user, on any kernel. The number is one that no
-account has, and differs between workers. Files of the run in a directory that is closed
-to others are handed over by descriptors. Where the new user still cannot reach what the run needs
-(Python in the home of root, a device for root alone), it keeps root's right to bypass file
-permissions, and only that; then a view or Landlock has to close the files.
+The permissions of root's files close them to another user, on any kernel. The number belongs to no
+account, and differs between workers. Files of the run in a directory that is closed to others are
+passed by descriptors. If the new user still cannot reach what the run needs (Python in the home of
+root, a device for root alone), it keeps root's capability to bypass file permissions, and only
+that; then a view or Landlock has to close the files.
 """
 
 from __future__ import annotations
@@ -18,47 +18,47 @@ from edgebench.agent.confine.kernel import Kernel
 from edgebench.agent.confine.landlock import AllowedPaths
 
 FIRST_USER, USER_COUNT = 0x7EDB0000, 0x10000
-"""Numbers of users that no system gives to accounts or containers; a worker takes the one of its
-process number.
+"""Numbers of users that no system assigns to accounts or containers; a worker's number depends on
+its process number.
 
 Source: systemd, docs/UIDS-GIDS.md: nothing uses 1879048192 to 2147352575."""
 SPARE_USER = 65533
-"""User where those do not exist: in a container with 65536 users, this one has no files."""
+"""User if those do not exist: in a container with 65536 users, this user has no files."""
 READ_ALL, WRITE_ALL = 1 << 2, 1 << 1
 """CAP_DAC_READ_SEARCH and CAP_DAC_OVERRIDE. Source: include/uapi/linux/capability.h."""
 _PR_SET_KEEPCAPS = 8
 
 
 def hold(given: AllowedPaths) -> dict[str, str]:
-    """Names that reach these files, however their directories are closed.
+    """Names that reach these files, even in closed directories.
 
-    A name in /proc/self/fd leads to what a descriptor stands for, past its path; the permissions of
-    the file itself count.
+    A name in /proc/self/fd leads to the file of a descriptor, past its path; only the permissions
+    of the file itself are checked.
     """
     names = filter(os.path.exists, (*given.readable, *given.writable))
-    # They stay open for as long as the process lives.
+    # They stay open until the process ends.
     return {name: f"/proc/self/fd/{os.open(name, os.O_PATH | os.O_CLOEXEC)}" for name in names}
 
 
 def become_stranger(kernel: Kernel, allowed: AllowedPaths, held: Mapping[str, str]) -> int:
-    """Become a user that owns the writable paths and nothing else.
+    """Become a user that owns only the writable paths.
 
-    The process is root. Its capabilities take no effect afterwards, but may be taken back.
+    The process is root. Its capabilities are not effective afterwards, but can be regained.
 
     Args:
         kernel: The kernel.
-        allowed: Everything that the worker may open.
+        allowed: All paths that the worker may open.
         held: Other names of some of these files.
 
     Returns:
-        Rights of root that the worker has to keep, as a mask of capabilities.
+        Capabilities that the worker has to keep, as a mask.
 
     Raises:
-        OSError: there is no such user, or the process may not become one.
+        OSError: no such user exists, or the process may not change to it.
     """
     error = OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     nodes = [node for path in allowed.devices for node in _nodes(path)]
-    # Groups that may use these devices, as `render` a GPU; never root's.
+    # Groups that may use these devices, such as `render` for a GPU; never root's.
     groups = {os.stat(node).st_gid for node in nodes} - {0}
     readable = _readable(allowed)
     kernel.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
@@ -73,7 +73,7 @@ def become_stranger(kernel: Kernel, allowed: AllowedPaths, held: Mapping[str, st
             except OSError as exc:
                 error = exc
             else:
-                # access(2) counts no capabilities of a user that is not root.
+                # access(2) ignores capabilities of users other than root.
                 if not all(os.access(node, os.R_OK | os.W_OK) for node in nodes):
                     return READ_ALL | WRITE_ALL
                 is_reached = all(
@@ -87,17 +87,17 @@ def become_stranger(kernel: Kernel, allowed: AllowedPaths, held: Mapping[str, st
 
 
 def _nodes(path: str) -> list[str]:
-    """The device, or those in a directory of devices."""
+    """The device, or the devices in a directory."""
     if not os.path.isdir(path):
         return [path] if os.path.exists(path) else []
     return [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
 
 
 def _readable(allowed: AllowedPaths) -> list[str]:
-    """Files that have to be readable: those of the run, Python, and each of its packages."""
+    """Files that must be readable: those of the run, Python, and each of its packages."""
     paths = [os.__file__, __file__, *allowed.readable]
     for folder in filter(os.path.isdir, sys.path):
         paths.append(folder)
-        if folder.endswith("-packages"):  # each may have been installed with other permissions
+        if folder.endswith("-packages"):  # permissions may differ between packages
             paths += [entry.path for entry in os.scandir(folder)]
     return [path for path in paths if os.path.exists(path)]

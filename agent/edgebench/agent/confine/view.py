@@ -1,22 +1,22 @@
-"""View of the files: a mount namespace whose root has nothing but what a worker may open.
+"""View of the files: a mount namespace whose root contains only what a worker may open.
 
-Theory of operation. Landlock is not in every kernel: that of Raspberry Pi OS is built without it.
-Mount namespaces are, for root, and for a user who may make a user namespace. So the worker builds a
+Theory of operation. Some kernels lack Landlock, such as that of Raspberry Pi OS. Mount namespaces
+are always available to root, and to users who may create user namespaces. So the worker builds a
 tree and makes it its root:
 
-    1  an empty file system in memory is mounted over the worker's own directory, in a namespace
-       of its own
-    2  each path of `AllowedPaths` is bound to its place in it; a link on the way is made again, and
-       what it leads to is bound
-    3  all of it but the worker's directory and files of devices is made read-only; no file raises
-       rights, and none outside of /dev is a device
+    1  an empty file system in memory is mounted over the worker's own directory, in its own
+       namespace
+    2  each path of `AllowedPaths` is bound to its place in it; links on the way are created again,
+       and their targets are bound
+    3  everything except the worker's directory and device files is made read-only; no file raises
+       rights, and only files in /dev are devices
     4  the tree becomes the root, and the old root is unmounted
 
-The directories on the way are those of the new file system, which every user may enter. So a worker
-that is another user reaches bound files in the home of root, and nothing beside them.
+The directories on the way belong to the new file system, and every user may enter them. So a worker
+that is another user reaches bound files in the home of root, and no others there.
 
-Whatever is mounted beneath a path is bound with it: without its user's rights, a namespace may not
-show what another mount covers. Flags of a mount that such a namespace inherited have to be kept.
+Mounts beneath a path are bound with it: without its user's rights, a namespace may not reveal what
+another mount covers. Flags of a mount that such a namespace inherited have to be kept.
 
 Source: mount_namespaces(7), pivot_root(2) ("pivot_root(".", ".")"), mount(2).
 """
@@ -43,30 +43,30 @@ _OPTIONS = {
     "noexec": _NOEXEC,
     "nosymfollow": _NOSYMFOLLOW,
 }
-"""Options of a mount in mountinfo that a remount would take off; it keeps those of access times."""
+"""Options of a mount in mountinfo that a remount would clear; it keeps those of access times."""
 _MAX_LINKS = 40
-"""Links of one path, as the kernel follows them: path_resolution(7)."""
+"""Most links that are followed for a path, as in the kernel: path_resolution(7)."""
 _COVERED = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL)
-"""Errors of a mount that is covered by another one, so that no path leads to it."""
+"""Errors of a mount that is covered by another, so that no path leads to it."""
 _EMPTY = "/mnt"
-"""Directory that is covered for a worker without a directory of its own: a test, a benchmark."""
+"""Directory that is covered for a worker without its own directory: a test, a benchmark."""
 _SIZE = "size=1m,mode=755"
-"""Limits of the file system of the root, which holds directories and links only."""
+"""Limits of the root's file system, which holds directories and links only."""
 
 
 def enter_view(kernel: Kernel, allowed: AllowedPaths) -> None:
     """Make these paths the only files of this process's mount namespace.
 
-    The process must be alone in that namespace, with the rights of root.
+    The process must be alone in that namespace, and have root's rights in it.
 
     Raises:
-        OSError: the kernel refuses a mount, or a file cannot be made; the files are as before.
+        OSError: the kernel refuses a mount, or a file cannot be created; the files are unchanged.
     """
     work = next(filter(os.path.isdir, allowed.writable), None)
     base = os.path.realpath(work or _EMPTY)
     directory = os.getcwd()
     kernel.mount(None, "/", None, _RECURSIVE | _PRIVATE)
-    # What the base covers is bound from this descriptor.
+    # The contents that the base covers are bound from this descriptor.
     covered = os.open(base, os.O_PATH | os.O_CLOEXEC)
     kernel.mount("edgebench", base, "tmpfs", _NOSUID | _NODEV, _SIZE)
     try:
@@ -81,7 +81,7 @@ def enter_view(kernel: Kernel, allowed: AllowedPaths) -> None:
     finally:
         os.close(covered)
         os.chdir("/")
-        with suppress(OSError):  # it was in a directory that is left behind
+        with suppress(OSError):  # the directory may be outside the view
             os.chdir(directory)
 
 
@@ -90,7 +90,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 class _View:
-    """Tree of a view while it is built, beneath its base."""
+    """Tree of a view during its construction, beneath its base."""
 
     def __init__(self, kernel: Kernel, base: str, covered: int) -> None:
         self._kernel = kernel
@@ -98,24 +98,23 @@ class _View:
         self._covered = covered
         """Descriptor of the directory that the base covers."""
         self._ways: set[str] = set()
-        """Directories and links that lead to what is bound."""
+        """Directories and links that lead to bound paths."""
         self._bound: dict[str, bool] = {}
-        """Whether each place that is bound may be written to."""
+        """Bound places, and whether each is writable."""
 
     def build(self, allowed: AllowedPaths) -> None:
-        """Bind all paths, and make the mounts read-only but those of writable paths.
+        """Bind all paths, and make all mounts read-only except those of writable paths.
 
         Raises:
-            OSError: the kernel refuses a mount, or a file cannot be made.
+            OSError: the kernel refuses a mount, or a file cannot be created.
         """
-        # The wider ones first, so that what is in them is there already.
+        # Wider paths first, so that the paths inside them exist already.
         readable = {os.path.abspath(path) for path in allowed.readable}
         for path in sorted(readable, key=lambda path: (os.path.islink(path), len(path))):
             if not self._is_held(path):
                 self._place(path, is_writable=False)
         for path in allowed.devices:
-            # A line of a GPIO is a plain file of /sys. The nodes of devices can be written to
-            # however they are mounted.
+            # The line of a GPIO is a plain file of /sys. Device nodes are writable on any mount.
             self._place(os.path.abspath(path), is_writable=os.path.isfile(path))
         for path in allowed.writable:
             self._place(os.path.abspath(path), is_writable=True)
@@ -138,7 +137,7 @@ class _View:
                     raise
 
     def _place(self, path: str, *, is_writable: bool) -> None:
-        """Bind what is at a path, which may lead over links; nothing where there is nothing."""
+        """Bind the file at a path, which may contain links; no effect if there is no file."""
         waiting, place = path.split("/")[:0:-1], ""
         link_count = 0
         while waiting:
@@ -194,7 +193,7 @@ class _View:
                 os.makedirs(target, exist_ok=True)
             else:
                 os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
-        if place == self._base:  # not with what covers it, which is this very tree
+        if place == self._base:  # without its cover, which is this tree
             self._kernel.mount(f"/proc/self/fd/{self._covered}", target, None, _BIND)
         else:
             self._kernel.mount(place, target, None, _BIND | _RECURSIVE)

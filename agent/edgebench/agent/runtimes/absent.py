@@ -1,4 +1,4 @@
-"""Why a library cannot be imported, and the command that mends it."""
+"""Why a library cannot be imported, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def why_absent(
     module: str,
     which: Which = shutil.which,
 ) -> MissingRuntime:
-    """Reason and remedy of a failed import.
+    """Reason and fix of a failed import.
 
     Args:
         package: The distribution that `install` installs.
-        error: What importing it raised; an OSError, where the package loads a library by ctypes.
-        install: The command that installs it, if there is one.
-        module: Module that was imported. If it is there in another package, as that of a vendor,
-            nothing is to be installed over it.
+        error: Error of the import; an OSError if the package loads a library by ctypes.
+        install: The command that installs it, if any.
+        module: Module that was imported. If another package provides it, such as a vendor's,
+            the command is omitted, because it would overwrite that package.
         which: Finds commands; stands for `shutil.which` in tests.
     """
     top = module.partition(".")[0]
@@ -53,13 +53,13 @@ def why_absent(
         package, install = distribution or top, None
     text = str(error)
     if file := _MISSING_FILE.search(text) or _MISSING_FILE_MUSL.search(text):
-        reason = f"{package} needs the system library {file[1]}, which is not there"
+        reason = f"{package} needs the system library {file[1]}, which is missing"
         return MissingRuntime(reason, _system_command(file[1], which))
     if old := _OLD_LIBRARY.search(text):
         return MissingRuntime(f"{package} needs {old[1]}, newer than this system's", None)
     if isinstance(error, ModuleNotFoundError) and error.name:
         module = error.name.partition(".")[0]
-        return MissingRuntime(f"{package} needs the module {module}, which is not there", install)
+        return MissingRuntime(f"{package} needs the module {module}, which is missing", install)
     detail = library_line(error) or f"{type(error).__name__} without a text"
     return MissingRuntime(f"{package} fails to import: {detail}", install)
 

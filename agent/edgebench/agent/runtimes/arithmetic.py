@@ -1,11 +1,11 @@
-"""Names for what the operators of a model multiply, in any file format.
+"""Names for the arithmetic of a model's operators, in any file format.
 
-The operators that hold most of the weights give a model its precision: a converter leaves small
-operators, and those at the ends, in floats.
+The operators that contain most of the weights determine the precision of a model: a converter
+leaves small operators, and those at the ends, in floats.
 
     activation × weight            name
     int8 × int8                    int8 (uint8, int16, fp32, fp16 alike)
-    float × int8, by a float       int8-weights: stored in 8 bits, made floats, multiplied as floats
+    float × int8, by a float       int8-weights: stored in 8 bits, converted to and used as floats
     float × int8, by an integer    int8-dynamic: activations are quantised while the model runs
     int16 × int8                   int16x8
 """
@@ -16,11 +16,11 @@ from collections.abc import Mapping
 
 _NAMES = {"float16": "fp16", "float32": "fp32", "float64": "fp64"}
 _REDUCED = bytes(range(65)) + bytes(range(192, 256))
-"""Bytes of int8 weights from -64 to 64: 7 bits, and one to spare."""
+"""Bytes of int8 weights from -64 to 64: 7 bits, plus one value."""
 
 
 def arithmetic_name(*, activation: str, stored: str, multiplied: str) -> str:
-    """Name of what an operator does.
+    """Name of an operator's arithmetic.
 
     Args:
         activation: Element type of its activation.
@@ -42,12 +42,12 @@ def is_float(kind: str) -> bool:
 
 
 def precision_of(weight_counts: Mapping[str, int]) -> str | None:
-    """Precision of a model by the number of weights that are multiplied in each way."""
+    """Precision of a model: the kind of arithmetic with the most weights."""
     return max(weight_counts, key=lambda name: weight_counts[name], default=None)
 
 
 def bits_of(kind: str, raw: bytes) -> int:
-    """Bits of the widest of these weights, whose numbers are unknown where there are no bytes."""
+    """Bits of the widest of these weights; the full width of the type if there are no bytes."""
     is_reduced = kind == "int8" and bool(raw) and not raw.translate(None, _REDUCED)
     return 7 if is_reduced else int(kind.lstrip("uint"))
 

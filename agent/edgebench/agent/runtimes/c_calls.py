@@ -1,12 +1,12 @@
-"""One inference as a call of a C function, where a runtime's library exports one.
+"""An inference as a call of a C function, if a runtime's library exports one.
 
-tflite-runtime exports its C++ methods, so the interpreter is called that Python created. LiteRT
-hides its interpreter; its C interface has another class, which does more around the kernels.
-ONNX Runtime's newer wheels have a second library beside the Python module, `libonnxruntime.so`,
-with the C interface and kernels of its own, so a second session is created.
+tflite-runtime exports its C++ methods, so the interpreter that Python created is called. LiteRT
+hides its interpreter; its C interface has another class, which does more around the kernels. ONNX
+Runtime's newer wheels contain a second library next to the Python module, `libonnxruntime.so`, with
+the C interface and its own kernels, so a second session is created.
 
-None of the wheels has the headers; the declarations are from the sources named below. Nothing is
-freed, and a wrong guess at a declaration would read wild memory: call these in a process that ends
+The wheels do not contain the headers; the declarations are from the sources named below. Memory is
+not freed, and a wrong declaration would read invalid memory: use these calls in a process that ends
 soon. The timed loop does not use them, because Python's ctypes costs as much as the bindings do
 (docs/decisions/0025-the-binding-is-stated.md).
 """
@@ -43,7 +43,7 @@ _ONNX_FUNCTIONS = {
     "BindInput": 136,
     "BindOutput": 137,
 }
-"""Places in `OrtApi`, whose functions keep their places for ever.
+"""Positions in `OrtApi`, whose functions never change position.
 
 Source: microsoft/onnxruntime, include/onnxruntime/core/session/onnxruntime_c_api.h."""
 _ONNX_API_VERSION = 14
@@ -52,22 +52,22 @@ _ONNX_ERRORS_ONLY = 3
 
 
 class NotExported(Exception):
-    """No C function can be called; the text says why."""
+    """No C function can be called; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class CCall:
-    """C function that runs one inference, and its arguments."""
+    """C function that runs an inference, and its arguments."""
 
     function: c_void_p
     arguments: Sequence[Any]
     read_output: Callable[[], bytes]
     """Bytes of the output of the last inference."""
     alive: tuple[object, ...] = ()
-    """What the function uses."""
+    """Objects that the function uses."""
 
     def invoker(self) -> Callable[[], int]:
-        """The call by ctypes, which frees the global lock as the bindings do; it returns 0."""
+        """The call by ctypes, which releases the global lock as the bindings do; it returns 0."""
         return by_ctypes(self.function, self.arguments)
 
 
@@ -78,28 +78,28 @@ def by_ctypes(function: c_void_p, arguments: Sequence[Any]) -> Callable[[], int]
 
 
 def nothing(argument_count: int) -> Callable[[], int]:
-    """A call, by ctypes, of a C function that does next to nothing: what ctypes takes."""
+    """A call, by ctypes, of a nearly empty C function: the cost of ctypes itself."""
     return by_ctypes(address_of(ctypes.CDLL(None), "abs"), [0] * argument_count)
 
 
 def c_call(runtime: str, model: LoadedModel, path: str, threads: int, value: Tensor) -> CCall:
-    """One inference on this input.
+    """An inference on this input.
 
     Raises:
-        NotExported: the library has no such function, or not for this model.
+        NotExported: the library exports no such function, or not for this model.
     """
     if runtime not in _MAKERS:
         raise NotExported("its library exports no C function that runs the same kernels")
     if len(model.inputs) != 1 or len(model.outputs) != 1:
-        raise NotExported("only models of one input and one output are called")
+        raise NotExported("only models with 1 input and 1 output are supported")
     try:
         return _MAKERS[runtime](model, path, threads, value)
     except (ImportError, AttributeError, KeyError) as exc:
-        raise NotExported(f"its library is an unknown one: {exc}") from exc
+        raise NotExported(f"its library is not supported: {exc}") from exc
 
 
 class CFunctions:
-    """Functions that return 0 or a null pointer when they did what they were asked."""
+    """Functions that return 0 or a null pointer on success."""
 
     def __init__(self, find: Callable[[str], Any]) -> None:
         self._find = find
@@ -108,7 +108,7 @@ class CFunctions:
         """Call a function.
 
         Raises:
-            NotExported: it does not exist, or fails.
+            NotExported: the function does not exist, or fails.
         """
         try:
             function = self._find(name)
@@ -118,7 +118,7 @@ class CFunctions:
             raise NotExported(f"{name} fails")
 
     def make(self, name: str, *arguments: Any, before: Sequence[Any] = ()) -> c_void_p:
-        """Call a function that puts a handle where its last argument points."""
+        """Call a function that stores a handle where its last argument points."""
         pointer = c_void_p()
         self(name, *arguments, byref(pointer), *before)
         return pointer
@@ -128,7 +128,7 @@ def load_library(file: Path) -> ctypes.CDLL:
     """Load a library.
 
     Raises:
-        NotExported: it is none.
+        NotExported: the library does not load.
     """
     try:
         return ctypes.CDLL(str(file))
@@ -140,7 +140,7 @@ def address_of(library: ctypes.CDLL, name: str) -> c_void_p:
     """Address of an exported function.
 
     Raises:
-        NotExported: there is none of this name.
+        NotExported: the library exports no such function.
     """
     try:
         return ctypes.cast(getattr(library, name), c_void_p)
@@ -151,7 +151,7 @@ def address_of(library: ctypes.CDLL, name: str) -> c_void_p:
 def _tflite(model: Any, _path: str, _threads: int, _value: Tensor) -> CCall:
     module = importlib.import_module("tflite_runtime._pywrap_tensorflow_interpreter_wrapper")
     invoke = address_of(load_library(Path(str(module.__file__))), INVOKE)
-    # Inputs and threads are those of the interpreter, which is the driver's own.
+    # Inputs and threads are those of the driver's interpreter.
     handle = model._interpreter._native_handle()
     return CCall(invoke, [handle], lambda: bytes(model.read_outputs()[0].tobytes()), (model,))
 
@@ -167,10 +167,10 @@ def _onnx(model: LoadedModel, path: str, threads: int, value: Tensor) -> CCall:
 
 
 def onnx_call(base: Any, model: LoadedModel, path: str, threads: int, value: Tensor) -> CCall:
-    """A session of its own, with bound input and output.
+    """A separate session with bound input and output.
 
     Args:
-        base: Pointer to an `OrtApiBase`, whose first function gives the `OrtApi`.
+        base: Pointer to an `OrtApiBase`, whose first function returns the `OrtApi`.
         model: The same model in the driver.
         path: Its file.
         threads: Threads of the session.

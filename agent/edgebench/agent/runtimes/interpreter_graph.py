@@ -1,6 +1,6 @@
-"""One graph of a TensorFlow Lite file, which may hold several: its signatures.
+"""A graph of a TensorFlow Lite file, which may contain several: its signatures.
 
-Theory of operation. A .tflite file has a list of graphs. An interpreter runs the first one. Other
+Theory of operation. A .tflite file has a list of graphs. An interpreter runs the first. Other
 graphs are the bodies of loops and branches, or have a signature: a name, with names of the inputs
 and outputs. The native interpreter takes the number of a graph as the last argument of its calls,
 and its default is the first graph:
@@ -8,14 +8,14 @@ and its default is the first graph:
     Invoke(graph)  SetTensor(tensor, value, graph)  GetTensor(tensor, graph)  AllocateTensors(graph)
 
 The library's `SignatureRunner` makes the same calls, with a dictionary of names around them and an
-allocation before every inference; so it is not used here, and a signature is timed as a file with
-one graph is.
+allocation before every inference; so it is not used here, and a signature is timed like a file with
+a single graph.
 
-The default delegate takes its part of every graph when the tensors of the first one are allocated.
-tflite-runtime does not give it a graph that is allocated alone: the outputs are then those without
-a delegate, to the last bit. So the first graph is always allocated, too.
+The default delegate takes its part of every graph when the tensors of the first graph are
+allocated. tflite-runtime does not pass it a graph that is allocated alone: the outputs are then
+bit-identical to those without a delegate. So the first graph is always allocated as well.
 
-Source: tensorflow/lite/python/interpreter.py; interpreter_wrapper.cc beside it.
+Source: tensorflow/lite/python/interpreter.py; interpreter_wrapper.cc in the same directory.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Graph:
 
     number: int
     signature: str | None
-    """Signature by which it was chosen; None: it is the first graph."""
+    """Signature by which it was selected; None: it is the first graph."""
 
     @classmethod
     def of(cls, interpreter: Any, signature: str | None) -> Graph:
-        """The graph of a signature; the first one if none is named.
+        """The graph of a signature; the first graph if no signature is given.
 
         Raises:
             SignatureRefused: the file has no such signature.
@@ -52,7 +52,7 @@ class Graph:
             return cls(_FIRST, None)
         names = signature_names(interpreter)
         if signature not in names:
-            choice = f"it has {', '.join(names)}" if names else "it has none"
+            choice = f"it has {', '.join(names)}" if names else "it has no signatures"
             raise SignatureRefused(f"the file has no signature {signature!r}: {choice}")
         return cls(_number_of(interpreter, signature), signature)
 
@@ -63,11 +63,11 @@ class Graph:
 
     @property
     def argument(self) -> tuple[int, ...]:
-        """Last arguments of the native calls; none for the first graph."""
+        """Last arguments of the native calls; empty for the first graph."""
         return () if self.is_first else (self.number,)
 
     def name(self, interpreter: Any) -> str | None:
-        """Signature of this graph; None where it has none."""
+        """Signature of this graph; None if it has no signature."""
         if self.signature is not None:
             return self.signature
         names = signature_names(interpreter)
@@ -91,7 +91,7 @@ class Graph:
         return list(interpreter.get_signature_runner(self.signature).get_output_details().values())
 
     def resize(self, interpreter: Any, tensor: int, shape: Shape) -> None:
-        """Give an input this shape, which only open dimensions may change."""
+        """Set the shape of an input; only open dimensions may change."""
         if self.is_first:
             interpreter.resize_tensor_input(tensor, shape, strict=True)
             return
@@ -101,7 +101,7 @@ class Graph:
         interpreter._interpreter.ResizeInputTensor(tensor, sizes, True, self.number)
 
     def allocate(self, interpreter: Any) -> None:
-        """Allocate the tensors, those of the first graph before."""
+        """Allocate the tensors, after those of the first graph."""
         interpreter.allocate_tensors()
         if not self.is_first:
             interpreter._interpreter.AllocateTensors(self.number)

@@ -1,4 +1,4 @@
-"""A model in a TensorFlow Lite `Interpreter`; both libraries that have one share this."""
+"""A model in a TensorFlow Lite `Interpreter`, shared by both libraries that have this class."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class InterpreterModel:
     """A model in an interpreter.
 
     The timed calls go to the native object beneath the library's class, whose checks cost 120 ns
-    a call. Measured with a model of 64 input bytes: `SetTensor` takes 240 ns and `GetTensor` 270.
+    per call. Measured with a model of 64 input bytes: `SetTensor` takes 240 ns and `GetTensor` 270.
     Writing through a view of the tensor's memory would take 55, but the interpreter moves that
-    memory when a tensor of unknown size grows during an inference; no view stays valid.
+    memory when a tensor of unknown size grows during an inference, which invalidates all views.
     """
 
     def __init__(
@@ -47,9 +47,10 @@ class InterpreterModel:
             interpreter: The library's `Interpreter`.
             graph: The graph of the file that is run.
             path: The model file.
-            delegate_nodes: The nodes that stand for a part of the graph that a delegate took
-                over, and which delegate it was.
-            profiler: Runs the model file on tensors, as often as asked, and times the operators.
+            delegate_nodes: The nodes that replace a delegated part of the graph, with the
+                delegate's
+                name.
+            profiler: Runs the model file on tensors, for a number of runs, and times the operators.
         """
         self._interpreter = interpreter
         self._graph = graph
@@ -69,7 +70,7 @@ class InterpreterModel:
 
     @property
     def quantized(self) -> tuple[QuantizedOperands, ...] | None:
-        """What the file's operators multiply."""
+        """Types that the file's operators multiply."""
         return self._facts.quantized
 
     @cached_property
@@ -84,7 +85,7 @@ class InterpreterModel:
 
     @property
     def signatures(self) -> tuple[str, ...]:
-        """Every signature of the file."""
+        """All signatures of the file."""
         return signature_names(self._interpreter)
 
     def set_inputs(self, values: Sequence[Tensor]) -> None:
@@ -93,7 +94,7 @@ class InterpreterModel:
             self._interpreter._interpreter.SetTensor(detail["index"], value, *self._graph.argument)
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """One native call for a sample of one input, a loop over the inputs for more."""
+        """A native call for a sample of one input, or a loop over several inputs."""
         return [self._setter(sample) for sample in samples]
 
     def invoker(self) -> Callable[[], Any]:
@@ -102,7 +103,7 @@ class InterpreterModel:
         return partial(invoke, *self._graph.argument) if self._graph.argument else invoke
 
     def reader(self) -> Callable[[], Any]:
-        """One native call for one output, a loop over the outputs for more."""
+        """A native call for one output, or a loop over several outputs."""
         get = self._interpreter._interpreter.GetTensor
         indices = [detail["index"] for detail in self._output_details]
         graph = self._graph.argument
@@ -117,7 +118,7 @@ class InterpreterModel:
         return list(self._values(self._output_details).values())
 
     def reset(self) -> None:
-        """Zero the variable tensors; the state of random operators stays."""
+        """Zero the variable tensors; random operators keep their state."""
         self._interpreter.reset_all_variables()
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
@@ -136,11 +137,11 @@ class InterpreterModel:
         return self._profiler(ModelTensors(inputs, outputs), run_count)
 
     def arena_bytes(self) -> int | None:
-        """None: the interpreter does not tell."""
+        """None: the interpreter does not report it."""
         return None
 
     def close(self) -> None:
-        """Drop the interpreter."""
+        """Release the interpreter."""
         del self._interpreter
 
     def _values(self, details: Sequence[Any]) -> dict[int, Tensor]:
@@ -151,7 +152,7 @@ class InterpreterModel:
     def _setter(self, sample: Sequence[Tensor]) -> Callable[[], Any]:
         set_tensor = self._interpreter._interpreter.SetTensor
         indices = [detail["index"] for detail in self._input_details]
-        # A tensor that is not contiguous would be gathered again in every timed call.
+        # A tensor that is not contiguous would be gathered again in each timed call.
         values = [value if value.flags.c_contiguous else value.copy() for value in sample]
         pairs = [(*pair, *self._graph.argument) for pair in zip(indices, values, strict=True)]
         if len(pairs) == 1:
@@ -167,7 +168,7 @@ class InterpreterModel:
 def _tensor_spec(detail: Any) -> TensorSpec:
     shape = tuple(int(size) for size in detail["shape"])
     scale, zero_point = detail["quantization"]
-    is_quantized = scale > 0  # a tensor of real values has the scale 0
+    is_quantized = scale > 0  # the scale of real values is 0
     return TensorSpec(
         name=str(detail["name"]),
         shape=shape,

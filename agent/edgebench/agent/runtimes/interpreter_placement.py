@@ -1,17 +1,16 @@
 """Operators of a TensorFlow Lite graph that a delegate took over.
 
 Theory of operation. A delegate does not remove the nodes that it takes over: the interpreter keeps
-them in its list and appends one DELEGATE node per part, which runs in their place. The inputs of
-that node are all tensors, constants too, that the part uses and does not make; its outputs are
-those that it makes and something else uses, the caller included.
+them in its list and appends a DELEGATE node per part, which runs in their place. The inputs of that
+node are all tensors, including constants, that the part uses and does not produce; its outputs are
+the tensors that it produces and that are used elsewhere, including by the caller.
 
     inputs of the part ─▶ [ taken over … taken over ] ─▶ outputs of the part
 
-So a walk back from the outputs of a DELEGATE node, not past its inputs, meets only nodes that were
-taken over. A node that no walk meets was surely left alone when its output is used: by
-the caller, a DELEGATE node, or another node that was left alone. What remains are nodes whose
-output nothing uses, such as an assignment to a variable; the list does not say where these run, and
-then nothing is reported.
+So a walk back from the outputs of a DELEGATE node, not past its inputs, visits only nodes that were
+taken over. A node that no walk visits was certainly not taken over if its output is used by the
+caller, a DELEGATE node, or another such node. The remaining nodes have unused outputs, such as an
+assignment to a variable; the list does not show where these run, and then no placement is reported.
 
 Only the main graph is listed; the bodies of loops and branches are not.
 
@@ -35,7 +34,7 @@ _ABSENT = -1
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One entry of the interpreter's list."""
+    """An entry of the interpreter's list."""
 
     operator: str
     inputs: frozenset[int]
@@ -72,7 +71,7 @@ def place(
     for index, delegate in delegates.items():
         for taken in _taken_over(nodes, originals, nodes[index]):
             if taken in places:
-                return ()  # by two delegates: the list is not as this module understands it
+                return ()  # taken over twice: the list has an unexpected form
             places[taken] = delegate
     rest = [index for index in originals if index not in places]
     needed = set(wanted).union(*(nodes[index].inputs for index in delegates))
@@ -83,7 +82,7 @@ def place(
 
 
 def _taken_over(nodes: Sequence[Node], originals: Sequence[int], part: Node) -> set[int]:
-    """The nodes that lie between the outputs and the inputs of a part."""
+    """The nodes between the outputs and the inputs of a part."""
     producers = {tensor: index for index in originals for tensor in nodes[index].outputs}
     replaced: set[int] = set()
     tensors = list(part.outputs)
@@ -96,7 +95,7 @@ def _taken_over(nodes: Sequence[Node], originals: Sequence[int], part: Node) -> 
 
 
 def _needed(nodes: Sequence[Node], rest: Sequence[int], tensors: set[int]) -> set[int]:
-    """The nodes of the rest that these tensors depend on, directly or through the rest."""
+    """The nodes of the rest on which these tensors depend, directly or through the rest."""
     producers = {tensor: index for index in rest for tensor in nodes[index].outputs}
     needed: set[int] = set()
     waiting = list(tensors)

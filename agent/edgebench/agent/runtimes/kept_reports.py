@@ -1,7 +1,7 @@
-"""Reports of earlier probes, kept until something that they depend on changes.
+"""Reports of earlier probes, stored until something that they depend on changes.
 
-A probe imports a runtime and runs a model with it. An agent that a command starts would probe the
-built-in runtimes each time, for two seconds of CPU time right before a measurement.
+A probe imports a runtime and runs a model with it. Otherwise an agent that a command starts would
+probe the built-in runtimes each time, for two seconds of CPU time right before a measurement.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from edgebench.system.whole_files import make_directory, write_whole
 
 FILE_NAME = "runtimes.json"
 MAX_CIRCUMSTANCES = 32
-"""Circumstances of which reports are kept; those of the oldest report are dropped first."""
+"""Circumstances for which reports are kept; those of the oldest report are dropped first."""
 _AGENT_DIRECTORY = Path(__file__).resolve().parents[1]
 
 
 def read_reports() -> dict[str, RuntimeReport]:
-    """Reports that were made under the circumstances of now, by name of the runtime."""
+    """Reports that were made under the current circumstances, by name of the runtime."""
     with suppress(OSError, ValueError, LookupError, TypeError, EdgebenchError):
         reports = _read(_path())[_circumstances()]
         return {
@@ -41,7 +41,7 @@ def read_reports() -> dict[str, RuntimeReport]:
 
 
 def keep_reports(reports: Iterable[RuntimeReport]) -> None:
-    """Keep reports for the agents after this one; without a place for them, nothing is kept."""
+    """Store reports for later agents; errors of the disk are ignored."""
     path = _path()
     with suppress(OSError):
         others: dict[str, object] = {}
@@ -55,7 +55,7 @@ def keep_reports(reports: Iterable[RuntimeReport]) -> None:
 
 
 def installed_state() -> tuple[float, ...]:
-    """Times at which packages and system libraries changed last, seconds since 1970."""
+    """Times of the last changes to packages and system libraries, seconds since 1970."""
     packages = (place for place in sys.path if place.endswith("-packages"))
     return _changed(*packages, "/etc/ld.so.cache", "/lib", "/usr/lib")
 
@@ -69,9 +69,9 @@ def _changed(*paths: str | Path) -> tuple[float, ...]:
 
 
 def _circumstances() -> str:
-    """Digest of all that decides what a probe of a built-in runtime reports."""
+    """Digest of everything that determines the report of a built-in runtime."""
     boot = ""
-    with suppress(OSError):  # a driver may come with a kernel, or without one
+    with suppress(OSError):  # a kernel update may add or remove a driver
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
     everything = (
         (INTERPRETER, sys.version, sys.path, boot, os.geteuid()),

@@ -1,8 +1,8 @@
-"""Library of a runtime as it is installed, by its module.
+"""The installed library of a runtime, found by its module.
 
-A build of a vendor, of a distribution or for an accelerator has the same module in a package of
-another name: `onnxruntime-gpu`, `-openvino`, `-qnn`, Debian's `python3-onnxruntime`. So the module
-is imported, and it names its version; the package is looked up, and may be unknown.
+Builds of vendors, of distributions or for accelerators have the same module in a package of another
+name: `onnxruntime-gpu`, `-openvino`, `-qnn`, Debian's `python3-onnxruntime`. So the module is
+imported, which provides its version; the package is looked up, and may be unknown.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class LibraryFacts:
-    """A library that is imported."""
+    """An imported library."""
 
     version: str
     distribution: str | None
-    """Package that the module comes in; None where it has none, as in a build tree."""
+    """Package that contains the module; None if there is none, as in a build tree."""
     path: str | None
     """Directory of the module."""
 
 
 @runtime_checkable
 class LibraryRuntime(Protocol):
-    """A runtime whose library is one Python module."""
+    """A runtime whose library is a Python module."""
 
     @property
     def module(self) -> str:
@@ -65,7 +65,7 @@ def library_facts(module: str) -> LibraryFacts:
 
 
 def distribution_of(module: str) -> str | None:
-    """Name of the package that a module comes in, which need not be imported."""
+    """Name of the package that contains a module, which may not be imported."""
     distribution = _distribution(module)
     return distribution.name if distribution else None
 
@@ -85,9 +85,9 @@ def _place(module: str) -> Path | None:
 
 
 def _distribution(module: str) -> Distribution | None:
-    """Package beside the module that holds it; of several, one whose version is the module's.
+    """Package of the module, in the same directory; if several, that with the module's version.
 
-    Builds of one library overwrite each other's files, and the record of each claims them.
+    Builds of the same library overwrite each other's files, and the record of each lists them.
     """
     top, place = module.partition(".")[0], _place(module)
     if place is None:

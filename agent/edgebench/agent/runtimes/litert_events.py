@@ -1,12 +1,12 @@
-"""Events of LiteRT's profiler, as they lie in the memory of its library.
+"""Events of LiteRT's profiler, as stored in the memory of its library.
 
-Theory of operation. An event is a C++ structure whose header is not in the wheel, and a wrong guess
-reads wild memory. So the memory is filled with a pattern before the library writes; the written
-part must end exactly where our events end, and no text pointer is followed before the numbers
-beside it make sense.
+Theory of operation. An event is a C++ structure whose header is not in the wheel, and a wrong
+layout reads invalid memory. So the memory is filled with a pattern before the library writes; the
+written part must end exactly where the expected events end, and text pointers are followed only
+after the numbers next to them have been validated.
 
 Source: google-ai-edge/LiteRT, litert/c/litert_profiler_event.h; tflite/profiling/memory_info.h. The
-size, 104 bytes, was found alike by experiment in 2.1.6, 2.2.0 and 2.3.0.
+size, 104 bytes, was confirmed by experiment in 2.1.6, 2.2.0 and 2.3.0.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class ProfilerEvent:
 
     @property
     def is_delegated(self) -> bool:
-        """Whether a kernel of a delegate ran."""
+        """Whether it is a kernel of a delegate."""
         return self.type in (_DELEGATE_OPERATOR, _DELEGATE_PROFILED)
 
 
 def operators(events: Sequence[ProfilerEvent]) -> list[ProfilerEvent]:
-    """The operators of a run, none of whose times contains another's."""
+    """The operators of a run, without operators whose time contains that of others."""
     timed = [event for event in events if event.type == _OPERATOR or event.is_delegated]
     if any(event.tag in _WITH_GRAPHS for event in timed if not event.is_delegated):
-        raise ModelRefused("the profile was not taken: LiteRT counts operators in loops twice")
+        raise ModelRefused("no profile: LiteRT counts operators in loops twice")
     if any(event.is_delegated for event in timed):
         # A delegate's own node lasts as long as the kernels in it.
         timed = [event for event in timed if event.is_delegated or event.tag != "DELEGATE"]
@@ -76,7 +76,7 @@ def make_room(count: int) -> ctypes.Array[RawEvent]:
 
 
 def read_events(room: ctypes.Array[RawEvent], count: int) -> list[ProfilerEvent]:
-    """Read the events that the library wrote, if they have the known form."""
+    """Read the events that the library wrote, if they have the expected form."""
     used = ctypes.sizeof(RawEvent) * count
     beyond = bytes(memoryview(room).cast("B")[used:])
     pattern = int.from_bytes(bytes([_PATTERN] * 4), "little")
@@ -91,7 +91,7 @@ def read_events(room: ctypes.Array[RawEvent], count: int) -> list[ProfilerEvent]
         )
     )
     if not is_sound:
-        raise ModelRefused("the profile was not taken: LiteRT's events are of an unknown form")
+        raise ModelRefused("no profile: LiteRT's events have an unknown layout")
     events: list[ProfilerEvent] = []
     for raw in room[:count]:
         tag = ctypes.cast(raw.tag, c_char_p).value or b""

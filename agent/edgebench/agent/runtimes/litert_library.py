@@ -1,7 +1,7 @@
 """The C interface of LiteRT's shared library, `libLiteRt.so`, for the profiler that Python lacks.
 
-The headers are not in the wheel. A wrong guess at a declaration reads wild memory, so only versions
-that were tried are accepted.
+The headers are not in the wheel. A wrong declaration reads invalid memory, so only tested versions
+are accepted.
 
 Source: google-ai-edge/LiteRT, litert/c/*.h.
 """
@@ -19,7 +19,7 @@ from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused
 
 TRIED_VERSIONS = ((2, 1, 6), (2, 3))
-"""First and last known release; of the last one, any patch."""
+"""First and last tested release; any patch of the last."""
 _ERRORS = {
     1: "invalid argument",
     2: "out of memory",
@@ -32,7 +32,7 @@ _ERRORS = {
 
 
 class Library:
-    """The C functions; all but those that destroy return a status."""
+    """The C functions; all except those that destroy return a status."""
 
     def __init__(self, version: str) -> None:
         check_version(version)
@@ -41,30 +41,30 @@ class Library:
             self._functions = ctypes.CDLL(str(Path(str(package.__file__)).parent / "libLiteRt.so"))
             self._c = ctypes.CDLL(None)
         except OSError as exc:
-            raise ModelRefused(f"LiteRT's profiler is not there: {library_line(exc)}") from exc
+            raise ModelRefused(f"LiteRT's profiler is missing: {library_line(exc)}") from exc
         self._c.strdup.restype = c_void_p
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function.
 
         Raises:
-            ModelRefused: it does not exist, or returns an error.
+            ModelRefused: the function does not exist, or returns an error.
         """
         try:
             function = getattr(self._functions, f"LiteRt{name}")
         except AttributeError as exc:
-            raise ModelRefused(f"LiteRT's profiler is not there: no LiteRt{name}") from exc
+            raise ModelRefused(f"LiteRT's profiler is missing: no LiteRt{name}") from exc
         function.restype = c_int
         if status := function(*arguments):
             reason = _ERRORS.get(status, f"error {status}")
-            raise ModelRefused(f"the profile was not taken: LiteRt{name} fails: {reason}")
+            raise ModelRefused(f"no profile: LiteRt{name} fails: {reason}")
 
     def handle(self, name: str, *arguments: Any) -> c_void_p:
         """Call a function whose last argument receives a handle."""
         handle = c_void_p()
         self.call(name, *arguments, ctypes.byref(handle))
         if not handle:
-            raise ModelRefused(f"the profile was not taken: LiteRt{name} gives nothing")
+            raise ModelRefused(f"no profile: LiteRt{name} returned no handle")
         return handle
 
     def size(self, name: str, *arguments: Any) -> int:
@@ -74,7 +74,7 @@ class Library:
         return size.value
 
     def owned(self, life: ExitStack, kind: str, name: str, *arguments: Any) -> c_void_p:
-        """A handle that is destroyed at the end of its life."""
+        """A handle that is destroyed when `life` ends."""
         handle = self.handle(name, *arguments)
         destroy = getattr(self._functions, f"LiteRtDestroy{kind}")
         destroy.restype = None
@@ -82,20 +82,20 @@ class Library:
         return handle
 
     def add_text(self, options: c_void_p, identifier: bytes, text: bytes) -> None:
-        """Attach options, which are text in TOML; the library frees its own copy of it."""
+        """Attach options as TOML text; the library frees its copy."""
         copy, free = c_void_p(self._c.strdup(text)), ctypes.cast(self._c.free, c_void_p)
         handle = self.handle("CreateOpaqueOptions", identifier, copy, free)
         self.call("AddOpaqueOptions", options, handle)
 
 
 def check_version(version: str) -> None:
-    """Accept a version that was tried.
+    """Accept a tested version.
 
     Raises:
-        ModelRefused: this version of ai-edge-litert was not.
+        ModelRefused: this version of ai-edge-litert was not tested.
     """
     first, last = TRIED_VERSIONS
     numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
     if not first <= numbers or numbers[: len(last)] > last:
         text = f"{'.'.join(map(str, first))} to {'.'.join(map(str, last))}"
-        raise ModelRefused(f"LiteRT's profiler is known in versions {text}, found {version}")
+        raise ModelRefused(f"LiteRT's profiler is supported in versions {text}, found {version}")

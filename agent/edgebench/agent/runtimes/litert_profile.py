@@ -1,20 +1,20 @@
 """Time per operator on LiteRT, through the C interface of its shared library.
 
-Theory of operation. LiteRT's Python has no profiler, its `libLiteRt.so` has one. A `CompiledModel`
-is made there with the option `enable_profiling`, with the same kernels and threads as the
-interpreter, and runs apart from it; so this is a load of its own, and its times are not those of
-the timed loop. Resolution is 1 µs, rounded down: shorter operators count as zero.
+Theory of operation. LiteRT's Python has no profiler, but its `libLiteRt.so` does. A `CompiledModel`
+is created there with the option `enable_profiling`, with the same kernels and threads as the
+interpreter, and runs separately; so this is another load, and its times are not those of the timed
+loop. Resolution is 1 µs, rounded down: shorter operators count as zero.
 
     environment ─▶ model ─┐
     options (two texts) ──┴▶ compiled model ─▶ profiler ─▶ events of one run ─▶ …
                              input and output buffers ─▶ run
 
-The events of a run are one per operator that the interpreter ran, one per kernel inside of a
-delegate, and some of the library's own, which are left out.
+The events of a run are one per operator that the interpreter ran, one per kernel inside a delegate,
+and some of the library's own, which are omitted.
 
-Buffers that are smaller than the model's outputs end the process in LiteRT 2.3 (seen with a
+Buffers that are smaller than the model's outputs end the process in LiteRT 2.3 (observed with a
 detector whose file gives its outputs no shape); they are compared with the interpreter's tensors
-before anything runs.
+before the model runs.
 
 Source: google-ai-edge/LiteRT, litert/c/*.h.
 """
@@ -45,7 +45,7 @@ _CPU = 1
 _WRITE = 1
 """`kLiteRtTensorBufferLockModeWrite`."""
 _TYPE_BYTES = 512
-"""Space for a `LiteRtRankedTensorType`, which is passed on unread; it takes 72."""
+"""Space for a `LiteRtRankedTensorType`, which is passed on unread; it takes 72 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +70,15 @@ def profile_model(
 
     Args:
         tensors: Inputs to run on, and the outputs of a run, for their sizes.
-        run_count: Number of runs; one more run before these is not counted.
+        run_count: Number of runs; a preceding run is not counted.
         path: The model file.
         version: Version of ai-edge-litert.
         threads: Threads of the kernels.
-        kernels: `xnnpack` or `builtin`; the library accepts `reference`, too, and runs others.
+        kernels: `xnnpack` or `builtin`; the library also accepts `reference`, but runs others.
         delegate: Name of the place where the delegate's kernels run.
 
     Raises:
-        ModelRefused: this version is not known, or the profiler does not take this model.
+        ModelRefused: this version is not supported, or the profiler rejects this model.
     """
     with ExitStack() as life:
         model = _ProfiledModel(Library(version), life, path, threads, kernels)
@@ -87,7 +87,7 @@ def profile_model(
         runs = [operators(model.profiled_run()) for _ in range(run_count)]
     shapes = {tuple((event.tag, event.is_delegated) for event in run) for run in runs}
     if len(shapes) > 1:
-        raise ModelRefused("the profile was not taken: two runs did not run the same operators")
+        raise ModelRefused("no profile: two runs did not run the same operators")
     return tuple(
         OperatorTime(
             index=index,
@@ -140,9 +140,7 @@ class _ProfiledModel:
             for index, buffer in buffers.items()
         }
         if sizes != {index: value.nbytes for index, value in values.items()}:
-            raise ModelRefused(
-                "the profile was not taken: LiteRT's buffers are not those of the interpreter"
-            )
+            raise ModelRefused("no profile: LiteRT's buffers differ from the interpreter's tensors")
 
     def run(self) -> None:
         """Run once."""
@@ -151,7 +149,7 @@ class _ProfiledModel:
         self._library.call("RunCompiledModel", self._model, c_size_t(0), *ends)
 
     def profiled_run(self) -> list[ProfilerEvent]:
-        """Run once under the profiler; the events of this run."""
+        """Run once under the profiler; returns the events of this run."""
         self._library.call("ResetProfiler", self._profiler)
         self._library.call("StartProfiler", self._profiler)
         self.run()
@@ -159,7 +157,7 @@ class _ProfiledModel:
         count = c_int()
         self._library.call("GetNumProfilerEvents", self._profiler, ctypes.byref(count))
         if count.value <= 0:
-            raise ModelRefused("the profile was not taken: LiteRT recorded no event")
+            raise ModelRefused("no profile: LiteRT recorded no event")
         room = make_room(count.value)
         self._library.call("GetProfilerEvents", self._profiler, count, room)
         return read_events(room, count.value)

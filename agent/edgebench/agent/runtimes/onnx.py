@@ -1,4 +1,4 @@
-"""onnxruntime."""
+"""Driver of onnxruntime."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _LOG_ERRORS_ONLY = 3
 
 _RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
 """Entry by which the session records which provider got which operator; its cost is not measurable
-(20000 operators: 390 ms with and without). Versions that do not know an entry ignore it.
+(20000 operators: 390 ms with and without). Versions that lack an entry ignore it.
 Source: onnxruntime_session_options_config_keys.h."""
 
-# From 1.29 on, the library uploads which models it runs and keeps an id of the device, unless it
-# is told not to before its import. Source: microsoft/onnxruntime#27379.
+# From 1.29 on, the library uploads which models it runs and stores an id of the device, unless
+# telemetry is disabled before its import. Source: microsoft/onnxruntime#27379.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 class OnnxRuntime:
-    """ONNX Runtime, one session a model."""
+    """ONNX Runtime, with a session per model."""
 
     name = "onnx"
     formats = ("onnx",)
@@ -51,7 +51,7 @@ class OnnxRuntime:
         return UsableRuntime(facts.version, providers, facts.distribution, facts.path)
 
     def import_library(self) -> str:
-        """Import the library; its version."""
+        """Import the library and return its version."""
         try:
             importlib.import_module(self.module)
             return library_version(self.module)
@@ -60,7 +60,7 @@ class OnnxRuntime:
             raise RuntimeUnavailable(absent.reason) from exc
 
     def load(self, path: str, options: LoadOptions) -> OnnxModel:
-        """Build a session."""
+        """Create a session for a model file."""
         facts = inspect_onnx(path)
         library = importlib.import_module("onnxruntime")
         settings = _settings(library, options)

@@ -1,21 +1,21 @@
 """How an ONNX Runtime session is called: on bound tensors, or with a dictionary of strings.
 
-Theory of operation. `session.run` looks up names and copies inputs in every call: 3 to 7 µs that
-are not the model's. `BoundCall` binds one buffer per input, once; the native run works on these,
-and a sample is copied into them in place. Measured with 256 bytes, fastest first: one memoryview
-assigned to another 57 ns, numpy's assignment 146, binding another value 174 (without a copy), the
-library's `update_inplace` 226, `copyto` 241, `ctypes.memmove` 316. The library copies the outputs
-out in 340 ns; a buffer of ours would take 160, but only for outputs whose shape is known before the
-inference.
+Theory of operation. `session.run` looks up names and copies inputs in every call: 3 to 7 µs that do
+not belong to the model. `BoundCall` binds a buffer per input, once; the native run works on these
+buffers, and a sample is copied into them in place. Measured with 256 bytes, fastest first:
+assigning a memoryview to another 57 ns, numpy's assignment 146, binding another value 174 (without
+a copy), the library's `update_inplace` 226, `copyto` 241, `ctypes.memmove` 316. The library copies
+the outputs out in 340 ns; a buffer of our own would take 160, but only for outputs whose shape is
+known before the inference.
 
-The run gets options, made once, though they say nothing but the defaults: without any, the library
-makes its own in each call, which takes 0.9 µs. So called, it is as fast as its C interface called
-by ctypes (docs/performance.md).
+The run gets options, created once, though they only contain defaults: without options, the library
+creates its own in each call, which takes 0.9 µs. Called this way, it is as fast as its C interface
+called by ctypes (docs/performance.md).
 
-Writing in place needs a session that reads our memory. Another device has a copy of its own, which
-binding makes; there, and where samples differ in shape, each sample is bound again. A session keeps
-the output tensor of the first run for the next ones, and refuses a run that needs another shape; so
-outputs without a fixed shape are bound again with each sample, too.
+Writing in place requires a session that reads our memory. Another device has its own copy, which
+binding creates; there, and if samples differ in shape, each sample is bound again. A session keeps
+the output tensor of the first run for later runs, and rejects a run that needs another shape; so
+outputs without a fixed shape are also bound again with each sample.
 
 The library ends the process when an output is read that is bound and not yet computed.
 """
@@ -59,7 +59,7 @@ class BoundCall:
         self._binder(self._buffers)()
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """Calls that write a sample into the bound buffers, or bind it where that cannot work."""
+        """Calls that write a sample into the bound buffers, or bind the sample if necessary."""
         if not samples:
             return []
         can_stay_bound = self._reads_our_memory and self._has_fixed_outputs
@@ -74,9 +74,9 @@ class BoundCall:
         return partial(self._native.run_with_iobinding, bound, self._run_options)
 
     def reader(self) -> Callable[[], Any]:
-        """The native call, which makes a list of new arrays; with a check where it could crash."""
+        """The native call, which returns a list of new arrays; with a check if it could crash."""
         read: Callable[[], Any] = self._binding._iobinding.copy_outputs_to_cpu
-        # Outputs that are never bound again stay computed once they are.
+        # Outputs that are never bound again stay computed.
         return read if self._has_fixed_outputs and self._is_computed() else self._read_checked
 
     def _writer(self, sample: Sequence[Tensor]) -> Callable[[], Any]:
@@ -96,7 +96,7 @@ class BoundCall:
 
     def _binder(self, values: Sequence[Tensor]) -> Callable[[], Any]:
         bind = self._binding._iobinding.bind_ortvalue_input
-        # The library's own object keeps the array alive that its native one points into.
+        # The library's own object keeps the array alive to which its native object points.
         bound = [self._value_from_numpy(value) for value in values]
         pairs = list(zip(self._names, bound, strict=True))
 
@@ -135,7 +135,7 @@ class FedCall:
         self._feed = dict(zip(self._names, values, strict=True))
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
-        """Calls that choose the inputs of the next run."""
+        """Calls that select the inputs of the next run."""
         return [partial(self.set_inputs, sample) for sample in samples]
 
     def invoker(self) -> Callable[[], Any]:
@@ -147,7 +147,7 @@ class FedCall:
         return invoke
 
     def reader(self) -> Callable[[], Any]:
-        """The outputs, which the run has copied already."""
+        """The outputs, which the run has already copied."""
         return lambda: self._outputs
 
 

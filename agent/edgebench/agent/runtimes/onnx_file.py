@@ -1,10 +1,10 @@
 """Facts about an ONNX file, read before the runtime loads it.
 
-Theory of operation. An ONNX file is one protobuf message. Only those parts are read that decide
-whether a measurement makes sense: the types that operators multiply (precision; and on some CPUs a
-runtime computes some pairs of types wrongly), references to other files (only one file travels to
-the device), and the depth of control flow (a runtime recurses over it). A file that is not protobuf
-at all is left to the runtime, whose message is better.
+Theory of operation. An ONNX file is a protobuf message. Only the parts are read that decide whether
+a measurement is meaningful: the types that operators multiply (precision; and on some CPUs a
+runtime computes some pairs of types wrongly), references to other files (only a single file is sent
+to the device), and the depth of control flow (a runtime recurses over it). A file that is not
+protobuf is left to the runtime, whose message is better.
 
 Weights reach their operator directly, or through operators that turn, cast or dequantise them:
 
@@ -27,9 +27,9 @@ from edgebench.protocol.errors import ExternalDataRefused, ModelRefused
 from edgebench.protocol.record import QuantizedOperands
 
 MAX_GRAPH_DEPTH = 16
-"""Levels of graphs inside graphs; real models have 3 or fewer."""
+"""Levels of nested graphs; real models have 3 or fewer."""
 MAX_INSPECTED_BYTES = 256 * 2**20
-"""Largest file that is inspected; larger ones are measured without that."""
+"""Largest file that is inspected; larger files are measured without inspection."""
 
 _MODEL_GRAPH = 7
 _GRAPH_NODE, _GRAPH_INITIALIZER = 1, 5
@@ -47,7 +47,7 @@ _TENSOR_SIZES, _TENSOR_TYPE, _TENSOR_NAME, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSO
 _LOCATION_EXTERNAL = 1
 _ENTRY_KEY, _ENTRY_VALUE = 1, 2
 MAX_LOCATION_CHARS = 80
-"""Longest part of the name of another file that an error quotes."""
+"""Longest part of another file's name that an error quotes."""
 _QUANTIZED = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"}
 _DYNAMIC = {
     "ConvInteger",
@@ -73,7 +73,7 @@ _TYPE_NAMES = {2: "uint8", 3: "int8"}
 """TensorProto.DataType of the weights of a quantised model."""
 _UINT8 = 2
 _FLOAT_OPERATORS = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
-"""Operators that a runtime computes in integers where both inputs are dequantised ones."""
+"""Operators that a runtime computes in integers if both inputs are dequantised."""
 _QUANTIZED_INPUTS = {
     "QLinearConv": (0, 3),
     "QLinearMatMul": (0, 3),
@@ -106,10 +106,10 @@ _WEIGHTS = {
     "DynamicQuantizeMatMul": (1,),
     "MatMulIntegerToFloat": (1,),
 }
-"""Positions where an operator may have weights.
+"""Positions at which an operator may have weights.
 Source: onnx, docs/Operators.md; onnxruntime, docs/ContribOperators.md."""
 _PASSING = {"DequantizeLinear", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity"}
-"""Operators between constants and the operator whose weights they are."""
+"""Operators that may lie between constants and the operator that uses them as weights."""
 MAX_PASSED = 8
 """Longest chain of them that is followed."""
 MAX_RANK = 16
@@ -128,12 +128,12 @@ class OnnxFacts:
 
     @property
     def quantized(self) -> tuple[QuantizedOperands, ...] | None:
-        """Types that quantised operators multiply, in a fixed order; None where none is found."""
+        """Types that quantised operators multiply, in a fixed order; None if none is found."""
         return tuple(sorted(self.operands, key=repr)) or None
 
     @property
     def precision(self) -> str | None:
-        """Precision of most weights; where none is found, by the kinds of operators and constants.
+        """Precision of most weights; without weights, by the kinds of operators and constants.
 
         None for a file without operators.
         """
@@ -152,8 +152,8 @@ def inspect_onnx(path: str) -> OnnxFacts:
     """Read a model file.
 
     Raises:
-        ExternalDataRefused: it refers to other files.
-        ModelRefused: it nests too deep, or has 4-bit weights.
+        ExternalDataRefused: the file refers to other files.
+        ModelRefused: the file nests too deep, or has 4-bit weights.
     """
     facts = OnnxFacts()
     if Path(path).stat().st_size > MAX_INSPECTED_BYTES:
@@ -167,8 +167,8 @@ def inspect_onnx(path: str) -> OnnxFacts:
     for code in sorted(facts.weight_types & _FOUR_BITS.keys()):
         # docs/decisions/0009-no-4-bit-models-yet.md
         raise ModelRefused(
-            f"{_FOUR_BITS[code]} weights are not measured yet: how they run differs between "
-            "onnxruntime versions, and nothing here checks their outputs"
+            f"{_FOUR_BITS[code]} weights are not supported: their computation differs between "
+            "onnxruntime versions, and their outputs cannot be checked"
         )
     return facts
 
@@ -187,7 +187,7 @@ class _Tensor:
     sizes: list[int] = field(default_factory=list[int])
     is_external: bool = False
     location: str = ""
-    """File that has its values."""
+    """File that contains its values."""
 
 
 @dataclass(slots=True)
@@ -199,10 +199,10 @@ class _Node:
     constant: _Tensor | None = None
     """Value of a Constant operator."""
     cast_to: int = 0
-    """Type that a Cast operator makes."""
+    """Output type of a Cast operator."""
 
     def input(self, index: int) -> str:
-        """Name of an input; empty where it is left out."""
+        """Name of an input; empty if it is omitted."""
         return self.inputs[index] if 0 <= index < len(self.inputs) else ""
 
 
@@ -214,7 +214,7 @@ class _Graph:
 
 def _read_graph(message: memoryview, facts: OnnxFacts, depth: int) -> _Graph:
     if depth > MAX_GRAPH_DEPTH:
-        raise ModelRefused(f"control flow is nested over {MAX_GRAPH_DEPTH} graphs deep")
+        raise ModelRefused(f"control flow is nested more than {MAX_GRAPH_DEPTH} graphs deep")
     graph = _Graph()
     for number, value in _fields(message):
         if not isinstance(value, memoryview):
@@ -307,7 +307,7 @@ def _add_weights(
     outer_tensors: ChainMap[str, _Tensor],
     facts: OnnxFacts,
 ) -> None:
-    """Look at every operator; one of an inner graph may use what the outer ones have."""
+    """Inspect every operator; an operator of an inner graph may use tensors of outer graphs."""
     makers = outer_makers.new_child({name: node for node in graph.nodes for name in node.outputs})
     tensors = outer_tensors.new_child(graph.tensors)
     for node in graph.nodes:
@@ -322,9 +322,9 @@ def _add_weights(
 
 
 def _arithmetic(node: _Node, position: int, makers: _Makers, tensors: _Tensors) -> tuple[str, int]:
-    """What this operator does with the constant at this position, and how large that is.
+    """Arithmetic of this operator with the constant at this position, and the constant's size.
 
-    Nothing where there is no constant.
+    An empty name and 0 if there is no constant.
     """
     name, passed = node.input(position), list[_Node]()
     while (maker := makers.get(name)) and maker.operator in _PASSING and len(passed) < MAX_PASSED:
@@ -348,7 +348,7 @@ def _arithmetic(node: _Node, position: int, makers: _Makers, tensors: _Tensors) 
 
 
 def _operands(node: _Node, makers: _Makers, tensors: _Tensors) -> QuantizedOperands | None:
-    """Types that this operator multiplies, where the file tells that both are 8-bit integers."""
+    """Types that this operator multiplies, if the file shows that both are 8-bit integers."""
     is_qdq = node.operator in _FLOAT_OPERATORS
     if not is_qdq and node.operator not in _QUANTIZED_INPUTS:
         return None
@@ -358,7 +358,7 @@ def _operands(node: _Node, makers: _Makers, tensors: _Tensors) -> QuantizedOpera
         if not all(maker and maker.operator == "DequantizeLinear" for maker in operands):
             return None
         activation, weight = (maker.input(0) for maker in operands if maker)
-    # A graph's input has its type elsewhere; the zero point, if there is one, has the same.
+    # The type of a graph's input is stored elsewhere; its zero point, if any, has the same type.
     zero_point = node.input(2) if node.operator in _QUANTIZED_INPUTS else ""
     activation_type = _type(activation, makers, tensors) or _type(zero_point, makers, tensors)
     constant = tensors.get(weight)
@@ -368,14 +368,14 @@ def _operands(node: _Node, makers: _Makers, tensors: _Tensors) -> QuantizedOpera
     return QuantizedOperands(
         activation=_TYPE_NAMES[activation_type],
         weight=weight_type,
-        # There are no bytes where an exporter wrote numbers instead.
+        # The bytes are missing if an exporter wrote numbers instead.
         weight_bits=bits_of(weight_type, bytes(constant.raw)),
         is_qdq=is_qdq,
     )
 
 
 def _type(name: str, makers: _Makers, tensors: _Tensors) -> int | None:
-    """Element type of a quantised tensor, by the file's constants; None where they do not tell."""
+    """Element type of a quantised tensor, by the file's constants; None if it is not known."""
     if name in tensors:
         return tensors[name].type
     maker = makers.get(name)
@@ -394,7 +394,7 @@ def _string(value: memoryview) -> str:
 
 
 def _varints(message: memoryview, limit: int) -> list[int]:
-    """The first integers of a packed list."""
+    """The first integers of a packed list, at most `limit`."""
     values, at = list[int](), 0
     while at < len(message) and len(values) < limit:
         value, at = _varint(message, at)
@@ -403,7 +403,7 @@ def _varints(message: memoryview, limit: int) -> list[int]:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Number and value of each field: integers, or the bytes of the length-delimited ones."""
+    """Number and value of each field: integers, or the bytes of length-delimited fields."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)

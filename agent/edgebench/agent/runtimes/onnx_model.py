@@ -43,7 +43,7 @@ class OnnxModel:
 
     @property
     def delegates_used(self) -> tuple[str, ...]:
-        """The providers that run an operator; all available ones where the library is too old."""
+        """The providers that run an operator; all available providers if the library is too old."""
         present = map(short_provider, self._session.get_providers())
         busy = {place for place, _ in _assigned(self._session)}
         return tuple(name for name in present if name in busy or not busy)
@@ -65,23 +65,23 @@ class OnnxModel:
         return self._call.reader()
 
     def read_outputs(self) -> list[Tensor]:
-        """Copies of the outputs; lists and dictionaries as one dimension of values."""
+        """Copies of the outputs; lists and dictionaries are flattened to a single dimension."""
         return [as_tensor(value) for value in self._call.reader()()]
 
     def reset(self) -> None:
-        """A session keeps no state between two runs."""
+        """No effect: a session keeps no state between two runs."""
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Operators as the session assigned them, before fusion; those of inner graphs too."""
+        """Operators as the session assigned them, before fusion; inner graphs are included."""
         return tuple(
             OperatorPlacement(*kind, count)
             for kind, count in sorted(Counter(_assigned(self._session)).items())
         )
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
-        """Times by the session's own profiler; fewer runs of a model whose file would be huge."""
+        """Times by the session's own profiler; fewer runs if the file would be too large."""
         if not self._is_profiled:
-            raise ModelRefused("the session was not made for a profile")
+            raise ModelRefused("the session was created without profiling")
         self._is_profiled = False
         operator_count = sum(one.count for one in self.placement())
         count = affordable_run_count(run_count, operator_count)
@@ -91,11 +91,11 @@ class OnnxModel:
         return read_profile(self._session.end_profiling(), count)
 
     def arena_bytes(self) -> int | None:
-        """None: only the events of the session's profiler tell."""
+        """None: only the events of the session's profiler contain it."""
         return None
 
     def close(self) -> None:
-        """Drop the session, and the file of a profile that was not read."""
+        """Release the session, and delete the file of a profile that was not read."""
         if self._is_profiled:
             Path(self._session.end_profiling()).unlink(missing_ok=True)
         del self._call, self._session
@@ -113,10 +113,10 @@ def short_provider(provider: str) -> str:
 
 
 def _assigned(session: Any) -> list[tuple[str, str]]:
-    """Place and kind of each operator; empty where the library does not tell."""
+    """Place and kind of each operator; empty if the library does not report it."""
     try:
         parts = session.get_provider_graph_assignment_info()
-    except Exception:  # too old to have it, or an error of a kind of its own
+    except Exception:  # too old to have it, or an error of its own type
         return []
     nodes = [(part, node) for part in parts for node in part.get_nodes()]
     return [(short_provider(part.ep_name), str(node.op_type)) for part, node in nodes]

@@ -1,10 +1,10 @@
 """Time per operator on ONNX Runtime: the file that its own profiler writes.
 
-Theory of operation. A session with profiling on appends one event per operator that it runs, and
-one (`model_run`) when a run is over, and writes them all to a file once, when the profiling ends.
+Theory of operation. A session with profiling appends an event per operator that it runs, and an
+event `model_run` at the end of a run, and writes them all to a file once, when the profiling ends.
 Times are whole microseconds and include the cost of the profiler itself: 3 to 15 µs per operator,
-which is most of it in a small model. An operator that holds graphs of its own (`Loop`, `If`) lasts
-as long as the operators inside it, which are left out.
+which dominates in a small model. An operator that contains graphs (`Loop`, `If`) lasts as long as
+the operators inside it, which are omitted.
 
 Source: onnxruntime/core/framework/sequential_executor.cc, onnxruntime/core/common/profiler.cc.
 """
@@ -27,7 +27,7 @@ FILE_PREFIX = "profile-of-operators"
 MAX_FILE_BYTES = 8 * 2**20
 """Largest file of a profile; reading it takes ten times as much memory."""
 BYTES_PER_EVENT = 800
-"""Size of an event in the file, rounded up: 600 to 750 were seen."""
+"""Size of an event in the file, rounded up: 600 to 750 were observed."""
 NS_PER_US = 1000
 _SUFFIX = "_kernel_time"
 _WITH_GRAPHS = {"If", "Loop", "Scan", "SequenceMap"}
@@ -35,7 +35,7 @@ _WITH_GRAPHS = {"If", "Loop", "Scan", "SequenceMap"}
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One operator, once."""
+    """A single execution of an operator."""
 
     name: str
     operator: str
@@ -51,22 +51,20 @@ class _Event:
 
 
 def affordable_run_count(run_count: int, operator_count: int) -> int:
-    """As many of these runs as the file can hold, at least one."""
+    """Number of runs, up to `run_count`, that the file can hold; at least one."""
     return max(1, min(run_count, MAX_FILE_BYTES // (BYTES_PER_EVENT * max(1, operator_count))))
 
 
 def read_profile(path: str, run_count: int) -> tuple[OperatorTime, ...]:
-    """The times of the last so many runs; the file is deleted.
+    """The times of the last `run_count` runs; the file is deleted.
 
     Raises:
-        ModelRefused: the file holds fewer runs, or is not what the profiler writes.
+        ModelRefused: the file contains fewer runs, or has another format.
     """
     try:
         runs = _runs(json.loads(Path(path).read_bytes()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise ModelRefused(
-            f"the profile of onnxruntime is not readable: {library_line(exc)}"
-        ) from exc
+        raise ModelRefused(f"cannot read the profile of onnxruntime: {library_line(exc)}") from exc
     finally:
         Path(path).unlink(missing_ok=True)
     if len(runs) < run_count:

@@ -1,7 +1,7 @@
-"""Outputs of an ONNX model that are no tensors: lists and dictionaries, as scikit-learn has them.
+"""Outputs of an ONNX model other than tensors: lists and dictionaries, as in scikit-learn's models.
 
-The library makes Python objects of them, in the timed copy of the outputs, too. For the checks
-they become one tensor of one dimension with all their values in order.
+The library converts them to Python objects, also in the timed copy of the outputs. For the checks
+they become a tensor of one dimension with all their values in order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def as_tensor(value: Any) -> Tensor:
 
     Texts among the values make it an array of objects.
     """
-    import numpy as np  # only here: the daemon has the list of drivers, and no use for numpy
+    import numpy as np  # only here: the daemon imports the drivers without numpy
 
     if isinstance(value, np.ndarray):
         return value

@@ -1,6 +1,6 @@
-"""The runtimes that an agent knows, and the report on which of them work here.
+"""The available runtimes, and the report on which of them work here.
 
-Ours are listed below; others register under the entry-point group `edgebench.runtimes`.
+Built-in drivers are listed below; others register under the entry-point group `edgebench.runtimes`.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def find_runtime(name: str) -> Runtime:
     """The driver of this name.
 
     Raises:
-        RuntimeUnavailable: there is none.
+        RuntimeUnavailable: no driver has this name.
     """
     drivers = known_runtimes()
     if name not in drivers:
-        raise RuntimeUnavailable(f"unknown runtime {name[:40]!r}: there are {', '.join(drivers)}")
+        raise RuntimeUnavailable(f"unknown runtime {name[:40]!r}; available: {', '.join(drivers)}")
     return drivers[name]
 
 
 def probe_all() -> tuple[RuntimeReport, ...]:
-    """Probe every driver, each in a throw-away process: some break by crashing."""
+    """Probe every driver, each in a temporary process: some libraries crash."""
     kept = read_reports()
     reports: list[RuntimeReport] = []
     lasting: list[RuntimeReport] = []
@@ -76,9 +76,10 @@ def probe_all() -> tuple[RuntimeReport, ...]:
 
 
 def _is_lasting(driver: Runtime, report: RuntimeReport) -> bool:
-    """Whether a report holds until packages change: of a library in one, or of none.
+    """Whether a report holds until packages change: its library is in a package, or missing.
 
-    A build tree and a driver of others may change without a trace, and a library that fails may
+    A build tree and a third-party driver may change without a trace, and a library that fails may
+    work the next time.
     work the next time.
     """
     if type(driver) not in BUILT_IN or not isinstance(driver, LibraryRuntime):
@@ -90,11 +91,11 @@ def _is_lasting(driver: Runtime, report: RuntimeReport) -> bool:
 
 
 def probe_here(name: str) -> RuntimeReport:
-    """Probe one driver in this process."""
+    """Probe a driver in this process."""
     driver = find_runtime(name)
     probed = driver.probe()
     if isinstance(probed, UsableRuntime):
-        # A third party's driver may run models of some kinds only, and has its own trial.
+        # A third-party driver may run only some kinds of models, and has its own trial.
         library = f"{probed.distribution or name} {probed.version}"
         is_ours = isinstance(driver, BUILT_IN)
         reason = why_it_fails(driver, library) if is_ours else None
@@ -102,7 +103,7 @@ def probe_here(name: str) -> RuntimeReport:
             name,
             driver.formats,
             version=probed.version if reason is None else None,
-            reason=reason,  # without a command: an installed library is not to be replaced
+            reason=reason,  # without a command: an installed library must not be replaced
             delegates=probed.delegates,
             distribution=probed.distribution,
             library=probed.library,
@@ -111,14 +112,14 @@ def probe_here(name: str) -> RuntimeReport:
 
 
 def probe(driver: Runtime) -> RuntimeReport:
-    """Probe a driver in a throw-away process, confined as a worker is."""
+    """Probe a driver in a temporary process, confined like a worker."""
     report = _probe_apart(driver)
     has_library = isinstance(driver, LibraryRuntime) and has_module(driver.module)
     if report.is_usable or not has_library or not _probe_apart(driver, is_confined=False).is_usable:
         return report
     reason = (
-        f"{report.reason}; it works where it is not confined: name the directories of its "
-        f"libraries to the agent, in {READABLE_VARIABLE}"
+        f"{report.reason}; it works without confinement: list the directories of its "
+        f"libraries in the agent's variable {READABLE_VARIABLE}"
     )
     return replace(report, reason=reason, install=None)
 
@@ -134,29 +135,29 @@ def _probe_apart(driver: Runtime, *, is_confined: bool = True) -> RuntimeReport:
             )
             return read_report(python, RuntimeReport, timeout_s=PROBE_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        reason = f"its import and its first model did not end within {PROBE_TIMEOUT_S:.0f} s"
+        reason = f"importing it and running its first model exceeded {PROBE_TIMEOUT_S:.0f} s"
     except subprocess.CalledProcessError as exc:
-        reason = f"its import or its first model ended the process with status {exc.returncode}"
+        reason = f"importing it or running its first model crashed with status {exc.returncode}"
     except RemoteProtocolError as exc:
-        reason = f"its probe returned malformed output: {exc}"
+        reason = f"probe returned malformed output: {exc}"
     except OSError as exc:
-        reason = f"its probe did not start: {exc.strerror or exc}"
+        reason = f"probe did not start: {exc.strerror or exc}"
     return RuntimeReport(driver.name, driver.formats, reason=reason)
 
 
 def _confine(directory: str) -> None:
-    """Confine this process as a worker is, which may write to this directory."""
+    """Confine this process like a worker that may write to this directory."""
     cpu_s = PROBE_TIMEOUT_S * (os.cpu_count() or 1)
     paths = AllowedPaths(readable=(), writable=(directory,), devices=ACCELERATOR_DEVICES)
-    # A kernel without the mechanisms makes no runtime unusable: a worker goes on without them, too.
+    # A kernel without the mechanisms makes no runtime unusable: a worker also runs without them.
     with suppress(Exception):
         confine(Permissions(paths, cpu_s=cpu_s))
 
 
 def _leave_home(directory: str) -> None:
-    """Make a directory the home: a vendor's library writes an id of the device where it finds one.
+    """Use a directory as the home: some vendors' libraries write an id of the device into the home.
 
-    Not before the process is confined, as the real home decides what a worker may read. Packages
+    Called after the confinement, because the real home decides what a worker may read. Packages
     that were installed for its user are still found.
     """
     os.environ.setdefault("PYTHONUSERBASE", site.getuserbase())

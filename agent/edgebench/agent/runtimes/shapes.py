@@ -11,24 +11,24 @@ from edgebench.protocol.errors import InputsRefused
 from edgebench.protocol.record import TensorSpec
 
 Dimension: TypeAlias = "int | str"
-"""Size of a dimension, or the name of one that is open: those of one name have one size."""
+"""Size of a dimension, or the name of an open dimension; equal names have equal sizes."""
 Shape: TypeAlias = tuple[int, ...]
 DEFAULT_SIZE = 1
-"""Size of an open dimension for which none was given."""
+"""Size of an open dimension that is not specified."""
 
 
 def resolve_shapes(
     declared: Mapping[str, Sequence[Dimension]], wanted: Mapping[str, Shape]
 ) -> dict[str, Shape]:
-    """Shape of every input.
+    """Resolve the shape of every input.
 
     Args:
         declared: Dimensions of every input by its name.
-        wanted: Shapes that were chosen. One may leave out a leading 1; of an input without open
-            dimensions, only the number of values has to be right.
+        wanted: Chosen shapes. A leading 1 may be omitted; for an input without open dimensions,
+            only the number of values has to match.
 
     Raises:
-        InputsRefused: the model has no such input, or its input cannot have this shape.
+        InputsRefused: the model has no such input, or the input cannot have this shape.
     """
     if unknown := [name for name in wanted if name not in declared]:
         names = ", ".join(map(repr, declared)) or "none"
@@ -47,7 +47,7 @@ def resolve_shapes(
 def _choose(
     sizes: dict[str, int], name: str, dimensions: Sequence[Dimension], shape: Shape
 ) -> None:
-    """Note the sizes of the open dimensions that this shape gives."""
+    """Record the sizes that this shape gives to the open dimensions."""
     limit = ", ".join(str(sizes.get(str(one), one)) for one in dimensions)
     if all(isinstance(size, int) for size in dimensions):
         fits = prod(shape) == prod(size for size in dimensions if isinstance(size, int))
@@ -62,14 +62,14 @@ def _choose(
 
 
 def refuse_other_shapes(inputs: Sequence[TensorSpec], chosen: Mapping[str, Shape]) -> None:
-    """Refuse a chosen shape that an input of fixed dimensions does not have.
+    """Refuse a chosen shape that differs from that of an input with fixed dimensions.
 
-    The samples of a file may be flat, or have their channels last; a shape that somebody wrote
-    says what is to be measured.
+    The samples of a file may be flat, or have their channels last; a shape that the user has
+    written specifies what is to be measured.
 
     Args:
         inputs: Inputs of the loaded model.
-        chosen: Shapes by name, as the user wrote them; one may leave out a leading 1.
+        chosen: Shapes by name, as the user wrote them; a leading 1 may be omitted.
 
     Raises:
         InputsRefused: the input has another shape.
@@ -88,5 +88,5 @@ def _misfit(name: str, limit: str, rank: int, shape: Shape) -> str:
 
 
 def open_dimension(name: str, number: int) -> str:
-    """Name of an open dimension that has none in the file: it differs from all others."""
+    """Name of an open dimension that is unnamed in the file; unique among all dimensions."""
     return f"{name}.{number}"

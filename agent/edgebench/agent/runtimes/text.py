@@ -8,9 +8,9 @@ from edgebench.protocol.text import one_line
 
 MAX_CHARS = 300
 _SOURCE_FOLDERS = re.compile(r"(/[\w.+-]+)+/(?=[\w.-]+\.(cc|h)\b)")
-"""Folders of the library's own source files, as on the machine where it was built."""
+"""Folders of the library's own source files on its build machine."""
 
 
 def library_line(text: object) -> str:
-    """A library's message as one line; empty for an exception without one."""
+    """A library's message as a single line; empty for an exception without a message."""
     return one_line(_SOURCE_FOLDERS.sub("", str(text)), MAX_CHARS)

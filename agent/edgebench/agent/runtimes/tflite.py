@@ -1,6 +1,6 @@
 """TensorFlow Lite interpreters: tflite-runtime, and its successor ai-edge-litert.
 
-Both have the same `Interpreter` class, so one driver serves both; what differs is data.
+Both have the same `Interpreter` class, so a single driver serves both; what differs is data.
 LiteRT's newer `CompiledModel` is not used: it holds Python's global lock for a whole inference.
 """
 
@@ -28,16 +28,16 @@ from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntim
 NO_DELEGATE = "none"
 XNNPACK = "xnnpack"
 DELEGATE_NODE = "DELEGATE"
-"""Kind of the node that a delegate puts in the place of others."""
+"""Kind of the node that replaces the nodes of a delegate."""
 _OLD_TFLITE_PYTHON = (3, 12)
-"""First Python for which tflite-runtime has no wheel."""
+"""First version of Python for which tflite-runtime has no wheel."""
 
 
 class InterpreterRuntime:
     """A library with a TensorFlow Lite `Interpreter`."""
 
     formats = ("tflite",)
-    no_profiler: str | None = "tflite-runtime has no profiler; litert has one, for these files"
+    no_profiler: str | None = "tflite-runtime has no profiler; litert profiles the same files"
 
     def __init__(self, *, name: str, package: str, module: str) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class InterpreterRuntime:
         return UsableRuntime(facts.version, delegates, facts.distribution, facts.path)
 
     def import_library(self) -> str:
-        """Import the library; its version."""
+        """Import the library and return its version."""
         try:
             importlib.import_module(self.module)
             return library_version(self.module)
@@ -79,7 +79,7 @@ class InterpreterRuntime:
             return InterpreterModel(interpreter, graph, path, delegated, profiler)
         except (ValueError, RuntimeError, UnicodeDecodeError) as exc:
             # LiteRT raises a RuntimeError without a text when an allocation fails.
-            text = library_line(exc) or "the library gave no reason; it may be out of memory"
+            text = library_line(exc) or "no reason given; it may be out of memory"
             raise ModelRefused(f"{self.name} refused the model: {text}") from exc
         except SystemError as exc:
             if not is_for_old_numpy(exc):
@@ -126,7 +126,7 @@ class LiteRt(InterpreterRuntime):
         )
 
     def profiler(self, path: str, options: LoadOptions) -> Profiler:
-        """The profiler of the shared library, with the kernels that were asked for."""
+        """The profiler of the shared library, for the requested kernels."""
 
         def profile(tensors: ModelTensors, run_count: int) -> tuple[OperatorTime, ...]:
             if not options.is_profiled:
@@ -147,7 +147,7 @@ class LiteRt(InterpreterRuntime):
 def _kernels(options: LoadOptions) -> str:
     """Name of the kernels for LiteRT's profiler."""
     if options.is_reference:
-        # Its mode of that name takes the time of the optimised ones: 5 ms for a model of 46.
+        # Its mode of that name takes the time of the optimised kernels: 5 ms for a model of 46.
         raise ModelRefused("litert does not profile reference kernels")
     if options.delegate in (None, XNNPACK):
         return "xnnpack"
@@ -177,7 +177,7 @@ def _delegate_arguments(library: Any, delegate: str | None, models: Path) -> dic
             f"unknown delegate {delegate!r}: {XNNPACK}, {NO_DELEGATE}, or the path of a library"
         )
     if Path(delegate).resolve().is_relative_to(models.resolve()):
-        # Else a host could push a library as a "model" and have it run.
+        # Otherwise a host could send a library as a "model" and have it run.
         raise DelegateRefused(f"a delegate cannot be a file that was sent here: {delegate}")
     try:
         return {"experimental_delegates": [library.load_delegate(delegate)]}
@@ -186,7 +186,7 @@ def _delegate_arguments(library: Any, delegate: str | None, models: Path) -> dic
 
 
 def _resize(interpreter: Any, graph: Graph, wanted: Mapping[str, Shape]) -> None:
-    """Give open dimensions their sizes."""
+    """Set the sizes of open dimensions."""
     details = graph.read_inputs(interpreter)
     declared: dict[str, list[Dimension]] = {
         str(detail["name"]): [
@@ -202,13 +202,13 @@ def _resize(interpreter: Any, graph: Graph, wanted: Mapping[str, Shape]) -> None
 
 
 def _take_over(interpreter: Any, graph: Graph, options: LoadOptions) -> dict[int, str]:
-    """Allocate the tensors; the nodes that delegates put in, with the name of the delegate.
+    """Allocate the tensors; returns the nodes that delegates inserted, with the delegate's name.
 
-    Nodes are listed of the first graph only; of another one, what delegates took is not known.
+    Only nodes of the first graph are listed; for another graph, the delegated part is unknown.
 
     A delegate that was passed in takes its part when the interpreter is built. XNNPACK takes its
-    own when the tensors are allocated, and silently drops out on a CPU that it does not support; so
-    only the nodes that are there afterwards count.
+    part when the tensors are allocated, and is silently absent on a CPU that it does not support;
+    so only the nodes that exist afterwards count.
     """
     is_library = "/" in (options.delegate or "") and not options.is_reference
     first = _delegate_nodes(interpreter, options.delegate or "") if is_library else {}
@@ -219,7 +219,7 @@ def _take_over(interpreter: Any, graph: Graph, options: LoadOptions) -> dict[int
 
 
 def _delegate_nodes(interpreter: Any, name: str) -> dict[int, str]:
-    """The nodes that stand for what a delegate took over, by index, each with this name."""
+    """The nodes that replace delegated nodes, by index, each with this name."""
     native = interpreter._interpreter
     indices = range(native.NumNodes())
     return {index: name for index in indices if native.NodeName(index) == DELEGATE_NODE}

@@ -1,17 +1,18 @@
-"""Facts about a TensorFlow Lite file: what its operators multiply.
+"""Facts about a TensorFlow Lite file: the types that its operators multiply.
 
-Theory of operation. A .tflite file is one FlatBuffer:
+Theory of operation. A .tflite file is a FlatBuffer:
 
     model ─▶ operator codes
           ─▶ buffers (bytes of the constants)
           ─▶ graphs ─▶ tensors (shape, type, number of a buffer)
                     ─▶ operators (number of a code, inputs, outputs: numbers of tensors)
 
-Operators that multiply by weights are inspected, in all graphs but those of signatures that do not
-run. Between constants and such an operator there may be one that unpacks them or makes them floats.
+Operators that multiply by weights are inspected, in all graphs except those of signatures that do
+not run. Between constants and such an operator, another operator may unpack them or convert them to
+floats.
 
-The file is read after the measurement, when the runtime has accepted it. A file that cannot be
-followed all the same tells nothing.
+The file is read after the measurement, when the runtime has accepted it. A file that still cannot
+be followed yields no facts.
 
 Source: tensorflow/lite/schema/schema.fbs (order of the fields, codes, types).
 """
@@ -38,20 +39,20 @@ from edgebench.protocol.record import QuantizedOperands
 
 _MODEL_CODES, _MODEL_GRAPHS, _MODEL_BUFFERS = 1, 2, 4
 _CODE_OLD, _CODE = 0, 3
-"""Codes up to 127 are a byte in a field of their own, and in old files only there."""
+"""Codes up to 127 are a byte in a separate field, and in old files only there."""
 _GRAPH_TENSORS, _GRAPH_OPERATORS = 0, 3
 _TENSOR_SHAPE, _TENSOR_TYPE, _TENSOR_BUFFER = 0, 1, 2
 _OPERATOR_CODE, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS = 0, 1, 2
 _BUFFER_DATA = 0
 MAX_CHECKED_BYTES = 256 * 2**20
-"""Largest weights whose range is looked at."""
+"""Largest weights whose range is checked."""
 
 _TRANSPOSE_CONV, _CONV_3D_TRANSPOSE = 67, 133
 _MULTIPLYING = {3, 4, 9, 16, 24, 27, 35, 44, 46, 52, 126, 132, _TRANSPOSE_CONV, _CONV_3D_TRANSPOSE}
 """CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, LSTM, RNN, SVDF, RNN and LSTM over sequences in one
 direction and in two, BATCH_MATMUL, CONV_3D, and the two below."""
 _ACTIVATION = {_TRANSPOSE_CONV: 2, _CONV_3D_TRANSPOSE: 2}
-"""Position of the activation among the inputs, where it is not the first one."""
+"""Position of the activation among the inputs, if it is not the first."""
 _UNPACKING = {6, 124}
 """DEQUANTIZE and DENSIFY."""
 _TYPES = {
@@ -63,12 +64,12 @@ _TYPES = {
     10: "float64",
     17: "int4",
 }
-"""`TensorType` of activations and weights; the others are those of indices, flags and texts."""
+"""`TensorType` of activations and weights; the others are types of indices, flags and texts."""
 
 
 @dataclass(slots=True)
 class TfliteFacts:
-    """What the operators of a model multiply."""
+    """Types that the operators of a model multiply."""
 
     weight_counts: Counter[str] = field(default_factory=Counter[str])
     """Number of weights by the name of the arithmetic."""
@@ -78,7 +79,7 @@ class TfliteFacts:
 
     @property
     def quantized(self) -> tuple[QuantizedOperands, ...] | None:
-        """Types that quantised operators multiply, in a fixed order; None where none is found."""
+        """Types that quantised operators multiply, in a fixed order; None if none is found."""
         return tuple(sorted(self.operands, key=repr)) or None
 
     @property
@@ -90,11 +91,11 @@ class TfliteFacts:
 
 
 def inspect_tflite(path: str, *, without: Collection[int] = ()) -> TfliteFacts:
-    """Read a model file; no facts where it cannot be followed.
+    """Read a model file; empty facts if it cannot be followed.
 
     Args:
         path: The file.
-        without: Numbers of graphs to leave out: those of signatures that do not run.
+        without: Numbers of graphs to skip: those of signatures that do not run.
     """
     try:
         with Path(path).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
@@ -108,7 +109,7 @@ class _Tensor:
     type: str | None
     shape: tuple[int, ...]
     constant: tuple[int, int]
-    """Start and number of its bytes in the file; none of a tensor that is computed."""
+    """Start and number of its bytes in the file; zero bytes for a computed tensor."""
 
     @property
     def size(self) -> int:
@@ -159,9 +160,9 @@ def _read_model(data: mmap, without: Collection[int]) -> TfliteFacts:
 def _read_graph(
     data: mmap, facts: TfliteFacts, operators: Sequence[_Operator], tensors: Sequence[_Tensor]
 ) -> None:
-    """Weights are constants of two dimensions or more; those of one are biases."""
+    """Count constants of two or more dimensions, which are weights; others are biases."""
     sources: dict[int, _Tensor] = {}
-    """Constants by the tensor that was made of them."""
+    """Constants by the tensor that was derived from them."""
     for operator in operators:
         present = [index for index in operator.inputs if index >= 0]  # the others are left out
         kinds = [tensors[index].type for index in present]

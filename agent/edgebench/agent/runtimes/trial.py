@@ -1,7 +1,7 @@
-"""Trial of a runtime: a model of one addition is loaded and run.
+"""Trial of a runtime: a model with a single addition is loaded and run.
 
-An import proves little: tflite-runtime is imported beside numpy 2, builds an interpreter, and fails
-at the first model.
+An import proves little: tflite-runtime imports with numpy 2, builds an interpreter, and fails at
+the first model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OLD_NUMPY = re.compile(r"_ARRAY_API|numpy\.core\.multiarray|compiled using NumP
 
 
 def load_trivial(runtime: Runtime, *, threads: int) -> tuple[LoadedModel, str, list[Tensor]] | None:
-    """The model of one addition, its path and an input; None: not in a format of this runtime."""
+    """The model of a single addition, its path and an input; None if the format is unsupported."""
     import numpy as np
 
     content = next(
@@ -31,7 +31,7 @@ def load_trivial(runtime: Runtime, *, threads: int) -> tuple[LoadedModel, str, l
     )
     if not content:
         return None
-    # A file without a name: nothing is left of it, however the process ends.
+    # An unnamed file, which disappears however the process ends.
     file = os.memfd_create("trivial")
     os.write(file, content)
     path = f"/proc/self/fd/{file}"
@@ -40,7 +40,7 @@ def load_trivial(runtime: Runtime, *, threads: int) -> tuple[LoadedModel, str, l
 
 
 def why_it_fails(runtime: Runtime, library: str) -> str | None:
-    """Why a runtime does not run the model of one addition; None: it does.
+    """Why a runtime fails to run the model of a single addition; None if it does not fail.
 
     Args:
         runtime: Runtime whose library is imported.
@@ -60,7 +60,7 @@ def why_it_fails(runtime: Runtime, library: str) -> str | None:
             raise ModelRefused(f"1 + 1 gave {output.ravel()[:1].tolist()}")
     except RuntimeUnavailable as exc:
         return str(exc)
-    except Exception as exc:  # each library has its own exceptions
+    except Exception as exc:  # libraries raise many types
         if is_for_old_numpy(exc):
             return needs_old_numpy(library)
         text = library_line(exc) or type(exc).__name__
@@ -74,7 +74,7 @@ def is_for_old_numpy(error: BaseException) -> bool:
 
     if int(np.__version__.partition(".")[0]) < 2:
         return False
-    # Its C code finds no numpy, and returns without an error of its own.
+    # Its C code does not find numpy, and returns without setting an error.
     return isinstance(error, SystemError) or bool(_OLD_NUMPY.search(str(error)))
 
 

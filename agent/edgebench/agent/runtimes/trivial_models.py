@@ -1,4 +1,4 @@
-"""The smallest models that really run: y = x + 1, on one float; for what a call itself costs."""
+"""The smallest models that really run: y = x + 1, on one float; to measure the cost of a call."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ TRIVIAL_MODELS = {
         ),
     }.items()
 }
-"""Model files by format, packed. A test writes the same ones field by field, and compares."""
+"""Model files by format, packed. A test builds them field by field, and compares."""

@@ -1,1 +1,1 @@
-"""The process beside a run that samples the device, and the sensors that it reads."""
+"""The process that samples the device during a run, and the sensors that it reads."""

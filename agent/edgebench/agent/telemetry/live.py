@@ -1,4 +1,4 @@
-"""What the sampler reports while it samples: the hottest zone, the clock, and when to stop."""
+"""The sampler's reports: the hottest zone, the clock, and when to stop."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from edgebench.protocol.live import MAX_SAMPLES, WATCH_HZ
 
 LIVE_PERIOD_S = 1.0
 CONFIRMATIONS = 3
-"""Readings in a row that make a state certain: a sensor may fail or be wrong once."""
+"""Readings in a row that make a state certain: a single reading may fail or be wrong."""
 SANE_C = (-40.0, 125.0)
-"""Temperatures that are believed of a zone which the profile does not know."""
+"""Temperatures that are accepted from a zone that the profile does not list."""
 
 SAMPLE_GAP_NS = 0.9e9 / WATCH_HZ
-"""Shortest time between two samples for those who watch; a tenth less, as no sampler is exact."""
+"""Shortest time between two samples for watchers; a tenth less, because timing is not exact."""
 
 _Sensors = Sequence[tuple[int, str]]
 
 
 class Observer:
-    """Reports the state of the device, and when a run has to end, with or without a host.
+    """Reports the state of the device, and when a run must end, with or without a host.
 
-    It watches the zones that the profile knows. Where the device has none of them, it believes
-    each zone with a sane temperature, and for the limit only one that has moved since the
-    sampling began: a board may have a dummy that always says 100 °C.
+    It watches the zones that the profile lists. If the device has none of them, it accepts each
+    zone with a sane temperature, and for the limit only zones that have changed since the sampling
+    began: a board may have a dummy zone that always reports 100 °C.
     """
 
     def __init__(self, sensors: Sequence[str], job: SamplerJob) -> None:
@@ -51,11 +51,11 @@ class Observer:
         self._blind_count = 0
         self._told: HeatState | None = None
         self.is_watched = False
-        """Whether somebody watches the seat, and gets more than one sample a second."""
+        """Whether the seat is watched, so that more than one sample a second is sent."""
         self._samples: deque[LiveSample] = deque(maxlen=MAX_SAMPLES)
 
     def keep(self, time_ns: int, values: Sequence[float]) -> None:
-        """Keep a sample for those who watch, unless the last one was just before."""
+        """Keep a sample for watchers, unless the previous one is too recent."""
         if not self._samples or time_ns - self._samples[-1].time_ns >= SAMPLE_GAP_NS:
             sample = LiveSample(time_ns, self._temp_c(values), self._clock.of(values))
             self._samples.append(sample)
@@ -63,7 +63,7 @@ class Observer:
     def tell(self, time_ns: int, values: Sequence[float]) -> None:
         """Print the highest temperature and clock, and the samples that were kept."""
         freq_hz = self._clock.look(time_ns, values)
-        if self._samples and self._samples[-1].freq_hz is None:  # a mean, since the last time
+        if self._samples and self._samples[-1].freq_hz is None:  # a mean since the last report
             self._samples.append(replace(self._samples.pop(), freq_hz=freq_hz))
         samples = tuple(self._samples)
         self._samples.clear()
@@ -73,7 +73,7 @@ class Observer:
         return _highest(self._known or _sane(self._zones, values), values)[0]
 
     def look(self, values: Sequence[float]) -> None:
-        """Print one line when the device has become too hot or cool again, or cannot be watched."""
+        """Print a line when the device becomes too hot, cools again, or cannot be monitored."""
         if self._limit_c is None:
             return
         found_c, name = _highest(self._known or self._believed(values), values)
@@ -84,10 +84,10 @@ class Observer:
             _print({"watched": asdict(watched) | {"heat": heat.value}})
 
     def _heat(self, found_c: float | None, limit_c: float) -> HeatState | None:
-        """State by the hottest zone; None while that is not certain."""
+        """State by the hottest zone; None while uncertain."""
         if found_c is None:
             self._blind_count += 1
-            # A sensor that dies while it is hot has not cooled.
+            # A sensor that fails while the device is hot does not show that it has cooled.
             is_blind = self._blind_count >= CONFIRMATIONS and self._told is not HeatState.HOT
             return HeatState.BLIND if is_blind else None
         self._blind_count = 0
@@ -121,5 +121,5 @@ def _highest(sensors: _Sensors, values: Sequence[float]) -> tuple[float | None, 
 
 
 def _print(message: Mapping[str, object]) -> None:
-    with suppress(OSError):  # the daemon has gone; its pipe ends the sampling soon
+    with suppress(OSError):  # the daemon has ended; its pipe ends the sampling soon
         print(json.dumps(message), flush=True)

@@ -1,4 +1,4 @@
-"""The clock that a person sees during a run: from a source that the analysis believes, or none.
+"""The clock shown during a run: from a source that the analysis trusts, or none.
 
 A frequency that was only requested looks like full speed while the firmware slows the device down.
 """
@@ -13,7 +13,7 @@ from edgebench.agent.telemetry.source import found_sensors
 FIRMWARE = "vcgencmd:arm"
 FIRMWARE_SENSOR = "rpi.arm_freq_hz"
 KEPT_LOOKS = 3
-"""Looks for which a clock is shown: the firmware is asked at every second look only."""
+"""Looks for which a clock is shown: the firmware is read at every second look only."""
 _CYCLES = "time_in_state"
 _SUFFIXES = {
     "cpuinfo_avg_freq": ".freq_hz_average",
@@ -36,11 +36,11 @@ class LiveClock:
         self._age = 0
 
     def look(self, time_ns: int, values: Sequence[float]) -> float | None:
-        """The clock now, from the latest value of each sensor; None where no source reports it."""
+        """The clock now, from the latest value of each sensor; None if no source reports it."""
         read = {index: values[index] for index in self._indices}
         if self._source == _CYCLES:
             read = self._mean_hz(time_ns, read)
-        # A mean of 0 Hz while this runs is a counter that stands still.
+        # A mean of 0 Hz while this code runs means that the counter does not advance.
         now_hz = max((hz for hz in read.values() if hz > 0), default=None)
         self._age = 0 if now_hz is not None else self._age + 1
         if now_hz is not None or self._age >= KEPT_LOOKS:
@@ -48,7 +48,7 @@ class LiveClock:
         return self._last_hz
 
     def of(self, values: Sequence[float]) -> float | None:
-        """The clock by these values alone; None where only a mean over some time tells."""
+        """The clock by these values alone; None if the source only yields a mean over time."""
         if self._source == _CYCLES:
             return None
         read = (values[index] for index in self._indices)

@@ -1,4 +1,4 @@
-"""The daemon's side of the sampler: start it beside a worker, listen to it, end it."""
+"""The daemon's side of the sampler: start it with a worker, read its messages, end it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from edgebench.system.python_start import python_command
 logger = logging.getLogger(__name__)
 
 SILENCE_S = 30.0
-"""Silence after which a sampler is lost.
+"""Silence after which a sampler counts as lost.
 
 It reports once a second; a small board needs some seconds to start it."""
 END_TIMEOUT_S = 120.0
@@ -43,7 +43,7 @@ LOG_FILE = "sampler.log"
 
 @dataclass(frozen=True, slots=True)
 class SamplerLoss:
-    """The sampler no longer watches the device, or never did."""
+    """The sampler no longer monitors the device, or never did."""
 
     reason: str
 
@@ -53,20 +53,20 @@ OnMessage = Callable[[SamplerMessage], None]
 
 
 class SamplerProcess:
-    """One sampler; it samples until `end`, or until the daemon dies."""
+    """A sampler; it samples until `end`, or until the daemon dies."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
-        """Set when it is ready, or will never be."""
+        """Set when it is ready, or never will be."""
         self._is_ending = False
         self._is_watched = False
         self._failure = ""
 
     async def start(self, job: SamplerJob, on_message: OnMessage) -> None:
-        """Start the process and wait until it is ready; a failure is a message, too."""
+        """Start the process and wait until it is ready; a failure is also a message."""
         directory = self._directory.absolute()
         python = python_command("edgebench.agent.telemetry.sampler", directory, directory=directory)
         try:
@@ -87,17 +87,17 @@ class SamplerProcess:
         if self._is_watched:
             self.watch(is_watched=True)
         self._listening = asyncio.create_task(self._listen(self._process, on_message))
-        # Its start takes a second of CPU on a small board: not beside the model's cold start.
+        # Its start takes a second of CPU on a small board, and must not overlap the cold start.
         await self._settled.wait()
 
     def watch(self, *, is_watched: bool) -> None:
-        """Have its readings contain every sample, or no longer; before its start as well."""
+        """Turn the samples in its readings on or off; may be called before its start."""
         self._is_watched = is_watched
         if self._process and self._process.stdin and not self._process.stdin.is_closing():
             self._process.stdin.write(WATCHED if is_watched else UNWATCHED)
 
     async def end(self) -> TelemetryFacts:
-        """End the sampling; the sensors that were read, and the absent ones with the reason.
+        """End the sampling; returns the sensors that were read, and the absent ones with reasons.
 
         A sampler that fails costs the run its telemetry, never its latencies.
         """
@@ -118,15 +118,15 @@ class SamplerProcess:
         return self._facts(code)
 
     async def _listen(self, process: asyncio.subprocess.Process, on_message: OnMessage) -> None:
-        """Pass on each line of the sampler, until its last one."""
+        """Pass on each line of the sampler until its end."""
         assert process.stdout is not None
         while True:
             try:
                 line = await asyncio.wait_for(process.stdout.readline(), SILENCE_S)
             except asyncio.TimeoutError:
-                self._lose(f"the sampler said nothing for {SILENCE_S:g} s", on_message)
+                self._lose(f"the sampler sent nothing for {SILENCE_S:g} s", on_message)
                 continue
-            except ValueError:  # longer than any line of ours; the reader has dropped it
+            except ValueError:  # longer than any valid line; the reader has dropped it
                 continue
             if not line:
                 break
@@ -149,7 +149,7 @@ class SamplerProcess:
                 plain = json.loads((self._directory / FACTS_FILE).read_bytes())
                 return from_plain(plain, TelemetryFacts)
             except (OSError, ValueError, EdgebenchError) as exc:
-                self._failure = one_line(f"the sampler left no readable account: {exc}")
+                self._failure = one_line(f"the facts of the sampler are unreadable: {exc}")
         trace.unlink(missing_ok=True)
         return _nothing(self._failure or self._obituary(code))
 
@@ -163,19 +163,19 @@ def _nothing(reason: str) -> TelemetryFacts:
 
 
 def _message(line: bytes) -> SamplerMessage | None:
-    """The message in a line; None where it makes no sense."""
+    """The message in a line; None if it is malformed."""
     try:
         plain = json.loads(line)
         if "watched" in plain:
             return from_plain(plain["watched"], HeatReport)
         return from_plain(plain["live"], LiveReading)
     except (ValueError, LookupError, TypeError, EdgebenchError) as exc:
-        logger.warning("the sampler said %r: %s", line[:80], exc)
+        logger.warning("malformed message of the sampler: %r: %s", line[:80], exc)
         return None
 
 
 def _deliver(message: SamplerMessage, on_message: OnMessage) -> None:
-    """Call the listener; one that fails must not cost it the next message."""
+    """Call the listener; its failure must not cost it the next message."""
     try:
         on_message(message)
     except Exception:  # a host's connection may fail in many ways

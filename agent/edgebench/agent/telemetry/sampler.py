@@ -1,13 +1,14 @@
 """The sampler process: reads every source at its rate until its standard input closes.
 
-It is a process of its own, so that none of its instructions runs in the worker, and it stays away
+It is a separate process, so that none of its instructions runs in the worker, and it stays away
 from the CPUs under test. Each value gets the time at which it was read, on the clock that the
 queries use. Sources that are slow by nature (a chip behind a bus, a command) have a thread each,
 so that they delay no other readings.
 
-Once a second it prints temperature and clock for whoever watches the run, as one JSON line, and
-one more when a zone reaches the temperature at which the run has to end. While somebody watches the
-seat, which its standard input tells, the line also has the samples since the last one.
+Once a second it prints temperature and clock for watchers of the run, as a line of JSON, and
+another line when a zone reaches the temperature at which the run must end. While the seat is
+watched, which is signalled on its standard input, the line also contains the samples since the
+previous line.
 """
 
 from __future__ import annotations
@@ -36,24 +37,24 @@ from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import TELEMETRY_FILE
 
 JOIN_TIMEOUT_S = 10.0
-"""Time for the last readings of all slow sources; a command has a limit of its own."""
+"""Time for the last readings of all slow sources; a command has its own limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedSource:
-    """A source that works here."""
+    """A source that can be read here."""
 
     reader: Reader
     first_sensor: int
     rate_hz: float
     is_slow: bool
     every: int = 1
-    """Looks from one reading to the next, for a source without a thread of its own."""
+    """Number of looks between two readings, for a source without its own thread."""
 
 
 @dataclass(slots=True)
 class LatestValues:
-    """The last value of each sensor; every thread writes its own."""
+    """The last value of each sensor; each thread writes its own."""
 
     sensors: tuple[str, ...]
     values: list[float] = field(default_factory=list)
@@ -62,19 +63,19 @@ class LatestValues:
         self.values = [math.nan] * len(self.sensors)
 
     def set(self, first_sensor: int, values: Sequence[float]) -> None:
-        """Store a new reading of one source."""
+        """Store a new reading of a source."""
         self.values[first_sensor : first_sensor + len(values)] = values
 
 
 def main(arguments: list[str]) -> int:
-    """Sample as the job file in this directory says."""
+    """Sample according to the job file in this directory."""
     directory = Path(arguments[0])
     job = SamplerJob(**json.loads((directory / JOB_FILE).read_bytes()))
     if job.cpus:
         with suppress(OSError):  # a CPU that went offline
             os.sched_setaffinity(0, job.cpus)
     sources, facts = open_sources(Path(job.root), job)
-    # What opening took is over when the worker begins; only what runs beside it counts.
+    # The cost of opening precedes the worker; only the cost during its run is counted.
     begin_s, begin_cpu_s = time.monotonic(), _cpu_s()
     print(READY, flush=True)
     traces = sample(sources, facts, job)
@@ -92,7 +93,7 @@ def main(arguments: list[str]) -> int:
 def open_sources(
     root: Path, job: SamplerJob, kinds: Sequence[type[TelemetrySource]] | None = None
 ) -> tuple[list[OpenedSource], TelemetryFacts]:
-    """The sources that work here, and why the others do not."""
+    """Open the sources that work here; the facts contain the reasons of the others."""
     opened: list[OpenedSource] = []
     sensors: list[str] = []
     constants: dict[str, float] = {}
@@ -101,8 +102,8 @@ def open_sources(
         source = kind()
         try:
             reader = source.open(root, job.worker_pid)
-        except Exception as exc:  # OSError, ValueError, and whatever else an odd file leads to
-            # A board that nobody foresaw costs one source, never the others.
+        except Exception as exc:  # OSError, ValueError or any other type
+            # An unknown board costs a single source, never the others.
             reader = NoData(one_line(f"probing failed: {type(exc).__name__}: {exc}"))
         if isinstance(reader, NoData):
             absent.append(AbsentSensor(source.name, reader.reason))
@@ -142,12 +143,12 @@ def sample(
         if next_s >= live_s:
             observer.tell(time.perf_counter_ns(), latest.values)
             live_s = next_s + LIVE_PERIOD_S
-        # After a stall, go on from now: a burst of catching up would disturb the run.
+        # After a stall, continue from now: catching up in a burst would disturb the run.
         next_s = max(next_s + period_s, time.monotonic())
     ended.set()
     for source in fast:
         _read(source, trace, latest)
-    # A slow sensor that never answers must not cost the last readings of the others.
+    # A slow sensor that never responds must not cost the last readings of the others.
     deadline_s = time.monotonic() + JOIN_TIMEOUT_S
     for thread in slow:
         thread.join(max(0.0, deadline_s - time.monotonic()))
@@ -155,19 +156,19 @@ def sample(
 
 
 def _wait_until(next_s: float, observer: Observer) -> bool:
-    """Wait for the next look, and hear whether somebody watches; False: the pipe is closed."""
+    """Wait for the next look, and read whether the seat is watched; False: the pipe is closed."""
     while select.select([sys.stdin], [], [], max(0.0, next_s - time.monotonic()))[0]:
         words = os.read(sys.stdin.fileno(), 64)
-        if not words:  # by the daemon, or by its end
+        if not words:  # closed by the daemon or its end
             return False
         observer.is_watched = words.endswith(WATCHED)
     return True
 
 
 class _SlowSource(threading.Thread):
-    """Reads one source at its own rate, and once more at the end.
+    """Reads a source at its own rate, and once more at the end.
 
-    A bit that stays set may have been set after the last reading but one.
+    A bit that stays set may have been set after the second-last reading.
     """
 
     def __init__(self, source: OpenedSource, latest: LatestValues, ended: threading.Event) -> None:
@@ -186,17 +187,17 @@ class _SlowSource(threading.Thread):
 
 
 def _read(source: OpenedSource, trace: TelemetryColumns, latest: LatestValues) -> None:
-    """Take one reading; a source that fails now may answer the next time."""
+    """Take a reading; a source that fails now may respond the next time."""
     try:
         values: Sequence[float] = source.reader.read()
-    except Exception:  # OSError, ValueError: NaN says that there was no reading
+    except Exception:  # OSError, ValueError: NaN marks a missing reading
         values = [math.nan] * len(source.reader.sensors)
     trace.add(time.perf_counter_ns(), source.first_sensor, values)
     latest.set(source.first_sensor, values)
 
 
 def _cpu_s() -> float:
-    """CPU time of this process, and of the commands that it started."""
+    """CPU time of this process and of the commands that it started."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class NoData:
-    """The reason why a source has nothing to read here; that is not an error."""
+    """The reason why a source has no data here; this is not an error."""
 
     reason: str
 
@@ -25,21 +25,21 @@ class Reader(Protocol):
 
     @property
     def sensors(self) -> tuple[str, ...]:
-        """Names of what `read` returns, with their unit as suffix."""
+        """Names of the values of `read`, with their unit as suffix."""
         ...
 
     @property
     def constants(self) -> Mapping[str, float]:
-        """What does not change during a run, named like sensors: trip points, limits."""
+        """Values that do not change during a run, named like sensors: trip points, limits."""
         ...
 
     @property
     def absent(self) -> Mapping[str, str]:
-        """Parts that cannot be read here, with the reason."""
+        """Parts that cannot be read here, with the reasons."""
         ...
 
     def read(self) -> Sequence[float]:
-        """One value for each sensor; NaN where a sensor does not respond now."""
+        """A value for each sensor; NaN if a sensor does not respond now."""
         ...
 
 
@@ -53,7 +53,7 @@ class TelemetrySource(Protocol):
 
     @property
     def rate_hz_max(self) -> float:
-        """Highest rate at which it may be read: a sensor behind a bus, or a command, is slow."""
+        """Highest rate at which it may be read; low for a sensor behind a bus or a command."""
         ...
 
     def open(self, root: Path, worker_pid: int) -> Reader | NoData:
@@ -63,21 +63,21 @@ class TelemetrySource(Protocol):
 
 FAST_HZ = math.inf
 CALM_HZ = 2.5
-"""Rate of files about the whole machine, quick to read but no authority on heat: at 10 Hz they were
-two thirds of the sampler's cost."""
+"""Rate of files about the whole machine, which are quick to read but do not measure heat: at 10 Hz
+they caused two thirds of the sampler's cost."""
 SLOW_HZ = 2.0
-"""Rate of sensors that take a millisecond: a chip on an I2C bus, a disk. A source of this rate or a
-lower one has a thread of its own."""
+"""Rate of sensors that take a millisecond: a chip on an I2C bus, a disk. A source of this rate or
+below has its own thread."""
 
 _CLOSED = -1
 
 
 class KeptFile:
-    """A file that is opened once and read again and again from its start.
+    """A file that is opened once and read repeatedly from its start.
 
-    The kernel makes the content of /sys and /proc files anew for every read at offset 0; a kept
-    descriptor costs a quarter of opening the file each time. When the thing behind it went away
-    and came back, as a CPU does that is switched off and on, the file is opened again.
+    The kernel generates the content of /sys and /proc files for every read at offset 0; a kept
+    descriptor costs a quarter of opening the file each time. When the object behind it disappears
+    and returns, such as a CPU that is switched off and on, the file is opened again.
     """
 
     def __init__(self, path: Path, size: int = 4096) -> None:
@@ -98,7 +98,8 @@ class KeptFile:
         except OSError as exc:
             if exc.errno not in (errno.ENODEV, errno.ESTALE):
                 raise
-            # Closed before it is opened: what is away now is looked for again at the next read.
+            # Closed before it is reopened: an object that is away now is looked up at the next
+            # read.
             gone, self._descriptor = self._descriptor, _CLOSED
             os.close(gone)
             self._descriptor = self._open()
@@ -112,12 +113,12 @@ Parse = Callable[[bytes], float]
 
 
 def scaled(factor: float = 1.0) -> Parse:
-    """A parser of one whole number, times a factor."""
+    """A parser of an integer, times a factor."""
     return lambda content: int(content) * factor
 
 
 class FileSensors:
-    """A reader of files that hold one number each."""
+    """A reader of files that contain a number each."""
 
     def __init__(self) -> None:
         self._files: list[tuple[KeptFile, Parse]] = []
@@ -131,7 +132,7 @@ class FileSensors:
         return tuple(self._names)
 
     def add(self, sensor: str, path: Path, parse: Parse) -> bool:
-        """Open a file and say whether that went well; if not, it is absent with a reason."""
+        """Open a file and return whether that succeeded; if not, it is absent with a reason."""
         try:
             file = KeptFile(path)
         except OSError as exc:
@@ -143,7 +144,7 @@ class FileSensors:
         return True
 
     def add_constant(self, name: str, path: Path, parse: Parse) -> None:
-        """Read a file once; nothing when it holds no number."""
+        """Read a file once; no effect if it contains no number."""
         with suppress(OSError, ValueError):
             self.constants[name] = parse(path.read_bytes())
 
@@ -152,11 +153,11 @@ class FileSensors:
         return [_parsed(file, parse) for file, parse in self._files]
 
     def or_no_data(self, reason: str, folder: Path | None = None) -> FileSensors | NoData:
-        """Itself when there is anything to read.
+        """This reader, or `NoData` if there is nothing to read.
 
         Args:
             reason: Why there is nothing.
-            folder: Directory whose entries were read; where it is denied, that is the reason.
+            folder: Directory whose entries were read; if access is denied, that is the reason.
         """
         if self._names:
             return self
@@ -169,12 +170,12 @@ class FileSensors:
 def _parsed(file: KeptFile, parse: Parse) -> float:
     try:
         return parse(file.read())
-    except (OSError, ValueError, LookupError):  # a sensor that is powered off answers EAGAIN
+    except (OSError, ValueError, LookupError):  # a sensor that is powered off returns EAGAIN
         return math.nan
 
 
 def denial(path: Path) -> str | None:
-    """Why a file or directory may not be read; None: it may, or there is none."""
+    """Why a file or directory may not be read; None if it may, or does not exist."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as exc:
@@ -183,7 +184,7 @@ def denial(path: Path) -> str | None:
 
 
 def read_text(path: Path) -> str:
-    """A small file as text without its line end; empty where there is no file."""
+    """A small file as text without its line end; empty if it cannot be read."""
     try:
         return path.read_text(errors="replace").strip("\0 \n")
     except OSError:
@@ -191,7 +192,7 @@ def read_text(path: Path) -> str:
 
 
 def numbered(folder: Path, prefix: str) -> list[Path]:
-    """Entries such as `zone10` in the order of their numbers."""
+    """Entries such as `zone10`, ordered by number."""
 
     def number(path: Path) -> int:
         digits = path.name.removeprefix(prefix)
@@ -210,7 +211,7 @@ def found_sensors(sensors: Sequence[str], prefix: str, suffix: str) -> list[tupl
 
 
 class Names:
-    """Names that stay the same between boots: a type and, among equal ones, an ordinal."""
+    """Names that are stable across boots: a type and, among equal types, an ordinal."""
 
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()

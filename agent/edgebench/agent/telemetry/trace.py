@@ -1,4 +1,4 @@
-"""The telemetry of one run in memory, and as columns on disk."""
+"""The telemetry of a run in memory, and as columns on disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TelemetryColumns:
         return len(self._value)
 
     def add(self, time_ns: int, first_sensor: int, values: Sequence[float]) -> None:
-        """Append one reading of one source."""
+        """Append a reading of a source."""
         count = len(values)
         self._time_ns.extend([time_ns] * count)
         self._sensor.extend(range(first_sensor, first_sensor + count))
@@ -28,10 +28,10 @@ class TelemetryColumns:
 
     @staticmethod
     def write(path: Path, traces: Iterable[TelemetryColumns]) -> None:
-        """Write traces as one, in the order of time."""
+        """Write traces merged, in the order of time."""
         merged = TelemetryColumns()
         for trace in traces:
-            count = len(trace)  # the last column to grow: a thread that hung may go on meanwhile
+            count = len(trace)  # the last column to grow: a hung thread may still append
             merged._time_ns += trace._time_ns[:count]
             merged._sensor += trace._sensor[:count]
             merged._value += trace._value[:count]

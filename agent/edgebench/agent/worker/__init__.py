@@ -1,1 +1,1 @@
-"""The process that runs one model, once, and nothing else."""
+"""The process that runs a single model, once."""

@@ -1,18 +1,17 @@
-"""What a runtime's Python binding adds to an invocation, measured with a trivial model.
+"""Overhead of a runtime's Python binding per invocation, measured with a trivial model.
 
-Theory of operation. An empty loop cannot see what happens inside of the call: the binding parses
-arguments, releases Python's global lock and takes it back. So a model that does next to nothing is
-run twice: through the driver, in the same loop as the model under test, and through the C function
-of the library, where it exports one (see `c_calls`). ctypes calls that function, in the same loop;
-what ctypes itself takes is measured with a C function that does nothing, and subtracted. The three
-take turns.
+Theory of operation. An empty loop does not include the inside of the call: the binding parses
+arguments, releases Python's global lock and takes it back. So a model with next to no work is run
+twice: through the driver, in the same loop as the model under test, and through the C function of
+the library, if it exports that (see `c_calls`). ctypes calls that function, in the same loop; the
+cost of ctypes itself is measured with an empty C function, and subtracted. The three alternate.
 
 The difference is a lower bound. After a real model, whose data and code fill the caches, a binding
 takes longer, and so does a C function between lines of Python (docs/performance.md).
 
-The worker does this last, when everything else is on the disk: what the trivial model takes is no
-part of the worker's memory, which is a result, and a library that crashes or hangs costs only these
-figures. A child process would do that, too, but a confined worker starts none.
+The worker measures this last, when all results are on disk: the trivial model's memory must not
+count in the worker's memory, which is a result, and a library that crashes or hangs costs only
+these figures. A child process would isolate them as well, but a confined worker cannot start any.
 """
 
 from __future__ import annotations
@@ -28,27 +27,27 @@ from edgebench.protocol.runtime import Runtime
 
 ROUNDS = 5
 ROUND_INVOCATIONS = 400
-"""Invocations of each side in a round. Measured: all take 15 ms, with loading 30 to 150."""
+"""Invocations of each side per round. Measured: all take 15 ms, with loading 30 to 150."""
 TIMEOUT_S = 3
-"""Seconds after which the kernel ends a worker that is still at it; 20 times the 150 ms above, for
-slow boards."""
+"""Seconds after which the kernel ends a worker that is still measuring; 20 times the 150 ms above,
+for slow boards."""
 _THREADS = 1
-"""Threads of the trivial model: one addition has nothing to share."""
+"""Threads of the trivial model: a single addition cannot be divided."""
 _TEXT = "object"
 
 
 def measure_binding(runtime: Runtime, tensors: Iterable[TensorSpec]) -> BindingFacts:
-    """Measure in this process; never raises, and whatever fails is the reason in the facts.
+    """Measure in this process; never raises: the facts contain the reason of any failure.
 
     Args:
         runtime: Driver of the model under test.
-        tensors: Inputs and outputs of the model under test: text takes another path.
+        tensors: Inputs and outputs of the model under test; text is not supported.
     """
     if any(spec.dtype == _TEXT for spec in tensors):
         return BindingFacts(reason="not measured for models with text")
     try:
         return _measure(runtime)
-    except Exception as exc:  # libraries raise what they like
+    except Exception as exc:  # libraries raise many types
         return BindingFacts(reason=f"the trivial model fails: {type(exc).__name__}")
 
 
@@ -66,7 +65,7 @@ def _measure(runtime: Runtime) -> BindingFacts:
     try:
         native = c_call(runtime.name, model, path, _THREADS, sample[0])
         if native.invoker()() or native.read_output() != expected:
-            raise NotExported("the C function returns something else than the binding")
+            raise NotExported("the C function and the binding return different outputs")
         sides |= {"c": native.invoker(), "nothing": nothing(len(native.arguments))}
     except NotExported as exc:
         reason = str(exc)
@@ -80,7 +79,7 @@ def _measure(runtime: Runtime) -> BindingFacts:
 
 
 def _in_turns(sides: dict[str, Calls]) -> dict[str, float]:
-    """Median invocation of each side: the median over the rounds."""
+    """Median invocation time of each side: the median over the rounds."""
     medians: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(ROUNDS):
         for name, calls in sides.items():

@@ -1,8 +1,8 @@
 """Checks of the model's outputs, after the measurement is over and safely on disk.
 
-The measured model runs on the prepared samples again, and on the labelled data set if there is
-one. Then reference kernels of the same library run on the same samples. All outputs go into one
-file; the host judges them.
+The measured model runs on the prepared samples again, and on the labelled data set if there is one.
+Then reference kernels of the same library run on the same samples. All outputs go into a single
+file, which the host evaluates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 CHECKED_SAMPLES = 8
 """Prepared samples on which the model and the reference run again."""
 REFERENCE_BUDGET_S = 20.0
-"""Time for the reference kernels, up to a hundred times slower; then fewer samples are checked."""
+"""Time for the reference kernels, up to a hundred times slower; beyond it, fewer samples are
+run."""
 FINITE_BUDGET_S = 10.0
 """Time for the samples whose outputs are only searched for NaN and infinity."""
 PROFILE_BUDGET_S = 5.0
@@ -43,7 +44,7 @@ MAX_OUTPUT_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The measured model with everything that it is checked with."""
+    """The measured model and the data for its checks."""
 
     spec: RunSpec
     runtime: Runtime
@@ -51,7 +52,7 @@ class Subject:
     dataset_path: str | None
     model: LoadedModel
     options: LoadOptions
-    """Options with which it was loaded."""
+    """Options with which the model was loaded."""
     samples: Sequence[Sequence[Tensor]]
     first_outputs: list[Tensor]
     """Outputs of the first inference, for the first sample."""
@@ -75,10 +76,10 @@ def digest_of(tensors: Sequence[Tensor]) -> str:
 
 
 def run_checks(subject: Subject, directory: Path) -> tuple[OutputFacts, CheckFacts]:
-    """Run every check that the run asks for; each may fail without the others."""
+    """Run every check that the run requests; a failed check does not affect the others."""
     facts = CheckFacts()
     arrays: dict[str, Tensor] = {}
-    """Outputs by their name in the file."""
+    """Outputs by their names in the file."""
     if subject.dataset_path:
         facts = _attempt(
             lambda: _run_dataset(subject, facts, arrays),
@@ -94,7 +95,7 @@ def run_checks(subject: Subject, directory: Path) -> tuple[OutputFacts, CheckFac
         lambda text: replace(facts, reference_error=text),
     )
     output = _check_others(subject, output_facts(subject.first_outputs, used), len(used))
-    subject.model.close()  # two models at once take more memory than a run may have
+    subject.model.close()  # two loaded models may exceed the run's memory
     if used and subject.spec.is_checked:
         facts = _attempt(
             lambda: _run_reference(subject, facts, arrays, used),
@@ -116,7 +117,7 @@ def _attempt(action: Callable[[], CheckFacts], failed: Callable[[str], CheckFact
         return action()
     except (EdgebenchError, OSError, ValueError) as exc:
         return failed(library_line(exc) or type(exc).__name__)
-    except Exception as exc:  # each library has its own exceptions
+    except Exception as exc:  # libraries raise many types
         return failed(f"{type(exc).__name__}: {library_line(exc)}")
 
 
@@ -127,14 +128,14 @@ def _write(path: Path, arrays: dict[str, Tensor], facts: CheckFacts) -> CheckFac
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
-    """Write a file of arrays by name whole or not at all: the worker may die in the middle of it.
+    """Write arrays by name, completely or not at all: the worker may die during the write.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        # Any: for the stub of savez, one of the names may be that of its option `allow_pickle`.
+        # Any: to the stub of savez, a name may be its option `allow_pickle`.
         np.savez(file, **dict[str, Any](arrays))
     part.replace(path)
 
@@ -142,7 +143,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
 def _run_dataset(subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor]) -> CheckFacts:
     inputs = subject.model.inputs
     if len(inputs) != 1:
-        raise MeasurementError(f"a data set has one input, the model has {len(inputs)}")
+        raise MeasurementError(f"a data set requires a model with 1 input, got {len(inputs)}")
     with np.load(subject.dataset_path or "", allow_pickle=False) as file:
         if "x" not in file:
             raise MeasurementError("data set has no array x")
@@ -154,7 +155,7 @@ def _run_dataset(subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor])
     samples = [[arrange(value, inputs[0])] for value in values]
     outputs = [_infer(subject.model, sample) for sample in samples]
     if not all(map(are_finite, outputs)):
-        raise MeasurementError("outputs for the data set hold NaN or infinity")
+        raise MeasurementError("outputs for the data set contain NaN or infinity")
     arrays.update(stack_outputs("dataset", outputs))
     if index is not None:
         arrays[DATASET_INDEX] = index
@@ -162,14 +163,14 @@ def _run_dataset(subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor])
 
 
 def _run_samples(subject: Subject, facts: CheckFacts, used: list[list[Tensor]]) -> CheckFacts:
-    # At least one, so that an output that turned into NaN meanwhile is noticed.
+    # At least one, so that an output that has turned into NaN is detected.
     count = CHECKED_SAMPLES if subject.spec.is_checked else 1
     used[:] = [_infer(subject.model, sample) for sample in subject.samples[:count]]
     return facts
 
 
 def _check_others(subject: Subject, output: OutputFacts, done: int) -> OutputFacts:
-    """Search the outputs of all other samples too: one NaN taints every query."""
+    """Search the outputs of all other samples as well: a single NaN taints every query."""
     deadline_s = time.monotonic() + FINITE_BUDGET_S
     is_finite, count = output.is_finite, max(1, done)
     for sample in subject.samples[done:] if done else []:
@@ -187,17 +188,17 @@ def reference_outputs(
     shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     signature: str | None = None,
 ) -> list[list[Tensor]]:
-    """Outputs of the reference kernels for the samples, or for as many as there is time for.
+    """Outputs of the reference kernels for the samples, or for as many as the time allows.
 
     Args:
-        runtime: Runtime whose reference kernels are meant.
+        runtime: Runtime whose reference kernels are used.
         model_path: File of the model.
-        samples: One tensor per input each.
+        samples: A tensor per input for each sample.
         shapes: Shapes of inputs by name, for a model that leaves dimensions open.
         signature: Signature whose graph is run; None: the first graph.
 
     Raises:
-        ModelRefused: they do not load the model.
+        ModelRefused: the reference kernels do not load the model.
     """
     deadline_s = time.monotonic() + REFERENCE_BUDGET_S
     options = LoadOptions(threads=1, signature=signature, is_reference=True, shapes=shapes)
@@ -237,13 +238,13 @@ def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
     fitting = int(PROFILE_BUDGET_S * 1e9 / max(1, subject.query_ns))
     count = min(max(fitting, PROFILE_RUNS[0]), PROFILE_RUNS[1])
     operators = model.profile(count)
-    # A profiler whose file would grow too large runs less often than it was asked to.
+    # A profiler whose file would grow too large makes fewer runs than requested.
     done = max((operator.count for operator in operators), default=0)
     return replace(facts, operators=operators, profile_run_count=min(done, count))
 
 
 def _infer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
-    """Outputs of one inference, from the model's initial state."""
+    """Outputs of an inference, from the model's initial state."""
     model.reset()
     model.set_inputs(sample)
     model.invoker()()
@@ -251,10 +252,10 @@ def _infer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
 
 
 def stack_outputs(name: str, outputs: list[list[Tensor]]) -> dict[str, Tensor]:
-    """The outputs for all samples, one array for each output of the model.
+    """The outputs for all samples, stacked into an array for each output of the model.
 
     Raises:
-        MeasurementError: they are not numbers, change their shape, or are too large to keep.
+        MeasurementError: the outputs are not numbers, change shape, or are too large to keep.
     """
     size = sum(tensor.nbytes for tensors in outputs for tensor in tensors)
     if size > MAX_OUTPUT_BYTES:

@@ -20,7 +20,7 @@ REALTIME_PRIORITY = 10
 """Priority from 1 to 99: above every normal process, below the kernel's own threads."""
 SUSPEND_TRIES = 3
 SUSPEND_READ_NS = 5_000_000
-"""Longest time between readings of two clocks whose difference counts."""
+"""Longest time between readings of two clocks whose difference is used."""
 _POLICIES = {
     os.SCHED_OTHER: "other",
     os.SCHED_FIFO: "fifo",
@@ -33,7 +33,7 @@ _NO_GROUPS = QuotaGroups()
 
 
 def read_moment(root: Path = Path("/"), groups: QuotaGroups = _NO_GROUPS) -> Moment:
-    """Counters and clocks now; the clocks last, so that reading the rest is not measured."""
+    """Counters and clocks now; clocks are read last, so that reading the rest is not measured."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     ticks_by_cpu = read_cpu_ticks(root)
     ticks = ticks_by_cpu.get("all")
@@ -65,9 +65,9 @@ def read_moment(root: Path = Path("/"), groups: QuotaGroups = _NO_GROUPS) -> Mom
 
 
 def _suspended_ns() -> int | None:
-    """Time for which the system was suspended since boot: only one of two clocks counts it.
+    """Time for which the system was suspended since boot: only one of two clocks includes it.
 
-    The two are read one after another. Of a few tries, the one with the least time between counts.
+    The clocks are read in sequence. Of a few tries, the pair with the shortest interval is used.
 
     Source: clock_gettime(2), CLOCK_BOOTTIME, CLOCK_MONOTONIC.
     """
@@ -87,7 +87,7 @@ def _suspended_ns() -> int | None:
 def _cpu_times(
     folder: Path, allowed: tuple[int, ...], ticks_by_cpu: dict[str, CpuTicks]
 ) -> tuple[CpuTime, ...]:
-    """Times of these CPUs and of their siblings: two hardware threads share what a core can do."""
+    """Times of these CPUs and of their siblings: hardware threads share the units of a core."""
     cpus = set(allowed)
     for cpu in allowed:
         # A mask in hexadecimal, with a comma between words of 32 bits.
@@ -102,10 +102,10 @@ def _cpu_times(
 
 
 def _thread_times(root: Path) -> tuple[ThreadTime, ...]:
-    """Times of every thread of this process; none where the kernel does not account for waiting.
+    """Times of all threads of this process; empty if the kernel does not account for waiting.
 
     Source: https://docs.kernel.org/scheduler/sched-stats.html, /proc/<pid>/schedstat: nanoseconds
-    on a CPU, nanoseconds on a run queue; both are 0 where the kernel has it switched off.
+    on a CPU, nanoseconds on a run queue; both are 0 if the kernel has this disabled.
     """
     threads = []
     for path in root.glob("proc/self/task/[0-9]*/schedstat"):
@@ -117,7 +117,7 @@ def _thread_times(root: Path) -> tuple[ThreadTime, ...]:
 
 
 def apply_scheduling(spec: RunSpec) -> tuple[str, ...]:
-    """Bind and prioritise this process as far as allowed; the refused requests with a reason."""
+    """Bind and prioritise this process as far as allowed; returns refusals with reasons."""
     refused = []
     if spec.cpus:
         try:
@@ -151,7 +151,7 @@ def describe_scheduling(
 
 
 def android_groups(root: Path = Path("/")) -> AndroidGroups | None:
-    """Groups by which Android schedules this process; None where the system is another one.
+    """Groups by which Android schedules this process; None on another system.
 
     Source: https://source.android.com/docs/core/perf/cgroups; Linux,
     Documentation/admin-guide/cgroup-v2.rst, cpu.uclamp.max: percent, or `max`.
@@ -167,7 +167,7 @@ def android_groups(root: Path = Path("/")) -> AndroidGroups | None:
 
 
 def _clamps(mount: Path, group: str | None) -> tuple[float | None, float | None]:
-    """Utilisation that a group gets at least and at most: the tightest of those around it."""
+    """Least and greatest utilisation of a group, as limited by it and the groups around it."""
     if group is None:
         return None, None
     folder = mount / group.strip("/")
@@ -191,16 +191,16 @@ def _ratio(text: str) -> float | None:
 
 
 def resident_bytes(field: str = "VmRSS") -> int | None:
-    """VmRSS now, or VmHWM, its peak; None where the system does not report it.
+    """VmRSS now, or VmHWM, its peak; None if the system does not report it.
 
-    getrusage(2) would count the parent's memory too.
+    getrusage(2) would include the parent's memory.
     """
     kib = _kib("/proc/self/status", field)
     return None if kib is None else kib * 1024
 
 
 def proportional_bytes() -> int | None:
-    """Resident memory, shared pages divided among their users; None where the kernel has none."""
+    """Resident memory, shared pages divided among their users; None if the kernel lacks it."""
     kib = _kib("/proc/self/smaps_rollup", "Pss")
     return None if kib is None else kib * 1024
 

@@ -1,4 +1,4 @@
-"""Input data for a model: given by the user, or drawn by the seed within the range of its types."""
+"""Input data of a model: given by the user, or drawn by the seed within the range of its types."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
 MAX_SAMPLES_BYTES = 64 * 2**20
 """Memory of all prepared samples; there are fewer of large inputs."""
 CLIPPED_LIMIT_RATIO = 0.01
-"""Share of the values given for a quantised input that it may clip; of more, other inputs than the
-given ones are measured, as with images of 0 to 255 for an input of 0 to 1.
+"""Largest share of the values given for a quantised input that it may clip. Above it, the measured
+inputs differ from the given ones, as with images of 0 to 255 for an input of 0 to 1.
 
 A calibration by percentiles clips 0.1 % of its own data at most. Source: Wu et al., Integer
 Quantization for Deep Learning Inference (2020), 3.3 and table 5: percentiles 99.9 to 99.9999.
 """
 _TEXT_TYPES = ("object", "str", "string", "bytes_", "str_")
 _BLOCK_VALUES = 1 << 18
-"""Values of a data set that are looked at in one go; their whole numbers take 2 MiB."""
+"""Values of a data set that are processed at once; as integers they take 2 MiB."""
 
 
 def read_inputs(path: str) -> dict[str, Tensor]:
     """Arrays of a file by the names of inputs; the first axis counts the samples.
 
     Raises:
-        InputsRefused: it holds no such arrays.
+        InputsRefused: the file contains no such arrays.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays: dict[str, Tensor] = dict(file)
     except Exception as exc:  # zipfile and numpy raise a dozen kinds, MemoryError among them
-        raise InputsRefused(f"inputs are not readable: {library_line(exc)}") from exc
+        raise InputsRefused(f"inputs are unreadable: {library_line(exc)}") from exc
     if not arrays or any(array.ndim < 1 or not len(array) for array in arrays.values()):
-        raise InputsRefused("inputs need arrays whose first axis counts the samples")
+        raise InputsRefused("inputs must be arrays whose first axis counts the samples")
     return arrays
 
 
@@ -71,14 +71,14 @@ def make_samples(
 
     Args:
         specs: The inputs of the model.
-        given: Values by the names of inputs, first axis: samples, of which there are never more
-            than these have. The other inputs are drawn.
+        given: Values by the names of inputs, first axis: samples, which limits the number of
+            samples. The other inputs are drawn.
         count: Largest number of samples.
-        seed: Seed of what is drawn.
+        seed: Seed of the drawn values.
         memory_bytes: Largest input.
 
     Raises:
-        InputsRefused: given values do not fit an input.
+        InputsRefused: the given values do not fit an input.
         ModelRefused: an input is larger than the worker's memory, or of an unknown type.
     """
 
@@ -100,7 +100,7 @@ def make_samples(
 def clipped_ratio(
     specs: Sequence[TensorSpec], given: Mapping[str, Tensor], *, count: int
 ) -> float | None:
-    """Share of the given values that a quantised input clips: that of the worst input.
+    """Share of the given values that a quantised input clips; the largest over the inputs.
 
     Args:
         specs: The inputs of the model.
@@ -108,10 +108,10 @@ def clipped_ratio(
         count: Samples that are used, from the first on.
 
     Returns:
-        The share, ratio; None where nothing was quantised.
+        The share, ratio; None if nothing was quantised.
 
     Raises:
-        InputsRefused: it is above the limit.
+        InputsRefused: the share is above the limit.
     """
     ratios: list[float] = []
     for spec in specs:
@@ -134,12 +134,12 @@ def clipped_ratio(
 def make_inputs(
     specs: Sequence[TensorSpec], *, seed: int | Sequence[int], memory_bytes: int
 ) -> list[Tensor]:
-    """One tensor for each input; the same seed gives the same bytes.
+    """A tensor for each input; the same seed gives the same bytes.
 
     Floats are uniform in [0, 1); 8-bit integers and quantised inputs are uniform over their range.
-    Other integers are mostly indices, so small ones: 0 or 1 in a list, which every vocabulary and
-    every table of segments has; 1 where there is one only, which may be a length; and 1 in a mask,
-    so that nothing is masked.
+    Other integers are mostly indices, so they are small: 0 or 1 in a list, which every vocabulary
+    and every table of segments contains; 1 for a single value, which may be a length; and 1 in a
+    mask, so that nothing is masked.
 
     Raises:
         ModelRefused: an input is larger than the worker's memory, or of an unknown type.
@@ -176,7 +176,7 @@ def _make(spec: TensorSpec, random: np.random.Generator, memory_bytes: int) -> T
 
 
 def _given(value: Tensor, spec: TensorSpec) -> Tensor:
-    """One sample of what was given, as the input takes it."""
+    """A given sample in the form that the input takes."""
     value = np.asarray(value)
     try:
         if spec.dtype == "object":
@@ -191,31 +191,31 @@ def _given(value: Tensor, spec: TensorSpec) -> Tensor:
 
 
 def dataset_order(sample_count: int, wanted_count: int | None, *, seed: int) -> NDArray[np.int64]:
-    """Samples of a data set in the order in which they are answered, drawn by the seed.
+    """Order in which the samples of a data set are run, drawn by the seed.
 
-    In random order, those before an interruption are a random sample of the data set, which most
-    files sort by label.
+    The order is random because most files are sorted by label: the samples before an interruption
+    are then a random sample of the data set.
 
     Args:
         sample_count: Samples of the data set.
-        wanted_count: Samples to answer, at most; None: all.
+        wanted_count: Most samples to run; None: all.
         seed: Seed of the order.
     """
     return np.random.default_rng(seed).permutation(sample_count)[:wanted_count]
 
 
 def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> int:
-    """Refuse a data set before the measurement, if its samples do not fit; else their number.
+    """Check a data set before the measurement; returns the number of its samples.
 
-    Its header tells shape and type. Its values are read if the input is quantised: they are real
-    numbers, and what the input clips is not what the accuracy should be of.
+    Its header contains shape and type. Its values are read only if the input is quantised: they
+    are real numbers, and values that the input clips would distort the accuracy.
 
     Raises:
-        DatasetRefused: they do not fit.
+        DatasetRefused: the samples do not fit the model's input.
         OSError: the file cannot be read.
     """
     if len(specs) != 1:
-        raise DatasetRefused(f"a data set has one input, the model has {len(specs)}")
+        raise DatasetRefused(f"a data set requires a model with 1 input, got {len(specs)}")
     (spec,) = specs
     form: Any = np.lib.format
     with zipfile.ZipFile(path) as archive, archive.open("x.npy") as file:
@@ -237,28 +237,28 @@ def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> int:
 
 
 def _refuse_type(dtype: np.dtype[Any], spec: TensorSpec) -> None:
-    """Refuse integers of 8 bits where real values are due: such a type is that of quantised ones.
+    """Refuse 8-bit integers if the input takes real values: such data is usually quantised.
 
-    Wider integers are taken as the numbers that they are.
+    Wider integers are taken as plain numbers.
     """
     if spec.dtype in _TEXT_TYPES:
         raise DatasetRefused(f"samples of the data set are numbers, input {spec.name!r} takes text")
     is_real = spec.scale is not None or np.dtype(spec.dtype).kind == "f"
     if is_real and dtype.kind in "iu" and dtype.itemsize == 1:
         raise SampleTypeRefused(
-            f"samples of the data set are {dtype.name}, input {spec.name!r} takes real values, as "
-            "float32: (number - zero point) * scale of quantised ones, number * 1.0 of others"
+            f"samples of the data set are {dtype.name}, but input {spec.name!r} takes real values, "
+            "such as float32: (number - zero point) * scale for quantised values, else number * 1.0"
         )
 
 
 def _blocks(file: IO[bytes], dtype: np.dtype[Any]) -> Iterator[Tensor]:
-    """The values of an array in a file, behind its header, without their shape."""
+    """The values of an array in a file, after its header, without their shape."""
     while block := file.read(_BLOCK_VALUES * dtype.itemsize):
         yield np.frombuffer(block, dtype)
 
 
 def _refuse_clipped(blocks: Iterable[Tensor], spec: TensorSpec) -> None:
-    """Refuse the values of a data set if the input clips many of them."""
+    """Refuse the values of a data set if the input clips too many of them."""
     count = clipped_count = 0
     low, high = math.inf, -math.inf
     for values in blocks:
@@ -275,7 +275,7 @@ def _refuse_clipped(blocks: Iterable[Tensor], spec: TensorSpec) -> None:
 def _clipped_count(values: Tensor, spec: TensorSpec) -> int:
     """Number of real values beyond the range of a quantised input."""
     numbers, bounds = _quantised(values, spec), np.iinfo(spec.dtype)
-    # The ends of a range are often a step off: an input of 8 bits and 1/256 has no 1.0.
+    # The ends of a range are often one step off: an 8-bit input with scale 1/256 has no 1.0.
     return int(np.count_nonzero((numbers < bounds.min - 1) | (numbers > bounds.max + 1)))
 
 
@@ -287,7 +287,7 @@ def _range_text(spec: TensorSpec) -> str:
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether shapes are equal but for lengths of 1, flattening, or the place of the channels."""
+    """Whether shapes match except for lengths of 1, flattening, or the place of the channels."""
     plain, model = ([size for size in one if size != 1] for one in (shape, wanted))
     is_flat = min(len(plain), len(model)) == 1 and math.prod(plain) == math.prod(model)
     return plain == model or is_flat or [*plain[-1:], *plain[:-1]] == model
@@ -295,15 +295,15 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 def _misfit(shape: tuple[int, ...], wanted: tuple[int, ...]) -> str:
     is_batch = len(wanted) > 1 and wanted[0] == 1
-    takes = f"{list(wanted[1:])} behind its batch dimension" if is_batch else f"{list(wanted)}"
-    return f"sample of the data set has shape {list(shape)}, the model takes {takes}"
+    takes = f"{list(wanted[1:])} after its batch dimension" if is_batch else f"{list(wanted)}"
+    return f"samples of the data set have shape {list(shape)}, the model takes {takes}"
 
 
 def arrange(value: Tensor, spec: TensorSpec) -> Tensor:
-    """One sample of a data set in the layout and the numbers of the model's input.
+    """A sample of a data set in the layout and the numbers of the model's input.
 
     Images are channels-last in a data set and are transposed for a model with channels first.
-    Real values become numbers of a quantised input by its scale and zero point.
+    Real values become numbers of a quantised input through its scale and zero point.
 
     Raises:
         MeasurementError: the sample does not fit into the input.
@@ -321,21 +321,21 @@ def arrange(value: Tensor, spec: TensorSpec) -> Tensor:
 
 
 def _exact(value: Tensor, spec: TensorSpec) -> Tensor:
-    """Whole numbers as they are.
+    """Integers, converted to the input's type without a change of value.
 
     Raises:
-        MeasurementError: they are none, or do not fit the input's type.
+        MeasurementError: a value is not an integer, or does not fit the input's type.
     """
     exact = value.astype(spec.dtype, order="C")
     if not np.array_equal(exact, value):
         raise MeasurementError(
-            f"samples of the data set are no {spec.dtype} numbers, and the model has no scale"
+            f"samples of the data set are not {spec.dtype} numbers, and the model has no scale"
         )
     return exact
 
 
 def _quantised(value: Tensor, spec: TensorSpec) -> NDArray[np.float64]:
-    """Whole numbers of real values, beyond the range of the input's type as well."""
+    """Integers for real values, possibly beyond the range of the input's type."""
     assert spec.scale is not None
     numbers: NDArray[np.float64] = np.rint(value.astype(np.float64) / spec.scale)
     return numbers + (spec.zero_point or 0)
@@ -351,6 +351,6 @@ def _laid_out(value: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def are_finite(tensors: Sequence[Tensor]) -> bool:
-    """Whether no tensor holds a NaN or an infinity."""
+    """Whether no tensor contains NaN or infinity."""
     floats = [tensor for tensor in tensors if tensor.dtype.kind in "fc"]
     return all(bool(np.isfinite(tensor).all()) for tensor in floats)

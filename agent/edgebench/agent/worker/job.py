@@ -15,41 +15,41 @@ from edgebench.protocol.spec import RunSpec
 
 WORKER_RECORD_FILE = "worker.json"
 WAITING = "waiting"
-"""Key of the first line of a worker: it has started, is confined in the way that this line tells,
-and does nothing until the daemon lets it go."""
+"""Key of the first line of a worker: it has started, its confinement is in this line, and it waits
+for the daemon to let it continue."""
 REACHED = "reached"
-"""Key of a line that says how far the phase is."""
+"""Key of a line that reports the progress of the phase."""
 REACHED_PERIOD_S = 1.0
-"""Least interval of such lines, but for the last one."""
+"""Least interval of such lines, except for the last line."""
 REPORTED_BYTES = 4096
-"""Uploads below this size take a moment, and nobody is told of them."""
+"""Least size of an upload whose progress is reported; a smaller upload takes a moment."""
 COMPLETE = "complete"
-"""Key of the line after which a worker's record stands, however the worker ends."""
+"""Key of the line after which a worker's record is final, regardless of how the worker ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One measurement, as the daemon asks for it."""
+    """A measurement that the daemon requests."""
 
     spec: RunSpec
     model: ModelFacts
     model_path: str
-    """File of the model; empty: it is part of the target's firmware."""
+    """File of the model; empty if it is part of the target's firmware."""
     dataset_path: str | None
     memory_bytes: int
     daemon_pid: int
     inputs_path: str | None = None
-    """File with the inputs to run on; None: they are drawn."""
+    """File with the inputs; None: they are drawn."""
     root: str = "/"
     """Directory with the device's files: / except for a simulated device."""
     speed_path: str | None = None
     """File with the speed of a simulated device; None for a real one."""
     sync_line: str | None = None
-    """Wire to a meter's digital input, if there is one."""
+    """Wire to a meter's digital input; None if there is none."""
     devices: tuple[str, ...] = ()
     """Files of accelerators under /dev that the worker may open."""
     target: str | None = None
-    """Address of the device that is to time itself; None where the worker's own process infers."""
+    """Address of the target to measure; None if the worker's own process runs the model."""
 
 
 class Pipe:
@@ -58,10 +58,10 @@ class Pipe:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._reached_s: dict[ProgressUnit, float] = {}
-        """When it was last told how far a phase is, in each unit."""
+        """Time of the last report of progress, by unit."""
 
     def send(self, **fields: Any) -> None:
-        """Write one line."""
+        """Write a line of JSON."""
         os.write(self._descriptor, json.dumps(fields).encode() + b"\n")
 
     def phase(self, phase: Phase, expected_s: float | None = None) -> None:
@@ -69,7 +69,7 @@ class Pipe:
         self.send(phase=phase.value, expected_s=expected_s, time_ns=time.perf_counter_ns())
 
     def reached(self, done: int, total: int, unit: ProgressUnit) -> None:
-        """Report how far the phase is, now and then."""
+        """Report the progress of the phase, at most every `REACHED_PERIOD_S`."""
         now_s = time.monotonic()
         if unit is ProgressUnit.BYTES and total < REPORTED_BYTES:
             return

@@ -1,4 +1,4 @@
-"""Limits of a worker: it may not take all memory, fill the disk, or outlive the daemon."""
+"""Limits of a worker: it must not take all memory, fill the disk, or outlive the daemon."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from edgebench.protocol.traces import COLUMN_BYTES, QUERY_COLUMNS
 BASE_MEMORY_BYTES = 2**30
 """Memory of a runtime with its libraries, 0.1 GiB, and of a small model's arena."""
 MEMORY_PER_MODEL_BYTE = 8
-"""Memory over file size: weights may be held as file, unpacked and repacked, and activations grow
-with them."""
+"""Memory relative to the file size: weights may be present as file, unpacked and repacked, and
+activations grow with them."""
 LOADGEN_BYTES_PER_QUERY = 400
-"""Memory of LoadGen, which makes all queries before it starts. Measured: 317 bytes, 397 offline."""
+"""Memory of LoadGen, which generates all queries first. Measured: 317 bytes, 397 offline."""
 TRACE_BYTES_PER_QUERY = 100
 """Memory of the times: in blocks of 24 bytes first, then in columns of 48."""
 LOG_BYTES = 64 * 2**20
@@ -31,7 +31,7 @@ DISK_LIMIT_FILES = 8
 """Limit on all that a worker writes, as a multiple of its largest file: log, times, outputs and
 LoadGen's log once, some of them twice."""
 MAX_FILES = 1000
-"""Files of a worker's directory that are looked at; a run writes about ten."""
+"""Most files of a worker's directory that are counted; a run writes about ten."""
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the kernel kills this process when its parent dies."""
 
@@ -39,8 +39,8 @@ _PR_SET_PDEATHSIG = 1
 def default_memory_bytes(model_size_bytes: int, spec: RunSpec) -> int:
     """Private memory that a model of this size may take, bytes.
 
-    A file of 180 bytes can ask for 4 TB; the size of the file is the only measure that it cannot
-    forge.
+    A file of 180 bytes can request 4 TB; the size of the file is the only measure that cannot be
+    forged.
     """
     is_loadgen = spec.engine is Engine.LOADGEN
     query_bytes = LOADGEN_BYTES_PER_QUERY * spec.max_query_count if is_loadgen else 0
@@ -52,7 +52,7 @@ def apply_limits(*, memory_bytes: int, max_query_count: int, daemon_pid: int) ->
     """Limit this process for the rest of its life.
 
     RLIMIT_DATA counts private writable memory only, so libraries that reserve address space
-    without using it are not hurt as they would be by RLIMIT_AS.
+    without using it are not affected, as they would be by RLIMIT_AS.
     """
     _limit(resource.RLIMIT_DATA, memory_bytes)
     _limit(resource.RLIMIT_FSIZE, largest_file_bytes(max_query_count))
@@ -72,13 +72,13 @@ def largest_file_bytes(max_query_count: int) -> int:
 
 
 class DiskUse:
-    """Disk space that one worker takes."""
+    """Disk space that a worker uses."""
 
     def __init__(self, directory: Path, free_bytes: Callable[[Path], int] = free_bytes) -> None:
-        """Begin with a worker that has written nothing yet.
+        """Start with a worker that has not written anything yet.
 
         Args:
-            directory: Its directory.
+            directory: The worker's directory.
             free_bytes: Free space on the file system of a directory, bytes.
         """
         self._directory = directory
@@ -86,16 +86,16 @@ class DiskUse:
         self._free_before = free_bytes(directory)
 
     def taken_bytes(self, pid: int, *, is_counted: bool) -> int:
-        """Space taken so far: by the kernel's count, deleted files too, or by the files present.
+        """Space used so far: the kernel's count, including deleted files, or the files present.
 
-        Not every kernel counts, and none counts a file system in memory. Without a count, and where
-        the worker may take space without writing, all space that the disk has lost meanwhile counts
-        as the worker's: that cannot be hidden. More files than any run writes count as more than
-        any limit.
+        Not every kernel counts, and none counts a file system in memory. Without a count, or if the
+        worker can allocate space without writing, all space that the disk has lost in the meantime
+        counts as the worker's, because that cannot be hidden. More files than any valid run writes
+        count as exceeding any limit.
 
         Args:
-            pid: Its process.
-            is_counted: Whether the filter of system calls keeps it from taking space uncounted.
+            pid: The worker's process.
+            is_counted: Whether the filter of system calls prevents uncounted allocation.
         """
         io = read_text(Path(f"/proc/{pid}/io"))
         counted = re.search(r"^write_bytes: (\d+)$", io, re.MULTILINE)
@@ -104,7 +104,7 @@ class DiskUse:
             for number, file in enumerate(files):
                 if number == MAX_FILES:
                     return sys.maxsize
-                with suppress(FileNotFoundError):  # it has just been removed
+                with suppress(FileNotFoundError):  # it was removed just now
                     present_bytes += file.stat(follow_symlinks=False).st_size
         if counted and is_counted:
             return max(present_bytes, int(counted[1]))
@@ -115,7 +115,7 @@ class DiskUse:
 def die_with(parent_pid: int) -> None:
     """Have the kernel kill this process when its parent dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:  # it died before the line above took effect
+    if os.getppid() != parent_pid:  # the parent died before the line above took effect
         os.kill(os.getpid(), signal.SIGKILL)
 
 

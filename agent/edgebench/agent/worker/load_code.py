@@ -1,15 +1,14 @@
 """A code of active and idle chips, by which a meter's trace is aligned with the device's clock.
 
-Theory of operation. A meter without a digital input still sees the power of the device. So the
-device is active and idle in a pattern that resembles no shifted copy of itself, and the host looks
-for that pattern in the trace. The pattern is an m-sequence: its cyclic autocorrelation is -1 of 31
-at every shift but zero. It is rotated so that it begins and ends with an active chip: with idle
-time around it, every edge is seen. Of the rotations that do so, none has smaller aperiodic side
-lobes than this one: 5 of 31.
+Theory of operation. A meter without a digital input still records the power of the device. So the
+device is active and idle in a pattern that resembles no shifted copy of itself, and the host
+searches for that pattern in the trace. The pattern is an m-sequence: its cyclic autocorrelation is
+-1 of 31 at every shift but zero. It is rotated so that it begins and ends with an active chip: with
+idle time around it, every edge is visible. Of these rotations, this one has the smallest aperiodic
+side lobes: 5 of 31.
 
-The edges that count are the real ones, not the scheduled ones: each is a timestamp taken right
-after the change. A chip is scheduled at a multiple of its length after the beginning, so that a
-late one delays no other.
+The code records the real edges, not the scheduled ones: each is a timestamp taken right after the
+change. Each chip is scheduled relative to the beginning, so that a late chip does not delay others.
 
 Source: S. W. Golomb, Shift Register Sequences (1967), ch. 3; taps of x⁵ + x³ + 1, which is
 primitive: P. Alfke, Xilinx XAPP 052 (1996), table 3.
@@ -49,7 +48,7 @@ def play(
     clock: Callable[[], int] = time.perf_counter_ns,
     sleep: Callable[[float], None] = time.sleep,
 ) -> LoadCode:
-    """Play the code once, with an idle chip before it and one after; the times of its edges."""
+    """Play the code with an idle chip before and after it; returns the times of its edges."""
     chip_ns = round(chip_s * 1e9)
     begin_ns = clock() + chip_ns
     edges_ns: list[int] = []
@@ -68,7 +67,7 @@ def play(
 
 
 def _stay_idle(due_ns: int, clock: Callable[[], int], sleep: Callable[[float], None]) -> None:
-    """Sleep without polling near the end: idle time that ends a little late is still idle."""
+    """Sleep without polling near the end: idle time that ends late is still idle."""
     left_ns = due_ns - clock()
     if left_ns > 0:
         sleep(left_ns / 1e9)

@@ -1,14 +1,14 @@
 """MLPerf's LoadGen as the engine that issues the queries; it writes its own logs.
 
-LoadGen decides when a query arrives and when the run is over. It calls the same prepared inference
-as the timed loop, and the times are kept in the same trace; but it does not reveal when a query was
-due, so the trace has the time of the call instead.
+LoadGen decides when a query arrives and when the run ends. It calls the same prepared inference as
+the timed loop, and the times go into the same trace; but it does not reveal when a query was due,
+so the trace contains the time of the call instead.
 
-LoadGen cannot be stopped, and an exception that passes through it ends the process. So it has a
-thread of its own, whose next query waits forever after a stop or an error; its process must end by
-`os._exit`.
+LoadGen cannot be stopped, and an exception that passes through it ends the process. It therefore
+runs in its own thread, whose next query waits forever after a stop or an error; its process must
+end by `os._exit`.
 
-One test per process: a second one writes wrong times into the log.
+A process may run a single test only: a second test writes wrong times into the log.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from edgebench.protocol.errors import RuntimeUnavailable
 from edgebench.protocol.spec import RunSpec, samples_per_query
 
 _SEED_MASK = 2**32 - 1
-"""Bits of a seed that LoadGen uses, of 64 that it takes: `std::mt19937`."""
+"""The bits of a 64-bit seed that LoadGen uses: `std::mt19937`."""
 PARK_TIMEOUT_S = 5.0
 """Time for the current inference to end after a stop; the next arrival may be far off."""
 _MADE_RATIO = 2.0
-"""Queries that LoadGen makes before it starts, over those of the duration; see `limits`.
+"""Queries that LoadGen generates before it starts, relative to those of the duration; see `limits`.
 
 Source: mlcommons/inference, loadgen/loadgen.cc, `GenerateQueries`."""
 
 
 def import_loadgen() -> Any:
-    """The library.
+    """Import the library.
 
     Raises:
-        RuntimeUnavailable: it is not installed.
+        RuntimeUnavailable: LoadGen is not installed.
     """
     try:
         return importlib.import_module("mlperf_loadgen")
@@ -50,7 +50,7 @@ def import_loadgen() -> Any:
 
 
 class _Test:
-    """One test in a thread of its own."""
+    """A test in its own thread."""
 
     def __init__(self, calls: Calls) -> None:
         self.times = new_times()
@@ -66,7 +66,7 @@ class _Test:
 
         Args:
             start: Runs the test.
-            timeout_s: Time after which the queries end as well; None: when LoadGen ends them.
+            timeout_s: Time after which the queries end as well; None: LoadGen ends them.
 
         Raises:
             Exception: LoadGen or the model raised it.
@@ -88,7 +88,7 @@ class _Test:
     def _run(self, start: Callable[[], None]) -> None:
         try:
             start()
-        except BaseException as exc:  # belongs to the thread that waits
+        except BaseException as exc:  # raised again in the waiting thread
             self.error = exc
         self._is_parked.set()
         self._is_over.set()
@@ -135,13 +135,13 @@ class _Test:
 
 
 def run_loadgen(calls: Calls, spec: RunSpec, *, typical_ns: int, directory: str) -> Times:
-    """Run one test; its logs go into the directory.
+    """Run a test; its logs go into the directory.
 
     Args:
         calls: The inference.
         spec: What to run.
-        typical_ns: Latency to expect; LoadGen makes its queries before the clock starts.
-        directory: Where the logs go.
+        typical_ns: Expected latency; LoadGen generates its queries before the clock starts.
+        directory: Directory for the logs.
 
     Raises:
         RuntimeUnavailable: LoadGen is not installed.
@@ -158,14 +158,14 @@ def run_loadgen(calls: Calls, spec: RunSpec, *, typical_ns: int, directory: str)
         library.DestroyQSL(samples)
         library.DestroySUT(system)
 
-    # LoadGen looks at its maximum duration between two queries; offline, there is only one.
+    # LoadGen checks its maximum duration between two queries; offline, there is only one query.
     test.run(start, spec.max_duration_s if spec.scenario.traits.is_one_query else None)
     group = samples_per_query(spec)
     return _first_rows(test.times, len(test.times) - len(test.times) % group)
 
 
 def _whole_rows(times: Times) -> Times:
-    """The rows that are complete in every column."""
+    """The rows that are complete in all columns."""
     columns = (times.scheduled_ns, times.start_ns, times.invoke_start_ns, times.invoke_end_ns)
     return _first_rows(times, min(map(len, (*columns, times.end_ns, times.sample))))
 
@@ -192,13 +192,13 @@ def _settings(library: Any, spec: RunSpec, typical_ns: int) -> Any:
         settings.max_duration_ms = int(spec.max_duration_s * 1000)
     group = samples_per_query(spec)
     most = max(spec.max_query_count // group, spec.min_query_count)
-    # Not more queries than the run may have: at 10 µs each, ten minutes would take 38 GB.
+    # Not more queries than the run allows: at 10 µs each, ten minutes would take 38 GB.
     expected_ns = max(1, typical_ns * group, int(_MADE_RATIO * spec.duration_s * 1e9 / most))
     settings.single_stream_expected_latency_ns = expected_ns
     settings.multi_stream_samples_per_query = spec.samples_per_query
     settings.multi_stream_expected_latency_ns = expected_ns
     if spec.scenario.traits.is_one_query:
-        # One query; its samples are given by rate and duration, and 10 % more.
+        # One query; its samples are set by rate and duration, plus 10 %.
         fitting = max(1e9 / expected_ns, spec.min_query_count / max(spec.duration_s, 1e-3))
         settings.offline_expected_qps = min(fitting, most / (1.1 * spec.duration_s))
     else:

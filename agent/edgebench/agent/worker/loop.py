@@ -1,17 +1,17 @@
 """The timed loop.
 
-Theory of operation. One inference has three spans: the inputs are copied in, the model is
-invoked, the outputs are copied out. Three timestamps separate them; the end of one inference is
-the start of the next, so that no time of the loop is lost. Nothing logs, allocates arrays, samples
-or talks inside it: the calls were prepared before, and times go into preallocated arrays of int64,
-one block after another. A new block is allocated between two inferences, and the next inference
-starts with a timestamp of its own. The blocks are joined after the end of the loop.
+Theory of operation. An inference has three spans: the inputs are copied in, the model is invoked,
+the outputs are copied out. Three timestamps separate them; the end of an inference is the start of
+the next, so that no time of the loop is lost. The loop does not log, allocate arrays, sample or
+communicate: the calls are prepared before, and times go into preallocated arrays of int64, block by
+block. A new block is allocated between two inferences, and the next inference starts with its own
+timestamp. The blocks are joined after the end of the loop.
 
 A request to stop arrives as a signal (see `stop`): the inferences that are complete by then are
 kept. The end of an inference is therefore written last.
 
-The clock is CLOCK_MONOTONIC by way of `time.perf_counter_ns`, the clock that telemetry and clock
-probes use too.
+The clock is CLOCK_MONOTONIC through `time.perf_counter_ns`, which telemetry and clock probes also
+use.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from edgebench.agent.worker.stop import STOP, StopRequested
 BLOCK_INFERENCES = 65536
 """Inferences per block: 1.5 MiB of times, allocated in 0.1 to 1 ms; new memory is slow."""
 SPIN_NS = 300_000
-"""Last part of a wait, spent polling the clock: a sleep may overshoot by about so much.
+"""Last part of a wait, spent polling the clock: a sleep may overshoot by about this time.
 
 Measured: of 400 sleeps of 2 ms on an idle Linux 6 machine, 95 % ended at most 0.12 ms late."""
 
 LEAD_NS, LIST_NS = 1_000_000, 200
-"""Time to write a schedule down: at least, and per arrival. Measured: 50 ns each."""
+"""Time to compute a schedule: at least, and per arrival. Measured: 50 ns each."""
 NO_LIMIT_NS = 2**63 - 1
-"""Maximum duration of a loop that has none."""
+"""Maximum duration of a loop without a limit."""
 
 Call = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The calls of one inference, prepared so that none takes an argument."""
+    """The calls of an inference, prepared so that none takes an argument."""
 
     set_inputs: Sequence[Call]
-    """Calls that copy a sample into the model, one per prepared sample."""
+    """Calls that copy a sample into the model, indexed by sample."""
     invoke: Call
     read_outputs: Call
 
@@ -70,13 +70,13 @@ class Times:
 
 @dataclass(slots=True)
 class _Block:
-    """Preallocated times of some inferences; zero where there is none yet."""
+    """Preallocated times of some inferences; zero for those that have not run."""
 
     ready_ns: array[int]
     done_ns: array[int]
     end_ns: array[int]
     first: int
-    """Place of its first sample in the order."""
+    """Position of its first sample in the order."""
     begin_ns: int = 0
 
     @classmethod
@@ -90,7 +90,7 @@ class _Block:
 
 
 def new_times() -> Times:
-    """The times of no inference."""
+    """Times without inferences."""
     return Times(_zeros(0), _zeros(0), _zeros(0), _zeros(0), _zeros(0), _zeros(0))
 
 
@@ -105,10 +105,10 @@ def run_closed(
     group: int = 1,
     is_one_query: bool = False,
 ) -> Times:
-    """Issue inferences one after another until time and count are both met, or either maximum is.
+    """Issue inferences in sequence until time and count are both met, or either maximum is.
 
-    The count is met after the time in blocks of their own, no longer than what is missing: so a
-    block ends when it is full or at one deadline, and the loop in it looks at nothing else.
+    Inferences that the count requires after the time run in extra blocks of the missing length, so
+    that a block ends when it is full or at its deadline, and the loop checks nothing else.
 
     Args:
         calls: The inference.
@@ -117,8 +117,8 @@ def run_closed(
         min_count: Least inferences.
         max_count: Most inferences.
         max_duration_ns: Time after which no further query is issued, not below the duration.
-        group: Inferences in one query; only whole queries are issued.
-        is_one_query: All of them are one query, due when the first one starts.
+        group: Inferences in a query; only whole queries are issued.
+        is_one_query: All inferences form a single query, due when the first starts.
     """
     prepared = [calls.set_inputs[sample] for sample in order]
     size = _whole(min(BLOCK_INFERENCES, len(order)), group)
@@ -159,11 +159,11 @@ def run_scheduled(
     *,
     max_duration_ns: int = NO_LIMIT_NS,
 ) -> Times:
-    """Issue one inference at each arrival of a schedule, or as soon after it as possible.
+    """Issue an inference at each arrival of a schedule, or as soon after it as possible.
 
-    A device that falls behind is not spared the queries that arrive meanwhile: the latency of each
-    counts from its arrival. Those that the maximum duration cuts off would have been the latest, so
-    such a loop counts as interrupted.
+    A device that falls behind still gets the queries that arrive in the meantime: the latency of
+    each counts from its arrival. Queries that the maximum duration cuts off would have been the
+    latest, so such a loop counts as interrupted.
 
     Args:
         calls: The inference.
@@ -177,7 +177,7 @@ def run_scheduled(
     block, starts = _Block.of(count), _zeros(count)
     is_interrupted = False
     with _no_collection():
-        # The list is made before its first arrival.
+        # The list is built before its first arrival.
         origin_ns = perf_counter_ns() + LEAD_NS + count * LIST_NS
         due = [origin_ns + after for after in due_ns]
         try:
@@ -255,7 +255,7 @@ def _run_arrivals(
 
 
 def wait_until(due_ns: int) -> int:
-    """Wait until this time; the time then. Returns at once when it has passed already."""
+    """Wait until this time and return the time then; returns at once if it has passed."""
     now_ns = perf_counter_ns()
     if due_ns - now_ns > SPIN_NS:
         sleep((due_ns - now_ns - SPIN_NS) / 1e9)
@@ -267,7 +267,7 @@ def wait_until(due_ns: int) -> int:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Exempt all objects alive from garbage collection, and collect nothing inside."""
+    """Exempt all living objects from garbage collection, and disable it inside the block."""
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -1,8 +1,8 @@
 """The worker process: load, warm up, measure, write, exit.
 
-The daemon starts it with a job file and a pipe. Phases go up the pipe, one JSON line each; the
-traces and the record go into the job's directory; whatever libraries print goes to the worker's
-log. The exit code says little: a failure is the last line of the pipe.
+The daemon starts it with a job file and a pipe. Phases are reported on the pipe, each as a line of
+JSON; the traces and the record go into the job's directory; the output of libraries goes to the
+worker's log. A failure is reported in the last line of the pipe, not by the exit code.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
 CHECK_EXPECTED_S = 30.0
-"""Expected duration of the checks, shown during the run; they have a budget of their own."""
+"""Expected duration of the checks, shown during the run; they have their own budget."""
 _UNKNOWN = BindingFacts(reason="the worker ended before it was measured")
-"""Cost of the binding in a record that is written before it is known."""
+"""Cost of the binding in a record that is written before the cost is measured."""
 
 
 def main(arguments: list[str]) -> int:
@@ -68,21 +68,22 @@ def main(arguments: list[str]) -> int:
             max_query_count=job.spec.max_query_count,
             daemon_pid=job.daemon_pid,
         )
-        # Both before anything of the model is known: scheduling needs rights that go with it.
+        # Both before the model is read: scheduling needs rights that are dropped with the
+        # confinement.
         refused = facts.apply_scheduling(job.spec)
         groups = open_quota_groups(Path(job.root))
         android = facts.android_groups(Path(job.root))
-        # No runtime parses the model of a target here, and its driver needs ports and programs.
+        # A target's model is not parsed by a runtime here, and its driver needs ports and programs.
         confinement = None
         if job.target is None:
             confinement, job, directory = confine_for(job, directory)
         pipe.send(**{WAITING: to_plain(confinement) if confinement else None})
-        sys.stdin.read()  # until the daemon closes it: the sampler is running now
+        sys.stdin.read()  # until the daemon closes it, with the sampler running
         describe = partial(facts.describe_scheduling, refused, groups, android)
         _execute(job, directory, pipe, describe, groups)
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
         error = _named(exc, job)
-        # Libraries name the file by its path in our store, which means nothing to a user.
+        # Libraries name the file by its path in the store, which means nothing to a user.
         text = str(error)
         if job.model_path:
             text = text.replace(job.model_path, job.model.name)
@@ -92,7 +93,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _named(exc: BaseException, job: Job) -> EdgebenchError:
-    """The error to report for whatever ended the job."""
+    """The error to report for the exception that ended the job."""
     if isinstance(exc, EdgebenchError):
         return exc
     if isinstance(exc, MemoryError):
@@ -113,7 +114,7 @@ def _execute(
     groups: QuotaGroups,
 ) -> None:
     if job.target is not None:
-        # Imported here: its driver is for those who have targets.
+        # Imported here: only users with targets need the driver.
         from edgebench.agent.worker.target import measure_target
 
         measure_target(
@@ -124,7 +125,7 @@ def _execute(
     with STOP.armed():
         prepared = prepare_model(job)
         if job.dataset_path:
-            # Imported here: numpy is part of what the runtime's import takes.
+            # Imported here: numpy counts as part of the runtime's import.
             from edgebench.agent.worker.inputs import refuse_misfit
 
             sample_count = refuse_misfit(job.dataset_path, prepared.model.inputs)
@@ -146,7 +147,7 @@ def _execute(
 
 
 def _try_writing(job: Job, prepared: PreparedModel, directory: Path) -> None:
-    """Write what follows the timed loop, and remove it: what cannot be written is refused now."""
+    """Write the files that follow the timed loop, and remove them, so that failures occur now."""
     now = facts.read_moment(Path(job.root))
     nothing = LoopRecord(
         warmup=new_times(),
@@ -167,7 +168,7 @@ def _try_writing(job: Job, prepared: PreparedModel, directory: Path) -> None:
 
 
 def _with_binding(record: WorkerRecord, prepared: PreparedModel) -> WorkerRecord:
-    """The record with the cost of the binding, whose measurement may be the end of the worker."""
+    """The record with the cost of the binding, whose measurement may crash the worker."""
     from edgebench.agent.worker.binding import TIMEOUT_S, measure_binding
 
     STOP.dismiss()
@@ -248,7 +249,7 @@ def _with_checks(
             )
             output, check = run_checks(subject, directory)
     except StopRequested:
-        # The measurement is complete all the same.
+        # The measurement is complete nevertheless.
         output, check = record.output, CheckFacts.undone("stopped before it was done")
     return replace(record, output=output, check=check)
 
@@ -267,5 +268,5 @@ if __name__ == "__main__":
     exit_code = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
-    # Everything is written. LoadGen may still hold a thread, and libraries crash in their ends.
+    # Everything is written. LoadGen may still hold a thread, and libraries crash during exit.
     os._exit(exit_code)

@@ -2,8 +2,8 @@
 
     load   pulses, code   warm-up   pulse [timed loop] pulse   pulses, code   results
 
-No mark is made inside the timed loop: a pulse is over when the loop begins, and the next one begins
-when the loop has ended.
+No mark is made inside the timed loop: a pulse has ended when the loop starts, and the next pulse
+begins after the loop has ended.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from edgebench.protocol.record import Phase, SyncFacts
 from edgebench.protocol.spec import RunSpec
 
 FIRST_SPACING_NS = (10_000_000, 20_000_000, 15_000_000)
-"""Intervals of the pulses before the warm-up; all different, so that a lost pulse is noticed."""
+"""Intervals of the pulses before the warm-up; all different, so that a lost pulse is detected."""
 SECOND_SPACING_NS = FIRST_SPACING_NS[::-1]
-"""Intervals of the pulses after the timed loop: in reverse, so that the two are not confused."""
+"""Intervals of the pulses after the timed loop: reversed, to distinguish the two sequences."""
 
 QUIET_S = 0.25
 """Idle time before the code: threads of a runtime may spin for a while after an inference.
@@ -33,7 +33,7 @@ Measured on a 2-core AMD EPYC: ONNX Runtime 40 ms, LiteRT none. A small board ma
 
 
 def are_wanted(spec: RunSpec) -> bool:
-    """Whether the run is measured by a meter."""
+    """Whether a meter records the run."""
     has_code = spec.load_code_chip_s is not None
     return has_code or spec.meter is not None or spec.idle_duration_s > 0
 
@@ -58,12 +58,12 @@ class Marks:
         """Make the first marks.
 
         Raises:
-            StopRequested: a stop came meanwhile.
+            StopRequested: a stop was requested during the marks.
         """
         self._make(FIRST_SPACING_NS)
 
     def pulse(self) -> None:
-        """Make one pulse, if there is a line; it is over when this returns, stop or not."""
+        """Make a pulse, if there is a line; it has ended when this returns, even after a stop."""
         if self._line is None:
             return
         try:
@@ -75,7 +75,7 @@ class Marks:
             self.facts = replace(self.facts, pulses=(*self.facts.pulses, mark))
 
     def after_loop(self) -> None:
-        """Make the last marks; a stop ends them, and the measurement is complete all the same."""
+        """Make the last marks; a stop ends them, but the measurement is complete nevertheless."""
         with suppress(StopRequested):
             self._make(SECOND_SPACING_NS)
 

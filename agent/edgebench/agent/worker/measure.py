@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 HARNESS_QUERIES = 4096
-"""Queries that do nothing, which measure the loop itself in about 3 ms."""
+"""Empty queries, which measure the loop itself in about 3 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedModel:
-    """A loaded model after its first inference, and the samples that it will run on."""
+    """A loaded model after its first inference, and the samples for the measurement."""
 
     runtime: Runtime
     version: str
@@ -49,10 +49,10 @@ class PreparedModel:
     """Memory after the first inference."""
     samples: list[list[Tensor]]
     inputs_clipped_ratio: float | None
-    """Share of the given values that a quantised input clips; None where none was quantised."""
+    """Share of the given values that a quantised input clips; None if nothing was quantised."""
     first_outputs: list[Tensor]
     options: LoadOptions
-    """Options of its load; those of other loads for its checks have the same shapes."""
+    """Options of its load; loads for its checks use the same shapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class LoopRecord:
 
     warmup: Times
     timed: Times
-    """Inferences of the timed loop; none when the run was stopped during the warm-up."""
+    """Inferences of the timed loop; empty if the run was stopped during the warm-up."""
     before: Moment
     after: Moment
     harness: HarnessFacts
@@ -74,14 +74,14 @@ class LoopRecord:
 
 
 def prepare_model(job: Job) -> PreparedModel:
-    """Import the library, load the model, run the first inference: each timed on its own."""
+    """Import the library, load the model, run the first inference; each step is timed."""
     # Imported here, so that an unknown runtime is reported like every other failure.
     from edgebench.agent.runtimes.registry import find_runtime
     from edgebench.agent.runtimes.shapes import refuse_other_shapes
 
     runtime = find_runtime(job.spec.runtime)
     import_ns, version = _timed(runtime.import_library)
-    # Imported here: numpy is part of what the runtime's import takes.
+    # Imported here: numpy counts as part of the runtime's import.
     from edgebench.agent.worker.inputs import clipped_ratio, read_inputs
 
     arrays = read_inputs(job.inputs_path) if job.inputs_path else {}
@@ -97,7 +97,7 @@ def prepare_model(job: Job) -> PreparedModel:
     refuse_other_shapes(model.inputs, job.spec.input_shapes)
     (first,) = _samples(job, model, arrays, count=1)
     first_ns, first_outputs = _first_inference(job, model, first)
-    # Read before our own samples and times take memory, which is not the model's.
+    # Read before samples and times take memory that does not belong to the model.
     peak_bytes, after_bytes = facts.resident_bytes("VmHWM"), facts.resident_bytes()
     memory = MemoryFacts(
         peak_rss_bytes=peak_bytes,
@@ -134,7 +134,7 @@ def _refuse_signature(spec: RunSpec, model: object) -> None:
 def measure(
     job: Job, prepared: PreparedModel, pipe: Pipe, directory: Path, groups: QuotaGroups
 ) -> LoopRecord:
-    """Warm up and run the scenario, with marks for a meter around it if there is one."""
+    """Warm up and run the scenario, with marks for a meter around it if the run has any."""
     from edgebench.agent.worker.scenarios import run_warmup
 
     spec, model, root = job.spec, prepared.model, Path(job.root)
@@ -202,7 +202,7 @@ def _first_inference(
         return elapsed_ns, model.read_outputs()
     except (MemoryError, StopRequested):
         raise
-    except Exception as exc:  # each library has its own exceptions
+    except Exception as exc:  # libraries raise many types
         text = library_line(exc) or "no reason given; it may be out of memory"
         raise InferenceFailed(f"{job.spec.runtime} failed in the first inference: {text}") from exc
 

@@ -1,4 +1,4 @@
-"""Permissions of a worker: what its job needs, and nothing else."""
+"""Permissions of a worker: only what its job needs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CPU_DELEGATES = (None, "xnnpack", "none", "cpu")
 
 
 def permissions_of(job: Job, directory: Path) -> Permissions:
-    """The files and the CPU time of this job."""
+    """The files and the CPU time that this job needs."""
     given = (job.model_path, job.dataset_path, job.inputs_path)
     simulated = (job.root,) if job.root != "/" else ()
     delegate = job.spec.delegate if job.spec.delegate not in _CPU_DELEGATES else None
-    # Its dependencies often lie beside it.
+    # Its dependencies often lie in the same directory.
     library = (delegate, *folders_of([delegate])) if delegate and "/" in delegate else ()
     accelerators = ACCELERATOR_DEVICES if delegate else ()
     wire = (job.sync_line.partition(":")[2],) if job.sync_line else ()
@@ -31,7 +31,7 @@ def permissions_of(job: Job, directory: Path) -> Permissions:
             writable=(str(directory), *((job.speed_path,) if job.speed_path else ())),
             devices=(*job.devices, *accelerators, *wire),
         ),
-        # The daemon ends it long before, if it can.
+        # The daemon normally ends the worker long before this limit.
         cpu_s=(run_limit_s(job) + STOP_GRACE_S) * (os.cpu_count() or 1),
     )
 
@@ -40,8 +40,8 @@ def confine_for(job: Job, directory: Path) -> tuple[Confinement, Job, Path]:
     """Confine this process as the worker of a job.
 
     Returns:
-        The confinement, and the job and its directory by the names that reach its files from now
-        on: a worker that is another user may have no way to their paths.
+        The confinement, and the job and directory with the names that reach their files from now
+        on: a worker that has become another user may be unable to reach the original paths.
     """
     confined = confine(permissions_of(job, directory))
     directory = Path(confined.path(str(directory)))

@@ -1,4 +1,4 @@
-"""The daemon's side of a worker: start it, follow its phases, name the way it ended."""
+"""The daemon's side of a worker: start it, follow its phases, report how it ended."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ _DOING = {
 
 
 class WorkerProcess:
-    """One worker, from start to end."""
+    """A worker, from start to end."""
 
     def __init__(self, directory: Path, job: Job) -> None:
         self.directory = directory
         self._job = job
         self._reports = WorkerReports(job, time.monotonic())
         self._ended_for: EdgebenchError | None = None
-        """Why the daemon ended it; None: it did not, or for its time only."""
+        """Why the daemon ended it; None if it did not, or only because of a timeout."""
         self._process: asyncio.subprocess.Process
         self._reader: asyncio.StreamReader
         self._held: bytes | None = None
         """A line that was read before `follow`."""
         self.is_stopping = False
         self._is_session_ended = False
-        """Whether its session was ended after the process had."""
+        """Whether its session was killed after the process had ended."""
 
     @property
     def pid(self) -> int:
@@ -110,36 +110,36 @@ class WorkerProcess:
                 start_new_session=True,
             )
         finally:
-            os.close(write_end)  # else the reader never sees the end
+            os.close(write_end)  # otherwise the reader never sees the end
             log.close()
 
     @property
     def failure(self) -> EdgebenchError | None:
-        """What went wrong until now, by the worker's own words or by what was seen of it."""
+        """The failure so far, as the worker reported it or the daemon observed it."""
         return self._ended_for or self._reports.failure
 
     @property
     def confinement(self) -> Confinement | None:
-        """Confinement, as the worker reported it before it knew the model; None until then."""
+        """Confinement, reported by the worker before it reads the model; None until then."""
         return self._reports.confinement
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is gone."""
+        """Whether the process has ended."""
         return self._process.returncode is not None
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so long, or until the process has ended."""
+        """Wait for this time, or until the process has ended."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._process.wait(), seconds)
 
     async def settle(self) -> None:
-        """Wait until the process has nothing to do but wait for `go`, or has ended."""
+        """Wait until the process is ready for `go`, or has ended."""
         with contextlib.suppress(asyncio.TimeoutError):
             self._held = await asyncio.wait_for(self._read_line(), SETTLE_TIMEOUT_S)
 
     def go(self) -> None:
-        """Let the worker begin."""
+        """Let the worker start its job."""
         if self._process.stdin:
             self._process.stdin.close()
 
@@ -148,12 +148,12 @@ class WorkerProcess:
         on_phase: Callable[[PhaseStart], None],
         on_reached: Callable[[PhaseProgress], None] = lambda _: None,
     ) -> MeasuredRecord:
-        """Wait for the end; the worker's record.
+        """Wait for the end; returns the worker's record.
 
         Raises:
-            WorkerTimeout: a phase took too long; the worker is gone.
-            WorkerDied: it ended without a reason or a record.
-            EdgebenchError: the failure that the worker itself reported.
+            WorkerTimeout: a phase took too long; the worker was killed.
+            WorkerDied: the worker ended without a reason or a record.
+            EdgebenchError: the failure that the worker reported.
         """
         watching = asyncio.create_task(self._watch_disk())
         try:
@@ -162,7 +162,7 @@ class WorkerProcess:
             watching.cancel()
 
     async def _watch_disk(self) -> None:
-        """End a worker that writes more than any run does."""
+        """End a worker that writes more than any valid run."""
         limit = DISK_LIMIT_FILES * largest_file_bytes(self._job.spec.max_query_count)
         disk = DiskUse(self.directory)
         while not self.has_ended:
@@ -177,7 +177,7 @@ class WorkerProcess:
                 )
 
     def _end_for(self, error: EdgebenchError) -> None:
-        """End the worker for a violation of its limits."""
+        """End the worker because it violated its limits."""
         self._ended_for = self._ended_for or error
         self._end_session()
 
@@ -224,25 +224,25 @@ class WorkerProcess:
         return self._read_record()
 
     async def _next_line(self) -> bytes:
-        """The next line; empty at the end.
+        """The next line; empty at the end of the pipe.
 
         Raises:
-            asyncio.TimeoutError: the time of the worker's phase, or of its run, is over.
+            asyncio.TimeoutError: the time of the worker's phase, or of its run, has passed.
         """
         left_s = self._reports.deadline_s - time.monotonic()
         return await asyncio.wait_for(self._read_line(), max(0.0, left_s))
 
     @property
     def _has_record(self) -> bool:
-        """Whether the measurement is on the disk: checks follow, or a target is let go of."""
+        """Whether the measurement is on disk, so that only checks or a target's release remain."""
         is_target = self._job.target is not None
         is_kept = is_target and (self.directory / WORKER_RECORD_FILE).exists()
         return is_kept or self._reports.phase is Phase.CHECKING
 
     def _unchecked(self, reason: str) -> MeasuredRecord:
-        """The record from before the checks: the measurement is not lost with the worker."""
+        """The record from before the checks, so that the measurement survives the worker."""
         record = self._read_record()
-        if isinstance(record, TargetRecord):  # it has kept what it had of the data set
+        if isinstance(record, TargetRecord):  # it contains the data set's partial results
             check = record.check
             is_whole = check.dataset_sample_count >= check.dataset_wanted_count
             check = replace(
@@ -257,7 +257,7 @@ class WorkerProcess:
         return replace(record, check=CheckFacts.undone(reason))
 
     async def stop(self) -> None:
-        """Ask the worker to end and keep its measurement; kill it after a while."""
+        """Request the worker to end and keep its measurement; kill it after a grace period."""
         self.is_stopping = True
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
@@ -269,7 +269,7 @@ class WorkerProcess:
                 await self.kill()
 
     async def _end_overdue(self) -> int:
-        """End a worker that took too long; 0 when it could still write its measurement."""
+        """End a worker that took too long; returns 0 if it could still write its measurement."""
         if self._reports.phase is Phase.MEASURING:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
@@ -279,13 +279,13 @@ class WorkerProcess:
         return -signal.SIGKILL
 
     async def kill(self) -> None:
-        """End the worker now, with every process that it may have started."""
+        """End the worker now, with all processes that it may have started."""
         self._end_session()
         await self._process.wait()
 
     def _end_session(self) -> None:
-        # It leads a session of its own. Where no filter keeps it from starting processes, they may
-        # be there when it has ended; later its number may be another's.
+        # The worker leads its own session. Without a filter of system calls it may have started
+        # processes that outlive it; later the kernel may reuse its number.
         if not self._is_session_ended:
             self._is_session_ended = self.has_ended
             with contextlib.suppress(ProcessLookupError):
@@ -297,7 +297,7 @@ class WorkerProcess:
             return line
         try:
             return await self._reader.readline()
-        except ValueError:  # longer than the limit: not one of ours
+        except ValueError:  # longer than the limit: not from our worker
             self._end_for(WorkerDied(f"worker sent a line of more than {MAX_LINE_BYTES} bytes"))
             return b""
 
@@ -321,5 +321,5 @@ class WorkerProcess:
 
 
 def monotonic_ns() -> int:
-    """The device's monotonic clock, the one that queries and telemetry use."""
+    """The device's monotonic clock, which queries and telemetry also use."""
     return time.perf_counter_ns()

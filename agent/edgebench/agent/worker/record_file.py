@@ -1,7 +1,7 @@
-"""Record of a worker, which the daemon reads, and which may be hostile.
+"""Record of a worker, read by the daemon; it may be hostile.
 
 The daemon serves all seats while it reads, and a board may have little memory. So the size of the
-file is checked, and then the memory that its objects would take, before it is parsed.
+file is checked, and the memory that its objects would take, before it is parsed.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from edgebench.protocol.record import TargetRecord, WorkerRecord
 from edgebench.protocol.sizes import format_bytes
 
 MAX_RECORD_BYTES = 2**20
-"""Limit on the size of a record; one without a profile has some 20 KB."""
+"""Limit on the size of a record; a record without a profile has some 20 KB."""
 MAX_PARSED_BYTES = 3 * 2**20
-"""Limit on the memory of the parsed record: that of a profile with 2500 operators."""
+"""Limit on the memory of the parsed record: enough for a profile with 2500 operators."""
 _VALUE_BYTES, _LIST_BYTES, _DICT_BYTES = 64, 64, 240
-"""Memory of a value behind a comma, of a list, of a dict, in CPython 3.10 to 3.13, rounded up."""
+"""Memory per comma (a value), list and dict, in CPython 3.10 to 3.13, rounded up."""
 
 _T = TypeVar("_T", WorkerRecord, TargetRecord)
 
 
 def write_record(path: Path, record: WorkerRecord | TargetRecord) -> None:
-    """Write a record whole or not at all: the worker may die in the checks after the first one.
+    """Write a record completely or not at all: the worker may die in the later checks.
 
-    A profile that would make it too large is left out of it, with the reason.
+    A profile that would exceed the limit is omitted, and the reason recorded.
     """
     text = json.dumps(to_plain(record))
     if (excess := _excess(text.encode())) and record.check.operators:
@@ -64,7 +64,7 @@ def read_record(path: Path, kind: type[_T]) -> _T:
 
 
 def _excess(data: bytes) -> str | None:
-    """Limit that a record exceeds; None: none."""
+    """Limit that a record exceeds; None if it exceeds none."""
     if len(data) > MAX_RECORD_BYTES:
         return f"more than {format_bytes(MAX_RECORD_BYTES)}"
     parsed = (
@@ -74,7 +74,7 @@ def _excess(data: bytes) -> str | None:
     )
     if parsed > MAX_PARSED_BYTES:
         return f"more than {format_bytes(MAX_PARSED_BYTES)} in memory"
-    # A character beyond ASCII makes its whole text up to four times as large.
+    # A character beyond ASCII makes its whole string up to four times as large.
     if not data.isascii():
         return "not in ASCII"
     return None

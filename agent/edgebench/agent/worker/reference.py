@@ -1,8 +1,8 @@
-"""Reference kernels in a process of their own, for a model that a target runs.
+"""Reference kernels in their own process, for a model that a target runs.
 
 Its arguments are DIRECTORY PARENT. It confines itself before it reads the model of the job in this
-directory. It reads the samples there, and writes the outputs. The last line that it prints is the
-runtime whose kernels were run; or, if it ends with status 1, the reason.
+directory. It reads the samples there, and writes the outputs. The last line that it prints names
+the runtime that was used or, if it ends with status 1, the reason of the failure.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 SAMPLES_FILE = "samples.npz"
 OUTPUTS_FILE = "reference.npz"
 RUNTIMES = ("litert", "tflite")
-"""Runtimes with reference kernels for .tflite files, the preferred one first."""
+"""Runtimes with reference kernels for .tflite files, in order of preference."""
 TIMEOUT_S = 90.0
-"""Time for its start, and four times the budget of the kernels."""
+"""Time for its start, plus four times the budget of the kernels."""
 
 
 def write_samples(path: Path, samples: Sequence[Sequence[Tensor]]) -> None:
-    """Write samples, or outputs for them: one tensor for each input or output.
+    """Write samples, or outputs for them: a tensor for each input or output.
 
     Raises:
         OSError: the file cannot be written.
@@ -53,15 +53,15 @@ def write_samples(path: Path, samples: Sequence[Sequence[Tensor]]) -> None:
 
 
 def read_samples(path: Path) -> list[list[Tensor]]:
-    """Samples of a file, in their order.
+    """Samples of a file, in order.
 
     Raises:
-        Exception: the file cannot be read or holds something else; zipfile has its own exceptions.
+        Exception: the file cannot be read or has other contents; zipfile raises its own types.
     """
     import numpy as np
 
     samples: dict[int, list[Tensor]] = {}
-    # Opened here: numpy leaves the file of a damaged archive open.
+    # Opened here because numpy leaves the file of a damaged archive open.
     with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
         for name in file.files:
             samples.setdefault(int(name.partition(".")[0]), []).append(file[name])
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
         samples = read_samples(directory / SAMPLES_FILE)
         outputs = reference_outputs(runtime, job.model_path, samples)
         write_samples(directory / OUTPUTS_FILE, outputs)
-    except Exception as exc:  # each library has its own exceptions
+    except Exception as exc:  # libraries raise many types
         text = library_line(exc).replace(job.model_path, job.model.name)
         print(text if isinstance(exc, EdgebenchError) else f"{type(exc).__name__}: {text}")
         return 1
@@ -94,10 +94,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _first_usable() -> tuple[Runtime, str]:
-    """A runtime that is installed here, with its version.
+    """The first usable runtime of `RUNTIMES`, with its version.
 
     Raises:
-        RuntimeUnavailable: none is.
+        RuntimeUnavailable: no runtime is installed.
     """
     from edgebench.agent.runtimes.registry import find_runtime
 
@@ -114,4 +114,4 @@ def _first_usable() -> tuple[Runtime, str]:
 if __name__ == "__main__":
     exit_code = main(sys.argv[1:])
     sys.stdout.flush()
-    os._exit(exit_code)  # libraries crash in their ends
+    os._exit(exit_code)  # libraries crash during exit

@@ -1,7 +1,7 @@
-"""What is done with the outputs after the timed loop, tried before it.
+"""The steps after the timed loop that depend on the outputs, tried before it.
 
-A model whose outputs cannot be kept is refused at once, not after a minute of measuring. The first
-inference's outputs stand for all: they say what type and size the others have.
+A model whose outputs cannot be kept is refused at once, not after a minute of measuring. The
+outputs of the first inference stand for all, which have the same type and size.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 KEEP_FREE_BYTES = 2**20
-"""Room on the disk for what is small: the record, the worker's log."""
+"""Free space for the small files: the record and the worker's log."""
 _T = TypeVar("_T")
 
 
 def attempt(what: str, action: Callable[[], _T]) -> _T:
-    """The result of an action whose failure refuses the model.
+    """The result of an action; if it fails, the model is refused.
 
     Args:
-        what: What cannot be done with the model then, as an error begins.
-        action: The action; it may run code of a library that raises what it likes.
+        what: The failed step, as the beginning of the error.
+        action: The action; it may run code of a library, which raises any type.
 
     Raises:
-        ModelRefused: it failed.
-        OSError: of the file system, not of the model.
+        ModelRefused: the action failed.
+        OSError: the file system failed, not the model.
     """
     try:
         return action()
     except (EdgebenchError, OSError, MemoryError):
         raise
-    except Exception as exc:  # each library has its own exceptions
+    except Exception as exc:  # libraries raise many types
         raise ModelRefused(f"{what}: {type(exc).__name__}: {library_line(exc)}") from exc
 
 
 def refuse_outputs(outputs: Sequence[Tensor], sample_count: int) -> int:
-    """Refuse a data set whose outputs cannot be kept; else the size of all of them, bytes.
+    """Refuse a data set whose outputs cannot be kept; returns the size of all outputs, bytes.
 
     Args:
-        outputs: Outputs for one sample.
+        outputs: Outputs for a sample.
         sample_count: Samples of the data set.
 
     Raises:
-        DatasetRefused: they are no numbers.
-        OutputsTooLarge: they are more than is kept.
+        DatasetRefused: the outputs are not numbers.
+        OutputsTooLarge: the outputs are larger than the limit.
     """
-    # Imported here: numpy is part of what the runtime's import takes.
+    # Imported here: numpy counts as part of the runtime's import.
     from edgebench.agent.worker.checks import MAX_OUTPUT_BYTES
 
     if kinds := [str(one.dtype) for one in outputs if one.dtype.kind not in "biuf"]:
-        raise DatasetRefused(f"outputs for a data set have to be numbers, the model has {kinds[0]}")
+        raise DatasetRefused(f"outputs for a data set must be numbers, the model has {kinds[0]}")
     size = sum(one.nbytes for one in outputs) * sample_count
     if size > MAX_OUTPUT_BYTES:
         takes, limit = format_distinct_sizes(size, MAX_OUTPUT_BYTES)
@@ -75,19 +75,19 @@ def refuse_outputs(outputs: Sequence[Tensor], sample_count: int) -> int:
 
 
 def trace_bytes(query_count: int) -> int:
-    """Size of the trace of so many inferences."""
+    """Size of the trace of this many inferences."""
     return query_count * COLUMN_BYTES * len(QUERY_COLUMNS)
 
 
 def refuse_full_disk(directory: Path, size_bytes: int) -> None:
-    """Refuse a run whose files will not fit on the disk.
+    """Refuse a run whose files do not fit on the disk.
 
     Args:
         directory: Directory of the run.
-        size_bytes: Size of what it will write.
+        size_bytes: Size of the files that it will write.
 
     Raises:
-        NoSpace: there is less room.
+        NoSpace: the disk has less free space than the files need.
     """
     needed = size_bytes + KEEP_FREE_BYTES
     if (free := shutil.disk_usage(directory).free) < needed:

@@ -1,8 +1,8 @@
-"""Reports of a worker on its pipe, checked against what it may report.
+"""Reports of a worker on its pipe, validated before use.
 
-A worker may be hostile from the first byte of its model on. So its lines are bounded in number,
-size and value; phases come in their order; and nothing here moves the end of the run, which
-`timeouts` computes from the job. No I/O and no clock: the caller gives the time of each line.
+A worker may be hostile as soon as it reads its model. So its lines are bounded in number, size and
+value; phases must come in order; and no report moves the end of the run, which `timeouts` computes
+from the job. No I/O and no clock: the caller passes the time of each line.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from edgebench.protocol.record import Confinement, Phase, PhaseProgress
 
 MAX_LINE_BYTES = 16 * 1024
 MAX_PIPE_BYTES = 256 * 1024
-"""Limit on the bytes of all lines of a worker, to which `PIPE_BYTES_PER_S` adds."""
+"""Limit on the bytes of all lines of a worker, which `PIPE_BYTES_PER_S` increases over time."""
 PIPE_BYTES_PER_S = 1024
 """Bytes that a worker may send for each second of its life, beyond `MAX_PIPE_BYTES`; a line of
-progress has 100, and is sent once a second."""
+progress has 100 bytes, and is sent once a second."""
 REACHED_LEAST_S = 0.2
-"""Shortest interval of the lines of progress that are passed on."""
+"""Shortest interval between lines of progress that are passed on."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseStart:
-    """Begin of a phase of the worker."""
+    """Start of a phase of the worker."""
 
     phase: Phase
     expected_s: float | None
@@ -46,14 +46,14 @@ class PhaseStart:
 
 
 class WorkerReports:
-    """The reports of one worker."""
+    """The reports of a worker."""
 
     def __init__(self, job: Job, begin_s: float) -> None:
-        """Begin with a worker that starts.
+        """Create the state of a worker that is starting.
 
         Args:
             job: Its job.
-            begin_s: The time now, on the clock of all later ones, seconds.
+            begin_s: The time now, seconds, on the clock of all later times.
         """
         self._job = job
         self._begin_s = begin_s
@@ -66,30 +66,30 @@ class WorkerReports:
         self._has_waited = False
         self._is_phase_reached = False
         self.confinement: Confinement | None = None
-        """Confinement, as the worker reported it before it knew the model; None until then."""
+        """Confinement, reported by the worker before it reads the model; None until then."""
         self.failure: EdgebenchError | None = None
         """Failure that the worker reported; None if it reported none."""
         self.is_complete = False
-        """Whether its record is final, however it ends."""
+        """Whether its record is final, regardless of how the worker ends."""
 
     def go(self, now_s: float) -> None:
-        """Begin the run's time: until here the worker has only waited."""
+        """Start the run's time: until now the worker has only waited."""
         self._run_end_s = now_s + run_limit_s(self._job)
         self._begin(self._phase_limit_s, now_s)
 
     @property
     def phase(self) -> Phase:
-        """Phase that it is in."""
+        """The current phase."""
         return PHASES[self._step]
 
     @property
     def limit_s(self) -> float:
-        """Time limit of the present phase, seconds, as an error states it."""
+        """Time limit of the current phase, seconds, for error messages."""
         return self.deadline_s - self._phase_begin_s
 
     @property
     def deadline_s(self) -> float:
-        """Time at which the worker is ended, unless it enters a later phase before."""
+        """Time at which the worker is killed, unless it enters a later phase before."""
         end_s = min(self._phase_begin_s + self._phase_limit_s, self._run_end_s)
         if self._is_dataset_of_a_target:
             return min(end_s, self._last_report_s + timeouts.CHECK_TIMEOUT_S)
@@ -100,10 +100,10 @@ class WorkerReports:
         return self.phase is Phase.CHECKING and self._job.target is not None
 
     def take(self, line: bytes, now_s: float) -> PhaseStart | PhaseProgress | None:
-        """Take one line: a phase that begins, or progress that is to be passed on.
+        """Process a line; returns a phase that starts, progress to be passed on, or None.
 
         Raises:
-            WorkerDied: the line is malformed, out of place, or beyond the limit on their bytes.
+            WorkerDied: the line is malformed, out of order, or exceeds the limit of bytes.
         """
         self._received_bytes += len(line)
         if self._received_bytes > MAX_PIPE_BYTES + PIPE_BYTES_PER_S * (now_s - self._begin_s):
@@ -169,7 +169,7 @@ class WorkerReports:
         self._last_report_s, self._is_phase_reached = now_s, False
         self._reached_s = now_s - REACHED_LEAST_S
         self._begin(phase_limit_s(self._job, phase, expected_s or 0.0), now_s)
-        if expected_s is not None:  # by its limit, which the job bounds
+        if expected_s is not None:  # limited by its timeout, which the job bounds
             expected_s = min(expected_s, self._phase_limit_s)
         return PhaseStart(phase, expected_s, time_ns)
 

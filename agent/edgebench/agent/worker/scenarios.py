@@ -1,4 +1,4 @@
-"""How queries are issued: one function per scenario, chosen by the run specification."""
+"""How queries are issued: a function per scenario, chosen by the run specification."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgebench.protocol.spec import MAX_ARRIVALS, RunSpec, Scenario
 
 NS_PER_S = 1_000_000_000
 ORDER_LENGTH = 65536
-"""Length of the sample order before it repeats; a whole number of multi-stream queries of 8."""
+"""Length of the sample order before it repeats; a multiple of multi-stream queries of 8."""
 
 Issue = Callable[[Calls, RunSpec], Times]
 """Function that runs a scenario on a prepared inference."""
@@ -24,7 +24,7 @@ def run_scenario(calls: Calls, spec: RunSpec) -> Times:
 
 
 def run_warmup(calls: Calls, spec: RunSpec) -> Times:
-    """Run the warm-up: the same loop and the same records as in single-stream."""
+    """Run the warm-up: the same loop and trace as in single-stream."""
     return run_closed(
         calls,
         sample_order(spec, len(calls.set_inputs)),
@@ -35,7 +35,7 @@ def run_warmup(calls: Calls, spec: RunSpec) -> Times:
 
 
 def sample_order(spec: RunSpec, sample_count: int) -> list[int]:
-    """Order of the samples: uniform, with replacement; the same seed gives the same order.
+    """Order of the samples: uniform, with replacement; equal seeds give equal orders.
 
     Source: MLPerf draws the samples of a performance run with replacement; mlcommons/inference,
     loadgen/loadgen.cc.
@@ -46,15 +46,15 @@ def sample_order(spec: RunSpec, sample_count: int) -> list[int]:
 
 
 def arrivals(spec: RunSpec) -> list[int]:
-    """Arrivals of a Poisson process, nanoseconds after the start; a function of the seed.
+    """Arrivals of a Poisson process, nanoseconds after the start; determined by the seed.
 
-    There are enough for both the duration and the count, but none after the maximum duration.
+    They suffice for both the duration and the count, but none is after the maximum duration.
 
     Raises:
-        UsageError: the run has no rate.
+        UsageError: the run has no rate of arrivals.
     """
     if spec.target_qps is None:
-        raise UsageError("the server scenario needs the arrivals a second")
+        raise UsageError("the server scenario requires a rate, in queries per second")
     limit = min(spec.max_query_count, MAX_ARRIVALS)
     random = np.random.default_rng([spec.seed, 2])
     gap_ns = NS_PER_S / spec.target_qps

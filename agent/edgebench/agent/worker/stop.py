@@ -1,8 +1,8 @@
 """How a worker is stopped early without losing its measurement.
 
 SIGTERM raises `StopRequested`, but only where the code allows it: while the model loads, and inside
-a block of the timed loop. Elsewhere, between two blocks or while results are written, it is
-remembered until the next such place.
+a block of the timed loop. Elsewhere, between two blocks or while results are written, it is kept
+until the next such place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 
 class StopRequested(BaseException):
-    """The daemon wants the run to end; no `except Exception` may swallow it."""
+    """Raised when the daemon ends the run; no `except Exception` may swallow it."""
 
 
 class StopSwitch:
@@ -24,11 +24,11 @@ class StopSwitch:
         self._may_raise = False
 
     def install(self) -> None:
-        """Listen to SIGTERM."""
+        """Handle SIGTERM."""
         signal.signal(signal.SIGTERM, self._request)
 
     def dismiss(self) -> None:
-        """Forget a request, and ignore others: what remains takes a moment."""
+        """Drop a request, and ignore later ones: the remaining work is short."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._is_requested = False
 
@@ -41,7 +41,7 @@ class StopSwitch:
         """
         self._may_raise = True
         try:
-            # Looked at after arming: a signal that comes in between raises by itself.
+            # Checked after arming: a signal in between raises by itself.
             if self._is_requested:
                 raise StopRequested
             yield

@@ -3,8 +3,8 @@
     gpio:PATH   a file that sets a line: the value of a GPIO, the brightness of an LED
     uart:PATH   a serial port: the start bit of a byte is the falling edge
 
-The line is low for two periods of a meter that samples 1000 times a second, so that none misses it.
-Convention of the pulse: EEMBC and MLPerf Tiny, github.com/eembc/energyrunner, README.
+The line is low for two periods of a meter that samples 1000 times a second, so that any such meter
+records it. Convention of the pulse: EEMBC and MLPerf Tiny, github.com/eembc/energyrunner, README.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class SyncLine(Protocol):
     """An open line, high when idle."""
 
     latency_ns: int
-    """Bound on how much later than its write an edge may be."""
+    """Upper limit of the delay between a write and its edge."""
 
     def fall(self) -> None:
         """Begin a pulse and return within microseconds.
 
         Raises:
-            OSError: the line is gone.
+            OSError: the line has disappeared.
         """
         ...
 
@@ -42,7 +42,7 @@ class SyncLine(Protocol):
         """End the pulse.
 
         Raises:
-            OSError: the line is gone.
+            OSError: the line has disappeared.
         """
         ...
 
@@ -54,8 +54,8 @@ class SyncLine(Protocol):
 class GpioLine:
     """A file to which 0 and 1 are written."""
 
-    # Assumed, not measured: a write to sysfs ends when the line has changed, but for a GPIO behind
-    # I2C or a thread of the kernel.
+    # Assumed, not measured: a write to sysfs returns when the line has changed, except for a GPIO
+    # behind I2C or a kernel thread.
     latency_ns = 20_000
 
     def __init__(self, path: str) -> None:
@@ -67,22 +67,22 @@ class GpioLine:
             raise
 
     def fall(self) -> None:
-        """Low."""
+        """Set the line low."""
         os.write(self._descriptor, b"0")
 
     def rise(self) -> None:
-        """High."""
+        """Set the line high."""
         os.write(self._descriptor, b"1")
 
     def close(self) -> None:
-        """Leave it high."""
+        """Leave the line high, and close it."""
         with contextlib.suppress(OSError):
             self.rise()
         os.close(self._descriptor)
 
 
 class UartLine:
-    """A serial port: a start bit and eight zeros at 9600 baud are 0.94 ms low, then it is high."""
+    """A serial port: a start bit and eight zeros at 9600 baud are low for 0.94 ms."""
 
     # Assumed, not measured: an adapter on USB sends its bytes once a millisecond.
     latency_ns = 1_000_000
@@ -96,18 +96,18 @@ class UartLine:
             raise
 
     def fall(self) -> None:
-        """Send one byte."""
+        """Send a zero byte."""
         os.write(self._descriptor, b"\0")
 
     def rise(self) -> None:
-        """Nothing: the stop bit of the byte ends the pulse."""
+        """No effect: the stop bit of the byte ends the pulse."""
 
     def close(self) -> None:
-        """Leave it idle."""
+        """Close the port, which stays idle."""
         os.close(self._descriptor)
 
     def _configure(self) -> None:
-        """Raw, 9600 baud, 8N1, no flow control, and no hang-up in the end."""
+        """Raw, 9600 baud, 8N1, no flow control, and no hang-up on close."""
         control = termios.tcgetattr(self._descriptor)[6]
         flags = termios.CS8 | termios.CREAD | termios.CLOCAL
         speed = termios.B9600
@@ -120,10 +120,10 @@ _KINDS: dict[str, Callable[[str], SyncLine]] = {"gpio": GpioLine, "uart": UartLi
 
 
 def open_line(text: str) -> SyncLine:
-    """Open the line that this text names.
+    """Open the line of this name, such as `gpio:PATH`.
 
     Raises:
-        TargetError: it cannot be opened.
+        TargetError: the line cannot be opened.
     """
     kind, _, path = text.partition(":")
     try:
@@ -133,13 +133,13 @@ def open_line(text: str) -> SyncLine:
 
 
 def pulse(line: SyncLine, clock: Callable[[], int] = time.perf_counter_ns) -> Pulse:
-    """Make one pulse, over when this returns.
+    """Make a pulse, which has ended when this returns.
 
-    It waits by polling the clock: a sleep would let the CPU enter an idle state right before the
-    timed loop.
+    The wait polls the clock: a sleep would let the CPU enter an idle state right before the timed
+    loop.
 
     Raises:
-        OSError: the line is gone.
+        OSError: the line has disappeared.
     """
     before_ns = clock()
     line.fall()

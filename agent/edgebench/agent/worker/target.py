@@ -1,14 +1,14 @@
 """A run of a target, which times itself: open, warm up, windows, outputs.
 
 Theory of operation. A real target runs five windows, each with another input, of which MLPerf Tiny
-takes the median; how many inferences a window has follows from one that is not counted. An emulated
-target whose instructions are counted runs one inference a window: more would give the same number,
-and the number of inferences may not depend on how busy this machine is.
+takes the median; a trial window determines the number of inferences per window. An emulated target
+whose instructions are counted runs a single inference per window: more would give the same number,
+and the number of inferences may not depend on the load of this machine.
 
-A stop that is requested in a window ends it, and keeps the windows before; so does an error of the
-target, which is reported all the same. Before the windows, the
-first inputs of a data set tell how long all of them will take, so that one that would take too long
-is refused at once; it is run after the windows, when their record is on the disk.
+A stop during a window ends it, and keeps the windows before; so does an error of the target, which
+is also reported. Before the windows, the first inputs of a data set are run to estimate the time of
+all, so that a data set that would take too long is refused at once; it is run after the windows,
+when their record is on disk.
 """
 
 from __future__ import annotations
@@ -53,31 +53,31 @@ if TYPE_CHECKING:
 
 MAX_WARMUP_COUNT = 1000
 MAX_WINDOW_COUNT = 2**31 - 1
-"""Inferences of one window. The specification's `max_query_count` bounds a trace with a row for
+"""Inferences of a window. The specification's `max_query_count` bounds a trace with a row for
 each query; a window has none, and a fast board needs millions for a window of seconds. Source:
 mlcommons/tiny, benchmark/api/internally_implemented.cpp reads the count with `atoi`."""
 TRIAL_S = 0.5
-"""Length of the window that is not counted."""
+"""Length of the trial window."""
 UNTIMED_TRIAL_RATIO = 0.1
-"""Length of that window on a target that tells no time, in lengths of a counted one."""
+"""Length of the trial window on a target that reports no time, relative to a measured window."""
 CLOCKS_MARGIN = 1.02
-"""Windows are made longer by this, as the target's clock and the machine's differ."""
+"""Factor on the length of windows, because the target's clock and the machine's differ."""
 UNTIMED_MARGIN = 1.1
-"""Lines are late by some milliseconds at either end of the trial."""
+"""The same for a target without a clock, whose lines may be late by milliseconds on both ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetInputs:
-    """What a target runs on."""
+    """Input data of a target's run."""
 
     samples: list[list[Tensor]]
-    """Inputs of the windows, one after another, and from the first one again."""
+    """Inputs of the windows in order; they repeat if there are fewer than windows."""
     clipped_ratio: float | None
     dataset: TargetDataset | None
 
     @property
     def check(self) -> CheckFacts:
-        """What is known of the data set until now."""
+        """State of the data set's check."""
         return CheckFacts() if self.dataset is None else self.dataset.check
 
 
@@ -86,29 +86,29 @@ class WindowPlan:
     """Lengths of the windows of a run."""
 
     count: int
-    """Inferences of each."""
+    """Inferences of each window."""
     warmup_count: int
-    """Inferences before each."""
+    """Inferences before each window."""
     each_s: float
-    """Time of an inference by the clock beside the target, rather too long."""
+    """Time of an inference by the machine's clock, an upper estimate."""
 
 
 def measure_target(
     job: Job, pipe: Pipe, directory: Path, *, keep: Callable[[TargetRecord], None]
 ) -> None:
-    """Make the run.
+    """Run the windows and the checks.
 
     Args:
         job: What to measure.
         pipe: Pipe to the daemon.
         directory: Directory of the run.
-        keep: Writes the record, as soon as it stands and after each check.
+        keep: Writes the record; called when it is complete and after each check.
 
     Raises:
-        StopRequested: before the first window was whole.
-        InferenceFailed: the target's counter stands still.
-        UsageError: it is in energy mode, and a data set is to be run.
-        EdgebenchError: it refuses model or inputs, or fails otherwise.
+        StopRequested: a stop came before the first window was complete.
+        InferenceFailed: the target's counter does not advance.
+        UsageError: the target is in energy mode, and the run has a data set.
+        EdgebenchError: the target rejects model or inputs, or fails otherwise.
     """
     assert job.target is not None
     driver = find_driver()
@@ -146,7 +146,7 @@ def measure_target(
                 on_sample=partial(pipe.reached, unit=ProgressUnit.SAMPLES),
             )
     finally:
-        # A target that was stopped in a window goes on, and would not answer to the next run.
+        # A target that was stopped in a window continues it, and would not respond to the next run.
         if target.busy_s:
             pipe.phase(Phase.SPOOLING, target.busy_s)
         target.close()
@@ -159,7 +159,7 @@ def measure_target(
 def _measure(
     job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts, inputs: TargetInputs
 ) -> tuple[TargetRecord, list[list[Tensor]], TargetError | None]:
-    """Record of the windows, outputs for the samples, and what ended them before the last one."""
+    """Record of the windows, outputs for the samples, and the error that ended them early."""
     samples = list(map(sample_bytes, inputs.samples))
     first_s = FIRST_INFERENCES_S if target.pace_ns is None else FIRST_SOUND_S
     pipe.phase(Phase.WARMING_UP, max(first_s, job.spec.warmup_duration_s))
@@ -204,19 +204,19 @@ def _measure(
 
 @dataclass(slots=True)
 class RecordedWindows:
-    """What has come of the windows until now."""
+    """Results of the windows so far."""
 
     windows: list[Window]
     inference_ticks: list[int]
     outputs: list[list[Tensor]]
-    """Outputs for the samples, one window each."""
+    """Outputs for the samples, from a window each."""
     is_interrupted: bool = False
 
 
 def _run_windows(
     target: OpenTarget, samples: list[bytes], plan: WindowPlan, pipe: Pipe, series: RecordedWindows
 ) -> None:
-    """Run the windows, each with the next sample; those before a stop or an error are kept.
+    """Run the windows, each with the next sample; windows before a stop or an error are kept.
 
     Raises:
         LineDamaged: a window that only pulses can time was run twice.
@@ -225,11 +225,11 @@ def _run_windows(
         pipe.reached(number, TARGET_WINDOWS, ProgressUnit.WINDOWS)
         target.set_input(samples[number % len(samples)])
         timed = target.window(plan.count, warmup_count=plan.warmup_count)
-        # The last pulses are those of the windows, so more of them may come before those.
+        # The last pulses belong to the windows, so surplus pulses can only precede them.
         if series.windows and timed.is_repeated and timed.window.ticks is None:
             raise LineDamaged(
                 f"a reply of {target.firmware.name} was damaged, and its window was run twice: "
-                "nobody knows which pulses are those of a window"
+                "cannot tell which pulses belong to a window"
             )
         if number < len(samples):
             series.outputs.append(output_tensors(target))
@@ -238,12 +238,12 @@ def _run_windows(
 
 
 def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | None) -> WindowPlan:
-    """Lengths of the windows, by inferences that are not counted.
+    """Lengths of the windows, from inferences that are not part of the result.
 
     Raises:
-        InferenceFailed: the target's counter stands still.
-        UsageError: it is in energy mode, and a data set is to be run.
-        DatasetTooSlow: the data set takes longer than it may.
+        InferenceFailed: the target's counter does not advance.
+        UsageError: the target is in energy mode, and the run has a data set.
+        DatasetTooSlow: the data set takes longer than the limit.
     """
     begin_s = time.monotonic()
     first = target.window(1, warmup_count=0).window
@@ -251,8 +251,8 @@ def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | No
     if dataset is not None:
         if first.ticks is None:
             raise UsageError(
-                f"{target.firmware.name} is in energy mode: a data set is run in performance "
-                "mode, as its pulses would be taken for those of the windows"
+                f"{target.firmware.name} is in energy mode: run a data set in performance mode, "
+                "because its pulses would be counted as those of the windows"
             )
         dataset.rehearse(target, limit_s=spec.dataset_limit_s)
     emulator = target.firmware.emulator
@@ -262,26 +262,26 @@ def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | No
         trial = _untimed_trial(target, spec, first)
         each_s = max(_passed_s(trial), 1e-9) / trial.count
         count, warmup_count = _counts(spec, each_s, UNTIMED_MARGIN)
-        if target.pace_ns is not None:  # a sound is heard to its end
+        if target.pace_ns is not None:  # a sound is played to its end
             count, warmup_count = max(count, trial.count), 0
         return WindowPlan(count, warmup_count, each_s)
     # The first inference alone may have been slower.
     count = max(1, math.ceil(TRIAL_S / max(each_s, 1e-4)))
     trial = target.window(count, warmup_count=0).window
     if not trial.duration_s:
-        raise InferenceFailed(f"{target.firmware.name}: its counter stands still")
+        raise InferenceFailed(f"{target.firmware.name}: the counter does not advance")
     counts = _counts(spec, trial.duration_s / trial.count, CLOCKS_MARGIN)
-    # A target whose clock runs slow takes longer than it says.
+    # A target whose clock is slow takes longer than it reports.
     passed_s = max(trial.duration_s, _passed_s(trial))
     return WindowPlan(*counts, passed_s / trial.count)
 
 
 def _inputs(job: Job, target: OpenTarget) -> TargetInputs:
-    """What the run asks for: given inputs or drawn ones, and a data set.
+    """The run's inputs, given or drawn, and its data set.
 
     Raises:
-        InputsRefused: given inputs do not fit the model.
-        DatasetRefused: the data set does not.
+        InputsRefused: the given inputs do not fit the model.
+        DatasetRefused: the data set does not fit the model.
     """
     spec, given = job.spec, read_inputs(job.inputs_path) if job.inputs_path else {}
     shapes = {name: value.shape[1:] for name, value in given.items()} | spec.input_shapes
@@ -302,9 +302,9 @@ def _inputs(job: Job, target: OpenTarget) -> TargetInputs:
 
 
 def _untimed_trial(target: OpenTarget, spec: RunSpec, first: Window) -> Window:
-    """A window by which a target that tells no time is timed, on the clock beside it.
+    """A window that is timed by the machine's clock, for a target that reports no time.
 
-    Lines may be late by milliseconds, so the trial grows until that is little beside it.
+    Lines may be late by milliseconds, so the trial grows until that delay is negligible.
     """
     enough_s = max(TRIAL_S, UNTIMED_TRIAL_RATIO * spec.duration_s / TARGET_WINDOWS)
     trial = first
@@ -319,7 +319,7 @@ def _passed_s(window: Window) -> float:
 
 
 def _counts(spec: RunSpec, each_s: float, margin: float) -> tuple[int, int]:
-    """Inferences of a window, and before it, where each takes so long."""
+    """Inferences of a window, and before it, if each takes `each_s`."""
     window_s = margin * spec.duration_s / TARGET_WINDOWS
     count = max(math.ceil(window_s / each_s), math.ceil(spec.min_query_count / TARGET_WINDOWS))
     if spec.max_duration_s is not None:

@@ -1,7 +1,8 @@
-"""Outputs of a target: for a data set, and beside those of reference kernels.
+"""Outputs of a target: for a data set, and for comparison with reference kernels.
 
-The process that drives a target is not confined, as a driver needs ports and programs. So reference
-kernels, which parse the model, run in a process of their own, which is confined: `reference.py`.
+The process that drives a target is not confined, because a driver needs ports and programs.
+Reference kernels, which parse the model, therefore run in their own, confined process:
+`reference.py`.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 REHEARSED_SAMPLES = 2
-"""Samples of a data set by which its time is estimated: the first inference may be slower."""
+"""Samples of a data set that are run for the estimate: the first inference may be slower."""
 KEEP_S = 30.0
-"""Interval at which the outputs for a data set are written: so much is lost with the process."""
+"""Interval at which the outputs for a data set are written, and so the most time that is lost."""
 
 
 def sample_bytes(sample: Sequence[Tensor]) -> bytes:
-    """Bytes of the inputs of one sample, as `OpenTarget.set_input` takes them."""
+    """Bytes of the inputs of a sample, as `OpenTarget.set_input` takes them."""
     return b"".join(tensor.tobytes() for tensor in sample)
 
 
@@ -64,12 +65,12 @@ def output_tensors(target: OpenTarget) -> list[Tensor]:
     """Outputs of the last inference.
 
     Raises:
-        TargetError: there are none, or they are not those of the model.
+        TargetError: there are no outputs, or their size differs from the model's.
     """
     data = target.output_bytes()
     sizes = [np.dtype(spec.dtype).itemsize * int(np.prod(spec.shape)) for spec in target.outputs]
     if sum(sizes) != len(data):
-        raise LineDamaged(f"outputs of {len(data)} bytes, the model has {sum(sizes)}")
+        raise LineDamaged(f"outputs have {len(data)} bytes, expected {sum(sizes)}")
     tensors: list[Tensor] = []
     for spec, size in zip(target.outputs, sizes, strict=True):
         tensors.append(np.frombuffer(data[:size], spec.dtype).reshape(spec.shape))
@@ -79,23 +80,23 @@ def output_tensors(target: OpenTarget) -> list[Tensor]:
 
 @dataclass(slots=True)
 class TargetDataset:
-    """A labelled data set that a target runs, one inference a sample."""
+    """A labelled data set that a target runs, with an inference per sample."""
 
     spec: TensorSpec
     """Input of the model."""
     values: NDArray[np.generic]
     """Samples, in the order in which they are run."""
     index: NDArray[np.int64]
-    """Number of each of them in the file."""
+    """Number of each sample in the file."""
     expected_s: float = 0.0
-    """Time that all of them should take."""
+    """Expected time for all samples."""
     check: CheckFacts = field(default_factory=CheckFacts)
-    """What has been run until now."""
+    """Result so far."""
     is_stopped: bool = False
-    """Whether the run was stopped before all of them were run."""
+    """Whether the run was stopped before all samples were run."""
 
     def infer(self, target: OpenTarget, number: int) -> list[Tensor]:
-        """Outputs for one of the samples.
+        """Outputs for a sample.
 
         Raises:
             TargetError: the target fails.
@@ -105,11 +106,11 @@ class TargetDataset:
         return output_tensors(target)
 
     def rehearse(self, target: OpenTarget, *, limit_s: float) -> None:
-        """Run the first samples, and estimate how long all of them will take.
+        """Run the first samples, and estimate the time of all samples.
 
         Raises:
-            DatasetTooSlow: for longer than this limit.
-            OutputsTooLarge: the outputs cannot be kept.
+            DatasetTooSlow: the estimate is above the limit.
+            OutputsTooLarge: the outputs are too large to keep.
             TargetError: the target fails.
         """
         count = min(REHEARSED_SAMPLES, len(self.index))
@@ -121,16 +122,16 @@ class TargetDataset:
         if self.expected_s > limit_s:
             raise DatasetTooSlow(
                 f"{len(self.index)} samples of the data set take about {self.expected_s:.0f} s on "
-                f"{target.firmware.name}, {each_s:.2g} s each; limit {limit_s:g} s, which is "
-                f"enough for {int(limit_s / each_s)}"
+                f"{target.firmware.name}, {each_s:.2g} s each; limit {limit_s:g} s, enough for "
+                f"{int(limit_s / each_s)} samples"
             )
 
 
 def open_dataset(path: str, target: OpenTarget, spec: RunSpec) -> TargetDataset:
-    """The samples of a data set that a run asks for.
+    """The samples of a data set that a run requests.
 
     Raises:
-        DatasetRefused: they do not fit the model.
+        DatasetRefused: the samples do not fit the model.
     """
     refuse_misfit(path, target.inputs)
     with np.load(path, allow_pickle=False) as file:
@@ -148,14 +149,14 @@ def run_dataset(
     keep: Callable[[CheckFacts], None],
     on_sample: Callable[[int, int], None],
 ) -> None:
-    """Run all samples; one that fails costs none of those before.
+    """Run all samples; a failure keeps the outputs of the samples before it.
 
     Args:
-        target: Has the model.
-        dataset: Samples; its `check` says what came of it.
+        target: The target, with the model loaded.
+        dataset: Samples; its `check` receives the result.
         directory: Directory of the run.
-        keep: Is told from time to time how far it is; the outputs are on the disk then.
-        on_sample: Is told of every sample.
+        keep: Called at intervals with the progress; the outputs are on disk by then.
+        on_sample: Called after every sample with the number done and the total.
     """
     outputs: list[list[Tensor]] = []
     error: str | None = None
@@ -176,7 +177,7 @@ def run_dataset(
             with STOP.armed():
                 output = dataset.infer(target, number)
             if not are_finite(output):
-                raise MeasurementError("outputs for the data set hold NaN or infinity")
+                raise MeasurementError("outputs for the data set contain NaN or infinity")
             outputs.append(output)
             on_sample(len(outputs), len(dataset.index))
             if time.monotonic() - kept_s > KEEP_S:
@@ -196,17 +197,17 @@ def compare_with_reference(
     check: CheckFacts,
     directory: Path,
 ) -> CheckFacts:
-    """Run reference kernels on the samples, and keep their outputs beside those of the target.
+    """Run reference kernels on the samples, and store their outputs with those of the target.
 
     Args:
-        job: Has the file of the model.
+        job: Job with the file of the model.
         samples: Samples that the target ran on.
-        outputs: Outputs of the target for these.
-        check: What was checked before.
+        outputs: Outputs of the target for these samples.
+        check: Result of the earlier checks.
         directory: Directory of the run.
     """
     if not job.model_path:
-        return replace(check, reference_error="the model is part of the firmware: there is no file")
+        return replace(check, reference_error="the model is part of the firmware, without a file")
     try:
         write_samples(directory / SAMPLES_FILE, samples)
         with STOP.armed():
@@ -220,7 +221,7 @@ def compare_with_reference(
         return replace(check, reference_error="stopped before it was done")
     except EdgebenchError as exc:
         return replace(check, reference_error=library_line(exc))
-    except Exception as exc:  # a process with a hostile model may have written whatever it likes
+    except Exception as exc:  # a hostile model may have written any data
         return replace(check, reference_error=f"{type(exc).__name__}: {library_line(exc)}")
     finally:
         for name in (SAMPLES_FILE, OUTPUTS_FILE):
@@ -242,10 +243,10 @@ def _kept(path: Path) -> dict[str, Tensor]:
 
 
 def _run_reference(directory: Path) -> RuntimeFacts:
-    """Run reference kernels in a process of their own; the runtime that has them.
+    """Run reference kernels in their own process; returns the runtime that provides them.
 
     Raises:
-        MeasurementError: they do not run.
+        MeasurementError: the kernels fail or exceed the time limit.
     """
     python = python_command(
         *("edgebench.agent.worker.reference", directory, str(os.getpid())),
@@ -256,7 +257,7 @@ def _run_reference(directory: Path) -> RuntimeFacts:
         # Its standard error is the worker's log.
         return read_report(python, RuntimeFacts, timeout_s=TIMEOUT_S, stderr=None)
     except subprocess.TimeoutExpired as exc:
-        raise MeasurementError(f"reference kernels were not done after {TIMEOUT_S:g} s") from exc
+        raise MeasurementError(f"reference kernels exceeded {TIMEOUT_S:g} s") from exc
     except subprocess.CalledProcessError as exc:
         text = library_line(exc.stdout.decode("utf-8", "replace")) or f"status {exc.returncode}"
         raise MeasurementError(f"reference kernels did not run: {text}") from exc

@@ -1,12 +1,12 @@
-"""Time limits of a worker, by which the daemon ends it: all follow from its job alone.
+"""Time limits of a worker, enforced by the daemon: all follow from its job alone.
 
 Theory of operation. A worker may be hostile, so no report of it extends these times. Its phases
-come in one order, each once; each has a limit, and so has the run. The duration that a worker
-expects of a phase makes its limit shorter, never longer than the specification allows.
+come in a fixed order, each at most once; each has a limit, and so has the run. The duration that a
+worker expects of a phase makes its limit shorter, never longer than the specification allows.
 
-An honest run may take long for a count of queries, as the time of a query is unknown before. The
-first inference ended within the time to load, so no other is expected to take longer, and all of
-them together no longer than `COUNTED_LIMIT_S`.
+An honest run may take long for a count of queries, because the time of a query is unknown at first.
+The first inference ended within the time to load, so no other is expected to take longer, and all
+of them together no longer than `COUNTED_LIMIT_S`.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from edgebench.protocol.spec import RunSpec, samples_per_query
 TIMEOUT_FACTOR, TIMEOUT_MARGIN_S = 3.0, 30.0
 """Timeout of a phase: a multiple of its expected duration, and a margin."""
 COUNTED_LIMIT_S = 4 * 3600.0
-"""Longest expected time of a count of inferences: 14 s for each of the 1024 of the default."""
+"""Longest expected time of a count of inferences: 14 s for each of the default 1024."""
 UPLOAD_BYTES_PER_S = 2000.0
 """Slowest upload of a model to a target: a fifth of 115200 baud, as on a line that loses frames."""
 MARKS_S = 1.0
-"""Bound of the pulses on a sync line and of the idle time around them."""
+"""Upper limit of the time for the pulses on a sync line and the idle time around them."""
 FIRST_INFERENCES_S = 60.0
 """Time for the first inferences of a target, whose duration is still unknown."""
 FIRST_SOUND_S = 1200.0
-"""Time for the first window of streaming firmware: a file is played to its end, and MLPerf Tiny's
-has 20 minutes."""
+"""Time for the first window of streaming firmware: a file is played to its end, and the file of
+MLPerf Tiny has 20 minutes."""
 TARGET_WINDOWS = 5
 """Windows of a target, with warm-up before each. Source: MLPerf Tiny run rules: the median of
 five windows."""
 SPOOL_TIMEOUT_S = 120.0
 CHECK_TIMEOUT_S = 600.0
-"""Timeout of the checks: reference kernels are slow, and a data set may be large. A target that
-runs a data set has as long for each line of progress."""
+"""Timeout of the checks: reference kernels are slow, and a data set may be large. For a target that
+runs a data set, it applies to each line of progress."""
 COMPLETE_TIMEOUT_S = 20.0
-"""Timeout of what a worker does after its record stands, which its kernel ends long before."""
+"""Timeout of the work after a worker's record is final; the worker's own alarm is far shorter."""
 STOP_GRACE_S = 20.0
 """Time to stop: a stop takes effect when the current inference has ended."""
 
@@ -45,12 +45,12 @@ PHASES = (
     *(Phase.STARTING, Phase.LOADING, Phase.SYNCING, Phase.WARMING_UP, Phase.MEASURING),
     *(Phase.SYNCING, Phase.SPOOLING, Phase.CHECKING, Phase.SPOOLING, Phase.CHECKING),
 )
-"""Phases of a worker in their order; it leaves some out. That of a target runs a data set, releases
+"""Phases of a worker in order; some are omitted. The worker of a target runs a data set, releases
 the target, and compares its outputs."""
 
 
 def phase_limit_s(job: Job, phase: Phase, expected_s: float | None = None) -> float:
-    """Time after which a worker is ended in this phase, seconds.
+    """Time after which a worker is killed in this phase, seconds.
 
     Args:
         job: Its job.
@@ -68,14 +68,14 @@ def phase_limit_s(job: Job, phase: Phase, expected_s: float | None = None) -> fl
         return SPOOL_TIMEOUT_S + TIMEOUT_FACTOR * expected_s
     if phase is Phase.CHECKING:
         return CHECK_TIMEOUT_S + TIMEOUT_FACTOR * expected_s
-    # The limit is one of the measurement; marks for a meter are not part of it.
+    # The limit applies to the measurement; marks for a meter are not part of it.
     if phase is not Phase.SYNCING and spec.limits.measure_timeout_s is not None:
         return spec.limits.measure_timeout_s
     return TIMEOUT_FACTOR * expected_s + TIMEOUT_MARGIN_S
 
 
 def run_limit_s(job: Job) -> float:
-    """Time after which a worker is ended, whatever it reports, seconds; `STOP_GRACE_S` follows."""
+    """Time after which a worker is killed in any case, seconds; `STOP_GRACE_S` follows."""
     return sum(phase_limit_s(job, phase) for phase in PHASES) + COMPLETE_TIMEOUT_S
 
 
@@ -89,7 +89,7 @@ def _longest_expected_s(job: Job, phase: Phase) -> float:
         return max(first_s, spec.warmup_duration_s, _counted_s(spec, spec.warmup_query_count))
     if phase is Phase.MEASURING:
         return _measured_s(spec, is_target=is_target)
-    if phase is Phase.SPOOLING and is_target:  # a window in progress goes on to its end
+    if phase is Phase.SPOOLING and is_target:  # a window in progress continues to its end
         return _measured_s(spec, is_target=True)
     if phase is Phase.CHECKING and is_target and job.dataset_path is not None:
         return spec.dataset_limit_s

@@ -1,1 +1,1 @@
-"""Commands and replies of boards, as state machines without I/O: one dialect per file."""
+"""Commands and replies of boards, as state machines without I/O: a dialect per file."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Quirk(Enum):
-    """Deviation from MLPerf Tiny's protocol that a board was seen to have."""
+    """Deviation from MLPerf Tiny's protocol that was seen on a board."""
 
     ECHO = "echo"
     """The board sends commands back."""
@@ -17,18 +17,18 @@ class Quirk(Enum):
     NAME_FORMAT = "name_format"
     """The name of the board is not `m-name-dut-[…]`."""
     TRAILING_COMMA = "trailing_comma"
-    """Results end in a comma, as those of the reference for visual wake words."""
+    """Results end in a comma, as in the reference for visual wake words."""
     JOINED_LINES = "joined_lines"
-    """A line begins in the middle of another: the end of the first one was lost."""
+    """A line begins in the middle of another: the end of the first line was lost."""
     TEXT_IN_WINDOW = "text_in_window"
-    """The board prints lines of its own within a window, whose time includes the printing."""
+    """The board prints other lines within a window, whose time includes the printing."""
     NOT_TEXT = "not_text"
-    """Bytes that are no ASCII: the speed is wrong, or the line is bad."""
+    """Bytes that are not ASCII: the speed is wrong, or the line is bad."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyEnd:
-    """`m-ready`: the command is over, whether it succeeded or not."""
+    """`m-ready`: the command has ended, with or without success."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class ModelName:
 
 @dataclass(frozen=True, slots=True)
 class TimestampMode:
-    """First line after a reset: what a timestamp is."""
+    """First line after a reset, which defines the kind of timestamps."""
 
     is_energy: bool
-    """A pulse on a pin, and not a line with the time."""
+    """Timestamps are pulses on a pin instead of lines with the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ class ExpectedSize:
 
 @dataclass(frozen=True, slots=True)
 class LoadEnd:
-    """The last byte of a load has come."""
+    """The last byte of a load has arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """Bytes that came since `db load`, if the dialect reports them."""
+    """Bytes received since `db load`, if the dialect reports them."""
 
     size_bytes: int
 
@@ -114,7 +114,7 @@ class WarmupBegin:
 
 @dataclass(frozen=True, slots=True)
 class WarmupEnd:
-    """Warm-up of an `infer` is over."""
+    """Warm-up of an `infer` has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class InferenceBegin:
 
 @dataclass(frozen=True, slots=True)
 class InferenceEnd:
-    """Timed inferences are over."""
+    """Timed inferences have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +138,17 @@ class ModelOutputs:
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
-    """The board refuses a command."""
+    """The board rejects a command."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class InputMismatch:
-    """The input has another size than the board expects; it goes on with the one before.
+    """The size of the input differs from the expected size; the board uses the previous input.
 
-    The reference says so in a line without a prefix, and then runs on what was there before: no
-    result after this line is of the input that was sent.
+    The reference reports this in a line without a prefix, and then runs on the old content of the
+    buffer: results after this line are not those of the input that was sent.
     """
 
     text: str
@@ -156,9 +156,9 @@ class InputMismatch:
 
 @dataclass(frozen=True, slots=True)
 class ComplaintText:
-    """Line of the maker's own about an error, which need not be one of the inference.
+    """Vendor-specific line about an error, which may be unrelated to the inference.
 
-    A log of the radio or the file system is printed between the lines of a reply.
+    Logs of the radio or the file system are printed between the lines of a reply.
     """
 
     text: str
@@ -166,9 +166,9 @@ class ComplaintText:
 
 @dataclass(frozen=True, slots=True)
 class FailureText:
-    """Line of the maker's own that tells of a failure; nothing in the protocol says so.
+    """Vendor-specific line about a failed inference, which the protocol cannot express.
 
-    The reference prints results all the same when the runtime refuses an inference.
+    The reference prints results even if an inference of the runtime fails.
     """
 
     text: str
@@ -176,14 +176,14 @@ class FailureText:
 
 @dataclass(frozen=True, slots=True)
 class CommandEcho:
-    """Command as the board received it, in a line of its own."""
+    """Command as the board received it, on a separate line."""
 
     command: str
 
 
 @dataclass(frozen=True, slots=True)
 class InfoItem:
-    """One line of the reply to `x-info`."""
+    """A line of the reply to `x-info`."""
 
     key: str
     value: str
@@ -199,7 +199,7 @@ class BufferCrc:
 
 @dataclass(frozen=True, slots=True)
 class OutputBytes:
-    """Part of the output tensors as they are, reply to `x-out`."""
+    """Part of the raw output tensors, reply to `x-out`."""
 
     data: bytes
 
@@ -212,7 +212,7 @@ class CyclesHead:
     total_count: int
     """Inferences of the last `infer`."""
     kept_count: int
-    """The last of them, which the board still has."""
+    """Number of the most recent inferences whose ticks the board has kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +232,12 @@ class FrameModeReply:
 
 @dataclass(frozen=True, slots=True)
 class ListeningBegin:
-    """The board listens from now on; a pulse comes right after this line."""
+    """The board starts listening; a pulse follows right after this line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListeningEnd:
-    """The board listens no more; a pulse came right before this line."""
+    """The board has stopped listening; a pulse came right before this line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class ActivationsHead:
 
 @dataclass(frozen=True, slots=True)
 class NumberList:
-    """One line of a list of whole numbers; empty for a bracket alone."""
+    """A line of a list of whole numbers; empty for a bracket alone."""
 
     values: tuple[int, ...]
 
@@ -261,12 +261,12 @@ class SoundBegin:
 
 @dataclass(frozen=True, slots=True)
 class RecordBegin:
-    """An interface board notes edges of the board's pins from now on."""
+    """An interface board starts to record edges of the board's pins."""
 
 
 @dataclass(frozen=True, slots=True)
 class DetectionsHead:
-    """Line before the times at which the board detected something, milliseconds."""
+    """Line before the times at which the board detected the wake word, milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ class ProcessingHead:
 
 @dataclass(frozen=True, slots=True)
 class OtherText:
-    """Line that means nothing here: help, greetings, or what is left of a damaged one."""
+    """Line without a meaning here: help, greetings, or the rest of a damaged line."""
 
     text: str
 
@@ -330,22 +330,22 @@ class TimedEvent:
 
     event: BoardEvent
     first_ns: int
-    """When the read that brought its first byte returned."""
+    """Time when the read with its first byte returned."""
     last_ns: int
-    """When the read that brought its end returned."""
+    """Time when the read with its end returned."""
 
 
 class Dialect(Protocol):
-    """State machine of one way to talk; it does no I/O, and reads no clock."""
+    """State machine of a dialect; it does no I/O, and reads no clock."""
 
     @property
     def name(self) -> str:
-        """Stable name, as it is stored."""
+        """Stable name, which is stored."""
         ...
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes of input in one `db` command."""
+        """Bytes of input in a `db` command."""
         ...
 
     @property
@@ -354,10 +354,10 @@ class Dialect(Protocol):
         ...
 
     def encode(self, command: str) -> bytes:
-        """Bytes of a command; the reply to it is what is received next.
+        """Bytes of a command; the next received bytes are its reply.
 
         Raises:
-            LocalProtocolError: the board would not take it as one command.
+            LocalProtocolError: the text is not a single valid command.
         """
         ...
 
@@ -365,11 +365,11 @@ class Dialect(Protocol):
         """Events that are complete with these bytes, in order.
 
         Args:
-            data: Bytes of one read.
-            time_ns: When the read returned, bridge clock.
+            data: Bytes of a read.
+            time_ns: Time when the read returned, bridge clock.
         """
         ...
 
     def reset(self) -> None:
-        """Forget half a line and the last command: what comes next is something new."""
+        """Discard a partial line and the last command, before unrelated data."""
         ...

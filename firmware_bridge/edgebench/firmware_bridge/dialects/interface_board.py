@@ -1,16 +1,16 @@
-"""A board behind MLPerf Tiny's interface board, which passes commands on and marks the replies.
+"""A board behind MLPerf Tiny's interface board, which forwards commands and marks the replies.
 
     dut name%  →  m-dut-passthrough(name)
                   m-ready                        of the interface board
                   [dut]: m-name-dut-[…]
-                  [dut]: m-ready                 of the board itself: the command is over
+                  [dut]: m-ready                 of the board itself: the command has ended
 
-The interface board answers at once, so the first `m-ready` says nothing of the board behind it. The
-line is half duplex: nothing is sent while the board talks.
+The interface board replies at once, so the first `m-ready` does not depend on the board behind it.
+The line is half duplex: nothing is sent while the board transmits.
 
-EEMBC's IO Manager prints `m-lap-us-N` by its own clock whenever the board pulls its pin, once that
-was switched on: lines between the board's, the first one before `m-infer-start`. They are no laps
-of the board.
+EEMBC's IO Manager prints `m-lap-us-N` by its own clock whenever the board pulls its pin, if this is
+enabled: lines between those of the board, the first before `m-infer-start`. They are not laps of
+the board.
 
 Source: mlcommons/tiny, benchmark/interface, InterfaceMenu::Passthrough; the logs of energy runs in
 mlcommons/tiny_results_v1.0.
@@ -34,21 +34,21 @@ from edgebench.firmware_bridge.dialects.mlperf_tiny import MLPERF_TINY
 
 PREFIX = "dut "
 CHUNK_BYTES = 26
-"""Bytes a command with the prefix before it, as upstream's runner sends them: 64 characters."""
+"""Bytes per command with the prefix, as upstream's runner sends them: 64 characters."""
 _MARK = re.compile(r"\[dut\]: ?")
 _OWN = InterfaceName | OtherText
-"""Lines of the interface board that say something of itself."""
+"""Lines in which the interface board reports about itself."""
 
 
 class PassthroughDialect:
-    """The dialect of a board, spoken through an interface board."""
+    """The dialect of a board behind an interface board."""
 
     def __init__(self, board: LineDialect) -> None:
         self.name = f"interface_board+{board.name}"
         self.chunk_bytes = CHUNK_BYTES
         self.quirks: set[Quirk] = board.quirks
         self.is_interface_heard = False
-        """The interface board answered the last command; the board behind it may be silent."""
+        """Whether the interface board replied to the last command; the board behind it may not."""
         self._board = board
         self._outer = LineDialect(
             "interface_board",
@@ -57,7 +57,7 @@ class PassthroughDialect:
                     r"dut-passthrough\((.*)\)?",
                     lambda m, _: CommandEcho(m[1].removesuffix(")")),
                 ),
-                # What is marked is read by the board's own dialect, below.
+                # Marked lines are parsed by the board's own dialect, below.
                 line_pattern(r"\[dut\]:.*", lambda m, _: OtherText(m[0]), has_prefix=False),
                 *(one for one in MLPERF_TINY if one.has_prefix),
             ),
@@ -69,17 +69,17 @@ class PassthroughDialect:
 
     def encode(self, command: str) -> bytes:
         """Bytes of a command for the board behind the interface board."""
-        self._board.encode(command)  # for its own checks, and the echo of a board that has one
+        self._board.encode(command)  # for its checks, and to recognise an echo
         self.is_interface_heard = False
         return self._outer.encode(PREFIX + command)
 
     def reset(self) -> None:
-        """Forget half a line and the last command."""
+        """Discard a partial line and the last command."""
         self._board.reset()
         self._outer.reset()
 
     def receive(self, data: bytes, time_ns: int) -> list[TimedEvent]:
-        """Events of the board; the interface board's own lines are those that are not marked."""
+        """Events of the board, and of the interface board, whose lines are not marked."""
         events: list[TimedEvent] = []
         for timed in self._outer.receive(data, time_ns):
             if isinstance(timed.event, OtherText) and (mark := _MARK.match(timed.event.text)):

@@ -1,13 +1,13 @@
 r"""Dialects of lines: commands that end in `%`, replies by lines until `m-ready`.
 
-Theory of operation. A line ends at LF, or at CR; empty lines say nothing, so every variant of line
-ends is the same. Bytes that no text has are dropped, and colours. Three defects are mended here:
+Theory of operation. A line ends at LF, or at CR; empty lines are ignored, so all line endings are
+equivalent. Bytes that are not text are dropped, and colours as well. Three defects are corrected:
 
-    echo          the command itself comes first, whole or in a line of its own
-    no prefix     `ready` for `m-ready`; firmware of people who found the prefix superfluous
-    joined lines  the end of a line was lost, so a known beginning stands inside another line
+    echo          the command itself comes first, at the beginning of a line or on a separate line
+    no prefix     `ready` for `m-ready`; some firmware omits the prefix
+    joined lines  the end of a line was lost, so a known beginning is inside another line
 
-What a line says is a table of patterns, so that a dialect is mostly data.
+The lines are defined by a table of patterns, so a dialect is mostly data.
 
 Source: mlcommons/tiny @ 1afd2c98, benchmark/api/internally_implemented.cpp (commands and replies).
 """
@@ -24,28 +24,27 @@ from edgebench.protocol.errors import LocalProtocolError
 
 TERMINATOR = "%"
 COMMAND_MAX_CHARS = 79
-"""The reference has room for 80 characters with the terminator, and cuts what is longer without a
-word."""
+"""The reference has space for 80 characters with the terminator, and silently cuts the rest."""
 LINE_MAX_BYTES = 1 << 16
-"""A board that sends so much without an end of a line is not talking to us; `db print` of the
-streaming firmware is one line of three characters a byte."""
+"""Longer data without a line end is not a reply; `db print` of the streaming firmware prints a
+single line with three characters per byte."""
 _ENDS = re.compile(rb"\r|\n")
 _NO_TEXT = bytes(
     {*range(0x09), *range(0x0B, 0x0D), *range(0x0E, 0x1B), *range(0x1C, 0x20), *range(0x7F, 0x100)}
 )
 _COLOURS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~])?")
-"""Sequences that a terminal obeys; shells of real-time systems print them. Source: ECMA-48, 5.4."""
+"""Terminal escape sequences; shells of real-time systems print them. Source: ECMA-48, 5.4."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinePattern:
-    """A kind of line, and what it says."""
+    """A kind of line, and its event."""
 
     pattern: re.Pattern[str]
     """Matches the whole line, without its prefix `m-`."""
     event: Callable[[re.Match[str], set[Quirk]], BoardEvent]
     has_prefix: bool = True
-    """Whether `m-` belongs before it."""
+    """Whether the line starts with `m-`."""
 
 
 def line_pattern(
@@ -54,17 +53,18 @@ def line_pattern(
     *,
     has_prefix: bool = True,
 ) -> LinePattern:
-    """A kind of line, by the text of its pattern."""
+    """A kind of line, from the text of its pattern."""
     return LinePattern(re.compile(pattern), event, has_prefix)
 
 
 def check_command(command: str, max_chars: int = COMMAND_MAX_CHARS) -> str:
-    """Refuse what a board would not take as one command.
+    """Check that a text is a single valid command, and return it.
 
-    An empty command ends in a bare terminator, which crashes the reference firmware.
+    An empty command is a bare terminator, which crashes the reference firmware.
 
     Raises:
-        LocalProtocolError: it is empty, too long, or has characters that break it up.
+        LocalProtocolError: the command is empty, too long, or has a terminator, control or
+            non-ASCII characters.
     """
     is_text = command.isascii() and command.isprintable() and TERMINATOR not in command
     if not command.strip() or not is_text:
@@ -77,7 +77,7 @@ def check_command(command: str, max_chars: int = COMMAND_MAX_CHARS) -> str:
 
 
 class LineDialect:
-    """A dialect that is a table of lines."""
+    """A dialect defined by a table of lines."""
 
     def __init__(
         self,
@@ -89,15 +89,15 @@ class LineDialect:
         max_chars: int = COMMAND_MAX_CHARS,
         line_max_bytes: int = LINE_MAX_BYTES,
     ) -> None:
-        """Make a dialect.
+        """Create a dialect.
 
         Args:
             name: Stable name.
-            patterns: Kinds of lines; the first that matches counts.
-            beginnings: Pattern of beginnings that no line has in its middle.
-            chunk_bytes: Bytes of input in one `db` command.
-            max_chars: Longest command without its terminator.
-            line_max_bytes: Longest line of the board.
+            patterns: Kinds of lines; the first match is used.
+            beginnings: Pattern of line beginnings that never occur inside a line.
+            chunk_bytes: Bytes of input in a `db` command.
+            max_chars: Maximum length of a command without its terminator.
+            line_max_bytes: Maximum length of a line of the board.
         """
         self.name = name
         self.chunk_bytes = chunk_bytes
@@ -110,10 +110,10 @@ class LineDialect:
         self._rest_ns = 0
         """Time of the first byte of the rest."""
         self._echo = b""
-        """Command that may come back before its reply."""
+        """Command that the board may echo before its reply."""
 
     def widen(self, max_chars: int) -> None:
-        """Use the longer commands that a board says it takes."""
+        """Use longer commands, up to the length that a board reports."""
         self.max_chars = max_chars
         self.chunk_bytes = max(self.chunk_bytes, (max_chars - len("db ")) // 2)
 
@@ -124,7 +124,7 @@ class LineDialect:
         return sent
 
     def reset(self) -> None:
-        """Forget half a line and the last command."""
+        """Discard a partial line and the last command."""
         self._rest, self._echo = b"", b""
 
     def receive(self, data: bytes, time_ns: int) -> list[TimedEvent]:
@@ -142,7 +142,7 @@ class LineDialect:
             self._rest = b""
         events: list[TimedEvent] = []
         for number, line in enumerate(whole):
-            # Only the first line can have begun in an earlier read.
+            # Only the first line can start in an earlier read.
             first_ns = time_ns if number else self._rest_ns
             events += [
                 TimedEvent(self._event(part), first_ns, time_ns)
@@ -153,7 +153,7 @@ class LineDialect:
         return events
 
     def _cut_echo(self) -> bool:
-        """Take the echo of a command away; False: what came may be the begin of one."""
+        """Remove the echo of a command; False: the data may be the beginning of an echo."""
         if not self._echo:
             return True
         begin = self._rest.lstrip(b"\r\n ")
@@ -167,7 +167,7 @@ class LineDialect:
         return not begin
 
     def _parts(self, line: str) -> list[str]:
-        """The line, or the lines that it was joined of."""
+        """The line, or the lines that were joined to it."""
         begins = [match.start() for match in self._beginning.finditer(line)]
         if not begins or begins == [0]:
             return [line] if line else []

@@ -1,7 +1,7 @@
-"""MLPerf Tiny's protocol, performance and energy mode, and what our own firmware adds to it.
+"""MLPerf Tiny's protocol, performance and energy mode, with the extensions of edgebench's firmware.
 
-The two modes differ in what a timestamp is: a line, or a pulse on a pin. Everything else is the
-same, so one dialect reads both, and the board says at its start which it is in.
+The two modes differ only in their timestamps: a line, or a pulse on a pin. So a single dialect
+parses both, and the board reports its mode when it starts.
 
 Source: mlcommons/tiny @ 1afd2c98, benchmark/api; the two lines without a prefix that mean a wrong
 size: internally_implemented.cpp (`db load`) and the reference submissions (th_load_tensor); failed
@@ -19,19 +19,19 @@ from edgebench.firmware_bridge.dialects.events import Quirk
 from edgebench.firmware_bridge.dialects.lines import LineDialect, LinePattern, line_pattern
 
 CHUNK_BYTES = 31
-"""Bytes a command, as upstream's runner sends them: EEMBC's rule is never more than one command or
-64 bytes before the next `m-ready`."""
+"""Bytes per command, as upstream's runner sends them: EEMBC's rule is at most one command or 64
+bytes before the next `m-ready`."""
 _BRACKET = re.compile(r"\[?([^\[\]]*)\]?")
 
 BEGINNINGS = (
     r"m-(?:ready|name-|profile-|model-|timestamp-mode-|lap-us-|init-done|load-done|buffer-|"
     r"warmup-|infer-|results-|info-|crc-|out-\[|cycles-|cycle-|frames-|\[Expecting)|(?<![a-z])e-\["
 )
-"""Beginnings that no line of any board has in its middle."""
+"""Line beginnings that never occur inside a line of any board."""
 
 
 def _named(match: re.Match[str], quirks: set[Quirk]) -> events.BoardName:
-    """Name in any of the forms that firmware was seen to give it."""
+    """Name in any of the known formats."""
     if not re.fullmatch(r"name-dut-\[[^\]]+\]", match[0]):
         quirks.add(Quirk.NAME_FORMAT)
     bracket = _BRACKET.fullmatch(match[1])
@@ -39,7 +39,7 @@ def _named(match: re.Match[str], quirks: set[Quirk]) -> events.BoardName:
 
 
 def numbers(text: str, quirks: set[Quirk]) -> tuple[float, ...]:
-    """Numbers of a list; one comma too many is no number."""
+    """Numbers of a list; a trailing comma is ignored."""
     parts = [part.strip() for part in text.split(",")]
     if parts and not parts[-1]:
         quirks.add(Quirk.TRAILING_COMMA)
@@ -56,13 +56,14 @@ _FAILURES = (
     r"\bth_infer\b.{0,80}\b(?:error|fail(?:ed|ure)?)\b|\binference (?:error|failed|failure)\b|"
     r"^(?:error|fail(?:ed|ure)?|fehler)\b"
 )
-"""Pattern of failed inferences: words of a runtime, wherever they are, or a line that begins with
-an error, as th_infer prints it. Tasks of an operating system print errors of their own meanwhile,
-behind a time, a level or a name: `I (1234) wifi: disconnect reason, error code 0x0` (ESP-IDF),
+"""Pattern of failed inferences: messages of a runtime anywhere in a line, or a line that begins
+with an error, as th_infer prints it. Tasks of an operating system print unrelated errors, after a
+time, a level or a name: `I (1234) wifi: disconnect reason, error code 0x0` (ESP-IDF),
 `[00:00:01.234,567] <err> net_dhcpv4: failed` (Zephyr)."""
 _COMPLAINT = r"\b(?:error|fail(?:ed|ure)?|fehler)\b"
 _NO_FAILURE = r"\b(?:no|squared?|absolute) errors?\b|\berrors?\s*[:=]\s*(?:0(?!\.)|none|ok)\b"
-"""Pattern of texts about errors that tell of none: a status, or the mean squared error of ad01."""
+"""Pattern of texts that contain "error" without a failure: a status, or the mean squared error of
+ad01."""
 
 MLPERF_TINY: tuple[LinePattern, ...] = (
     line_pattern(r"ready", lambda _, __: events.ReplyEnd()),
@@ -76,8 +77,8 @@ MLPERF_TINY: tuple[LinePattern, ...] = (
         lambda m, _: events.TimestampMode(m[1] == "energy"),
     ),
     line_pattern(r"init-done", lambda _, __: events.InitEnd()),
-    # Firmware whose printf has no unsigned numbers prints a sign after 35.8 minutes, and one that
-    # has the time as a float prints a fraction.
+    # Firmware whose printf lacks unsigned numbers prints a sign after 35.8 minutes, and firmware
+    # that stores the time as a float prints a fraction.
     line_pattern(r"lap-us-(-?\d{1,20})(?:\.\d*)?", lambda m, _: events.LapTime(int(m[1]))),
     line_pattern(r"\[Expecting (\d{1,10}) bytes\]", lambda m, _: events.ExpectedSize(int(m[1]))),
     line_pattern(r"load-done", lambda _, __: events.LoadEnd()),

@@ -1,9 +1,9 @@
 """The dialect of MLPerf Tiny's streaming wake-word firmware.
 
-It ends its replies in `m-ready` as well, but repeats every command in a line of its own, has errors
-without a prefix, counts the bytes of a load, and prints no timestamp. The text of `help` ends in a
-terminator of ours, a stray `%`, before `m-ready`. It cannot run `infer`: it classifies audio
-continuously between `start` and `stop`.
+It ends its replies with `m-ready` as well, but repeats every command on a separate line, prints
+errors without a prefix, counts the bytes of a load, and prints no timestamp. The text of `help`
+ends with a command terminator, a stray `%`, before `m-ready`. It cannot run `infer`: it classifies
+audio continuously between `start` and `stop`.
 
     start%   →  Received command: start
                 Listening for I2S data ...
@@ -14,19 +14,19 @@ continuously between `start` and `stop`.
                                                 a pulse on the timestamp pin
                 Streaming stopped.
                 target activations:
-                [-128, -127, … ,                16 a line: one for each frame since `start`
+                [-128, -127, … ,                16 per line, for each frame since `start`
                 -125
                 ]
                 m-ready
 
-The interface board before it plays the sound, and times the pin that is high while a frame is
-processed. Its times are those of a counter of 10 µs; the words say seconds.
+The interface board in front of it plays the sound, and times a pin that is high while a frame is
+processed. Its times are counts of 10 µs, although the text states seconds.
 
     play FILE%          →  Playing FILE, then m-ready at the end of the sound
     record_detections%  →  Now recording detections, m-ready; its counter begins at 0
-    print_detections%   →  Detection Timestamps (ms), one a line, m-ready
-    print_dutycycle%    →  Duty cycle start times (s), then Duty cycle stop times (s), with lines of
-                           numbers behind each, m-ready
+    print_detections%   →  Detection Timestamps (ms), each on a line, m-ready
+    print_dutycycle%    →  Duty cycle start times (s), then Duty cycle stop times (s), each followed
+                           by lines of numbers, m-ready
 
 Source: mlcommons/tiny, benchmark/reference_submissions/streaming_wakeword (sww_ref_util),
 benchmark/interface (InterfaceMenu, DeviceUnderTest), benchmark/runner (streaming_ww_utils).
@@ -47,10 +47,10 @@ from edgebench.firmware_bridge.dialects.mlperf_tiny import (
 STREAMING = "mlperf_tiny_streaming"
 """Name of the dialect."""
 MAX_CHARS = 1027
-"""Longest line: the buffer of the firmware has 1028 characters."""
+"""Maximum length of a line: the buffer of the firmware has 1028 characters."""
 EDGES_MAX_BYTES = 1 << 20
-"""Some interface boards print all edges as one line: 37 500 of a sound of 20 minutes, with ten
-characters each."""
+"""Some interface boards print all edges on a single line: 37 500 for a sound of 20 minutes, with
+ten characters each."""
 
 _LIST = (
     line_pattern(
@@ -62,7 +62,7 @@ _LIST = (
         r"\[|\]|\[\s*\]|=+ Done =+", lambda _, __: events.NumberList(()), has_prefix=False
     ),
 )
-"""Lines of a list that is printed over several; upstream has firmware that ends it twice."""
+"""Lines of a list that spans several lines; some firmware of upstream ends it twice."""
 _STREAMING = (
     line_pattern(
         r"Received command: (.*)", lambda m, _: events.CommandEcho(m[1]), has_prefix=False
@@ -120,7 +120,7 @@ def streaming() -> LineDialect:
 
 
 def interface_board() -> LineDialect:
-    """Dialect of the interface board itself, which has the sound."""
+    """Dialect of the interface board itself, which plays the sound."""
     return LineDialect(
         "interface_board",
         (*_INTERFACE, *MLPERF_TINY),

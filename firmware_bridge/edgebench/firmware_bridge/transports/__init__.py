@@ -1,1 +1,1 @@
-"""Transports to a board: bytes with their time of arrival, one kind per file."""
+"""Transports to a board: bytes with their time of arrival, a kind per file."""

@@ -1,11 +1,11 @@
 """The interface of a transport: bytes to a board and from it.
 
-read   waits at most its timeout for the first byte, then gives what is there
-write  all of it, in one piece
+read   waits at most its timeout for the first byte, then returns all available bytes
+write  sends all bytes at once
 close  may be called twice
 
-Time is the bridge's monotonic clock in nanoseconds. Bytes have the time at which the read that got
-them returned: they were there then, and cannot have been earlier than the read began to wait.
+Time is the bridge's monotonic clock in nanoseconds. The time of bytes is that at which their read
+returned: they arrived before it, and not before the read began to wait.
 """
 
 from __future__ import annotations
@@ -14,68 +14,68 @@ from dataclasses import dataclass
 from typing import Protocol
 
 READ_BYTES = 1 << 16
-"""More than a tty buffers."""
+"""Larger than the buffer of a tty."""
 WRITE_S = 10.0
-"""A board that takes nothing for so long is stuck."""
+"""Timeout of a write; a board that accepts no bytes for so long is stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedBytes:
-    """Bytes of one read."""
+    """Bytes of a read."""
 
     data: bytes
-    """Empty where nothing came in time."""
+    """Empty if no bytes arrived in time."""
     time_ns: int
-    """When the read returned, bridge clock."""
+    """Time when the read returned, bridge clock."""
 
 
 class BoardTransport(Protocol):
-    """An open way to a board."""
+    """An open connection to a board."""
 
     @property
     def name(self) -> str:
-        """Where the board is, for people: a path, an address, a program."""
+        """Location of the board, for display: a path, an address, a program."""
         ...
 
     @property
     def baud_rate(self) -> int | None:
-        """Speed of the line; None where it has none."""
+        """Speed of the line; None if it has no speed."""
         ...
 
     @property
     def is_emulated(self) -> bool:
-        """Whether the board's time is not the bridge's: it is a program that emulates one."""
+        """Whether a program emulates the board, so that its time differs from the bridge's."""
         ...
 
     def set_baud_rate(self, baud_rate: int) -> None:
-        """Change the speed of the line; does nothing where it has none.
+        """Change the speed of the line; does nothing if it has no speed.
 
         Raises:
-            UsageError: the port cannot do that speed.
-            BoardLost: the board is gone.
+            UsageError: the port does not support the speed.
+            BoardLost: the board was disconnected.
         """
         ...
 
     def now_ns(self) -> int:
-        """Bridge clock, by which `ReceivedBytes` are timed."""
+        """Bridge clock, which is the clock of `ReceivedBytes.time_ns`."""
         ...
 
     def read(self, timeout_s: float) -> ReceivedBytes:
-        """Bytes that have arrived; waits at most its timeout for the first one.
+        """Bytes that have arrived; waits at most `timeout_s` for the first byte.
 
         Raises:
-            BoardLost: the board is gone.
+            BoardLost: the board was disconnected.
         """
         ...
 
     def write(self, data: bytes) -> None:
-        """Send in one piece.
+        """Send all bytes.
 
         Raises:
-            BoardLost: the board is gone, or takes nothing any more.
+            BoardLost: the board was disconnected, or accepts no bytes any more.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the board."""
+        """Release the board."""
         ...

@@ -1,4 +1,4 @@
-"""A program on this machine that speaks as a board does, on a pseudo-terminal as its terminal."""
+"""A program on this machine that acts as a board, on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from edgebench.protocol.errors import BoardLost, TargetError
 from edgebench.protocol.text import one_line
 
 _END_S = 2.0
-"""Time that a program has to end by itself."""
+"""Time for a program to exit before it is killed."""
 
 
 class ChildProcess:
-    """A child process whose standard input and output are a pseudo-terminal of ours.
+    """A child process whose standard input and output are a pseudo-terminal.
 
     It ends with the thread that starts it.
     """
@@ -38,11 +38,11 @@ class ChildProcess:
 
         Args:
             command: Path of the program and its arguments.
-            is_emulated: Whether its time is not that of this machine.
-            environment: Variables of its environment; None: ours.
+            is_emulated: Whether its time differs from that of this machine.
+            environment: Variables of its environment; None: those of this process.
 
         Raises:
-            TargetError: it cannot be started.
+            TargetError: the program cannot be started.
         """
         self.name = one_line(" ".join(command))
         self.is_emulated = is_emulated
@@ -57,7 +57,7 @@ class ChildProcess:
                 env=None if environment is None else dict(environment),
                 preexec_fn=ending_with_parent(),
             )
-        except BaseException as exc:  # whatever it is, no terminal stays open
+        except BaseException as exc:  # after any exception, no terminal may stay open
             os.close(self._master)
             if isinstance(exc, OSError):
                 what = one_line(exc.strerror or exc)
@@ -73,7 +73,7 @@ class ChildProcess:
         return self._process.pid
 
     def set_baud_rate(self, baud_rate: int) -> None:
-        """Nothing: a pseudo-terminal takes bytes as fast as they come."""
+        """Do nothing: a pseudo-terminal has no speed."""
 
     def now_ns(self) -> int:
         """Bridge clock."""
@@ -91,14 +91,14 @@ class ChildProcess:
         return ReceivedBytes(data or b"", time.monotonic_ns())
 
     def write(self, data: bytes) -> None:
-        """Send in one piece."""
+        """Send all bytes."""
         deadline_s = time.monotonic() + WRITE_S
         while data:
             left_s = deadline_s - time.monotonic()
             try:
                 _, writable, _ = select.select([], [self._master], [], max(0.0, left_s))
                 if not writable:
-                    raise BoardLost(f"{self.name} takes no bytes for {WRITE_S:g} s")
+                    raise BoardLost(f"{self.name} accepts no bytes for {WRITE_S:g} s")
                 data = data[os.write(self._master, data) :]
             except (OSError, ValueError) as exc:
                 raise self._lost() from exc

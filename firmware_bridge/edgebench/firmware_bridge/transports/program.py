@@ -1,7 +1,7 @@
-"""Programs of this machine that stand for a board: they must not outlive their user.
+"""Programs on this machine that act as a board: they must not outlive their user.
 
-A process that is killed closes nothing. An emulator that it started would go on, and take the
-processor from every later run; so the kernel ends it.
+A killed process does not clean up. An emulator that it started would continue, and use CPU time
+during every later run; so the kernel kills it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LIBRARY = ctypes.CDLL(None)
 
 
 def ending_with_parent() -> Callable[[], None]:
-    """What a new process calls before its program begins (`preexec_fn`), so that it ends with us.
+    """Function for `preexec_fn` that makes a new process end with this process.
 
     It ends with the *thread* that starts it. Source: prctl(2).
     """
@@ -26,7 +26,7 @@ def ending_with_parent() -> Callable[[], None]:
 
     def prepare() -> None:
         _LIBRARY.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the line above took effect
+        if os.getppid() != parent:  # the parent ended before the line above took effect
             os.kill(os.getpid(), signal.SIGKILL)
 
     return prepare

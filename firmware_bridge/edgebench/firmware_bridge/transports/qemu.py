@@ -1,18 +1,18 @@
-"""Boards that QEMU emulates: a process whose serial line and control socket are ours.
+"""Boards that QEMU emulates, in a process with a serial line and a control socket.
 
-    edgebench ── socket pair ── UART0          what the board says, from its first byte on
+    edgebench ── socket pair ── UART0          output of the board, from its first byte on
               ── socket pair ── QMP            cont, system_reset, quit
 
-Theory of operation. QEMU is started halted (`-S`) and continued by QMP, so nothing of the start is
-lost. With `-icount shift=N,sleep=off` an instruction is 2^N ns of virtual time, and the same image
-on the same input takes the same time in every process. That counts instructions: it knows no wait
-states and no cache, and is not the latency of any board. Without a fixed `shift`, the board's timer
-follows the machine that QEMU runs on, and says nothing.
+Theory of operation. QEMU is started halted (`-S`) and continued by QMP, so no output of the start
+is lost. With `-icount shift=N,sleep=off` an instruction takes 2^N ns of virtual time, and the same
+image on the same input takes the same time in every process. This counts instructions, without wait
+states and caches, and is not the latency of any board. Without a fixed `shift`, the board's timer
+follows the machine that QEMU runs on, and is meaningless.
 
-Sockets that are inherited have no name, so no two runs can meet on a port or a path.
+Inherited sockets have no name, so two runs cannot collide on a port or a path.
 
-Source: QEMU 7.2, docs/interop/qmp-spec.txt, docs/devel/tcg-icount.rst; which of sleep=on and off is
-the deterministic one, by running both.
+Source: QEMU 7.2, docs/interop/qmp-spec.txt, docs/devel/tcg-icount.rst; a test of both settings
+showed that sleep=off is deterministic, and sleep=on is not.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from edgebench.protocol.text import one_line
 
 PROGRAM = "qemu-system-arm"
 DEFAULT_SHIFT = 3
-"""Virtual time of an instruction is 2^3 = 8 ns: a CPU of 125 MHz, one instruction a cycle."""
+"""Virtual time of an instruction is 2^3 = 8 ns: a CPU of 125 MHz with an instruction per cycle."""
 MAX_SHIFT = 10
-"""Largest that QEMU takes."""
+"""Maximum that QEMU accepts."""
 _CONTROL_S = 10.0
 _END_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QemuMachine:
-    """Board that QEMU emulates, and our firmware has a port for."""
+    """Board that QEMU emulates and edgebench's firmware supports."""
 
     name: str
-    """Name of the machine, as QEMU has it, and of our firmware's board."""
+    """Name of QEMU's machine, and of the firmware's board."""
     cpu: str
     tick_rate_hz: int
     """Rate of the timer that the firmware reads."""
@@ -67,22 +67,22 @@ QEMU_MACHINES: dict[str, QemuMachine] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QemuSetup:
-    """What to emulate."""
+    """Board and files to emulate."""
 
     machine: QemuMachine
     firmware: Path
     """ELF of the firmware."""
     blob: Path | None = None
-    """Model to put into memory before the start; None: it comes over the line, or not at all."""
+    """Model to load into memory before the start; None: it is sent over the line, or not used."""
     blob_address: int | None = None
     shift: int = DEFAULT_SHIFT
     """Virtual time of an instruction is 2^shift ns."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.shift <= MAX_SHIFT:
-            raise UsageError(f"shift of virtual time is 0 to {MAX_SHIFT}, got {self.shift}")
+            raise UsageError(f"shift of virtual time must be 0 to {MAX_SHIFT}, got {self.shift}")
         if (self.blob is None) != (self.blob_address is None):
-            raise UsageError("a model in memory needs its address, and an address its model")
+            raise UsageError("a model in memory needs an address, and an address needs a model")
 
 
 def qemu_command(program: str, setup: QemuSetup, *, line: int, control: int) -> list[str]:
@@ -90,7 +90,7 @@ def qemu_command(program: str, setup: QemuSetup, *, line: int, control: int) -> 
 
     Args:
         program: Path of QEMU.
-        setup: What to emulate.
+        setup: Board and files.
         line: File descriptor of the serial line.
         control: File descriptor of the control socket.
     """
@@ -110,7 +110,7 @@ def qemu_command(program: str, setup: QemuSetup, *, line: int, control: int) -> 
 
 
 def qemu_version(program: str | None = None) -> str | None:
-    """Version of the installed QEMU; None: there is none."""
+    """Version of the installed QEMU; None if it is not installed."""
     path = program or shutil.which(PROGRAM)
     if path is None:
         return None
@@ -124,7 +124,7 @@ def qemu_version(program: str | None = None) -> str | None:
 
 
 class QemuBoard:
-    """A board that QEMU emulates, from its reset on; it ends with the thread that makes it."""
+    """A board that QEMU emulates, from its reset on; it ends with the thread that creates it."""
 
     baud_rate = None
     is_emulated = True
@@ -133,11 +133,11 @@ class QemuBoard:
         """Start QEMU, and let the board run.
 
         Args:
-            setup: What to emulate.
-            program: Path of QEMU; None: the one on PATH.
+            setup: Board and files.
+            program: Path of QEMU; None: found on PATH.
 
         Raises:
-            TargetError: there is no QEMU, or it does not start this board.
+            TargetError: QEMU is not installed, or does not start this board.
         """
         path = program or shutil.which(PROGRAM)
         if path is None:
@@ -162,7 +162,7 @@ class QemuBoard:
             self._hear_control("QMP")  # its greeting
             self.control("qmp_capabilities")
             self.control("cont")
-        except BaseException as exc:  # a stop, too, must leave no QEMU behind
+        except BaseException as exc:  # an interrupt must not leave QEMU running either
             self.close()
             if isinstance(exc, OSError):
                 raise TargetError(f"cannot start {path}: {one_line(exc.strerror or exc)}") from exc
@@ -177,7 +177,7 @@ class QemuBoard:
         return self._process.pid
 
     def set_baud_rate(self, baud_rate: int) -> None:
-        """Nothing: the line takes bytes as fast as they come."""
+        """Do nothing: the line has no speed."""
 
     def now_ns(self) -> int:
         """Bridge clock."""
@@ -195,7 +195,7 @@ class QemuBoard:
         return ReceivedBytes(data or b"", time.monotonic_ns())
 
     def write(self, data: bytes) -> None:
-        """Send in one piece."""
+        """Send all bytes."""
         try:
             self._line.settimeout(WRITE_S)
             self._line.sendall(data)
@@ -203,7 +203,7 @@ class QemuBoard:
             raise self._lost() from exc
 
     def reset(self) -> None:
-        """Pull the board's reset line.
+        """Reset the board.
 
         Raises:
             BoardLost: QEMU has ended.
@@ -211,11 +211,11 @@ class QemuBoard:
         self.control("system_reset")
 
     def control(self, command: str) -> Any:
-        """Answer of QEMU to a command of its control protocol.
+        """Send a command of QEMU's control protocol and return the result.
 
         Raises:
-            BoardLost: QEMU has ended, or does not answer.
-            TargetError: it refuses.
+            BoardLost: QEMU has ended, or does not reply.
+            TargetError: QEMU reports an error.
         """
         try:
             self._control.sendall(json.dumps({"execute": command}).encode() + b"\n")
@@ -223,11 +223,11 @@ class QemuBoard:
             raise self._lost() from exc
         answer = self._hear_control("return", "error")
         if "error" in answer:
-            raise TargetError(f"{self.name} refuses {command}: {answer['error'].get('desc')}")
+            raise TargetError(f"{self.name} rejects {command}: {answer['error'].get('desc')}")
         return answer["return"]
 
     def close(self) -> None:
-        """End QEMU; the board's cable is pulled out."""
+        """End QEMU, and with it the board."""
         self._line.close()
         self._control.close()
         if self._process is None:
@@ -244,7 +244,7 @@ class QemuBoard:
             self._process.stderr.close()
 
     def _hear_control(self, *keys: str) -> dict[str, Any]:
-        """Next message with one of these keys; events are passed over."""
+        """Next message with any of these keys; events are skipped."""
         while True:
             while b"\n" not in self._rest:
                 try:
@@ -260,8 +260,8 @@ class QemuBoard:
                 return message
 
     def _complaint(self) -> str:
-        """What QEMU said before it ended, in one line."""
-        return one_line(self._said) or "it ended without a word"
+        """Output of QEMU before it ended, on a single line."""
+        return one_line(self._said) or "QEMU has ended without a message"
 
     def _lost(self) -> BoardLost:
-        return BoardLost(f"the board at {self.name} is gone: QEMU has ended")
+        return BoardLost(f"the board at {self.name} was lost: QEMU has ended")

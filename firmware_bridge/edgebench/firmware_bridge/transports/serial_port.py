@@ -1,10 +1,11 @@
-"""Serial ports, and what else pyserial has an address for; `socket://HOST:PORT` among it.
+"""Serial ports, and other addresses of pyserial, including `socket://HOST:PORT`.
 
-Opening a port raises DTR and RTS, as terminals do: boards with USB of their own send nothing to a
-port without DTR. Boards of another kind restart by that edge, which no setting reliably prevents
-(pyserial issue 124), so a board that starts when it is opened is normal to everything above.
+Opening a port raises DTR and RTS, as terminals do: boards with native USB send no data to a port
+without DTR. Other boards restart at that edge, which no setting reliably prevents (pyserial issue
+124), so all code above expects that a board may restart when its port is opened.
 
-A port without such lines (a pseudo-terminal) refuses to set them, which pyserial ignores on open.
+On a port without these lines (a pseudo-terminal), setting them fails, which pyserial ignores on
+open.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from edgebench.meters.transport import TcpTransport, pyserial, serial_refusal, s
 from edgebench.protocol.errors import BoardLost, ErrorCode, TargetError, UsageError
 
 BOOTLOADER_BAUD_RATE = 1200
-"""A board with USB of its own starts its bootloader when it is opened at this speed (Arduino's)."""
+"""A board with native USB starts its bootloader if it is opened at this speed (Arduino)."""
 BITS_PER_BYTE = 10
 """Start bit, eight bits, stop bit."""
 DRAIN_FIRST_S, DRAIN_LAST_S = 0.0002, 0.05
-"""First and longest pause between two looks at what the driver has yet to send."""
+"""First and longest pause between two checks of the driver's output queue."""
 _SOCKET = "socket://"
 
 
 class SerialLine:
-    """A serial port by its path, or by an address of pyserial's (`loop://`, `rfc2217://…`)."""
+    """A serial port by its path, or by an address of pyserial (`loop://`, `rfc2217://…`)."""
 
     is_emulated = False
 
@@ -36,9 +37,9 @@ class SerialLine:
         """Open the port.
 
         Raises:
-            UsageError: the speed is none that a board may be asked at.
+            UsageError: the speed is not allowed.
             NotPermitted: the user may not use the port; joining a group helps.
-            TargetError: there is no such port, or it is in use.
+            TargetError: the port does not exist, or is in use.
         """
         _check_speed(baud_rate)
         serial = pyserial("boards")
@@ -66,7 +67,7 @@ class SerialLine:
         try:
             self._port.baudrate = baud_rate
         except ValueError as exc:
-            raise UsageError(f"port {self.name} has no speed of {baud_rate} baud") from exc
+            raise UsageError(f"port {self.name} does not support {baud_rate} baud") from exc
         except OSError as exc:
             raise self._lost() from exc
 
@@ -88,29 +89,30 @@ class SerialLine:
         return ReceivedBytes(bytes(data), time.monotonic_ns())
 
     def write(self, data: bytes) -> None:
-        """Send in one piece."""
+        """Send all bytes."""
         try:
             self._port.write(data)
             self._drain()
         except self._write_timeout as exc:
             with suppress(OSError, termios.error):
-                self._port.reset_output_buffer()  # as where it is drained
-            raise BoardLost(f"the board at {self.name} takes no bytes for {WRITE_S:g} s") from exc
-        # pyserial's own errors are of the first class; what it passes on of a port that vanishes
-        # while it drains is of the second.
+                self._port.reset_output_buffer()  # as in `_drain`
+            raise BoardLost(f"the board at {self.name} accepts no bytes for {WRITE_S:g} s") from exc
+        # pyserial's own errors have the first class; the second is raised if a port disappears
+        # while it drains.
         except (OSError, termios.error) as exc:
             raise self._lost() from exc
 
     def _drain(self) -> None:
-        """Wait until the driver has sent what it was given.
+        """Wait until the driver has sent all bytes.
 
-        pyserial's `flush` (tcdrain) waits for ever, where a board stops to read. What is left is
-        thrown away then, or closing the port would wait for it (30 s, `closing_wait` of Linux).
+        pyserial's `flush` (tcdrain) waits forever if a board stops reading. In that case, the
+        remaining bytes are discarded, because otherwise closing the port would wait for them (30 s,
+        `closing_wait` of Linux).
 
         Raises:
-            BoardLost: the board takes nothing any more.
+            BoardLost: the board accepts no bytes any more.
         """
-        if "://" in self.name:  # no driver of this machine has the bytes
+        if "://" in self.name:  # no driver of this machine buffers the bytes
             return
         deadline_s, pause_s = time.monotonic() + WRITE_S, DRAIN_FIRST_S
         left_bytes, before_bytes = self._port.out_waiting, 0
@@ -120,8 +122,8 @@ class SerialLine:
                 deadline_s = now_s + WRITE_S
             elif now_s > deadline_s:
                 self._port.reset_output_buffer()
-                raise BoardLost(f"the board at {self.name} takes no bytes for {WRITE_S:g} s")
-            # A line takes its time; USB does not know of it, and is through in a moment.
+                raise BoardLost(f"the board at {self.name} accepts no bytes for {WRITE_S:g} s")
+            # The time that a serial line needs; USB ignores the speed, and is much faster.
             time.sleep(min(left_bytes * BITS_PER_BYTE / self._port.baudrate, pause_s))
             pause_s = min(2 * pause_s, DRAIN_LAST_S)
             left_bytes, before_bytes = self._port.out_waiting, left_bytes
@@ -131,13 +133,13 @@ class SerialLine:
         self._port.close()
 
     def _lost(self) -> BoardLost:
-        lost = BoardLost(f"the board at {self.name} is gone")
-        lost.code = ErrorCode.DEVICE_GONE  # its seat will be: the run may be made again
+        lost = BoardLost(f"the board at {self.name} was disconnected")
+        lost.code = ErrorCode.DEVICE_GONE  # its seat will be gone: the run may be repeated
         return lost
 
 
 class SocketLine:
-    """A board behind a TCP port, as a terminal server or an emulator has one."""
+    """A board behind a TCP port, for example of a terminal server or an emulator."""
 
     is_emulated = False
     baud_rate = None
@@ -146,13 +148,13 @@ class SocketLine:
         """Connect.
 
         Raises:
-            TargetError: no board answers there.
+            TargetError: the connection cannot be opened.
         """
         self._stream = TcpTransport(host, port, "board")
         self.name = f"{_SOCKET}{host}:{port}"
 
     def set_baud_rate(self, baud_rate: int) -> None:
-        """Nothing: the speed is that of the other side."""
+        """Do nothing: the other side defines the speed."""
 
     def now_ns(self) -> int:
         """Bridge clock."""
@@ -167,7 +169,7 @@ class SocketLine:
         return ReceivedBytes(data, time.monotonic_ns())
 
     def write(self, data: bytes) -> None:
-        """Send in one piece."""
+        """Send all bytes."""
         try:
             self._stream.write(data)
         except TargetError as exc:
@@ -179,18 +181,18 @@ class SocketLine:
 
 
 def open_line(address: str, baud_rate: int) -> SerialLine | SocketLine:
-    """Way to a board by its address: `socket://HOST:PORT`, a path, or what pyserial knows.
+    """Connect to a board by address: `socket://HOST:PORT`, a path, or an address of pyserial.
 
     Raises:
-        UsageError: the address lacks a port, or the speed is none.
-        TargetError: as the two classes above.
+        UsageError: the address lacks a port, or the speed is not allowed.
+        TargetError: as for `SerialLine` and `SocketLine`.
     """
     socket = check_address(address)
     return SerialLine(address, baud_rate) if socket is None else SocketLine(*socket)
 
 
 def split_sound(address: str) -> tuple[str, str]:
-    """An address, and the file that an interface board there plays; empty: none.
+    """Split an address from the file that its interface board plays; empty: none.
 
     >>> split_sound("/dev/ttyACM0,play=long.wav"), split_sound("/dev/ttyACM0")
     (('/dev/ttyACM0', 'long.wav'), ('/dev/ttyACM0', ''))
@@ -200,7 +202,7 @@ def split_sound(address: str) -> tuple[str, str]:
 
 
 def check_address(address: str) -> tuple[str, int] | None:
-    """Host and port of a `socket://` address; None: it is of another kind.
+    """Host and port of a `socket://` address; None for other addresses.
 
     Raises:
         UsageError: the host or the port is missing.
@@ -209,7 +211,7 @@ def check_address(address: str) -> tuple[str, int] | None:
         return None
     host, port = split_address(address.removeprefix(_SOCKET), 0)
     if not host or not port:
-        raise UsageError(f"an address of a socket is socket://HOST:PORT, got {address!r}")
+        raise UsageError(f"a socket address must be socket://HOST:PORT, got {address!r}")
     return host, port
 
 

@@ -1,4 +1,4 @@
-/* What boards with a Cortex-M share, and what each of them brings.
+/* Common parts of boards with a Cortex-M, and the parts that each board provides.
  *
  * A board's folder has board.h (BOARD, CPU, CLOCK_HZ, IS_UNTESTED, TICK_SOURCE, RECEIVE_INTERRUPT,
  * EXTERNAL_INTERRUPTS, WAIT), a linker script, and the functions below; with port_pulse and
@@ -14,10 +14,10 @@
 #if !defined(STARTS_IN_ENERGY_MODE)
 #define STARTS_IN_ENERGY_MODE 0
 #endif
-/* As MLPerf Tiny's hosts expect: mlcommons/tiny, benchmark/runner, devices.yaml. */
+/* The speed that MLPerf Tiny's hosts expect: mlcommons/tiny, benchmark/runner, devices.yaml. */
 #define LINE_SPEED (STARTS_IN_ENERGY_MODE ? 9600u : 115200u)
 
-/* How long a pulse is, in cycles: 100 us, ten samples of a PPK2's logic input. It lies within the window,
+/* Duration of a pulse in cycles: 100 us, ten samples of a PPK2's logic input. It is within the window,
  * of which it is 10 ppm or less. */
 #define PULSE_TICKS (CLOCK_HZ / 10000u)
 
@@ -29,12 +29,12 @@
 #define SYSTICK_RELOAD REGISTER(0xe000e014u)
 #define SYSTICK_VALUE REGISTER(0xe000e018u)
 #define SYSTICK_PERIOD 0x1000000u
-#define SYSTICK_RUNS 7 /* by the clock of the processor, with interrupt */
+#define SYSTICK_RUNS 7 /* with the clock of the processor, and interrupts */
 
-/* Clocks, line and pin; the line receives from now on, by RECEIVE_INTERRUPT. */
+/* Start clocks, line and pin; the line starts to receive, by RECEIVE_INTERRUPT. */
 void board_start(void);
 void receive_handler(void);
-/* What receive_handler does with each byte. */
+/* receive_handler calls this for each byte. */
 void keep_received(uint8_t byte);
 
 void counter_start(void);

@@ -1,9 +1,9 @@
-/* What a compiler expects of a C library, and all that this firmware uses of one. */
+/* The functions of a C library that compilers require, and that this firmware uses. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-/* All Cortex-M from M3 on read and write words at any address. */
+/* Cortex-M3 and later can read and write words at any address. */
 typedef uint32_t __attribute__((may_alias, aligned(1))) word;
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size)

@@ -1,4 +1,4 @@
-/* From the reset to the main loop, for every board with a Cortex-M. */
+/* From the reset to the main loop, for all boards with a Cortex-M. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,7 +15,7 @@
 
 extern uint8_t data_from[], data_start[], data_end[], bss_start[], bss_end[], stack_top[];
 extern uint8_t model_start[], model_size[], arena_start[], arena_size[];
-extern const uint32_t is_model_linked; /* no address: a compiler knows that those are not 0 */
+extern const uint32_t is_model_linked; /* not an address: a compiler assumes that those are not 0 */
 
 static volatile uint8_t received[RECEIVED_MAX];
 static volatile uint32_t received_count;
@@ -24,7 +24,7 @@ static uint32_t cycles[CYCLES_MAX];
 
 struct port port;
 
-/* What has no room is lost, as on a line without flow control. */
+/* Bytes without space in the buffer are lost, as on a line without flow control. */
 void keep_received(uint8_t byte)
 {
 	if (received_count - taken_count < RECEIVED_MAX)
@@ -35,7 +35,7 @@ void keep_received(uint8_t byte)
 void port_processing(bool is_high) { (void)is_high; }
 void port_detection(void) {}
 
-/* The next byte; waits until there is one. */
+/* The next byte; waits until it arrives. */
 static uint8_t take(void)
 {
 	__asm__ volatile("cpsid i" ::: "memory");
@@ -63,7 +63,7 @@ static void main_loop(void)
 	__asm__ volatile("cpsie i");
 	device_reset(STARTS_IN_ENERGY_MODE ? MODE_ENERGY : MODE_PERFORMANCE);
 	for (;;) {
-		/* It does not wait for an interrupt: none comes when an audio frame is due. */
+		/* It does not wait for an interrupt: an audio frame that is due raises none. */
 		if (device_is_listening() && received_count == taken_count)
 			device_listen();
 		else
@@ -88,7 +88,7 @@ void __attribute__((noreturn)) reset_handler(void)
 		;
 }
 
-/* A fault: the name on the line, and no more. */
+/* A fault: print its name, and stop. */
 static void fault_handler(void)
 {
 	static const char TEXT[] = "\r\ne-[Fault]\r\n";

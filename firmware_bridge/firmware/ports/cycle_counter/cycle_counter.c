@@ -1,7 +1,7 @@
 /* The processor's own cycle counter, CYCCNT of its Data Watchpoint and Trace unit: Armv7-M
  * Architecture Reference Manual (Arm DDI 0403E), C1.8; the same in Armv8-M (Arm DDI 0553, B15).
  *
- * It has 32 bits, and SysTick interrupts it often enough to widen it to 64. It may stand still while
+ * It has 32 bits, and SysTick interrupts it often enough to widen it to 64. It may stop while
  * the processor sleeps, so these boards do not sleep. */
 #include <stdint.h>
 
@@ -40,5 +40,5 @@ void counter_start(void)
 	SYSTICK_CONTROL = SYSTICK_RUNS;
 }
 
-/* It needs no phase: nothing happens when it overflows. */
+/* It needs no phase: an overflow has no cost. */
 void port_begin_window(void) {}

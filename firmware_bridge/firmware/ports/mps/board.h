@@ -1,4 +1,4 @@
-/* Boards of Arm's MPS2 and MPS3 series, as QEMU emulates them. */
+/* Boards of Arm's MPS2 and MPS3 series on QEMU. */
 #ifndef BOARD_H
 #define BOARD_H
 
@@ -31,6 +31,6 @@
 #define IS_UNTESTED 0
 #define TICK_SOURCE "systick"
 #define EXTERNAL_INTERRUPTS 48
-#define WAIT "wfi" /* an emulator that waits leaves its processor to others */
+#define WAIT "wfi" /* a waiting emulator leaves the CPU to other processes */
 
 #endif

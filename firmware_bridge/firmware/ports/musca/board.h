@@ -1,5 +1,5 @@
-/* Arm's Musca-B1 as QEMU emulates it. It is not in the package: it runs the parts of the Pico 2 that an
- * emulated board has, its UART (PL011) and its kernels for Cortex-M33. */
+/* Arm's Musca-B1 on QEMU. It is not in the package: it tests the parts of the Pico 2 that an emulated
+ * board has, its UART (PL011) and its kernels for Cortex-M33. */
 #ifndef BOARD_H
 #define BOARD_H
 

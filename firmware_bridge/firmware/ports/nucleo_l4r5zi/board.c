@@ -1,11 +1,11 @@
-/* No such board has run this yet. Sources: RM0432 (reference manual of the STM32L4+), by
+/* Not tested on hardware yet. Sources: RM0432 (reference manual of the STM32L4+), by
  * chapter and register; UM2179 (the board).
  *
- * Serial line: LPUART1 on PG7 and PG8, which the ST-LINK passes on over USB. In energy mode USART3
+ * Serial line: LPUART1 on PG7 and PG8, which the ST-LINK forwards over USB. In energy mode USART3
  * on PD8 and PD9 (D1 and D0 of the Arduino connector), as in MLPerf Tiny's reference, since the
  * ST-LINK is then without power. Timestamp pin: PF13 (D7).
  *
- * Clock: MSI at 4 MHz, by the PLL 120 MHz. By itself MSI is 1 % wrong; it is locked to the board's
+ * Clock: MSI at 4 MHz, by the PLL 120 MHz. Alone, MSI has an error of 1 %; it is locked to the board's
  * crystal of 32.768 kHz. */
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@
 /* PWR. */
 enum { PWR_CR1 = 0x00, PWR_CR2 = 0x04, PWR_CR5 = 0x80 };
 #define BACKUP_WRITABLE BIT(8) /* DBP */
-#define PORT_G_POWERED BIT(9)  /* IOSV: PG2 to PG15 have a supply of their own */
+#define PORT_G_POWERED BIT(9)  /* IOSV: PG2 to PG15 have a separate supply */
 #define RANGE_1_NORMAL BIT(8)  /* R1MODE: 0 is boost, for more than 80 MHz */
 /* RCC. */
 enum { RCC_CR = 0x00, RCC_CFGR = 0x08, RCC_PLLCFGR = 0x0c, RCC_AHB2ENR = 0x4c, RCC_APB1ENR1 = 0x58 };
@@ -64,7 +64,7 @@ enum { UART_CR1 = 0x00, UART_BRR = 0x0c, UART_ISR = 0x1c, UART_ICR = 0x20, UART_
 static void set_bits(uint32_t address, uint32_t bits)
 {
 	REGISTER(address) |= bits;
-	(void)REGISTER(address); /* a clock runs two cycles after it was enabled */
+	(void)REGISTER(address); /* a clock starts two cycles after it is enabled */
 }
 
 static void wait_for(uint32_t address, uint32_t bits, uint32_t value)
@@ -73,7 +73,7 @@ static void wait_for(uint32_t address, uint32_t bits, uint32_t value)
 		;
 }
 
-/* Mode, and of an alternate function its number. */
+/* Mode, and the number of an alternate function. */
 static void configure(uint32_t gpio, uint32_t pin, uint32_t mode, uint32_t function)
 {
 	uint32_t functions = gpio + GPIO_FUNCTION + 4 * (pin / 8), shift = 4 * (pin % 8);
@@ -82,7 +82,7 @@ static void configure(uint32_t gpio, uint32_t pin, uint32_t mode, uint32_t funct
 	REGISTER(gpio + GPIO_MODE) = (REGISTER(gpio + GPIO_MODE) & ~(3u << 2 * pin)) | mode << 2 * pin;
 }
 
-/* RCC, MSI clock: with the crystal MSI corrects itself. A crystal that does not start leaves 1 %. */
+/* RCC, MSI clock: MSI is corrected by the crystal. If the crystal does not start, the error is 1 %. */
 static void lock_to_crystal(void)
 {
 	set_bits(PWR + PWR_CR1, BACKUP_WRITABLE);
@@ -143,7 +143,7 @@ void port_pulse(void)
 	REGISTER(GPIO('F') + GPIO_SET_RESET) = BIT(PIN);
 }
 
-/* Returns when the last bit is out, so that the line is at rest in a window. */
+/* Returns after the last bit is sent, so that the line is idle in a window. */
 void port_write(const char *data, size_t size)
 {
 	for (size_t i = 0; i < size; i++) {
@@ -155,7 +155,7 @@ void port_write(const char *data, size_t size)
 
 void receive_handler(void)
 {
-	REGISTER(UART + UART_ICR) = ERRORS; /* or the interrupt would not end */
+	REGISTER(UART + UART_ICR) = ERRORS; /* otherwise the interrupt would not end */
 	while (REGISTER(UART + UART_ISR) & RECEIVED)
 		keep_received((uint8_t)REGISTER(UART + UART_RDR));
 }

@@ -1,9 +1,9 @@
-/* No such board has run this yet. Source: RP2350 datasheet, by section.
+/* Not tested on hardware yet. Source: RP2350 datasheet, by section.
  *
  * Serial line: UART0 on GP0 (sends) and GP1 (receives), by a serial adapter of 3.3 V or a Debug Probe;
- * its own USB would need a stack of protocols. Timestamp pin: GP2.
+ * its USB port would need a protocol stack. Timestamp pin: GP2.
  *
- * Clock: the crystal of 12 MHz, by the PLL 150 MHz. Flash is read as the boot ROM left it. */
+ * Clock: the crystal of 12 MHz, by the PLL 150 MHz. Flash is read with the settings of the boot ROM. */
 #include <stdint.h>
 
 #include "device/port.h"
@@ -52,8 +52,8 @@ enum { CLK_REF = 0x30, CLK_SYS = 0x3c, CLK_PERI = 0x48, CLOCK_SELECTED = 0x8 };
 enum { FUNCTION_UART = 2, FUNCTION_SIO = 5, PIN_TX = 0, PIN_RX = 1, PIN = 2 };
 /* 3.1, single-cycle I/O. */
 enum { OUT_SET = 0x18, OUT_CLEAR = 0x20, OUT_ENABLE_SET = 0x38 };
-/* 5.9.5.1: the smallest definition of an image for Arm; without it the boot ROM starts nothing. The
- * vector table is at the begin of the flash, where it is looked for. */
+/* 5.9.5.1: the smallest definition of an image for Arm; without it the boot ROM does not start it. The
+ * vector table is at the beginning of the flash, where the boot ROM expects it. */
 static const uint32_t IMAGE_DEFINITION[] __attribute__((section(".image_definition"), used)) = {
 	0xffffded3u, 0x10210142u, 0x000001ffu, 0x00000000u, 0xab123579u,
 };
@@ -82,13 +82,13 @@ static void start_clocks(void)
 	wait_for(CLOCKS + CLK_REF + CLOCK_SELECTED, BIT(REF_FROM_CRYSTAL));
 	SET(RESETS + RESET) = BLOCK_PLL_SYS;
 	release(BLOCK_PLL_SYS);
-	REGISTER(PLL_SYS + PLL_CS) = 1; /* 12 MHz as it is */
+	REGISTER(PLL_SYS + PLL_CS) = 1; /* 12 MHz, undivided */
 	REGISTER(PLL_SYS + PLL_FBDIV) = 125;
 	CLEAR(PLL_SYS + PLL_PWR) = PLL_MAIN_DOWN;
 	wait_for(PLL_SYS + PLL_CS, PLL_LOCKED);
 	REGISTER(PLL_SYS + PLL_PRIM) = PLL_DIVIDERS;
 	CLEAR(PLL_SYS + PLL_PWR) = PLL_DIVIDERS_DOWN;
-	REGISTER(CLOCKS + CLK_SYS) = 0; /* the source behind AUXSRC may change while it is not used */
+	REGISTER(CLOCKS + CLK_SYS) = 0; /* the source of AUXSRC may change while it is not used */
 	REGISTER(CLOCKS + CLK_SYS) = SYS_FROM_AUX;
 	wait_for(CLOCKS + CLK_SYS + CLOCK_SELECTED, BIT(SYS_FROM_AUX));
 	REGISTER(CLOCKS + CLK_PERI) = PERI_ENABLE;

@@ -14,7 +14,7 @@ enum { UART_IMSC = 0x38, UART_ICR = 0x44 };
 #define FR_TX_FULL BIT(5)
 #define LCR_8N1_FIFOS (3u << 5 | BIT(4))
 #define CR_ENABLE (BIT(0) | BIT(8) | BIT(9))
-#define RX_INTERRUPTS (BIT(4) | BIT(6)) /* FIFO half full; bytes in it, and none for 32 bit times */
+#define RX_INTERRUPTS (BIT(4) | BIT(6)) /* FIFO half full; FIFO not empty, and no byte for 32 bit times */
 /* In 64ths, rounded. */
 #define UART_DIVISOR ((8u * UART_CLOCK_HZ / LINE_SPEED + 1u) / 2u)
 
@@ -22,12 +22,12 @@ void uart_start(void)
 {
 	REGISTER(UART + UART_IBRD) = UART_DIVISOR >> 6;
 	REGISTER(UART + UART_FBRD) = UART_DIVISOR & 63;
-	REGISTER(UART + UART_LCR) = LCR_8N1_FIFOS; /* after the divisor, which it takes over */
+	REGISTER(UART + UART_LCR) = LCR_8N1_FIFOS; /* after the divisor, which this write activates */
 	REGISTER(UART + UART_IMSC) = RX_INTERRUPTS;
 	REGISTER(UART + UART_CR) = CR_ENABLE;
 }
 
-/* Returns when the last bit is out, so that the line is at rest in a window. */
+/* Returns after the last bit is sent, so that the line is idle in a window. */
 void port_write(const char *data, size_t size)
 {
 	for (size_t i = 0; i < size; i++) {

@@ -21,7 +21,7 @@
 #define TICK_NS 10u
 #define POLL_MS 10
 #define LISTEN_MS 1
-#define OPEN_DELAY_MS 100 /* a host that opens a terminal throws away what is in it */
+#define OPEN_DELAY_MS 100 /* a host that opens a terminal discards its input */
 
 static const char USAGE[] =
 	"usage: edgebench-posix [--model BLOB] [--energy] [--pin FILE] [--stdio] [--link PATH]\n"
@@ -35,7 +35,7 @@ static uint32_t cycles[4096];
 static struct utsname machine;
 static int line_in, line_out, pin = -1, edges = -1, sound = -1;
 static bool is_pty = true;
-static uint64_t byte_ns; /* time of a byte on the line that is emulated, 0 for none */
+static uint64_t byte_ns; /* time of a byte on the emulated line, 0 for none */
 static uint64_t free_in_ns, free_out_ns;
 
 struct port port = {
@@ -59,7 +59,7 @@ static uint64_t now_ns(void)
 }
 
 static uint64_t started_ns;
-static uint64_t inference_ns; /* least duration of an inference in a window, 0 for none */
+static uint64_t inference_ns; /* minimum duration of an inference in a window, 0 for none */
 static uint64_t inference_end_ns;
 
 static void sleep_until(uint64_t at_ns)
@@ -92,7 +92,7 @@ void port_pulse(void)
 		int size = snprintf(line, sizeof line, "%llu\n", (unsigned long long)at);
 
 		if (write(pin, line, (size_t)size) < 0 && errno != EAGAIN)
-			pin = -1; /* nobody listens any more */
+			pin = -1; /* the reader has closed it */
 	}
 	while (now_ns() - at < 2000)
 		;
@@ -111,11 +111,11 @@ static void write_edge(const char *name, bool is_high)
 void port_processing(bool is_high) { write_edge("processing", is_high); }
 void port_detection(void) { write_edge("detection", false); }
 
-/* A file is played from its begin with each start, a FIFO from where it is. A WAV file's header is left out. */
+/* A file is played from its beginning at each start, a FIFO continues. A WAV file's header is skipped. */
 static size_t read_sound(int16_t *samples, size_t count)
 {
 	static uint8_t bytes[2];
-	static size_t odd; /* bytes of a sample that came in two parts */
+	static size_t odd; /* bytes of a sample that arrived in two parts */
 	size_t done = 0;
 	char head[44];
 
@@ -142,7 +142,7 @@ static size_t read_sound(int16_t *samples, size_t count)
 
 static void open_sound(const char *path)
 {
-	/* Also for writing, so that a FIFO has no end when nobody plays. */
+	/* Also for writing, so that a FIFO does not end without a writer. */
 	struct stat status;
 	bool is_fifo = stat(path, &status) == 0 && S_ISFIFO(status.st_mode);
 
@@ -164,8 +164,8 @@ static void rest(uint64_t *free_ns)
 		*free_ns = now;
 }
 
-/* A line on which nothing waits has rested until now; any other goes on where it was, however late this
- * process gets its turn. */
+/* A line without pending bytes was idle until now; otherwise it continues from its last time, even if
+ * this process is scheduled late. */
 static void look_for_rest(void)
 {
 	struct pollfd line = {.fd = line_in, .events = POLLIN};
@@ -174,7 +174,7 @@ static void look_for_rest(void)
 		rest(&free_in_ns);
 }
 
-/* Let the bytes take the time that they would take on the line. */
+/* Delay the bytes as on a real line. */
 static void pace(uint64_t *free_ns, size_t count)
 {
 	if (!byte_ns)
@@ -185,7 +185,7 @@ static void pace(uint64_t *free_ns, size_t count)
 
 void port_write(const char *data, size_t size)
 {
-	/* Here as well: the host may answer before this process gets its next turn. */
+	/* Here as well: the host may reply before this process is scheduled again. */
 	look_for_rest();
 	rest(&free_out_ns);
 	pace(&free_out_ns, size);
@@ -197,7 +197,7 @@ void port_write(const char *data, size_t size)
 
 			poll(&ready, 1, POLL_MS);
 			if (ready.revents & POLLHUP)
-				return; /* a line that nobody listens to */
+				return; /* a line without a reader */
 			continue;
 		}
 		if (done <= 0)
@@ -315,11 +315,11 @@ int main(int argc, char **argv)
 	else
 		line_out = 1;
 	free_in_ns = started_ns = now_ns();
-	/* A board with its own supply talks when it starts, whether or not anybody listens. */
+	/* A board with its own supply prints at its start, with or without a reader. */
 	was_open = !is_pty;
 	if (!resets_on_open || !is_pty)
 		device_reset(mode);
-	/* Whoever opens it empties it first; what is said after that is taken for a reply. */
+	/* A host that opens it discards its input first; later output counts as a reply. */
 	if (is_pty)
 		announce_terminal(link);
 	for (;;) {

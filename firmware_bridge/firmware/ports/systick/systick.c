@@ -5,7 +5,7 @@
 #include "device/port.h"
 #include "ports/cortex_m/cortex_m.h"
 
-static uint64_t ticks_before; /* the counter was started for the last time */
+static uint64_t ticks_before; /* when the counter was last started */
 static volatile uint32_t overflow_count;
 
 uint64_t port_ticks(void)
@@ -23,7 +23,7 @@ uint64_t port_microseconds(void) { return port_ticks() / (CLOCK_HZ / 1000000u); 
 
 void systick_handler(void) { overflow_count++; }
 
-/* It is 0 until it is loaded, which is no overflow. */
+/* It is 0 until it is loaded, which is not an overflow. */
 void counter_start(void)
 {
 	SYSTICK_RELOAD = SYSTICK_PERIOD - 1;
@@ -34,8 +34,8 @@ void counter_start(void)
 	overflow_count = 0;
 }
 
-/* Every window begins at the same phase of the counter, so that its overflows fall into the same
- * inferences whenever it is repeated. */
+/* Every window begins at the same phase of the counter, so that its overflows occur in the same
+ * inferences in every repetition. */
 void port_begin_window(void)
 {
 	ticks_before = port_ticks();

@@ -23,29 +23,30 @@ class AdbState(str, Enum):
     RESCUE = "rescue"
     BOOTLOADER = "bootloader"
     NO_SHELL_V2 = "no shell_v2"
-    """Ready, but its shell reports no exit codes: our word, the server lists it as ready."""
+    """Ready, but its shell reports no exit codes; not a state of the server, which lists `device`.
+    """
     ABSENT = "absent"
-    """Not listed: our word."""
+    """Not listed; not a state of the server."""
     OTHER = "other"
-    """A state that this version does not know."""
+    """A state that is unknown to this version."""
 
 
-_SEE = "see what adb sees: adb devices -l"
+_SEE = "list the phones: adb devices -l"
 WORDS: dict[AdbState, tuple[str, str]] = {
     AdbState.READY: ("ready", "edgebench deploy {target}"),
     AdbState.UNAUTHORISED: (
-        "unauthorised: it does not allow USB debugging from this computer yet",
+        "unauthorised: USB debugging from this computer is not allowed yet",
         "unlock it and accept the dialog; without a dialog: adb reconnect offline",
     ),
     AdbState.AUTHORISING: ("still being authorised", _SEE),
     AdbState.CONNECTING: ("still being connected", _SEE),
     AdbState.OFFLINE: (
-        "offline: it is connected, but does not answer adb",
+        "offline: connected, but not responding to adb",
         "unplug it and plug it in again, or: adb reconnect offline",
     ),
     AdbState.NO_PERMISSIONS: (
         "no permissions: this user may not open its USB device",
-        "install the rules for it, then plug it in again: apt install "
+        "install its udev rules, then plug it in again: apt install "
         "android-sdk-platform-tools-common; adb kill-server",
     ),
     AdbState.RECOVERY: ("in recovery, not in Android", "start Android: adb -s {serial} reboot"),
@@ -58,11 +59,11 @@ WORDS: dict[AdbState, tuple[str, str]] = {
     ),
     AdbState.ABSENT: (
         "not connected",
-        "plug it in, or over Wi-Fi: adb connect HOST:PORT",
+        "plug it in, or connect over Wi-Fi: adb connect HOST:PORT",
     ),
     AdbState.OTHER: ("in an unknown state", _SEE),
 }
-"""What each state means, and the next step, which a phone's `next_step` fills in."""
+"""Meaning of each state, and the next step as a template that `Phone.next_step` fills in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Phone:
     """A line of the adb server's list."""
 
     serial: str
-    """Name at the adb server: the serial number, or HOST:PORT over Wi-Fi."""
+    """Name of the phone at the adb server: its serial number, or HOST:PORT over Wi-Fi."""
     state: AdbState
     model: str = ""
 
@@ -81,12 +82,12 @@ class Phone:
 
     @property
     def meaning(self) -> str:
-        """What the state means."""
+        """The meaning of the state, as text."""
         return WORDS[self.state][0]
 
     @property
     def next_step(self) -> str:
-        """What to do next, with a command."""
+        """The next step for this state, with a command."""
         return WORDS[self.state][1].format(target=self.target, serial=self.serial)
 
 
@@ -96,7 +97,7 @@ def target_of(serial: str) -> str:
 
 
 def parse_phones(listing: str) -> tuple[Phone, ...]:
-    """Phones of the answer to `host:devices-l`; lines that are none are left out.
+    """Phones in the reply to `host:devices-l`; other lines are ignored.
 
     >>> parse_phones("R58M12  device usb:1-2 product:p model:Pixel_8 device:d transport_id:3")
     (Phone(serial='R58M12', state=<AdbState.READY: 'device'>, model='Pixel_8'),)

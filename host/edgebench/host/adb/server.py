@@ -1,4 +1,4 @@
-"""Requests to the adb server: which phones there are, and streams to their services."""
+"""Requests to the adb server: the list of phones, and streams to their services."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from edgebench.protocol.text import one_line
 DEFAULT_PORT = 5037
 """Source: AOSP, packages/modules/adb, adb.h: DEFAULT_ADB_PORT."""
 REQUEST_TIMEOUT_S = 10.0
-"""Time for a step of a request: the server answers at once, a phone that is there within a second.
-"""
+"""Time limit of a step of a request: the server responds at once, a connected phone within a
+second."""
 START_TIMEOUT_S = 30.0
-"""Time for `adb start-server`, which takes a second or two."""
+"""Time limit of `adb start-server`, which takes a second or two."""
 MAX_REQUEST_BYTES = 0xFFFF
-"""The length of a request has four hexadecimal digits. An old server takes 1024 bytes only."""
+"""The length of a request has four hexadecimal digits. An old server accepts only 1024 bytes."""
 SHELL_V2 = "shell_v2"
-"""Feature of a phone whose shell reports exit codes, and keeps its streams apart."""
+"""Feature of a phone whose shell reports exit codes and separates its output streams."""
 _PROGRAM_FOLDERS = ("ANDROID_HOME", "ANDROID_SDK_ROOT")
-"""Variables with the directory of Android's SDK. Source: developer.android.com, "Environment
+"""Variables that name the directory of Android's SDK. Source: developer.android.com, "Environment
 variables"."""
 
 
 class ServiceRefused(TargetError):
-    """A phone does not open a service, such as a port at which nothing listens."""
+    """A phone does not open a service, such as a port without a listening process."""
 
     def __init__(self, serial: str, service: str, reason: str) -> None:
         super().__init__(f"{target_of(serial)} does not open {service}: {reason}")
@@ -49,22 +49,22 @@ class ServiceRefused(TargetError):
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where the adb server listens: a TCP port, or a socket file."""
+    """Address of the adb server: a TCP port, or a socket file."""
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     path: str = ""
-    """Path of the socket file; empty: the port."""
+    """Path of the socket file; empty: `host` and `port`."""
 
     def __str__(self) -> str:
         return self.path or f"{self.host}:{self.port}"
 
 
 def server_address(environment: Mapping[str, str]) -> ServerAddress:
-    """Address of the adb server, by the variables that `adb` itself reads.
+    """Address of the adb server, from the variables that `adb` itself reads.
 
     Raises:
-        UsageError: a variable holds no address.
+        UsageError: a variable does not contain a valid address.
     """
     if text := environment.get("ADB_SERVER_SOCKET", ""):
         kind, _, rest = text.partition(":")
@@ -73,13 +73,13 @@ def server_address(environment: Mapping[str, str]) -> ServerAddress:
         host, _, port = rest.rpartition(":")
         if kind != "tcp" or not _is_port(port):
             raise UsageError(
-                "ADB_SERVER_SOCKET is tcp:PORT, tcp:HOST:PORT or localfilesystem:PATH, "
+                "ADB_SERVER_SOCKET must be tcp:PORT, tcp:HOST:PORT or localfilesystem:PATH, "
                 f"got {text!r}"
             )
         return ServerAddress(host.strip("[]") or "127.0.0.1", int(port))
     port = environment.get("ANDROID_ADB_SERVER_PORT", "") or str(DEFAULT_PORT)
     if not _is_port(port):
-        raise UsageError(f"ANDROID_ADB_SERVER_PORT is a port from 1 to 65535, got {port!r}")
+        raise UsageError(f"ANDROID_ADB_SERVER_PORT must be 1..65535, got {port!r}")
     host = environment.get("ANDROID_ADB_SERVER_ADDRESS", "") or "127.0.0.1"
     return ServerAddress(host, int(port))
 
@@ -89,7 +89,7 @@ def _is_port(text: str) -> bool:
 
 
 def adb_program(environment: Mapping[str, str]) -> str | None:
-    """Path of the program `adb`; None where there is none."""
+    """Path of the program `adb`; None if it is not installed."""
     if program := shutil.which("adb", path=environment.get("PATH", os.defpath)):
         return program
     folders = [environment[name] for name in _PROGRAM_FOLDERS if environment.get(name)]
@@ -98,19 +98,19 @@ def adb_program(environment: Mapping[str, str]) -> str | None:
 
 
 class AdbServer:
-    """The adb server, as the environment names it; each method is a connection of its own."""
+    """The adb server that the environment names; each method opens a separate connection."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        """Name the server; nothing is connected yet.
+        """Set the server's address, without connecting.
 
         Raises:
-            UsageError: a variable of the environment holds no address.
+            UsageError: an environment variable does not contain a valid address.
         """
         self._environment = dict(os.environ if environment is None else environment)
         self.address = server_address(self._environment)
 
     def is_running(self) -> bool:
-        """Whether something listens at the server's address."""
+        """Whether a process accepts connections at the server's address."""
         try:
             self._dial().close()
         except OSError:
@@ -118,17 +118,17 @@ class AdbServer:
         return True
 
     def phones(self) -> tuple[Phone, ...]:
-        """Every phone that the server knows, in its state; the server is started if need be.
+        """Every phone that the server lists, with its state; the server is started if necessary.
 
         Raises:
-            AdbMissing: there is no adb on this machine.
-            Unreachable: the server does not start, or does not answer.
+            AdbMissing: the server does not run, and the program adb is not installed.
+            Unreachable: the server does not start, or does not respond.
         """
         listed = parse_phones(self._ask("host:devices-l"))
         return tuple(self._with_features(phone) for phone in listed)
 
     def phone(self, serial: str) -> Phone:
-        """The phone of this serial number, which may be absent.
+        """The phone with this serial number; in the state `ABSENT` if it is not listed.
 
         Raises:
             Unreachable: as for `phones`.
@@ -138,10 +138,10 @@ class AdbServer:
         return self._with_features(next(matching, Phone(serial, AdbState.ABSENT)))
 
     def require_ready(self, serial: str) -> Phone:
-        """The phone of this serial number, which can be used now.
+        """The phone with this serial number, ready for use.
 
         Raises:
-            PhoneUnavailable: it cannot.
+            PhoneUnavailable: the phone is in any state other than `READY`.
             Unreachable: as for `phones`.
         """
         phone = self.phone(serial)
@@ -149,27 +149,27 @@ class AdbServer:
             return phone
         next_step = phone.next_step
         address, colon, _ = serial.rpartition(":")
-        if phone.state is AdbState.ABSENT and colon:  # Wi-Fi gives a new port at each start
+        if phone.state is AdbState.ABSENT and colon:  # the port over Wi-Fi changes at each start
             for listed in parse_phones(self._ask("host:devices-l")):
                 if listed.serial.startswith(f"{address}:"):
                     other = listed.target
-                    next_step = f"it may have another port by now: edgebench deploy {other}"
+                    next_step = f"use its current port, which has changed: edgebench deploy {other}"
                     break
         raise PhoneUnavailable(f"{phone.target} is {phone.meaning}", phone.meaning, next_step)
 
     def open_service(
         self, serial: str, service: str, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> socket.socket:
-        """A stream to a service on a phone; its socket has this timeout.
+        """A stream to a service on a phone; its socket keeps this timeout.
 
         Args:
-            serial: The phone.
-            service: Name of the service, as `tcp:7747`, `sync:` or `shell,v2,raw:COMMAND`.
-            timeout_s: Limit on each step.
+            serial: Serial number of the phone.
+            service: Name of the service, such as `tcp:7747`, `sync:` or `shell,v2,raw:COMMAND`.
+            timeout_s: Time limit of each step.
 
         Raises:
             PhoneUnavailable: the phone is not ready.
-            ServiceRefused: it does not open the service.
+            ServiceRefused: the phone does not open the service.
             Unreachable: as for `phones`.
         """
         stream = self._connected()
@@ -182,12 +182,12 @@ class AdbServer:
                         reason = _request(stream, service)
                         if reason is None:
                             return stream
-                        # The command of a shell is long.
+                        # The command line of a shell is too long for an error message.
                         name = "a shell" if service.startswith("shell") else service
                         raise ServiceRefused(serial, name, reason)
                 raise Unreachable(f"{target_of(serial)}: {refusal}", reason=refusal)
             except Unreachable:
-                self.require_ready(serial)  # the state says more
+                self.require_ready(serial)  # its state is more specific
                 raise
         except BaseException:  # Ctrl-C as well
             stream.close()
@@ -198,23 +198,23 @@ class AdbServer:
             return phone
         try:
             features = self._ask(f"host-serial:{phone.serial}:features").split(",")
-        except Unreachable:  # gone meanwhile
+        except Unreachable:  # disconnected in the meantime
             return Phone(phone.serial, AdbState.OFFLINE, phone.model)
         is_usable = SHELL_V2 in features
         return phone if is_usable else Phone(phone.serial, AdbState.NO_SHELL_V2, phone.model)
 
     def _ask(self, request: str) -> str:
-        """Answer of the server itself to a request."""
+        """Reply of the server itself to a request."""
         with self._connected() as stream, self._translated():
             if (reason := _request(stream, request)) is not None:
                 raise Unreachable(f"adb server refuses {request}: {reason}", reason=reason)
             return _text(stream)
 
     def _connected(self) -> socket.socket:
-        """A connection to the server, which is started if it does not run.
+        """A connection to the server, which is started if it is not running.
 
         Raises:
-            AdbMissing: there is no adb on this machine.
+            AdbMissing: the server is not running, and the program adb is not installed.
             Unreachable: the server does not start.
         """
         with self._translated():
@@ -244,8 +244,8 @@ class AdbServer:
     def _start(self) -> None:
         program = adb_program(self._environment)
         if program is None:
-            raise AdbMissing(f"no adb server at {self.address}, and no program adb to start it")
-        # Into a file: the server goes on with the descriptors that it is started with.
+            raise AdbMissing(f"no adb server at {self.address}, and adb is not installed")
+        # Output goes to a file, because the server keeps the descriptors that it is started with.
         with tempfile.TemporaryFile() as output:
             try:
                 result = subprocess.run(
@@ -276,18 +276,18 @@ class AdbServer:
         except TimeoutError as exc:
             raise Unreachable(f"adb server at {self.address} does not answer") from exc
         except EOFError as exc:
-            raise Unreachable(f"adb server at {self.address} ended the connection") from exc
+            raise Unreachable(f"adb server at {self.address} closed the connection") from exc
         except (OSError, ValueError) as exc:
             reason = getattr(exc, "strerror", None) or one_line(exc)
             raise Unreachable(f"adb server at {self.address}: {reason}") from exc
 
 
 def receive_exactly(stream: socket.socket, size: int) -> bytes:
-    """So many bytes.
+    """Read exactly `size` bytes.
 
     Raises:
-        EOFError: the stream ends before.
-        TimeoutError: nothing came in the time of the socket.
+        EOFError: the stream ends before `size` bytes.
+        TimeoutError: no data arrived within the socket's timeout.
     """
     received = bytearray()
     while len(received) < size:
@@ -299,7 +299,7 @@ def receive_exactly(stream: socket.socket, size: int) -> bytes:
 
 
 def _request(stream: socket.socket, request: str) -> str | None:
-    """Send a request; the reason for which it is refused, None where it is accepted."""
+    """Send a request; returns the reason if it is refused, None if it is accepted."""
     data = request.encode()
     if len(data) > MAX_REQUEST_BYTES:
         raise ValueError(f"request of {len(data)} bytes, limit {MAX_REQUEST_BYTES}")
@@ -309,11 +309,11 @@ def _request(stream: socket.socket, request: str) -> str | None:
         return None
     if status == b"FAIL":
         return one_line(_text(stream))
-    raise ValueError(f"no adb server: it answers {status!r}")
+    raise ValueError(f"not an adb server: replied {status!r}")
 
 
 def _text(stream: socket.socket) -> str:
     length = receive_exactly(stream, 4)
     if not re.fullmatch(rb"[0-9a-fA-F]{4}", length):
-        raise ValueError(f"no adb server: it announces a text of {length!r} bytes")
+        raise ValueError(f"not an adb server: text length is {length!r}, not 4 hex digits")
     return receive_exactly(stream, int(length, 16)).decode("utf-8", "replace")

@@ -1,8 +1,8 @@
 """Arithmetic of the analysis: floating-point errors are raised, and times are bounded.
 
-numpy prints a warning where a number overflows, is divided by zero, or does not exist, and goes on
-with infinity or NaN, which end in a result. Values that an honest run may lack, such as those of a
-window without a reading, are masked where they are computed.
+On overflow, division by zero and invalid operations, numpy only warns and continues with infinity
+or NaN, which would end up in a result. Values that a valid run may lack, such as those of a window
+without a reading, are masked where they are computed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from edgebench.protocol.bounds import MAX_TIME_NS
 
 @contextmanager
 def strict_arithmetic() -> Iterator[None]:
-    """Raise FloatingPointError where numpy would warn, in this thread, while the block runs."""
+    """Raise FloatingPointError instead of numpy's warnings, in this thread, inside the block."""
     with np.errstate(over="raise", divide="raise", invalid="raise"):
         yield
 
 
 def check_times(time_ns: NDArray[np.integer[Any]]) -> None:
-    """Refuse times beyond the range of a clock.
+    """Reject times beyond the range of a clock.
 
     Raises:
         ValueError: a time is beyond `MAX_TIME_NS` on either side of zero.

@@ -1,6 +1,6 @@
 """The binomial distribution, by scipy's special functions.
 
-`scipy.stats` has it too, but its import takes 0.6 s of CPU, at the end of every command that
+`scipy.stats` also has it, but its import takes 0.6 s of CPU time, at the end of every command that
 measures.
 """
 
@@ -10,7 +10,7 @@ import math
 
 
 def binomial_cdf(k: float, n: int, p: float) -> float:
-    """Chance of at most k successes of n, each with probability p.
+    """Probability of at most k successes in n trials, each with probability p.
 
     Source: Abramowitz & Stegun, Handbook of Mathematical Functions (1964), 26.5.24.
     """
@@ -20,11 +20,11 @@ def binomial_cdf(k: float, n: int, p: float) -> float:
 
 
 def binomial_quantile(q: float, n: int, p: float) -> int:
-    """Least k with `binomial_cdf(k, n, p) >= q`, for q in (0, 1)."""
+    """Smallest k with `binomial_cdf(k, n, p) >= q`, for q in (0, 1)."""
     from scipy.special import bdtrik
 
     if n == 0:
         return 0
-    # The inverse in real numbers; rounded up, it may be one too high by its last digits.
+    # The inverse in real numbers; rounding up may exceed the result by 1, due to its last digits.
     k = math.ceil(float(bdtrik(q, n, p)))
     return k - 1 if k > 0 and binomial_cdf(k - 1, n, p) >= q else k

@@ -1,4 +1,4 @@
-"""Quotas of CPU time that control groups set to the worker."""
+"""Quotas of CPU time that control groups impose on the worker."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from edgebench.protocol.record import CpuQuota, Scheduling, WorkerRecord
 
 
 def tightest_quota(scheduling: Scheduling) -> CpuQuota | None:
-    """Quota that allows the least; None where no group has one, or none could be read."""
+    """Quota that allows the fewest CPUs; None if no group has a quota, or none could be read."""
     return min(scheduling.quotas or (), key=lambda quota: quota.cpu_count, default=None)
 
 
 def available_cpu_count(scheduling: Scheduling) -> float:
-    """Upper bound of the CPUs of the worker: those of its affinity, within its quotas."""
+    """Upper bound of the worker's CPUs: those of its affinity, limited by its quotas."""
     quota, count = tightest_quota(scheduling), float(len(scheduling.cpus))
     return count if quota is None else min(count, quota.cpu_count)
 
 
 def throttled_count(worker: WorkerRecord) -> int:
-    """Periods of the timed loop in which a quota was used up."""
+    """Number of periods of the timed loop in which a quota was used up."""
     return sum(
         after.throttled_count - before.throttled_count
         for before, after in zip(worker.before.quotas, worker.after.quotas, strict=False)
@@ -27,7 +27,7 @@ def throttled_count(worker: WorkerRecord) -> int:
 def throttled_ratio(worker: WorkerRecord) -> float:
     """Share of the timed loop in periods in which a quota was used up, 0…1.
 
-    The kernel's count of the time for which the group was stopped is no use: it is a sum over CPUs.
+    The kernel's own count of the stopped time is not used, because it is a sum over CPUs.
     """
     loop_s = (worker.after.monotonic_ns - worker.before.monotonic_ns) / 1e9
     quotas = worker.scheduling.quotas or ()

@@ -1,8 +1,8 @@
-"""Names of delegates: which of them mean the CPU, and what the others run on.
+"""Names of delegates, and the hardware that they run on.
 
-A delegate that was requested and the place of an operator have the same names: `builtin` for a
-runtime's own kernels, an execution provider of ONNX Runtime, or a delegate of TensorFlow Lite,
-which may be the path of a library.
+Requested delegates and places of operators share their names: `builtin` for a runtime's own
+kernels, an execution provider of ONNX Runtime, or a delegate of TensorFlow Lite, which may be the
+path of a library.
 
 Source: onnxruntime.ai/docs/execution-providers, its table of providers by kind of hardware (oneDNN
 and Arm Compute Library are kernels for CPUs); for libraries, the names that their makers' guides
@@ -28,12 +28,12 @@ _ACCELERATORS = {
     "npu": {"npu", "vsinpu", "vx", "rknn", "rknpu", "ethos", "ethosu", "neutron"},
     "dsp": {"dsp", "hexagon"},
 }
-"""Whole words of a delegate's name, by kind of accelerator as profiles of devices name it."""
+"""Whole words of delegates' names, by the kind of accelerator in device profiles."""
 _PROVIDER_SUFFIX = "executionprovider"
 
 
 def plain_name(delegate: str) -> str:
-    """Name of a delegate as `--delegate` takes it; the path of a library stays what it is.
+    """Name of a delegate as `--delegate` accepts it; paths of libraries are returned unchanged.
 
     >>> plain_name("CUDAExecutionProvider"), plain_name("cuda"), plain_name("/opt/libA.so")
     ('cuda', 'cuda', '/opt/libA.so')
@@ -51,7 +51,7 @@ def is_cpu(delegate: str) -> bool:
 
 
 def accelerator_kinds(delegate: str) -> set[str]:
-    """Kinds of accelerator in the name of a delegate; empty where there are none.
+    """Kinds of accelerator in the name of a delegate; empty if the name contains none.
 
     >>> accelerator_kinds("/usr/lib/librknn_delegate.so"), accelerator_kinds("/opt/input.so")
     ({'npu'}, set())
@@ -62,10 +62,10 @@ def accelerator_kinds(delegate: str) -> set[str]:
 
 
 def operator_places(worker: WorkerRecord) -> Counter[str]:
-    """Number of operators in each place; empty where the runtime does not report that.
+    """Number of operators in each place; empty if the runtime does not report it.
 
-    Those of the profile, where the runtime reports no others, as older onnxruntimes: it has the
-    operators after fusion.
+    If the runtime reports places only in its profile, as older versions of onnxruntime do, these
+    are counted: they are the operators after fusion.
     """
     counts: Counter[str] = Counter()
     for part in worker.placement:
@@ -74,7 +74,7 @@ def operator_places(worker: WorkerRecord) -> Counter[str]:
 
 
 def delegated_count(worker: WorkerRecord, delegates: Collection[str]) -> tuple[int, int] | None:
-    """Operators on these delegates, by their plain names, and of all; None where unknown."""
+    """Numbers of operators on these delegates (plain names), and in total; None if unknown."""
     places = operator_places(worker)
     if not places:
         return None

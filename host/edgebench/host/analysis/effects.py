@@ -1,9 +1,9 @@
-"""What each factor of a matrix of runs changes, with the interval between runs.
+"""Effect of each factor in a matrix of runs, with the interval between runs.
 
 The runs of two levels are compared where all other factors are equal, round by round: a round
-measures every cell once, so what drifts meanwhile is in both. A ratio is the geometric mean over
-these places; how far it differs from place to place is told beside it, because a factor that helps
-here and harms there has no one effect.
+measures every cell once, so a drift affects both levels. A ratio is the geometric mean over these
+places; its range over the places is reported with it, because a factor may help in some places and
+harm in others.
 
 Source: randomised complete block design, with the contrast of two levels as the mean of the strata
 and its interval by Welch and Satterthwaite; Montgomery, Design and Analysis of Experiments, ch. 4.
@@ -22,14 +22,14 @@ from edgebench.host.result.marks import Marks, together
 from edgebench.host.result.verdict import State
 
 MIN_ROUNDS = 3
-"""Fewest rounds that both levels have at a place, for it to count."""
+"""Fewest shared rounds of both levels at a place for the place to count."""
 
 Levels = Mapping[str, Hashable]
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One valid run."""
+    """Metric of a valid run, with its levels."""
 
     levels: Levels
     """Level of each factor."""
@@ -41,7 +41,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class FactorEffect:
-    """One level of a factor against another."""
+    """Effect of a level of a factor, relative to another level."""
 
     factor: str
     baseline: Hashable
@@ -49,7 +49,7 @@ class FactorEffect:
     ratio: float
     """Metric at the level, divided by that at the baseline."""
     ci95: tuple[float, float]
-    """95 % interval of the ratio, for these places; from the runs' differences."""
+    """95 % interval of the ratio for these places, from the differences of the runs."""
     lowest_ratio: float
     """Ratio at the place where it is lowest."""
     highest_ratio: float
@@ -61,7 +61,7 @@ class FactorEffect:
 
     @property
     def verdict(self) -> State:
-        """Suspect if a run of either level is."""
+        """Suspect if a run of either level is suspect."""
         return State(self.marks.state)
 
 
@@ -71,8 +71,8 @@ def factor_effects(
     """The effect of every level of every factor, against the factor's first level.
 
     Args:
-        observations: The valid runs; the first level of a factor is that of its first run.
-        factors: The factors to report; those with one level are left out.
+        observations: The valid runs; the first level of a factor is that of the first run.
+        factors: The factors to report; factors with a single level are left out.
     """
     effects: list[FactorEffect] = []
     for factor in factors:
@@ -87,7 +87,7 @@ def factor_effects(
 def _effect(
     observations: Sequence[Observation], factor: str, baseline: Hashable, level: Hashable
 ) -> FactorEffect | None:
-    """The effect of one level; None where no place has both often enough."""
+    """The effect of a level; None if no place has enough shared rounds of both levels."""
     sides: dict[Hashable, dict[Hashable, dict[int, float]]] = {}
     for observation in observations:
         place = tuple(value for name, value in observation.levels.items() if name != factor)
@@ -112,7 +112,7 @@ def _effect(
     variance = float(parts.sum())
     half_width = 0.0
     if variance > 0:
-        from scipy import stats  # only here: it takes longer to load than to measure
+        from scipy import stats  # only here: its import takes longer than a measurement
 
         freedoms = np.array([stratum.size - 1 for stratum in strata])
         freedom = variance**2 / float((parts**2 / freedoms).sum())

@@ -1,4 +1,4 @@
-"""Everything that is computed from the traces of one run, before it is judged."""
+"""Numbers computed from the traces of a run, before the verdict."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
 
 @dataclass(frozen=True, slots=True)
 class TargetTraces:
-    """Raw data beside the record of a device that timed itself."""
+    """Raw data of a device that timed itself, in addition to its record."""
 
     outputs: Outputs = field(default_factory=dict[str, NDArray[Any]])
     labels: Outputs = field(default_factory=dict[str, NDArray[Any]])
-    """Labels of the data set as `y`, and its samples as `x` where the metric needs them."""
+    """Labels of the data set as `y`, and its samples as `x` if the metric needs them."""
     facts: HostFacts = field(default_factory=HostFacts)
     power: PowerTrace | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Raw data of one run."""
+    """Raw data of a run, in addition to its record."""
 
     queries: Queries
     outputs: Outputs = field(default_factory=dict[str, NDArray[Any]])
@@ -56,7 +56,7 @@ class Traces:
     """Labels, as in `TargetTraces`."""
     facts: HostFacts = field(default_factory=HostFacts)
     loadgen_log: str | None = None
-    """LoadGen's detail log, when it issued the queries."""
+    """LoadGen's detail log; None if LoadGen did not issue the queries."""
     telemetry: TelemetryTrace = field(default_factory=TelemetryTrace)
     power: PowerTrace | None = None
 
@@ -67,51 +67,52 @@ class Measurement:
 
     steady: SteadyState
     first_row: int
-    """First row that counts: after the warm-up, as issued and as found."""
+    """First counted row, after both the issued and the detected warm-up."""
     invoke_ns: Nanoseconds
-    """Invocations that count, shape (n,)."""
+    """Counted invocations, shape (n,)."""
     invoke: LatencySummary
     query_ns: Nanoseconds | None
-    """Latencies of queries that count; None where the scenario has only one."""
+    """Latencies of counted queries; None for the offline scenario, which has a single query, and
+    for LoadGen's server scenario, whose due times are unknown."""
     query: LatencySummary | None
     outliers: Outliers
     stability: Stability
     early_stopping: EarlyStopping
     span_ns: int
-    """Time between the first start and the last end of what counts."""
+    """Time from the start of the first counted inference to the end of the last."""
     warmup_ns: int
     quality: OutputQuality
     loadgen: LoadgenResult | None = None
     throttling: ThermalResult | None = None
-    """Judgement of heat; None where the run has no timeline of its own."""
+    """Thermal result; None if the run has no timeline."""
     phone: PhoneConditions = field(default_factory=PhoneConditions)
-    """State of a phone; nothing of it is known of any other device."""
+    """State of a phone; empty for other devices."""
 
     @property
     def query_count(self) -> int:
-        """Queries that count; samples in the offline scenario."""
+        """Number of counted queries; of samples in the offline scenario."""
         return len(self.invoke_ns) if self.query_ns is None else len(self.query_ns)
 
     @property
     def throughput_per_s(self) -> float | None:
-        """Inferences per second."""
+        """Inferences per second; None if the counted inferences took no time."""
         return len(self.invoke_ns) * 1e9 / self.span_ns if self.span_ns > 0 else None
 
 
 def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> Measurement:
-    """Compute the numbers.
+    """Compute the numbers of a run.
 
     Raises:
-        MeasurementError: a trace is empty or cannot be true.
+        MeasurementError: a trace is empty or impossible.
     """
     spec, queries = record.spec, traces.queries
     queries.check()
     if len(queries) != worker.query_count:
         raise MeasurementError(
-            f"query trace has {len(queries)} rows, the worker made {worker.query_count}"
+            f"query trace has {len(queries)} rows, the worker reports {worker.query_count} queries"
         )
     steady = _steady_state(queries, spec)
-    # The longer of the warm-up that was issued and the one that was found, in whole queries.
+    # The longer of the issued and the detected warm-up, in whole queries.
     first_row = queries.warmup_count
     if steady.steady_class is SteadyClass.WARMUP and steady.first_steady_index is not None:
         first_row = max(first_row, steady.first_steady_index)
@@ -120,7 +121,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
     if not len(invoke_ns):
         raise MeasurementError("no query was measured")
     query_ns = None
-    # When a query of LoadGen's server scenario was due is known to LoadGen alone.
+    # Only LoadGen has the due times of the queries in its server scenario.
     if spec.engine is not Engine.LOADGEN or not spec.scenario.traits.is_scheduled:
         query_ns = queries.query_ns(spec, first_row)
     return Measurement(
@@ -153,7 +154,10 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
 
 
 def _loadgen(log: str | None) -> LoadgenResult | None:
-    """None where LoadGen was stopped before its result: what was measured is kept all the same."""
+    """LoadGen's result; None if LoadGen was stopped before it or its log is damaged.
+
+    The measured numbers are kept in either case.
+    """
     try:
         return None if log is None else read_result(log)
     except MeasurementError:
@@ -161,10 +165,10 @@ def _loadgen(log: str | None) -> LoadgenResult | None:
 
 
 def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:
-    """Steady state of all inferences, including the warm-up where it was issued the same way.
+    """Steady state of all inferences, including the warm-up if it was issued the same way.
 
-    Between the arrivals of a server run the caches cool down; its warm-up had no such gaps. What
-    comes back is no warm-up, and nothing is cut then.
+    The warm-up of a server run is excluded: it has no gaps, and in the gaps between the arrivals of
+    the run the caches cool down. A level that returns is not a warm-up, and is not cut.
     """
     timed = slice(queries.warmup_count, None)
     if not spec.scenario.traits.is_scheduled:
@@ -188,7 +192,7 @@ def _early_stopping(queries: Queries, query_ns: Nanoseconds | None, spec: RunSpe
     if query_ns is None or not len(query_ns):
         return EarlyStopping()
     if spec.scenario.traits.is_scheduled:
-        # Every arrival counts: a device that falls behind at first has not met its target.
+        # Every arrival counts: a device that falls behind at first does not meet its target.
         query_ns = queries.query_ns(spec, queries.warmup_count)
         if spec.target_latency_s is None or query_ns is None:
             return EarlyStopping()

@@ -1,6 +1,6 @@
-"""Median of the headlines of runs: its 95 % interval, and when that is too wide for a number.
+"""Median of the headlines of runs: its 95 % interval, and the limits on its width.
 
-It needs no other library, as a list of runs needs nothing else of the analysis.
+The module imports no other library, because a list of runs needs no other part of the analysis.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ LEVEL = 0.95
 SIGMAS = 1.959964
 """Half-width of a 95 % interval in standard errors."""
 MIN_RUNS = 5
-"""Fewest runs with an interval: the median lies between the lowest and the highest of five with
-93.75 %, of four with 87.5 %."""
+"""Fewest runs with an interval: the lowest and the highest of five runs cover the median with
+93.75 %, those of four with 87.5 %."""
 PRECISION_SUSPECT_RATIO = 0.05
-"""Half-width of the interval of the median that still passes, over the median, of a run and of a
-set. Source: Hoefler & Belli, Scientific benchmarking of parallel computing systems (2015), 4.2.2,
-measure until the interval is within 5 %; nanobench warns of the same error."""
+"""Largest half-width of the interval of the median, over the median, for a run or set to pass.
+Source: Hoefler & Belli, Scientific benchmarking of parallel computing systems (2015), 4.2.2,
+measure until the interval is within 5 %; nanobench warns at the same error."""
 PRECISION_INVALID_RATIO = 0.25
-"""Half-width above which a median is no number: the next run may show half or twice as much."""
+"""Half-width above which a median is invalid: the next run may show half or twice as much."""
 
 
 def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
-    """95 % interval of the median of what independent values come from; None below five values.
+    """95 % interval of the median of the distribution of independent values; None below five.
 
-    Between two order statistics: the widest pair that covers less than 95 % and the narrowest that
-    covers more are interpolated, so that the coverage is 95 % and not up to 99 %. Five values have
-    no pair with 95 %; their lowest and highest are taken, which cover 93.75 %.
+    The interval is interpolated between two pairs of order statistics, the widest pair that covers
+    less than 95 % and the narrowest that covers more, so that the coverage is 95 % and not up to
+    99 %. No pair of five values covers 95 %; their interval is from the lowest to the highest,
+    which covers 93.75 %.
 
     Source: Hettmansperger & Sheather, Confidence intervals based on interpolated order statistics
     (1986).
@@ -47,7 +48,7 @@ def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
 
 
 def are_too_far_apart(values: Sequence[float]) -> bool:
-    """Whether runs with these headlines make an invalid set; False below five."""
+    """Whether runs with these headlines make an invalid set; False below five runs."""
     interval = median_interval(values)
     if interval is None:
         return False
@@ -56,12 +57,12 @@ def are_too_far_apart(values: Sequence[float]) -> bool:
 
 @cache
 def _ranks(count: int) -> tuple[int, float, float]:
-    """Rank from either end of the narrowest pair of values that covers the median with the level.
+    """Rank from either end of the narrowest pair of values that covers the median with `LEVEL`.
 
-    With its coverage, and that of the next pair inside. Rank 1 where no pair covers so much.
+    Also its coverage, and that of the next pair inside. Rank 1 if no pair reaches the level.
     """
-    # Of the 2^count ways in which values lie on either side of the median, so many have exactly
-    # `rank` values on one side, and so many have fewer.
+    # Values can lie on either side of the median in 2^count ways. `ways` of them have exactly
+    # `rank` values on a given side, and `fewer` have less.
     rank, ways, fewer = 1, count, 1
     while (inner := 1 - 2 * (fewer + ways) / (1 << count)) >= LEVEL:
         fewer += ways

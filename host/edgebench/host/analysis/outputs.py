@@ -1,4 +1,4 @@
-"""Judgement of a model's outputs: agreement with reference kernels, and accuracy."""
+"""Quality of a model's outputs: agreement with reference kernels, and accuracy."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class OutputQuality:
-    """Judgement of the outputs, or why there is none; made without cost in latency."""
+    """Accuracy and agreement of the outputs, or why they are absent."""
 
     accuracy: Accuracy | None = None
     agreement: Agreement | None = None
     accuracy_error: str | None = None
-    """Why the outputs for the data set could not be judged."""
+    """Why the outputs for the data set have no accuracy."""
     agreement_error: str | None = None
 
 
@@ -40,14 +40,14 @@ def judge_outputs(
     labels: Outputs,
     metric: str | None,
 ) -> OutputQuality:
-    """Accuracy and agreement, as far as the outputs are there.
+    """Accuracy and agreement, as far as the required outputs are available.
 
     Args:
         check: The device's report of its checks.
         specs: Descriptions of the outputs, for scale and zero point.
         outputs: Outputs of the model and of the reference.
-        labels: Labels of the data set as `y`, and its samples as `x` where the metric needs them.
-        metric: One of `METRICS`; None: there was no data set.
+        labels: Labels of the data set as `y`, and its samples as `x` if the metric needs them.
+        metric: One of `METRICS`; None without a data set.
     """
 
     def find_accuracy() -> Accuracy | None:
@@ -81,14 +81,14 @@ def agreement(
         outputs: Arrays of the model and of the reference.
         specs: Descriptions of the outputs, for scale and zero point.
         reference: Name of the reference kernels.
-        distinct_count: Different inputs among the samples; with fewer than two, no output is
-            called constant.
+        distinct_count: Number of different inputs among the samples; with fewer than two, outputs
+            are not checked for being constant.
 
     Returns:
-        None where one of them is not there.
+        The agreement; None if the outputs of the model or of the reference are missing.
 
     Raises:
-        MeasurementError: the two do not have the same shape.
+        MeasurementError: outputs of the model and of the reference differ in shape.
     """
     numbers = [n for n in range(len(specs)) if f"used.{n}" in outputs]
     if not numbers or f"reference.{numbers[0]}" not in outputs:
@@ -104,7 +104,7 @@ def agreement(
         is_equal = (used == wanted) | (np.isnan(used) & np.isnan(wanted))
         with np.errstate(invalid="ignore"):
             difference = np.where(is_equal, 0.0, used - wanted)
-        # NaN is left where only one of the two is a number.
+        # The difference is NaN where only one of the two is a number.
         difference = np.where(np.isnan(difference), np.inf, difference)
         size += used.size
         equal_count += int(np.count_nonzero(is_equal))
@@ -162,18 +162,19 @@ def accuracy(
     metric: str,
     inputs: NDArray[Any] | None = None,
 ) -> Accuracy | None:
-    """Judge the outputs for the data set by its labels; None where there are none.
+    """Accuracy of the outputs for the data set; None without such outputs.
 
     Args:
-        outputs: `dataset.0`, shape (n, …), is judged; `dataset_index`, shape (n,), names the sample
-            of each where not all were answered, or in another order.
+        outputs: `dataset.0`, shape (n, …), and optionally `dataset_index`, shape (n,), which has
+            the sample of each output if samples are missing or in another order.
         specs: Descriptions of the outputs, for scale and zero point.
         labels: Shape (m,), m = n without an index.
         metric: One of `METRICS`.
         inputs: The data set's samples, shape (m, …); for the reconstruction error only.
 
     Raises:
-        MeasurementError: unknown metric, or labels that do not fit.
+        MeasurementError: the metric is unknown, the labels or the index do not match the outputs,
+            or an output is NaN or infinite.
     """
     if "dataset.0" not in outputs:
         return None
@@ -184,19 +185,19 @@ def accuracy(
         count = len(labels)
         is_each_once = index.ndim == 1 and len(np.unique(index)) == len(index)
         if not is_each_once or not np.isin(index, np.arange(count)).all():
-            raise MeasurementError(f"outputs are not of {count} different samples of the data set")
+            raise MeasurementError(f"outputs are not of different samples of the {count} labelled")
         labels = labels[index]
         inputs = None if inputs is None else inputs[index]
     if len(real) != len(labels) or not len(labels):
         raise MeasurementError(f"{len(real)} outputs for {len(labels)} labels")
     if not np.isfinite(real).all():
-        raise MeasurementError("outputs for the data set hold NaN or infinity")
+        raise MeasurementError("outputs for the data set contain NaN or infinity")
     value, interval = METRICS[metric](real.reshape(len(real), -1), np.asarray(labels), inputs)
     return Accuracy(metric, value, interval, len(labels))
 
 
 def to_real(values: NDArray[Any], spec: TensorSpec) -> Values:
-    """Numbers of a quantised tensor as real values."""
+    """Real values of a tensor, dequantised by its scale and zero point."""
     real: Values = values.astype(np.float64)
     if spec.scale is None or values.dtype.kind == "f":
         return real
@@ -214,9 +215,9 @@ def _top1(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
     from scipy.special import betaincinv
 
     if real.shape[1] < 2:
-        raise MeasurementError("top1 needs an output with a number for each class, it has one")
+        raise MeasurementError("top1 needs an output with a value per class, it has 1 value")
     if int(np.max(labels)) >= real.shape[1]:
-        raise MeasurementError(f"label {np.max(labels)} is none of {real.shape[1]} classes")
+        raise MeasurementError(f"label {np.max(labels)} is not in {real.shape[1]} classes")
     count, tail = len(labels), (1 - LEVEL) / 2
     correct = int(np.count_nonzero(real.argmax(axis=1) == labels))
     low = float(betaincinv(correct, count - correct + 1, tail)) if correct else 0.0
@@ -232,10 +233,10 @@ def _auc(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
 def _reconstruction_auc(real: Values, labels: NDArray[Any], inputs: NDArray[Any] | None) -> Judged:
     """Area under the ROC curve of the mean squared reconstruction error (anomaly detection)."""
     if inputs is None:
-        raise MeasurementError("the samples themselves are needed for a reconstruction error")
+        raise MeasurementError("a reconstruction error needs the samples of the data set")
     wanted = np.asarray(inputs, np.float64).reshape(len(real), -1)
     if wanted.shape != real.shape:
-        raise MeasurementError("an output does not have the size of its sample")
+        raise MeasurementError("the outputs and the samples differ in size")
     return _auc_of(np.mean((real - wanted) ** 2, axis=1), labels)
 
 
@@ -262,7 +263,7 @@ def _auc_of(score: Values, labels: NDArray[Any]) -> Judged:
 
 
 def _mean_abs_error(real: Values, labels: NDArray[Any], _: NDArray[Any] | None) -> Judged:
-    """Mean distance of the first output from the label; t interval."""
+    """Mean absolute difference of the first output from the label; t interval."""
     from scipy.special import stdtrit
 
     errors = np.abs(real[:, 0] - np.asarray(labels, np.float64))
@@ -280,7 +281,7 @@ METRICS: dict[str, Callable[[Values, NDArray[Any], NDArray[Any] | None], Judged]
     "reconstruction_auc": _reconstruction_auc,
     "mean_abs_error": _mean_abs_error,
 }
-"""Metric of a data set by name."""
+"""Metrics of data sets, by name."""
 ERROR_METRICS = frozenset({"mean_abs_error"})
 """Metrics that are better when lower; the others are better when higher."""
 NEED_BOTH_LABELS = frozenset({"auc", "reconstruction_auc"})

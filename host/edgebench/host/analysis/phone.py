@@ -1,4 +1,4 @@
-"""State of a phone during a run, by its telemetry; a pure function over the trace."""
+"""State of a phone during a run, from its telemetry; a pure function over the trace."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from edgebench.host.analysis.thermal.telemetry import Floats, Series, TelemetryT
 
 UNKNOWN, CHARGING = 1, 2
 """Status of a battery. Source: `android.os.BatteryManager`, BATTERY_STATUS_UNKNOWN and
-BATTERY_STATUS_CHARGING, as the sampler has them for files of the kernel, too."""
+BATTERY_STATUS_CHARGING; the sampler uses the same numbers for files of the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhoneConditions:
-    """What was read between the reading before the timed loop and the one after it.
+    """Readings of the timed loop, with the last reading before it and the first after it.
 
-    A field is None where nothing was read.
+    A field is None without readings.
     """
 
     charging_ratio: float | None = None
     """Share of the readings in which a battery charged."""
     is_battery_faked: bool = False
-    """Whether the battery's service reported what it was told to at some time."""
+    """Whether the battery's service reported values set by `dumpsys battery` at any time."""
     screen_off_ratio: float | None = None
     """Share of the readings in which the screen was off."""
     power_saver_ratio: float | None = None
@@ -31,11 +31,11 @@ class PhoneConditions:
     airplane_mode_ratio: float | None = None
     """Share of the readings in which airplane mode was on."""
     screen_brightness: tuple[int, int] | None = None
-    """Lowest and highest setting, 0 to 255."""
+    """Lowest and highest brightness setting, 0 to 255."""
     thermal_status_max: int | None = None
     """Highest status of the thermal service, 0 to 6."""
     is_thermal_overridden: bool = False
-    """Whether somebody had overridden that status at some time."""
+    """Whether that status was overridden at any time."""
 
 
 def phone_conditions(telemetry: TelemetryTrace, begin_ns: int, end_ns: int) -> PhoneConditions:
@@ -44,7 +44,7 @@ def phone_conditions(telemetry: TelemetryTrace, begin_ns: int, end_ns: int) -> P
     Args:
         telemetry: Trace of the run.
         begin_ns: Begin of the timed loop, device clock.
-        end_ns: End of it.
+        end_ns: End of the timed loop.
     """
 
     def read(name: str) -> Floats:
@@ -52,7 +52,7 @@ def phone_conditions(telemetry: TelemetryTrace, begin_ns: int, end_ns: int) -> P
         return _NO if series is None else _around(series, begin_ns, end_ns)
 
     is_faked = bool((read("android.battery_faked") > 0).any())
-    # A file of the kernel is not faked; the service's own word counts where there is none.
+    # Files of the kernel cannot be faked; the service's status counts only without such files.
     kernel = [read(name) for name in telemetry.named("power_supply.", ".status")]
     ratios = list(map(_charging_ratio, kernel))
     if not any(ratio is not None for ratio in ratios):
@@ -78,7 +78,7 @@ _NO: Floats = np.empty(0)
 
 
 def _around(series: Series, begin_ns: int, end_ns: int) -> Floats:
-    """Readings of the loop, with the last one before it and the first one after it."""
+    """Readings of the loop, with the last reading before it and the first after it."""
     first, last = np.searchsorted(series.time_ns, [begin_ns, end_ns])
     return series.value[max(0, int(first) - 1) : int(last) + 1]
 

@@ -1,7 +1,7 @@
 """A run, computed from the agent's record and the traces.
 
-Pure: the same record and traces give the same run, which is how `edgebench verify` finds out that
-a stored one was changed.
+The functions are pure: the same record and traces give the same run, so `edgebench verify` detects
+a changed run in the store.
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ from edgebench.protocol.spec import RunSpec
 
 @contextmanager
 def _named_errors() -> Iterator[None]:
-    """End an analysis in a result or in one named error, whatever a device has sent.
+    """Convert unexpected exceptions of an analysis, because a device may send any record.
 
     Raises:
-        MeasurementError: the analysis raised an exception that has no name of ours.
+        MeasurementError: the analysis raised an exception that is neither an EdgebenchError nor an
+            OSError.
     """
     try:
         with strict_arithmetic():
@@ -75,17 +76,17 @@ def _named_errors() -> Iterator[None]:
     except (EdgebenchError, OSError):
         raise
     except Exception as exc:  # MemoryError and RecursionError among them
-        raise MeasurementError(f"record makes no sense: {type(exc).__name__}: {exc}") from exc
+        raise MeasurementError(f"invalid record: {type(exc).__name__}: {exc}") from exc
 
 
 @_named_errors()
 def analyse_run(
     record: RunRecord, traces: Traces, *, created_utc: str, clock: ClockModel | None
 ) -> Run:
-    """The result of a run that measured something.
+    """The result of a run with measurements.
 
     Raises:
-        MeasurementError: the trace is empty or cannot be true.
+        MeasurementError: the record has no measurement, or a trace is empty or impossible.
     """
     worker = record.worker
     if worker is None:
@@ -127,10 +128,10 @@ def analyse_run(
 def analyse_target(
     record: RunRecord, traces: TargetTraces, *, created_utc: str, clock: ClockModel | None
 ) -> Run:
-    """The result of a run of a device that timed itself, or whose pulses a meter saw.
+    """The result of a run of a device that timed itself, or whose pulses a meter recorded.
 
     Raises:
-        MeasurementError: it ran nothing, or told what cannot be true.
+        MeasurementError: the record has no target or no windows, or reports impossible values.
     """
     target = record.target
     if target is None:
@@ -207,13 +208,13 @@ _PHASES = {phase.value: phase for phase in Phase}
 def analyse_failure(
     record: RunRecord, facts: HostFacts, *, created_utc: str, clock: ClockModel | None
 ) -> Run:
-    """The result of a run that was admitted and measured nothing: why, and no number.
+    """The result of an admitted run without measurements: the failure, without numbers.
 
     Raises:
-        MeasurementError: the run measured something.
+        MeasurementError: the record has measurements.
     """
     if record.has_measured:
-        raise MeasurementError("the run measured something")
+        raise MeasurementError("the failed run has measurements")
     spec = record.spec
     entered = [_PHASES[event.kind] for event in record.events if event.kind in _PHASES]
     failure = Failure(
@@ -248,7 +249,7 @@ def analyse_failure(
 
 @_named_errors()
 def fit_clock(probes: list[list[ClockProbe]], record: RunRecord) -> ClockModel | None:
-    """The clock model of a run; None when no probe was taken (the host was away)."""
+    """The clock model of a run; None without probes, if the host was not connected."""
     if not any(probes):
         return None
     return fit(
@@ -263,7 +264,7 @@ def _energy(
     measured: Measurement,
     clock: ClockModel | None,
 ) -> EnergyResult | None:
-    """The energy of a run that asked for it."""
+    """The energy of a run; None if the run did not request it."""
     request = _energy_request(record, traces.facts)
     if request is None:
         return None
@@ -272,7 +273,7 @@ def _energy(
 
 
 def _energy_request(record: RunRecord, facts: HostFacts) -> EnergyRequest | None:
-    """What was asked of a meter of the host or of the agent; None: no meter was named."""
+    """The request to a meter of the host or of the agent; None if no meter was requested."""
     served = record.spec.meter
     if facts.energy is None and served is not None:
         return EnergyRequest(meter=served)
@@ -286,7 +287,7 @@ def _metrics(
     facts: HostFacts,
     energy: EnergyResult | None,
 ) -> Metrics:
-    # A profile slows its own run down: its latencies are no headline.
+    # A profile slows its own run down, so its latencies are not a headline.
     is_headline = not spec.is_profiled
     start, memory, harness = worker.cold_start, worker.memory, worker.harness
     steady_class = measured.steady.steady_class
@@ -350,7 +351,7 @@ def _binding(facts: BindingFacts | None) -> BindingNs | None:
 
 
 def _profile(worker: WorkerRecord, measured: Measurement) -> ProfileResult:
-    """The operators, and what the profiler itself costs beside the unprofiled pass before it."""
+    """The operators, and the median of the unprofiled pass, which shows the profiler's cost."""
     check = worker.check
     total_ns = sum(operator.total_ns for operator in check.operators)
     per_run_ns = total_ns / check.profile_run_count if check.profile_run_count else None
@@ -366,7 +367,7 @@ def _profile(worker: WorkerRecord, measured: Measurement) -> ProfileResult:
 def _conditions(
     record: RunRecord, worker: WorkerRecord | None, facts: HostFacts, clock: ClockModel | None
 ) -> Conditions:
-    """The machine around the run; without a worker, what the agent alone knows."""
+    """State of the machine during the run; without a worker, only the agent's part of it."""
     sampled = record.telemetry
     return Conditions(
         load_1m_before=record.environment.load_1m,

@@ -1,11 +1,11 @@
-"""Results over several runs of one model.
+"""Results over several runs of the same model.
 
 A run has its own process, memory layout and state of the machine, and all of its queries share
-them. So the interval of a single run says where its own median lies, and not where the next run's
-will: sixteen runs of one model differed by 9 % on a shared machine, each printed within 4 %. The
-headline of a set is the median of its runs, and the interval is one for that median, from the
-values of the runs alone. It assumes no distribution, only that the next runs come from the same
-one: a machine that changes between two commands shows in neither of them.
+them. So the interval of a single run covers its own median, and not the next run's: sixteen runs of
+the same model differed by 9 % on a shared machine, each with an interval within 4 %. The headline
+of a set is the median of its runs, and its interval is computed from the values of the runs alone.
+The interval assumes no particular distribution, only that the next runs have the same distribution:
+a change of the machine between two commands is not visible in either of them.
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), for the levels of
 repetition and the best split of the time; pyperf, which starts 20 processes by default.
@@ -31,14 +31,14 @@ from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
 from edgebench.host.result.verdict import Finding, State, Verdict
 
 SHORTEST_LOOP_S = 0.5
-"""Shorter loops are not proposed: a tick of the scheduler or one reading of a sensor is a large
-part of them."""
+"""Shortest proposed loop: a tick of the scheduler or the reading of a sensor is a large share of a
+shorter loop."""
 
 
 def find_sets(runs: Iterable[Run]) -> list[RunSet]:
-    """The sets that these runs make, in the order of their first runs.
+    """The sets of these runs, in the order of their first runs.
 
-    Of runs that were made in pairs, each side is a set, and the baseline comes first.
+    Each side of paired runs is a set, and the baseline comes first.
     """
     groups: dict[str | int, list[Run]] = {}
     for number, run in enumerate(runs):
@@ -50,7 +50,7 @@ def find_sets(runs: Iterable[Run]) -> list[RunSet]:
 
 
 def choose_sets(runs: Iterable[Run]) -> list[RunSet]:
-    """The sets of runs that a person chose; a run without the rest of its set is no set."""
+    """The sets of runs that a user selected; a run without the rest of its set stands alone."""
     return [alone(one.first) if len(one.runs) == 1 else one for one in find_sets(runs)]
 
 
@@ -61,14 +61,14 @@ def _number(run: Run) -> int:
 
 
 def _planned_count(runs: Sequence[Run]) -> int:
-    """Number of runs that the set was to have; of pairs, up to the last one that was begun."""
+    """Planned number of runs of the set; for pairs, up to the last started pair."""
     if (member := runs[0].member) is not None:
         return member.count
     return max(map(_number, runs)) + 1
 
 
 def find_set(runs: Sequence[Run]) -> RunSet:
-    """What runs of one set say together; at least one run."""
+    """Summary of the runs of a set, of which at least one is given."""
     ordered = tuple(sorted(runs, key=_number))
     counted = [run for run in ordered if not run.verdict.is_refused]
     first = (counted or ordered)[0]
@@ -95,21 +95,21 @@ def find_set(runs: Sequence[Run]) -> RunSet:
 
 
 def alone(run: Run) -> RunSet:
-    """A run on its own, also where it is one of a set or a pair."""
+    """A run on its own, even if it belongs to a set or a pair."""
     return find_set([replace(run, member=None, pair=None)])
 
 
 def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
-    """A metric over the runs that have it; None where none has.
+    """A metric over the runs that have it; None if no run has it.
 
-    A tail that some run could not bound is left out: the median of the others would be one of the
-    runs with the shortest latencies.
+    A tail percentile without an interval in some run is left out: the median of the remaining runs
+    would be that of the runs with the shortest latencies.
     """
     having = [run for run in runs if metric.bounded_value(run) is not None]
     if not having or (metric.is_tail and len(having) < len(runs)):
         return None
     values = np.array([metric.value(run) for run in having], np.float64)
-    # The first run alone measures the accuracy, and has its interval.
+    # Only the first run measures the accuracy, so the interval is that of the run.
     is_of_one = len(having) == 1 and metric.path.startswith("accuracy.")
     interval = metric.interval(having[0]) if is_of_one else median_interval(values)
     median = float(np.median(values))
@@ -128,16 +128,16 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
 
 
 def _meter_ratio(runs: Sequence[Run]) -> float:
-    """Relative uncertainty of an energy by its meter, k = 2, which the runs of a set share."""
+    """Relative uncertainty of an energy by the meter, k = 2, which the runs of a set share."""
     energies = [run.metrics.energy for run in runs if run.metrics.energy is not None]
     known_j = ((one.gross_j_per_inference, one.u95_absolute_j) for one in energies)
     return max((abs(u95 / value) for value, u95 in known_j if value and u95), default=0.0)
 
 
 def _headline(first: Run, metrics: dict[str, SetMetric], run_count: int) -> str:
-    """Path of the metric that the scenario is about, if every run has it; else of the median.
+    """Path of the scenario's compared metric if every run has it; else of the median.
 
-    Devices that time themselves say what theirs is.
+    For devices that time themselves, the path of their own headline.
     """
     if first.metrics.windows is not None:
         return headline_of(first).path
@@ -151,11 +151,11 @@ def _headline(first: Run, metrics: dict[str, SetMetric], run_count: int) -> str:
 def _variance(
     metric: Metric, found: SetMetric | None, runs: Sequence[Run]
 ) -> VarianceLevels | None:
-    """Variance of each level, and the split of the time that would have given the most.
+    """Variance of each level, and the best split of the time between launches and loops.
 
-    With V_w the variance that a run's own queries leave in its value, V_b the variance between
-    launches, c the cost of a launch and d the length of the loop, n runs take n (c + d) and their
-    mean has the variance (V_b + V_w d0 / d) / n. It is least for d = sqrt(c V_w d0 / V_b).
+    With V_w the variance of a run's value by its own queries, V_b the variance between launches, c
+    the cost of a launch, d the length of the loop and d0 its present length, n runs take n (c + d)
+    and their mean has the variance (V_b + V_w d0 / d) / n, least for d = sqrt(c V_w d0 / V_b).
 
     Source: Kalibera & Jones (2013), 9.2, r = sqrt(c_2/c_1 · T_1²/T_2²), with
     T_2² = S_2² - S_1²/r (corrected by the authors after print).
@@ -191,7 +191,7 @@ def _variance(
 
 
 def _launch_s(run: Run) -> float | None:
-    """Time of a run without its timed loop, on the host's clock; None where it is unknown."""
+    """Time of a run without its timed loop, on the host's clock; None if unknown."""
     clock, before, after = run.conditions.clock, run.conditions.before, run.conditions.after
     if clock is None or not clock.span_ns or before is None or after is None:
         return None
@@ -201,16 +201,16 @@ def _launch_s(run: Run) -> float | None:
 def _verdict(
     runs: Sequence[Run], counted: Sequence[Run], headline: str, metrics: dict[str, SetMetric]
 ) -> Verdict:
-    """The rules of a set, and each rule that a run of it broke, once."""
+    """Verdict by the rules of the set, with each failed rule of its runs once."""
     if runs[0].set_id is None:
         return runs[0].verdict
-    # Of a tail, the interval of the median is judged, as in a single run.
+    # For a tail percentile, the interval of the median counts, as in a single run.
     median = f"{runs[0].spec.scenario.traits.headline}.p50"
     precise = median if METRICS[headline].is_tail else headline
     summary = metrics.get(precise)
     half_width, needed = summary.half_width_ratio if summary else None, MIN_RUNS
     if summary is not None and METRICS[precise].is_exact:
-        # A reproducible count has no distribution: it is known as far as the runs agree.
+        # A reproducible count has no distribution: its precision is the range of the runs.
         half_width, needed = (summary.max - summary.min) / 2 / summary.median, 1
     evidence = SetEvidence(
         counted=len(counted),
@@ -224,10 +224,10 @@ def _verdict(
 
 
 def _broken_by_runs(runs: Sequence[Run], counted: Sequence[Run]) -> list[Finding]:
-    """Each rule that some run broke: its worst finding, with the number of runs that broke it.
+    """Each failed rule of the runs: its worst finding, with the number of runs that failed it.
 
-    Where findings have no value, or different reasons, that is the first one. What made runs
-    invalid took them out; the numbers of the others are suspect for that at most.
+    If findings have no value, or different reasons, the first finding is shown. Invalid runs do not
+    count in the set, so their failures make the set suspect at most, if any run counts.
     """
     findings = []
     for rule in BY_ID.values():
@@ -246,7 +246,7 @@ def _broken_by_runs(runs: Sequence[Run], counted: Sequence[Run]) -> list[Finding
 
 
 def _worst(findings: Sequence[Finding]) -> Finding | None:
-    """The finding that is farthest beyond its limit; None where they cannot be compared."""
+    """The finding that is farthest beyond its limit; None if they cannot be compared."""
     if len({one.reason for one in findings}) > 1:
         return None
     beyond = [

@@ -1,4 +1,4 @@
-"""Settings of a run as requested, compared with those in effect."""
+"""Requested settings of a run, compared with the settings in effect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOT_CHOSEN, _UNKNOWN = SettingState.NOT_CHOSEN, SettingState.UNKNOWN
 
 
 def find_settings(spec: RunSpec, worker: WorkerRecord) -> EffectiveSettings:
-    """Every setting of a run that the timed loop measured."""
+    """Settings of a run that affect its timed loop."""
     return EffectiveSettings(
         threads=_threads(spec, worker),
         cpus=_cpus(spec, worker),
@@ -36,7 +36,7 @@ def _threads(spec: RunSpec, worker: WorkerRecord) -> Setting:
 
 
 def _cpus(spec: RunSpec, worker: WorkerRecord) -> Setting:
-    """A quota matters where it allows less than the threads need, or than was bound."""
+    """A quota matters if it allows fewer CPUs than the threads need, or than were requested."""
     requested = len(spec.cpus) or None
     bound_count, quota = len(worker.scheduling.cpus), tightest_quota(worker.scheduling)
     effective = available_cpu_count(worker.scheduling)
@@ -61,7 +61,7 @@ def _signature(spec: RunSpec, worker: WorkerRecord) -> Setting:
     model = worker.model
     others = [name for name in model.signatures if name != model.signature]
     if spec.signature is not None and model.signature != spec.signature:
-        # An agent of an earlier version ignores the setting, and runs the first graph.
+        # Agents of earlier versions ignore the setting, and run the first graph.
         return Setting(
             requested=spec.signature, effective=model.signature, state=_DIFFERENT, reason="ignored"
         )
@@ -83,8 +83,8 @@ def _delegate(spec: RunSpec, worker: WorkerRecord) -> Setting:
     counts = delegated_count(worker, {plain_name(spec.delegate)})
     if counts is None:
         is_used = plain_name(spec.delegate) in map(plain_name, worker.runtime.delegates_used)
-        # The runtime reports neither its operators nor the library that took part, and no operators
-        # of a graph that a signature names.
+        # Runtimes do not report the operators of a delegate library, nor those of a signature's
+        # graph.
         is_unknown = is_used or "/" in spec.delegate or spec.signature is not None
         return Setting(
             requested=spec.delegate,

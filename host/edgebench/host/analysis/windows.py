@@ -1,15 +1,16 @@
 """Numbers of a target that timed windows of inferences itself.
 
 Theory of operation. A window has two timestamps of the target's own counter, and a count of
-inferences between them. Time by count is a mean; single inferences are known only where the
-firmware times each, so only then there are percentiles.
+inferences between them. Time divided by count is a mean; percentiles require firmware that times
+each inference.
 
-The counter of an emulator that counts instructions advances by a fixed virtual time with each one,
-whatever the machine does that it runs on. So time by time of an instruction is a number of
-instructions, to within a tick at either end, and no statement about any real processor.
+The counter of an emulator that counts instructions advances by a fixed virtual time per
+instruction, regardless of the machine that it runs on. So the time divided by that of an
+instruction is a number of instructions, to within a tick at either end, and not a time of any real
+processor.
 
-Source: EEMBC, MLPerf Tiny run rules: throughput of a window is its count by its time, and the
-result is the median of five windows.
+Source: EEMBC, MLPerf Tiny run rules: the throughput of a window is its count divided by its time,
+and the result is the median of five windows.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import TargetRecord, Window
 
 EDGE_TICKS = 2
-"""A window begins and ends within a tick: so much two windows of the same length may differ."""
+"""Difference of two windows of the same length, because each begins and ends within a tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +38,33 @@ class WindowMeasurement:
 
     summary: WindowSummary
     throughput_per_s: float | None
-    """Median over the windows; None where the target is emulated: its time is no time."""
+    """Median over the windows; None if the target is emulated, because its time is virtual."""
     instructions_per_inference: float | None
-    """Median over the windows; None where they are not counted."""
+    """Median over the windows; None if instructions are not counted."""
     latency: LatencySummary | None
-    """Latency of single inferences; None where none were timed, or the target is emulated."""
+    """Latency of single inferences; None if they were not timed, or the target is emulated."""
     duration_s: float | None
-    """Sum of the windows' times; None where they were not timed."""
+    """Sum of the windows' times; None if they were not timed."""
     quality: OutputQuality = field(default_factory=OutputQuality)
 
 
 def measure_windows(
     target: TargetRecord, metered_s: Sequence[float] | None = None
 ) -> WindowMeasurement:
-    """Compute the numbers.
+    """Compute the numbers of the windows.
 
     Args:
-        target: The target's account of the run.
-        metered_s: Times of the windows by the edges that a meter saw, shape (windows,), for a
-            target that tells no time; None: no meter saw them.
+        target: The target's record of the run.
+        metered_s: Times of the windows by the edges in a meter's recording, shape (windows,), for a
+            target that reports no time; None without such edges.
 
     Raises:
-        MeasurementError: there is no window, or one that cannot be true.
+        MeasurementError: the record has no window, or an impossible window.
     """
     for window in target.windows:
         _check(window)
     if not target.windows:
-        raise MeasurementError("the target timed no window")
+        raise MeasurementError("the target recorded no window")
     counts = np.array([one.count for one in target.windows])
     ticks = [one.ticks for one in target.windows if one.ticks is not None]
     if len(ticks) < len(target.windows):
@@ -77,7 +78,7 @@ def measure_windows(
     if inference_ns is not None:
         resolution_ratio = EDGE_TICKS / min(target.inference_ticks)
     instruction_ns = emulator.instruction_ns if emulator else None
-    # A window also holds what is printed at its begin; the count of an inference does not.
+    # A window includes the output at its begin; the count of an inference does not.
     counted_ns = median_ns if inference_ns is None else float(np.median(inference_ns))
     return WindowMeasurement(
         summary=WindowSummary(
@@ -100,10 +101,10 @@ def measure_windows(
 def _metered(
     target: TargetRecord, counts: NDArray[np.int64], metered_s: Sequence[float] | None
 ) -> WindowMeasurement:
-    """Numbers of a target that tells no time: those of the meter's clock, or none.
+    """Numbers of a target that reports no time, by the meter's clock if it recorded the windows.
 
-    An interface board may time each inference of streaming firmware. A window is as long as the
-    sound then, and says nothing of an inference.
+    An interface board may time each inference of streaming firmware. A window is then as long as
+    the audio, and independent of the time of an inference.
     """
     inference_ns = inference_times_ns(target)
     latency = None if inference_ns is None else summarize(inference_ns)
@@ -126,7 +127,7 @@ def _metered(
         summary,
         shortest_s=float(times_s.min()),
         duration_ns_per_inference=median_ns,
-        # The sound sets how long a window is, so their range says nothing of the board.
+        # The audio sets the length of the windows, so their range is not a property of the board.
         range_ratio=None if target.pace_ns is not None else float(np.ptp(each_ns)) / median_ns,
         is_timed_by_meter=True,
     )
@@ -151,13 +152,14 @@ def _check(window: Window) -> None:
 
 
 def _clock_ratio(windows: tuple[Window, ...], times_s: NDArray[np.float64]) -> float:
-    """Time on the target's counter over that on the clock beside it.
+    """Time on the target's counter over that on the clock of the connected machine.
 
-    Over all windows together: the arrival of a line is uncertain by milliseconds each time.
+    It is computed over all windows together, because the arrival of each line is uncertain by
+    milliseconds.
     """
     beside_ns = sum(one.end_ns - one.begin_ns for one in windows)
     if not beside_ns:
-        raise MeasurementError("the windows took no time by the clock of the machine beside it")
+        raise MeasurementError("the windows took no time by the connected machine's clock")
     return float(times_s.sum() * 1e9 / beside_ns)
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from edgebench.protocol.record import ThreadTime, WorkerRecord
 
 WORKING_RATIO = 0.10
-"""CPU time of a thread that counts as working, over that of the thread with the most.
+"""Least CPU time of a working thread, over that of the busiest thread.
 
-If the work of a thread with this ratio were done by the busiest thread instead, the run would be
-longer by that ratio at most. So threads below a tenth have shortened an inference by a tenth at
-most, however they are used. Housekeeping threads of runtimes have less than 0.01."""
+If the busiest thread did the work of a thread with this ratio, the run would be longer by at most
+that ratio. So a thread below a tenth shortens an inference by at most a tenth, regardless of its
+use. Housekeeping threads of runtimes have less than 0.01."""
 ACCOUNTED_RATIO = 0.9
-"""Share of the worker's CPU time below which the listed threads are not all of them: a thread that
+"""Share of the worker's CPU time below which the list of threads is incomplete: a thread that
 begins and ends within the loop is in neither list."""
 
 
 def loop_times(worker: WorkerRecord) -> list[ThreadTime] | None:
     """Running and waiting time of each thread during the loop.
 
-    None where the kernel does not account for waiting threads.
+    None if the kernel does not account for waiting threads.
     """
     earlier = {time.thread: time for time in worker.before.threads}
     if not earlier or not worker.after.threads:
@@ -35,10 +35,10 @@ def loop_times(worker: WorkerRecord) -> list[ThreadTime] | None:
 
 
 def working_thread_count(worker: WorkerRecord) -> int | None:
-    """Threads with a material share of the worker's CPU time in the loop; None where unknown.
+    """Threads with a material share of the worker's CPU time in the loop; None if unknown.
 
-    It is an upper bound of the threads that did work: a pool that spins while it is idle, as that
-    of onnxruntime, uses CPU time all the same.
+    It is an upper bound of the threads that did work, because a pool that spins while it is idle,
+    such as that of onnxruntime, also uses CPU time.
     """
     times = loop_times(worker)
     worker_s = worker.after.own_cpu_s - worker.before.own_cpu_s

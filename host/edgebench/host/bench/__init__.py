@@ -1,1 +1,1 @@
-"""One measurement: what was asked, the plan, the run, and how it is collected."""
+"""Measurements: the request, the plan of runs, making a run, and collecting its result."""

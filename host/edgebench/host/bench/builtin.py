@@ -1,6 +1,6 @@
 """The built-in models: a small CNN for 8×8 digits in four forms, so that nothing is downloaded.
 
-Made by devtools/build_builtin_models.py; manifest.json beside them says how good they are.
+They are built by devtools/build_builtin_models.py; their manifest.json lists their accuracy.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from edgebench.protocol.errors import UsageError, with_meant
 from edgebench.system.paths import MODEL_SUFFIXES
 
 IN_FIRMWARE = "firmware"
-"""Word for the model that a board came with, where a name has to be given."""
+"""Name that selects the model in a board's firmware."""
 _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
 
 
 def builtin_models(*, precision: str | None = None) -> list[Model]:
-    """All built-in models, or those of this precision."""
+    """All built-in models, or the models with this precision."""
     manifest = json.loads((_FOLDER / "manifest.json").read_text())
     return [
         open_model(_FOLDER / entry["file"])
@@ -31,17 +31,17 @@ def builtin_models(*, precision: str | None = None) -> list[Model]:
 
 
 def find_model(name: str) -> Model:
-    """The model file at this path, or the built-in model of this name.
+    """The model file at this path, or the built-in model with this name.
 
-    `firmware`, where no file is called so, is the model that a board has in its firmware.
+    `firmware` names the model in a board's firmware, unless a file with that name exists.
 
     Raises:
-        NoSuchModel: there is neither.
+        NoSuchModel: neither a file nor a built-in model has this name.
         UsageError: the file cannot be read.
     """
     path = Path(name)
     builtin = _FOLDER / path.name
-    # `os.path.exists` takes any text, a name that is too long as well.
+    # `os.path.exists` accepts any text, even a name that is too long.
     is_builtin = path.name == name and path.suffix and os.path.exists(builtin)
     if is_builtin and not os.path.exists(path):
         return open_model(builtin)

@@ -13,7 +13,7 @@ from edgebench.protocol.errors import EdgebenchError
 
 
 class Interrupted(Exception):
-    """A run was cancelled; `run` is what was measured of it, if anything."""
+    """A run was cancelled; `run` is the part that was measured, or None."""
 
     def __init__(self, run: Run | None) -> None:
         super().__init__("interrupted")
@@ -21,10 +21,10 @@ class Interrupted(Exception):
 
 
 class Cancellation:
-    """A request to stop measuring, which any thread may make; there is no way back.
+    """A request to stop measuring, made by any thread; it cannot be withdrawn.
 
-    What measures looks at it between two steps; while it only listens to a device, it leaves an
-    action here, which the thread that cancels performs.
+    Measuring code checks it between steps. While that code waits for messages of a device, it
+    registers an action here, which the cancelling thread performs.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Cancellation:
         return self._requested.is_set()
 
     def request(self) -> None:
-        """Stop what measures under this cancellation, and let nothing more begin."""
+        """Stop the measurements that use this cancellation, and prevent new ones."""
         with self._lock:
             actions = [] if self.is_requested else list(self._actions)
             self._requested.set()
@@ -46,19 +46,19 @@ class Cancellation:
             action()
 
     def check(self) -> None:
-        """Go on only if nobody has cancelled.
+        """Return unless cancellation was requested.
 
         Raises:
-            Interrupted: somebody has.
+            Interrupted: cancellation was requested.
         """
         if self.is_requested:
             raise Interrupted(None)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for so long.
+        """Wait for this time.
 
         Raises:
-            Interrupted: somebody has cancelled, before or meanwhile.
+            Interrupted: cancellation was requested before or during the wait.
         """
         self._requested.wait(timeout_s)
         self.check()
@@ -67,8 +67,8 @@ class Cancellation:
     def performing(self, action: Callable[[], None]) -> Iterator[None]:
         """Perform an action once if cancellation is requested before the end of the block.
 
-        It is performed at once if somebody has cancelled already. It must not raise: the thread
-        that cancels has other things to stop.
+        The action is performed immediately if cancellation was already requested. It must not
+        raise, because the cancelling thread has further actions to perform.
         """
         with self._lock:
             is_late = self.is_requested
@@ -84,16 +84,16 @@ class Cancellation:
 
 @contextmanager
 def holding_interrupts() -> Iterator[threading.Event]:
-    """Finish what is in the block at the first Ctrl-C; the second one is raised at once.
+    """Finish the block at the first Ctrl-C; raise immediately at the second.
 
-    A run that has ended is to be stored, not left on its device. Only for the main thread: others
-    get no signals.
+    Used to store a finished run instead of leaving it on its device. It has an effect only in the
+    main thread, because other threads receive no signals.
 
     Yields:
         An event that is set once the user has pressed Ctrl-C.
 
     Raises:
-        Interrupted: the user has pressed it, and the block failed.
+        Interrupted: the user pressed Ctrl-C, and the block failed.
     """
     is_pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -111,14 +111,14 @@ def holding_interrupts() -> Iterator[threading.Event]:
             signal.signal(one, signal.default_int_handler)
         is_pressed.set()
         with suppress(KeyboardInterrupt):
-            handler(number, frame)  # it acknowledges the key
+            handler(number, frame)  # acknowledges the key
 
     for number in before:
         signal.signal(number, hold)
     try:
         yield is_pressed
     except EdgebenchError as exc:
-        if is_pressed.is_set():  # else the next run would follow
+        if is_pressed.is_set():  # otherwise the caller would go on with the next run
             raise Interrupted(None) from exc
         raise
     finally:

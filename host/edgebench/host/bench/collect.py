@@ -1,4 +1,4 @@
-"""A finished run, fetched from its device, analysed and stored."""
+"""Fetch a finished run from its device, analyse it and store it."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ from edgebench.protocol.record import RUN_ID
 from edgebench.system.unforeseen import named_error
 
 OnProblem = Callable[[str, EdgebenchError], None]
-"""Called with a run's id and what is wrong with it."""
+"""Called with the id of a run and its error."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostRecord:
-    """What the host itself recorded during a run; nothing, when it was away."""
+    """What the host recorded during a run; empty if the host was not connected."""
 
     probes: list[list[ClockProbe]]
     meter_trouble: str | None = None
-    """Why its meter ended early."""
+    """Why the host's meter ended early."""
 
 
 def collect(
@@ -68,23 +68,23 @@ def collect(
     is_kept: bool = False,
     on_stored: Callable[[Run], None] | None = None,
 ) -> Run:
-    """Store a finished run that waits on the device, also one that failed.
+    """Store a finished or failed run that is on the device.
 
-    The device forgets the run only after it is safe here, and after `on_stored` was called with it;
-    or it keeps the run until another host has it.
+    The device deletes the run only after it is stored here and `on_stored` was called with it. With
+    `is_kept`, the device keeps the run until another host has it.
 
     Raises:
         RunSetAside: the run cannot be analysed; its files are here, and no longer on the device.
         RunNotStored: the store cannot be written.
-        RemoteProtocolError: the device calls a run what no host of ours would.
+        RemoteProtocolError: the device sent a malformed run id.
     """
     try:
         run = _store(client, store, run_id, beside, finish)
     except RunSetAside:
-        client.acknowledge(run_id)  # of another host's runs as well: no host can analyse it
+        client.acknowledge(run_id)  # even another host's run, because no host can analyse it
         raise
     except RunDamaged:
-        raise  # the store is all right, what the device sent is not
+        raise  # the device sent damaged files; the store works
     except StoreError as exc:
         raise RunNotStored(f"run {run_id} stays on the device: {exc}") from exc
     if on_stored is not None:
@@ -95,7 +95,10 @@ def collect(
 
 
 def analyse_set_aside(store: Store, *, on_doubt: OnProblem, finish: Finish = finish) -> list[Run]:
-    """Analyse the runs again that were set aside; the runs that are stored now, failed ones too.
+    """Analyse runs that were set aside again, and store them.
+
+    Returns:
+        The runs that are stored now, including failed runs.
 
     Raises:
         StoreError: the store cannot be read or written.
@@ -104,7 +107,7 @@ def analyse_set_aside(store: Store, *, on_doubt: OnProblem, finish: Finish = fin
     for kept in runs_set_aside(store):
         try:
             with store.incoming(kept.run_id) as directory, claimed(directory):
-                copy_back(kept, directory)  # the evidence stays as it is until there is a run
+                copy_back(kept, directory)  # the original files are kept until a run is stored
                 run = _analysed(kept.run_id, directory, None, finish)
         except EdgebenchError as exc:
             store.forget_expected(kept.run_id)
@@ -119,8 +122,8 @@ def analyse_set_aside(store: Store, *, on_doubt: OnProblem, finish: Finish = fin
 
 
 def left_probes(directory: Path) -> list[list[ClockProbe]]:
-    """Probes that an earlier process of this machine has left in a run's directory, by group."""
-    with suppress(RunDamaged):  # then it was not written to its end
+    """Clock probes that an earlier process of this host left in a run's directory, by group."""
+    with suppress(RunDamaged):  # the file was not completely written
         if groups := read_clock(directory):
             return groups
     expectation = read_expectation(directory)
@@ -128,9 +131,12 @@ def left_probes(directory: Path) -> list[list[ClockProbe]]:
 
 
 def settle_lost(client: Client, store: Store) -> list[IncompleteRun]:
-    """Mark or remove the runs of this device that it no longer has; which they are.
+    """Mark or remove the runs that this device no longer has.
 
-    The lease must be ours: then no other command starts one meanwhile.
+    The caller must hold the lease, so that no other command can start a run.
+
+    Returns:
+        The lost runs.
 
     Raises:
         TransportError: the link failed.
@@ -138,7 +144,7 @@ def settle_lost(client: Client, store: Store) -> list[IncompleteRun]:
     """
     listing = client.list_runs()
     if len(listing.finished) >= MAX_LISTED_RUNS:
-        return []  # it may have more
+        return []  # the listing may be incomplete
     on_device = {*listing.finished, listing.running}
     return mark_lost(
         store,
@@ -148,17 +154,17 @@ def settle_lost(client: Client, store: Store) -> list[IncompleteRun]:
 
 
 def check_run_id(run_id: str) -> None:
-    """Check the id of a run before it names a file.
+    """Check the id of a run before it is used as a file name.
 
     Raises:
-        RemoteProtocolError: the device calls a run what no host would.
+        RemoteProtocolError: the id is malformed.
     """
     if not RUN_ID.fullmatch(run_id):
         raise RemoteProtocolError(f"malformed run id: {run_id[:80]!r}")
 
 
 def failure_of(run: Run) -> EdgebenchError | None:
-    """The error that a stored run failed with; None for one that measured something."""
+    """The error that a stored run failed with; None if the run did not fail."""
     if run.failure is None:
         return None
     error = error_from_code(ErrorCode[run.failure.code.upper()], run.failure.message)
@@ -167,12 +173,12 @@ def failure_of(run: Run) -> EdgebenchError | None:
 
 
 def _store(client: Client, store: Store, run_id: str, beside: HostRecord, finish: Finish) -> Run:
-    """Fetch and store a finished run; the device keeps it."""
+    """Fetch and store a finished run, without deleting it on the device."""
     check_run_id(run_id)
-    if store.has(run_id):  # the process that stored it was killed before it said so
+    if store.has(run_id):  # the process that stored it was killed before the acknowledgement
         store.settle()
         return store.run(run_id)
-    if (error := known_error(store, run_id)) is not None:  # or set it aside, as this one would
+    if (error := known_error(store, run_id)) is not None:  # an earlier process set it aside
         raise error
     with store.incoming(run_id) as directory, claimed(directory):
         client.fetch_run(run_id, directory / RAW_DIRECTORY)
@@ -185,19 +191,19 @@ def _store(client: Client, store: Store, run_id: str, beside: HostRecord, finish
 def _finished(
     store: Store, run_id: str, directory: Path, meter_trouble: str | None, finish: Finish
 ) -> Run:
-    """Analyse a run whose files are all here, or set it aside.
+    """Analyse a run whose files have all been fetched, or set it aside.
 
     Raises:
         RunSetAside: the run cannot be analysed.
-        RunDamaged: the run cannot be analysed, and too many are set aside already.
-        StoreError: the store cannot be written, which is no fault of the run.
-        OSError: a file cannot be read or written, which is no fault of the run.
+        RunDamaged: the run cannot be analysed, and too many runs are already set aside.
+        StoreError: the store cannot be written, independently of the run.
+        OSError: a file cannot be read or written, independently of the run.
     """
     try:
         return _analysed(run_id, directory, meter_trouble, finish)
     except OSError:
         raise
-    except Exception as exc:  # whatever it is, the next command must not fetch the run again
+    except Exception as exc:  # on any error, the next command must not fetch the run again
         error = named_error(exc, "analysis")
         if isinstance(error, StoreError) and not isinstance(error, RunDamaged):
             raise
@@ -208,5 +214,5 @@ def _analysed(run_id: str, directory: Path, meter_trouble: str | None, finish: F
     unpack_facts(directory)
     run = finish(directory, meter_trouble)
     if run.run_id != run_id:
-        raise RunDamaged(f"its record is that of run {run.run_id[:80]!r}")
+        raise RunDamaged(f"the record belongs to another run, {run.run_id[:80]!r}")
     return run

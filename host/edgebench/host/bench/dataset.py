@@ -1,8 +1,8 @@
-"""Labelled data sets: what `--accuracy` takes.
+"""Labelled data sets of `--accuracy`.
 
 A data set is a .npz file with `x`, the samples as real values, shape (n, …), images with their
-channels last; `y`, the labels, shape (n,); and optionally `metric`, a text. The file goes to the
-device, which answers `x`; the labels stay here and judge the answers.
+channels last; `y`, the labels, shape (n,); and optionally `metric`, a text. The file is sent to the
+device, which runs the model on `x`; the host compares the outputs with the labels.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from edgebench.protocol.errors import DatasetFileRefused, DatasetIncomplete, Dat
 from edgebench.protocol.text import printable
 
 MAX_LABEL = 1e100
-"""Squares of larger ones overflow."""
+"""Largest absolute label; squares of larger labels could overflow."""
 BUILT_IN = "digits"
 """The held-out test set of the built-in models."""
 _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
@@ -43,15 +43,15 @@ class Dataset:
     size_bytes: int
     metric: str
     labels: dict[str, NDArray[Any]]
-    """`y`, and `x` where the metric needs it: what is kept beside a run."""
+    """Arrays that are stored with a run: `y`, and `x` if the metric needs it."""
 
 
 def open_dataset(text: str) -> Dataset:
-    """The data set at this path, or the built-in one.
+    """The data set at this path, or the built-in data set.
 
     Raises:
-        UsageError: there is no such file.
-        DatasetFileRefused: it is not a data set.
+        UsageError: the file does not exist.
+        DatasetFileRefused: the file is not a data set.
     """
     if text == BUILT_IN and not os.path.exists(text):
         return _open(_write_builtin(), BUILT_IN)
@@ -71,7 +71,7 @@ def _open(path: Path, name: str) -> Dataset:
 def _labels(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:
     if "x" not in arrays or "y" not in arrays:
         raise DatasetFileRefused(
-            f"data set needs the arrays x and y, has {', '.join(arrays)}: {path}"
+            f"data set needs the arrays x and y, got {', '.join(arrays)}: {path}"
         )
     samples, labels = arrays["x"], arrays["y"]
     shapes = f"x has shape {list(samples.shape)}, y has {list(labels.shape)}: {path}"
@@ -80,28 +80,28 @@ def _labels(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:
     if samples.ndim > 1 and labels.ndim == 1 and samples.shape[:2] == (1, len(labels)) != (1, 1):
         raise DatasetIncomplete(f"data set has a batch dimension before its samples: {shapes}")
     if samples.ndim < 1 or labels.ndim != 1 or len(samples) != len(labels):
-        raise DatasetIncomplete(f"data set needs one label a sample: {shapes}")
+        raise DatasetIncomplete(f"data set needs one label per sample: {shapes}")
     for name, array in (("x", samples), ("y", labels)):
         if array.dtype.kind not in "biuf":
             raise DatasetFileRefused(
-                f"data set needs numbers in {name}, which has the type {array.dtype}: {path}"
+                f"data set needs numbers in {name}, got type {array.dtype}: {path}"
             )
         if count := array.size - int(np.isfinite(array).sum()):
             raise DatasetNotFinite(
-                f"data set needs finite numbers in {name}, {count} of {array.size} are NaN or "
+                f"data set needs finite numbers in {name}: {count} of {array.size} are NaN or "
                 f"infinite: {path}"
             )
     return labels
 
 
 def _metric(arrays: dict[str, NDArray[Any]], labels: NDArray[Any], path: Path) -> str:
-    """The metric that the file names; by the labels, if it names none."""
+    """The metric named by the file; without a name, the type of the labels decides."""
     if "metric" not in arrays:
         return "top1" if labels.dtype.kind in "biu" else "mean_abs_error"
     metric = str(arrays["metric"])
     if metric not in METRICS:
         raise DatasetFileRefused(
-            f"unknown metric {metric[:40]!r}: there are {', '.join(METRICS)}: {path}"
+            f"unknown metric {metric[:40]!r}, expected {', '.join(METRICS)}: {path}"
         )
     if metric in NEED_BOTH_LABELS and len(np.unique(labels > 0)) < 2:
         raise DatasetFileRefused(
@@ -111,17 +111,21 @@ def _metric(arrays: dict[str, NDArray[Any]], labels: NDArray[Any], path: Path) -
 
 
 def _refuse_labels(labels: NDArray[Any], metric: str, path: Path) -> None:
-    """Labels that no answer could match."""
+    """Check that the labels are in the range of the metric.
+
+    Raises:
+        DatasetFileRefused: labels are not class numbers for top1, or exceed `MAX_LABEL`.
+    """
     if metric == "top1" and (np.any(labels < 0) or np.any(labels != np.floor(labels))):
         raise DatasetFileRefused(
-            f"data set needs numbers of classes in y for top1, from 0 on: {path}"
+            f"data set needs class numbers from 0 in y for the metric top1: {path}"
         )
     if np.any(np.abs(labels.astype(np.float64)) > MAX_LABEL):
         raise DatasetFileRefused(f"data set has labels above {MAX_LABEL:g} in y: {path}")
 
 
 def _write_builtin() -> Path:
-    """The built-in test set in the general form; the same bytes each time."""
+    """Write the built-in test set in the general format; the bytes are always the same."""
     manifest = json.loads((_FOLDER / "manifest.json").read_text())
     with np.load(_FOLDER / manifest["test_set"]["file"]) as file:
         images, labels = file["images"], file["labels"]

@@ -1,8 +1,8 @@
 """Energy of a stored run, from the file of an instrument that edgebench does not drive.
 
-The samples become the run's power.parquet, the file is kept under raw/,
-and the run is computed anew from its raw files, as by `edgebench verify`. If the file gives no
-energy, nothing is stored, and the run stays as it was.
+The samples become the run's power.parquet, the file is copied to raw/, and the run is recomputed
+from its raw files, as by `edgebench verify`. If the file yields no energy, nothing is stored and
+the run is unchanged.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ from edgebench.system.whole_files import make_directory, whole_file, write_whole
 NEIGHBOURS = 100
 """Runs before and after this one whose load codes may be in the same file."""
 MAX_GAIN_RATIO = 1.0
-"""Largest gain error that makes sense: as large as the reading itself."""
+"""Largest meaningful gain error: as large as the reading itself."""
 SAME_PLACE_NS = 100_000_000
-"""Largest difference in clock offset between two places of one file, rate aside: a few chips."""
+"""Largest difference in clock offset between two places in a file, without drift: a few chips."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOptions:
-    """What the user says of a trace and of its instrument."""
+    """Properties of a trace and its instrument, given by the user."""
 
     columns: ImportOptions = field(default_factory=ImportOptions)
     gain_ratio: float | None = None
@@ -86,25 +86,24 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
     """Compute the energy of a stored run from a file, and store it with the run.
 
     Raises:
-        NoLoadCode: the run played none.
-        TraceRefused: the file gives no energy of this run; nothing was stored.
-        FileRefused: the file is damaged, or says too little.
-        UsageError: the run has the energy of a meter of its own.
-        StoreError: the run cannot be read, or not be written.
+        NoLoadCode: the run played fewer load codes than the alignment needs.
+        TraceRefused: the file yields no energy for this run; nothing was stored.
+        FileRefused: the file is damaged, or lacks necessary information.
+        UsageError: the run already has the recording of a meter.
+        StoreError: the run cannot be read or written.
     """
     directory = store.directory(run_id)
     record, facts = read_record(directory), read_facts(directory)
     count = len(load_codes(record))
     if count < CODES_OF_RUN:
         raise NoLoadCode(
-            f"run {run_id} played {count or 'no'} load code, of "
-            f"{CODES_OF_RUN} by which a file is aligned with it"
+            f"run {run_id} played {count or 'no'} load code; aligning a file needs {CODES_OF_RUN}"
         )
     if record.spec.meter is not None or (facts.energy is not None and facts.energy.trace is None):
         meter = record.spec.meter or (facts.energy.meter if facts.energy else "")
         raise UsageError(
-            f"run {run_id} has the recording of a meter of its own, {meter}: a trace goes with a "
-            "run without one"
+            f"run {run_id} already has the recording of a meter, {meter}; a trace can only be "
+            "added to a run without a meter"
         )
     store.check_writable()
     with tempfile.TemporaryDirectory(prefix=".energy-", dir=store.root) as folder:
@@ -115,7 +114,7 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
         twins = _twins(record, facts, around)
         request = placed(scratch, request, record, other_codes, twin_count=len(twins))
         _refuse_taken(request, around)
-        # Again, as the rate of its clock is known by now: it is an error of all durations.
+        # Written again with the clock rate, which scales all durations and is known only now.
         write_trace(scratch, path, request)
         facts = replace(facts, energy=_energy_request(request, options))
         power = PowerFile.open(scratch)
@@ -140,7 +139,7 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
 
 
 def _read(scratch: Path, path: Path, options: TraceOptions) -> tuple[TraceRequest, ImportFile]:
-    """The samples of the file as power.parquet, and the request without a place."""
+    """Write the samples of the file to power.parquet; return the request without its alignment."""
     gain_ratio = options.gain_ratio
     if gain_ratio is not None and not 0 < gain_ratio <= MAX_GAIN_RATIO:
         raise UsageError(f"--gain must be above 0 and at most 100 %, got {gain_ratio:.3%}")
@@ -158,7 +157,7 @@ def _read(scratch: Path, path: Path, options: TraceOptions) -> tuple[TraceReques
     try:
         file = write_trace(scratch, path, request)
     except FileRefused as exc:
-        # Here, a constant voltage is an argument of --voltage.
+        # In this command, --voltage also takes a constant voltage.
         raise type(exc)(str(exc).replace("--supply", "--voltage")) from exc
     return replace(request, sha256=file.sha256), file
 
@@ -173,10 +172,10 @@ def _energy_request(request: TraceRequest, options: TraceOptions) -> EnergyReque
 
 
 def _refuse_unknown_samples(power: PowerFile) -> None:
-    """Refuse samples that may be instants, and would be too few.
+    """Reject samples that may be instants if their rate is too low for instants.
 
     Raises:
-        SamplesUnknown: it is not stated that they are means.
+        SamplesUnknown: the file does not state whether the samples are means.
     """
     try:
         refuse_few_instants(power.header.capability)
@@ -184,15 +183,15 @@ def _refuse_unknown_samples(power: PowerFile) -> None:
         if power.header.facts.get(IS_ASSUMED):
             rate = power.header.capability.rate_hz
             raise SamplesUnknown(
-                f"nothing says whether the {rate:.4g} samples per second are means over their "
-                f"intervals; as instants they would be too few, limit {MIN_INSTANTS_HZ:g}"
+                f"the file does not state whether its {rate:.4g} samples per second are means over "
+                f"their intervals; for instants, the minimum is {MIN_INSTANTS_HZ:g}"
             ) from exc
 
 
 def _analysed(
     directory: Path, record: RunRecord, facts: HostFacts, power: PowerFile, made_utc: str
 ) -> Run:
-    """The run with the energy of a trace, from its raw files."""
+    """Compute the run with the energy of a trace from its raw files."""
     try:
         traces = read_traces(directory, record, read_queries(directory))
         run = analyse_run(
@@ -210,7 +209,7 @@ _OtherRun = tuple[RunRecord, HostFacts]
 
 
 def _runs_around(store: Store, run_id: str, record: RunRecord) -> Iterator[_OtherRun]:
-    """Other runs of the device around this one: their load codes may be in the file as well."""
+    """The device's runs before and after this run: the file may contain their load codes, too."""
     ids = store.run_ids()
     place = ids.index(run_id)
     for name in ids[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]:
@@ -223,7 +222,7 @@ def _runs_around(store: Store, run_id: str, record: RunRecord) -> Iterator[_Othe
 
 
 def _twins(record: RunRecord, facts: HostFacts, around: Sequence[_OtherRun]) -> list[RunRecord]:
-    """Other runs of its set whose codes are as far apart."""
+    """Other runs of its set whose load codes have the same distance."""
     if facts.member is None:
         return []
     codes = load_codes(record)
@@ -237,10 +236,10 @@ def _twins(record: RunRecord, facts: HostFacts, around: Sequence[_OtherRun]) -> 
 
 
 def _refuse_taken(request: TraceRequest, around: Sequence[_OtherRun]) -> None:
-    """Refuse a place in a file that gave another run its energy from the same stretch.
+    """Reject an alignment with a stretch of the file that another run is already aligned with.
 
     Raises:
-        TraceRefused: the file's clock cannot be off by what both places say.
+        TraceRefused: the clock offsets of both alignments contradict each other.
     """
     for other, other_facts in around:
         other_trace = other_facts.energy.trace if other_facts.energy else None
@@ -249,15 +248,15 @@ def _refuse_taken(request: TraceRequest, around: Sequence[_OtherRun]) -> None:
         apart_ns = abs(request.reference_ns - other_trace.reference_ns)
         if abs(request.offset_ns - other_trace.offset_ns) > RATE_LIMIT * apart_ns + SAME_PLACE_NS:
             raise TraceRefused(
-                f"{request.name}: the load codes that are seen in the trace are those of run "
-                f"{other.run_id}, which has its energy from this file"
+                f"{request.name}: the load codes in the trace belong to run {other.run_id}, whose "
+                "energy is from this file"
             )
 
 
 def _keep(
     directory: Path, path: Path, scratch: Path, request: TraceRequest, facts: HostFacts
 ) -> None:
-    """Put the file, its samples and the request into the directory of a run."""
+    """Store the file, its samples and the request in the directory of a run."""
     kept = kept_path(directory, request)
     make_directory(kept.parent)
     if not kept.exists():

@@ -1,7 +1,7 @@
-"""Events of measurements: what happens on devices, in the order in which it happens.
+"""Events of measurements, in chronological order for each device.
 
-Terminal, notebook, live file and health records are consumers of one stream: each is called with
-every event, in the thread of the device that the event is about.
+Terminal, notebook, live file and health records consume the same stream. A consumer is called with
+every event, in the thread of the event's device.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class Place:
     count: int
     """Number of runs on the device."""
     settings: str = ""
-    """Settings in which runs of the same model differ, as `threads 2`."""
+    """Settings in which runs of the same model differ, such as `threads 2`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FarmSourceFailed:
-    """A source of the farm, or a part of one, cannot be used."""
+    """A source of the farm cannot be used, completely or in part."""
 
     error: EdgebenchError
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSkipped:
-    """A device that was selected, but not by its name, is in quarantine and not measured."""
+    """A device is not measured because it is in quarantine and was not selected by name."""
 
     device: str
     health: DeviceHealth
@@ -56,14 +56,14 @@ class LabgridPlaceTaken:
 
 @dataclass(frozen=True, slots=True)
 class MeterMissing:
-    """The meter of the farm was requested, and none is wired to this device."""
+    """The farm's meter was requested, but no meter is wired to this device."""
 
     device: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSelected:
-    """A device is measured, out of `device_count`; its other events follow."""
+    """One of `device_count` devices will be measured; its other events follow."""
 
     device: str
     device_count: int
@@ -79,7 +79,7 @@ class DeviceFailed:
 
 @dataclass(frozen=True, slots=True)
 class DeviceBusy:
-    """Another command measures on the device, which is waited for up to `wait_s`."""
+    """Another command is measuring on the device; this command waits for up to `wait_s`."""
 
     device: str
     refusal: LeaseHeld
@@ -106,7 +106,7 @@ class DeviceUnavailable:
 
 @dataclass(frozen=True, slots=True)
 class FilesOpen:
-    """A device does not keep the code of a model from the files of its agent's user."""
+    """On this device, a model's code can access the files of the agent's user."""
 
     device: str
     reason: str
@@ -122,7 +122,7 @@ class RuntimeLeftOut:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceAdded:
-    """A model that the user did not name is measured, as the accuracy of others needs it."""
+    """A model that the user did not name is measured as the reference of the accuracy."""
 
     device: str
     model: str
@@ -130,7 +130,7 @@ class ReferenceAdded:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSkipped:
-    """A reference is not measured, as the device runs quantised models only."""
+    """A reference is not measured, because the device runs only quantised models."""
 
     device: str
     model: str
@@ -138,11 +138,11 @@ class ReferenceSkipped:
 
 @dataclass(frozen=True, slots=True)
 class RunBegan:
-    """A run begins, or is refused; `runtime` is empty if none was chosen by then."""
+    """A run begins, or is rejected; `runtime` is empty if none was chosen yet."""
 
     device: str
     shown_name: str
-    """Name of the device beside the run: that of a plan, or the device's own."""
+    """Name of the device to show with the run: from the plan, or from the device itself."""
     model: str
     runtime: str
     place: Place
@@ -150,7 +150,7 @@ class RunBegan:
 
 @dataclass(frozen=True, slots=True)
 class HashProgress:
-    """A part of the model is hashed, in bytes; only if that takes long."""
+    """Bytes of the model that are hashed; sent only if hashing takes long."""
 
     device: str
     done: int
@@ -159,7 +159,7 @@ class HashProgress:
 
 @dataclass(frozen=True, slots=True)
 class PushProgress:
-    """A part of the model is on the device, in bytes."""
+    """Bytes of the model that are on the device."""
 
     device: str
     done: int
@@ -168,7 +168,7 @@ class PushProgress:
 
 @dataclass(frozen=True, slots=True)
 class MeterBegan:
-    """A meter of this host records; the run is about to start."""
+    """A meter of this host began to record; the run is about to start."""
 
     device: str
     session: MeterSession
@@ -184,7 +184,7 @@ class PhaseReport:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryReport:
-    """The device reported its temperature and clock, about once a second."""
+    """The device reported its temperature and clock frequency; about once per second."""
 
     device: str
     telemetry: Telemetry
@@ -200,7 +200,7 @@ class RunStored:
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
-    """A run failed; the next one follows."""
+    """A run failed; the next run follows."""
 
     device: str
     model: str
@@ -239,7 +239,7 @@ class EarlierRunRejected:
 
 @dataclass(frozen=True, slots=True)
 class EarlierRunLost:
-    """A run of an earlier command is not on its device any more."""
+    """A run of an earlier command is no longer on its device."""
 
     device: str
     run: IncompleteRun
@@ -255,7 +255,7 @@ class FetchBegan:
 
 @dataclass(frozen=True, slots=True)
 class RunFetched:
-    """The run is fetched and stored, with the reason if it failed."""
+    """The run was fetched and stored; a failed run with its reason."""
 
     device: str
     run: Run
@@ -263,7 +263,7 @@ class RunFetched:
 
 @dataclass(frozen=True, slots=True)
 class FetchFailed:
-    """The run stays on the device, as it cannot be stored; the others are fetched."""
+    """The run cannot be stored and stays on the device; other runs are still fetched."""
 
     device: str
     run_id: str
@@ -272,7 +272,7 @@ class FetchFailed:
 
 @dataclass(frozen=True, slots=True)
 class RunStoredElsewhere:
-    """The command that started the run has stored it, in another store."""
+    """The command that started the run stored it in another store."""
 
     device: str
     run_id: str
@@ -280,7 +280,7 @@ class RunStoredElsewhere:
 
 @dataclass(frozen=True, slots=True)
 class BusyDeviceSkipped:
-    """A run in progress is not waited for, and nothing is fetched from its device."""
+    """A device is skipped because a run is in progress; nothing is fetched from it."""
 
     device: str
     run_id: str
@@ -338,5 +338,5 @@ def raise_failures(event: MeasurementEvent) -> None:
 
 
 def ignore_events(event: MeasurementEvent) -> None:
-    """Consumer that ignores all events, for those who read the outcome elsewhere."""
+    """Consumer that ignores all events, for callers that use only the returned outcome."""
     del event

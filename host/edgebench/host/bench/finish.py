@@ -1,8 +1,8 @@
-"""Makes the result of a run that was fetched; in a process of its own while others measure.
+"""Compute the result of a fetched run; in a separate process if other devices are being measured.
 
-The analysis of a million queries holds Python's global lock for a third of a second at a time. A
-meter that another lane reads meanwhile loses samples (its 64 KiB of buffer last 160 ms at a PPK2's
-rate), and clock probes take longer.
+The analysis of a million queries holds Python's global interpreter lock for up to a third of a
+second. During that time, a meter read by another lane loses samples (its 64 KiB buffer lasts 160 ms
+at a PPK2's rate), and clock probes take longer.
 """
 
 from __future__ import annotations
@@ -60,22 +60,23 @@ from edgebench.system.unforeseen import named_error
 Finish = Callable[[Path, "str | None"], Run]
 """Finishes a run in a directory; see `finish`."""
 END_TIMEOUT_S = 2.0
-"""Time to end by itself; a run that it is busy with stays on its device, and is fetched again."""
+"""Time for the process to exit before it is killed. A run that it was analysing stays on its
+device, and is fetched again."""
 TRIES = 2
 _HOST_ERRORS = {
     kind.__name__: kind for kind in (MeasurementError, RunDamaged, StoreError, Unforeseen)
 }
-"""Errors of files, which have no code: no agent sends them."""
+"""Errors without a code of their own, because no agent sends them."""
 
 
 def finish(directory: Path, trouble: str | None = None) -> Run:
     """Compute the result of a run from the files in its directory, and write run.json.
 
-    Total: any files of a device end in a result, or in one of these errors.
+    Any input leads to a result or to one of these errors, whatever files a device sends.
 
     Args:
-        directory: The agent's files under raw/, clock probes, and what the host recorded.
-        trouble: Why the host's own meter ended early.
+        directory: Directory with the agent's files under raw/, clock probes, and the host's files.
+        trouble: Why the host's meter ended early.
 
     Raises:
         RunDamaged: a file is malformed, or an unforeseen exception ended the analysis.
@@ -105,7 +106,7 @@ def _finished(directory: Path, trouble: str | None) -> Run:
         target_traces = read_target_traces(directory)
         run = analyse_target(record, target_traces, created_utc=made_utc, clock=clock)
     elif record.worker is None:
-        # What a meter recorded stays under raw/: there is no inference that it could be divided by.
+        # A meter's recording stays under raw/: without inferences, no energy can be computed.
         unpack_telemetry(directory, record)
         facts = read_facts(directory)
         run = analyse_failure(record, facts, created_utc=made_utc, clock=clock)
@@ -116,15 +117,15 @@ def _finished(directory: Path, trouble: str | None) -> Run:
         traces = read_traces(directory, record, queries)
         run = analyse_run(record, traces, created_utc=made_utc, clock=clock)
     run = replace(run, files=file_digests(directory), verdict=described(run.verdict))
-    from_document(to_document(run))  # a run that could not be read again is not stored
+    from_document(to_document(run))  # raises if the stored run could not be read again
     write_run(directory, run)
     return run
 
 
 def _kept_probes(directory: Path) -> list[list[ClockProbe]]:
-    """Clock probes beside the run; an empty file of them is written where none are readable.
+    """Clock probes of the run; if they are not readable, an empty file is written.
 
-    They are not where a machine lost power while an earlier version wrote them.
+    They are unreadable if the machine lost power while an earlier version wrote them.
     """
     with suppress(RunDamaged):
         if (directory / CLOCK_FILE).exists():
@@ -134,9 +135,10 @@ def _kept_probes(directory: Path) -> list[list[ClockProbe]]:
 
 
 def _recording(directory: Path, record: RunRecord, trouble: str | None) -> Recording | None:
-    """What a meter recorded: the agent's, this host's, or one of a host that went away meanwhile.
+    """Recording of the agent's meter, of this host's, or of a host that disconnected.
 
-    When the last one ended nobody knows; energy is refused for every window that it does not cover.
+    The end of a disconnected host's recording is unknown; energy is refused for every window that
+    the recording does not cover.
     """
     path = directory / RAW_DIRECTORY / METER_FILE
     if not path.exists():
@@ -147,8 +149,9 @@ def _recording(directory: Path, record: RunRecord, trouble: str | None) -> Recor
 class FinishingProcess:
     """Finishes runs in another process, one at a time, for several threads.
 
-    One that dies is followed by a new one, which tries once more: somebody may have killed it. A
-    run that ends that one too, as by its size, is an error. It ends with this process.
+    If the process dies, a new process tries once more, because the first may have been killed by a
+    user. A run that ends the second process, too, for example by its size, is an error. The process
+    exits with this process.
     """
 
     def __init__(self) -> None:
@@ -165,7 +168,7 @@ class FinishingProcess:
         """Finish a run, as `finish` does.
 
         Raises:
-            MeasurementError: the process ended meanwhile, twice.
+            MeasurementError: the process died twice.
         """
         request = json.dumps({"directory": str(directory.absolute()), "trouble": trouble}) + "\n"
         with self._lock:
@@ -182,7 +185,7 @@ class FinishingProcess:
         return from_document(json.loads((directory / RUN_FILE).read_bytes()))
 
     def _ask(self, request: bytes) -> bytes:
-        """Reply to one request; empty if the process has ended."""
+        """Send a request and return the reply; empty if the process has died."""
         requests, answers = _pipes(self._process)
         with suppress(BrokenPipeError):
             requests.write(request)
@@ -199,14 +202,14 @@ def _started() -> subprocess.Popen[bytes]:
         env=python.environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C ends a measurement, not its analysis
+        start_new_session=True,  # Ctrl-C must end a measurement, not its analysis
     )
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
-    """End a process, and close its pipes; its status."""
+    """End a process, close its pipes, and return its exit status."""
     requests, answers = _pipes(process)
-    with suppress(BrokenPipeError):  # it was killed
+    with suppress(BrokenPipeError):  # the process was killed
         requests.close()
     try:
         process.wait(END_TIMEOUT_S)
@@ -225,21 +228,21 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class FinishReply:
-    """What stopped the other process in finishing a run; nothing is set where nothing did."""
+    """The error of the other process; no field is set if it finished the run."""
 
     code: int | None = None
-    """Code of an error of edgebench's."""
+    """Code of an `EdgebenchError`."""
     kind: str = ""
     """Name of its class."""
     text: str = ""
     errno: int | None = None
-    """Number of an error of the system."""
+    """Number of an `OSError`."""
     path: str | None = None
-    """File that it is about."""
+    """File of the `OSError`."""
 
 
 def _raise_error(reply: FinishReply) -> None:
-    """Raise what the other process was stopped by, if anything."""
+    """Raise the error of the other process, if any."""
     if reply.code is not None:
         kind = _HOST_ERRORS.get(reply.kind)
         raise kind(reply.text) if kind else error_from_code(reply.code, reply.text)
@@ -262,23 +265,23 @@ def _answer(line: bytes) -> FinishReply:
 
 
 def main() -> None:
-    """Answer one request a line until there are no more."""
+    """Handle requests, one per line, until standard input ends."""
     report_strays()
     lines: SimpleQueue[bytes] = SimpleQueue()
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library may print something
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries may print to stdout
         threading.Thread(target=_read, args=(lines,), daemon=True).start()
         while True:
             reply = json.dumps(asdict(_answer(lines.get()))).encode()
-            with suppress(BrokenPipeError):  # the host was killed; `_read` is about to notice
+            with suppress(BrokenPipeError):  # the host was killed; `_read` ends this process
                 answers.write(reply + b"\n")
                 answers.flush()
 
 
 def _read(lines: SimpleQueue[bytes]) -> None:
-    """Pass requests on; end the process with its host, whatever it is busy with.
+    """Queue requests; exit the process as soon as its host ends, even during an analysis.
 
-    A host that comes back fetches the run again, into the directory that is written here.
+    A restarted host fetches the run again, into the directory that this process writes to.
     """
     for line in sys.stdin.buffer:
         lines.put(line)

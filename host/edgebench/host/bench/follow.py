@@ -1,4 +1,4 @@
-"""A run that an earlier process of this owner started: followed to its end, and stored."""
+"""Follow a run that an earlier process of this owner started to its end, and store it."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ from edgebench.protocol.clock import DRIFT_LIMIT, ClockProbe
 from edgebench.protocol.errors import NoSuchRun, SeatLeft, error_from_code
 
 TAKEOVER_TIMEOUT_S = 2 * LEASE_TTL_S
-"""Longest wait for the client that started the run, to store it, or for its lease to expire."""
+"""Longest wait until the client that started the run stores it, or its lease expires."""
 TAKEOVER_POLL_S = 5.0
 
 
 def follow(device: OpenDevice, run_id: str, on_stored: Callable[[Run], None] | None = None) -> Run:
-    """Follow a run that an earlier process of this owner started, to its end, and store it.
+    """Follow a run that an earlier process of this owner started to its end, and store it.
 
-    One that has ended already is stored at once. If the process that started it is still there, it
-    stores the run itself; where that is this store, the run is returned all the same. The lease is
-    ours afterwards.
+    A run that has already ended is stored immediately. If the process that started it still exists,
+    it stores the run itself; if it uses the same store, the run is returned from there. This client
+    holds the lease afterwards.
 
     Args:
         device: The device.
         run_id: The run.
-        on_stored: Called with the run, also one that failed, before the device forgets it.
+        on_stored: Called with the run, even if it failed, before the device deletes it.
 
     Raises:
         Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
-        NoSuchRun: the device does not have it, nor does this store.
-        RemoteProtocolError: the device calls a run what no host would.
-        LeaseHeld: it has ended, and somebody is there who keeps the device and does not store it.
-        EdgebenchError: the run failed, or could not be stored; then it stays on the device.
+        NoSuchRun: neither the device nor this store has the run.
+        RemoteProtocolError: the run id is malformed.
+        LeaseHeld: the run has ended, but another client holds the device and does not store the
+            run.
+        EdgebenchError: the run failed, or could not be stored; in the latter case it stays on the
+            device.
     """
     client, store, probes = device.client, device.store, list[list[ClockProbe]]()
     store.check_writable()
@@ -58,7 +60,7 @@ def follow(device: OpenDevice, run_id: str, on_stored: Callable[[Run], None] | N
         ended, is_interrupted = wait_for_end(client, run_id, watch, device.cancellation)
         if not ended.is_spooled:
             store.forget_expected(run_id)
-            raise error_from_code(ended.code, ended.error or "the run could not be kept there")
+            raise error_from_code(ended.code, ended.error or "the device could not store the run")
     with holding_interrupts() as is_pressed:
         if is_followed:
             probes.append(client.probe_clock())
@@ -76,7 +78,7 @@ def _stored(
     probes: list[list[ClockProbe]],
     on_stored: Callable[[Run], None] | None,
 ) -> Run:
-    """The run, from the device, or from this store if its own process was faster."""
+    """The run from the device, or from this store if the process that started it stored it."""
     client, store = device.client, device.store
     _take_over(device, run_id)
     if run_id in client.list_runs().finished:
@@ -95,7 +97,7 @@ def _stored(
         if on_stored is not None:
             on_stored(run)
         return run
-    raise NoSuchRun(f"run {run_id} is not on {client.device.name}, and not in {store.root}")
+    raise NoSuchRun(f"run {run_id} is neither on {client.device.name} nor in {store.root}")
 
 
 def _take_over(device: OpenDevice, run_id: str) -> None:
@@ -103,10 +105,10 @@ def _take_over(device: OpenDevice, run_id: str) -> None:
 
     Raises:
         Interrupted: the command was cancelled, and another client has the device.
-        LeaseHeld: neither happens.
+        LeaseHeld: another client still holds the lease after `TAKEOVER_TIMEOUT_S`.
     """
     deadline_s = time.monotonic() + TAKEOVER_TIMEOUT_S
-    with suppress(SeatLeft):  # no client has a lease on a device that has left
+    with suppress(SeatLeft):  # no client can hold a lease on a seat that has left
         while refusal := try_lease(device.client, device.name, TAKEOVER_POLL_S):
             if run_id not in device.client.list_runs().finished:
                 return
@@ -118,10 +120,10 @@ def _take_over(device: OpenDevice, run_id: str) -> None:
 def _joined(
     left: Sequence[list[ClockProbe]], later: Sequence[list[ClockProbe]]
 ) -> list[list[ClockProbe]]:
-    """Probes of both processes, as long as this machine's clock went on between them.
+    """Probes of both processes, if this machine's clock ran continuously between them.
 
-    It begins anew when the machine is started, and stands still while it sleeps: then those count
-    that were left, as a recording of a meter beside them has their clock.
+    The clock restarts at boot, and stops while the machine sleeps. In these cases only the earlier
+    probes are used, because a meter's recording from that time has their clock.
     """
     if not left or not later or not left[-1] or not later[0]:
         return [*left, *later]

@@ -1,9 +1,9 @@
-"""The health check of a device: what it says of itself, and a quick run of a built-in model.
+"""The health check of a device: its own status report, and a quick run of a built-in model.
 
-A board that came with its model runs that one, as it takes no other.
+A board with a model in its firmware runs that model, because it accepts no other.
 
-The run goes into a store that is thrown away. What earlier commands have left on the device stays
-there for the next one that measures.
+The run goes to a temporary store. Runs that earlier commands left on the device stay there for the
+next command that measures.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.spec import SpecChanges
 
 MODELS = ("digits_int8.tflite", "digits_int8.onnx")
-"""Built-in models, of which the first that a runtime of the device loads is run; 24 kB at most."""
+"""Built-in models, at most 24 kB each; the first that a runtime of the device can load is run."""
 MIN_ROOM_BYTES = 16 * 2**20
-"""Room for models below which a device is no use: MobileNetV2 has 3.4 million weights, 14 MB in 32
-bits. Source: Sandler et al., MobileNetV2 (2018), table 4."""
+"""Minimum room for models on a device: MobileNetV2 has 3.4 million weights, 14 MB in 32 bits.
+Source: Sandler et al., MobileNetV2 (2018), table 4."""
 _CHANGES: SpecChanges = {
     "duration_s": 0.5,
     "min_query_count": 20,
@@ -54,11 +54,11 @@ _CHANGES: SpecChanges = {
     "is_checked": False,
     "cooldown_timeout_s": 0.0,
 }
-"""Settings of the run: whether it is made counts, not how fast it is."""
+"""Settings of the run: short, because only its success matters, not its speed."""
 
 
 def refused(name: str, error: EdgebenchError) -> HealthCheck:
-    """The outcome of a check that ended with this error."""
+    """The outcome of a check that raised this error."""
     if isinstance(error, LeaseHeld):
         return HealthCheck(name=name, state=CheckState.BUSY, reason=str(error))
     is_ours = isinstance(error, (StoreError, UsageError)) or (
@@ -74,12 +74,12 @@ def refused(name: str, error: EdgebenchError) -> HealthCheck:
 
 
 def check_device(client: Client, name: str, cancellation: Cancellation) -> HealthCheck:
-    """Check the device of this conversation.
+    """Check the device of this connection.
 
     Raises:
         Interrupted: the command was cancelled.
-        LeaseHeld: another client measures there.
-        EdgebenchError: it is not well; the text says why.
+        LeaseHeld: another client is measuring on the device.
+        EdgebenchError: the device failed the check; the message is the reason.
     """
     system = client.describe()
     seat = next((one for one in client.seats() if one.name == client.seat), None)
@@ -109,24 +109,24 @@ def _require_room(system: SystemDescription) -> None:
     room = system.models_room_bytes
     if room is not None and room < MIN_ROOM_BYTES:
         has, needs = format_distinct_sizes(room, MIN_ROOM_BYTES)
-        raise NoSpace(f"it has room for models of {has}, at least {needs} is needed")
+        raise NoSpace(f"room for models is {has}, at least {needs} is needed")
 
 
 def _require_cool(system: SystemDescription, temp_c: float | None) -> None:
-    # Imported here: only a check reads profiles, and every command imports this.
+    # Imported here because every command imports this module, but only a check reads profiles.
     from edgebench.device_profiles.load import find_profile
 
     profile = find_profile(system.device.profile)
     limit_c = profile.limits.abort_c if profile else None
     if temp_c is not None and limit_c is not None and temp_c >= limit_c:
-        raise TooHot(f"it has {temp_c:.1f} °C idle, and ends runs at {limit_c:g} °C")
+        raise TooHot(f"idle temperature is {temp_c:.1f} °C, and runs are aborted at {limit_c:g} °C")
 
 
 def _model_for(system: SystemDescription) -> Model:
-    """The model that this device is to run: that in its firmware, or a built-in one.
+    """The model to run on this device: the model in its firmware, or else a built-in model.
 
     Raises:
-        RuntimeUnavailable: it has no runtime for any.
+        RuntimeUnavailable: the device has no usable runtime for any built-in model.
     """
     if system.own_model is not None:
         return model_on_device(system.own_model)
@@ -143,7 +143,7 @@ def _model_for(system: SystemDescription) -> Model:
 
 
 def _quick_run(client: Client, name: str, model: Model, cancellation: Cancellation) -> Run:
-    """A run that is not kept."""
+    """Make a run in a temporary store."""
     named = () if model.is_on_device else (model.path,)
     request = new_request(named, on=[name], preset="quick", runs=1, **_CHANGES)
     with tempfile.TemporaryDirectory(prefix="edgebench-check-") as folder:

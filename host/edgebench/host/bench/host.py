@@ -1,4 +1,4 @@
-"""This host: its store, its devices and what they are measured with."""
+"""This host: its store, its devices, and the measurements on them."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ from edgebench.protocol.errors import EdgebenchError, NoSuchDevice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchHost:
-    """The store of this host, the devices that it is paired with, and how they are."""
+    """The store of this host, its paired devices, and their health."""
 
     store: Store
     files: HostFiles
     health: HealthFiles
     farm_file: Path
     agent_state: Path | None
-    """Directory of the agent that serves this machine; None: the user's own."""
+    """State directory of the agent that serves this machine; None for the user's default."""
 
     def farm(self) -> Farm:
-        """The farm file as it is now."""
+        """Load the current farm file."""
         return load_farm(self.farm_file)
 
     def merged_farm(self, notify: Notify = ignore_events) -> tuple[Farm, LabgridPlaces]:
-        """The farm file with what labgrid adds to it, and its places."""
+        """The farm file merged with labgrid's places, and the places."""
         farm, paired = self.farm(), self.files.devices()
         places = places_of(farm.labgrid, paired)
         for doubt in places.doubts:
@@ -78,7 +78,7 @@ class BenchHost:
     def devices(
         self, timeout_s: float, on_doubt: Callable[[EdgebenchError], None]
     ) -> list[DiscoveredDevice]:
-        """This machine, the paired devices and the ones on the network; see `Lab.devices`."""
+        """This machine, paired devices and devices on the network; see `Lab.devices`."""
         farm, places = self.merged_farm()
         for doubt in places.doubts:
             on_doubt(doubt)
@@ -86,10 +86,10 @@ class BenchHost:
         return find_devices(self.files, timeout_s=timeout_s, state=self.agent_state, record=record)
 
     def watched(self, names: Sequence[str]) -> list[KnownDevice]:
-        """Devices by name; none: every paired one, and this machine if an agent runs on it.
+        """Devices by name; without names, all paired devices, and this machine if it runs an agent.
 
         Raises:
-            NoSuchDevice: no paired device has that name, or none is paired.
+            NoSuchDevice: no paired device has a name, or there are no devices.
         """
         paired = self.files.devices()
         if names:
@@ -103,10 +103,10 @@ class BenchHost:
     def choose(
         self, words: Sequence[str], farm: Farm, notify: Notify = ignore_events
     ) -> list[KnownDevice]:
-        """The devices that the words choose, without those in quarantine that no word names.
+        """The devices selected by the words, except quarantined devices that are not named.
 
         Raises:
-            NoSuchDevice: no device fits a word.
+            NoSuchDevice: a word matches no device.
         """
         paired = self.files.devices()
         fitting = select(words, paired, farm)
@@ -123,22 +123,22 @@ class BenchHost:
         """A device by its name in a plan, and the meter that is wired to it.
 
         Raises:
-            NoSuchDevice: it was forgotten meanwhile.
+            NoSuchDevice: the device was forgotten since the plan was made.
         """
         farm = self.farm()
         [known] = select([name], self.files.devices(), farm)
         return known, farm.entry(known).meter
 
     def connect(self, device: KnownDevice, *, any_environment: bool = False) -> Client:
-        """A connection to a device, and a note that it was there.
+        """Connect to a device, and record that it was reachable.
 
         Args:
             device: The device.
-            any_environment: Whether the agent on this machine may be of another environment than
-                this process, as nothing is measured.
+            any_environment: Whether the agent on this machine may run in another Python environment
+                than this process, because nothing is measured.
 
         Raises:
-            TransportError: it cannot be reached.
+            TransportError: the device cannot be reached.
         """
         client = open_known(
             self.files, device, state=self.agent_state, any_environment=any_environment
@@ -147,14 +147,14 @@ class BenchHost:
         return client
 
     def outcomes(self, device: KnownDevice) -> Outcomes:
-        """Where it is noted how the runs on a device end."""
+        """Record of the outcomes of the runs on a device, for its health."""
         return Outcomes(self.health, device, self.farm().quarantine_after)
 
     @contextmanager
     def _measuring(
         self, command: str, notify: Notify, device_count: int, wait_s: float = 0.0
     ) -> Iterator[tuple[MeasuringHost, Notify]]:
-        """What a command measures with, and the consumer that publishes its status."""
+        """The `MeasuringHost` of a command, and the consumer that publishes its status."""
         with (
             publish_status(self.store, command, notify) as publisher,
             FinishingProcess() if device_count > 1 else nullcontext() as other,
@@ -170,7 +170,7 @@ class BenchHost:
     def measure(
         self, request: BenchRequest, notify: Notify, cancellation: Cancellation
     ) -> list[Run]:
-        """Measure what a request asks for; the runs that did not fail.
+        """Make the runs of a request; return the runs that did not fail.
 
         Raises:
             Interrupted: the user pressed Ctrl-C, or the command was cancelled.
@@ -208,14 +208,14 @@ class BenchHost:
         """Store what earlier commands left on devices; a run in progress is followed to its end.
 
         Args:
-            words: Words that choose the devices.
+            words: Words that select the devices.
             notify: Consumer of the events.
-            cancellation: Stops it from another thread, with the runs that are followed.
-            is_waiting: Whether a run in progress is waited for; if not, its device is left alone.
+            cancellation: Stops the collection from another thread, with the runs it follows.
+            is_waiting: Whether to follow runs in progress; if not, their devices are skipped.
 
         Raises:
             Interrupted: the user pressed Ctrl-C, or the command was cancelled.
-            LeaseHeld: another client measures on the only device.
+            LeaseHeld: another client is measuring on the only device.
             EdgebenchError: the only device cannot be reached, or the store cannot be written.
         """
         farm, _ = self.merged_farm(notify)
@@ -230,7 +230,7 @@ class BenchHost:
         return [run for plan in plans for run in plan.runs]
 
     def analyse_set_aside(self, notify: Notify) -> list[Run]:
-        """Analyse the runs again that were set aside; those that are stored now.
+        """Analyse runs that were set aside again; return the runs that are stored now.
 
         Raises:
             StoreError: the store cannot be read or written.
@@ -249,14 +249,14 @@ class BenchHost:
     def check(
         self, names: Sequence[str], on_checked: Callable[[HealthCheck], None]
     ) -> list[HealthCheck]:
-        """Check devices, with a quick run on each; what is found ends or begins their quarantine.
+        """Check devices with a quick run on each; start or end their quarantine accordingly.
 
         Args:
-            names: Names of devices; none: this machine and every seat of every paired agent.
-            on_checked: Called with each device when it is checked, in any order.
+            names: Names of devices; empty: this machine and every seat of every paired agent.
+            on_checked: Called with the outcome of each check, in any order.
 
         Raises:
-            NoSuchDevice: a name is not that of one device.
+            NoSuchDevice: a name matches no device, or several.
         """
         paired = self.files.devices()
         devices = [named(paired, name) for name in dict.fromkeys(names)]
@@ -271,15 +271,15 @@ class BenchHost:
         with ThreadPoolExecutor(DEFAULT_PARALLEL) as pool:
             try:
                 checked = list(pool.map(check, devices or (THIS_MACHINE, *paired)))
-            except BaseException:  # Ctrl-C as well
-                cancellation.request()  # the threads are waited for
+            except BaseException:  # including Ctrl-C
+                cancellation.request()  # because the pool waits for its threads
                 raise
         return [check for checks in checked for check in checks]
 
     def _check(
         self, device: KnownDevice, cancellation: Cancellation, *, with_seats: bool, limit: int
     ) -> list[HealthCheck]:
-        """Check a device, and those that the same agent serves."""
+        """Check a device, and with `with_seats` the other seats of its agent."""
         others: list[KnownDevice] = []
         name = device.name
         try:

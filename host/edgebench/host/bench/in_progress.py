@@ -1,4 +1,4 @@
-"""A run in progress, as the host that started it or one that follows it listens to it."""
+"""Watch a run in progress, from the host that started it or from a host that follows it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from edgebench.protocol.record import Phase
 OnNotice = Callable[[Progress | Telemetry], None]
 
 PROBED_WARMUP_S = 0.5
-"""A warm-up of at least so long has room for probes; in the timed loop nobody asks anything."""
+"""Minimum warm-up that has room for clock probes; no requests are sent during the timed loop."""
 
 
 def probing(client: Client, probes: list[list[ClockProbe]], on_notice: OnNotice) -> OnNotice:
-    """Probe the device's clock right before and right after the timed loop, and pass notices on."""
+    """Wrap `on_notice` to probe the device's clock right before and right after the timed loop."""
 
     def watch(notice: Progress | Telemetry) -> None:
         on_notice(notice)
@@ -35,10 +35,10 @@ def probing(client: Client, probes: list[list[ClockProbe]], on_notice: OnNotice)
 def wait_for_end(
     client: Client, run_id: str, on_notice: OnNotice, cancellation: Cancellation
 ) -> tuple[RunEnded, bool]:
-    """The end of the run, and whether this process requested it."""
+    """Wait for the end of the run; return it, and whether this process requested it."""
 
     def stop() -> None:
-        with suppress(TransportError):  # whoever follows the run hears of it
+        with suppress(TransportError):  # `follow_run` raises it, too
             client.request_cancel(run_id)
 
     is_interrupted = False
@@ -51,6 +51,6 @@ def wait_for_end(
                     on_notice(notice)
             except KeyboardInterrupt:
                 if is_interrupted:
-                    raise  # the second time, the user does not want to wait
+                    raise  # at the second Ctrl-C, the user does not want to wait
                 is_interrupted = True
                 client.request_cancel(run_id)

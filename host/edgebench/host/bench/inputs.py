@@ -1,7 +1,7 @@
-"""Inputs of the user's own: what `--inputs` takes.
+"""The user's inputs, of `--inputs`.
 
-A .npz file with an array for each input by its name; the first axis counts the samples. Inputs
-that it does not have are drawn on the device.
+A .npz file with an array for each input, by name; the first axis is the sample. Inputs that are not
+in the file are drawn at random on the device.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ class InputFile:
 
 
 def open_inputs(path: Path, shapes: dict[str, tuple[int, ...]]) -> InputFile:
-    """Look at a file of inputs.
+    """Read and check a file of inputs.
 
     Args:
         path: The file.
-        shapes: Shapes that were chosen for inputs by name.
+        shapes: Shapes that the user chose, by input name.
 
     Raises:
-        UsageError: there is no such file, it does not hold inputs, or a shape contradicts it.
+        UsageError: the file does not exist, does not contain inputs, or contradicts a shape.
     """
     file = read_array_file(path, "input file")
     arrays = file.arrays
     if not arrays:
-        raise UsageError(f"{_NEED}, there is none: {path}")
+        raise UsageError(f"{_NEED}, got no array: {path}")
     for name, array in arrays.items():
         if array.ndim < 1 or not array.size:
-            raise UsageError(f"{_NEED}, {name[:40]} has the shape {list(array.shape)}: {path}")
+            raise UsageError(f"{_NEED}, {name[:40]} has shape {list(array.shape)}: {path}")
         if array.dtype.kind not in "biufU":
             raise UsageError(f"inputs must be numbers, {name[:40]} has {array.dtype}: {path}")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise UsageError(f"inputs must be finite, {name[:40]} holds NaN or infinity: {path}")
+            raise UsageError(f"inputs must be finite, {name[:40]} has NaN or infinity: {path}")
         chosen, sample = shapes.get(name), array.shape[1:]
         if chosen is not None and _without_ones(chosen) != _without_ones(sample):
             raise UsageError(
                 f"--shape {name}={shape_text(chosen)} contradicts the inputs: samples of {name} "
-                f"have the shape {list(sample)}: {path}"
+                f"have shape {list(sample)}: {path}"
             )
     counts = {name: len(array) for name, array in arrays.items()}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name[:40]} {count}" for name, count in counts.items())
-        raise UsageError(f"inputs need the same number of samples, have {listed}: {path}")
+        raise UsageError(f"inputs need the same number of samples, got {listed}: {path}")
     sample_count = next(iter(counts.values()))
     return InputFile(printable(path.name), path, file.sha256, file.size_bytes, sample_count)
 

@@ -1,7 +1,7 @@
-"""Devices side by side: a lane measures on its devices in turn, in a thread of its own.
+"""Measure devices in parallel: each lane is a thread that measures its devices in turn.
 
-Devices that share a meter share a lane. One device alone is measured by the calling thread, and its
-error is the caller's; among several, a device that fails keeps no other from being measured.
+Devices that share a meter share a lane. A single device is measured in the calling thread, and its
+error is raised; with several devices, a device that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from edgebench.host.bench.runs import DeviceRuns
 from edgebench.protocol.errors import EdgebenchError
 
 POLL_S = 0.5
-"""Longest time for which Ctrl-C may go unnoticed."""
+"""Longest delay until Ctrl-C is noticed."""
 
 
 def measure_side_by_side(
     works: Sequence[DeviceRuns], notify: Notify, cancellation: Cancellation, *, parallel: int
 ) -> None:
-    """Measure on all devices, on so many at the same time.
+    """Measure on all devices, on up to `parallel` at the same time.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or the command was cancelled; what each had is stored.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled; finished runs are
+            stored.
         EdgebenchError: the only device failed.
     """
     for work in works:
@@ -58,7 +59,7 @@ def measure_side_by_side(
 def _side_by_side(
     works: Sequence[Callable[[], None]], parallel: int, cancellation: Cancellation
 ) -> None:
-    """Do all works, so many at the same time; Ctrl-C cancels them and waits for their end.
+    """Do all works, up to `parallel` at the same time; Ctrl-C cancels them and waits for their end.
 
     A second Ctrl-C does not wait: the threads end with the process.
     """
@@ -70,7 +71,7 @@ def _side_by_side(
             with slots:
                 work()
         except Exception as exc:
-            # A defect of ours, or a failure that nobody watches: it ends all, to be seen at once.
+            # A bug, or a failure that a consumer raised: end everything, to report it immediately.
             errors.append(exc)
             cancellation.request()
         finally:
@@ -91,7 +92,7 @@ def _side_by_side(
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of the block; threads that are started in it never get it."""
+    """Block SIGINT until the end of the block; threads started in it never receive SIGINT."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -100,9 +101,9 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _wait_for(ends: Sequence[threading.Event]) -> None:
-    """Wait for all; a signal that arrives just before a wait begins is noticed after it.
+    """Wait for all events, with a timeout: a signal just before a wait is handled after that wait.
 
-    Not by `Thread.join`: one that Ctrl-C interrupts takes a running thread for an ended one.
+    `Thread.join` is not used, because a join interrupted by Ctrl-C marks a running thread as ended.
     Source: CPython 3.11, `Thread._wait_for_tstate_lock`.
     """
     for ended in ends:

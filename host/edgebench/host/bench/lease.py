@@ -1,4 +1,4 @@
-"""The right to measure on a device: taken, waited for, or freed by stopping a run of ours."""
+"""The lease of a device, which is the right to measure: take it, wait for it, or stop a run."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from edgebench.protocol.errors import LeaseHeld, LinkTimeout, UsageError
 from edgebench.protocol.spec import MAX_LENGTH_S
 
 REPORT_INTERVAL_S = 10.0
-"""Interval of the reports while a device is waited for, and the wait that one request asks for.
+"""Interval of the reports while waiting for a device, and the wait of a single lease request.
 
-Each is a message to a device that measures: no more than the connection's own pings."""
+Each request is a message to a device that is measuring; at this interval, they are no more frequent
+than the pings of the connection."""
 STOP_TIMEOUT_S = 60.0
-"""Longest time for a stopped run to be written; its worker is killed after 20 s."""
+"""Longest time until a stopped run is written; its worker is killed after 20 s."""
 STOP_POLL_S = 0.1
 
 
 def check_wait(wait_s: float) -> None:
-    """Check a limit on waiting.
+    """Check a waiting time.
 
     Raises:
-        UsageError: it is negative, no number, or too long.
+        UsageError: the time is negative, NaN, or longer than 7 days.
     """
     if not 0 <= wait_s <= MAX_LENGTH_S:
         raise UsageError(f"wait must be 0 to {MAX_LENGTH_S:g} s (7 days), got {wait_s:.10g} s")
@@ -44,11 +45,11 @@ def open_when_free(
     """Connect to a device; wait while a command of another environment uses its agent.
 
     Args:
-        open_client: Connects.
-        device: Its name.
+        open_client: Function that connects.
+        device: Name of the device.
         wait_s: Longest wait; 0: none.
-        notify: As for `take_lease`.
-        cancellation: As for `take_lease`.
+        notify: See `take_lease`.
+        cancellation: See `take_lease`.
 
     Raises:
         Interrupted: the command was cancelled.
@@ -80,16 +81,16 @@ def take_lease(
 
     Args:
         client: The connection to the device.
-        device: Name by which the user knows it.
+        device: The user's name of the device.
         wait_s: Longest wait; 0: none.
-        notify: Receives once who holds the device, then the time that was waited so far.
-        cancellation: Looked at before each request, so within `REPORT_INTERVAL_S`.
-        check: Called once if another command holds the device, and may raise: nobody should wait
-            for what the device cannot do.
+        notify: Receives the holder of the lease once, then the elapsed waiting time.
+        cancellation: Checked before each request, that is within `REPORT_INTERVAL_S`.
+        check: Called once if another command holds the device. It may raise, to avoid waiting for a
+            device that cannot fulfil the request.
 
     Raises:
         Interrupted: the command was cancelled.
-        LeaseHeld: it is still held after the wait.
+        LeaseHeld: another client still holds the lease after the wait.
     """
     attempt = partial(try_lease, client, device)
     _wait_until_free(attempt, device, wait_s, notify, cancellation, check=check)
@@ -104,7 +105,7 @@ def _wait_until_free(
     *,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Call `attempt` with the time for which it may wait, until it is not refused any more."""
+    """Call `attempt` with the time that it may wait, until it is not refused or time is up."""
     cancellation.check()
     begin_s = time.monotonic()
     refusal = attempt(0.0)
@@ -116,7 +117,7 @@ def _wait_until_free(
         asked_s, interval_s = time.monotonic(), min(REPORT_INTERVAL_S, left_s)
         refusal = attempt(interval_s)
         if refusal is not None:
-            # An older agent refuses at once.
+            # An older agent refuses immediately instead of waiting.
             time.sleep(max(0.0, asked_s + interval_s - time.monotonic()))
             notify(events.DeviceStillBusy(device, time.monotonic() - begin_s, wait_s))
             cancellation.check()
@@ -132,17 +133,17 @@ def _wait_until_free(
 
 
 def renew_lease(client: Client) -> None:
-    """Keep the lease, which expires while nothing is sent to the device.
+    """Renew the lease, which expires while nothing is sent to the device.
 
     Raises:
-        LeaseHeld: it has expired, and another client has it.
+        LeaseHeld: the lease has expired, and another client holds it.
     """
     if (refusal := try_lease(client, client.device.name)) is not None:
         raise refusal
 
 
 def try_lease(client: Client, device: str, wait_s: float = 0.0) -> LeaseHeld | None:
-    """Take the lease, or keep it; why it was refused, or None once it is ours."""
+    """Take or renew the lease; return the refusal, or None if this client holds the lease."""
     try:
         client.acquire(wait_s)
     except LeaseHeld as exc:
@@ -157,13 +158,13 @@ def try_lease(client: Client, device: str, wait_s: float = 0.0) -> LeaseHeld | N
 
 
 def stop_run(client: Client) -> str | None:
-    """Stop this user's run in progress; its id, or None if nothing runs there.
+    """Stop this user's run in progress; return its id, or None if no run is in progress.
 
-    What it measured stays on the device until a command stores it.
+    The stopped run stays on the device until a command stores it.
 
     Raises:
-        LeaseHeld: another client measures there.
-        LinkTimeout: the run does not end.
+        LeaseHeld: another client is measuring on the device.
+        LinkTimeout: the run does not end within `STOP_TIMEOUT_S`.
     """
     run_id = client.list_runs().running
     if run_id is None:
@@ -171,7 +172,7 @@ def stop_run(client: Client) -> str | None:
             raise refusal
         client.release()
         return None
-    with suppress(UsageError):  # it has just ended by itself
+    with suppress(UsageError):  # the run has just ended normally
         client.cancel(run_id)
     deadline_s = time.monotonic() + STOP_TIMEOUT_S
     while client.list_runs().running == run_id:

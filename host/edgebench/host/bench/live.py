@@ -1,4 +1,4 @@
-"""Consumer of events that publishes the live status of devices in a file of the store."""
+"""Consumer of events that publishes the live status of devices in a file in the store."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def publish_status(
     """Publish the status of devices while the block runs.
 
     Args:
-        store: Store of the runs, which also has the live files.
+        store: Store of the runs and of the live files.
         command: Name of the command.
         notify: Consumer of the events.
         campaign: Id of the campaign that the runs belong to.
 
     Yields:
-        The consumer to measure with: it publishes each event, and passes it to `notify`.
+        The consumer for the measurement: it publishes each event, and passes it to `notify`.
     """
     file, devices = LiveFile(store, command, campaign), dict[str, DeviceStatus]()
 
@@ -93,7 +93,7 @@ class DeviceStatus:
         """Durations of the runs that have ended."""
 
     def update(self, event: MeasurementEvent) -> None:
-        """Publish what an event changes."""
+        """Publish the changes of an event."""
         if isinstance(event, RunBegan):
             self._begin(event)
         elif isinstance(event, PhaseReport):
@@ -161,7 +161,7 @@ class DeviceStatus:
             time.sleep(POWER_S)
 
     def _put(self, of: MeterSession | None = None, **changes: Any) -> None:
-        """Publish changes; those from a meter's session `of` only while its run is in progress."""
+        """Publish changes; with a meter's session `of`, only while its run is in progress."""
         with self._lock:
             if of is not None and of is not self._session:
                 return

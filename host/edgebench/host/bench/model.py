@@ -12,23 +12,23 @@ from edgebench.protocol.errors import FileChanged, NoSuchModel, NotAModel, Usage
 from edgebench.protocol.text import printable
 
 OnBytes = Callable[[int, int], None]
-"""Called with the bytes that are done, and with all of them."""
+"""Called with the number of bytes done, and the total."""
 QUIET_S = 1.0
-"""Time of hashing after which it shows progress."""
+"""Time after which hashing reports progress."""
 _BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model file on the host, as it was when it was looked at."""
+    """A model file on the host, with its size and time when it was opened."""
 
     path: Path
     name: str
     size_bytes: int
     modified_ns: int
-    """Time of its last change."""
+    """Time of the file's last modification."""
     is_on_device: bool = False
-    """Whether it is part of a device's firmware, and no file at all."""
+    """Whether the model is part of a device's firmware, and not a file."""
 
     @property
     def format(self) -> str:
@@ -37,15 +37,15 @@ class Model:
 
     @property
     def sha256(self) -> str:
-        """Digest of its content, which is read at the first use."""
+        """Digest of the content; the file is read at the first use."""
         return self.hashed()
 
     def hashed(self, on_bytes: OnBytes | None = None) -> str:
-        """The digest; progress is shown if it takes long. Empty where there is no file.
+        """The digest, with progress reports if it takes long; empty for a model in firmware.
 
         Raises:
-            UsageError: it cannot be read.
-            FileChanged: it is not what it was.
+            UsageError: the file cannot be read.
+            FileChanged: the file's size changed after it was opened.
         """
         if self.is_on_device:
             return ""
@@ -59,16 +59,16 @@ class Model:
 
 
 _DIGESTS: dict[Model, str] = {}
-"""Digests that were computed: a model of gigabytes is read once for all its runs."""
+"""Computed digests, so that a model of gigabytes is read only once for all its runs."""
 
 
 def open_model(path: Path, name: str | None = None) -> Model:
-    """Look at a model file, without reading it: a device may have no room for it.
+    """Open a model file without reading it, because a device may have no room for it.
 
     Raises:
-        NoSuchModel: there is no such file.
-        NotAModel: it is a directory, or a device.
-        UsageError: it cannot be read.
+        NoSuchModel: the file does not exist.
+        NotAModel: the path is a directory or a device.
+        UsageError: the file cannot be read.
     """
     try:
         if path.exists() and not path.is_file():
@@ -83,7 +83,7 @@ def open_model(path: Path, name: str | None = None) -> Model:
 
 
 def model_on_device(name: str) -> Model:
-    """The model in a device's firmware, by the name that the device gives it."""
+    """The model in a device's firmware, by the name that the device reports."""
     return Model(Path(name), printable(name), 0, 0, is_on_device=True)
 
 

@@ -1,4 +1,4 @@
-"""The runs that a request makes on a device, in order."""
+"""Plan the runs of a request on a device."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from edgebench.protocol.spec import MAX_SEED, Engine, RunSpec, check_cpus, with_
 
 ALL_RUNTIMES = "all"
 MIN_EDGES_IDLE_S = 0.5
-"""Shortest idle time beside a board whose windows a meter times by edges: the meter's data reach
-the host some tenths of a second late (PPK2, LPM01A), and must contain the last edges."""
+"""Shortest idle time around a run if a meter times a board's windows by edges. The meter's data
+reach the host some tenths of a second late (PPK2, LPM01A), and must contain the last edges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One run to make."""
+    """A run to make."""
 
     model: Model
     runtime: str
     pair: Pair | None = None
     member: SetMember | None = None
     is_target: bool = False
-    """The device times itself."""
+    """Whether the device times itself, as microcontrollers do."""
 
     @property
     def number(self) -> int:
@@ -59,9 +59,9 @@ class Step:
     def spec(self, spec: RunSpec) -> RunSpec:
         """The specification of this run.
 
-        The outputs are checked, and the data set is run, in the first run of a model or in the
-        first pair only: reference kernels may take longer than a run. The runs of a set have
-        different seeds, the two sides of a pair the same one.
+        The outputs are checked and the data set is run only in the first run of a model, or in the
+        first pair, because reference kernels may take longer than a run. The runs of a set have
+        different seeds; both sides of a pair have the same seed.
         """
         is_first = self.number == 0
         drawn = self.member.number if self.member else 0
@@ -69,7 +69,7 @@ class Step:
             spec,
             runtime=self.runtime,
             engine=Engine.TARGET if self.is_target else spec.engine,
-            # A meter sees the pulses of a target's pin; nobody plays a load code on one.
+            # Targets play no load code: the meter records the pulses of a pin instead.
             load_code_chip_s=None if self.is_target else spec.load_code_chip_s,
             is_checked=spec.is_checked and is_first and not self.model.is_on_device,
             dataset_sha256=spec.dataset_sha256 if is_first else None,
@@ -81,8 +81,8 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
     """The runs of a request on this device, in order.
 
     Raises:
-        UsageError: the wanted runtime does not exist, or does not load a model.
-        RuntimeUnavailable: it is not usable there.
+        UsageError: the requested runtime does not exist, or does not load a model.
+        RuntimeUnavailable: the runtime is not usable on the device.
     """
     targets = runtimes_of_targets(system)
     if request.against is None:
@@ -101,7 +101,7 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
     if not shared and not request.against.is_across_runtimes:
         raise UsageError(
             f"no runtime loads both {baseline.name} and {candidate.name}; "
-            "to compare them on different ones: --allow runtime"
+            "to compare them on different runtimes: --allow runtime"
         )
     return [
         step
@@ -120,10 +120,10 @@ def runtimes_of_targets(system: SystemDescription) -> set[str]:
 
 
 def _rounds(steps: list[Step], run_count: int) -> list[Step]:
-    """Every model once, then every model again: what changes meanwhile is in every set.
+    """Repeat the steps in rounds over all models, so that changes over time affect every set.
 
     Source: Abedi & Brecht, Conducting repeatable experiments in highly variable cloud computing
-    environments (2017): trials in rounds, against trials in blocks.
+    environments (2017): trials in rounds, compared with trials in blocks.
     """
     if run_count == 1:
         return steps
@@ -136,10 +136,10 @@ def _rounds(steps: list[Step], run_count: int) -> list[Step]:
 
 
 def _pairs(baseline: Step, candidate: Step, against: ComparisonRequest) -> list[Step]:
-    """Baseline and candidate side by side, in random order, each first as often as the other.
+    """Pairs of baseline and candidate in random order; each side is first equally often.
 
-    Whatever drifts over the campaign, as the temperature, hits both sides of a pair alike. The
-    order is drawn from the comparison's id, which is kept with every run.
+    Drifts during the command, for example of the temperature, affect both sides of a pair alike.
+    The order is derived from the comparison's id, which is stored with every run.
     """
     comparison_id = f"{PAIRS_PREFIX}{secrets.token_hex(4)}"
     chance = random.Random(comparison_id)
@@ -155,11 +155,11 @@ def _pairs(baseline: Step, candidate: Step, against: ComparisonRequest) -> list[
 
 
 def single_step(request: BenchRequest, system: SystemDescription) -> Step:
-    """The only run of a request for one model, on the preferred runtime or the wanted one.
+    """The only run of a request for a single model, on the requested or the preferred runtime.
 
     Raises:
-        UsageError: the wanted runtime does not exist, or does not load the model.
-        RuntimeUnavailable: it is not usable there.
+        UsageError: the requested runtime does not exist, or does not load the model.
+        RuntimeUnavailable: the runtime is not usable on the device.
     """
     [model] = request.models
     runtime = runtimes_for(model, request.runtime, system)[0]
@@ -172,10 +172,10 @@ def run_request(
     reference: ReferenceAccuracy | None,
     meter: OpenMeter | None,
 ) -> RunRequest:
-    """One run of a request, held against what its reference model has achieved."""
+    """The run of a step, with the accuracy of its reference model."""
     accuracy = request.accuracy if step.number == 0 else None
     spec = request.spec
-    if step.is_target and not (step.member or step.pair):  # it repeats windows, not runs
+    if step.is_target and not (step.member or step.pair):  # targets repeat windows, not runs
         spec = with_all_runs(spec, request.run_count)
     return RunRequest(
         model=step.model,
@@ -193,18 +193,18 @@ def run_request(
 def refuse_impossible(
     device: str, request: BenchRequest, system: SystemDescription, meter: OpenMeter | None
 ) -> None:
-    """Refuse what a device cannot do, before anything is hashed, sent or waited for.
+    """Reject requests that a device cannot fulfil, before anything is hashed, sent or waited for.
 
     Args:
         device: Name of the device, for errors.
         request: The request, for this device.
-        system: The device as it describes itself.
+        system: The device's description of itself.
         meter: Meter of the request.
 
     Raises:
         TooLarge: the device has no room for a file.
-        UsageError: it has not all CPUs that are named.
-        MeterNotServed: its agent does not serve the meter.
+        UsageError: the device does not have all CPUs of `--cpus`.
+        MeterNotServed: the device's agent does not serve the meter.
     """
     _refuse_too_large(device, request, system)
     if system.usable_cpus is not None:  # else the agent refuses them when the run starts
@@ -216,17 +216,17 @@ def refuse_impossible(
 def refuse_unseen_edges(
     request: BenchRequest, steps: Sequence[Step], meter: OpenMeter | None
 ) -> None:
-    """Refuse runs in which the meter cannot see the last edges of a board as those of windows.
+    """Reject runs in which a board's last edges are not those of its windows, or not recorded.
 
     Raises:
-        UsageError: other pulses come last, or the recording ends before the edges are in it.
+        UsageError: pulses of a data set come last, or the recording would end before the edges.
     """
     if meter is None or not any(step.is_target for step in steps):
         return
     if request.accuracy is not None:
         raise UsageError(
-            "a microcontroller takes --accuracy or --meter in one run, not both: in energy mode "
-            "the pulses of the data set would be taken for windows"
+            "--accuracy and --meter cannot be combined for a microcontroller: in energy mode, the "
+            "pulses of the data set look like windows"
         )
     idle_s = meter.request.idle_duration_s
     if idle_s is not None and idle_s < MIN_EDGES_IDLE_S:
@@ -237,16 +237,16 @@ def refuse_unseen_edges(
 
 
 def unmeasured_references(request: BenchRequest, system: SystemDescription) -> tuple[Model, ...]:
-    """References that this device does not run: nobody named them, and they are not quantised."""
+    """References that this device cannot run: added, unquantised models on a microcontroller."""
     is_target = any(report.is_target for report in system.runtimes)
     return request.accuracy.added if is_target and request.accuracy else ()
 
 
 def _refuse_too_large(device: str, request: BenchRequest, system: SystemDescription) -> None:
-    """Refuse files that the device cannot take, before they are hashed and sent.
+    """Reject files that do not fit on the device, before they are hashed and sent.
 
     Raises:
-        TooLarge: there is one.
+        TooLarge: a file is larger than the room for models.
     """
     if (room := system.models_room_bytes) is None:  # an older agent does not report it
         return
@@ -258,15 +258,15 @@ def _refuse_too_large(device: str, request: BenchRequest, system: SystemDescript
     for path, size_bytes in files:
         if size_bytes > room:
             size, most = format_distinct_sizes(size_bytes, room)
-            raise TooLarge(f"file of {size}, {device} has room for {most}: {path}")
+            raise TooLarge(f"file has {size}, {device} has room for {most}: {path}")
 
 
 def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:
-    """The runtimes that are to run this model on this device.
+    """The runtimes on which to run this model on this device.
 
     Raises:
-        UsageError: the wanted runtime does not exist, or does not load this format.
-        RuntimeUnavailable: it is not usable there, or none is.
+        UsageError: the requested runtime does not exist, or does not load this format.
+        RuntimeUnavailable: the requested runtime, or every runtime, is not usable on the device.
     """
     fitting = [
         report for report in system.runtimes if model.is_on_device or model.format in report.formats

@@ -1,4 +1,4 @@
-"""The unquantised reference of a quantised model, and the accuracy that it has achieved."""
+"""The unquantised reference of a quantised model, and its measured accuracy."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from edgebench.host.result.run import Run
 
 
 def find_references(models: Sequence[Model], named: str | Path | None) -> dict[Model, Model]:
-    """The reference of each model that has one: the named one, else the built-in sibling.
+    """The references, by model: the named reference, or else the built-in fp32 sibling.
 
     Raises:
-        UsageError: the named one is not readable.
+        UsageError: the named reference is not readable.
     """
     if named is not None:
         reference = find_model(str(named))
@@ -27,15 +27,15 @@ def find_references(models: Sequence[Model], named: str | Path | None) -> dict[M
 def with_references_first(
     models: Sequence[Model], references: Mapping[Model, Model]
 ) -> list[Model]:
-    """The models to measure, the references before those who are held against them."""
+    """The models to measure, with references before the models compared with them."""
     first = list(dict.fromkeys(references.values()))
     return first + [model for model in models if not any(map(model.is_same_as, first))]
 
 
 def achieved_accuracy(reference: Model | None, runs: Sequence[Run]) -> dict[str, ReferenceAccuracy]:
-    """What a reference has achieved in these runs, by runtime, the newest last.
+    """Accuracy of a reference in these runs, by runtime, with the newest run last.
 
-    A refused run has no accuracy that can be trusted.
+    Invalid runs are ignored, because their accuracy cannot be trusted.
     """
     achieved: dict[str, ReferenceAccuracy] = {}
     if reference is None:
@@ -50,7 +50,7 @@ def achieved_accuracy(reference: Model | None, runs: Sequence[Run]) -> dict[str,
 
 
 def _builtin_sibling(model: Model) -> Model | None:
-    """The fp32 form of a built-in model; None for any other model, and for itself."""
+    """The fp32 form of a built-in int8 model; None for any other model."""
     builtin = next((one for one in builtin_models() if one.is_same_as(model)), None)
     if builtin is None or "int8" not in builtin.name:
         return None

@@ -1,4 +1,4 @@
-"""The whole request of the user: made once, checked once, and passed on."""
+"""The user's complete request: built and checked once, then passed on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 MIN_PAIRS = 6
-"""Fewest pairs with which any result can be significant: 2 / 2**6 is below 0.05, 2 / 2**5 is not.
+"""Minimum number of pairs for a significant result: 2 / 2**6 is below 0.05, 2 / 2**5 is not.
 
 Source: the smallest two-sided p value of Wilcoxon's signed-rank test.
 """
@@ -55,14 +55,13 @@ DEFAULT_PAIRS = 10
 DEFAULT_RUN_COUNT = MIN_RUNS
 MAX_RUN_COUNT = 1000
 MIN_AMBIENT_C, MAX_AMBIENT_C = -60, 90
-_ONLY_LATENCIES = "--against compares latencies; measure accuracy and profile on their own"
+_ONLY_LATENCIES = "--against compares latencies; measure accuracy and profile separately"
 
 
 def needed_pair_count(comparison_count: int) -> int:
-    """Fewest pairs with which a result can be significant among so many comparisons made together.
+    """Minimum number of pairs for a significant result in a family of comparisons.
 
-    Holm multiplies the smallest of their p values by their number.
-
+    Holm's method multiplies the smallest p value by the number of comparisons.
     >>> needed_pair_count(1), needed_pair_count(2), needed_pair_count(12)
     (6, 7, 9)
     """
@@ -72,26 +71,26 @@ def needed_pair_count(comparison_count: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracyRequest:
-    """A labelled data set that every model answers."""
+    """A labelled data set that every model is run on."""
 
     dataset: Dataset
     references: Mapping[Model, Model]
-    """Unquantised sibling of each model that has one."""
+    """Unquantised references, by model."""
     added: tuple[Model, ...] = ()
-    """References that the user did not name as models, and that are measured too."""
+    """References that are measured although the user did not name them as models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRequest:
-    """A candidate that the only model is compared with, in pairs of runs."""
+    """A candidate to compare with the request's only model, in pairs of runs."""
 
     candidate: Model
     pair_count: int = DEFAULT_PAIRS
-    """Runs of each; below 6 no difference can be significant."""
+    """Runs of each model; with fewer than 6, no difference can be significant."""
     metrics: tuple[str, ...] = ()
-    """Metrics to compare; empty: what the scenario is about."""
+    """Metrics to compare; empty: the headline metric of the scenario."""
     margin_ratio: float | None = None
-    """Changes smaller than this do not matter; None: 1 %."""
+    """Smallest relevant change; None: 1 %."""
     allowed: tuple[str, ...] = ()
     """Keys in which the sides may differ."""
 
@@ -103,33 +102,33 @@ class ComparisonRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
-    """Models on devices, and how they are measured."""
+    """Models, devices, and settings of the measurement."""
 
     models: tuple[Model, ...]
-    """In the order of their runs: references before those that are held against them."""
+    """In the order of their runs: references before the models compared with them."""
     has_named_models: bool = True
-    """Whether the user named the models; else they are the built-in ones, or that of a device."""
+    """Whether the user named the models; otherwise built-in models or a device's model are used."""
     devices: tuple[str, ...] = (LOCAL_NAME,)
-    """Names of devices, or words that choose them; see `devices.selection`."""
+    """Names of devices, or words that select them; see `devices.selection`."""
     runtime: str | None = None
-    """Name of a runtime, "all", or None for the preferred one of each format."""
+    """Name of a runtime, "all", or None for the preferred runtime of each format."""
     spec: RunSpec = field(default_factory=lambda: from_preset(DEFAULT_PRESET))
-    """Specification of every run, but for its runtime and what a meter needs."""
+    """Specification of every run, without its runtime and the additions for a meter."""
     run_count: int = 1
-    """Runs of each model, which make a set; `spec` is that of one of them."""
+    """Runs of each model, which form a set; `spec` describes one run."""
     is_duration_fixed: bool = False
-    """The user chose the duration, and no meter makes it longer."""
+    """The user chose the duration, so a meter must not extend it."""
     ambient_c: float | None = None
-    """Temperature of the air around the devices."""
+    """Ambient temperature."""
     energy: EnergyRequest | None = None
     instrument: OtherInstrument | None = None
-    """Instrument that edgebench does not drive, for which the load code is played."""
+    """Instrument that edgebench does not drive; the load code is played for it."""
     inputs: InputFile | None = None
-    """Inputs that every model runs on; None: they are drawn by the seed."""
+    """Inputs for every model; None: random inputs drawn by the seed."""
     accuracy: AccuracyRequest | None = None
     against: ComparisonRequest | None = None
     wait_s: float = 0.0
-    """Longest wait for a device on which another command measures; 0: none."""
+    """Longest wait for a device while another command is measuring on it; 0: none."""
 
     def __post_init__(self) -> None:
         check_wait(self.wait_s)
@@ -149,10 +148,10 @@ class BenchRequest:
 
         Args:
             device: Name of the device.
-            wired: Meter that the farm file says is wired to it; None: none.
+            wired: Meter that is wired to the device according to the farm file, if any.
 
         Raises:
-            UsageError: the farm's meter is asked for, and cannot be used there.
+            UsageError: the farm's meter is requested, but cannot be used with this device.
         """
         energy = self.energy
         if energy is not None and energy.meter == FARM_METER:
@@ -162,39 +161,44 @@ class BenchRequest:
         return replace(self, devices=(device,), energy=energy)
 
     def on_system(self, system: SystemDescription) -> BenchRequest:
-        """The request for one device, which may have a model in its firmware, and take no other.
+        """The request adapted to a device, which may accept only the model in its firmware.
 
-        Of the built-in models it gets those that it can run.
+        If the user named no models, a microcontroller gets the built-in models that it can run.
 
         Raises:
-            OwnModelOnly: other models are asked for, or inputs or outputs that nobody knows.
-            UsageError: the model in its firmware is asked for, and there is none.
+            OwnModelOnly: the device runs only its own model, but other models, inputs or an
+                accuracy are requested.
+            UsageError: the model in the device's firmware is requested, but there is none.
         """
         name = system.own_model
-        device = self.devices[0]  # as `--on` takes it; the board's own name is only a part of that
+        device = self.devices[0]  # the name for `--on`, of which the board's name is only a part
         if name is None and any(model.is_on_device for model in self.models):
             raise UsageError(f"{device} has no model in its firmware")
         formats = {one for report in system.runtimes if report.is_target for one in report.formats}
         if name is None and formats and not self.has_named_models:
-            # Microcontrollers run quantised models only.
+            # Microcontrollers run only quantised models.
             quantised = builtin_models(precision="int8")
             return replace(self, models=tuple(one for one in quantised if one.format in formats))
         if name is None or (system.takes_own_file and self.has_named_models):
             return self
         if self.has_named_models:
-            raise OwnModelOnly(f"{device} takes no model: its firmware has {name}", device)
+            raise OwnModelOnly(f"{device} accepts no model: its firmware contains {name}", device)
         if self.inputs is not None or self.accuracy is not None:
             raise OwnModelOnly(
-                f"the model {name} is part of the firmware of {device}: its inputs are drawn by "
-                "the seed",
+                f"the model {name} is part of the firmware of {device}: its inputs cannot be "
+                "chosen",
                 device,
             )
         return replace(self, models=(model_on_device(name),))
 
     def _check_comparison(self, against: ComparisonRequest) -> None:
-        """Refuse a comparison that cannot be made, before twenty runs are made for nothing."""
+        """Check that the comparison is possible before any of its runs is made.
+
+        Raises:
+            UsageError: the comparison is not possible.
+        """
         if len(self.models) != 1:
-            raise UsageError(f"--against compares one model with another, got {len(self.models)}")
+            raise UsageError(f"--against takes a single baseline model, got {len(self.models)}")
         if self.accuracy or self.spec.is_profiled:
             raise UsageError(_ONLY_LATENCIES)
         if not 1 <= against.pair_count <= MAX_RUN_COUNT:
@@ -208,42 +212,43 @@ class BenchRequest:
 
 
 class BenchOptions(SpecChanges, total=False):
-    """Settings of a measurement; what is left out or None is as the preset or the device has it.
+    """Settings of a measurement; for None or a missing key, the preset or the device decides.
 
-    Most have an option of the command line, whose help is in `host/options/bench.py`.
+    Most settings correspond to an option of the command line; its help is in
+    `host/options/bench.py`.
     """
 
     on: str | Sequence[str]
-    """Name of a device, "all", or conditions as "label:pi,arch:aarch64"; or a list of these."""
+    """Name of a device, "all", or conditions like "label:pi,arch:aarch64"; or a list of these."""
     wait_s: float | None
-    """Longest wait for a device on which another command measures; 0: none."""
+    """Longest wait for a device while another command is measuring on it; 0: none."""
     runtime: str | None
-    """Name of a runtime, "all", or None for the preferred one of each format."""
+    """Name of a runtime, "all", or None for the preferred runtime of each format."""
     load_timeout_s: float | None
     memory_limit_bytes: int | None
-    """Limits on the worker, before those of `limits`."""
+    """Limits of the worker; they take precedence over `limits`."""
     inputs: str | Path | None
-    """A .npz file of inputs by their names, first axis: samples; None: drawn by the seed."""
+    """A .npz file of inputs by name, first axis: samples; None: random inputs drawn by the seed."""
     sustained_s: float | None
     """Duration of a run that measures sustained performance."""
     runs: int | None
-    """Runs of each model, among which duration and queries are divided; None: 5, or 1 where the
-    request is about one run. `StoredSet` has what they show together."""
+    """Runs of each model, which share duration and queries; None: 5, or 1 if the request is about a
+    single run. Their combined result is a `StoredSet`."""
     preset: str | None
-    """Where the settings start from."""
+    """Preset that the settings modify."""
     accuracy: str | None
-    """A labelled data set, a .npz file or "digits", that every model is judged by."""
+    """A labelled data set for the accuracy of every model: a .npz file, or "digits"."""
     reference: str | Path | None
-    """The unquantised model whose accuracy the others are compared with."""
+    """The unquantised model to compare the accuracy with."""
     ambient_c: float | None
     meter: str | None
-    """Energy meter of this machine, or, as `agent:NAME`, one that the device's agent serves."""
+    """Energy meter of this machine, or `agent:NAME` for a meter served by the device's agent."""
     sync: str | None
-    """How its clock is aligned with the device's; None: the best way that there is."""
+    """Method that aligns the meter's clock with the device's; None: the best available."""
     trace_rate_hz: float | None
-    """Samples a second of an instrument that edgebench does not drive."""
+    """Samples per second of an instrument that edgebench does not drive."""
     idle_duration_s: float | None
-    """Idle time before and after each run; None: as the meter needs it."""
+    """Idle time before and after each run; None: chosen for the meter."""
     battery_capacity_j: float | None
 
 
@@ -253,12 +258,12 @@ def new_request(
     against: ComparisonRequest | None = None,
     **options: Unpack[BenchOptions],
 ) -> BenchRequest:
-    """The request that these settings make; the built-in models when none is named.
+    """Build a request from settings; without models, for the built-in models.
 
-    Duration and number of queries are those of all runs of a model together.
+    Duration and number of queries apply to all runs of a model together.
 
     Raises:
-        UsageError: a file is not there, a value is out of bounds, or two of them contradict.
+        UsageError: a file is missing, a value is out of bounds, or settings contradict each other.
     """
     changes = _changes(options)
     accuracy, reference = options.get("accuracy"), options.get("reference")
@@ -266,7 +271,7 @@ def new_request(
     if reference is not None and not accuracy:
         if against is not None:
             raise UsageError(_ONLY_LATENCIES)
-        raise UsageError("a reference model needs a data set that both answer: --accuracy")
+        raise UsageError("a reference model needs a data set: --accuracy")
     on = options.get("on", (LOCAL_NAME,))
     devices = (on,) if isinstance(on, str) else tuple(on)
     asked = _accuracy_request(opened, accuracy, reference) if accuracy else None
@@ -318,7 +323,7 @@ def new_request(
 def _accuracy_request(
     models: Sequence[Model], dataset: str, reference: str | Path | None
 ) -> AccuracyRequest:
-    """A data set for these models, with the references that they are compared with."""
+    """Open the data set, and find the references of these models."""
     opened, references = open_dataset(dataset), find_references(models, reference)
     added = tuple(
         model
@@ -329,10 +334,10 @@ def _accuracy_request(
 
 
 def _changes(options: BenchOptions) -> SpecChanges:
-    """What the settings change of the preset's specification.
+    """Changes of the settings to the preset's specification.
 
     Raises:
-        UsageError: there is no such setting, or two of them contradict.
+        UsageError: a setting is unknown, or settings contradict each other.
     """
     if unknown := options.keys() - BenchOptions.__annotations__.keys():
         raise unknown_name("setting", min(unknown), BenchOptions.__annotations__)
@@ -357,20 +362,20 @@ def _changes(options: BenchOptions) -> SpecChanges:
 def _run_count(
     wanted: int | None, spec: RunSpec, *, is_comparison: bool, is_for_trace: bool
 ) -> int:
-    """Runs of each model: as many as wanted, else several, unless the specification is of one run.
+    """Number of runs of each model; by default 5, or 1 if the request is about a single run.
 
     Raises:
-        UsageError: out of bounds, or of a kind of which only one run is made.
+        UsageError: the number is out of bounds, or above 1 for a request about a single run.
     """
     only_one = {
         "--against makes pairs of runs: --pairs": is_comparison,
-        "a sustained run is one run": spec.is_sustained,
-        "a profile is one run": spec.is_profiled,
+        "--sustained makes a single run": spec.is_sustained,
+        "--profile makes a single run": spec.is_profiled,
     }
     reason = next((reason for reason, is_so in only_one.items() if is_so), None)
     if wanted is None:
-        # MLPerf's rules, LoadGen's verdict and a target latency are about one run of full length,
-        # and so is the file of an instrument.
+        # MLPerf's rules, LoadGen's verdict, a target latency and the file of an instrument apply to
+        # a single run of full length.
         is_judged_whole = (
             is_for_trace
             or spec.preset.startswith(MLPERF_PRESET)
@@ -386,12 +391,12 @@ def _run_count(
 
 
 def _share(spec: RunSpec, run_count: int) -> RunSpec:
-    """The specification of one of several runs, which take the time of one together.
+    """The specification of a run when several runs share the duration and the queries.
 
-    Each run under MLPerf's preset keeps the length that MLPerf's rules ask for.
+    With MLPerf's preset, each run keeps the length required by MLPerf's rules.
 
     Raises:
-        RunsTooShort: the time of each is too short for the rules about the machine.
+        RunsTooShort: the duration of each run is too short for the rules about the machine.
     """
     if run_count == 1 or not is_divided(spec):
         return spec
@@ -399,8 +404,8 @@ def _share(spec: RunSpec, run_count: int) -> RunSpec:
     run_limit = math.floor(spec.duration_s / MIN_JUDGED_S + 1e-9)  # 0.3 / 0.1 is below 3
     if run_count > run_limit:
         raise RunsTooShort(
-            f"{run_count} runs share {spec.duration_s:g} s: each may end after {duration_s:.2g} s, "
-            f"at least {MIN_JUDGED_S:g} s needed",
+            f"{run_count} runs share {spec.duration_s:g} s: each run takes {duration_s:.2g} s, at "
+            f"least {MIN_JUDGED_S:g} s needed",
             enough_s=MIN_JUDGED_S * run_count,
             run_limit=max(1, run_limit),
         )

@@ -1,4 +1,4 @@
-"""One run from the host: lease → push → start → watch → collect → analyse → store."""
+"""Make a run from the host: lease → push → start → watch → collect → analyse → store."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from edgebench.protocol.traces import METER_FILE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """One run to make, with what the host knows of it."""
+    """A run to make, with the host's facts about it."""
 
     model: Model
     spec: RunSpec
@@ -63,11 +63,11 @@ class RunRequest:
     ambient_c: float | None = None
     meter: OpenMeter | None = None
     new_id: Callable[[], str] | None = None
-    """Gives the run its id right before it starts; None: `new_run_id`."""
+    """Called for the run's id right before its start; None: `new_run_id`."""
 
     @property
     def facts(self) -> HostFacts:
-        """What only the host knows."""
+        """Facts that are known only to the host."""
         return HostFacts(
             dataset=self.dataset.name if self.dataset else None,
             metric=self.dataset.metric if self.dataset else None,
@@ -82,20 +82,20 @@ class RunRequest:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class OpenDevice:
-    """Connection, store and consumer of events that all runs on one device share."""
+    """Connection, store and consumer of events, shared by all runs on a device."""
 
     name: str
-    """Name by which the user knows the device."""
+    """The user's name of the device."""
     client: Client
     store: Store
     notify: Notify
     cancellation: Cancellation
     analyse: Finish = finish
     is_kept: bool = False
-    """Whether the device keeps the runs that are stored, until another client has them."""
+    """Whether the device keeps stored runs until another client has fetched them."""
 
     def notice(self, notice: Progress | Telemetry) -> None:
-        """Pass on what the device has sent during a run."""
+        """Convert a message that the device sent during a run to an event."""
         if isinstance(notice, Telemetry):
             self.notify(events.TelemetryReport(self.name, notice))
         else:
@@ -107,7 +107,7 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
 
     Raises:
         Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
-        EdgebenchError: anything else; a run that finished stays on the device until it is stored.
+        EdgebenchError: any other failure; a finished run stays on the device until it is stored.
     """
     client, store = device.client, device.store
     model, dataset = request.model, request.dataset
@@ -117,7 +117,7 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
     run_id = (request.new_id or new_run_id)()
     probes = [client.probe_clock()]
     meter = request.meter.meter if request.meter else None
-    # Before the start: when the link breaks, the next command that fetches the run finds them.
+    # Written before the start, so that another command can fetch the run if the link breaks.
     with (
         _forgotten_if_refused(store, run_id),
         store.expecting(run_id) as directory,
@@ -134,7 +134,7 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
                 session = _begin(stack, meter, spool) if meter else None
                 if session is not None:
                     device.notify(events.MeterBegan(device.name, session))
-            # A start that Ctrl-C broke off would leave a run on the device, with nobody to stop it.
+            # If Ctrl-C interrupted the start, the run would continue unattended on the device.
             with holding_interrupts() as is_pressed, _forgotten_if_refused(store, run_id):
                 client.start_run(
                     run_id,
@@ -153,7 +153,7 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
             is_pressed = storing.enter_context(holding_interrupts())
         if not ended.is_spooled:
             store.forget_expected(run_id)
-            raise error_from_code(ended.code, ended.error or "the run could not be kept there")
+            raise error_from_code(ended.code, ended.error or "the device could not store the run")
         probes.append(client.probe_clock())
         beside = HostRecord(probes, session.trouble if session else None)
         run = collect(client, store, run_id, beside, device.analyse, is_kept=device.is_kept)
@@ -169,19 +169,19 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
 
 
 def _push_files(device: OpenDevice, request: RunRequest) -> None:
-    """Send the files of a run that the device does not have, under a lease that was renewed.
+    """Renew the lease, and send the files of a run that the device does not have.
 
     Raises:
         ModelRefused: the model's file is empty.
-        FileChanged: the device refused a file, which is another one than when it was hashed.
-        EdgebenchError: another client has the device, or a file is refused.
+        FileChanged: the device refused a file because it changed after it was hashed.
+        EdgebenchError: another client holds the device, or the device refused a file.
     """
     client, model, renewed_s = device.client, request.model, time.monotonic()
 
     def hashed(done: int, total: int) -> None:
         nonlocal renewed_s
         device.notify(events.HashProgress(device.name, done, total))
-        if time.monotonic() - renewed_s > LEASE_TTL_S / 3:  # gigabytes would outlast the lease
+        if time.monotonic() - renewed_s > LEASE_TTL_S / 3:  # hashing gigabytes outlasts the lease
             renew_lease(client)
             renewed_s = time.monotonic()
 
@@ -223,7 +223,7 @@ def _expected(client: Client, model: Model, probes: Sequence[ClockProbe]) -> Exp
 
 @contextmanager
 def _forgotten_if_refused(store: Store, run_id: str) -> Iterator[None]:
-    """Nothing is expected of a run that was not admitted, or whose meter does not record."""
+    """Drop the expectation of a run that was not started: not admitted, or without its meter."""
     try:
         yield
     except (TargetError, UsageError, StoreError) as exc:
@@ -233,11 +233,12 @@ def _forgotten_if_refused(store: Store, run_id: str) -> Iterator[None]:
 
 
 def _begin(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
-    """Let a meter record until the stack is closed.
+    """Record with a meter until the stack is closed.
 
     Raises:
-        MeterLost: it was open, and does not record: nobody's device has failed.
-        StoreError: its recording cannot be written.
+        MeterLost: the open meter does not record; unlike `TargetError`, this is no failure of the
+            device.
+        StoreError: the recording cannot be written.
     """
     try:
         return begin_session(stack, meter, path)
@@ -253,17 +254,17 @@ _BEFORE_LOOP = {
     Phase.SYNCING,
     Phase.WARMING_UP,
 }
-"""Phases in which nothing is lost yet if the run ends."""
+"""Phases before the timed loop: a run that ends here loses no measurements."""
 
 
 def _stopping(client: Client, run_id: str, session: MeterSession, on_notice: OnNotice) -> OnNotice:
-    """Pass notices on, and stop a run whose meter stopped recording before the timed loop."""
+    """Wrap `on_notice` to stop a run whose meter stops recording before the timed loop."""
     is_begun = is_stopped = False
 
     def watch(notice: Progress | Telemetry) -> None:
         nonlocal is_begun, is_stopped
         on_notice(notice)
-        # The device is quiet around the loop twice: what comes behind it is kept without energy.
+        # IDLE also follows the loop: from then on, the run is kept, without its energy.
         if isinstance(notice, Progress):
             is_begun = is_begun or notice.phase not in _BEFORE_LOOP
         if session.trouble is not None and not is_begun and not is_stopped:
@@ -274,6 +275,6 @@ def _stopping(client: Client, run_id: str, session: MeterSession, on_notice: OnN
 
 
 def new_run_id() -> str:
-    """A fresh id; ids sort by time, to the millisecond."""
+    """A new id; ids sort by time, with a resolution of a millisecond."""
     now = datetime.now(timezone.utc)
     return f"{now.strftime(RUN_ID_TIME)}-{now.microsecond // 1000:03d}{secrets.token_hex(4)[:5]}"

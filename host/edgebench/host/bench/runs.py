@@ -1,7 +1,7 @@
-"""The runs of one device: what was begun is settled, the runs are made, the device is let go.
+"""The runs of a command on a device: settle earlier runs, make new runs, release the device.
 
-A bench makes the runs of its request, and writes nothing down. A campaign makes those that its
-journal leaves, and makes them again after failures of host, link and device. A collect makes none.
+A bench makes the runs of its request, and keeps no journal. A campaign makes the runs that are left
+in its journal, and repeats them after failures of host, link and device. A collect makes no runs.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ ONE_RUN_ONLY = (
     WorkerTimeout,
     MeasurementError,
 )
-"""Errors that end one run of several of a bench; any other ends them all."""
+"""Errors after which a bench continues with its next run; any other error ends the bench."""
 
 OpenSession = Callable[[Cancellation], AbstractContextManager[RunSession]]
-"""Opens a device, for as long as runs are made on it."""
+"""Opens a device for the time in which runs are made on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +72,14 @@ class DeviceRuns:
     plan: RunPlan
     open: OpenSession
     outcomes: Outcomes | None = None
-    """Health of the device; None where another host keeps it."""
+    """Health record of the device; None if another host keeps it."""
 
     def measure(self, cancellation: Cancellation) -> None:
-        """Make the runs, and try again for as long as the plan waits for the device.
+        """Make the runs; on errors, retry until the plan gives the device up.
 
         Raises:
             Interrupted: the command was cancelled.
-            EdgebenchError: the device is given up, which ends the command.
+            EdgebenchError: the plan gave the device up, which ends the command.
         """
         plan = self.plan
         while True:
@@ -106,7 +106,7 @@ class DeviceRuns:
 
         Raises:
             Interrupted: the command was cancelled.
-            EdgebenchError: no other run can be made now.
+            EdgebenchError: the failure prevents further runs.
         """
         plan, name = self.plan, self.target.device.name
         try:
@@ -130,21 +130,21 @@ class DeviceRuns:
 
 
 class BenchRuns(RunPlan):
-    """The runs of a request on one device; nothing is written down of them."""
+    """The runs of a request on a device, without a journal."""
 
     def __init__(self, request: BenchRequest, device: str, notify: Notify) -> None:
         super().__init__(device, notify)
         self._request = request
         self._abandoned: set[str] = set()
-        """Sets whose first run failed: their others would fail, too."""
+        """Sets whose first run failed; their other runs would fail, too, and are skipped."""
         self.runs: list[Run] = []
 
     def refuse_impossible(self, session: DeviceSession) -> None:
-        """Refuse the request if the device cannot make one of its runs."""
+        """Reject the request if the device cannot make any one of its runs."""
         self._possible(session, session.client.describe())
 
     def orders(self, session: RunSession) -> Iterator[RunOrder]:
-        """The runs of every step."""
+        """Yield an order for every step of the plan."""
         assert isinstance(session, DeviceSession), "a bench measures on the devices of its host"
         system = session.describe()
         for report in system.runtimes:
@@ -177,21 +177,25 @@ class BenchRuns(RunPlan):
     def _possible(
         self, session: DeviceSession, system: SystemDescription
     ) -> tuple[BenchRequest, list[Step]]:
-        """The request for this device, and its runs, all of which the device is able to make."""
+        """The request for this device, and its runs.
+
+        Raises:
+            EdgebenchError: the device cannot make one of the runs.
+        """
         request, name = self._request.on_system(system), session.client.device.name
-        session.with_meter(request)  # a load code or an idle time that no run takes
+        session.with_meter(request)  # raises on an invalid load code or idle time
         refuse_impossible(name, request, system, session.meter)
         steps = plan_steps(request, system)
         refuse_unseen_edges(request, steps, session.meter)
         return request, steps
 
     def stored(self, order: RunOrder, run: Run) -> None:
-        """Keep the run for the caller."""
+        """Append the run to `runs`."""
         del order
         self.runs.append(run)
 
     def failed(self, order: RunOrder, error: EdgebenchError) -> None:
-        """Go on with the next model."""
+        """Continue with the next model after an error of `ONE_RUN_ONLY`; raise any other error."""
         if not isinstance(error, ONE_RUN_ONLY):
             raise error
         if order.member and order.member.number == 0:
@@ -199,44 +203,44 @@ class BenchRuns(RunPlan):
 
 
 class CollectRuns(RunPlan):
-    """No runs; those of earlier commands are followed to their ends, and are the outcome."""
+    """Makes no runs; follows the runs of earlier commands to their ends, and returns them."""
 
     is_measuring = False
 
     def __init__(self, device: str, notify: Notify, *, is_waiting: bool) -> None:
-        """Make none.
+        """Create the plan.
 
         Args:
             device: Name of the device.
             notify: Consumer of the events.
-            is_waiting: Whether a run in progress is followed; else its device is left alone.
+            is_waiting: Whether to follow a run in progress; if not, its device is skipped.
         """
         super().__init__(device, notify)
         self._is_waiting = is_waiting
         self.runs: list[Run] = []
-        """Also those that failed on the device."""
+        """Fetched runs, including failed runs."""
 
     def on_progress(self, run_id: str) -> InProgress:
-        """Follow a run of any command."""
+        """Follow a run of any command, or skip its device."""
         del run_id
         return InProgress.FOLLOW if self._is_waiting else InProgress.LEAVE
 
     def fetch_began(self, run_id: str) -> None:
-        """Report it."""
+        """Report the begin of a fetch."""
         self.notify(events.FetchBegan(self.device, run_id))
 
     def fetched(self, run: Run) -> None:
-        """Keep the run for the caller."""
+        """Append the run to `runs`, and report it."""
         self.runs.append(run)
         self.notify(events.RunFetched(self.device, run))
 
     def refused(self, run_id: str, error: EdgebenchError) -> None:
-        """Report it; a store that cannot be written, and a lost lease, end the command."""
+        """Report the error; an unwritable store or a lost lease ends the command."""
         if isinstance(error, (LeaseHeld, RunNotStored)):
             raise error
-        if isinstance(error, NoSuchRun):  # it was in progress, and its own command is there
+        if isinstance(error, NoSuchRun):  # it was in progress, and its own command stored it
             self.notify(events.RunStoredElsewhere(self.device, run_id))
-        elif isinstance(error, RunSetAside):  # nothing is left to be done on the device
+        elif isinstance(error, RunSetAside):  # it is no longer on the device
             self.notify(events.EarlierRunRejected(self.device, run_id, error))
         else:
             self.notify(events.FetchFailed(self.device, run_id, error))
@@ -245,7 +249,7 @@ class CollectRuns(RunPlan):
 def local_runs(
     host: MeasuringHost, target: Target, plan: RunPlan, outcomes: Outcomes | None = None
 ) -> DeviceRuns:
-    """The runs of a device that this host is paired with."""
+    """The runs of a plan on a device that this host is paired with."""
     return DeviceRuns(
         target=target,
         plan=plan,
@@ -259,7 +263,7 @@ def compare_measured(against: ComparisonRequest, runs: Sequence[Run]) -> list[Ru
 
     Raises:
         UsageError: the runs differ in more than the model.
-        MeasurementError: a comparison has no pair of valid runs.
+        MeasurementError: a comparison has no pair of usable runs.
     """
     if not runs:
         raise MeasurementError("no pair of valid runs is left to compare")

@@ -1,4 +1,4 @@
-"""A device while runs are made on it or fetched from it: meter, connection, lease, earlier runs."""
+"""A session with a device: its meter, connection and lease, and its earlier runs."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Target:
 
     device: KnownDevice
     energy: EnergyRequest | None = None
-    """What is asked of the meter; None without one, or where another host has it."""
+    """Request for the meter; None without a meter, or if another host has the meter."""
     wire: str | None = None
-    """Meter of another host that the device needs for itself, with the name of that host."""
+    """Meter of another host that the device needs exclusively, with the name of that host."""
 
     @property
     def meter(self) -> str | None:
-        """Meter that the device needs for itself; those of two agents or hosts have two names."""
+        """Meter that the device needs exclusively; meters of different agents or hosts differ."""
         if self.energy is None:
             return self.wire
         meter = self.energy.meter
@@ -56,130 +56,132 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOrder:
-    """One run that is to be made."""
+    """A run to make."""
 
     request: BenchRequest
-    """What it is to measure: one model, and all settings."""
+    """Request for a single model, with all settings."""
     place: Place
     device_name: str = ""
-    """Name of the device in a plan; empty: the one that the device has for itself."""
+    """Name of the device in a plan; empty: the name that the device reports."""
     pair: Pair | None = None
     member: SetMember | None = None
     references: Mapping[str, ReferenceAccuracy] = field(default_factory=dict)
-    """What the reference of the model has achieved, by runtime, the newest last."""
+    """Accuracy of the model's reference, by runtime, with the newest last."""
     new_id: Callable[[], str] | None = None
-    """Gives the run its id, right before it starts; None: a new one."""
+    """Called for the run's id right before its start; None: `new_run_id`."""
 
 
 class InProgress(Enum):
-    """What is done about a run that is in progress on a device before ours."""
+    """How to handle an earlier run that is in progress on a device."""
 
     FOLLOW = "follow"
-    """It is followed to its end, and stored."""
+    """Follow it to its end, and store it."""
     WAIT = "wait"
-    """Its own command stores it; the lease is waited for."""
+    """Wait for the lease; the run's own command stores it."""
     LEAVE = "leave"
-    """The device is left alone: reading traces off it would disturb the measurement."""
+    """Skip the device, because reading traces from it would disturb the measurement."""
 
 
 class RunPlan:
-    """The runs that a command makes on a device, and what it does about those of earlier ones.
+    """The runs that a command makes on a device, and its handling of earlier runs.
 
-    This one makes none, stores every run that waits there, and writes nothing down.
+    The base class makes no runs, stores every run that is on the device, and keeps no journal.
     """
 
     is_measuring = True
-    """Whether runs are made: the device must be there, and be ours."""
+    """Whether runs are made, which needs the device and its lease."""
 
     def __init__(self, device: str, notify: Notify) -> None:
         self.device = device
         self.notify = notify
 
     def opened(self) -> None:
-        """The device is connected to."""
+        """Called when the device is connected."""
 
     def on_progress(self, run_id: str) -> InProgress:
-        """What is done about a run that is in progress."""
+        """How to handle an earlier run that is in progress."""
         del run_id
         return InProgress.WAIT
 
     def is_wanted(self, run_id: str) -> bool:
-        """Whether a run that waits on the device is stored; else it stays there."""
+        """Whether to store a finished run on the device; if not, it stays there."""
         del run_id
         return True
 
     def fetch_began(self, run_id: str) -> None:
-        """A run is fetched."""
+        """Called before a run is fetched."""
 
     def fetched(self, run: Run) -> None:
-        """A run is fetched and stored, with the reason if it failed."""
+        """Called when a run was fetched and stored; a failed run has its reason."""
         if (error := failure_of(run)) is not None:
             self.notify(events.EarlierRunFailed(self.device, run.run_id, error))
         else:
             self.notify(events.EarlierRunStored(self.device, run))
 
     def refused(self, run_id: str, error: EdgebenchError) -> None:
-        """A run cannot be stored; that keeps none from being made.
+        """Called if a run cannot be stored; new runs are still made.
 
         Raises:
-            EdgebenchError: nothing more can be done on the device.
+            EdgebenchError: the error prevents any further work on the device.
         """
         self.notify(events.EarlierRunRejected(self.device, run_id, error))
 
     def refuse_impossible(self, session: DeviceSession) -> None:
-        """Refuse what the device cannot do, before it is waited for.
+        """Reject requests that the device cannot fulfil, before waiting for its lease.
 
         Raises:
-            EdgebenchError: it would fail once the device is ours.
+            EdgebenchError: the request would fail once the lease is taken.
         """
 
     def orders(self, session: RunSession) -> Iterable[RunOrder]:
-        """The runs to make, each once the one before has ended; what was begun is settled.
+        """Orders of the runs to make, each requested after the previous run has ended.
+
+        Earlier runs are settled when it is called.
 
         Raises:
-            EdgebenchError: the device cannot make any.
+            EdgebenchError: the device cannot make the runs.
         """
         del session
         return ()
 
     def stored(self, order: RunOrder, run: Run) -> None:
-        """A run was made, and is stored; one that was interrupted as well."""
+        """Called when a run was made and stored, even if it was interrupted."""
 
     def failed(self, order: RunOrder, error: EdgebenchError) -> None:
-        """A run failed.
+        """Called when a run failed.
 
         Raises:
-            EdgebenchError: no other run can be made now.
+            EdgebenchError: the failure prevents further runs.
         """
         del order
         raise error
 
     def ended(self) -> None:
-        """Every run was made, and the device may forget them."""
+        """Called when all runs were made, and the device may delete them."""
 
     def pause_s(self, error: EdgebenchError) -> float | None:
-        """Time after which the device is tried again; None: it is given up."""
+        """Time until the next attempt on the device; None to give the device up."""
         del error
         return None
 
     def given_up(self, error: EdgebenchError) -> None:
-        """Nothing more is made on the device.
+        """Called when the device is given up.
 
         Raises:
-            EdgebenchError: the error, where it ends the command.
+            EdgebenchError: the error, if it ends the command.
         """
         raise error
 
 
 class RunSession(Protocol):
-    """A device while runs are made on it, by whichever host it is paired with."""
+    """A session with a device that is paired with this host or with another host."""
 
     def settle(self, plan: RunPlan) -> None:
-        """Bring what was begun on the device into the store; the device is ours afterwards.
+        """Store the earlier runs of the device, and take its lease.
 
         Raises:
             Interrupted: the command was cancelled.
-            EdgebenchError: it cannot be reached, or is in use.
+            EdgebenchError: the device cannot be reached, or is in use.
         """
         ...
 
@@ -187,24 +189,24 @@ class RunSession(Protocol):
         """Make a run, and store it.
 
         Raises:
-            Interrupted: the command was cancelled; `run` is what was measured.
-            EdgebenchError: it failed; with a `run_id`, it is stored.
+            Interrupted: the command was cancelled; `run` is the part that was measured.
+            EdgebenchError: the run failed; if the error has a `run_id`, the run is stored.
         """
         ...
 
     def finish(self) -> None:
-        """Let the device forget the runs that are stored, as no more are made.
+        """Let the device delete the stored runs, after the last run was made.
 
         Raises:
             Interrupted: the command was cancelled.
-            EdgebenchError: it cannot be reached.
+            EdgebenchError: the device cannot be reached.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringHost:
-    """What a command measures with, on all of its devices."""
+    """The parts of this host that a command uses for all of its devices."""
 
     store: Store
     connect: Callable[[KnownDevice], Client]
@@ -212,31 +214,31 @@ class MeasuringHost:
     wait_s: float = 0.0
     """Longest wait for the lease of a device; 0: none."""
     is_for_another: bool = False
-    """Whether the runs go to another host's store: they stay on the device until they are there."""
+    """Whether another host stores the runs; until then, they stay on the device."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class DeviceSession(OpenDevice):
-    """A device that this host is connected to."""
+    """A session with a device that this host is connected to."""
 
     wait_s: float = 0.0
     meter: OpenMeter | None = None
     _system: SystemDescription | None = field(default=None, init=False)
 
     def take_lease(self, check: Callable[[], None] | None = None) -> None:
-        """Take the lease, which the end of the session gives back.
+        """Take the lease; the end of the session releases it.
 
         Args:
-            check: As for `lease.take_lease`.
+            check: See `lease.take_lease`.
 
         Raises:
             Interrupted: the command was cancelled.
-            LeaseHeld: another client has it, and kept it for as long as it was waited for.
+            LeaseHeld: another client still holds the lease after `wait_s`.
         """
         take_lease(self.client, self.name, self.wait_s, self.notify, self.cancellation, check=check)
 
     def settle(self, plan: RunPlan) -> None:
-        """Follow what is in progress, take the lease, and store what waits on the device."""
+        """Handle a run in progress, take the lease, and store the finished runs of the device."""
         running, action = self.client.list_runs().running, InProgress.WAIT
         if running is not None:
             action = plan.on_progress(running)
@@ -246,21 +248,21 @@ class DeviceSession(OpenDevice):
         if running is not None and action is InProgress.FOLLOW:
             self._fetch(running, plan)
 
-        # The lease first: another process of ours may be fetching its run just now.
+        # The lease comes first, because another process of this owner may be fetching its run.
         is_ours = True
         try:
             self.take_lease(partial(plan.refuse_impossible, self))
-        except SeatLeft:  # no run can be made on a device that has left; its runs can be had
+        except SeatLeft:  # no run can be made on a seat that has left, but its runs can be fetched
             is_ours = False
             if plan.is_measuring:
                 raise
-        except LeaseHeld:  # the command whose run was followed makes another one
+        except LeaseHeld:  # the command of the followed run makes another run
             is_ours = False
             if plan.is_measuring or action is not InProgress.FOLLOW:
                 raise
 
         tried = {running}
-        # As many at a time as one listing has.
+        # A listing has a limited length, so list again until no run is left.
         while waiting := [
             run_id
             for run_id in self.client.list_runs().finished
@@ -272,11 +274,11 @@ class DeviceSession(OpenDevice):
         if is_ours:
             for lost in settle_lost(self.client, self.store):
                 self.notify(events.EarlierRunLost(self.name, lost))
-        if self.meter is not None:  # one that is not served fails the device, and not each run
+        if self.meter is not None:  # checked here so that it fails the device, not each run
             self.meter.require_served(self.describe(), self.name)
 
     def _fetch(self, run_id: str, plan: RunPlan) -> None:
-        """Store a run, if it can be stored; a damaged one keeps no other from being stored."""
+        """Store a run; an error of this run, for example a damaged file, does not stop others."""
         self.cancellation.check()
         plan.fetch_began(run_id)
         try:
@@ -284,11 +286,11 @@ class DeviceSession(OpenDevice):
         except TransportError:
             raise
         except EdgebenchError as exc:
-            if exc.run_id != run_id:  # else it failed on the device, and is stored
+            if exc.run_id != run_id:  # otherwise the run failed on the device, and is stored
                 plan.refused(run_id, exc)
 
     def make(self, order: RunOrder) -> Run:
-        """Measure."""
+        """Make a run on the connected device, and store it."""
         request = order.request
         model, runtime = request.models[0].name, request.runtime or ""
         try:
@@ -307,7 +309,7 @@ class DeviceSession(OpenDevice):
         return measure(self, replace(made, new_id=order.new_id))
 
     def with_meter(self, request: BenchRequest) -> BenchRequest:
-        """The request with what the device does for a meter."""
+        """The request with the idle times and load codes that a meter or instrument needs."""
         instrument = self.meter or request.instrument
         if instrument is None:
             return request
@@ -315,7 +317,7 @@ class DeviceSession(OpenDevice):
         return replace(request, spec=instrument.spec(request.spec, is_duration_fixed=is_fixed))
 
     def describe(self) -> SystemDescription:
-        """The device as it describes itself, read once."""
+        """The device's description of itself, requested once per session."""
         if self._system is None:
             self._system = self.client.describe()
             if self._system.open_files is not None:
@@ -323,14 +325,14 @@ class DeviceSession(OpenDevice):
         return self._system
 
     def finish(self) -> None:
-        """Nothing: a run that is stored here was acknowledged right then."""
+        """Do nothing: runs stored on this host were acknowledged immediately."""
 
 
 @contextmanager
 def device_session(
     host: MeasuringHost, target: Target, notify: Notify, cancellation: Cancellation
 ) -> Iterator[DeviceSession]:
-    """Open the meter that is wired to a device, and connect to it; the lease ends with the block.
+    """Open a device's meter, and connect to the device; the block's end releases the lease.
 
     Raises:
         Interrupted: the command was cancelled.

@@ -1,4 +1,4 @@
-"""Compute a stored run again from its raw files, and say where the document differs."""
+"""Recompute a stored run from its raw files, and list the differences to its document."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ class Difference:
     computed: object
 
     def __post_init__(self) -> None:
-        # The key is of a file that anybody may have changed.
+        # The key is not trusted, because the file may have been edited.
         object.__setattr__(self, "key", printable(self.key))
 
 
 def verify(store: Store, run_id: str) -> list[Difference]:
-    """Every difference between the stored document and the one that its raw files give.
+    """All differences between the stored document and the document computed from the raw files.
 
     Raises:
-        StoreError: a file is missing or unreadable, or of a newer schema.
+        StoreError: a file is missing, unreadable, or has a newer schema.
     """
     document = store.document(run_id)
     version = version_of(document)
@@ -75,26 +75,26 @@ def verify(store: Store, run_id: str) -> list[Difference]:
         return [Difference("queries.parquet", "as stored", str(exc))]
     computed = json.loads(json.dumps(to_document(run)))
     if version < SCHEMA_VERSION:
-        store.run(run_id)  # a key that every version has may not be missing: that is damage
+        store.run(run_id)  # raises if a key that every version has is missing
         try:
             document, computed = promised(document, computed, version)
         except (LookupError, TypeError, AttributeError) as exc:
-            raise RunDamaged(f"run {run_id} is damaged: it has no whole verdict") from exc
+            raise RunDamaged(f"run {run_id} is damaged: its verdict is incomplete") from exc
     found = _differences("", document, computed)
     return [one for one in found if not _is_reworded(one)]
 
 
 def _is_reworded(difference: Difference) -> bool:
-    """Whether only the sentence of a finding differs, which is made of its data when it is shown.
+    """Whether only the sentence of a finding differs, which is generated from its data for display.
 
-    Each edgebench has its own words; without a sentence, the document is not what one has written.
+    The wording depends on the version of edgebench, but every version writes a sentence.
     """
     is_sentence = _SENTENCE.fullmatch(difference.key) is not None
     return is_sentence and isinstance(difference.stored, str) and difference.stored != ""
 
 
 def _trace_differences(directory: Path, record: RunRecord, version: int) -> list[Difference]:
-    """Differences of the traces, without which no number is worth computing again."""
+    """Differences of the traces; if there are any, the numbers are not recomputed."""
     if not record.has_measured:
         return []
     if record.worker is not None:
@@ -113,11 +113,11 @@ def _trace_differences(directory: Path, record: RunRecord, version: int) -> list
 
 
 def rejudge(store: Store, run_id: str) -> Run:
-    """The run as today's statistics and rules make it from its raw files; nothing is stored.
+    """Recompute a run from its raw files with today's statistics and rules; store nothing.
 
     Raises:
-        StoreError: a file is missing or unreadable, or of a newer schema.
-        MeasurementError: the raw files cannot be true.
+        StoreError: a file is missing, unreadable, or has a newer schema.
+        MeasurementError: the raw files contradict each other.
     """
     document = store.document(run_id)
     directory = store.directory(run_id)
@@ -130,11 +130,11 @@ def _made_utc(document: Document) -> str:
 
 
 def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
-    """The run that follows from the raw files.
+    """Compute the run from its raw files.
 
     Raises:
         RunDamaged: a file cannot be read.
-        MeasurementError: a trace cannot be true.
+        MeasurementError: a trace contradicts itself or the record.
     """
     clock = fit_clock(read_clock(directory), record)
     try:
@@ -153,17 +153,18 @@ def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
 
 
 def verify_session(directory: Path) -> list[Difference]:
-    """Every difference between the samples of a session and what its raw bytes decode to.
+    """All differences between the samples of a session and the decoded raw bytes.
 
-    What ended it early may have been seen by the session alone, and is in no byte of the meter's.
+    The reason for an early end is not compared if the raw bytes do not contain it: it may have been
+    detected only by the session.
 
     Raises:
-        UsageError: there are no raw bytes, as after an import.
+        UsageError: the session has no raw bytes, for example after an import.
         StoreError: a file is unreadable.
     """
     spool = directory / METER_FILE
     if not spool.exists():
-        raise UsageError(f"nothing to verify: {directory} has samples without the meter's bytes")
+        raise UsageError(f"nothing to verify: {directory} has samples, but no raw bytes")
     with tempfile.TemporaryDirectory(prefix="edgebench-verify-") as folder:
         computed = decode_into(Path(folder), spool).facts
         if not (directory / POWER_FILE).exists():
@@ -178,12 +179,12 @@ def verify_session(directory: Path) -> list[Difference]:
         if not differences and not have_same_rows(
             directory / POWER_FILE, Path(folder) / POWER_FILE
         ):
-            return [Difference(POWER_FILE, "as stored", f"not what {METER_FILE} decodes to")]
+            return [Difference(POWER_FILE, "as stored", f"differs from the decoded {METER_FILE}")]
         return differences
 
 
 def _as_told(stored: tuple[RowGroup, ...], computed: tuple[RowGroup, ...]) -> tuple[RowGroup, ...]:
-    """Without the facts of row groups that an older edgebench did not store."""
+    """The computed row groups, without facts that an older edgebench did not store."""
     if len(stored) != len(computed):
         return computed
     return tuple(

@@ -1,1 +1,1 @@
-"""Campaigns: a matrix of runs over devices, which survives whatever kills its host."""
+"""Campaigns: a matrix of runs over devices, resumable after any failure of the host."""

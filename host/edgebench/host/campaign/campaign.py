@@ -1,4 +1,4 @@
-"""A campaign of a store, for reading: its progress, and its results."""
+"""Read access to a campaign in a store: its progress and its results."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _MEASURED = tuple(
     )
     or one.name in ("set_id", "verdict")
 )
-"""Columns of the index that a row about a run has."""
+"""Columns of the index that are included in the rows of a campaign."""
 _UNSETTLED = (RunState.LEFT, RunState.UNSETTLED)
 
 
 class Campaign:
-    """A campaign of a store."""
+    """A campaign in a store."""
 
     def __init__(self, store: Store, name: str = "last", journal: Journal | None = None) -> None:
         """Find a campaign by its id or name.
@@ -49,11 +49,11 @@ class Campaign:
         Args:
             store: Store of the campaign.
             name: Id or name, or `last`.
-            journal: Journal of the campaign, if it is already known.
+            journal: Journal of the campaign, if it was already found.
 
         Raises:
-            NoSuchCampaign: there is none.
-            StoreError: it cannot be read.
+            NoSuchCampaign: the store has no such campaign.
+            StoreError: the campaign cannot be read.
         """
         self._store = store
         self.journal: Journal = journal or find_journal(store, name)
@@ -64,15 +64,15 @@ class Campaign:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process of this machine makes its runs now."""
+        """Whether a process on this machine is making its runs."""
         return self.journal.is_held
 
     def state(self) -> CampaignState:
-        """How far it is now."""
+        """Current state of all runs and devices."""
         return campaign_state(self._store, self.journal, self.plan)
 
     def summary(self) -> CampaignSummary:
-        """How far it is, in numbers."""
+        """Current progress as numbers of runs, with the remaining time."""
         state = self.state()
         times_s = [lane.left_s for lane in self.lanes() if lane.left_s is not None]
         return CampaignSummary(
@@ -89,9 +89,9 @@ class Campaign:
         )
 
     def lanes(self) -> list[LaneStatus]:
-        """How far each device is, and the last report of its state."""
+        """Progress of each device, and its last reported state."""
         state, left_s, is_running = self.state(), None, self.is_running
-        with suppress(EdgebenchError):  # a model may be gone by now
+        with suppress(EdgebenchError):  # a model's file may have been removed
             left_s = expected_lanes_s(state, self._requests)
         rows: list[LaneStatus] = []
         for name in self.plan.devices:
@@ -116,7 +116,7 @@ class Campaign:
         return CellRequests(self.plan)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each planned run: the levels of its cell, how far it is, what it measured."""
+        """One row per planned run: the levels of its cell, its state and its results."""
         rows: list[dict[str, Any]] = []
         for planned, run in self.state().runs.items():
             problem, stored = run.problem, run.final.stored if run.final else None
@@ -137,25 +137,25 @@ class Campaign:
         return rows
 
     def table(self) -> pd.DataFrame:
-        """The rows."""
+        """The rows as a data frame."""
         import pandas as pd
 
         return pd.DataFrame(self.rows())
 
     def results(self) -> list[Run]:
-        """The runs that stand for the planned ones, in their order; not those of other attempts."""
+        """The final run of each planned run, in planned order, without other attempts."""
         return [run for _, run in self._results()]
 
     def _results(self) -> Iterator[tuple[PlannedRun, Run]]:
-        """Planned runs with the stored run that stands for each; a damaged one has no result."""
+        """Planned runs with their final stored runs; damaged runs are left out."""
         for planned, progress in self.state().runs.items():
             stored = progress.final and progress.final.stored
             if stored and stored.verdict != DAMAGED:
                 yield planned, self._store.run(stored.run_id)
 
     def sets(self) -> list[RunSet]:
-        """Sets of the cells, with the devices' names of the plan."""
-        # A device does not know the name under which it was paired.
+        """Sets of the cells, with the device names of the plan."""
+        # Runs have the device's own name, not the name under which it was paired.
         return [
             replace(one, device=self.device_of(one.first.run_id))
             for one in find_sets(self.results())
@@ -173,21 +173,21 @@ class Campaign:
         )
 
     def settings_of(self, run_id: str) -> str:
-        """Settings in which a run's cell differs from others of its model, device and runtime."""
+        """Settings that distinguish a run's cell from others of its model, device and runtime."""
         name = attempt_name(run_id)
         return self.plan.settings(name.planned.cell) if name is not None else ""
 
     def device_of(self, run_id: str) -> str:
-        """Name of a run's device, as the plan has it."""
+        """Name of a run's device in the plan."""
         name = attempt_name(run_id)
         assert name is not None, f"not the id of a campaign's run: {run_id}"
         return self.plan.cells[name.planned.cell].device
 
     def effects(self) -> Mapping[str, list[FactorEffect]]:
-        """What each factor changes in each metric that the valid and suspect runs have.
+        """Effects of each factor on each metric of the valid and suspect runs, by metric.
 
-        A cell that is invalid has no numbers, although some of its runs may have. The metrics are
-        those of the scenarios' headlines, and the gross energy.
+        Runs of an invalid cell are left out, even if they are valid themselves. The metrics are the
+        headline metrics of the scenarios, and the gross energy.
         """
         results = list(self._results())
         refused = [one for one in find_sets(run for _, run in results) if one.verdict.is_refused]
@@ -209,7 +209,7 @@ class Campaign:
 
 
 def _lane_state(note: LaneNote | None, *, is_running: bool) -> str:
-    """What happens on a device; a process that was killed did not say that it ended."""
+    """State of a device; `interrupted` if the process was killed before it reported an end."""
     if note is None:
         return "not begun"
     is_cut = not is_running and note.state in ("measuring", "waiting")
@@ -217,7 +217,7 @@ def _lane_state(note: LaneNote | None, *, is_running: bool) -> str:
 
 
 def _values(run: Run) -> dict[str, float]:
-    """The metrics of a run that factors are judged by."""
+    """The metrics of a run that are used for the effects of factors."""
     metric = headline(run)
     values = {metric.path: metric.value(run)}
     if run.metrics.energy is not None:

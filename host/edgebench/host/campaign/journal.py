@@ -1,10 +1,10 @@
-"""What a campaign intends, in the store beside the runs; the runs themselves say what happened.
+"""The plan and the journal of a campaign, in the store; results are in the runs themselves.
 
     <store>/campaigns/<campaign>/plan.json       the plan, written once
-    <store>/campaigns/<campaign>/journal.jsonl   one line for each intent, before it is acted upon
+    <store>/campaigns/<campaign>/journal.jsonl   one line per intent, written before the action
 
-A run that was intended and is neither stored nor on its device was lost, and is made again. A line
-that a killed process has left half written was not acted upon, and does not count.
+A run that was intended but is neither stored nor on its device was lost, and is made again. An
+incomplete line of a killed process is ignored, because its action was not begun.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LAST = "last"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an attempt was not admitted: nothing of it is stored."""
+    """Why an attempt was not admitted; no run is stored for it."""
 
     code: str
     message: str
@@ -57,12 +57,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class DeviceAtLab:
-    """A device of a campaign over several lab hosts: who measures on it, and which device it is."""
+    """A device in a campaign over several lab hosts: its lab host, and its identity."""
 
     lab: str = ""
-    """Name of the lab host; empty in a campaign of one host, and before one is chosen."""
+    """Name of the lab host; empty in a campaign of a single host, and before a host is chosen."""
     pin: str = ""
-    """Digest of the certificate of the device's agent; empty: not known yet."""
+    """Digest of the certificate of the device's agent; empty until it is known."""
     seat: str = ""
 
 
@@ -71,31 +71,31 @@ NO_LAB = DeviceAtLab()
 
 @dataclass(frozen=True, slots=True)
 class LaneNote:
-    """What was last written about a device."""
+    """The last journal entry about a device."""
 
     at_utc: str
     state: str
     """`measuring`, `waiting`, `ended` or `given_up`."""
     reason: str = ""
     at: DeviceAtLab = NO_LAB
-    """By which lab host it was measured, in a campaign over several."""
+    """Lab host of the device, in a campaign over several lab hosts."""
 
 
 @dataclass(slots=True)
 class JournalRecord:
-    """The journal, read."""
+    """Contents of the journal."""
 
     intended: dict[str, str] = field(default_factory=dict)
     """Time of each intent, by the id of the run."""
     refused: dict[str, Refusal] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
-    """Runs that their device did not have when it was asked."""
+    """Runs that were not on their device when it was checked."""
     lanes: dict[str, LaneNote] = field(default_factory=dict)
-    """What was last written about each device."""
+    """The last entry about each device."""
 
 
 class Journal:
-    """The directory of one campaign."""
+    """The directory of a campaign."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -103,14 +103,14 @@ class Journal:
 
     @property
     def path(self) -> Path:
-        """File of the intents."""
+        """File with one JSON object per line; see the module."""
         return self.directory / JOURNAL_FILE
 
     def plan(self) -> CampaignPlan:
-        """The plan.
+        """Read the plan.
 
         Raises:
-            CampaignDamaged: it cannot be read, or makes no sense.
+            CampaignDamaged: the plan cannot be read, or is invalid.
         """
         path = self.directory / PLAN_FILE
         try:
@@ -124,52 +124,52 @@ class Journal:
         return plan
 
     def intend(self, run_id: str) -> None:
-        """Say that a run is about to be started.
+        """Record that a run is about to be started.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the journal cannot be written.
         """
         self._write({"event": "intent", "run_id": run_id})
 
     def refuse(self, run_id: str, refusal: Refusal) -> None:
-        """Say that an attempt was not admitted.
+        """Record that an attempt was not admitted.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the journal cannot be written.
         """
         entry = {"event": "refused", "run_id": run_id}
         self._write({**entry, "code": refusal.code, "message": refusal.message})
 
     def withdraw(self, run_id: str) -> None:
-        """Say that nothing came of an intent: the run was not admitted, and may be later.
+        """Record that an intended run was not started, and may be started later.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the journal cannot be written.
         """
         self._write({"event": "withdrawn", "run_id": run_id})
 
     def miss(self, run_id: str) -> None:
-        """Say that a device does not have a run that was intended.
+        """Record that a device does not have an intended run.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the journal cannot be written.
         """
         self._write({"event": "gone", "run_id": run_id})
 
     def note_lane(
         self, device: str, state: str, reason: str = "", *, at: DeviceAtLab = NO_LAB
     ) -> None:
-        """Say how it goes on a device, for those who look; that the disk is full stops nothing."""
+        """Record the state of a device, for display only; a full disk is therefore ignored."""
         entry = {"event": "lane", "device": device, "state": state, "reason": reason}
         entry |= {name: value for name, value in asdict(at).items() if value}
         with suppress(StoreError):
             self._write(entry)
 
     def read(self) -> JournalRecord:
-        """The journal as it is now; lines that make no sense are left out.
+        """Read the journal; invalid lines are ignored.
 
         Raises:
-            CampaignDamaged: it cannot be read.
+            CampaignDamaged: the file cannot be read.
         """
         record = JournalRecord()
         try:
@@ -183,10 +183,10 @@ class Journal:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Be the only process that makes this campaign's runs; the kernel frees it with us.
+        """Lock the campaign for this process; the kernel releases the lock if the process dies.
 
         Raises:
-            CampaignRunning: another one is.
+            CampaignRunning: another process holds the lock.
             StoreError: the directory cannot be read.
         """
         try:
@@ -204,7 +204,7 @@ class Journal:
 
     @property
     def is_held(self) -> bool:
-        """Whether a process makes its runs now."""
+        """Whether a process holds the lock."""
         try:
             with self.held():
                 return False
@@ -216,18 +216,19 @@ class Journal:
         line = json.dumps({"at_utc": now, **entry}).encode()
         try:
             with self._lock:
-                # Begins a line of its own behind one that was left half written.
+                # The leading newline ends an incomplete line of a killed process.
                 append_whole(self.path, b"\n" + line + b"\n")
         except OSError as exc:
             raise StoreError(f"campaign not writable: {exc.strerror}: {self.path}") from exc
 
 
 def _content(path: Path) -> bytes:
-    """Content of a file of a campaign.
+    """Read a file of a campaign.
 
     Raises:
-        FileNotFoundError: there is none.
-        CampaignDamaged: it cannot be read, or is no file: a pipe would be waited for.
+        FileNotFoundError: the file does not exist.
+        CampaignDamaged: the file cannot be read, or is not a regular file: reading a pipe would
+            block.
     """
     if (fault := fault_of_file(path)) is not None:
         raise CampaignDamaged(f"campaign is damaged: {fault}: {path}")
@@ -243,11 +244,11 @@ def _apply(entry: dict[str, Any], record: JournalRecord) -> None:
     """Apply a line to the record.
 
     Raises:
-        KeyError: something is missing in it.
-        TypeError: something in it is no text.
+        KeyError: a key is missing.
+        TypeError: a value is not a string.
     """
     if not all(isinstance(value, str) for value in entry.values()):
-        raise TypeError("not texts")
+        raise TypeError("not strings")
     event = entry["event"]
     if event == "intent":
         record.intended[entry["run_id"]] = entry["at_utc"]
@@ -261,13 +262,13 @@ def _apply(entry: dict[str, Any], record: JournalRecord) -> None:
     elif event == "lane":
         state, reason = entry["state"], printable(entry["reason"])
         at = DeviceAtLab(*(printable(entry.get(one.name, "")) for one in fields(DeviceAtLab)))
-        if not at.lab and entry["device"] in record.lanes:  # no lab host was reached meanwhile
+        if not at.lab and entry["device"] in record.lanes:  # no lab host was reached since then
             at = record.lanes[entry["device"]].at
         record.lanes[entry["device"]] = LaneNote(entry["at_utc"], state, reason, at)
 
 
 def begin_journal(store: Store, plan: CampaignPlan) -> Journal:
-    """Write a plan into the store.
+    """Write a plan to the store.
 
     Raises:
         StoreError: the store cannot be written.
@@ -277,7 +278,7 @@ def begin_journal(store: Store, plan: CampaignPlan) -> Journal:
         make_directory(directory.parent)
         directory.mkdir()
         sync_directory(directory.parent)
-        write_whole(directory / JOURNAL_FILE, "\n")  # never without content, as one made by a line
+        write_whole(directory / JOURNAL_FILE, "\n")  # never empty, unlike after a first append
         write_whole(directory / PLAN_FILE, json.dumps(to_plain(plan), indent=1))
     except OSError as exc:
         raise StoreError(f"campaign not written: {exc.strerror}: {directory}") from exc
@@ -285,30 +286,30 @@ def begin_journal(store: Store, plan: CampaignPlan) -> Journal:
 
 
 def find_journal(store: Store, name: str = LAST) -> Journal:
-    """The campaign with this id, or the newest one with this name; `last`: the newest of all.
+    """The campaign with this id, or the newest campaign with this name; `last` is the newest.
 
     Raises:
-        NoSuchCampaign: there is none.
-        CampaignDamaged: it cannot be read.
+        NoSuchCampaign: the store has no such campaign.
+        CampaignDamaged: the campaign cannot be read.
     """
     journals = list_journals(store)
     if not any(name in (LAST, plan.id) for _, plan in journals):
         for damaged in _names(store):
             journal = Journal(store.root / CAMPAIGNS_DIRECTORY / damaged)
             is_meant = name in (LAST, damaged)
-            if is_meant and os.path.lexists(journal.directory / PLAN_FILE):  # else it just begins
-                journal.plan()  # says what is wrong
+            if is_meant and os.path.lexists(journal.directory / PLAN_FILE):  # else being created
+                journal.plan()  # raises the reason
     for journal, plan in reversed(journals):
         if name in (LAST, plan.id, plan.name):
             return journal
     if not journals:
-        raise NoSuchCampaign(f"no campaign was begun in {store.root}")
+        raise NoSuchCampaign(f"no campaigns in {store.root}")
     known = ", ".join(dict.fromkeys(plan.name for _, plan in journals))
-    raise NoSuchCampaign(f"no campaign is called {name!r} in {store.root}; available: {known}")
+    raise NoSuchCampaign(f"no campaign {name!r} in {store.root}; available: {known}")
 
 
 def list_journals(store: Store) -> list[tuple[Journal, CampaignPlan]]:
-    """Every campaign of a store with its plan, oldest first; those without a whole plan are none.
+    """All campaigns of a store with their plans, oldest first, except those without a valid plan.
 
     Raises:
         StoreError: the store cannot be read.
@@ -322,7 +323,11 @@ def list_journals(store: Store) -> list[tuple[Journal, CampaignPlan]]:
 
 
 def _names(store: Store) -> list[str]:
-    """Names in the directory of campaigns."""
+    """File names in the directory of campaigns; empty if it does not exist.
+
+    Raises:
+        StoreError: the directory cannot be read.
+    """
     folder = store.root / CAMPAIGNS_DIRECTORY
     try:
         return os.listdir(folder)

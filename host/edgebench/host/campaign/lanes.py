@@ -1,4 +1,4 @@
-"""The lanes of a campaign: one for each device, side by side."""
+"""The lanes of a campaign: one per device, running in parallel."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from edgebench.protocol.errors import DeviceNotOffered, NoSuchDevice
 
 
 class LaneFactory(Protocol):
-    """What leads to the devices of a campaign: this host's, or those of lab hosts."""
+    """Creates the lanes of a campaign, for devices of this host or of lab hosts."""
 
     def lane(self, device: str, work: CampaignWork) -> DeviceRuns:
         """The runs of a device, by its name in the plan.
 
         Raises:
-            NoSuchDevice: it was forgotten meanwhile.
+            NoSuchDevice: the device was forgotten since the plan was made.
         """
         ...
 
 
 OpenLanes = Callable[[CampaignPlan, CellRequests, int], AbstractContextManager[LaneFactory]]
-"""Begins to measure on so many devices of a campaign."""
+"""Opens a `LaneFactory` for this number of devices of a campaign."""
 
 
 def make_runs(
@@ -64,16 +64,16 @@ def make_runs(
     Args:
         journal: The campaign.
         store: Its store.
-        open_lanes: Leads to the devices.
+        open_lanes: Opens the factory of the devices' lanes.
         notify: Consumer of the events.
-        cancellation: Stops it from another thread.
+        cancellation: Stops the campaign from another thread.
         parallel: Number of devices that are measured at the same time.
 
     Raises:
         Interrupted: the user pressed Ctrl-C, or the command was cancelled.
-        CampaignRunning: another process makes its runs.
-        FileChanged: a model is not what it was.
-        LabHostsUnreachable: its devices are those of other lab hosts, and none answers.
+        CampaignRunning: another process is running the campaign.
+        FileChanged: a model changed since the campaign was planned.
+        LabHostsUnreachable: the devices belong to lab hosts, and the scheduler does not respond.
     """
     with journal.held():
         plan = journal.plan()
@@ -102,9 +102,9 @@ def make_runs(
 
 
 def is_over(state: CampaignState, device: str) -> bool:
-    """Whether a device has nothing more to do, and was told so.
+    """Whether a device has no runs left, and all its stored runs were acknowledged.
 
-    It keeps a run until that is acknowledged, which a host that was killed has not done.
+    A device keeps a run until it is acknowledged; a host that was killed may not have done that.
     """
     note = state.lanes.get(device)
     is_left = state.count(RunState.LEFT, RunState.UNSETTLED, device=device)
@@ -122,7 +122,7 @@ class PairedLanes:
         """The runs of a device."""
         known, wired = self.host.find(device)
         cell = next(cell for cell in work.plan.cells if cell.device == device)
-        energy = work.requests.of(cell).on_device(device, wired).energy  # all cells ask for one
+        energy = work.requests.of(cell).on_device(device, wired).energy  # the same for all cells
         if work.plan.spec.settings.meter is not None and energy is None:
             work.notify(events.MeterMissing(device))
         meter = energy.meter if energy else None
@@ -133,7 +133,7 @@ class PairedLanes:
 
 
 def paired_lanes(host: BenchHost) -> OpenLanes:
-    """What leads to the devices that a host is paired with."""
+    """Opener of the lanes of devices that a host is paired with."""
 
     @contextmanager
     def open_lanes(plan: CampaignPlan, requests: CellRequests, count: int) -> Iterator[PairedLanes]:
@@ -156,18 +156,18 @@ def plan_campaign(
     notify: Notify,
     offered: tuple[list[KnownDevice], Farm] | None = None,
 ) -> CampaignPlan:
-    """What a campaign file would do with the devices of now; nothing is begun.
+    """Plan a campaign file with the current devices; no run is made.
 
     Args:
         host: This host.
         file: The campaign file.
         notify: Consumer of the events.
-        offered: The devices that lab hosts offer, and their farm; None: this host's devices.
+        offered: The devices that lab hosts offer, and their farm; None for this host's devices.
 
     Raises:
-        UsageError: the file, or a model or setting in it, makes no sense.
-        NoSuchDevice: it names a device that is not paired.
-        DeviceNotOffered: it names a device that no lab host offers.
+        UsageError: the file, or a model or setting in it, is invalid.
+        NoSuchDevice: the file names a device that is not paired.
+        DeviceNotOffered: the file names a device that no lab host offers.
     """
     own_farm, _ = host.merged_farm(notify)
 

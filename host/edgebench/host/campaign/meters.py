@@ -1,4 +1,4 @@
-"""The meter that a campaign asks for: whether its devices, or their agents, have it."""
+"""Check that the meter of a campaign is available on its devices or their agents."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from edgebench.host.power.metering import FARM_METER, OpenMeter, is_of_host
 from edgebench.protocol.errors import EdgebenchError, MeterNotServed, UsageError
 
 MAX_ASKED = 8
-"""Devices that are asked at the same time; most of them answer within milliseconds."""
+"""Maximum number of devices that are queried in parallel; most respond within milliseconds."""
 
 
 def refuse_unserved(plan: CampaignPlan, requests: CellRequests, host: BenchHost) -> None:
-    """Ask every device for the meter, before a run is begun anywhere.
+    """Check the meter on every device before the first run begins.
 
-    A device that does not answer is left to its lane, which waits for it and asks again.
+    A device that does not respond is skipped; its lane waits for it and checks again.
 
     Args:
         plan: The campaign.
-        requests: What its cells ask for.
+        requests: Requests of its cells.
         host: The host that is paired with its devices.
 
     Raises:
-        MeterNotServed: an agent does not serve it; it names all such devices.
+        MeterNotServed: an agent does not serve the meter; the message names all such devices.
     """
     if plan.spec.settings.meter is None:
         return
@@ -51,18 +51,18 @@ def refuse_unserved(plan: CampaignPlan, requests: CellRequests, host: BenchHost)
     first = next(filter(None, refusals.values()), None)
     if first is None:
         return
-    others = f"; the same holds for {', '.join(names[1:])}" if names[1:] else ""
+    others = f"; also missing on {', '.join(names[1:])}" if names[1:] else ""
     raise MeterNotServed(f"{first}{others}", first.meter, meant=first.meant)
 
 
 def refuse_own_meter(meter: str | None) -> None:
-    """Refuse a meter of the coordinator's host: the devices are elsewhere.
+    """Reject a meter of the coordinator, because the devices are attached to other hosts.
 
     Raises:
-        UsageError: the meter is named by itself.
+        UsageError: the setting names a meter of the host instead of `farm` or an agent's meter.
     """
     if meter is not None and meter != FARM_METER and is_of_host(meter):
         raise UsageError(
-            "campaign over several lab hosts takes the meters of their farm files, "
+            "campaign over several lab hosts needs the meters of their farm files, "
             f'meter = "{FARM_METER}", got {meter!r}'
         )

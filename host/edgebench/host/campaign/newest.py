@@ -21,10 +21,10 @@ class NewestCampaigns:
         self._store = store
         self._campaigns: dict[str, Campaign] = {}
         self._known: dict[str, tuple[object, CampaignProgress]] = {}
-        """Journal's stamp and progress of each campaign that is not running, by its id."""
+        """Stamp of the journal, and progress, of each campaign that is not running, by id."""
 
     def read(self) -> list[CampaignProgress]:
-        """Progress of the newest campaigns, newest first; unreadable ones are left out.
+        """Progress of the newest campaigns, newest first; unreadable campaigns are left out.
 
         Raises:
             StoreError: the store cannot be read.
@@ -60,7 +60,7 @@ class NewestCampaigns:
 
 
 def _stamp(journal: Journal) -> tuple[int, int] | None:
-    """Time and size of a journal; None where there is none yet."""
+    """Modification time and size of a journal; None if it does not exist yet."""
     try:
         facts = journal.path.stat()
     except OSError:

@@ -1,7 +1,7 @@
-"""The plan of a campaign: its cells, the runs of each, their ids and their order.
+"""The plan of a campaign: its cells, their runs, and the ids and order of the runs.
 
-It is made once, from the campaign file and the devices of that moment, and kept: a file that is
-edited meanwhile changes nothing in what was begun.
+The plan is made once, from the campaign file and the current devices, and then stored. Later edits
+of the file have no effect on the campaign.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ _RUN_ID = re.compile(r"\d{8}-\d{6}-(c[0-9a-f]{6})-(\d{4})-(\d{3})-(\d{2})")
 MAX_ATTEMPT = 99
 
 ChooseDevices = Callable[[str], Sequence[str]]
-"""Names of the devices that a word of `--on` chooses."""
+"""Returns the names of the devices that a word of `--on` selects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell(Levels):
-    """One model on one device in one configuration."""
+    """A model on a device in a configuration."""
 
     number: int
     model: str
     """Path, or name of a built-in model."""
     device: str
-    """Name of a device, as `--on` takes it."""
+    """Name of a device, as for `--on`."""
 
     @property
     def levels(self) -> dict[str, str | int | None]:
-        """The level of every axis beside model and device."""
+        """The level of every axis except model and device."""
         return {axis.name: getattr(self, axis.name) for axis in fields(Levels)}
 
     @property
@@ -65,7 +65,7 @@ class Cell(Levels):
 
 @dataclass(frozen=True, slots=True, order=True)
 class PlannedRun:
-    """A run that the campaign wants, however many attempts it takes."""
+    """A run of the plan, which may need several attempts."""
 
     cell: int
     repeat: int
@@ -74,7 +74,7 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True)
 class AttemptName:
-    """What the id of a run says of its place in a campaign."""
+    """The campaign, planned run and attempt that are encoded in the id of a run."""
 
     campaign: str
     planned: PlannedRun
@@ -90,7 +90,7 @@ class AttemptName:
 
 
 def attempt_name(run_id: str) -> AttemptName | None:
-    """The place in a campaign that a run's id contains; None for the id of any other run."""
+    """Parse the id of a run; None if it is not the id of a campaign's run."""
     match = _RUN_ID.fullmatch(run_id)
     if match is None:
         return None
@@ -99,14 +99,14 @@ def attempt_name(run_id: str) -> AttemptName | None:
 
 
 def is_of_campaign(run_id: str, campaign: str) -> bool:
-    """Whether a run is one of this campaign, by its id."""
+    """Whether a run belongs to this campaign, by its id."""
     name = attempt_name(run_id)
     return name is not None and name.campaign == campaign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPlan:
-    """Everything that a campaign is going to do."""
+    """The complete plan of a campaign, as stored in plan.json."""
 
     id: str
     name: str
@@ -119,7 +119,7 @@ class CampaignPlan:
     """SHA-256 of each model, by its name in the cells."""
 
     def settings(self, number: int) -> str:
-        """Settings in which a cell differs from others of its model, device and runtime, if any."""
+        """Settings that distinguish a cell from others of its model, device and runtime."""
         return ", ".join(
             f"{name} {'default' if level is None else level}"
             for name, level in self.cells[number].levels.items()
@@ -128,19 +128,19 @@ class CampaignPlan:
 
     @property
     def planned(self) -> list[PlannedRun]:
-        """Every run that is wanted."""
+        """All runs of the plan: the repeats of each cell."""
         repeats = range(self.spec.repeats)
         return [PlannedRun(cell.number, repeat) for cell in self.cells for repeat in repeats]
 
     @property
     def devices(self) -> list[str]:
-        """Names of the devices, each once."""
+        """Names of the devices, without duplicates."""
         return list(dict.fromkeys(cell.device for cell in self.cells))
 
     def order(self, device: str) -> list[PlannedRun]:
-        """The runs on a device: every cell once in random order, then again in another order.
+        """The runs on a device, in rounds over all cells, each round in a new random order.
 
-        Whatever drifts on the device, as its temperature, so hits all cells alike. Source:
+        Drifts of the device, for example of its temperature, thus affect all cells alike. Source:
         randomised complete block design, as in Abedi & Brecht, Conducting repeatable experiments in
         highly variable cloud computing environments (2017).
         """
@@ -161,7 +161,7 @@ class CampaignPlan:
 
 
 def fault_of_plan(plan: CampaignPlan) -> str | None:
-    """What no plan has that was made here, and nothing could be done with; None if it is sound."""
+    """The first violated limit of a stored plan; None if the plan is valid."""
     if not 1 <= plan.spec.repeats <= MAX_REPEATS:
         return f"repeats must be 1..{MAX_REPEATS}, got {plan.spec.repeats}"
     if not 1 <= len(plan.cells) <= MAX_CELLS:
@@ -174,11 +174,11 @@ def fault_of_plan(plan: CampaignPlan) -> str | None:
 def new_plan(
     spec: CampaignSpec, file: Path, choose: ChooseDevices, now: datetime | None = None
 ) -> CampaignPlan:
-    """The plan of a campaign file with the devices of this moment.
+    """Plan a campaign file with the current devices.
 
     Raises:
-        UsageError: a model cannot be read, or no cell or too many are left.
-        NoSuchDevice: a word chooses no device.
+        UsageError: a model cannot be read, or the number of cells or runs is out of bounds.
+        NoSuchDevice: a word selects no device.
     """
     cells = _cells(spec, file, choose)
     if not 1 <= len(cells) <= MAX_CELLS:
@@ -202,20 +202,20 @@ def new_plan(
 
 
 def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
-    """Cells of the axes without those that are excluded, then the added ones; each once.
+    """Cells of the axes without excluded cells, then added cells; without duplicates.
 
     Raises:
-        UsageError: there are more combinations, or more cells, than a campaign may have.
+        UsageError: the number of combinations or cells exceeds its limit.
     """
     axes = spec.axes
     devices = dict.fromkeys(name for word in axes.device for name in choose(word))
     others = [axis.name for axis in fields(Levels)]
     levels: list[tuple[str | int | None, ...]] = [axes.model, tuple(devices)]
-    # A cell has the level that it is measured with: where the axis has none, that of the settings.
+    # An axis without levels has a single level: that of the settings.
     settings = vars(spec.settings)
     levels += [getattr(axes, name) or (settings[name],) for name in others]
     names = ["model", "device", *others]
-    # Counted before a combination is made: a small file may request 10^9.
+    # Counted before any combination is made, because a small file may request 10^9.
     count = prod(map(len, levels))
     limit = MAX_COMBINATIONS if spec.exclude else MAX_CELLS
     if count > limit:
@@ -232,7 +232,7 @@ def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
     cells: dict[tuple[object, ...], Cell] = {}
     for combination in product(*levels):
         if reduce(and_, map(getitem, masks, combination)):
-            continue  # an exclusion matches each level
+            continue  # an exclusion matches every level
         chosen: dict[str, Any] = dict(zip(names, combination, strict=True))
         chosen["model"] = paths[chosen["model"]]
         cell = Cell(number=len(cells), **chosen)
@@ -252,9 +252,9 @@ def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
 
 
 def _matching(patterns: Sequence[Pattern], axis: str, level: str | int | None) -> int:
-    """Patterns that match a level of an axis, a bit for each.
+    """Bit mask of the patterns that match a level of an axis.
 
-    A pattern that does not name the axis matches any level; an empty one matches none.
+    A pattern that does not name the axis matches any level; an empty pattern matches none.
     """
     mask = 0
     for bit, pattern in enumerate(patterns):
@@ -271,6 +271,6 @@ def _fits(wanted: str | int, level: str | int | None) -> bool:
 
 
 def _path_of(name: str, folder: Path) -> str:
-    """Path of a file beside the campaign file; the name itself if it is not there."""
+    """Path of a file relative to the campaign file; the unchanged name if it does not exist."""
     path = folder / name
     return str(path.absolute()) if path.is_file() else name

@@ -1,4 +1,4 @@
-"""The request of each cell of a campaign, as `edgebench bench` would make it."""
+"""The request of each cell of a campaign, equivalent to a request of `edgebench bench`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from edgebench.protocol.errors import FileChanged
 
 
 class CellRequests:
-    """Requests of the cells; those that differ in the device only are made once."""
+    """Requests of the cells; cells that differ only in the device share a request."""
 
     def __init__(self, plan: CampaignPlan) -> None:
-        """Make every request, so that a mistake is reported before anything is measured.
+        """Make all requests, so that errors are reported before anything is measured.
 
         Raises:
-            UsageError: a file cannot be read, or settings make no sense together.
-            FileChanged: a model is not what it was when the plan was made.
+            UsageError: a file cannot be read, or settings contradict each other.
+            FileChanged: a model changed since the plan was made.
         """
         for name, sha256 in plan.digests.items():
             if find_model(name).sha256 != sha256:
@@ -31,7 +31,7 @@ class CellRequests:
             self.of(cell)
 
     def of(self, cell: Cell) -> BenchRequest:
-        """The request of a cell, whose device is not chosen yet."""
+        """The request of a cell, without its device."""
         key = tuple(level for name, level in cell.factors.items() if name != "device")
         if key not in self._made:
             self._made[key] = cell_request(self._spec.settings, self._spec.repeats, cell)
@@ -39,13 +39,13 @@ class CellRequests:
 
 
 def cell_request(settings: Settings, repeats: int, cell: Cell) -> BenchRequest:
-    """The request of a cell, whose device is not chosen yet.
+    """The request of a cell, without its device.
 
     Raises:
-        UsageError: a file cannot be read, or settings make no sense together.
+        UsageError: a file cannot be read, or settings contradict each other.
     """
     levels = {name: level for name, level in cell.levels.items() if level is not None}
     options = cast("BenchOptions", {**settings.given(), **levels, "runs": repeats})
     request = new_request([cell.model], **options)
-    # The reference model of the accuracy, which comes first, is a cell of its own or none.
+    # Drop the reference model, which comes first: it is measured only if it is a cell, too.
     return replace(request, models=request.models[-1:])

@@ -1,4 +1,4 @@
-"""The runs of a campaign on one device; failures of host, link and device are survived."""
+"""The runs of a campaign on a device, with recovery from failures of host, link and device."""
 
 from __future__ import annotations
 
@@ -49,13 +49,14 @@ from edgebench.protocol.errors import (
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
-"""Bounds of the pauses between attempts to reach a device; each is twice as long as the last."""
+"""Bounds of the pauses between attempts to reach a device; each pause doubles the previous."""
 
 
 def was_stopped(run: Run) -> bool:
-    """Whether a run was stopped that had measured something, or its data set.
+    """Whether a run, or its data set, was stopped by a user.
 
-    One that became too hot, or reached its longest time, has a reason, and would again.
+    A run that became too hot or reached its time limit is not included, because it would end the
+    same way again.
     """
     return any(
         CompleteRule.was_stopped(finding) or DatasetCompleteRule.was_stopped(finding)
@@ -64,19 +65,19 @@ def was_stopped(run: Run) -> bool:
 
 
 _PASSING = (TransportError, LeaseHeld, NoSpace, SeatLeft, MeterLost, StoreError)
-"""Errors of the place and not of the run: they may pass, and the run is still to be made."""
+"""Errors of the environment, not of the run: they may be temporary, so the run is made later."""
 _LASTING = (TooLarge, RunDamaged, LabHostsUnreachable)
-"""Among them, those that were waited for already, or never pass."""
+"""Subclasses of these that are permanent, or that were already waited for."""
 
 
 def may_pass(error: EdgebenchError) -> bool:
-    """Whether it is worth waiting: a link, disk, device or meter that comes back."""
+    """Whether an error may be temporary: a link, disk, device or meter that can come back."""
     return isinstance(error, _PASSING) and not isinstance(error, _LASTING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignWork:
-    """What the devices of a campaign have in common."""
+    """The parts of a campaign that all its devices share."""
 
     plan: CampaignPlan
     journal: Journal
@@ -84,19 +85,19 @@ class CampaignWork:
     requests: CellRequests
     notify: Notify
     end_s: float | None = None
-    """Time, as `time.monotonic` has it, at which the budget ends."""
+    """End of the budget, on the clock of `time.monotonic`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellOrder(RunOrder):
-    """One attempt at a run of a campaign."""
+    """An attempt at a run of a campaign."""
 
     cell: Cell
     attempt: AttemptName
 
 
 class CampaignRuns(RunPlan):
-    """The runs of a campaign on one device; failures of host, link and device are survived."""
+    """The runs of a campaign on a device, with recovery from failures of host, link and device."""
 
     def __init__(
         self,
@@ -106,13 +107,13 @@ class CampaignRuns(RunPlan):
         request: Callable[[Cell], BenchRequest],
         at: Callable[[], DeviceAtLab] = lambda: NO_LAB,
     ) -> None:
-        """Plan the runs that the journal leaves.
+        """Plan the runs that are left according to the journal.
 
         Args:
             work: The campaign.
             device: Name of the device in the plan.
-            request: The request of a cell, for this device.
-            at: The lab host by which the device is reached.
+            request: Returns the request of a cell for this device.
+            at: Returns the lab host of the device.
         """
         super().__init__(device, work.notify)
         self._work = work
@@ -120,40 +121,40 @@ class CampaignRuns(RunPlan):
         self._at = at
         self._progress: dict[PlannedRun, RunProgress] = {}
         self._runs: list[Run] = []
-        """Runs that were stored by this process, and those of reference models."""
+        """Runs that were stored by this process, and runs of reference models."""
         self._took_s: list[float] = []
         self._pause = Pause(work.plan.spec.wait_s)
         self._intended: str | None = None
         """Id of the attempt in progress, once it is in the journal."""
         self._used: set[str] = set()
-        """Ids that were given: they have whole seconds."""
+        """Ids in use; an id contains its time only in whole seconds."""
 
     def opened(self) -> None:
-        """Note that the device is measured."""
+        """Record in the journal that the device is being measured."""
         self._work.journal.note_lane(self.device, "measuring", at=self._at())
 
     def on_progress(self, run_id: str) -> InProgress:
-        """Follow a run that a host before this one has started."""
+        """Follow a run of this campaign, started by an earlier process; wait for any other run."""
         return InProgress.FOLLOW if is_of_campaign(run_id, self._work.plan.id) else InProgress.WAIT
 
     def fetched(self, run: Run) -> None:
-        """Count a run that was left on the device; the journal's state has a failed one."""
+        """Count a run that was left on the device; failed runs are counted by the state."""
         super().fetched(run)
         if run.failure is None:
             self._keep(run)
 
     def refused(self, run_id: str, error: EdgebenchError) -> None:
-        """Note that a run can never be stored."""
+        """Record in the journal that a run can never be stored."""
         if may_pass(error):
             raise error
-        if isinstance(error, NoSuchRun):  # neither there nor here: it is found to be lost
+        if isinstance(error, NoSuchRun):  # neither there nor here: handled as lost
             return
         super().refused(run_id, error)
         if attempt_name(run_id) is not None:
             self._work.journal.refuse(run_id, _refusal(error))
 
     def orders(self, session: RunSession) -> Iterator[CellOrder]:
-        """What is left, until the budget ends."""
+        """Yield the runs that are left, until the budget ends."""
         del session
         self._find_left()
         self._pause.reached()
@@ -184,7 +185,7 @@ class CampaignRuns(RunPlan):
                 self._pause.made()
 
     def _intend(self, attempt: AttemptName) -> str:
-        """The id of an attempt that is about to start, once the journal has it."""
+        """Write the intent to start an attempt to the journal, and return its id."""
         now = datetime.now(timezone.utc)
         while (run_id := attempt.run_id(now)) in self._used:  # an attempt that was withdrawn
             now += timedelta(seconds=1)
@@ -194,20 +195,20 @@ class CampaignRuns(RunPlan):
         return run_id
 
     def stored(self, order: RunOrder, run: Run) -> None:
-        """Count it."""
+        """Count the run."""
         del order
         self._keep(run)
 
     def failed(self, order: RunOrder, error: EdgebenchError) -> None:
-        """Note why an attempt failed, unless only its device can tell whether it did.
+        """Record why an attempt failed, unless its outcome is known only to the device.
 
         Raises:
-            EdgebenchError: it cannot be made now, and may be later.
+            EdgebenchError: the error may be temporary, so the run is made later.
         """
         assert isinstance(order, CellOrder), "the orders are those of this plan"
         journal, planned, run_id = self._work.journal, order.attempt.planned, self._intended
         if may_pass(error) and run_id is not None and error.is_unstarted:
-            with suppress(StoreError):  # then it counts as lost
+            with suppress(StoreError):  # without the entry, it counts as lost
                 journal.withdraw(run_id)
         run_id = run_id or order.attempt.run_id(datetime.now(timezone.utc))
         is_meter_lost = isinstance(error, MeterLost) and error.run_id is not None
@@ -221,12 +222,12 @@ class CampaignRuns(RunPlan):
             raise error
 
     def ended(self) -> None:
-        """Note that nothing is left."""
+        """Record in the journal that no run is left."""
         self._work.journal.note_lane(self.device, "ended", at=self._at())
 
     def pause_s(self, error: EdgebenchError) -> float | None:
-        """Wait for what keeps the device from being measured, as long as the campaign says."""
-        # A meter that was never there is a mistake; one that was may be plugged in again.
+        """Wait for temporary errors, up to the `wait_s` of the campaign."""
+        # A meter that was never there is a mistake; a meter used before may be plugged in again.
         is_unplugged = isinstance(error, NoSuchMeter) and self._was_measured()
         if not (may_pass(error) or is_unplugged) or self._pause.is_over(error):
             return None
@@ -236,31 +237,31 @@ class CampaignRuns(RunPlan):
         return self._pause.next_s()
 
     def given_up(self, error: EdgebenchError) -> None:
-        """Note why; the other devices go on."""
+        """Record the reason; the other devices continue."""
         self._work.journal.note_lane(self.device, "given_up", str(error), at=self._at())
         self.notify(events.DeviceFailed(self.device, error))
 
     def _was_measured(self) -> bool:
-        """Whether a run was begun here, by whatever process: it had all that it needs."""
+        """Whether any process began a run on this device, so that its meter was present."""
         plan = self._work.plan
         names = map(attempt_name, self._work.journal.read().intended)
         begun = {plan.cells[name.planned.cell].device for name in names if name is not None}
         return bool(self._took_s) or self.device in begun
 
     def _find_left(self) -> None:
-        """Find out what is still to be made, now that all that was begun is settled."""
+        """Determine the runs that are left, after all runs that were begun are settled."""
         work = self._work
         state = campaign_state(work.store, work.journal, work.plan)
         self._progress = dict(state.runs)
         for planned in self._order():
             for attempt in self._progress[planned].attempts:
-                if attempt.is_unsettled:  # and neither stored nor on its device
+                if attempt.is_unsettled:  # here: neither stored nor on its device
                     work.journal.miss(attempt.run_id)
                     self._note(planned, replace(attempt, is_gone=True))
         self._remember_references()
 
     def _remember_references(self) -> None:
-        """Know what the reference models have achieved before this process, too."""
+        """Load runs of reference models that earlier processes stored."""
         known, digests = {run.run_id for run in self._runs}, self._reference_digests()
         cells = self._work.plan.cells
         for planned, progress in self._progress.items():
@@ -275,7 +276,7 @@ class CampaignRuns(RunPlan):
         return self._work.plan.order(self.device)
 
     def _reference_digests(self) -> set[str]:
-        """Digests of the models that the accuracy of others on this device is held against."""
+        """Digests of the models that are accuracy references of other models on this device."""
         cells, requests = self._work.plan.cells, self._work.requests
         return {
             reference.sha256
@@ -285,7 +286,7 @@ class CampaignRuns(RunPlan):
         }
 
     def _references_first(self, order: list[PlannedRun]) -> list[PlannedRun]:
-        """The order, with the models that others' accuracy is held against before those."""
+        """The order, with reference models before the models compared with them."""
         cells, digests = self._work.plan.cells, self._work.plan.digests
         references = self._reference_digests()
         return sorted(
@@ -297,7 +298,7 @@ class CampaignRuns(RunPlan):
         )
 
     def _is_over_budget(self, planned: PlannedRun) -> bool:
-        """Whether a run would end after the budget, going by those that were made here."""
+        """Whether a run would end after the budget, estimated from the median of earlier runs."""
         if (end_s := self._work.end_s) is None:
             return False
         spec = self._work.requests.of(self._work.plan.cells[planned.cell]).spec
@@ -306,7 +307,7 @@ class CampaignRuns(RunPlan):
         return time.monotonic() + expected_s > end_s
 
     def _keep(self, run: Run) -> None:
-        """Count a stored run; one that was cut short is made again."""
+        """Count a stored run; a run that was stopped is made again."""
         self._runs.append(run)
         name = attempt_name(run.run_id)
         if name is None or name.campaign != self._work.plan.id:
@@ -329,7 +330,7 @@ class CampaignRuns(RunPlan):
 
 
 class Pause:
-    """How long a device is waited for."""
+    """The pauses while waiting for a device, with their limit."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -338,7 +339,7 @@ class Pause:
         self._is_link = False
 
     def is_over(self, error: EdgebenchError) -> bool:
-        """Whether an error has kept us from measuring for too long, or was waited for already."""
+        """Whether errors have lasted longer than the limit, or the error was waited for already."""
         if isinstance(error, LeaseHeld) and error.waited_s:
             return True
         self._is_link = isinstance(error, TransportError)
@@ -352,12 +353,12 @@ class Pause:
         return pause_s
 
     def reached(self) -> None:
-        """The device was reached: a link that was away is back."""
+        """Reset after the device was reached, if the link was the problem."""
         if self._is_link:
             self.made()
 
     def made(self) -> None:
-        """A run was made: whatever it was has passed."""
+        """Reset after a run was made, which shows that the problem is gone."""
         self._since_s, self._pause_s = None, FIRST_PAUSE_S
 
 

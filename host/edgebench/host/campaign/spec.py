@@ -1,22 +1,22 @@
-"""The campaign file: what is varied, what is fixed, and what to do when a run fails.
+"""The campaign file: varied axes, fixed settings, and retries of failed runs.
 
-A campaign of 2 models × 2 devices × 2 numbers of threads, five runs of each::
+A campaign of 2 models × 2 devices × 2 numbers of threads, with five runs of each::
 
     schema = 1
     name = "int8-or-fp32"
     repeats = 5                     # runs of each cell
-    budget_s = 28800                # no run starts that would end later than this
+    budget_s = 28800                # runs that would end later than this are not started
 
     [axes]                          # every combination is a cell
-    model = ["net_fp32.tflite", "net_int8.tflite"]      # paths beside this file, or built-in
-    device = ["pi4", "label:jetson"]                    # as `--on` takes them
+    model = ["net_fp32.tflite", "net_int8.tflite"]      # paths relative to this file, or built-in
+    device = ["pi4", "label:jetson"]                    # as for `--on`
     threads = [1, 4]
 
     [settings]                      # of every run: options of `edgebench bench`
     duration = "10s"                # of all runs of a cell together
     meter = "farm"
 
-    [[exclude]]                     # cells to leave out: all that is named must match
+    [[exclude]]                     # cells to leave out: all keys must match
     model = "*fp32*"
     threads = 4
 
@@ -24,7 +24,7 @@ A campaign of 2 models × 2 devices × 2 numbers of threads, five runs of each::
     model = "large.onnx"
     device = "jetson"
 
-    [retry]                         # further attempts after an error of this kind
+    [retry]                         # number of further attempts after an error of this kind
     worker_died = 1
 """
 
@@ -50,24 +50,24 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 MAX_SIZE_BYTES = 2**20
 MAX_CELLS = 10_000
-"""Their number has four digits in the id of a run."""
+"""Cell numbers have four digits in the id of a run."""
 MAX_COMBINATIONS = 100_000
-"""Combinations of the levels before exclusions; at most one in ten is a cell."""
+"""Combinations of the levels before exclusions: ten times the maximum number of cells."""
 MAX_COMPARISONS = 1_000_000
-"""Levels of the axes times exclusions: each level is compared with each pattern."""
+"""Levels of the axes times exclusions, because each level is compared with each pattern."""
 MAX_RUNS = 100_000
-"""Cells times repeats; a farm of 50 boards that makes a run a minute takes a day and a half."""
+"""Cells times repeats; a farm of 50 boards with one run per minute each takes a day and a half."""
 MAX_REPEATS = 999
 MAX_RETRIES = 9
 INVALID = "invalid"
-"""Kind of retry for a run that measured, and was refused by its verdict."""
+"""Key in `[retry]` for a run that was measured, but has an invalid verdict."""
 METER_LOST = "meter_lost"
 """Kind of error of a run whose meter stopped before the timed loop."""
 STOPPED = "run_stopped"
 """Kind of error of a run that was stopped."""
 MADE_AGAIN = frozenset({STOPPED, "no_space", "lease_held"})
-"""Kinds of error that say nothing of the run, which is made again as long as its device is waited
-for: it was stopped, or the device was full or in use."""
+"""Kinds of error that are not caused by the run: it was stopped, or the device was full or in use.
+Such a run is made again regardless of `[retry]`, as long as the campaign waits for its device."""
 DEFAULT_RETRY = {
     "worker_died": 1,
     "worker_timeout": 1,
@@ -75,17 +75,18 @@ DEFAULT_RETRY = {
     "device_gone": 3,
     METER_LOST: 3,
 }
-"""A run that fails by chance may pass the second time; a refused model will not."""
+"""Only errors that can occur by chance are retried; a refused model would be refused again."""
 DEFAULT_AWAY_S = 600.0
 DEFAULT_LAB_WAIT_S = 30.0
-"""Time in which a supervisor has started a lab host's worker again, or its machine is up again."""
+"""Time in which a supervisor restarts a lab host's worker, or its machine reboots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axes:
-    """What is varied; an axis without values has one level: its setting, else bench's default.
+    """The axes; an axis without values has a single level: its setting, or bench's default.
 
-    Beside model and device, an axis has the name of the option of `edgebench bench` that it varies.
+    Except model and device, each axis has the name of the option of `edgebench bench` that it
+    varies.
     """
 
     model: tuple[str, ...]
@@ -98,7 +99,7 @@ class Axes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """A level of each axis beside model and device; None: that of a setting, or the default."""
+    """A level of each axis except model and device; None: that of the settings, or the default."""
 
     runtime: str | None = None
     threads: int | None = None
@@ -107,14 +108,14 @@ class Levels:
 
 
 _ELSEWHERE = frozenset({"on", "wait", "runs"})
-"""Options that are keys of the file itself, in another form."""
+"""Options whose counterparts are top-level keys or axes of the file."""
 SETTING_KEYS = {option.name: option for option in SETTINGS if option.name not in _ELSEWHERE}
 """Keys of `[settings]`, each with its option."""
 _FILES = ("accuracy", "reference", "inputs")
 
 
 def _fields() -> Iterator[tuple[str, Any, Any]]:
-    """Names, types and defaults of the settings: a file has texts for enumerations and paths."""
+    """Names, types and defaults of the settings; enumerations and paths are strings in a file."""
     types = get_type_hints(BenchOptions)
     # Files of earlier versions have `is_sustained` with a duration, in place of `sustained`.
     for name in (*dict.fromkeys(option.field for option in SETTING_KEYS.values()), "is_sustained"):
@@ -134,25 +135,25 @@ else:
 
 
 class Settings(_Fields):
-    """Settings of every run, by the keywords of `Lab.bench`: one for each row of the options."""
+    """Settings of every run, by the keywords of `Lab.bench`; one field per option of bench."""
 
     def given(self) -> BenchOptions:
-        """What the file sets."""
+        """Settings that are in the file."""
         named = {name: value for name, value in vars(self).items() if value is not None}
         return cast("BenchOptions", named)
 
     def files(self) -> dict[str, str]:
-        """What the file sets to the path of another one, or to the name of a built-in one."""
+        """Settings whose values are paths of files, or names of built-in ones."""
         return {name: vars(self)[name] for name in _FILES if vars(self)[name] is not None}
 
     def with_files(self, place: Callable[[str], str]) -> Settings:
-        """The settings with these files at other places."""
+        """The settings with the paths of files replaced by `place(path)`."""
         return replace(self, **{name: place(path) for name, path in self.files().items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern(Levels):
-    """Cells by what they have: texts may have `*` and `?`."""
+    """Selects cells by their levels; texts may contain `*` and `?`."""
 
     model: str | None = None
     device: str | None = None
@@ -160,7 +161,7 @@ class Pattern(Levels):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition(Levels):
-    """A cell, or one for each device that its words choose, beside those of the axes."""
+    """An additional cell, or one for each device that `device` selects."""
 
     model: str
     device: str = LOCAL_NAME
@@ -179,22 +180,23 @@ class CampaignSpec:
     seed: int = 0
     """Seed of the order of the runs."""
     budget_s: float | None = None
-    """Time within which all runs have to end, from `run` or each `resume`; None: no limit."""
+    """Time within which all runs must end, from `run` or each `resume`; None: no limit."""
     wait_s: float = DEFAULT_AWAY_S
-    """Longest wait for a device that is away, busy or full; then the others go on without it."""
+    """Longest wait for a device that is away, busy or full; then the others continue without it."""
     lab_wait_s: float = DEFAULT_LAB_WAIT_S
-    """Longest wait for a lab host that is gone; then another that offers the device takes over."""
+    """Longest wait for a missing lab host; then another host that offers the device takes over."""
     exclude: tuple[Pattern, ...] = ()
     include: tuple[Addition, ...] = ()
     retry: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_RETRY))
-    """Further attempts by kind of error, as `code` in JSON, or `invalid`."""
+    """Number of further attempts by kind of error: a `code` as in JSON, or `invalid`."""
 
 
 def load_spec(path: Path) -> CampaignSpec:
     """Read a campaign file.
 
     Raises:
-        UsageError: it cannot be read, is not TOML, is against the schema, or out of bounds.
+        UsageError: the file cannot be read, is not TOML, violates the schema, or has values that
+            are out of bounds.
     """
     source, table = _read(path)
     if isinstance(settings := table.get("settings"), dict):
@@ -206,7 +208,7 @@ def load_spec(path: Path) -> CampaignSpec:
 
 
 def renamed_settings(path: Path) -> dict[str, str]:
-    """Settings of a campaign file that have a new name, each with that name.
+    """Settings of a campaign file with old names, each with its new name.
 
     Raises:
         UsageError: the file cannot be read, or is not TOML.
@@ -232,17 +234,17 @@ def _read(path: Path) -> tuple[TomlText, Table]:
 
 
 def _by_field(settings: Table, source: TomlText) -> Table:
-    """The settings by the names of their fields, read as the command line reads them.
+    """The settings by the names of their fields, parsed like options of the command line.
 
     Raises:
-        UsageError: there is no such setting, it is there twice, or its value cannot be read.
+        UsageError: a setting is unknown or given twice, or its value cannot be parsed.
     """
     values: Table = {}
     for key, value in settings.items():
         option = SETTING_KEYS.get(key)
-        name = key if option is None else option.field  # those of earlier files are the fields
+        name = key if option is None else option.field  # files of earlier versions use the fields
         if name in values:
-            raise source.error(Complaint(("settings", key), "is set twice, by two names"))
+            raise source.error(Complaint(("settings", key), "is set twice, under two names"))
         if name not in Settings.__dataclass_fields__:
             what = f"no such key; available: {', '.join(SETTING_KEYS)}"
             raise source.error(Complaint(("settings", key), what))
@@ -254,7 +256,7 @@ def _by_field(settings: Table, source: TomlText) -> Table:
 
 
 def _value(option: BenchOption, value: Any) -> Any:
-    """A value of a file as the command line would read it; texts for numbers are not needed."""
+    """Parse a value of a file like the command line would; numbers need not be strings."""
     if option.constant is not None:
         if not isinstance(value, bool):
             raise ArgumentTypeError(f"expected true or false, got {value!r}")
@@ -263,13 +265,13 @@ def _value(option: BenchOption, value: Any) -> Any:
         values = value if isinstance(value, list) else [value]
         return option.join([option.kind.read(str(item)) for item in values])
     if option.kind is TEXT:
-        return value  # its type is checked with those of the others
+        return value  # its type is checked later, with the whole file
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     return option.kind.read(text)
 
 
 def _complaints(spec: CampaignSpec) -> list[Complaint]:
-    """What is out of bounds, the first one first."""
+    """Values that are out of bounds."""
     complaints: list[Complaint] = []
     if not spec.name or len(spec.name) > 64 or printable(spec.name) != spec.name:
         complaints.append(
@@ -296,7 +298,7 @@ def _complaints(spec: CampaignSpec) -> list[Complaint]:
         complaints.append(Complaint(("axes", "device"), "must name a device"))
     levels = sum(len(getattr(spec.axes, axis.name)) for axis in fields(spec.axes))
     if levels * len(spec.exclude) > MAX_COMPARISONS:
-        what = f"{len(spec.exclude)} exclusions for {levels} levels are more than "
+        what = f"{len(spec.exclude)} exclusions for {levels} levels need more than "
         complaints.append(Complaint(("exclude",), f"{what}{MAX_COMPARISONS} comparisons"))
     if len(spec.include) > MAX_CELLS:
         what = f"must add at most {MAX_CELLS} cells, got {len(spec.include)}"
@@ -307,7 +309,7 @@ def _complaints(spec: CampaignSpec) -> list[Complaint]:
     if settings["runtime"] == "all":
         complaints.append(Complaint(("settings", "runtime"), "must name a runtime, got 'all'"))
     complaints += [
-        Complaint(("settings", axis.name), "is an axis, too")
+        Complaint(("settings", axis.name), "is also an axis")
         for axis in fields(Levels)
         if getattr(spec.axes, axis.name) and settings[axis.name] is not None
     ]

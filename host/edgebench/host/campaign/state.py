@@ -1,4 +1,4 @@
-"""How far a campaign is, from the stored runs and its journal, without a connection to devices."""
+"""State of a campaign, from the stored runs and its journal, without connecting to devices."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from edgebench.host.store.index import DAMAGED, RunSummary, list_runs
 from edgebench.host.store.layout import Store
 
 MAX_LOST = 5
-"""Attempts in a row that may be lost with their agent: a model that kills its device is not tried
-for ever."""
+"""Consecutive attempts that may be lost with their agent, after which a model that kills its device
+is given up."""
 LOST = Refusal("lost", f"{MAX_LOST} attempts were lost with their agent")
 
 
 class RunState(str, Enum):
-    """How far a planned run is."""
+    """State of a planned run."""
 
     MEASURED = "measured"
-    """Stored, with whatever verdict."""
+    """Stored, with any verdict."""
     FAILED = "failed"
-    """Stored as failed or refused, and not to be tried again."""
+    """Failed or refused, and not tried again."""
     UNSETTLED = "unsettled"
-    """Started: its device has it, makes it now, or has lost it."""
+    """Started; the run is on its device, in progress there, or lost."""
     LEFT = "left"
     """Still to be made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at a planned run."""
+    """An attempt at a planned run."""
 
     run_id: str
     stored: RunSummary | None = None
@@ -42,12 +42,12 @@ class Attempt:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether only the device can tell what became of it."""
+        """Whether its outcome is known only to the device."""
         return self.stored is None and self.refusal is None and not self.is_gone
 
     @property
     def problem(self) -> Refusal | None:
-        """Why it is not a measured run that can be trusted; None if it is one, or is unsettled."""
+        """Why it is not a usable measurement; None if it is usable, or unsettled."""
         if self.refusal is not None or self.stored is None:
             return self.refusal
         if self.stored.failure is not None:
@@ -67,14 +67,14 @@ class RunProgress:
 
     @property
     def final(self) -> Attempt | None:
-        """The attempt that stands for the run; None before it is over."""
+        """The attempt that counts as the run's result; None while the run is not finished."""
         if self.state in (RunState.MEASURED, RunState.FAILED):
             return next((one for one in reversed(self.attempts) if not one.is_gone), None)
         return None
 
     @property
     def problem(self) -> Refusal | None:
-        """Why it failed, or its last attempt did."""
+        """Why the run, or its last attempt, failed."""
         if self.state is RunState.FAILED and self.final is None:
             return LOST
         return self.attempts[-1].problem if self.attempts else None
@@ -88,7 +88,7 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class CampaignState:
-    """How far a campaign is."""
+    """State of all runs and devices of a campaign."""
 
     plan: CampaignPlan
     runs: Mapping[PlannedRun, RunProgress]
@@ -97,7 +97,7 @@ class CampaignState:
     """Time at which each attempt was intended, by its id."""
 
     def count(self, *states: RunState, device: str | None = None) -> int:
-        """Number of the planned runs in one of these states."""
+        """Number of planned runs that are in any of these states."""
         return sum(
             run.state in states
             for planned, run in self.runs.items()
@@ -106,20 +106,20 @@ class CampaignState:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether no run is left or unsettled."""
         return not self.count(RunState.LEFT, RunState.UNSETTLED)
 
 
 def campaign_state(
     store: Store, journal: Journal, plan: CampaignPlan | None = None
 ) -> CampaignState:
-    """The state of a campaign as the store and the journal have it now.
+    """Read the current state of a campaign from the store and the journal.
 
     Raises:
-        StoreError: one of them cannot be read.
+        StoreError: the store or the journal cannot be read.
     """
     plan = plan or journal.plan()
-    # The journal first: a run that is stored meanwhile is then seen as stored.
+    # The journal is read first, so that a run stored in between counts as stored.
     record = journal.read()
     stored = {run.run_id: run for run in list_runs(store) if f"-{plan.id}-" in run.run_id}
     return CampaignState(
@@ -134,7 +134,7 @@ def _progress(
     plan: CampaignPlan, record: JournalRecord, stored: Mapping[str, RunSummary]
 ) -> dict[PlannedRun, RunProgress]:
     attempts: dict[PlannedRun, list[Attempt]] = {planned: [] for planned in plan.planned}
-    # An id contains its place, so that a store without the journal is enough.
+    # Ids contain the place in the plan, so a store without the journal is sufficient.
     for run_id in sorted(dict.fromkeys((*record.intended, *stored)), key=_attempt_number):
         name = attempt_name(run_id)
         if name is not None and name.campaign == plan.id and name.planned in attempts:
@@ -157,7 +157,7 @@ def _attempt_number(run_id: str) -> int:
 def judged(
     planned: PlannedRun, attempts: Iterable[Attempt], retry: Mapping[str, int]
 ) -> RunProgress:
-    """A planned run with the state that its attempts and the rules for another one give."""
+    """A planned run with its state, from its attempts and the rules for retries."""
     found = tuple(attempts)
     return RunProgress(planned, found, _state(found, retry))
 
@@ -176,7 +176,7 @@ def _state(attempts: Sequence[Attempt], retry: Mapping[str, int]) -> RunState:
         return RunState.MEASURED
     kind = last.problem.code
     count = sum(one.problem is not None and one.problem.code == kind for one in attempts)
-    retry_kind = INVALID if kind == DAMAGED else kind  # neither has a number that counts
+    retry_kind = INVALID if kind == DAMAGED else kind  # neither has usable numbers
     is_tried_again = kind in MADE_AGAIN or count <= retry.get(retry_kind, 0)
     if is_tried_again and len(attempts) < MAX_ATTEMPT:
         return RunState.LEFT

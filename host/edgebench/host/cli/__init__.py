@@ -1,1 +1,1 @@
-"""The command line: `main` is tiny, and each command is a module."""
+"""The command line: `main` dispatches, and each command is a module."""

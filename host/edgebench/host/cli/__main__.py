@@ -1,8 +1,8 @@
-"""`python -m edgebench.host.cli` is `edgebench`.
+"""`python -m edgebench.host.cli` runs `edgebench`.
 
-`-m` puts the working directory in front of the search path, where files beside a model would be
-taken for modules. It is removed before anything else is imported; what Python itself has imported
-by then may have come from there, so `edgebench` is the command to use.
+`-m` puts the working directory first on the search path, so files next to a model could be imported
+as modules. The entry is removed before any other import. Modules that Python itself imported
+earlier may still come from the working directory, so prefer the command `edgebench`.
 """
 
 import sys

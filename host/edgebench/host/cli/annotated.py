@@ -23,7 +23,7 @@ def annotate_runs(
     names: Sequence[str],
     change: Callable[[Annotations], Annotations],
 ) -> ExitCode:
-    """Change tags or note of runs of the store; print what each has now."""
+    """Change the tags or the note of stored runs, and print the new tags and note of each run."""
     from edgebench.host.cli.failed_runs import warn_of_failed
     from edgebench.host.store.address import Address, find_in_store
     from edgebench.host.store.annotations import annotate
@@ -53,7 +53,7 @@ def annotate_runs(
 
 
 def _warn_of_unreadable(store: Store, run_id: str) -> None:
-    """Show what a damaged file of tags and note has in it: the change replaces it."""
+    """Print the content of a damaged annotations file, because the change replaces the file."""
     from edgebench.host.store.annotations import MAX_NOTE, read_annotations
     from edgebench.host.store.layout import ANNOTATIONS_FILE
     from edgebench.protocol.text import one_line
@@ -62,4 +62,4 @@ def _warn_of_unreadable(store: Store, run_id: str) -> None:
     if (fault := read_annotations(directory).fault) is not None:
         with suppress(OSError):
             content = (directory / ANNOTATIONS_FILE).read_text(errors="replace")
-            say(f"warning: {fault}; replaced, it had: {one_line(content, MAX_NOTE) or 'nothing'}")
+            say(f"warning: {fault}; replaced; content: {one_line(content, MAX_NOTE) or 'nothing'}")

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench bench`."""
     made = new_parser("bench", "Measure models. Without a model, the built-in ones.")
     made.epilog = (
-        "Without a model, a microcontroller that takes models gets the built-in int8 one; another "
-        "runs the one in its firmware (also: `firmware`)."
+        "Without a model, a microcontroller that can load models runs the built-in int8 model; any "
+        "other runs the model in its firmware (also: `firmware`)."
     )
     made.add_argument("models", nargs="*", metavar="MODEL", help=".tflite or .onnx file")
     for section, options in SECTIONS.items():
@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         for option in options:
             add_option(add, option)
         if section == GENERAL:
-            export = "also write the runs to this file, invalid ones without numbers; the suffix "
+            export = "also write the runs to this file, invalid runs without numbers; the suffix "
             export += "selects the format: .csv, .parquet, .pftrace, .xml (JUnit), .md, .prom; "
             add("--export", action="append", default=[], metavar="FILE", help=export + "repeatable")
             add_store(made)
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
     exports = [(format_of_file(name), Path(name)) for name in options.export]
     for _, path in exports:
-        if not path.parent.is_dir():  # found out before the runs, not after them
+        if not path.parent.is_dir():  # checked before the runs, so that they are not wasted
             raise UsageError(f"no such directory to export to: {path.parent}")
     compared: list[RunComparison] = []
     is_interrupted = False
@@ -98,10 +98,10 @@ def run(options: argparse.Namespace) -> ExitCode:
             _export(options, exports, lab, watcher.runs)
             raise error from exc
         except KeyboardInterrupt:
-            report_runs(options, lab, watcher)  # what was measured before is not lost from sight
+            report_runs(options, lab, watcher)  # runs that ended before Ctrl-C are still shown
             _export(options, exports, lab, watcher.runs)
             raise
-    assert lab is not None  # without it nothing was measured, or interrupted
+    assert lab is not None  # nothing is measured or interrupted before it exists
     if compared:
         errors = [failure_entry(one, options) for one in watcher.failures]
         report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
@@ -136,7 +136,7 @@ def _export(
     for form, path in exports:
         try:
             export_runs(exported, form, path)
-        except Exception as exc:  # the runs are stored: a format that fails costs its file only
+        except Exception as exc:  # the runs are stored, so a failed export costs only its file
             is_whole = False
             asked = Asked(names={"RUN…": tuple(run.run_id for run in runs)})
             error = named_error(exc)
@@ -148,24 +148,31 @@ def _export(
 
 
 def _warn_of_few_pairs(request: BenchRequest) -> None:
-    """Say before the runs that they will not decide; counts of instructions need one pair only."""
+    """Warn before the runs that too few pairs cannot decide times or energies.
+
+    A single pair is enough for instruction counts.
+    """
     from edgebench.host.bench.request import needed_pair_count
 
     if request.against is None:
         return
-    # Runtimes and devices that a word stands for are not known yet.
+    # Words such as "all" are not yet resolved to runtimes and devices.
     count = max(1, len(request.against.metrics)) * len(request.devices)
     least, pairs = needed_pair_count(count), request.against.pair_count
     if pairs < least:
         together = f" in {count} comparisons" if count > 1 else ""
         say(
-            f"warning: --pairs {pairs} decides nothing about times or energies{together}, whatever "
-            f"the runs show; --pairs {least} or more can"
+            f"warning: --pairs {pairs} is too few to decide about times or energies{together}; "
+            f"at least {least} pairs are needed"
         )
 
 
 def _request(options: argparse.Namespace) -> BenchRequest:
-    """The request that the options make."""
+    """Build the request from the options.
+
+    Raises:
+        UsageError: an option needs --against, or the number of models with --against is not 1.
+    """
     from edgebench.host.bench.builtin import find_model
     from edgebench.host.bench.request import DEFAULT_PAIRS, ComparisonRequest, new_request
     from edgebench.protocol.errors import UsageError
@@ -178,7 +185,7 @@ def _request(options: argparse.Namespace) -> BenchRequest:
     else:
         if len(options.models) != 1:
             count = len(options.models)
-            raise UsageError(f"--against compares one model with another, got {count}")
+            raise UsageError(f"--against takes a single baseline model, got {count}")
         against = ComparisonRequest(
             candidate=find_model(options.against),
             pair_count=DEFAULT_PAIRS if options.pairs is None else options.pairs,
@@ -190,10 +197,10 @@ def _request(options: argparse.Namespace) -> BenchRequest:
 
 
 def _settings(options: argparse.Namespace) -> BenchOptions:
-    """The settings that were given.
+    """Collect the settings that were given.
 
     Raises:
-        UsageError: --quick is given with another preset, or an input with two shapes.
+        UsageError: --quick is given with another preset, or an input has two shapes.
     """
     from typing import cast
 
@@ -206,17 +213,17 @@ def _settings(options: argparse.Namespace) -> BenchOptions:
             continue
         if option.join is not None:
             value = option.join(value)
-        if option.field in settings and settings[option.field] != value:  # the only one of two
+        if option.field in settings and settings[option.field] != value:  # only "preset" has two
             raise UsageError(f"--quick and --preset {value} contradict each other")
         settings[option.field] = value
     return cast("BenchOptions", settings)
 
 
 def _take_defaults(options: argparse.Namespace) -> None:
-    """Set options that were not given as the environment has them, and print which.
+    """Set options that were not given from environment variables, and print those variables.
 
     Raises:
-        UsageError: a value cannot be read.
+        UsageError: the value of a variable cannot be parsed.
     """
     from edgebench.protocol.errors import UsageError
 

@@ -1,4 +1,4 @@
-"""Report of a measurement, by `edgebench bench` and `collect`: runs, failures, the next step."""
+"""Report of `edgebench bench` and `edgebench collect`: runs, failures, the next step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edgebench.protocol.errors import EdgebenchError
 
 MAX_NAMED = 6
-"""Number of sets that the next step names at most, so that its line can be read."""
+"""Maximum number of sets named in the next step, to keep its line short."""
 
 
 def report_runs(
@@ -31,7 +31,15 @@ def report_runs(
     *,
     ended_by: EdgebenchError | None = None,
 ) -> None:
-    """Print the runs and why others failed; an error that ended all is printed by the caller."""
+    """Print the runs and the failures.
+
+    Args:
+        options: Options of the command.
+        lab: The lab; None if it could not be opened.
+        watcher: Watcher of the measurement.
+        ended_by: Error that ended the command. It is included in the document of `--json`;
+            otherwise the caller prints it.
+    """
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.result.document import to_document
     from edgebench.host.show.page import heat_lines, operators_table
@@ -103,7 +111,7 @@ def conclude(
 
 
 def _is_refused(one: RunSet) -> bool:
-    """Whether a number that was requested is missing: all of them, or the energy."""
+    """Whether requested numbers are missing: all of them, or the energy of a metered set."""
     from edgebench.host.result.metrics import GROSS_ENERGY
 
     is_metered = any(run.metrics.energy is not None for run in one.runs)
@@ -111,7 +119,7 @@ def _is_refused(one: RunSet) -> bool:
 
 
 def report_missing_pairs(watcher: ProgressWatcher) -> None:
-    """Print why runs failed or are invalid, whose pairs are left out."""
+    """Print why runs failed or are invalid; the comparison leaves out their pairs."""
     from edgebench.host.analysis.run_set import alone
 
     watcher.show_doubts([alone(run) for run in watcher.runs if run.verdict.is_refused])
@@ -123,7 +131,7 @@ def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None
     sides = [one.first.pair.comparison_id for one in sets if one.first.pair]
     pairs = [name for name in dict.fromkeys(sides) if sides.count(name) > 1]
     names = [one.set_id or one.runs[-1].run_id for one in sets]
-    if pairs:  # which have just been compared
+    if pairs:  # the pairs that were just compared
         words = ["show", *pairs[-MAX_NAMED:]]
     elif options.meter is None and options.sync is not None:
         words = ["energy", names[-1], "--trace", "FILE"]
@@ -135,18 +143,18 @@ def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None
 
 
 def _hint(failure: RunFailure, options: argparse.Namespace) -> str:
-    """The next step after a failure, by the command that was given."""
+    """The next step after a failure, based on the command that was typed."""
     from edgebench.host.cli.options import asked
     from edgebench.host.show.hints import hint_for
 
     asked_for = asked("bench", options)
-    if not hasattr(options, "models"):  # another command that measures, or collects
+    if not hasattr(options, "models"):  # `collect`: its arguments are not those of `bench`
         asked_for = replace(asked_for, arguments=())
     return hint_for(failure.error, asked_for)
 
 
 def failure_entry(failure: RunFailure, options: argparse.Namespace) -> ErrorEntry:
-    """A failure as `bench --json` lists it."""
+    """A failure in the format of `bench --json`."""
     from edgebench.host.cli.failure import error_entry
 
     error = failure.error

@@ -13,41 +13,41 @@ from edgebench.protocol.bridge import BAUD_RATE
 from edgebench.system.exit_code import ExitCode
 
 SILENCE_S = 30.0
-"""Longest silence of a board that works on a command: a window says nothing until its end."""
+"""Longest silence of a board during a command: it sends nothing until a window has ended."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench bridge`."""
     made = new_parser(
         "bridge",
-        "List the microcontrollers at this machine, write firmware onto them, talk to them. They "
-        "are measured by: edgebench bench MODEL --on AGENT/BOARD",
+        "List the microcontrollers on this machine, flash firmware, or open a console. To measure "
+        "a microcontroller: edgebench bench MODEL --on AGENT/BOARD",
     )
     actions = made.add_subparsers(dest="action", metavar="ACTION")
-    listed = actions.add_parser("list", help="list the serial ports, and who uses them (default)")
+    listed = actions.add_parser("list", help="list the serial ports and their users (default)")
     listed.add_argument(
         "--confirm",
         action="store_true",
-        help="open every port that may have a board, and ask for its name; many boards restart, "
-        "and other devices at such a port may, too",
+        help="open every port that may have a board and query the board's name; many boards restart "
+        "when it is opened, and other devices at such a port may restart, too",
     )
     add_json(listed)
-    flash = actions.add_parser("flash", help="write firmware onto a board, by a tool on PATH")
+    flash = actions.add_parser("flash", help="write firmware to a board with a tool on PATH")
     flash.add_argument(
         "board",
         metavar="BOARD",
-        help="kind of board, as nucleo-l4r5zi or pico2; or port, USB serial number or name of a "
-        "confirmed one",
+        help="kind of board, such as nucleo-l4r5zi or pico2; or port, USB serial number or name of "
+        "a confirmed board",
     )
     flash.add_argument("firmware", metavar="FILE", type=Path, help="an .elf, .hex or .uf2 file")
     flash.add_argument("--tool", metavar="T", help="openocd, pyocd, picotool or probe-rs")
     flash.add_argument("--serial", metavar="N", help="serial number of the debug probe")
-    flash.add_argument("--dry-run", action="store_true", help="print the command, and end")
+    flash.add_argument("--dry-run", action="store_true", help="only print the command")
     talk = actions.add_parser(
         "console",
-        help="print what a board says, and send it lines",
-        description="Prints what the board says, and sends it each line of standard input as a "
-        "command, without the need of a % at its end. Ctrl-C, or the end of the input, ends it.",
+        help="print a board's output, and send it commands",
+        description="Prints the board's output, and sends each line of standard input to the board "
+        "as a command; the % at its end is added. Ctrl-C or the end of the input ends it.",
     )
     talk.add_argument("port", metavar="PORT", help="/dev/ttyACM0, or socket://HOST:PORT")
     talk.add_argument(
@@ -55,14 +55,14 @@ def parser() -> argparse.ArgumentParser:
         type=whole,
         default=BAUD_RATE,
         metavar="N",
-        help="speed of the line (default: %(default)s)",
+        help="baud rate (default: %(default)s)",
     )
     talk.add_argument(
         "--wait",
         type=seconds,
         default=SILENCE_S,
         metavar="TIME",
-        help=f"how long the board may say nothing while it works (default: {SILENCE_S:g}s)",
+        help=f"longest silence of the board during a command (default: {SILENCE_S:g}s)",
     )
     made.set_defaults(json=False, confirm=False)
     return made
@@ -107,7 +107,7 @@ def _console(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.devices.bridge import find_tools
 
     if sys.stdin.isatty():
-        print("one command a line, as: name; Ctrl-C ends it", file=sys.stderr)
+        print("one command per line, such as: name; Ctrl-C ends it", file=sys.stderr)
     texts = find_tools().converse(options.port, options.baud, sys.stdin, silence_s=options.wait)
     try:
         for text in texts:

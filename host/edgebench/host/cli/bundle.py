@@ -12,22 +12,22 @@ from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import say
 
 _ABOUT = """\
-Write stored runs into one file for sharing. Commands of edgebench take the file in place of a run,
-as in: edgebench show FILE.zip; edgebench compare last --against FILE.zip#ID
+Write stored runs to a single file for sharing. Commands of edgebench accept the file in place of a
+run, for example: edgebench show FILE.zip; edgebench compare last --against FILE.zip#ID
 
-It contains the complete directories of the runs: results, traces, the meter's bytes, facts about
-the device including its name, the worker's log, which may contain paths with user names, tags and
-notes. Any program for .zip files shows its content.
+The file contains the complete directories of the runs: results, traces, the meter's bytes, facts
+about the device including its name, the worker's log, which may contain paths with user names, tags
+and notes. Any program for .zip files shows its content.
 """
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench bundle`."""
     made = new_parser("bundle", _ABOUT)
     made.formatter_class = argparse.RawDescriptionHelpFormatter
     names = "runs by id, unique part of it, last, tag, directory or bundle; or sets by id"
     made.add_argument("runs", nargs="+", metavar="RUN", help=names)
-    output = "file to write, which must not exist (default: in this directory, named by the runs)"
+    output = "file to write; must not exist (default: named after the runs, in this directory)"
     made.add_argument("-o", "--output", type=Path, metavar="FILE.zip", help=output)
     bare = "leave out tags and notes"
     made.add_argument("--without-annotations", action="store_true", help=bare)
@@ -57,6 +57,6 @@ def run(options: argparse.Namespace) -> ExitCode:
     count = f"{len(run_ids)} run{'' if len(run_ids) == 1 else 's'}"
     print(printable(f"bundled: {count}, {format_bytes(size_bytes)}: {path}"))
     added = "" if options.without_annotations else ", tags and notes"
-    say(f"note: it has all raw files, the worker's log, the names of devices{added}; no model")
+    say(f"note: contains all raw files, the worker's log, device names{added}; no models")
     say(f"next: edgebench runs {shlex.quote(str(path))}")
     return ExitCode.DONE

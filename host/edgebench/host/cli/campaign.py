@@ -26,19 +26,20 @@ if TYPE_CHECKING:
     from edgebench.host.result.run_set import RunSet
 
 WATCH_S = 1.0
-"""Interval at which `watch` looks at the campaign: at two files and an index."""
+"""Interval at which `watch` reads the campaign's state: two files and an index."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench campaign`."""
     made = new_parser(
         "campaign",
-        "Make a matrix of runs over many devices; what is interrupted is resumed, not repeated.",
+        "Measure a matrix of runs on many devices; an interrupted campaign resumes where it "
+        "stopped.",
     )
     actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, text in (
-        ("plan", "show what a campaign file would do, and how long it takes"),
-        ("run", "begin a campaign, and make its runs"),
+        ("plan", "show the runs of a campaign file, and how long they take"),
+        ("run", "start a campaign"),
     ):
         action = actions.add_parser(name, help=text)
         action.add_argument(
@@ -51,12 +52,12 @@ def parser() -> argparse.ArgumentParser:
         add_store(action)
         add_json(action)
     for name, text in (
-        ("resume", "make the runs that are left"),
-        ("status", "show how far a campaign is, and what it has measured"),
-        ("watch", "show how far it is until it ends; the campaign goes on without you"),
+        ("resume", "continue a campaign with the runs that are left"),
+        ("status", "show a campaign's progress and results"),
+        ("watch", "follow a campaign's progress to its end; Ctrl-C does not stop the campaign"),
     ):
         action = actions.add_parser(name, help=text)
-        which = "id or name of the campaign (default: the last one)"
+        which = "id or name of the campaign (default: last)"
         action.add_argument("campaign", nargs="?", default="last", metavar="CAMPAIGN", help=which)
         if name == "resume":
             _add_cluster(action)
@@ -68,22 +69,23 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_cluster(action: argparse.ArgumentParser) -> None:
-    offered = "Dask scheduler whose lab hosts offer the devices, as tcp://server:8786; see "
+    offered = "Dask scheduler of the lab hosts with the devices, such as tcp://server:8786; see "
     action.add_argument("--cluster", metavar="ADDRESS", help=f"{offered}docs/clusters.md")
     add_cluster_certificates(action)
 
 
 def _add_store_url(action: argparse.ArgumentParser) -> None:
-    url = "where lab hosts put finished runs on their way here, as fsspec has it, such as "
+    url = "fsspec URL through which lab hosts transfer finished runs to this host, such as "
     url += "s3://bucket/runs (default: through the scheduler)"
     action.add_argument("--store-url", metavar="URL", help=url)
 
 
 def _cluster(options: argparse.Namespace) -> ClusterAddress | None:
-    """The cluster that the options name.
+    """The cluster that the options name; None if they name none.
 
     Raises:
-        UsageError: the address makes no sense, or there are certificates and no cluster.
+        UsageError: the address is malformed, or certificates or a store URL are given without a
+            cluster.
     """
     from edgebench.host.campaign.cluster.address import ClusterAddress
     from edgebench.protocol.errors import UsageError
@@ -105,7 +107,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _say_new_names(file: str, say_line: Callable[[str], None]) -> None:
-    """Print which settings of a campaign file have a new name."""
+    """Print which settings of a campaign file were renamed in this version."""
     from pathlib import Path
 
     from edgebench.host.campaign.spec import renamed_settings
@@ -147,11 +149,11 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     console().print(cells_table(rows, plan.spec.repeats))
     devices = f"{len(lanes_s)} device{'s' if len(lanes_s) != 1 else ''}"
     about = format_duration(longest_s)
-    print(printable(f"{plan.name}: {count} runs on {devices}, about {about} if models are fast"))
+    print(printable(f"{plan.name}: {count} runs on {devices}, about {about} for fast models"))
     if 1 < plan.spec.repeats < MIN_RUNS:
         say(
-            f"note: {plan.spec.repeats} repeats give no interval between runs, so cells with times "
-            f"are suspect; to change that, set repeats = {MIN_RUNS} in {options.file}"
+            f"note: {plan.spec.repeats} repeats are too few for an interval between runs, so cells "
+            f"with times are suspect; to change that, set repeats = {MIN_RUNS} in {options.file}"
         )
     file = f"{shlex.quote(options.file)}{_cluster_words(options)}"
     say(f"next: edgebench campaign run {file}")
@@ -159,7 +161,7 @@ def _plan(options: argparse.Namespace) -> ExitCode:
 
 
 def _cluster_words(options: argparse.Namespace) -> str:
-    """Options that name the same cluster again."""
+    """Options that name this cluster in another command."""
     names = ("cluster", "store_url", "tls_ca_file", "tls_cert", "tls_key")
     given = {name: getattr(options, name, None) for name in names}
     return "".join(
@@ -170,7 +172,7 @@ def _cluster_words(options: argparse.Namespace) -> str:
 
 
 def _run(options: argparse.Namespace) -> ExitCode:
-    """Begin or resume a campaign; print what it has measured so far."""
+    """Start or resume a campaign; print its progress and results."""
     from edgebench.host.bench.cancellation import Interrupted
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab
@@ -200,7 +202,7 @@ def _status(options: argparse.Namespace) -> ExitCode:
 
 
 def _watch(options: argparse.Namespace) -> ExitCode:
-    """Show the state until no process makes runs any more; a line for each change in documents."""
+    """Show the state until no process runs the campaign; with --json, a document per change."""
     import time
     from contextlib import suppress
     from dataclasses import asdict
@@ -212,7 +214,7 @@ def _watch(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.show.tables import console
 
     campaign = Lab(options.store).campaign(options.campaign)
-    with suppress(KeyboardInterrupt):  # the campaign is another process's
+    with suppress(KeyboardInterrupt):  # another process runs the campaign
         if options.json:
             shown = None
             while True:
@@ -246,7 +248,7 @@ def _report(
     *,
     is_interrupted: bool = False,
 ) -> ExitCode:
-    """Print how far a campaign is, and what it has measured."""
+    """Print a campaign's progress and results; return the exit code."""
     from edgebench.host.show.campaigns import campaign_document
     from edgebench.host.show.tables import console, print_line
     from edgebench.host.show.verdict import verdict_lines
@@ -272,13 +274,13 @@ def _report(
     left_count = summary.left_count
     store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
     if is_interrupted:
-        say(f"interrupted: what was measured is kept; {left_count} runs are left")
+        say(f"interrupted: finished runs are kept; {left_count} runs are left")
     if summary.is_running:
         say(f"next: edgebench campaign watch {campaign.plan.id}{store}")
     elif left_count:
         cluster = _cluster_words(options)
         if not cluster and any(lane.lab for lane in campaign.lanes()):
-            cluster = " --cluster ADDRESS"  # `status` does not know which one
+            cluster = " --cluster ADDRESS"  # `status` has no option with the address
         say(f"next: edgebench campaign resume {campaign.plan.id}{cluster}{store}")
     elif sets:
         say(f"next: edgebench report {campaign.plan.id} --open{store}")
@@ -326,7 +328,7 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
         out.print(effects_table(METRICS[path].label, effects, out.width))
     lines += failure_lines(campaign.rows())
     if sets and not summary.left_count and not effects_by_metric and len(campaign.plan.cells) > 1:
-        needed = f"each needs at least {MIN_ROUNDS} runs of both levels that are not invalid"
+        needed = f"each needs at least {MIN_ROUNDS} valid or suspect runs of both levels"
         lines.append(f"note: effects of factors not computed: {needed}")
     for line in lines:
         print_line(out, line)

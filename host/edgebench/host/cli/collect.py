@@ -10,11 +10,11 @@ from edgebench.system.terminal import say
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench collect`."""
     made = new_parser(
         "collect",
-        "Store what earlier commands left on devices, also those that were killed. A run that is "
-        "still in progress is followed to its end; Ctrl-C ends it.",
+        "Store the runs that earlier commands left on devices, including commands that were "
+        "killed. A run in progress is followed to its end; Ctrl-C stops it.",
     )
     made.add_argument(
         "--on",
@@ -22,19 +22,19 @@ def parser() -> argparse.ArgumentParser:
         metavar="DEVICE",
         help="device, several with commas, all, or conditions, as for bench (default: local)",
     )
-    leave = "leave a device alone on which a run is in progress"
+    leave = "skip devices on which a run is in progress"
     made.add_argument("--no-wait", action="store_true", help=leave)
-    again = "contact no device: analyse the runs again that were set aside, as after an upgrade"
+    again = "reanalyse runs that were set aside, for example after an upgrade; contacts no device"
     made.add_argument("--set-aside", action="store_true", help=again)
     add_store(made)
     add_json(made)
-    # What the report of bench asks for.
+    # Options of bench that its report reads.
     made.set_defaults(meter=None, sync=None, metric=None, fail_on=None, allow=None)
     return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Collect; print what was measured, as bench does."""
+    """Collect; print the report of bench."""
     from edgebench.host.bench.cancellation import Interrupted
     from edgebench.host.cli.bench_report import conclude, report_runs
     from edgebench.host.cli.progress import ProgressWatcher
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.system.unforeseen import named_error
 
     if options.set_aside and (options.on or options.no_wait):
-        raise UsageError("--set-aside is about runs that are here, and takes no device")
+        raise UsageError("--set-aside takes no device: it analyses runs on this host")
     lab: Lab | None = None
     is_interrupted = False
     with ProgressWatcher() as watcher:

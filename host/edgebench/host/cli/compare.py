@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench compare`."""
     about = "Compare stored runs, baseline against candidate; the unit of analysis is the run."
     made = new_parser("compare", about)
     ids = "runs by id, unique part of it, directory or bundle; or sets by id, or tags"
@@ -59,14 +59,14 @@ def report(
     runs: Sequence[Run] | None = None,
     errors: Sequence[ErrorEntry] = (),
 ) -> None:
-    """Print the comparisons; as JSON also the runs made for them, and why others failed.
+    """Print the comparisons; with JSON, also the runs measured for them and the failures.
 
     Args:
         comparisons: The comparisons.
-        is_json: Print one document.
-        run_names: Their runs, as `edgebench show` takes them; empty: the id of the pairs.
-        runs: The runs that were made for them; None: they were stored before.
-        errors: Why other runs failed.
+        is_json: Print a JSON document.
+        run_names: Arguments of `edgebench show` for their runs; empty: the id of the pairs.
+        runs: Runs measured for the comparisons; None if the runs were stored before.
+        errors: Failures of other runs.
     """
     from edgebench.host.result.document import to_document
     from edgebench.host.show.comparisons import comparison_lines, comparisons_table

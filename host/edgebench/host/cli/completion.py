@@ -1,8 +1,8 @@
-"""`edgebench completion`: shell scripts that ask this command for completions.
+"""`edgebench completion`: shell scripts that get their completions from this command.
 
 The scripts do not depend on the options. When the user presses Tab, they run `edgebench completion
---complete WORD…` with the words so far. It prints one line with the kind (`files`: paths are
-completions too) and one line for each completion, which it takes from the commands' own parsers.
+--complete WORD…` with the words so far. The command prints a line with the kind (`files`: the
+shell completes paths too) and a line for each completion, from the parsers of the commands.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ complete -c edgebench -f -a '(__edgebench_complete)'
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 FILES, WORDS = "files", "words"
 _SAFE = re.compile(r"[\w.,:/@+=%-]+")
-"""Names that need no quoting in a shell; others are not offered."""
+"""Names that need no quoting in a shell; only these are offered."""
 _FILES = {"FILE", "FILE.toml", "FILE.zip", "DIR", "PATH", "DATASET", "BOARD"}
 """Placeholders of paths."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench completion`."""
     made = new_parser(
         "completion", "Print a script that completes commands, options, runs, devices and models."
     )
-    made.add_argument("shell", nargs="?", choices=tuple(SCRIPTS), help="for which shell")
-    words = "print completions of the last of these words, which follow `edgebench`"
+    made.add_argument("shell", nargs="?", choices=tuple(SCRIPTS), help="the shell")
+    words = "print completions of the last word; the words are those after `edgebench`"
     made.add_argument("--complete", nargs=argparse.REMAINDER, metavar="WORD", help=words)
     return made
 
@@ -79,13 +79,13 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.protocol.errors import UsageError
 
     if options.complete is not None:
-        # Not `options.complete`, of which argparse drops a `--`.
+        # Not `options.complete`: argparse drops a `--` from it.
         typed: list[str] = options.words[options.words.index("--complete") + 1 :]
         kind, names = completions(typed or [""])
         print("\n".join([kind, *names]))
         return ExitCode.DONE
     if options.shell is None:
-        raise UsageError(f"no shell was named: there are {', '.join(SCRIPTS)}")
+        raise UsageError(f"no shell given: choose from {', '.join(SCRIPTS)}")
     print(SCRIPTS[options.shell], end="")
     return ExitCode.DONE
 
@@ -139,7 +139,7 @@ class _Place:
         return [name for name in self._by_name if name.startswith("--")]
 
     def pass_over(self, word: str) -> None:
-        """Advance past a word."""
+        """Advance past a word that is already typed."""
         if word == "=":  # bash splits --option=value
             return
         if self.is_value and not word.startswith("-"):

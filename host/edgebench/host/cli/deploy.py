@@ -21,20 +21,21 @@ if TYPE_CHECKING:
     from edgebench.host.lab import Lab
 
 _Work = Callable[[Callable[[str], None]], Callable[[], None]]
-"""Does what a command is for, with a function that prints its steps; what prints its end."""
+"""Does the work for a target. Takes a function that prints steps; returns a function that prints
+the outcome."""
 MAX_AT_ONCE = 8
-"""Targets that are deployed to at the same time; more of them wait."""
+"""Maximum number of targets that are deployed to at the same time; further targets wait."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench deploy`."""
     made = new_parser("deploy", "Install an agent over SSH or adb, start it, and pair with it.")
     made.add_argument(
         "target",
         nargs="+",
         metavar="TARGET",
-        help="an account on the device, as ssh reaches it: [USER@]HOST[:PORT], or a host of "
-        "~/.ssh/config; or a phone: adb:SERIAL; or every phone that is ready: adb:all",
+        help="account on the device, reached over ssh: [USER@]HOST[:PORT], or a host of "
+        "~/.ssh/config; or a phone: adb:SERIAL; or all ready phones: adb:all",
     )
     made.add_argument(
         "-i", "--identity-file", type=Path, metavar="FILE", help="private key to log in with"
@@ -44,30 +45,28 @@ def parser() -> argparse.ArgumentParser:
         "--kit",
         type=Path,
         metavar="FILE",
-        help="Python for a phone, of edgebench kit build (default: the one that was made here, or "
-        "the installed package edgebench-kit)",
+        help="Python for a phone, built by edgebench kit build (default: the kit built on this "
+        "host, or the installed package edgebench-kit)",
     )
-    made.add_argument(
-        "--uninstall", action="store_true", help="remove the agent and all that it stores"
-    )
+    made.add_argument("--uninstall", action="store_true", help="remove the agent and all its data")
     packages = made.add_argument_group("what is installed")
     packages.add_argument(
         "--runtime",
         action="append",
         metavar="R",
-        help="runtime, as onnx; may be repeated (default: all that the device can have)",
+        help="runtime, such as onnx; repeatable (default: all that the device supports)",
     )
     packages.add_argument(
         "--wheels",
         type=Path,
         metavar="DIR",
-        help="install wheels from this directory only; nothing is downloaded",
+        help="install wheels only from this directory; nothing is downloaded",
     )
     packages.add_argument(
         "--bridge",
         action=argparse.BooleanOptionalAction,
-        help="bring the firmware bridge along, for microcontrollers beside the device (default: "
-        "unchanged, initially not)",
+        help="also install the firmware bridge, for microcontrollers attached to the device "
+        "(default: unchanged, initially not)",
     )
     agent = made.add_argument_group("the agent")
     agent.add_argument(
@@ -80,13 +79,13 @@ def parser() -> argparse.ArgumentParser:
         "--no-boot",
         dest="at_boot",
         action="store_false",
-        help="do not start it at boot (default: by systemd or cron, where there is one)",
+        help="do not start it at boot (default: started by systemd or cron, if available)",
     )
     agent.add_argument(
         "--via",
         choices=("tls", "ssh"),
-        help="reach the agent at its port, or through a tunnel of ssh (default: unchanged, "
-        "initially a tunnel where ssh takes a jump or a proxy command)",
+        help="reach the agent at its port, or through an ssh tunnel (default: unchanged, "
+        "initially a tunnel if ssh uses a jump host or a proxy command)",
     )
     agent.add_argument(
         "--name", help="name of the device (default: unchanged, initially its host name)"
@@ -96,31 +95,32 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="METER",
-        help="energy meter at the device that its agent serves, or none; may be repeated (default: "
-        "unchanged); edgebench meters --help has the options of each",
+        help="energy meter attached to the device, served by its agent; or none; repeatable "
+        "(default: unchanged); edgebench meters --help lists the options of each meter",
     )
     agent.add_argument(
         "--sync-line",
         metavar="gpio:PATH|uart:PATH|none",
-        help="line to a meter's digital input, on which runs are marked (default: unchanged)",
+        help="line to a meter's digital input that marks the runs (default: unchanged)",
     )
     return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Deploy to every target, or uninstall there; one that fails keeps no other from its turn.
+    """Deploy to every target, or uninstall; a failed target does not stop the others.
 
-    Several are served at the same time; what is printed of each at its end keeps their order.
+    Targets are handled in parallel; their outcomes are printed in the order of the targets.
 
     Raises:
-        UsageError: several targets would have one name.
-        EdgebenchError: the failure of the first target that failed; the others are notes.
+        UsageError: --name is given with several targets.
+        EdgebenchError: the error of the first target that failed; every failure is also printed as
+            a note.
     """
     from edgebench.host.devices.adb import ALL_PHONES, ready_phones
     from edgebench.host.lab import Lab
 
     if options.name is not None and (len(options.target) > 1 or options.target == [ALL_PHONES]):
-        raise UsageError(f"--name goes with one target, not with {' '.join(options.target)}")
+        raise UsageError(f"--name needs a single target, got {' '.join(options.target)}")
     phones = [phone.target for phone in ready_phones()] if ALL_PHONES in options.target else []
     named = [name for name in options.target if name != ALL_PHONES]
     targets = tuple(dict.fromkeys(named + phones))
@@ -137,7 +137,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _side_by_side(works: Mapping[str, _Work]) -> list[EdgebenchError]:
-    """Do all works, so many at the same time, and print their ends in order; what failed."""
+    """Do all works in parallel, print their outcomes in order, and return the failures."""
     failures = list[EdgebenchError]()
     with ThreadPoolExecutor(MAX_AT_ONCE) as pool:
         ends = {target: pool.submit(work, _naming(target)) for target, work in works.items()}
@@ -148,21 +148,21 @@ def _side_by_side(works: Mapping[str, _Work]) -> list[EdgebenchError]:
                 except EdgebenchError as exc:
                     failures.append(exc)
                     say(f"note: {target} failed: {exc}")
-        except KeyboardInterrupt:  # which ends the programs of those that have begun, too
+        except KeyboardInterrupt:  # Ctrl-C also ends the programs of the targets in progress
             pool.shutdown(cancel_futures=True)
             raise
     return failures
 
 
 def _naming(target: str) -> Callable[[str], None]:
-    """What prints the steps of one target among several."""
+    """A function that prints the steps of a target, with its name in front."""
     return lambda step: say(f"{target}: {step}")
 
 
 def _undeploy(
     lab: Lab, target: str, options: argparse.Namespace, on_step: Callable[[str], None]
 ) -> Callable[[], None]:
-    """Uninstall; what prints the outcome."""
+    """Uninstall; return a function that prints the outcome."""
     removed = lab.undeploy(
         target,
         on_step,
@@ -176,7 +176,7 @@ def _undeploy(
 def _deploy(
     lab: Lab, target: str, options: argparse.Namespace, on_step: Callable[[str], None]
 ) -> Callable[[], None]:
-    """Deploy; what prints the outcome."""
+    """Deploy; return a function that prints the outcome."""
     runtimes = {"runtimes": tuple(dict.fromkeys(options.runtime))} if options.runtime else {}
     report = lab.deploy(
         target,
@@ -218,15 +218,15 @@ def _report(report: DeployReport) -> None:
     for warning in report.warnings:
         print(printable(f"warning   {warning}"))
     if system.open_files is not None:
-        print(printable(f"warning   models are not kept from files: {system.open_files}"))
+        print(printable(f"warning   models can access files: {system.open_files}"))
         say_hint(CLOSE_FILES)
 
 
 def _require_runtime(report: DeployReport, requested: Sequence[str] | None) -> None:
-    """Refuse a device that can measure nothing, with what each runtime lacks.
+    """Check that a runtime works on the device.
 
     Raises:
-        RuntimeUnavailable: no runtime works there.
+        RuntimeUnavailable: no runtime works; the message states what each runtime lacks.
     """
     from edgebench.protocol.errors import RuntimeUnavailable
 

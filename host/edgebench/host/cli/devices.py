@@ -13,51 +13,51 @@ from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import say
 
 MAX_TIMEOUT_S = 600.0
-"""Longest time to listen; devices announce themselves within seconds."""
+"""Limit of --timeout; devices announce themselves within seconds."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench devices`."""
     made = new_parser("devices", "List this machine, paired devices, and agents on the network.")
     made.add_argument(
         "--timeout",
         type=seconds,
         default=3.0,
         metavar="3s",
-        help="longest time to listen (default: 3s)",
+        help="time to wait for announcements of agents (default: 3s)",
     )
     add_watch(made)
     add_json(made)
     actions = made.add_subparsers(dest="action", metavar="ACTION")
-    checked = "check devices, with a quick run; ends or begins their quarantine"
+    checked = "check devices with a quick run; starts or ends their quarantine"
     check = actions.add_parser("check", help=checked, description=_CHECK)
     check.add_argument("names", nargs="*", metavar="NAME", help="devices (default: all)")
-    renamed = "give a device another name, here and in the farm file"
+    renamed = "rename a device, on this host and in the farm file"
     rename = actions.add_parser("rename", help=renamed)
     rename.add_argument("old", metavar="OLD", help="device")
     rename.add_argument("new", metavar="NEW", help="its new name: one word")
     label = actions.add_parser("label", help="add and remove labels, in the farm file")
-    label.add_argument("name", metavar="NAME", help="device, or seat as rack/rock-5b")
+    label.add_argument("name", metavar="NAME", help="device, or seat such as rack/rock-5b")
     label.add_argument("labels", nargs="*", metavar="WORD", help="labels to add")
-    removed = "labels to remove; the last option of the line"
+    removed = "labels to remove; must be the last option"
     label.add_argument("--remove", nargs="+", default=(), metavar="WORD", help=removed)
     forgotten = "remove a device, its pairing and its history; its runs stay in the store"
     forget = actions.add_parser("forget", help=forgotten)
-    forget.add_argument("name", metavar="NAME", help="device, by its whole name")
+    forget.add_argument("name", metavar="NAME", help="full name of the device")
     for action in actions.choices.values():
         add_json(action, argparse.SUPPRESS)
     return made
 
 
 _CHECK = (
-    "Connects to each device, looks at its storage, temperature and clock, and makes a quick run "
-    "of a built-in model, which is not stored. A device that is well is out of quarantine; one "
-    "that is not is left out by --on all and conditions. Exit code 1: a device is not well."
+    "Connects to each device, checks its storage, temperature and clock, and makes a quick run of "
+    "a built-in model, which is not stored. A device that passes leaves quarantine; a device that "
+    "fails is excluded from --on all and conditions. Exit code 1: a device failed the check."
 )
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """List the devices, or do what the action says."""
+    """List the devices, or run the action."""
     if options.watch:
         return run_watch(as_json=options.json)
     actions = {"check": _check, "rename": _rename, "label": _label, "forget": _forget}
@@ -114,7 +114,7 @@ def _rename(options: argparse.Namespace) -> ExitCode:
     if options.json:
         print(json.dumps({"name": device.name}, indent=1))
     else:
-        print(f"renamed: {printable(options.old)} is {printable(device.name)} now")
+        print(f"renamed: {printable(options.old)} is now {printable(device.name)}")
     return ExitCode.DONE
 
 
@@ -123,7 +123,7 @@ def _label(options: argparse.Namespace) -> ExitCode:
     from edgebench.protocol.text import printable
 
     if not (options.labels or options.remove):
-        raise UsageError("no label to add or to remove")
+        raise UsageError("no label to add or remove")
     device, labels = Lab().label(options.name, *options.labels, remove=options.remove)
     if options.json:
         print(json.dumps({"name": device.name, "labels": list(labels)}, indent=1))

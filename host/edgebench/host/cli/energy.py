@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from edgebench.host.result.run import Run
 
 _EXAMPLE = """\
-The run has to have played the load code, and the instrument to have recorded all of it:
+The run must have played the load code, and the instrument must have recorded all of it:
 
   edgebench bench model.tflite --sync coded_load
   edgebench energy last --trace otii.csv --voltage 3.3 --gain 0.1% --samples means
 
-A file that is not recognised lists its columns:
+For a file of an unknown format, name the columns:
 
   edgebench energy last --trace log.csv --time t:s --power P:mW --gain 1%
 """
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench energy`."""
     made = new_parser(
-        "energy", "Compute the energy of a stored run from what any instrument recorded in a file."
+        "energy", "Compute the energy of a stored run from a file recorded by any instrument."
     )
     made.epilog, made.formatter_class = _EXAMPLE, argparse.RawDescriptionHelpFormatter
-    names = "id of a run or of a set, a unique part of it, or last; several that are in the file"
+    names = "id of a run or a set, a unique part of it, or last; several if the file covers them"
     made.add_argument("runs", nargs="+", metavar="RUN", help=names)
     made.add_argument("--trace", required=True, metavar="FILE", help="file of the instrument")
-    sync = "how file and run are aligned: by the load code that the run played (default)"
+    sync = "how to align file and run: by the load code that the run played (default)"
     made.add_argument("--sync", choices=("coded_load",), default="coded_load", help=sync)
     add_store(made)
     add_json(made)
@@ -46,11 +46,11 @@ def parser() -> argparse.ArgumentParser:
     voltage = "column of the voltage, or its value: 3.3"
     columns("--voltage", type=column_or_volts, metavar="COLUMN|V", help=voltage)
     errors = made.add_argument_group("errors of the instrument").add_argument
-    gain = "largest error of its readings, as in its data sheet (default: 15%% is assumed)"
+    gain = "largest gain error, from its data sheet (default: 15%% is assumed)"
     errors("--gain", type=percent, metavar="1%", help=gain)
-    zero = "largest offset, as in its data sheet: 30uA, 1mW (default: none is assumed)"
+    zero = "largest offset, from its data sheet: 30uA, 1mW (default: none is assumed)"
     errors("--offset", type=offset, metavar="30uA", help=zero)
-    name = "its name: files of one name share its errors, so that their runs can be compared"
+    name = "its name; files with the same name share its errors, so their runs can be compared"
     errors("--instrument", metavar="NAME", help=name)
     charge = "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"
     made.add_argument("--battery", type=capacity, metavar="CAPACITY", help=charge)
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Compute and store; exit code 3 where a file gives no energy of a run."""
+    """Compute and store the energies; exit code 3 if the file yields no energy for a run."""
     from pathlib import Path
 
     from edgebench.host.bench.energy import add_energy
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _says(options: argparse.Namespace) -> TraceOptions:
-    """What the options say of the file and its instrument."""
+    """Properties of the file and its instrument, from the options."""
     from edgebench.host.bench.energy import TraceOptions
     from edgebench.host.result.facts import ImportOptions
     from edgebench.meters.uncertainty import Unit
@@ -129,6 +129,6 @@ def _print(runs: list[Run], options: argparse.Namespace) -> None:
         for name, text in energy_lines(run.metrics.energy):
             print(f"  {name:<13} {text}")
     store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
-    # One name stands for all: a run, or a set.
+    # A single name covers all runs: it names a run or a set.
     name = options.runs[0] if len(options.runs) == 1 else runs[-1].run_id
     say(f"next: edgebench show {shlex.quote(name)}{store}")

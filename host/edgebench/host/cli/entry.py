@@ -1,4 +1,4 @@
-"""Entry point of `edgebench`: Ctrl-C ends it with one line from the first import on."""
+"""Entry point of `edgebench`: from the first import on, Ctrl-C ends it with one line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 try:
     from edgebench.system.command_process import exit_when_interrupted, report_strays
-except ModuleNotFoundError:  # pip uninstalls it without a word about who needs it
+except ModuleNotFoundError:  # pip uninstalls it without a warning, though edgebench needs it
     sys.exit(
         "error: the package edgebench-agent is not installed\n"
         "hint: install what is missing: pip install edgebench"
@@ -14,11 +14,11 @@ except ModuleNotFoundError:  # pip uninstalls it without a word about who needs 
 
 
 def run() -> int:
-    """Run the command line of this process; the exit code."""
+    """Run the command line of this process and return its exit code."""
     exit_when_interrupted()
     report_strays()
     from edgebench.host.cli.main import main
 
     code = main()
-    exit_when_interrupted()  # everything is closed again
+    exit_when_interrupted()  # nothing is open any more
     return code

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench export`."""
     made = new_parser("export", "Write stored runs in the format of another tool.")
     made.epilog = (
-        "An invalid run is written without numbers, with the reason. Formats and their file name "
-        "suffixes: docs/export.md."
+        "An invalid run is written without numbers, but with the reason. For formats and their "
+        "file name suffixes, see docs/export.md."
     )
     ids = "runs by id, unique part of it, directory or bundle; or sets by id, or tags"
     made.add_argument("runs", nargs="+", metavar="RUN", help=ids)
@@ -59,21 +59,25 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _format(options: argparse.Namespace) -> ExportFormat:
-    """The format of --format, or else the one that the suffix of the file name selects."""
+    """The format of --format, or else the format of the file name's suffix.
+
+    Raises:
+        UsageError: the format is missing or unknown, or cannot be written to the chosen output.
+    """
     from edgebench.host.export.registry import ExportKind, format_of_file, named_format
     from edgebench.protocol.errors import UsageError
 
     if options.format is None and options.output is None:
-        raise UsageError("no format: give --format F, or -o FILE with a known suffix")
+        raise UsageError("no format given: pass --format F, or -o FILE with a known suffix")
     if options.format is None:
         return format_of_file(options.output.name)
     form = named_format(options.format)
     if options.output is not None:
         return form
     if options.json:
-        raise UsageError("--json reports the file that was written: it needs -o FILE")
+        raise UsageError("--json reports the written file, so it needs -o FILE")
     if form.kind is ExportKind.DIRECTORY:
-        raise UsageError(f"{form.name} writes a directory: it needs -o DIRECTORY")
+        raise UsageError(f"{form.name} writes a directory, so it needs -o DIRECTORY")
     if form.kind is ExportKind.BYTES and sys.stdout.isatty():
-        raise UsageError(f"{form.name} is a binary format: it needs -o FILE")
+        raise UsageError(f"{form.name} is a binary format, so it needs -o FILE")
     return form

@@ -1,4 +1,4 @@
-"""Shared by the commands that hand runs on: `last` may be a run that failed."""
+"""Warning of `bundle` and `report` about failed runs, which `last` may name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def warn_of_failed(runs: Iterable[Address]) -> None:
-    """Print which of these runs failed, and so have no numbers."""
+    """Warn of runs that failed and therefore have no numbers."""
     from edgebench.host.store.index import stored_summary
 
     for one in runs:
         failure = stored_summary(one.store, one.run_id).failure
         if failure is not None:
-            say(f"warning: run {one.run_id} failed ({failure}), and has no numbers")
+            say(f"warning: run {one.run_id} failed ({failure}) and has no numbers")

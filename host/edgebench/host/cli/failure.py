@@ -1,4 +1,4 @@
-"""Failures of a command: a line and a hint for people, and one document for scripts."""
+"""Report the failure of a command: an error line and a hint, and a document for scripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     class ErrorEntry(TypedDict):
-        """An error as `bench --json` lists it; None where it is not about one run."""
+        """An error in the output of `bench --json`; fields without a value are None."""
 
         code: str
         message: str
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 OPTION = "--json"
 _printed: list[object] = []
-"""Document that the command has printed, of which there is at most one, however it ends."""
+"""The document that the command has printed; a command prints at most one, even if it fails."""
 
 
 class ArgumentsRefused(UsageError):
-    """The arguments of a command contain an unknown option, or a value that an option refuses."""
+    """The arguments of a command contain an unknown option or an invalid value."""
 
     def __init__(self, message: str, program: str) -> None:
         super().__init__(message)
         self.program = program
-        """Command whose help lists what it takes, as `edgebench meters record`."""
+        """Command whose help lists the valid arguments, such as `edgebench meters record`."""
 
     @property
     def hint(self) -> str:
-        """What to do: the name that may have been meant, and where the others are listed."""
+        """The hint: the closest valid name, if any, and the command that lists all of them."""
         likely = f"did you mean {self.meant}? otherwise " if self.meant else ""
-        return f"{likely}see what it takes: {self.program} --help"
+        return f"{likely}see its arguments: {self.program} --help"
 
 
 def print_document(document: object) -> None:
-    """Print the document of a command that may still fail, and note that."""
-    import json  # only here: help must not wait for it
+    """Print a command's document, and record that for the case that the command fails later."""
+    import json  # only here: keeps --help fast
 
     text = json.dumps(document, indent=1)
     _printed.append(document)
@@ -56,12 +56,12 @@ def print_document(document: object) -> None:
 
 
 def forget_document() -> None:
-    """Begin with a command that has printed nothing."""
+    """Forget the printed document, before a new command begins."""
     _printed.clear()
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Whether a script reads the output of this command line, be it right or wrong."""
+    """Whether the words before `--` contain `--json`; the command line need not be valid."""
     return OPTION in takewhile(lambda word: word != "--", words)
 
 
@@ -75,7 +75,7 @@ def error_entry(
     device: str | None = None,
     run_id: str | None = None,
 ) -> ErrorEntry:
-    """An error of a command, for scripts."""
+    """An error in the format of `bench --json`."""
     return {
         "code": kind,
         "message": message,
@@ -96,18 +96,18 @@ def report_failure(
     command: str = "",
     kind: str = "",
 ) -> ExitCode:
-    """Print what failed and what to do; the exit code.
+    """Print an error and its hint, and return the exit code.
 
-    A message may quote a file that anybody wrote.
+    The message is not trusted: it may quote a file of unknown origin.
 
     Args:
         message: What failed, with the value and the limit.
         hint: What to do, with a command.
         code: The exit code.
-        as_json: Print a document on stdout, unless the command has printed its own: for `bench`
-            its runs, of which there are none, and the error; for any other command the error.
+        as_json: Print a document on stdout, unless the command has printed its own. For `bench`, it
+            has no runs and this error; for any other command, only the error.
         command: The command that failed.
-        kind: Name of the kind of error, as `EdgebenchError.kind` has it.
+        kind: Name of the kind of error, from `EdgebenchError.kind`.
     """
     if as_json and not _printed:
         document: dict[str, object] = {

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from edgebench.host.analysis.history.history import History
 
 MAX_DECIDING = 3
-"""Number of histories that are named as the reason of an exit code."""
+"""Maximum number of histories that are named as the reason for an exit code."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench history`."""
     about = "Show a metric over time and its changes; a point is a set of runs, or a single run."
     made = new_parser("history", about)
     names = "histories with these runs: ids, sets, tags (default: all)"
@@ -35,10 +35,10 @@ def parser() -> argparse.ArgumentParser:
     add("--last", type=whole, metavar="N", help="the newest N runs")
     metric = "metric, such as latency_ns.p50 or energy_j (default: the headline of the scenario)"
     made.add_argument("--metric", metavar="M", help=metric)
-    fails = "exit 4 if the newest level is worse than the one before by more than this, with its "
-    fails += "whole interval; 5 if inconclusive"
+    fails = "exit 4 if the newest level is worse than the previous level by more than this, with "
+    fails += "its whole interval; 5 if inconclusive"
     made.add_argument("--fail-on", type=percent, metavar="3%", help=fails)
-    output = "also write these histories as one HTML file, as edgebench report does"
+    output = "also write these histories as an HTML file, like edgebench report"
     made.add_argument("-o", "--output", type=Path, metavar="FILE", help=output)
     add_store(made)
     add_json(made)
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _say_deciding(code: ExitCode, histories: Sequence[History]) -> None:
-    """Say which histories decided the exit code, and why."""
+    """Print which histories decided the exit code, and why."""
     from edgebench.host.analysis.history.history import HistoryOutcome
     from edgebench.host.show.history import outcome_sentence, subject_lines
 

@@ -27,51 +27,51 @@ MIB = 2**20
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench kit`."""
     made = new_parser(
-        "kit", "Make a Python for phones, which have none; edgebench deploy brings it to them."
+        "kit", "Build a Python for phones, which have none; edgebench deploy installs it."
     )
     actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
     action = actions.add_parser(
-        "build", help="make one from Debian's packages, by apt, or from DIR"
+        "build", help="build a kit from Debian's packages, with apt, or from DIR"
     )
     action.add_argument(
         "--root",
         type=Path,
         metavar="DIR",
-        help="root directory of a system to make it from, as a mounted image of a Raspberry Pi; no "
-        "package is fetched",
+        help="root directory of a system to build the kit from, such as a mounted Raspberry Pi "
+        "image; no package is fetched",
     )
     action.add_argument(
         "--machine",
         metavar="NAME",
-        help=f"as uname -m prints it: aarch64, armv7l or x86_64 (default: {PHONE_MACHINE}, or that "
-        "of DIR)",
+        help="machine name of uname -m: aarch64, armv7l or x86_64 (default: "
+        f"{PHONE_MACHINE}, or the machine of DIR)",
     )
     action.add_argument(
         "--output",
         "-o",
         type=Path,
         metavar="FILE",
-        help="file ending with .whl, or a directory (default: where edgebench deploy finds it)",
+        help="file name ending in .whl, or a directory (default: where edgebench deploy finds it)",
     )
     add_json(action)
     return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Make it.
+    """Build the kit.
 
     Raises:
-        UsageError: the machine is unknown, or there is no such directory.
-        KitNotBuilt: no kit can be made from it.
-        PackagesMissing: what changes programs is not installed.
+        UsageError: the machine is unknown, or the directory of --root does not exist.
+        KitNotBuilt: no kit can be built from the root.
+        PackagesMissing: a package needed for patching programs is not installed.
     """
     if options.machine is not None and options.machine not in ARCHITECTURES:
         raise unknown_name("machine", options.machine, tuple(ARCHITECTURES))
     if options.root is not None:
         if not options.root.is_dir():
-            raise UsageError(f"no directory: {options.root}")
+            raise UsageError(f"not a directory: {options.root}")
         return _build(Root(options.root), options.machine, options)
     machine = options.machine or PHONE_MACHINE
     say(f"fetching Debian's packages for {machine}")
@@ -82,12 +82,12 @@ def run(options: argparse.Namespace) -> ExitCode:
 def _build(root: Root, machine: str | None, options: argparse.Namespace) -> ExitCode:
     from edgebench.host.kit.build import build_kit
 
-    say("making the kit")
+    say("building the kit")
     try:
         built = build_kit(root, options.output, machine=machine)
     except ModuleNotFoundError as exc:
         install = install_command("kit", HOST_DISTRIBUTION)
-        what = f"kits are not made: {exc.name} is not installed here: {install}"
+        what = f"cannot build a kit: {exc.name} is not installed here: {install}"
         raise PackagesMissing(what) from exc
     if options.json:
         print_document(to_plain(built))
@@ -103,10 +103,10 @@ def _report(built: BuiltKit) -> None:
     size = f"{built.size_bytes / MIB:.1f} MiB, on a phone {manifest.unpacked_bytes / MIB:.1f} MiB"
     print(f"size      {size}")
     versions = ", ".join(f"{one.name} {one.version}" for one in manifest.packages)
-    print(printable(f"packages  {versions or 'unknown: the root has no record of them'}"))
+    print(printable(f"packages  {versions or 'unknown: the root has no package records'}"))
     if built.left_out:
-        print(printable(f"left out  {', '.join(built.left_out)}: their libraries are not there"))
+        print(printable(f"left out  {', '.join(built.left_out)}: their libraries are missing"))
     if built.unlicensed:
-        print(f"warning   no licence is known of {len(built.unlicensed)} files: do not pass it on")
+        print(f"warning   {len(built.unlicensed)} files have no known licence: do not redistribute")
     named = "" if built.is_kept else f" --kit {shlex.quote(str(built.path))}"
     print(printable(f"next: edgebench deploy adb:SERIAL{named}"))

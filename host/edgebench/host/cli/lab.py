@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench lab`."""
     made = new_parser(
         "lab",
-        "Share this host's devices and runs with other hosts: they become one owner, a lab, and "
-        "each sees, stops and collects the runs of all.",
+        "Share this host's devices and runs with other hosts. The hosts form a lab with one "
+        "identity; each can see, stop and collect the runs of all hosts.",
     )
     actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
-    written = "new file; it has the private key, and is readable by you only"
-    action = actions.add_parser("export", help="write identity and devices into a file")
+    written = "new file; it contains the private key, and only you can read it"
+    action = actions.add_parser("export", help="write identity and devices to a file")
     action.add_argument("file", metavar="FILE", help=written)
-    action = actions.add_parser("join", help="take over what another host has exported")
+    action = actions.add_parser("join", help="import identity and devices of another host")
     action.add_argument("file", metavar="FILE", help="file of edgebench lab export")
-    replaced = "give up this host's own identity; its own devices have to be paired anew"
+    replaced = "replace this host's identity; devices paired with it must be paired again"
     action.add_argument("--replace", action="store_true", help=replaced)
     text = "offer this host's devices to campaigns over several lab hosts, until Ctrl-C"
     action = actions.add_parser("work", help=text)
-    address = "Dask scheduler, as tcp://server:8786; see docs/clusters.md"
+    address = "Dask scheduler, such as tcp://server:8786; see docs/clusters.md"
     action.add_argument("address", metavar="ADDRESS", help=address)
     chosen = "devices to offer, as for bench (default: all)"
     action.add_argument("--on", action="append", metavar="DEVICE", help=chosen)
-    action.add_argument("--name", help="name of this lab host (default: that of this machine)")
-    reached = "address of this machine at which the scheduler reaches it (default: found by Dask)"
+    action.add_argument("--name", help="name of this lab host (default: this machine's name)")
+    reached = "address at which the scheduler reaches this machine (default: found by Dask)"
     action.add_argument("--host", metavar="HOST", help=reached)
     add_cluster_certificates(action)
     add_store(action)
@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Write the file, take it over, or offer the devices."""
+    """Export to a file, join the lab of a file, or offer the devices."""
     from edgebench.host.lab import Lab
 
     if options.action == "work":
@@ -55,12 +55,12 @@ def run(options: argparse.Namespace) -> ExitCode:
     if options.action == "export":
         devices = Lab().export_lab(options.file)
         print(f"exported: this host's identity and {_counted(len(devices))}, to {file}")
-        print("warning: who has this file may measure on all of them; remove it once it is used")
+        print("warning: this file gives access to all these devices; remove it after use")
         print(f"next: on the other host: edgebench lab join {quoted}")
         return ExitCode.DONE
     report = Lab().join_lab(options.file, replaces=options.replace)
     for device in report.forgotten:
-        print(f"forgotten: {printable(device.name)}, which knew this host by its old identity")
+        print(f"forgotten: {printable(device.name)}, which was paired with the old identity")
     names = ", ".join(printable(device.name) for device in report.devices)
     print(f"joined: {_counted(len(report.devices))}{f': {names}' if names else ''}")
     print(f"next: rm {quoted}; edgebench devices")
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _work(options: argparse.Namespace) -> ExitCode:
-    """Offer the devices; a lab host that is stopped leaves runs in progress to their devices."""
+    """Offer the devices until Ctrl-C; runs in progress continue on their devices."""
     from edgebench.host.campaign.cluster.address import ClusterAddress
     from edgebench.host.lab import Lab
 

@@ -1,6 +1,6 @@
 """`edgebench`: find the command, run it, and turn the outcome into an exit code.
 
-Nothing is imported before the command is known: help must not wait for pandas.
+Slow modules, such as pandas, are imported only once the command is known, to keep `--help` fast.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edgebench.protocol.distributions import HOST_DISTRIBUTION, why_missing
 from edgebench.system.command_process import exit_code_of, raise_when_interrupted
 from edgebench.system.exit_code import ExitCode
 
-TYPE_CHECKING = False  # see edgebench.host: `--help` must not wait for typing either
+TYPE_CHECKING = False  # see edgebench.host: typing is slow to import, too
 if TYPE_CHECKING:
     from argparse import Namespace
 
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "bench": "measure models on this machine or on devices",
-    "campaign": "make a matrix of runs over many devices, and resume it",
+    "campaign": "measure a matrix of runs on many devices, or resume it",
     "devices": "list the devices, usable or not",
-    "stop": "stop your run on a device, which a killed command or another terminal started",
-    "collect": "store what earlier commands left on devices; follow a run to its end",
+    "stop": "stop your run on a device, started in another terminal or by a killed command",
+    "collect": "store runs that earlier commands left on devices; follow a run to its end",
     "pair": "pair with a device's agent",
-    "lab": "share devices and runs with other hosts, as one owner",
+    "lab": "share devices and runs with other hosts",
     "deploy": "install an agent on a machine over SSH, and pair with it",
-    "kit": "make a Python for phones, which have none",
+    "kit": "build a Python for phones, which have none",
     "runs": "list the stored runs",
     "show": "show a run, a set of runs, or a table of several",
-    "tag": "give stored runs a tag",
-    "note": "keep a note with a stored run",
+    "tag": "add a tag to stored runs",
+    "note": "set the note of a stored run",
     "rm": "remove stored runs",
     "prune": "remove old stored runs",
     "store": "copy the runs of another store, or of a bundle, into this one",
-    "bundle": "write stored runs into one file, for sharing",
+    "bundle": "write stored runs to a single file, for sharing",
     "compare": "compare stored runs, baseline against candidate",
-    "report": "write runs, or a campaign, as one HTML file",
+    "report": "write runs, or a campaign, as an HTML file",
     "history": "show a metric over time, and where it changed",
     "export": "write stored runs in the format of another tool: CSV, Perfetto, JUnit, …",
     "meters": "list, check and record energy meters",
-    "bridge": "list microcontrollers, write firmware onto them, talk to them",
+    "bridge": "list microcontrollers, flash firmware, or open a console",
     "energy": "compute the energy of a stored run from the file of any instrument",
-    "verify": "recompute a run, or those of a set, from the raw files",
+    "verify": "recompute a run, or the runs of a set, from the raw files",
     "serve": "show devices, campaigns and runs on a live web page",
     "schema": "print the JSON Schema of run.json",
     "completion": "print a script that completes this command in bash, zsh or fish",
@@ -82,7 +82,8 @@ _LOADED = {
     "verify": ("edgebench.host.bench.verify",),
     "serve": ("edgebench.host.lab", "edgebench.host.serve.server"),
 }
-"""What takes a command time to load; it loads this before it begins, so that Ctrl-C may end it."""
+"""Modules that are slow to load, by command. They are loaded before the command runs, so that
+Ctrl-C can interrupt the loading."""
 
 
 _MEASURING = ("bench", "campaign run", "campaign resume", "collect")
@@ -90,7 +91,7 @@ _MEASURING = ("bench", "campaign run", "campaign resume", "collect")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code."""
+    """Run the command line and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without µ is no reason to fail
             stream.reconfigure(errors="replace")
@@ -113,7 +114,7 @@ def _dispatch(words: list[str]) -> ExitCode:
 
         error = with_meant(UsageError(f"unknown command {words[0]!r}"), words[0], COMMANDS)
         likely = f"did you mean edgebench {error.meant}? otherwise " if error.meant else ""
-        hint = f"{likely}see what there is: edgebench --help"
+        hint = f"{likely}see the list of commands: edgebench --help"
         return report_failure(str(error), hint, ExitCode.USAGE, as_json=wants_json(words))
     return _run(words[0], words[1:])
 
@@ -143,7 +144,7 @@ def _run(command: str, words: list[str]) -> ExitCode:
         code: ExitCode = module.run(options)
     except Exception as exc:
         if isinstance(exc, OSError) and exc.filename is None:
-            raise  # of standard output, on which no document may be printed
+            raise  # standard output failed, so no document can be printed
         message = why_missing(exc) if isinstance(exc, ModuleNotFoundError) else None
         if message is not None:
             hint = f"install what is missing: pip install {HOST_DISTRIBUTION}"
@@ -163,7 +164,7 @@ def _run(command: str, words: list[str]) -> ExitCode:
 def _hint(error: EdgebenchError, command: str, options: Namespace | None) -> str:
     from edgebench.host.cli.failure import ArgumentsRefused
 
-    # Without the modules that format numbers, which take long to import.
+    # Not through show.hints, whose modules take long to import.
     if isinstance(error, ArgumentsRefused):
         return error.hint
     from edgebench.host.cli.options import asked
@@ -174,7 +175,7 @@ def _hint(error: EdgebenchError, command: str, options: Namespace | None) -> str
 
 
 def _end_like_ctrl_c() -> None:
-    """Let a closed terminal or a `kill` stop the device's run too, unless they are ignored."""
+    """Make SIGTERM and SIGHUP stop the device's run as Ctrl-C does, unless they are ignored."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             with suppress(ValueError):  # not in the main thread
@@ -182,9 +183,9 @@ def _end_like_ctrl_c() -> None:
 
 
 def _keep_logs_off_stderr() -> None:
-    """A failure is one line on stderr; its traceback is for those who set EDGEBENCH_DEBUG.
+    """Keep tracebacks off stderr unless EDGEBENCH_DEBUG is set, so that a failure is one line.
 
-    That of a library as well: websockets logs the traceback of a ping that is not answered.
+    Libraries log tracebacks too: websockets does so for a ping without a response.
     """
     import logging
 
@@ -201,9 +202,9 @@ def _help() -> str:
         "",
         *(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()),
         "",
-        "edgebench COMMAND --help tells more about one command.",
+        "For help on a command: edgebench COMMAND --help",
     ]
-    if os.isatty(1):  # sys.stdout is None where `>&-` closed it
+    if os.isatty(1):  # not sys.stdout, which is None if `>&-` closed it
         import shutil
         import textwrap
 

@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from edgebench.meters.registry import Driver
 
 SELFTEST_S = 3.0
-"""Long enough to compare the meter's clock with the host's to within a thousand ppm."""
+"""Long enough to compare the clocks of meter and host to within 1000 ppm."""
 RECORD_S = 10.0
 _HELP_WIDTH = 78
 _PORTS = (
-    "PORT is a serial port as /dev/ttyACM0; default: the only connected meter of this kind.",
+    "PORT is a serial port such as /dev/ttyACM0; default: the only connected meter of this kind.",
     "If it cannot be opened: sudo usermod -aG dialout $USER, and log in again.",
-    "Meters of a device's agent record runs only: edgebench bench MODEL --meter agent:METER",
+    "Meters of a device's agent only record runs: edgebench bench MODEL --meter agent:METER",
     "More: docs/meters.md",
 )
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench meters`."""
     made = new_parser("meters", "List, check and record energy meters, without a model.")
     made.epilog, made.formatter_class = _meters_help(), argparse.RawDescriptionHelpFormatter
     actions = made.add_subparsers(dest="action", metavar="ACTION")
     listed = actions.add_parser("list", help="list the drivers, and the meter of each (default)")
     add_json(listed)
     for name, text in (
-        ("info", "show what a meter is and can do"),
-        ("selftest", "record for a while and check the recording"),
+        ("info", "show a meter's identity and capabilities"),
+        ("selftest", "make a short recording and check it"),
         ("record", "record, and print the energy"),
     ):
         action = actions.add_parser(
@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
             epilog=_meters_help(),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        action.add_argument("meter", metavar="METER", help="as in: ppk2:/dev/ttyACM0,supply=3.3")
+        action.add_argument("meter", metavar="METER", help="such as ppk2:/dev/ttyACM0,supply=3.3")
         add_json(action)
         if name == "selftest":
             _add_duration(action, SELFTEST_S)
@@ -61,12 +61,12 @@ def parser() -> argparse.ArgumentParser:
     action.description = (
         "Reads a .ppk2 of Nordic's Power Profiler, a .jls of a Joulescope, a .sr of sigrok, a log "
         "of PTDaemon, a PowerShield, tegrastats, perf stat, a Tasmota or a Shelly plug, Parquet "
-        "(power.parquet of another run too), or a CSV with a header line: of Monsoon, nRF "
-        "Connect, Home Assistant, nvidia-smi, Yokogawa, and others (docs/recordings.md). Other "
-        "columns have their unit in the name: t_s or time_ms, with power_W, or current_mA and "
-        "voltage_V; or are named by --time, --power, --current and --voltage."
+        "(including power.parquet of another run), or a CSV with a header line: from Monsoon, nRF "
+        "Connect, Home Assistant, nvidia-smi, Yokogawa, and others (docs/recordings.md). Columns "
+        "of other files have their unit in the name: t_s or time_ms, with power_W, or current_mA "
+        "and voltage_V; or name them with --time, --power, --current and --voltage."
     )
-    action.add_argument("file", metavar="FILE", help="as in: trace.csv")
+    action.add_argument("file", metavar="FILE", help="such as trace.csv")
     action.add_argument("--supply", type=volts, metavar="V", help="voltage of a current-only file")
     add_columns(action.add_argument)
     action.add_argument("--voltage", metavar="COLUMN", help="column of the voltage")
@@ -89,7 +89,7 @@ def _meters_help() -> str:
 
 
 def _usage_lines(name: str, driver: Driver) -> list[str]:
-    """Usage of a meter, broken between two options and nowhere else."""
+    """Usage of a meter, wrapped only between options."""
     address, *options = driver.usage_parts
     lines = [f"  {name}{address}"]
     for option in options:
@@ -114,7 +114,7 @@ def _add_output(action: argparse.ArgumentParser) -> None:
     action.add_argument(
         "--output",
         metavar="DIR",
-        help="directory of the recording (default: a new one in the store)",
+        help="directory of the recording (default: a new directory in the store)",
     )
     add_store(action)
 

@@ -9,18 +9,18 @@ from edgebench.system.exit_code import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
-    made = new_parser("note", "Keep a note with a stored run, in place of the one that it has.")
+    """Argument parser of `edgebench note`."""
+    made = new_parser("note", "Set the note of a stored run; a previous note is replaced.")
     names = "run by id, unique part of it, last or tag; or set by id"
     made.add_argument("run", metavar="RUN", help=names)
-    made.add_argument("text", metavar="TEXT", help="one line; an empty one removes the note")
+    made.add_argument("text", metavar="TEXT", help="one line; an empty text removes the note")
     add_store(made)
     add_json(made)
     return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Change the note; print what the run has now."""
+    """Change the note; print the run's tags and note."""
     from dataclasses import replace
 
     from edgebench.host.cli.annotated import annotate_runs

@@ -23,13 +23,13 @@ Add = Callable[..., object]
 
 
 class OneLineParser(CommandParser):
-    """Refuses arguments with one line and a hint, as every other error, not with all its usage."""
+    """Reports invalid arguments like any other error: one line and a hint, without the usage."""
 
     def parse_words(self, words: Sequence[str]) -> argparse.Namespace:
         """Parse the words of a command line.
 
         Raises:
-            ArgumentsRefused: an option is unknown, or a value is refused.
+            ArgumentsRefused: an option is unknown, or a value is invalid.
         """
         options, others = self.parse_known_args(words)
         options.words = list(words)
@@ -41,7 +41,7 @@ class OneLineParser(CommandParser):
         return options
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """Refuse a value that is not one of the choices, and suggest the closest one."""
+        """Reject a value that is not among the choices, and suggest the closest choice."""
         if action.choices is not None and value not in action.choices:
             known = list(map(str, action.choices))
             name = "/".join(action.option_strings) or action.metavar or action.dest
@@ -49,7 +49,7 @@ class OneLineParser(CommandParser):
             raise with_meant(ArgumentsRefused(text, self.prog), str(value), known)
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the arguments.
+        """Report invalid arguments.
 
         Raises:
             ArgumentsRefused: always.
@@ -70,20 +70,21 @@ _NAMES = {
     "USER@HOST": ("target",),
     "tcp://SCHEDULER:8786": ("cluster",),
 }
-"""Names in hints, and the arguments that have them."""
+"""Placeholders in hints, and the arguments that replace them."""
 
 
 def asked(command: str, options: argparse.Namespace) -> Asked:
-    """What a command line asked for; a name in hints stands for one word only, but `RUN…`.
+    """The contents of a command line, for hints.
 
+    A placeholder is filled in only if it stands for a single word, except `RUN…`.
     >>> given = argparse.Namespace(run=["r1", "r 2"], meter="ppk2", given=[])
     >>> asked("show", given).names
     {'RUN…': ('r1', 'r 2'), 'METER': ('ppk2',)}
     """
-    from edgebench.host.options.command import Asked  # only here: help must not wait for it
+    from edgebench.host.options.command import Asked  # only here: keeps --help fast
 
     names: dict[str, tuple[str, ...]] = {}
-    is_action = getattr(options, "action", None) is not None  # whose names may be of devices
+    is_action = getattr(options, "action", None) is not None  # its names may be device names
     for name, arguments in _NAMES.items():
         given: list[str] = []
         for argument in arguments:
@@ -106,8 +107,7 @@ def asked(command: str, options: argparse.Namespace) -> Asked:
 
 
 def _grouped(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[list[str]]:
-    """Arguments as they were given: positional ones alone, options with their values.
-
+    """Group the given arguments: positional arguments alone, options with their values.
     >>> parser = argparse.ArgumentParser()
     >>> actions = [parser.add_argument("models"), parser.add_argument("--on")]
     >>> _grouped(parser, ["a.onnx", "--on", "pi5", "--", "-b.onnx"])
@@ -134,7 +134,7 @@ def _grouped(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[list
 
 
 def options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Options of a command and of its actions."""
+    """Option strings of a command and of its actions."""
     for action in parser._actions:  # pyright: ignore[reportPrivateUsage] argparse has no other way
         yield from action.option_strings
         if isinstance(action.choices, dict):
@@ -143,7 +143,7 @@ def options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 class GivenOnce(argparse.Action):
-    """Keeps the value of an option, and refuses a second one: the last would win silently.
+    """Stores an option's value and rejects a second value, which would silently win.
 
     Only for options without a default.
     """
@@ -155,10 +155,10 @@ class GivenOnce(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        """Keep the value.
+        """Store the value.
 
         Raises:
-            ArgumentError: there is one already.
+            ArgumentError: the option already has a value.
         """
         del parser, option_string
         first = getattr(namespace, self.dest)
@@ -168,12 +168,12 @@ class GivenOnce(argparse.Action):
 
 
 def new_parser(command: str, description: str) -> OneLineParser:
-    """A parser for one command; the parsers of its actions are of the same class."""
+    """A parser for a command; the parsers of its actions have the same class."""
     return OneLineParser(prog=f"edgebench {command}", description=description)
 
 
 def add_option(add: Add, option: BenchOption) -> None:
-    """An option of `bench`, as its row says."""
+    """Add an option of `bench`, as defined in its row."""
     if option.constant is not None:
         add(option.flag, action="store_const", const=option.constant, help=option.help_text)
         return
@@ -188,7 +188,7 @@ def add_option(add: Add, option: BenchOption) -> None:
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    """--store."""
+    """Add --store."""
     parser.add_argument(
         "--store",
         type=Path,
@@ -198,9 +198,9 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cluster_certificates(parser: argparse.ArgumentParser) -> None:
-    """--tls-ca-file, --tls-cert, --tls-key."""
+    """Add --tls-ca-file, --tls-cert and --tls-key."""
     texts = {
-        "ca-file": "certificate of the authority that signed those of the cluster, for tls://",
+        "ca-file": "CA certificate of the cluster, for tls://",
         "cert": "certificate of this host",
         "key": "private key of this host",
     }
@@ -215,34 +215,34 @@ _RUN_HELP = (
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """RUN, for what is verified."""
+    """Add RUN, of `edgebench verify`."""
     parser.add_argument("run", metavar="RUN", help=_RUN_HELP)
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    """RUN…, for what is shown."""
+    """Add RUN…, of `edgebench show`."""
     parser.add_argument("run", metavar="RUN", nargs="+", help=_RUN_HELP)
 
 
 def add_columns(add: Add) -> None:
-    """Options for what a file of power does not say itself."""
-    unit = "; with its unit, as in P:mW, where the name has none"
+    """Add options for properties that a power file does not contain."""
+    unit = "; with its unit, as in P:mW, if the name has none"
     add("--time", metavar="COLUMN", help=f"column of the time{unit}")
     add("--power", metavar="COLUMN", help="column of the power")
     add("--current", metavar="COLUMN", help="column of the current")
     add("--rate", type=hertz, metavar="HZ", help="samples per second of a file without times")
-    samples = "what a sample is: its interval's mean, or an instant (default: as the program's "
-    samples += "documentation says)"
+    samples = "meaning of a sample: its interval's mean, or an instant (default: according to the "
+    samples += "program's documentation)"
     add("--samples", choices=("means", "instants"), help=samples)
 
 
 def add_json(parser: argparse.ArgumentParser, default: bool | str = False) -> None:
-    """--json; an action whose command has it too takes `argparse.SUPPRESS` as the default."""
-    text = "print one JSON document on stdout"
+    """Add --json; pass `argparse.SUPPRESS` for an action if its command also has --json."""
+    text = "print a JSON document on stdout"
     parser.add_argument("--json", action="store_true", default=default, help=text)
 
 
 def add_trust_model(add: Add) -> None:
-    """--trust-model, of commands that open models."""
-    text = "models may open files of the agent's user: do not warn where a device lets them"
+    """Add --trust-model, of commands that open models."""
+    text = "do not warn if a device lets models access files of the agent's user"
     add("--trust-model", action="store_true", help=text)

@@ -9,7 +9,7 @@ from edgebench.host.bench.events import Place
 
 
 class DevicePace:
-    """Pace of the runs on one device; all times are on the host's monotonic clock."""
+    """Pace of the runs on a device; all times are on the host's monotonic clock."""
 
     def __init__(self) -> None:
         self._place: Place | None = None
@@ -21,16 +21,16 @@ class DevicePace:
         self._is_running = False
 
     def begin(self, place: Place, now_s: float) -> None:
-        """A run begins."""
+        """Start the clock of a run."""
         self._place, self._begun_s, self._is_running = place, now_s, True
 
     def expect(self, duration_s: float, now_s: float) -> None:
-        """The timed loop of the run in progress begins, with an expected duration."""
+        """Set the expected duration of the timed loop, which begins now in the run in progress."""
         if self._is_running:
             self._expected_s = now_s - self._begun_s + duration_s
 
     def end(self, now_s: float) -> None:
-        """The run in progress is stored, or it failed."""
+        """Stop the clock of the run in progress, which was stored or failed."""
         if self._is_running:
             self._is_running = False
             self._durations_s.append(now_s - self._begun_s)
@@ -52,7 +52,7 @@ class DevicePace:
         return sum(durations_s) / len(durations_s) if durations_s else self._expected_s
 
     def left_s(self, now_s: float) -> float | None:
-        """Time until the last run ends; None while unknown."""
+        """Time until the last run ends; None before any duration is known."""
         if self._place is None or (run_s := self.run_s) is None:
             return None
         in_progress_s = max(0.0, run_s - (now_s - self._begun_s)) if self._is_running else 0.0
@@ -73,7 +73,8 @@ class OverallPace:
 def overall_pace(paces: Sequence[DevicePace], now_s: float) -> OverallPace:
     """Pace of devices that are measured in parallel.
 
-    A device that has not begun is assumed to take as long as the others, after one of them.
+    A device that has not begun is assumed to run after the others, and to take as long as the
+    slowest of them.
     """
     begun = [one for one in paces if one.count is not None]
     counts = [one.count or 0 for one in begun]

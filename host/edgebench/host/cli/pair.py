@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench pair`."""
     made = new_parser("pair", "Pair with the agent that printed STRING (`edgebench-agent pair`).")
     made.add_argument("string", metavar="STRING", help="as in: edgebench://ADDRESS:PORT/PIN/SECRET")
     which = made.add_mutually_exclusive_group()
-    replaced = "it is a known device that was set up anew: keep its name, labels and history"
+    replaced = "the device is known but was set up again: keep its name, labels and history"
     which.add_argument("--replace", action="store_true", help=replaced)
-    added = "it is another device, as a copy of the SD card of a known one"
+    added = "the device is new, although it looks like a known one: its SD card is a copy"
     which.add_argument("--add", action="store_true", help=added)
     return made
 
@@ -36,14 +36,14 @@ def run(options: argparse.Namespace) -> ExitCode:
         if options.replace or options.add:
             return bool(options.replace)
         what = "is on the board" if is_certain else "has the machine id"
-        text = f"agent {what} of {known.name!r}, which does not answer, and has a new certificate"
+        text = f"agent {what} of {known.name!r}, which does not respond, and has a new certificate"
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise BoardKnown(text)
         question = f"{text}. Replace {known.name!r}, keeping name, labels and history? [y/N]"
         say(question, end=" ")
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return True
-        say("note: it is paired as another device")
+        say("note: pairing as a new device")
         return False
 
     device = Lab().pair(options.string, decide)

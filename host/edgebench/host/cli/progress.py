@@ -1,4 +1,4 @@
-"""Progress of a measurement, as a person sees it; always on standard error."""
+"""Progress display of a measurement, on standard error."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ _PHASES = {
     Phase.SPOOLING: "writing",
 }
 REFRESH_HZ = 2
-"""Rate of drawing, slow on purpose: on a local device it is load beside the timed loop."""
+"""Redraw rate; low because drawing loads a local device during the timed loop."""
 REPORT_S = 10.0
-"""Interval of the lines that stand for the bar where there is no terminal."""
+"""Interval of the lines that replace the bar if stderr is not a terminal."""
 LONG_CHECK_S = 60.0
-"""A data set that takes so long is announced in a line of its own."""
+"""A data set that takes at least this long is announced in a line."""
 BAR_WIDTH = 30
 BAR_FROM_WIDTH = 100
-"""Width of the narrowest terminal with a bar; on a narrower one the line would break."""
+"""Minimum width of a terminal for the bar; below it, the line would wrap."""
 OTHERS_WIDTH = 58
-"""Columns beside the name: bar, phase with temperature and clock, time."""
+"""Width of all columns except the name: bar, phase with temperature and clock, time."""
 
 
 class ClockBar(ProgressColumn):
@@ -99,16 +99,16 @@ class RunFailure:
 
     error: EdgebenchError
     model: str | None = None
-    """Model of the run; None where the error is of no run, as the runtime."""
+    """Model of the run; None, like the runtime, if the error is not about a run."""
     runtime: str | None = None
     device: str | None = None
-    """Device; None where the error is of none."""
+    """Device; None if the error is not about a device."""
     is_one_of_several: bool = False
-    """Other devices are measured, too: the title names the device."""
+    """Several devices are measured, so the title names the device."""
 
     @property
     def title(self) -> str:
-        """The run, or else the device, as people call it."""
+        """Name of the run for messages, or of the device if there is no run."""
         if self.model is None:
             return str(self.device)
         run = f"{self.model} on {self.runtime}" if self.runtime else self.model
@@ -123,13 +123,13 @@ def _reached(reached: PhaseProgress) -> str:
 
 
 class ProgressWatcher:
-    """Shows each run's phases: a bar on a terminal, elsewhere a line now and then.
+    """Shows each run's phases: as a bar on a terminal, else as a line every `REPORT_S`.
 
-    Both go by the clock of the host: nothing is sent to the device while its timed loop runs.
+    Both use the host's clock, because nothing is sent to the device during its timed loop.
     """
 
     def __init__(self, *, trusts_models: bool = False) -> None:
-        """Make a display.
+        """Create the display.
 
         Args:
             trusts_models: Whether the user accepts that models can open files of the agent's user.
@@ -137,10 +137,10 @@ class ProgressWatcher:
         self.trusts_models = trusts_models
         self.console: Console = console(stderr=True)
         self.name_width = max(8, self.console.width - OTHERS_WIDTH)
-        # Columns that do not move while the words in them change, where there is room for that.
+        # Fixed column widths, so that columns do not move when their text changes.
         what_width, time_width = (28, 18) if self.console.width > OTHERS_WIDTH + 8 else (0, 0)
         self.bar = Progress(
-            # On a narrow terminal, the long name of a model gets what is left.
+            # On a narrow terminal, the model's name is truncated to the remaining width.
             TextColumn(
                 "{task.description}",
                 markup=False,
@@ -169,7 +169,7 @@ class ProgressWatcher:
         self.rejected_count = 0
         """Runs of earlier commands that could not be stored."""
         self.unmeasured: list[str] = []
-        """Names of the devices on which nothing more could be measured."""
+        """Names of the devices that failed, on which nothing more was measured."""
 
     @property
     def runs(self) -> list[Run]:
@@ -206,7 +206,7 @@ class ProgressWatcher:
         signal.default_int_handler(number, frame)
 
     def begin(self) -> None:
-        """A run begins on some device: show the overall progress, unless it is the only run."""
+        """Handle the begin of a run: show the overall progress, unless it is the only run."""
         if self._starting is not None:
             self.bar.remove_task(self._starting)
             self._starting = None
@@ -232,7 +232,7 @@ class ProgressWatcher:
             self.report()
 
     def report(self) -> None:
-        """Say which phase each run is in, since when, and how long it should take."""
+        """Print each run's phase, the time since its begin, and its expected duration."""
         for task in self.bar.tasks:
             if task.id in (self._overall, self._starting):
                 continue
@@ -241,19 +241,19 @@ class ProgressWatcher:
             self.say(f"run: {task.fields['title']}: {what}{f', {took}' if took else ''}")
 
     def notify(self, event: events.MeasurementEvent) -> None:
-        """Show an event; those of a device go to its own display."""
+        """Show an event; a device's events go to its `DeviceProgress`."""
         match event:
             case events.DeviceSelected(device, device_count):
                 self._devices[device] = DeviceProgress(self, device, is_alone=device_count == 1)
             case events.MeterMissing(device):
-                without = "is measured without energy: the farm file has no meter for it"
+                without = "is measured without energy: no meter in the farm file"
                 self.say(f"note: {device} {without}")
             case events.FarmSourceFailed(error):
-                self.say(f"warning: {error}; the rest of the farm is used")
+                self.say(f"warning: {error}; using the rest of the farm")
             case events.LabgridPlaceTaken(device, place, acquired_by):
                 self.say(
-                    f"warning: {device}: its place {place} in labgrid is acquired by "
-                    f"{acquired_by}, who may disturb the measurement"
+                    f"warning: {device}: labgrid place {place} is acquired by {acquired_by}, "
+                    "whose use may disturb the measurement"
                 )
             case events.DeviceSkipped(device, health):
                 self.say(
@@ -261,24 +261,29 @@ class ProgressWatcher:
                     f"{health.quarantined_utc}: {health.quarantine_reason}"
                 )
                 again = f"edgebench devices check {shlex.quote(device)}"
-                self.say(f"hint: see whether it is well: {again}")
+                self.say(f"hint: check it again: {again}")
             case events.DeviceFailed(device, error):
                 self.failures.append(self._devices[device].failure(error))
                 self.unmeasured.append(device)
-                self.say(f"warning: {device}: {error}; the other devices go on")
+                self.say(f"warning: {device}: {error}; continuing with the other devices")
             case _:
-                if event.device in self._devices:  # else it is late, of a lane before this command
+                if event.device in self._devices:  # else a late event of an earlier command's lane
                     self._devices[event.device].notify(event)
 
     def failure(self, error: EdgebenchError) -> RunFailure:
-        """An error that ended the command, with the run that it ended, if one was in progress."""
+        """An error that ended the command, with the run in progress, if any."""
         devices = list(self._devices.values())
         return devices[0].failure(error) if len(devices) == 1 else RunFailure(error)
 
     def show_doubts(
         self, sets: Sequence[RunSet], settings: Callable[[RunSet], str] | None = None
     ) -> None:
-        """Say why runs are not valid; `settings` tells sets of one model on one device apart."""
+        """Print why runs are not valid.
+
+        Args:
+            sets: Sets of the runs.
+            settings: Text that distinguishes sets of the same model on the same device.
+        """
         for line in verdict_lines(sets, settings):
             self.say(line)
 
@@ -288,7 +293,7 @@ class ProgressWatcher:
 
 
 class DeviceProgress:
-    """Progress of the runs on one device."""
+    """Progress of the runs on a device."""
 
     def __init__(self, display: ProgressWatcher, device: str, *, is_alone: bool) -> None:
         self._display = display
@@ -347,7 +352,7 @@ class DeviceProgress:
                 self._end()
             case events.FetchFailed(run_id=run_id, error=error):
                 self._fail(self.failure(error))
-                self._note("warning", f"run {run_id} is not stored")
+                self._note("warning", f"run {run_id} was not stored")
             case events.FetchBegan(device, run_id):
                 self._clear()
                 self._run, self._phase, self._entered = None, "", None
@@ -359,7 +364,7 @@ class DeviceProgress:
                 self._mention(event)
 
     def _mention(self, event: events.DeviceEvent) -> None:
-        """Print the lines of an event that changes no display."""
+        """Print the lines of an event that does not change the bar."""
         say = self._display.say
         match event:
             case events.DeviceBusy(device, refusal, wait_s):
@@ -369,13 +374,13 @@ class DeviceProgress:
                 say(f"waiting: {device}, {format_duration(elapsed_s)} of {limit}")
             case events.DeviceUnavailable(device, error, limit_s):
                 self._clear()
-                if str(error) != self._paused_by:  # once for each cause
+                if str(error) != self._paused_by:  # once per cause
                     self._paused_by = str(error)
                     say(f"waiting: {device}, for up to {format_duration(limit_s)}: {error}")
             case events.FilesOpen(device, reason):
                 if not self._display.trusts_models and not self._is_warned:
                     self._is_warned = True
-                    say(f"warning: {device} does not keep models from files: {reason}")
+                    say(f"warning: {device} lets models access files: {reason}")
                     say(f"hint: {CLOSE_FILES}")
             case events.RuntimeLeftOut(report=report):
                 install = f"; install it there with {report.install}" if report.install else ""
@@ -383,12 +388,12 @@ class DeviceProgress:
             case events.ReferenceAdded(model=model):
                 self._note("note", f"{model} is measured first, as the reference of the accuracy")
             case events.ReferenceSkipped(model=model):
-                line = f"{model} is left out: microcontrollers run quantised models only, so the "
+                line = f"{model} is left out: microcontrollers run only quantised models, so the "
                 self._note("note", f"{line}accuracy is not compared with it")
             case events.EarlierRunStored(run=run):
                 is_cut = any(rule.id == CompleteRule.id for rule in run.verdict.failures)
                 ended = "had been stopped" if is_cut else "had finished"
-                kept = "was still on the device; stored now, beside those of this command"
+                kept = "was still on the device; it is now stored, too"
                 self._note("note", f"run {run.run_id} {ended} and {kept}")
             case events.EarlierRunFailed(run_id=run_id, error=error):
                 self._note("warning", f"run {run_id} of an earlier command failed: {error}")
@@ -399,7 +404,7 @@ class DeviceProgress:
             case events.EarlierRunLost(run=lost):
                 self._note("warning", incomplete_line(lost))
                 if not lost.is_empty:
-                    say("hint: see what is kept of it, and how to remove it: edgebench runs")
+                    say("hint: see its remaining files, and how to remove them: edgebench runs")
             case events.RunStoredElsewhere(device, run_id):
                 self._clear()
                 say(f"note: run {run_id} of {device} was stored by the host that started it")
@@ -419,7 +424,7 @@ class DeviceProgress:
         self._title = printable(f"{which}{run.model}{on}{settings}, {run.shown_name}")
         if not self._display.console.is_terminal:
             self._display.say(f"run: {self._title}")
-        # What is cut off a narrow terminal is the end of a model's name, not which device it is.
+        # A narrow terminal cuts off the end of the title: the model's name, not the device.
         is_whole = len(self._title) <= self._display.name_width
         short = printable(f"{which}{run.shown_name}: {run.model} on {run.runtime}")
         self._shown = self._title if is_whole else short
@@ -428,7 +433,7 @@ class DeviceProgress:
         self._draw("", None)
 
     def _enter(self, progress: m.Progress) -> None:
-        """Show the phase that a run entered, or how far it is in it."""
+        """Show the phase that a run entered, or its progress in the phase."""
         if self._task is None:
             return
         if progress.reached is not None and self._entered is progress.phase:
@@ -468,14 +473,14 @@ class DeviceProgress:
         self._display.count()
 
     def failure(self, error: EdgebenchError) -> RunFailure:
-        """An error with the run that it ended, if one was in progress."""
+        """An error with the run in progress, if any."""
         is_one_of_several = bool(self._prefix)
         if self._run is None:
             return RunFailure(error, device=self._name, is_one_of_several=is_one_of_several)
         return RunFailure(error, *self._run, is_one_of_several=is_one_of_several)
 
     def _draw(self, what: str, expected_s: float | None) -> None:
-        """Begin a row: one that is reset keeps the length of the phase before."""
+        """Add a new row, because a reset row keeps the total of the previous phase."""
         self._task = self._display.bar.add_task(
             self._shown, total=expected_s, what=what, title=self._title, is_timed=True
         )
@@ -486,5 +491,5 @@ class DeviceProgress:
             self._task = None
 
     def _note(self, kind: str, line: str) -> None:
-        """Print a line that does not name the device by itself."""
+        """Print a line, with the device's name in front if several are measured."""
         self._display.say(f"{kind}: {self._prefix}{line}")

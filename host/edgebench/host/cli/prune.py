@@ -11,11 +11,11 @@ from edgebench.system.exit_code import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
-    made = new_parser("prune", "Remove old stored runs for ever.")
-    age = "runs that are older, or made before a date; those that were set aside, too"
+    """Argument parser of `edgebench prune`."""
+    made = new_parser("prune", "Permanently remove old stored runs.")
+    age = "runs older than this, or made before a date; also runs that were set aside"
     made.add_argument("--older-than", type=moment, metavar="90d", help=age)
-    kept = "all but the newest so many runs"
+    kept = "all runs except the newest N"
     made.add_argument("--keep-last", type=whole, metavar="N", help=kept)
     add_yes(made)
     add_store(made)
@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Remove them, or say what would be removed."""
+    """Remove the runs, or list what would be removed."""
     from edgebench.host.cli.rm import remove
     from edgebench.host.store.index import as_created_utc, list_runs
     from edgebench.host.store.layout import Store
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.protocol.errors import UsageError
 
     if (options.older_than is None) == (options.keep_last is None):
-        raise UsageError("which runs are old: --older-than 90d, or --keep-last N, and not both")
+        raise UsageError("expected either --older-than 90d or --keep-last N")
     if options.keep_last is not None and options.keep_last < 0:
         raise UsageError(f"--keep-last must be at least 0, got {options.keep_last}")
     before_utc = None if options.older_than is None else as_created_utc(options.older_than)

@@ -15,18 +15,16 @@ from edgebench.system.terminal import say
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
-    about = "Write runs, or a campaign, as one HTML file that needs no network."
+    """Argument parser of `edgebench report`."""
+    about = "Write runs, or a campaign, as an HTML file that needs no network."
     made = new_parser("report", about)
-    names = (
-        "run by id, unique part of it, tag or directory; set by its id; or one campaign, by its "
-    )
-    names += "id or name; several runs are shown side by side, the first one is the baseline"
+    names = "run by id, unique part of it, tag or directory; set by its id; or a campaign, by its "
+    names += "id or name; several runs are shown side by side, and the first is the baseline"
     made.add_argument("names", nargs="+", metavar="RUN", help=names)
     output = "file to write (default: edgebench-RUN.html in the current directory); an existing "
     output += "report is replaced, any other file is not"
     made.add_argument("-o", "--output", type=Path, metavar="FILE", help=output)
-    made.add_argument("--open", action="store_true", help="open it in the browser")
+    made.add_argument("--open", action="store_true", help="open the file in the browser")
     anonymous = (
         "leave out names of devices, hosts and users, serial numbers, tags, notes, paths and "
     )
@@ -53,7 +51,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         is_anonymous=options.anonymous,
     )
     end_starting()
-    with suppress(NoSuchRun):  # it was a campaign
+    with suppress(NoSuchRun):  # the name is a campaign's
         warn_of_failed(one for name in options.names for one in find_runs(lab.store, name))
     if options.json:
         print(json.dumps({"file": str(path), "size_bytes": path.stat().st_size}, indent=1))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
-    made = new_parser("rm", "Remove stored runs for ever.")
+    """Argument parser of `edgebench rm`."""
+    made = new_parser("rm", "Permanently remove stored runs.")
     runs = "runs by id, unique part of it, last or tag; sets, or runs that were set aside, by id"
     made.add_argument("runs", nargs="+", metavar="RUN", help=runs)
     add_yes(made)
@@ -27,13 +27,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
-    """--yes."""
-    dry = "remove them; without it, they are only listed, with the space that they take"
+    """Add --yes."""
+    dry = "remove the runs; without it, they are only listed, with their size"
     parser.add_argument("--yes", action="store_true", help=dry)
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Remove them, or say what would be removed."""
+    """Remove the runs, or list what would be removed."""
     from edgebench.host.store.address import find_in_store
     from edgebench.host.store.layout import Store
     from edgebench.host.store.set_aside import runs_set_aside
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 def remove(
     store: Store, stored: Sequence[str], aside: Sequence[SetAsideRun], options: argparse.Namespace
 ) -> ExitCode:
-    """Remove runs if the user agreed; print their ids and their size.
+    """Remove the runs if --yes is given; print their ids and their size.
 
     Args:
         store: The store.

@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench runs`."""
     made = new_parser("runs", "List the stored runs, oldest first.")
-    remove = "remove what is kept of runs that were lost with their agent"
-    named = "of these: a bundle, a tag, a set, or runs by id or directory (default: the store)"
+    remove = "remove the remaining files of runs that were lost with their agent"
+    named = "list only these: a bundle, a tag, a set, or runs by id or directory (default: all)"
     made.add_argument("runs", nargs="*", metavar="RUN", help=named)
     made.add_argument("--remove-lost", action="store_true", help=remove)
     add = made.add_argument_group("which runs (default: all)").add_argument
-    add("--model", metavar="M", help="of this model, or pattern, as 'digits_*'")
-    add("--device", metavar="D", help="of this device, or pattern")
-    add("--tag", metavar="T", help="with this tag")
-    add("--since", type=moment, metavar="2d", help="of the last 2 days, or from a date on")
-    add("--last", type=whole, metavar="N", help="the newest N of them")
+    add("--model", metavar="M", help="model, or a pattern such as 'digits_*'")
+    add("--device", metavar="D", help="device, or a pattern")
+    add("--tag", metavar="T", help="tag")
+    add("--since", type=moment, metavar="2d", help="the last 2 days, or from a date on")
+    add("--last", type=whole, metavar="N", help="the newest N of the selected runs")
     add_store(made)
     add_json(made)
     return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """List them, or remove the lost ones."""
+    """List the runs, or remove lost runs."""
     from edgebench.host.result.marks import union
     from edgebench.host.show.run_list import invalid_lines, runs_table
     from edgebench.host.show.tables import console, print_line, unwatched_words
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     store = Store(options.store)
     aside: list[SetAsideRun] = []
     if options.remove_lost and options.runs:
-        raise UsageError(f"--remove-lost is about the whole store, got {options.runs[0]!r}")
+        raise UsageError(f"--remove-lost takes no runs, got {options.runs[0]!r}")
     if options.remove_lost:
         return _remove_lost(store, as_json=options.json)
     wanted = _wanted(options)
@@ -82,14 +82,14 @@ def run(options: argparse.Namespace) -> ExitCode:
         if options.last is None and out.is_terminal and len(rows) > out.height:
             given = [word for words in options.given for word in words]
             fewer = shlex.join(["edgebench", "runs", *given, "--last", "20"])
-            say(f"note: {len(rows)} runs; for the newest ones alone: {fewer}")
+            say(f"note: {len(rows)} runs; to list only the newest: {fewer}")
     else:
         where = " ".join(options.runs) or store.root
         print(printable(f"{'no' if wanted is None else 'no such'} runs in {where}"))
         if wanted is not None:
             words = ["edgebench", "runs", *options.runs]
             words += ["--store", str(options.store)] if options.store else []
-            say_hint(f"list all of them: {shlex.join(words)}")
+            say_hint(f"list all runs: {shlex.join(words)}")
     if wanted is None:
         from edgebench.host.show.incomplete import incomplete_line
         from edgebench.host.store.incomplete import IncompleteState
@@ -103,7 +103,11 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _wanted(options: argparse.Namespace) -> RunFilter | None:
-    """The runs that the options name; None: all."""
+    """Filter of the options; None if they select all runs.
+
+    Raises:
+        UsageError: --last is less than 1.
+    """
     from edgebench.host.store.index import RunFilter
     from edgebench.protocol.errors import UsageError
 
@@ -126,8 +130,8 @@ def _print_set_aside(aside: Sequence[SetAsideRun]) -> None:
         print(printable(set_aside_line(run)))
     if aside:
         print(
-            f"in {aside[0].directory.parent}; to remove one: edgebench rm RUN; to analyse them "
-            "again: edgebench collect --set-aside"
+            f"in {aside[0].directory.parent}; to remove a run: edgebench rm RUN; to analyse the "
+            "runs again: edgebench collect --set-aside"
         )
 
 

@@ -10,11 +10,11 @@ from edgebench.system.exit_code import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench schema`."""
     return new_parser("schema", "Print the JSON Schema of run.json.")
 
 
 def run(_: argparse.Namespace) -> ExitCode:
-    """Print it."""
+    """Print the schema that is part of the package."""
     print((files("edgebench.host.result") / "run.schema.json").read_text(), end="")
     return ExitCode.DONE

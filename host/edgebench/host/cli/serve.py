@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench serve`."""
     made = new_parser(
         "serve",
-        "Show devices, campaigns and runs on a live web page until Ctrl-C. It only reads files, "
-        "and never contacts a device.",
+        "Show devices, campaigns and runs on a live web page until Ctrl-C. The server only reads "
+        "files and never contacts a device.",
     )
     where = "address to listen on (default: 127.0.0.1); any address other than loopback needs a "
     where += "token"
     made.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=where)
-    made.add_argument("--port", type=int, default=7750, help="port (default: 7750); 0: a free one")
-    token = "token that every request needs (default: none on loopback, else a new one)"
+    made.add_argument("--port", type=int, default=7750, help="port (default: 7750); 0: a free port")
+    token = "token that every request needs (default: none on loopback, else a new token)"
     made.add_argument("--token", help=token)
     add_store(made)
     add_json(made)
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             print(json.dumps(document), flush=True)
         else:
             print(f"open {address.url}; Ctrl-C ends it", flush=True)
-            say(f"it shows the store {lab.store.root}, and the devices of this user")
+            say(f"serving the store {lab.store.root} and the devices of this user")
 
     lab = Lab(options.store)
     lab.serve(ready, host=options.host, port=options.port, token=options.token)

@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench show`."""
     made = new_parser(
         "show",
-        "Show one run, one set of runs, or one recording of an energy meter. Of a tag, or of "
-        "several runs or sets: a table.",
+        "Show a run, a set of runs, or a recording of an energy meter. For a tag, or for several "
+        "runs or sets, show a table.",
     )
     add_runs(made)
-    made.add_argument("--all", action="store_true", help="list every rule, also those that passed")
+    made.add_argument("--all", action="store_true", help="list all rules, including passed rules")
     add_store(made)
     add_json(made)
     return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Show it; exit code 3 for a recording that cannot be trusted, as when it was made."""
+    """Show the runs or the recording; exit code 3 if the recording cannot be trusted."""
     from edgebench.host.store.address import find_each, names_set
     from edgebench.host.store.layout import Store
     from edgebench.host.store.sessions import find_session
@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace, address: Address) -> ExitCode:
         print(json.dumps(address.document(), indent=1))
         return ExitCode.DONE
     out, run = console(), address.run()
-    # Before the traces are read, which takes a moment.
+    # Printed before the traces are read, which takes a moment.
     _print(out, run_results(run, out.width, address.prefix))
     damage: StoreError | None = None
     if run.failure is None:
@@ -101,7 +101,7 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
 
 
 def _report_damage(damage: StoreError | None) -> ExitCode:
-    """Say last that the traces are damaged: without them, nobody can check the numbers."""
+    """Report damaged traces after everything else: the numbers cannot be checked without them."""
     from edgebench.host.options.command import Asked
     from edgebench.host.show.hints import hint_for
     from edgebench.system.terminal import say, say_hint
@@ -114,9 +114,9 @@ def _report_damage(damage: StoreError | None) -> ExitCode:
 
 
 def _print(out: Console, parts: Sequence[RenderableType]) -> None:
-    """Print a part of a page, with a line between it and the one before."""
+    """Print a part of a page, followed by an empty line."""
     for part in parts:
-        out.print(part, crop=False)  # a command that is longer than a line stays whole
+        out.print(part, crop=False)  # commands longer than a line are not cut
     if parts:
         out.print()
         out.file.flush()
@@ -125,7 +125,11 @@ def _print(out: Console, parts: Sequence[RenderableType]) -> None:
 def _picture(
     out: Console, runs: Sequence[tuple[Address, Run]], one: RunSet | None
 ) -> tuple[list[RenderableType], StoreError | None]:
-    """Picture of a run, or of a set; without one, a line that says why, and what is damaged."""
+    """Picture of a run or a set; if it cannot be drawn, a line with the reason.
+
+    Returns:
+        What to print, and the error if the traces are damaged.
+    """
     from edgebench.host.series.run_series import read_series
     from edgebench.host.show.pictures import run_picture, set_picture
     from edgebench.host.show.tables import text
@@ -142,7 +146,7 @@ def _picture(
 
 
 def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
-    """Several runs and sets, one row each."""
+    """Print a table of several runs and sets."""
     from edgebench.host.analysis.run_set import choose_sets
     from edgebench.host.result.document import to_document
     from edgebench.host.result.facts import BASELINE, CANDIDATE
@@ -181,7 +185,7 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
             shlex.join(["edgebench", "compare", addresses[0].prefix + name, *store])
             for name in names
         ]
-        lines += [f"what the pairs say: {command}" for command in commands]
+        lines += [f"to compare the pairs: {command}" for command in commands]
     for line in lines:
         print_line(out, line)
     return ExitCode.DONE

@@ -1,6 +1,6 @@
-"""Status line on the terminal while a large command loads, which takes a fraction of a second.
+"""Status line on the terminal while a command loads its modules, a fraction of a second.
 
-This module imports nothing slow. The line is erased before other output.
+This module imports nothing slow. The line is erased before any other output.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _shown: list[str] = []
 
 
 def say_starting(devices: Sequence[str] | None) -> None:
-    """Show that agents are started or connected to, if stderr is a terminal.
+    """Show that an agent is starting or that devices are being connected, if stderr is a terminal.
 
     Args:
-        devices: Words that select the devices; None: this machine.
+        devices: Words that select the devices; None for this machine.
     """
     is_here = all(map(is_on_this_machine, devices or ()))
     say_waiting("starting agent…" if is_here else "connecting to devices…")

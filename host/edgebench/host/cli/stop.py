@@ -12,10 +12,10 @@ from edgebench.system.exit_code import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench stop`."""
     made = new_parser(
         "stop",
-        "Stop your run on a device, whether the command that started it still runs or was killed.",
+        "Stop your run on a device, even if the command that started it was killed.",
     )
     made.add_argument("--on", default="local", metavar="DEVICE", help="device (default: local)")
     add_json(made)
@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Stop the run; that nothing runs is no failure."""
+    """Stop the run; exit code 0 even if no run is in progress."""
     from edgebench.host.lab import Lab
 
     stopped = Lab().stop(options.on)
@@ -38,14 +38,14 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _print_stopped(run_id: str, device: str) -> None:
-    """Say what was stopped, and what was not: a command goes on with its next run."""
+    """Print what was stopped, and that the command itself continues with its next run."""
     from edgebench.host.show.tables import console, print_line
 
     out = console()
     for line in (
-        f"stopped: run {run_id} on {device}; what it measured is on the device",
-        "only this run was stopped: the command that began it, if it still runs, collects it and "
-        "goes on with its next run; to end that command, press Ctrl-C in its terminal",
+        f"stopped: run {run_id} on {device}; its measurements are on the device",
+        "only this run was stopped: if the command that started it is still running, it collects "
+        "the run and continues with the next; to end that command, press Ctrl-C in its terminal",
         f"next, if no command collects it: edgebench collect --on {shlex.quote(device)}",
     ):
         print_line(out, line)

@@ -13,13 +13,13 @@ from edgebench.system.terminal import say, say_hint
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
-    made = new_parser("store", "Bring the results of several hosts together.")
+    """Argument parser of `edgebench store`."""
+    made = new_parser("store", "Combine the results of several hosts.")
     actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
     action = actions.add_parser(
         "merge", help="copy the runs and campaigns of another store or bundle into this one"
     )
-    other = "directory of the other store, or a bundle, which is read-only"
+    other = "directory of the other store, or a bundle; it is only read"
     action.add_argument("other", metavar="OTHER", help=other)
     add_store(action)
     add_json(action)
@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Merge; exit code 1 if runs with one id differ."""
+    """Merge; exit code 1 if runs with the same id differ, or if files there are damaged."""
     from dataclasses import asdict
     from pathlib import Path
 
@@ -43,26 +43,26 @@ def run(options: argparse.Namespace) -> ExitCode:
         counts = f"{_count(len(report.added), 'run')} added"
         if report.campaigns:
             counts += f", {_count(len(report.campaigns), 'campaign')}"
-        counts += f", {report.same_count} here already"
+        counts += f", {report.same_count} already here"
         print(printable(f"merged: {counts}: {store.root}"))
     for run_id in report.differing:
-        say(f"error: run {run_id} is in both stores and differs; this store's stays")
+        say(f"error: run {run_id} differs between the stores; the run in this store is kept")
     for run_id in report.unreadable:
-        say(f"error: tags and note of run {run_id} there are not readable; this store's stay")
+        say(f"error: tags and note of run {run_id} there are not readable; those here are kept")
     for run_id, why in report.damaged.items():
-        say(f"error: run {run_id} there is left out: {why}")
+        say(f"error: run {run_id} there was not copied: {why}")
     there = shlex.quote(options.other)
     if report.differing:
         name = shlex.quote(report.differing[0])
         here = f" --store {shlex.quote(str(options.store))}" if options.store else ""
         both = f"edgebench verify {name}{here}, and edgebench verify {name} --store {there}"
-        say_hint(f"see whose is damaged: {both}")
+        say_hint(f"see which copy is damaged: {both}")
     elif report.unreadable:
         file = f"{report.unreadable[0]}/{ANNOTATIONS_FILE}"
-        say_hint(f"mend or remove {file} there; then edgebench store merge {there}")
+        say_hint(f"repair or remove {file} there; then edgebench store merge {there}")
     elif report.damaged:
         name = shlex.quote(next(iter(report.damaged)))
-        say_hint(f"see what is wrong with it: edgebench verify {name} --store {there}")
+        say_hint(f"see the damage: edgebench verify {name} --store {there}")
     is_whole = not (report.differing or report.unreadable or report.damaged)
     return ExitCode.DONE if is_whole else ExitCode.FAILED
 

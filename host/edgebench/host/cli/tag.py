@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
-    made = new_parser("tag", "Give stored runs a tag, by which they can be listed and named.")
+    """Argument parser of `edgebench tag`."""
+    made = new_parser("tag", "Tag stored runs. Runs can be listed and selected by tag.")
     runs = "runs by id, unique part of it, last or tag; or sets by id"
     made.add_argument("runs", nargs="+", metavar="RUN", help=runs)
     made.add_argument(
-        "tag", type=names, metavar="TAG", help="one word, or several with commas between them"
+        "tag", type=names, metavar="TAG", help="a word, or several separated by commas"
     )
-    made.add_argument("--remove", action="store_true", help="take the tag away from the runs")
+    made.add_argument("--remove", action="store_true", help="remove the tag from the runs")
     add_store(made)
     add_json(made)
     return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Change the tags; print what each run has now."""
+    """Change the tags; print each run's tags and note."""
     from dataclasses import replace
 
     from edgebench.host.cli.annotated import annotate_runs

@@ -23,12 +23,12 @@ _ALL_FOLLOWS = "every number follows from the raw files"
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Argument parser of `edgebench verify`."""
     about = "Recompute a run, a set, a bundle's runs or a meter's recording from the raw files, "
-    about += "and compare."
+    about += "and compare the results with the stored numbers."
     made = new_parser("verify", about)
     add_run(made)
-    rejudge = "print the run or the set as today's statistics and rules make it; nothing is stored"
+    rejudge = "print the run or set as computed by today's statistics and rules; nothing is stored"
     made.add_argument("--rejudge", action="store_true", help=rejudge)
     add_store(made)
     add_json(made)
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Verify it; exit code 1 when anything differs."""
+    """Verify; exit code 1 if any number differs."""
     from edgebench.host.bench.verify import verify, verify_session
     from edgebench.host.store.address import find_run, find_runs, names_set
     from edgebench.host.store.layout import Store
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     directory = find_session(store, options.run)
     if directory is not None:
         if options.rejudge:
-            raise UsageError(f"a recording has no verdict to judge again: {options.run}")
+            raise UsageError(f"--rejudge takes a run or a set, not a recording: {options.run}")
         named, found = {"directory": str(directory)}, verify_session(directory)
         return _report("recording", named, found, str(directory), as_json=options.json)
     is_set = names_set(store, options.run)
@@ -65,7 +65,10 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _may_be_several(name: str) -> bool:
-    """Whether it is the name of a bundle or of a comparison in pairs; `find_run` refuses a tag."""
+    """Whether a name can stand for several runs: a bundle or the pairs of a comparison.
+
+    Tags need no check here: `find_run` rejects them.
+    """
     from edgebench.host.result.facts import is_pairs_id
     from edgebench.host.store.bundle_file import split_name
 
@@ -80,13 +83,13 @@ def _report(
     *,
     as_json: bool,
 ) -> ExitCode:
-    """Print what is different in a run or a recording, which goes by the only name given.
+    """Print the differences of a run or a recording.
 
     Args:
-        kind: Run or recording.
-        named: Its name, by its key in JSON.
-        differences: What is different.
-        shown_as: Placeholder by which `edgebench show` finds it.
+        kind: `run` or `recording`.
+        named: Its name, as the only item, by its key in JSON.
+        differences: Differences between stored and computed values.
+        shown_as: Its name as an argument of `edgebench show`.
         as_json: Print a document.
     """
     [name] = named.values()
@@ -116,7 +119,7 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
     for address in addresses:
         try:
             results[address.run_id] = verify(address.store, address.run_id)
-        except RunDamaged as exc:  # the others may be whole
+        except RunDamaged as exc:  # other runs may be intact
             results[address.run_id] = [Difference("files", "as measured", str(exc))]
             damaged[address.run_id] = exc
     planned_count = len(results)
@@ -125,7 +128,7 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
     failed = {run_id: differences for run_id, differences in results.items() if differences}
     is_damaged = any(row.verdict == DAMAGED for row in list_runs(addresses[0].store))
     if is_set and is_damaged and len(results) < planned_count:
-        say("note: a damaged run may be one of the set: edgebench runs")
+        say("note: a damaged run may belong to the set: edgebench runs")
     if as_json:
         runs = [
             {"run_id": run_id, "differences": _plain(differences)}
@@ -161,18 +164,18 @@ def _print_json(document: Mapping[str, object]) -> None:
 
 def _print_differences(what: str, differences: Sequence[Difference]) -> None:
     count = len(differences)
-    files = f"{count} difference{'s' if count != 1 else ''} to its raw files"
+    files = f"{count} difference{'s' if count != 1 else ''} from its raw files"
     say(f"error: {what} does not verify: {files}")
     for difference in differences:
         print(f"{difference.key}: stored {difference.stored!r}, computed {difference.computed!r}")
 
 
 def _print_hint(name: str) -> None:
-    say_hint(f"see what is stored: edgebench show {shlex.quote(name)}")
+    say_hint(f"see the stored values: edgebench show {shlex.quote(name)}")
 
 
 def _rejudge_run(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
-    """Print the run as it would be stored today, and what its stored verdict was."""
+    """Print the run as it would be stored today, and its stored verdict."""
     from edgebench.host.analysis.run_set import alone
     from edgebench.host.bench.verify import rejudge
     from edgebench.host.result.document import to_document
@@ -190,7 +193,7 @@ def _rejudge_run(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
 
 
 def _rejudge_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:
-    """Print the set that its runs make as they would be stored today."""
+    """Print the set as its runs would be stored today, and its stored verdict."""
     from edgebench.host.analysis.run_set import find_set
     from edgebench.host.bench.verify import rejudge
     from edgebench.host.show.set_page import set_document, set_page

@@ -1,4 +1,4 @@
-"""`edgebench devices --watch`: the devices as they are, until Ctrl-C."""
+"""`edgebench devices --watch`: the live state of the devices, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ REDRAW_S = 1.0
 
 
 def add_watch(parser: argparse.ArgumentParser) -> None:
-    """--watch."""
+    """Add --watch."""
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="show the paired devices as they are, until Ctrl-C; with --json, one document a line",
+        help="show the live state of paired devices until Ctrl-C; with --json, a document per line",
     )
 
 
 def run_watch(*, as_json: bool) -> ExitCode:
-    """Watch every paired device, and this machine if an agent is running; Ctrl-C is the end of it.
+    """Watch all paired devices, and this machine if it runs an agent, until Ctrl-C.
 
     Raises:
-        NoSuchDevice: there is none.
+        NoSuchDevice: no device is paired, and no agent runs on this machine.
     """
     from edgebench.host.lab import Lab
     from edgebench.host.show.tables import console
@@ -91,7 +91,7 @@ async def _draw(updates: AsyncIterator[Update]) -> None:
 
 
 def _without_nan(value: object) -> dict[str, object]:
-    """The plain value, with null where nothing was read: NaN is no JSON."""
+    """The plain value, with null for missing readings: JSON has no NaN."""
 
     def clean(one: object) -> object:
         if isinstance(one, float) and math.isnan(one):

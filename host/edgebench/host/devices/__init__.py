@@ -1,1 +1,1 @@
-"""Which devices there are, and how to bring one in."""
+"""The devices of this host: discovery, pairing, deployment and health."""

@@ -1,4 +1,4 @@
-"""An account on a device: what `on_device.py` does there, as typed calls from here."""
+"""An account on a device: the steps of `on_device.py` as typed calls from the host."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ OLDEST_PYTHON = (3, 10)
 CANDIDATES = ("python3", "python3.13", "python3.12", "python3.11", "python3.10")
 STEP_TIMEOUT_S = 120.0
 INSTALL_TIMEOUT_S = on_device.INSTALL_TIMEOUT_S + 60.0
-# For any Python since 2.7, so that an old one can say what it is; that has no `-I`. The empty entry
-# of `-c` is the directory of the login.
+# Works in any Python since 2.7, which has no `-I`, so that an old version can be reported. With
+# `-c`, the empty entry of sys.path is the directory of the login.
 _WHO = (
     "import sys; sys.path[:] = filter(None, sys.path); import platform as p; "
     "print(' '.join(['edgebench-python', p.python_implementation(), "
@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 class Account:
-    """An account whose Python runs our script."""
+    """An account on a device whose Python runs `on_device.py`."""
 
     def __init__(self, shell: Shell, python: str) -> None:
         self.shell = shell
@@ -60,12 +60,12 @@ class Account:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Other deploys are refused from the first change on, until the end of the block."""
+        """Refuse other deploys from the first change until the end of the block."""
         try:
             yield
         finally:
             if self._is_changing:
-                with suppress(EdgebenchError):  # then it ends by itself, after a while
+                with suppress(EdgebenchError):  # else the deploy expires after `BROKEN_OFF_S`
                     self._ask(StepReport, "release", "ending the deploy")
 
     def look(self) -> DeviceFacts:
@@ -73,59 +73,59 @@ class Account:
         return self._ask(DeviceFacts, "look", "looking around")
 
     def make_room(self, keep: Sequence[str], *, has_bridge: bool = False) -> None:
-        """Make the directories, and remove the wheels that are not named.
+        """Create the directories, and remove the wheels that are not in `keep`.
 
         Args:
             keep: Names of the wheels that stay.
-            has_bridge: Whether the firmware bridge is among those that come.
+            has_bridge: Whether the firmware bridge is among the wheels to send.
         """
         self._ask(
             StepReport, "make_room", "making directories", keep=list(keep), has_bridge=has_bridge
         )
 
     def renew(self) -> None:
-        """Make an empty virtual environment, which is not in use yet.
+        """Create an empty virtual environment, which is not in use yet.
 
         Raises:
-            TargetError: this Python cannot make one.
+            TargetError: this Python cannot create a virtual environment.
         """
         if error := self._ask(StepReport, "renew", "making a virtual environment").error:
             raise TargetError(f"no virtual environment on {self.shell.target}: {error}")
 
     def duplicate(self) -> None:
-        """Make a copy of the virtual environment, which is not in use yet."""
+        """Copy the virtual environment; the copy is not in use yet."""
         self._ask(StepReport, "duplicate", "copying a virtual environment", INSTALL_TIMEOUT_S)
 
     def drop(self) -> None:
-        """Remove the virtual environments, after the agent was stopped."""
+        """Remove the virtual environments; the agent has to be stopped first."""
         self._ask(StepReport, "drop", "removing a virtual environment")
 
     def switch(self, *, is_offline: bool) -> None:
-        """Use the environment that was installed into; after the agent was stopped.
+        """Switch to the environment that was installed into; the agent has to be stopped first.
 
         Args:
-            is_offline: Whether it has the wheels that were sent, and no others.
+            is_offline: Whether it contains only wheels that were sent.
         """
         self._ask(StepReport, "switch", "switching to the new environment", is_offline=is_offline)
 
     def restore(self) -> bool:
-        """Use the environment of before again; False: there is none."""
+        """Switch back to the previous environment; False if there is none."""
         return self._ask(StepReport, "restore", "restoring the environment").error is None
 
     def settle(self) -> None:
-        """Remove the environment of before."""
+        """Remove the previous environment."""
         self._ask(StepReport, "settle", "removing a virtual environment")
 
     def install(
         self, words: Sequence[str], wheels: Iterable[WheelFile], *, is_offline: bool
     ) -> StepReport:
-        """Run `pip install` in the environment that is not in use; its error is reported.
+        """Run `pip install` in the environment that is not in use; the report contains its error.
 
         Args:
             words: Arguments of pip.
             wheels: The wheels that were sent. The device compares their digests, and does not run
-                pip if one was changed there.
-            is_offline: Whether pip takes nothing but these.
+                pip if any has changed there.
+            is_offline: Whether pip may use only these wheels.
         """
         return self._ask(
             StepReport,
@@ -146,7 +146,7 @@ class Account:
         sync_line: str | None = None,
         at_boot: bool = True,
     ) -> StepReport:
-        """Start the agent; why it does not start is reported, not raised."""
+        """Start the agent; if it does not start, the report contains the reason."""
         return self._ask(
             StepReport,
             "start",
@@ -159,10 +159,10 @@ class Account:
         )
 
     def stop(self) -> None:
-        """Stop the agent, if ours is running.
+        """Stop the deployed agent, if it is running.
 
         Raises:
-            TargetError: it does not stop.
+            TargetError: the agent does not stop.
         """
         if error := self._ask(StepReport, "stop", "stopping the agent").error:
             raise TargetError(f"{error} on {self.shell.target}")
@@ -196,7 +196,9 @@ class Account:
                 text = line.removeprefix(FAILURE_MARK)
                 failure = parse_answer(text, StepFailure, source=source)
                 if failure.is_other_deploy:
-                    raise DeployRunning(f"no {what} on {self.shell.target}: {failure.problem}")
+                    raise DeployRunning(
+                        f"{what} on {self.shell.target} was refused: {failure.problem}"
+                    )
                 error = NoSpace if failure.is_full else TargetError
                 raise error(f"{source} failed: {failure.problem}")
         output_line = one_line(lines[-1], 400) if lines else f"status {output.code}, no output"
@@ -204,10 +206,10 @@ class Account:
 
 
 def open_account(shell: Shell, python: str | None = None) -> Account:
-    """The account, with the first Python there that is new enough, or with this one.
+    """The account, with the given Python, or with the first Python there that is new enough.
 
     Raises:
-        PythonMissing: there is none.
+        PythonMissing: the device has no CPython that is new enough.
         TargetError: the device does not run Linux.
     """
     unfit = []
@@ -232,29 +234,29 @@ def open_account(shell: Shell, python: str | None = None) -> Account:
 
 
 def parse_answer(text: str, kind: type[_T], *, source: str) -> _T:
-    """A device's answer in JSON, as a dataclass whose texts are printable lines.
+    """A device's JSON reply as a dataclass whose texts are printable lines.
 
     Args:
-        text: The answer.
-        kind: A dataclass; fields that it does not have are ignored.
+        text: The reply.
+        kind: A dataclass; unknown fields of the reply are ignored.
         source: Step and device, for the error.
 
     Raises:
-        RemoteProtocolError: it is not JSON, or not of this kind; the error quotes it.
+        RemoteProtocolError: the reply is not JSON, or not of this kind; the error quotes it.
     """
     try:
         plain = _harmless(json.loads(text))
-        if not isinstance(plain, dict):  # a list could pass for a dataclass that needs no field
+        if not isinstance(plain, dict):  # a list would be accepted for a dataclass without fields
             raise ValueError
         return from_plain(plain, kind)
     except (ValueError, RecursionError, RemoteProtocolError) as exc:
         raise RemoteProtocolError(
-            f"{source}: answer is not a {kind.__name__}: {one_line(text)!r}"
+            f"{source}: reply is not a {kind.__name__}: {one_line(text)!r}"
         ) from exc
 
 
 def _harmless(plain: Any) -> Any:
-    """Without what a terminal would obey: JSON can spell it out in plain letters."""
+    """The value without control characters, which JSON can contain as escape sequences."""
     if isinstance(plain, str):
         return printable(plain.replace("\n", " "))
     if isinstance(plain, list):

@@ -1,8 +1,8 @@
 """A shell on a phone through adb: commands with exit codes, files, and the phone's model.
 
 adb's shell is user 2000, who may write and execute in /data/local/tmp only, and whose home is `/`.
-So everything of ours is in one directory there, which the variables of each command name: home,
-XDG directories and temporary files. Source: Android Open Source Project, system/sepolicy,
+Therefore all files are in a directory there, and each command gets variables for its home, XDG
+directories and temporary files. Source: Android Open Source Project, system/sepolicy,
 private/shell.te, and packages/modules/adb, shell_protocol.h and SYNC.TXT.
 """
 
@@ -37,11 +37,11 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.text import one_line, printable
 
 ALL_PHONES = target_of("all")
-"""Text that names every phone which is ready."""
+"""Text that names all phones that are ready."""
 PLACE = "/data/local/tmp"
 """The directory in which adb's shell may write files and run them."""
 HOME = f"{PLACE}/edgebench"
-"""Home directory of all that is deployed."""
+"""Home directory of everything that is deployed."""
 VARIABLES = {
     "HOME": HOME,
     "XDG_DATA_HOME": f"{HOME}/data",
@@ -50,12 +50,13 @@ VARIABLES = {
     "XDG_CACHE_HOME": f"{HOME}/cache",
     "TMPDIR": f"{HOME}/tmp",
 }
-"""Variables of every command. None is for the loader: a program of Android's would read it, too."""
+"""Variables of every command. No variable is for the loader, because Android's programs would also
+read it."""
 SEND_TIMEOUT_S = 60.0
 """Time without progress after which sending a file has failed."""
 MODEL_TIMEOUT_S = 20.0
 SYNC_CHUNK_BYTES = 64 * 1024
-"""Most data of one message. Source: SYNC.TXT, SYNC_DATA_MAX."""
+"""Maximum data of a message. Source: SYNC.TXT, SYNC_DATA_MAX."""
 MAX_REASON_BYTES = 4096
 FILE_MODE = 0o100644
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
@@ -75,34 +76,40 @@ class AdbTarget:
         return target_of(self.serial)
 
     def connect(self, identity_file: Path | None = None, via: str | None = None) -> AdbShell:
-        """See that the phone is ready; each command is a stream of its own."""
+        """Check that the phone is ready; each command opens a separate stream.
+
+        Raises:
+            UsageError: another transport or an identity file is requested.
+            PhoneUnavailable: the phone is not ready.
+            Unreachable: the adb server cannot be reached.
+        """
         if via not in (None, AdbTransport.name):
             raise unknown_name("transport", via, (AdbTransport.name,))
         if identity_file is not None:
-            raise UsageError(f"{self} takes no identity file: adb has a key of its own")
+            raise UsageError(f"{self} takes no identity file: adb has its own key")
         server = AdbServer()
         server.require_ready(self.serial)
         return AdbShell(server, self.serial)
 
 
 def parse_target(text: str) -> AdbTarget | None:
-    """adb:SERIAL, where SERIAL is HOST:PORT over Wi-Fi; None when it is not.
+    """The phone in adb:SERIAL, where SERIAL is HOST:PORT over Wi-Fi; None for other texts.
 
     >>> parse_target("adb:R58M12ABCDE"), str(parse_target("adb:192.168.1.7:5555"))
     (AdbTarget(serial='R58M12ABCDE'), 'adb:192.168.1.7:5555')
     """
     if text == ALL_PHONES:
-        raise UsageError(f"{text} are several phones: expected the serial number of one")
+        raise UsageError(f"{text} names several phones: expected adb:SERIAL of one phone")
     match = re.fullmatch(r"adb:(?P<serial>[\w\[(][\w.:%@()\[\]-]{0,255})", text, re.ASCII)
     return AdbTarget(match["serial"]) if match else None
 
 
 def ready_phones() -> tuple[Phone, ...]:
-    """Every phone that can be deployed to now, once, by its cable rather than by Wi-Fi.
+    """The phones that are ready for a deploy, each once; a cable is preferred to Wi-Fi.
 
     Raises:
-        PhoneUnavailable: none can.
-        Unreachable: there is no adb server.
+        PhoneUnavailable: no phone is ready.
+        Unreachable: the adb server cannot be reached.
     """
     server = AdbServer()
     listed = server.phones()
@@ -122,15 +129,15 @@ def ready_phones() -> tuple[Phone, ...]:
 
 
 def _name_of_boot(server: AdbServer, phone: Phone) -> tuple[str, str] | None:
-    """Serial number and boot id, which no two phones share, though serial numbers may be equal.
+    """Serial number and boot id, which are unique together; serial numbers alone may be equal.
 
-    None where it does not report both: then it is taken for a phone of its own.
+    None if the phone does not report both: then it counts as a separate phone.
     """
     script = "getprop ro.serialno; cat /proc/sys/kernel/random/boot_id"
     try:
         shell = AdbShell(server, phone.serial)
         answer = shell.run(["sh", "-c", script], what="reading its id", timeout_s=MODEL_TIMEOUT_S)
-    except EdgebenchError:  # the deploy will find out
+    except EdgebenchError:  # the deploy will report the error
         return None
     words = answer.text.split()
     return (words[0], words[1]) if answer.code == 0 and len(words) == 2 else None
@@ -143,8 +150,8 @@ class AdbShell:
     listen = "127.0.0.1"
     kits = KITS
     restart_note = (
-        "it ends with USB debugging and when the phone restarts; then deploy again, which keeps "
-        "its runs"
+        "it ends if USB debugging is switched off or the phone restarts; then deploy again, which "
+        "keeps its runs"
     )
 
     def __init__(self, server: AdbServer, serial: str) -> None:
@@ -183,7 +190,7 @@ class AdbShell:
             stream.sendall(_SYNC.pack(b"QUIT", 0))
 
     def close(self) -> None:
-        """Nothing is open between two commands."""
+        """Do nothing: no stream is open between two commands."""
 
     def _open(self, service: str, timeout_s: float) -> socket.socket:
         return self._server.open_service(self.address, service, timeout_s)
@@ -202,16 +209,17 @@ class AdbShell:
             reason = getattr(exc, "strerror", None) or one_line(exc)
             try:
                 self._server.require_ready(self.address)
-            except Unreachable as state:  # says more than the stream has shown
+            except Unreachable as state:  # more specific than the error of the stream
                 reason = state.reason
             lost = f"connection to {self.target} was lost while {what}"
             raise LinkLost(f"{lost}: {reason}") from exc
 
 
 def _communicate(stream: socket.socket, stdin: bytes, deadline_s: float) -> tuple[int, bytes]:
-    """Feed a command and read it to its end; its exit code, and the end of its output.
+    """Write a command's input and read its output; returns its exit code and the end of its output.
 
-    Both at the same time: a command that prints before it has read everything would wait for us.
+    Both happen at the same time, because a command that prints before it has read all of its input
+    would block otherwise.
 
     Raises:
         EOFError: the stream ended before the command.
@@ -231,7 +239,7 @@ def _communicate(stream: socket.socket, stdin: bytes, deadline_s: float) -> tupl
                     try:
                         to_send = to_send[stream.send(to_send[: 2**18]) :]
                     except (BrokenPipeError, ConnectionResetError):
-                        to_send = to_send[:0]  # it has ended, and its output is to be read
+                        to_send = to_send[:0]  # the command has ended; its output is still read
                     if not to_send:
                         selector.modify(stream, selectors.EVENT_READ)
                 if events & selectors.EVENT_READ:
@@ -248,7 +256,7 @@ def _communicate(stream: socket.socket, stdin: bytes, deadline_s: float) -> tupl
 
 
 def _packets(received: bytearray) -> Iterator[tuple[int, bytes]]:
-    """The whole packets at the beginning of what was received, which they are taken from."""
+    """Remove and yield the complete packets at the beginning of the received bytes."""
     while len(received) >= _HEADER.size:
         kind, length = _HEADER.unpack_from(received)
         if length > MAX_OUTPUT_BYTES:
@@ -262,7 +270,7 @@ def _packets(received: bytearray) -> Iterator[tuple[int, bytes]]:
 
 
 def _send(stream: socket.socket, file: Path, path: str) -> str | None:
-    """Send one file; the reason for which the phone does not take it."""
+    """Send a file; returns the reason if the phone refuses it, else None."""
     name = f"{path},{FILE_MODE}".encode()
     stream.sendall(_SYNC.pack(b"SEND", len(name)) + name)
     with file.open("rb") as source:
@@ -273,5 +281,5 @@ def _send(stream: socket.socket, file: Path, path: str) -> str | None:
     if status == b"OKAY":
         return None
     if status != b"FAIL" or length > MAX_REASON_BYTES:
-        raise ValueError(f"no answer of a file service: {status!r}, {length} bytes")
+        raise ValueError(f"not a file service's reply: {status!r}, {length} bytes")
     return one_line(receive_exactly(stream, length).decode("utf-8", "replace"))

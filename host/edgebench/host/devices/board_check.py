@@ -1,4 +1,4 @@
-"""Check that an agent with a known identity is on the board on which it was paired."""
+"""Check that an agent with a known identity runs on the board on which it was paired."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from edgebench.protocol.hardware import BoardChange, Hardware
 
 _REASONS = {
     BoardChange.SERIAL: "its serial number differs",
-    BoardChange.NETWORK_CARDS: "it has none of its network cards",
+    BoardChange.NETWORK_CARDS: "all of its network cards differ",
 }
 
 
 def require_board(device: KnownDevice, hardware: Hardware, address: str) -> None:
-    """Check that the machine of an agent is that of the device.
+    """Check that the machine of an agent is the device's machine.
 
     Args:
         device: The device.
@@ -21,17 +21,17 @@ def require_board(device: KnownDevice, hardware: Hardware, address: str) -> None
         address: Address of the agent.
 
     Raises:
-        WrongBoard: the machine is another one.
+        WrongBoard: the agent runs on another machine.
     """
     if (change := device.machine.change_to(hardware)) is not None:
         raise WrongBoard(
-            f"agent at {address} has the identity of {device.name}, and is on another board: "
+            f"agent at {address} has the identity of {device.name}, but runs on another board: "
             f"{_REASONS[change]}"
         )
 
 
 def require_single(device: KnownDevice) -> None:
-    """Check that no other agent was seen with the identity of the device.
+    """Check that the device's identity was not seen on several agents.
 
     Raises:
         WrongBoard: several agents were seen, and their hardware does not distinguish them.
@@ -41,5 +41,5 @@ def require_single(device: KnownDevice) -> None:
 
 
 def copies_text(name: str, addresses: tuple[str, ...]) -> str:
-    """Message about several agents with one identity."""
+    """Error message about several agents with the same identity."""
     return f"{len(addresses)} agents have the identity of {name}: at {', '.join(addresses)}"

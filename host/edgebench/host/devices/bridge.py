@@ -1,6 +1,6 @@
 """The firmware bridge of this machine, if it is installed, for use by hand.
 
-This is the only place of the host that looks for it.
+The host looks for the bridge only in this file.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from edgebench.system.paths import user_paths
 
 
 def find_tools() -> BridgeTools:
-    """The tools that are installed beside the host.
+    """The tools of the installed firmware bridge.
 
     Raises:
-        TargetDriverMissing: none are.
+        TargetDriverMissing: the firmware bridge is not installed.
     """
     tools: BridgeTools | None = first_installed(ENTRY_POINT_GROUP)
     if tools is None:
@@ -28,5 +28,5 @@ def find_tools() -> BridgeTools:
 
 
 def board_memory() -> Path:
-    """File in which this user's agent remembers boards: what is confirmed here, it serves."""
+    """File in which this user's agent stores boards; it serves boards that are confirmed here."""
     return Path(user_paths(os.environ).agent_state) / MEMORY_FILE

@@ -1,11 +1,11 @@
-"""Install an agent on a device through a shell, start it, and pair with it; and remove it again.
+"""Install an agent on a device through a shell, start it, and pair with it; or remove it.
 
     connect ─▶ look ─▶ fetch wheels ─▶ send the missing ─▶ stop the old agent ─▶ install
                        (host)                                                      │
                check ◀─ pair, unless we are paired ◀─ start ◀─────────────────────┘
 
-Until the old agent is stopped, nothing that it uses has changed. Everything on the device is
-done by `on_device.py`, which says where things are kept.
+Nothing that the old agent uses is changed before it is stopped. Everything on the device is done by
+`on_device.py`, which documents the locations of the files.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ from edgebench.protocol.identity import DEFAULT_PORT, parse_pairing_string
 PAIR_TIMEOUT_S = 60.0
 
 _AT_BOOT = {
-    "systemd": "it starts at boot, by a unit of systemd",
-    "systemd-user": "it starts at boot, by a unit of systemd in this account, which lingers",
-    "openrc": "it starts at boot, by a service of OpenRC",
-    "cron": "it starts at boot, by a line of crontab",
+    "systemd": "it starts at boot, by a systemd unit",
+    "systemd-user": "it starts at boot, by a systemd unit in this account, with lingering enabled",
+    "openrc": "it starts at boot, by an OpenRC service",
+    "cron": "it starts at boot, by a crontab entry",
 }
 
 _NAMING = threading.Lock()
-"""From the choice of a name until the device is remembered: else two phones of one model that are
-deployed to at the same time would have one name."""
+"""Held from the choice of a name until the device is stored: otherwise simultaneous deploys to two
+phones of the same model would choose the same name."""
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class DeployRequest:
-    """What to deploy, and where."""
+    """The target and the options of a deploy."""
 
     target: DeployTarget
     identity_file: Path | None = None
@@ -75,45 +75,46 @@ class DeployRequest:
     wheels: Path | None = None
     """Only directory that wheels are taken from; None: the package index."""
     python: str | None = None
-    """Python on the device; None: the first one that is new enough, or on a phone that of a kit."""
+    """Python on the device; None: the first that is new enough, or on a phone the Python of a kit.
+    """
     kit: Path | None = None
-    """File of a kit; None: the one that was made here or is installed."""
+    """File of a kit; None: the kit that was built here or is installed."""
     port: int | None = None
-    """Port of the agent; None: unchanged, or the default one."""
+    """Port of the agent; None: unchanged, or the default port."""
     name: str | None = None
     """Name of the device; None: unchanged, or its host name."""
     at_boot: bool = True
-    """Whether the agent starts at boot, too."""
+    """Whether the agent also starts at boot."""
     via: str | None = None
-    """Transport that reaches the agent; None: unchanged, or what fits the login."""
+    """Transport for the agent; None: unchanged, or the transport that fits the login."""
     meters: Sequence[str] = ()
     """Meters that the agent serves, or just "none"; empty: unchanged."""
     sync_line: str | None = None
     """Wire to a meter's digital input, or "none"; None: unchanged."""
     has_bridge: bool | None = None
-    """Whether the firmware bridge comes along, for microcontrollers beside the device; None:
+    """Whether to install the firmware bridge, for microcontrollers attached to the device; None:
     unchanged, initially not."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """Options that the agent is started with."""
+    """Options with which the agent is started."""
 
     name: str
     port: int
     meters: Sequence[str]
-    """Meters, as in `DeployRequest`; empty when they were never set."""
+    """Meters, as in `DeployRequest`; empty if never set."""
     sync_line: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class DeployReport:
-    """A device that is ready."""
+    """The result of a deploy: a device that is ready for use."""
 
     device: KnownDevice
     system: SystemDescription
     warnings: tuple[str, ...] = ()
-    """Warnings of its agent, about meters and lines that are not there."""
+    """Warnings of its agent about missing meters and lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +128,13 @@ def deploy_request(target: str, **settings: Any) -> DeployRequest:
     """A request from the text of its target; the settings are the other fields.
 
     Raises:
-        UsageError: the target or a setting makes no sense.
+        UsageError: the target or a setting is invalid.
     """
     request = DeployRequest(parse_target(target), **settings)
     if unknown := set(request.runtimes) - set(RUNTIMES):
         raise unknown_name("runtime", min(unknown), RUNTIMES)
     if request.name == LOCAL_NAME:
-        raise UsageError(f"name {LOCAL_NAME!r} is kept for the host's own machine")
+        raise UsageError(f"name {LOCAL_NAME!r} is reserved for the host's own machine")
     if request.wheels is not None and not request.wheels.is_dir():
         raise UsageError(f"no directory of wheels: {request.wheels}")
     check_meters(request.meters)
@@ -148,22 +149,22 @@ def deploy(
     on_step: OnStep | None = None,
     on_paired: Callable[[Pairing], None] = lambda _: None,
 ) -> DeployReport:
-    """Bring the agent to a device, or bring it up to date there.
+    """Install or update the agent on a device.
 
     Args:
         files: This host's identity and devices.
-        request: Where, and with what.
+        request: The target and options.
         on_step: Called with each step.
-        on_paired: Called with a device that was paired with, and may have replaced another.
+        on_paired: Called with the result of a new pairing.
 
     Raises:
-        UsageError: the name is another device's.
-        AccessDenied: the device does not let us in.
-        TargetError: the device cannot take the agent; the subclass says why.
+        UsageError: the name belongs to another device.
+        AccessDenied: the device refuses the login.
+        TargetError: the agent cannot be installed on the device; the subclass names the reason.
         TransportError: the device cannot be reached.
     """
     on_step = on_step or logger.info
-    # By default this host reaches the agent as after its last deploy there.
+    # By default the transport is the same as after the last deploy to this target.
     known = files.devices()
     vias = [device.via for device in known if device.deployed_to == str(request.target)]
     via = request.via or (vias[0] if vias else None)
@@ -173,7 +174,7 @@ def deploy(
             facts = account.look()
             on_step(f"connected to {request.target}: {facts.interpreter}")
             _refuse_busy(request, facts)
-            # Now as well, so that a name that is taken is refused before anything is installed.
+            # Also checked here, so that a taken name is rejected before anything is installed.
             options = _agent_options(files, request, facts, shell.default_name)
             has_bridge = _has_bridge(request, facts)
             is_new = install(
@@ -190,9 +191,9 @@ def deploy(
                 at_boot = request.at_boot
                 starting = partial(_start, account, facts, options, on_step, at_boot=at_boot)
                 warnings = _start_or_restore(account, starting, on_step) if is_new else starting()
-                facts = account.look()  # on a copy of a card, the agent has made a new identity
+                facts = account.look()  # the agent may have a new identity on a copied card
                 device = _paired(files, request, shell, options, facts, on_paired)
-        if shell.kits:  # only now: the agent of before, which may be needed again, has its own
+        if shell.kits:  # not earlier: restoring the previous agent needs its own kit
             remove_kits(shell, keep=account.python)
     with open_device(files, device.pin) as client:
         return DeployReport(device, client.describe(), warnings)
@@ -201,12 +202,12 @@ def deploy(
 def undeploy(
     files: HostFiles, request: DeployRequest, on_step: OnStep | None = None
 ) -> UninstallReport:
-    """Remove the agent and all that it keeps from a device, and forget the device.
+    """Remove the agent and all of its files from a device, and forget the device.
 
     Raises:
-        LeaseHeld: a host measures with it now.
-        AccessDenied: the device does not let us in.
-        TargetError: something cannot be removed.
+        LeaseHeld: a host is measuring with the agent.
+        AccessDenied: the device refuses the login.
+        TargetError: a file cannot be removed, or the agent does not stop.
         TransportError: the device cannot be reached.
     """
     on_step = on_step or logger.info
@@ -216,13 +217,13 @@ def undeploy(
         if request.python is not None or not shell.kits:
             account = open_account(shell, request.python)
         else:
-            with suppress(PythonMissing):  # a phone without one has no agent
+            with suppress(PythonMissing):  # a phone without Python has no agent
                 account = open_account(shell, present_python(shell))
         if account is not None:
             facts = account.look()
             _refuse_busy(request, facts)
             if count := facts.spooled_count:
-                on_step(f"note: {count} runs that no host has fetched are removed, too")
+                on_step(f"note: {count} runs that were never fetched are also removed")
             with account.changing():
                 account.stop()
                 report, pin = account.remove(), facts.pin
@@ -231,7 +232,7 @@ def undeploy(
         if shell.kits:
             remove_kits(shell)
     for device in files.devices():
-        # A copy of its card may have the identity of a device that was deployed elsewhere.
+        # A copied SD card may have the identity of a device that was deployed elsewhere.
         is_pinned = pin is not None and device.pin == pin and device.deployed_to is None
         if device.deployed_to == str(request.target) or is_pinned:
             files.forget(device)
@@ -239,15 +240,15 @@ def undeploy(
 
 
 def _open_account(shell: Shell, request: DeployRequest, on_step: OnStep) -> Account:
-    """The account, with the requested Python, that of a kit, or one that the device has.
+    """The account, with the requested Python, the Python of a kit, or a Python of the device.
 
     Raises:
-        UsageError: a kit is named for a device that is no phone.
-        KitMissing: it is a phone without Python, and there is no kit for it.
+        UsageError: a kit is named for a device that is not a phone.
+        KitMissing: the device is a phone without Python, and there is no kit for it.
         PythonMissing: the device has no Python that is new enough.
     """
     if request.kit is not None and not shell.kits:
-        raise UsageError(f"{request.target} takes no kit: it has a Python of its own")
+        raise UsageError(f"{request.target} takes no kit: it is not a phone")
     if request.python is not None or not shell.kits:
         return open_account(shell, request.python)
     try:
@@ -266,10 +267,10 @@ def _refuse_busy(request: DeployRequest, facts: DeviceFacts) -> None:
 def _agent_options(
     files: HostFiles, request: DeployRequest, facts: DeviceFacts, default_name: str = ""
 ) -> AgentOptions:
-    """Options as requested, and where nothing is requested as the device had them.
+    """Options as requested, with the device's previous options as defaults.
 
-    Name and port are remembered here; meters and line, which are wired to the device, there: so
-    another host's deploy keeps them, too.
+    Name and port are stored on this host. Meters and line, which are wired to the device, are
+    stored on the device, so that a deploy from another host keeps them.
 
     Raises:
         UsageError: another device has the name.
@@ -294,12 +295,12 @@ def _agent_options(
 
 
 def _has_bridge(request: DeployRequest, facts: DeviceFacts) -> bool:
-    """Whether the bridge comes along: as requested, else as at the last deploy."""
+    """Whether to install the bridge: as requested, else as at the last deploy."""
     if request.has_bridge is not None:
         return request.has_bridge
     if facts.has_bridge is not None:
         return facts.has_bridge
-    return any(is_with_bridge(wheel.name) for wheel in facts.held)  # no deploy has recorded it
+    return any(is_with_bridge(wheel.name) for wheel in facts.held)  # not recorded by older deploys
 
 
 def _extras(request: DeployRequest, options: AgentOptions, *, has_bridge: bool) -> tuple[str, ...]:
@@ -308,25 +309,27 @@ def _extras(request: DeployRequest, options: AgentOptions, *, has_bridge: bool) 
         check_line(options.sync_line or NOTHING)
         extras = extras_of(check_meters(options.meters))
     except UsageError as exc:
-        raise UsageError(f"{exc}; {request.target} serves it: name another, or none") from exc
+        raise UsageError(
+            f"{exc}; it is configured on {request.target}: name another, or none"
+        ) from exc
     return tuple(dict.fromkeys((*extras, *(BRIDGE_EXTRAS if has_bridge else ()))))
 
 
 def _start_or_restore(
     account: Account, starting: Callable[[], tuple[str, ...]], on_step: OnStep
 ) -> tuple[str, ...]:
-    """Start the agent of a new environment; the one of before if it does not start."""
+    """Start the agent of a new environment; if it fails, restore and start the previous agent."""
     try:
         warnings = starting()
     except TargetError as exc:
         if not account.restore():
             raise
-        on_step("note: the new agent does not start; starting the one of before")
+        on_step("note: the new agent does not start; starting the previous agent")
         try:
             starting()
         except TargetError as again:
-            raise TargetError(f"{exc}; nor does the one of before: {again}") from exc
-        raise type(exc)(f"{exc}; the one of before runs again") from exc
+            raise TargetError(f"{exc}; the previous agent does not start: {again}") from exc
+        raise type(exc)(f"{exc}; the previous agent runs again") from exc
     account.settle()
     return warnings
 
@@ -339,7 +342,12 @@ def _start(
     *,
     at_boot: bool,
 ) -> tuple[str, ...]:
-    """Start the agent; its warnings."""
+    """Start the agent; returns its warnings.
+
+    Raises:
+        PortTaken: another program uses the port on the device.
+        TargetError: the agent does not start for another reason.
+    """
     listen = _listen(account.shell, facts)
     report = account.start(
         ["--listen", f"{listen}:{options.port}", "--name", options.name],
@@ -349,7 +357,7 @@ def _start(
         at_boot=at_boot,
     )
     if report.error is None:
-        on_step(f"agent runs, on port {options.port}; its log: {facts.log}")
+        on_step(f"agent runs on port {options.port}; its log: {facts.log}")
         if at_boot:
             on_step(_AT_BOOT.get(report.boot or "", f"note: {account.shell.restart_note}"))
         return report.warnings
@@ -360,7 +368,11 @@ def _start(
 
 
 def _listen(shell: Shell, facts: DeviceFacts) -> str:
-    """Address for the agent: a host that has opened its port to all may still reach it by that."""
+    """Listen address of the agent.
+
+    An agent that accepts connections on all addresses keeps doing so, because other hosts may
+    depend on it.
+    """
     return "" if facts.listen == "" else shell.listen
 
 
@@ -372,7 +384,7 @@ def _paired(
     facts: DeviceFacts,
     on_paired: Callable[[Pairing], None],
 ) -> KnownDevice:
-    """The device, paired: as before if that still holds, else anew."""
+    """The paired device: the existing pairing if it is still valid, else a new pairing."""
     identity_file = ""
     if request.identity_file is not None and shell.via == SshTransport.name:
         identity_file = str(request.identity_file.absolute())
@@ -395,7 +407,7 @@ def _paired(
             except WrongBoard:
                 raise
             except NotPaired:
-                break  # it has lost its list of hosts, or the list was another user's
+                break  # the agent has lost its list of hosts, or the list was another user's
             files.remember(device)
             return device
     pairing = _pair(files, shell, facts, identity_file)
@@ -420,13 +432,15 @@ def _pair(files: HostFiles, shell: Shell, facts: DeviceFacts, identity_file: str
             via=shell.via,
             deployed_to=shell.target,
             identity_file=identity_file,
-            # Whoever deploys has said which machine is meant: no question, if it is that board.
+            # The user has named the machine by its login: no confirmation for that board.
             decide=lambda known, is_certain: is_certain or known.deployed_to == shell.target,
         )
     except (NotPaired, AccessDenied):
         raise
     except TransportError as exc:
-        raise Unreachable(f"agent runs on {shell.target}, but from here: {exc}") from exc
+        raise Unreachable(
+            f"agent runs on {shell.target}, but not reachable from here: {exc}"
+        ) from exc
 
 
 def _first(address: str, others: tuple[str, ...]) -> tuple[str, ...]:

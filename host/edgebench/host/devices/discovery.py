@@ -1,4 +1,4 @@
-"""All devices in one list: this machine, the paired ones, and the ones that announce themselves."""
+"""The list of devices: this machine, paired devices, and devices that announce themselves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_PARALLEL = 16
 THIS_MACHINE = KnownDevice(
     LOCAL_NAME, id="", pin="", addresses=("this machine",), port=0, via=LocalTransport.name
 )
-"""The one device that every host knows."""
+"""The device that every host has without pairing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class PlaceState:
 
     name: str
     acquired_by: str | None = None
-    """Who has acquired it, as `HOST/USER`; None where nobody else has."""
+    """User who has acquired it, as `HOST/USER`; None if no other user has."""
 
 
 class Access(str, Enum):
@@ -54,35 +54,36 @@ class Access(str, Enum):
     NOT_PAIRED = "not paired"
     UNREACHABLE = "unreachable"
     COPIED = "copied"
-    """Another board has its identity, or several agents have it."""
+    """Another board has the device's identity, or several agents have it."""
     GONE = "gone"
-    """The device was unplugged; its agent is there and knows it."""
+    """The device was unplugged; its agent is reachable and still lists it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredDevice:
-    """One line of the list of devices."""
+    """A line of the list of devices."""
 
     name: str
     address: str
     access: Access
     id: str = ""
     reason: str = ""
-    """Why it cannot be used, when it cannot."""
+    """Why the device cannot be used; empty if it can."""
     system: SystemDescription | None = None
     """Description by its agent; None if it cannot be used."""
     seat: SeatState | None = None
-    """Who has it, what runs there, how warm it is; None where its agent is too old to report it."""
+    """Holder, run in progress and temperature; None if its agent is too old to report them."""
     labels: tuple[str, ...] = ()
     """Labels in the farm file."""
     health: DeviceHealth | None = None
-    """Health, as this host has seen it; None where it is not paired."""
+    """Health as observed by this host; None if the device is not paired."""
     place: PlaceState | None = None
-    """Place in labgrid; None where it has none."""
+    """Place in labgrid; None if it has none."""
 
 
 Record = Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]
-"""Adds what is known of a device to its line; an agent's first seat is the agent's own device."""
+"""Adds stored facts about a device to its line; the agent's first seat is passed as the agent's own
+device."""
 
 
 def find_devices(
@@ -92,7 +93,14 @@ def find_devices(
     state: Path | None = None,
     record: Record = lambda line, _: line,
 ) -> list[DiscoveredDevice]:
-    """Every device, including those that cannot be used, with the reason."""
+    """Every device, including devices that cannot be used, with the reason.
+
+    Args:
+        files: Files of this host.
+        timeout_s: Time to wait for announcements.
+        state: State directory of the agent on this machine; None: the user's own.
+        record: Completes the line of each known device.
+    """
     registry = transports(files.identity_path, state)
     paired = files.devices()
     pins = {device.pin for device in paired}
@@ -129,11 +137,11 @@ def find_devices(
 def open_device(
     files: HostFiles, name: str, *, state: Path | None = None, timeout_s: float = 3.0
 ) -> Client:
-    """Connect to a device by name, id, or a unique part of either; behind a slash: to this seat.
+    """Connect to a device by name, id, or a unique part of either; `AGENT/SEAT` names a seat.
 
     Raises:
         NoSuchDevice: no paired device or seat has that name, or several do.
-        TransportError: it cannot be reached.
+        TransportError: the device cannot be reached.
     """
     return open_known(files, named(files.devices(), name), state=state, timeout_s=timeout_s)
 
@@ -146,19 +154,19 @@ def open_known(
     timeout_s: float = 3.0,
     any_environment: bool = False,
 ) -> Client:
-    """Connect to a device of this host's.
+    """Connect to a known device.
 
     Args:
         files: Files of this host.
         device: The device.
         state: State directory of the agent on this machine; None: the user's own.
-        timeout_s: Time to look for a device that has moved.
+        timeout_s: Time to search for a device whose address has changed.
         any_environment: As for `transports`.
 
     Raises:
         NoSuchDevice: its agent has no such seat.
-        WrongBoard: another board has its identity, or several agents have it.
-        TransportError: it cannot be reached.
+        WrongBoard: another board has the device's identity, or several agents have it.
+        TransportError: the device cannot be reached.
     """
     require_single(device)
     registry = transports(files.identity_path, state, any_environment=any_environment)
@@ -166,10 +174,10 @@ def open_known(
     try:
         return _remembered(files, device, _client(device, transport))
     except NoSuchDevice:
-        raise  # the agent is where it was
+        raise  # the agent was reached, so its address has not changed
     except EdgebenchError as exc:
         failure = exc
-    # Its address may have changed since it was paired: see where it announces itself now.
+    # The address may have changed since the pairing: search for its current announcement.
     for announcement in transport.discover(timeout_s):
         if announcement.endpoint.pin != device.pin:
             continue
@@ -179,14 +187,14 @@ def open_known(
         except EdgebenchError as exc:
             failure = failure if isinstance(failure, WrongBoard) else exc
             continue
-        # Anybody can announce a pin: only an address that was proven is remembered.
+        # Any device can announce a pin: only an address with a verified certificate is stored.
         files.revise(device.pin, partial(KnownDevice.moved_to, endpoint=moved.endpoint))
         return _remembered(files, device, client)
     raise failure
 
 
 def _client(device: KnownDevice, transport: Transport) -> Client:
-    """Connection to the agent of a device, on the board on which it was paired."""
+    """Connection to the agent of a device, after a check that it is on the paired board."""
     client = Client(transport.connect(device.endpoint), device.via, device.seat, device.pin)
     try:
         require_board(device, client.hardware, device.endpoint.address)
@@ -197,12 +205,12 @@ def _client(device: KnownDevice, transport: Transport) -> Client:
 
 
 def _remembered(files: HostFiles, device: KnownDevice, client: Client) -> Client:
-    """The client, after what devices are chosen and recognised by is remembered of its device."""
+    """The client; architecture, board and hardware of its device are stored first."""
 
     def learn(known: KnownDevice) -> KnownDevice:
         hardware = known.hardware.updated(client.hardware)
         known = replace(known, arch=client.device.arch, hardware=hardware)
-        # The id of a board that an older agent gave was that of the machine.
+        # Older agents reported the id of the machine as the id of a board.
         return replace(known, id=client.device.id, board=client.board) if client.board else known
 
     if device.via != LocalTransport.name and not device.seat and learn(device) != device:
@@ -211,10 +219,10 @@ def _remembered(files: HostFiles, device: KnownDevice, client: Client) -> Client
 
 
 def named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
-    """The device with this name or id, or the one of which it is a part; `AGENT/SEAT` of several.
+    """The device with this name or id, or with a unique part of either; `AGENT/SEAT` for a seat.
 
     Raises:
-        NoSuchDevice: there is none, or several.
+        NoSuchDevice: no device matches, or several do.
     """
     if name.startswith(EMULATED):
         return THIS_MACHINE.at_seat(name)
@@ -235,7 +243,7 @@ def _agent_named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
         names = [LOCAL_NAME, *(device.name for device in paired)]
         text = f"no paired device is called {name!r}; available: {', '.join(names)}"
         if name.startswith(target_of("")):
-            text = f"{name} names a phone to deploy to, and no device; paired: {', '.join(names)}"
+            text = f"{name} names a phone to deploy to, not a device; paired: {', '.join(names)}"
         raise with_meant(NoSuchDevice(text), name, names)
     device_names = ", ".join(device.name for device in matches)
     raise NoSuchDevice(f"{len(matches)} devices match {name!r}: {device_names}")
@@ -245,12 +253,12 @@ def transport_of(device: KnownDevice, registry: Mapping[str, Transport]) -> Tran
     """The transport that reaches a device.
 
     Raises:
-        Unreachable: this version does not know it.
+        Unreachable: the transport is unknown to this version.
     """
     if device.via not in registry:  # written by a newer version
         raise Unreachable(
             f"{device.name} is reached by {device.via!r}, "
-            f"and this version knows only {', '.join(registry)}"
+            f"but this version supports only {', '.join(registry)}"
         )
     return registry[device.via]
 
@@ -261,13 +269,13 @@ def _look_at(
     registry: Mapping[str, Transport],
     announcements: Sequence[Announcement],
 ) -> list[tuple[DiscoveredDevice, KnownDevice]]:
-    """The device; one line for each seat where its agent serves several, and for each copy."""
+    """Lines of a device: one, or a line per seat if its agent serves several, and per copy."""
     announced = [a.endpoint for a in announcements if a.endpoint.pin == device.pin]
     places = [device, *(device.moved_to(endpoint) for endpoint in announced)]
     failure: EdgebenchError | None = None
     agents: list[_Agent] = []
     for place in places:
-        # A single announcement at the known address is that of the agent there.
+        # A single announcement at the known address comes from the agent that was reached there.
         is_same = len(announced) < 2 and set(place.addresses) & set(device.addresses)
         if agents and is_same and place.port == device.port:
             continue
@@ -284,7 +292,7 @@ def _look_at(
             failure = failure or exc
             continue
         agent = _Agent(place, transport, client.instance, client.hardware, refusal, system, seats)
-        # Older agents have no instance; the first of them that responds counts.
+        # Older agents have no instance; the first that responds counts.
         if not agents or agent.instance not in ("", *(other.instance for other in agents)):
             agents.append(agent)
     if not agents:
@@ -308,20 +316,20 @@ def _look_at(
 
 @dataclass(frozen=True, slots=True)
 class _Agent:
-    """An agent that has shown the pinned identity."""
+    """An agent with the pinned identity."""
 
     place: KnownDevice
     transport: Transport
     instance: str
     hardware: Hardware
     refusal: WrongBoard | None
-    """Error if it is on another board than the device's."""
+    """Error if the agent is on another board than the device; else None."""
     system: SystemDescription
     seats: tuple[SeatState, ...]
 
 
 def _with_copies(files: HostFiles, device: KnownDevice, agents: Sequence[_Agent]) -> KnownDevice:
-    """Store the addresses of agents that may all be the device; the device with them."""
+    """Store the addresses of agents that may all be the device; returns the device with them."""
     copies = device.copies
     if len(agents) > 1:
         copies = tuple(agent.place.endpoint.address for agent in agents)
@@ -336,7 +344,7 @@ def _seats_of(device: KnownDevice, agent: _Agent) -> list[tuple[DiscoveredDevice
     place, system, seats = agent.place, agent.system, agent.seats
     if len(seats) < 2:
         address = place.endpoint.address
-        if not place.port:  # such an address says less than the name that the device has itself
+        if not place.port:  # the device's own name is more specific than such an address
             address += f", {system.device.name}"
         device_id = device.id or system.device.id
         [seat] = seats or (None,)
@@ -348,12 +356,12 @@ def _seats_of(device: KnownDevice, agent: _Agent) -> list[tuple[DiscoveredDevice
     for seat in seats:
         described: SystemDescription | None = None
         if seat.gone_for_s is None:
-            # A conversation of its own describes a seat.
+            # The description of a seat needs a separate connection.
             try:
                 connection = agent.transport.connect(place.endpoint)
                 with Client(connection, seat=seat.name) as client:
                     described = client.describe()
-            except SeatLeft:  # just now
+            except SeatLeft:  # unplugged since the list of seats was read
                 seat = replace(seat, gone_for_s=0.0)
         line = DiscoveredDevice(
             f"{device.name}{SEAT_MARK}{seat.name}",

@@ -1,16 +1,16 @@
-"""The farm file: labels of the devices, the meters wired to them, and how many work at once.
+"""The farm file: labels of the devices, the meters wired to them, and the degree of parallelism.
 
 A farm of two devices::
 
     schema = 1
     parallel = 8                    # devices that are measured at the same time
-    quarantine_after = 3            # failures in a row, after which a device is left out; 0: never
+    quarantine_after = 3            # consecutive failures until a device is left out; 0: never
 
     [device.pi5]                    # by the name that it was paired under, or its id
     labels = ["pi", "bench-2"]
     meter = "ppk2:/dev/ttyACM0,supply=5.0"
 
-    [device.local]                  # this machine is one of the farm, too
+    [device.local]                  # adds this machine to the farm
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ FARM_VARIABLE = "EDGEBENCH_FARM"
 MAX_PARALLEL = 64
 DEFAULT_PARALLEL = 16
 DEFAULT_QUARANTINE_AFTER = 3
-"""Failures in a row: one may be a loose cable, two its being plugged in again."""
+"""Consecutive failures: the first may be a loose cable, the second its being plugged in again."""
 MAX_QUARANTINE_AFTER = 1000
 MAX_SIZE_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FarmDevice:
-    """What the operator knows of a device."""
+    """Facts about a device that the operator has entered."""
 
     labels: tuple[str, ...] = ()
     """Words by which devices are chosen: `--on label:WORD`."""
     meter: str | None = None
-    """Energy meter wired to it, as `--meter` takes it; None: none."""
+    """Energy meter wired to it, as a value of `--meter`; None: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabgridTable:
-    """The coordinator of a labgrid whose places are devices of this host."""
+    """The labgrid coordinator whose places are devices of this host."""
 
     coordinator: str
-    """Where it is, as `HOST` or `HOST:PORT`."""
+    """Address, as `HOST` or `HOST:PORT`."""
     tag: str = "edgebench"
     """Tag of a place whose value is the name of the device."""
     place: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -61,41 +61,41 @@ class LabgridTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Farm:
-    """The farm file."""
+    """Content of the farm file."""
 
     schema: int = SCHEMA_VERSION
     parallel: int = DEFAULT_PARALLEL
-    """Number of devices that are measured at the same time."""
+    """Maximum number of devices that are measured at the same time."""
     quarantine_after: int = DEFAULT_QUARANTINE_AFTER
-    """Number of failures in a row after which `all` and conditions leave a device out; 0: never."""
+    """Consecutive failures after which `all` and conditions leave a device out; 0: never."""
     device: Mapping[str, FarmDevice] = field(default_factory=dict)
     """Devices by their name or id."""
     labgrid: LabgridTable | None = None
-    """Further source of labels; None: there is none."""
+    """Further source of labels; None if not configured."""
 
     def entry(self, device: KnownDevice) -> FarmDevice:
-        """What the file says of a device; nothing, if it is not in there."""
+        """Entry of a device; an empty entry if the file does not list it."""
         return self.device.get(device.name) or self.device.get(device.id) or FarmDevice()
 
     @property
     def has_this_machine(self) -> bool:
-        """Whether this machine is one of the farm's devices."""
+        """Whether this machine is a device of the farm."""
         return LOCAL_NAME in self.device
 
 
 def farm_path(config: Path | None = None) -> Path:
-    """File of the farm: $EDGEBENCH_FARM, else farm.toml in the configuration directory."""
+    """Path of the farm file: $EDGEBENCH_FARM, else farm.toml in the configuration directory."""
     if given := os.environ.get(FARM_VARIABLE):
         return Path(given)
     return (config or Path(user_paths(os.environ).host_config)) / FARM_FILE
 
 
 def load_farm(path: Path) -> Farm:
-    """Read a farm file; an empty farm where there is none.
+    """Read a farm file; returns an empty farm if it does not exist.
 
     Raises:
-        StoreError: it cannot be read.
-        UsageError: not TOML, against the schema, or a value is out of bounds.
+        StoreError: the file cannot be read.
+        UsageError: the file is not TOML, violates the schema, or a value is out of bounds.
     """
     try:
         with path.open("rb") as file:
@@ -110,10 +110,10 @@ def load_farm(path: Path) -> Farm:
 
 
 def parse_farm(text: str, name: str) -> Farm:
-    """The farm of a file's text.
+    """The farm from the text of a file.
 
     Raises:
-        UsageError: not TOML, against the schema, or a value is out of bounds.
+        UsageError: the text is not TOML, violates the schema, or a value is out of bounds.
     """
     source = TomlText(text, name)
     farm = source.structured(source.table(SCHEMA_VERSION), Farm, strict_converter())

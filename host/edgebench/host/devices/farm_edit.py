@@ -1,8 +1,8 @@
-"""Changes of the farm file, which keep its comments, its order and other content of the user.
+"""Changes of the farm file that preserve its comments, its order and other content.
 
-A label is changed by tomlkit. A name is replaced where it stands, as tomlkit has no way to give a
-table another name in its place. Either way, nothing is written unless the new text says what it is
-meant to say. Whoever calls this holds the lock of the host's files (`HostFiles.locked`).
+Labels are changed with tomlkit. Names are replaced in the text, because tomlkit cannot rename a
+table in place. In both cases, the file is written only if the new text parses to the intended
+content. Callers hold the lock of the host's files (`HostFiles.locked`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from edgebench.system.whole_files import make_directory
 MAX_LABELS = 32
 NEW_FILE = f"schema = {SCHEMA_VERSION}\n"
 NEW_FILE_MODE = 0o644
-"""Mode of a new farm file, which has no secrets; an existing one keeps its own."""
+"""Mode of a new farm file, which has no secrets; an existing file keeps its mode."""
 _DEVICES = "device"
 """Name of the table of devices."""
 _KEY = r"[\w-]+|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
@@ -44,11 +44,12 @@ _PLAIN = re.compile(rf"\s*({_KEY})\s*[.=]")
 def change_labels(
     path: Path, device: KnownDevice, *, add: Sequence[str], remove: Collection[str]
 ) -> tuple[str, ...]:
-    """Add and remove labels of a device; all that it has now.
+    """Add and remove labels of a device; returns all of its labels.
 
     Raises:
-        UsageError: a word cannot be a label, or the file is not a farm file.
-        StoreError: it cannot be read or written.
+        UsageError: a word cannot be a label, the device would have too many labels, or the file is
+            not a farm file.
+        StoreError: the file cannot be read or written.
     """
     for label in add:
         if (what := why_no_label(label)) is not None:
@@ -63,7 +64,7 @@ def change_labels(
     text = _read(path)
     document = tomlkit.parse(text)
     key = next((one for one in (device.name, device.id) if one in farm.device), device.name)
-    # tomlkit's own types say little of what is in a document, and pyright nothing of them.
+    # tomlkit's types do not describe the content of a document.
     tables = cast("dict[str, Any]", document)
     entry = tables.setdefault(_DEVICES, tomlkit.table(is_super_table=True)).setdefault(
         key, tomlkit.table()
@@ -81,11 +82,11 @@ def change_labels(
 
 
 def rename_device(path: Path, old: str, new: str) -> bool:
-    """Give the tables of a device, and of its agent's seats, another name; whether there was one.
+    """Rename the tables of a device and of its agent's seats; returns whether there were any.
 
     Raises:
-        UsageError: the file is not a farm file, or has that name already.
-        StoreError: it cannot be read or written.
+        UsageError: the file is not a farm file, or contains the new name already.
+        StoreError: the file cannot be read or written.
     """
     farm = load_farm(path)
     names = {
@@ -96,17 +97,17 @@ def rename_device(path: Path, old: str, new: str) -> bool:
     if not names:
         return False
     if taken := sorted(set(names.values()) & set(farm.device)):
-        raise UsageError(f"farm file has a device {taken[0]!r} already: {path}")
+        raise UsageError(f"farm file already has a device {taken[0]!r}: {path}")
     devices = {names.get(name, name): entry for name, entry in farm.device.items()}
     _write(path, _with_names(_read(path), names), replace(farm, device=devices))
     return True
 
 
 def _with_names(text: str, names: Mapping[str, str]) -> str:
-    """The text, with other names of tables of devices."""
+    """The text with renamed tables of devices; `names` maps old names to new names."""
     lines: list[str] = []
     is_inside = False
-    """Whether a line is one of the table [device] itself."""
+    """Whether the line belongs to the table [device] itself."""
     for line in text.split("\n"):
         if header := _HEADER.match(line):
             is_inside = header[2] is None and _value(header[1]) == _DEVICES
@@ -132,7 +133,7 @@ def _value(key: str) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")  # with its own ends of lines
+        return path.read_bytes().decode("utf-8")  # keeps the line endings
     except FileNotFoundError:
         return NEW_FILE
     except (OSError, UnicodeDecodeError) as exc:
@@ -140,13 +141,13 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str, expected: Farm) -> None:
-    """Write the file, if it says what it is meant to say."""
+    """Write the file if the text parses to the expected farm; else raise StoreError."""
     try:
         farm = parse_farm(text, str(path))
     except UsageError:
         farm = None
     if farm != expected:
-        raise StoreError(f"farm file not changed, its form is not understood: {path}")
+        raise StoreError(f"farm file not changed: its formatting is not supported: {path}")
     target = path.resolve()  # it may be a link into a repository
     try:
         mode = target.stat().st_mode & 0o777 if target.exists() else NEW_FILE_MODE

@@ -1,4 +1,4 @@
-"""The host's own secret files: its identity, and the devices that it knows."""
+"""The host's secret files: its identity, and the list of known devices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgebench.protocol.plain import from_outside, to_plain
 from edgebench.system.paths import refuse_long, user_paths
 
 SEAT_MARK = "/"
-"""What stands between the name of an agent and that of its seat."""
+"""Separator between the name of an agent and the name of its seat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,56 +36,58 @@ class KnownDevice:
     addresses: tuple[str, ...]
     port: int
     deployed_to: str | None = None
-    """Account, as USER@HOST, when `edgebench deploy` installed the agent there."""
+    """Account, as USER@HOST, in which `edgebench deploy` installed the agent; None if not deployed.
+    """
     via: str = TlsTransport.name
     """Name of the transport that reaches it."""
     arch: str = ""
-    """Architecture, as uname(1) prints it; empty until it was connected to."""
+    """Architecture, as uname(1) prints it; empty before the first connection."""
     seat: str = ""
-    """Seat of its agent that is meant; empty: the first. Agents are remembered, not their seats."""
+    """Seat of its agent; empty: the first. Agents are stored, not their seats."""
 
     board: str = ""
-    """Id of the board, which a new system on it keeps; empty until it was connected to, or if it
-    has none."""
+    """Id of the board, which does not change with a new system; empty before the first connection,
+    or if the board has none."""
     hardware: Hardware = field(default_factory=Hardware)
-    """Machine that its agent runs on; empty until it was connected to, or if it shows nothing."""
+    """Machine that its agent runs on; empty before the first connection, or if nothing is reported.
+    """
     copies: tuple[str, ...] = ()
-    """Addresses of agents with this identity that were seen at the same time, if their hardware is
-    no distinction."""
+    """Addresses of agents with this identity that were seen at the same time, if their hardware
+    does not distinguish them."""
 
     identity_file: str = ""
-    """Private key that `edgebench deploy` was told to log in with, where its transport logs in,
-    too."""
+    """Private key that `edgebench deploy` logged in with, if the transport also logs in; else
+    empty."""
 
     def at_seat(self, seat: str) -> KnownDevice:
-        """Another device that the same agent serves."""
+        """The device at another seat of the same agent."""
         name = f"{self.name}{SEAT_MARK}{seat}"
         return replace(self, name=name, id="", arch="", seat=seat, board="")
 
     @property
     def machine(self) -> Hardware:
-        """Machine that its agent runs on; of a device that an older version paired, its board."""
+        """Machine that its agent runs on; only the board if an older version paired the device."""
         return Hardware(self.board) if self.hardware == Hardware() else self.hardware
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where its transport reaches it."""
+        """Endpoint at which its transport reaches it."""
         return Endpoint(self.name, self.pin, self.addresses, self.port, self.identity_file)
 
     def moved_to(self, endpoint: Endpoint) -> KnownDevice:
-        """The device, reached at another place by the same transport."""
+        """The device at another endpoint of the same transport."""
         return replace(self, addresses=endpoint.addresses, port=endpoint.port)
 
 
 class HostFiles:
-    """Files that a user of this host keeps in the configuration directory."""
+    """Files of this user in the host's configuration directory."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory or Path(user_paths(os.environ).host_config)
         refuse_long(self._directory)
 
     def identity_path(self) -> Path:
-        """File with the host's key and certificate, made when there is none."""
+        """File with the host's key and certificate; created if it does not exist."""
         path = self._directory / "identity.pem"
         if not path.exists():
             with self.locked():
@@ -95,10 +97,10 @@ class HostFiles:
         return path
 
     def devices(self) -> tuple[KnownDevice, ...]:
-        """Paired devices.
+        """Paired devices; empty if there is no list.
 
         Raises:
-            StoreError: the list is not readable.
+            StoreError: the list cannot be read.
         """
         try:
             return from_outside(json.loads(self._inventory.read_text()), tuple[KnownDevice, ...])
@@ -108,7 +110,7 @@ class HostFiles:
             raise StoreError(f"list of devices not readable: {exc}: {self._inventory}") from exc
 
     def remember(self, device: KnownDevice) -> None:
-        """Add a device, in place of the one with the same identity or name."""
+        """Add a device; it replaces any device with the same identity or name."""
         with self.locked():
             others = [
                 known
@@ -118,14 +120,14 @@ class HostFiles:
             self.save([*others, device])
 
     def forget(self, device: KnownDevice) -> None:
-        """Remove a device."""
+        """Remove the devices with the identity of this device."""
         with self.locked():
             self.save([known for known in self.devices() if known.pin != device.pin])
 
     def revise(self, pin: str, change: Callable[[KnownDevice], KnownDevice]) -> None:
-        """Change what is known of a device now, if it is still known.
+        """Change the stored device with this identity, if it still exists.
 
-        By its identity: another process may have given it another name meanwhile.
+        The device is found by identity, because another process may have renamed it.
         """
         with self.locked():
             before = self.devices()
@@ -134,13 +136,13 @@ class HostFiles:
                 self.save(after)
 
     def free_name(self, name: str, pin: str) -> str:
-        """This name, with a number where another device has it already."""
+        """This name, with a number if another device has the name already."""
         taken = {known.name for known in self.devices() if known.pin != pin} | {LOCAL_NAME}
         numbered = (f"{name}-{number}" for number in count(2))
         return next(free for free in chain([name], numbered) if free not in taken)
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other processes of this user from changing the files meanwhile."""
+        """Lock the files against changes by other processes of this user."""
         return locked(self._directory)
 
     @property

@@ -1,8 +1,8 @@
-"""Runs pip as if on another machine, with the words MARKERS ARGUMENT....
+"""Runs pip as if on another machine, with the arguments MARKERS ARGUMENT....
 
-pip can be told for which platform, version and ABI to look for wheels, but it evaluates markers
-such as "python_version < '3.11'" for the interpreter that it runs in, and so leaves out what only
-the other machine needs. Here it evaluates them for the other machine.
+pip has options for the platform, version and ABI of wheels, but it evaluates markers such as
+"python_version < '3.11'" for the interpreter that runs it, and so omits packages that only the
+other machine needs. This script makes pip evaluate markers for the other machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def main() -> None:
     """Run pip."""
     environment: dict[str, str] = json.loads(sys.argv[1])
     markers: Any = import_module("pip._vendor.packaging.markers")
-    # Its place in every pip from 20 on; should it move, this must not pass in silence.
+    # Its location in every pip from 20 on; fail loudly if it moves.
     assert callable(markers.default_environment)
     markers.default_environment = environment.copy
     sys.argv = ["pip", *sys.argv[2:]]

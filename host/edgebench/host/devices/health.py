@@ -1,19 +1,19 @@
-"""Health of each device: when it was last reached, how its last runs ended, and quarantine.
+"""Health of each device: the time of the last connection, the last outcomes, and quarantine.
 
 Theory of operation
 
 A device that fails several times in a row is quarantined: `--on all` and conditions leave it out,
-with the reason, until a run on it succeeds or `edgebench devices check` finds it well. Whoever
-names it measures on it as before.
+with the reason, until a run on it succeeds or `edgebench devices check` finds it well. A device
+that is named explicitly is measured as before.
 
-Only failures of the device count (`is_of_device`): never those of the model, of the request, of
-this host or of a meter. Deaths of the worker count once for each model, as one model may kill every
-worker that loads it. A success is a run; that a connection was made says only that the device was
-there. So three failures in a row are three without a run between them.
+Only failures of the device count (`is_of_device`), not failures of the model, of the request, of
+this host or of a meter. Deaths of the worker count once per model, because a model may kill every
+worker that loads it. Only a run counts as a success; a connection only shows that the device is
+reachable. Three failures in a row are therefore three failures without a run between them.
 
-Each device has a small file. It is found by the pin of the agent's certificate and the seat, not by
-the device's id: boards that run copies of one SD card have one id. A file that is damaged is an
-empty one, and one that cannot be written is no reason not to measure.
+Each device has a small file. The file is found by the pin of the agent's certificate and the seat,
+not by the device's id, because boards with copies of the same SD card share an id. A damaged file
+counts as empty, and a file that cannot be written does not prevent measurements.
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ from edgebench.system.whole_files import make_directory, sync_directory
 logger = logging.getLogger(__name__)
 
 MAX_EVENTS = 10
-"""Number of last outcomes that are kept."""
+"""Maximum number of outcomes that are kept."""
 DIRECTORY = "health"
-"""Words before the last failure, in the reason of a quarantine."""
 
 _OF_DEVICE: tuple[tuple[type[EdgebenchError], str | None], ...] = (
     (TooLarge, None),
@@ -62,80 +61,80 @@ _OF_DEVICE: tuple[tuple[type[EdgebenchError], str | None], ...] = (
     (WorkerDied, "worker_died"),
     (SeatLeft, "device_gone"),
 )
-"""Code of a failure of the device, by class of error, the first that fits; None: not the device's,
-as is every class that is not here. A file that is too large is the user's choice. `TooHot` and
-`WorkerTimeout` depend on what was asked, the model and the room."""
+"""Code of a failure of the device by class of error; the first match counts. None, and any class
+that is not listed: not a failure of the device. A file that is too large is the user's choice.
+`TooHot` and `WorkerTimeout` depend on the request, the model and the room."""
 CHECK_FAILED = "check_failed"
-"""Code of whatever else a health check finds."""
+"""Code of all other failures of a health check."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthEvent:
-    """How a run on a device ended, or the attempt to connect to it."""
+    """The outcome of a run on a device, or of an attempt to connect to it."""
 
     at_utc: str
     code: str | None = None
-    """Kind of failure; None: it went well."""
+    """Code of the failure; None: success."""
     text: str = ""
     model: str | None = None
-    """Model that was running; None where there was none."""
+    """Model that was running; None if no model was running."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """Health of a device, as this host has seen it."""
+    """Health of a device as observed by this host."""
 
     last_seen_utc: str | None = None
     """Time of the last successful connection."""
     failure_count: int = 0
     """Failures of the device since its last run."""
     quarantined_utc: str | None = None
-    """Time since which it is left out; None: it is not."""
+    """Begin of the quarantine; None if the device is not quarantined."""
     quarantine_reason: str = ""
     quarantined_after: int = 0
     """Failures in a row that led to the quarantine; 0 for any other reason."""
     seat: str = ""
-    """Name of the agent's first seat, where this is about it."""
+    """Name of the agent's first seat, if this is the health of that seat."""
     events: tuple[HealthEvent, ...] = ()
-    """Last outcomes, the oldest first."""
+    """Last outcomes, oldest first."""
 
     @property
     def is_quarantined(self) -> bool:
-        """Whether it is left out unless it is named."""
+        """Whether the device is left out unless it is named."""
         return self.quarantined_utc is not None
 
 
 class CheckState(str, Enum):
-    """What a check found."""
+    """Outcome of a health check."""
 
     WELL = "well"
     UNWELL = "not_well"
     BUSY = "busy"
-    """The device answers, and another client measures on it: nothing was run."""
+    """The device responds, but another client is measuring on it: no model was run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthCheck:
-    """What the check of one device found."""
+    """Result of a device's health check."""
 
     name: str
     state: CheckState
     reason: str = ""
-    """Why it is not well, or who has it."""
+    """Why the device is not well, or which client holds it."""
     code: str | None = None
-    """Kind of failure, where it is not well."""
+    """Code of the failure if the device is not well."""
     is_of_device: bool = False
-    """Whether it is the device that failed, not this host."""
+    """Whether the device failed, as opposed to this host."""
     temp_c: float | None = None
-    """Temperature before the run; None where it has no thermometer, or an older agent."""
+    """Temperature before the run; None without a thermometer, or with an older agent."""
     models_room_bytes: int | None = None
     """Size of the largest model that fits; None with an older agent."""
     uncollected_count: int | None = None
-    """Number of finished runs of this host's that wait there."""
+    """Number of finished runs of this host that were not fetched yet."""
     model: str | None = None
     """Model that was run."""
     latency_ns_p50: float | None = None
-    """Median of the run; None where its verdict refuses the number."""
+    """Median of the run; None if its verdict refuses the number."""
 
 
 def failure_code(error: EdgebenchError) -> str | None:
@@ -159,16 +158,16 @@ class HealthFiles:
         self._now = now or (lambda: datetime.now(timezone.utc))
 
     def of(self, device: KnownDevice) -> DeviceHealth:
-        """What is remembered of a device."""
+        """Stored health of a device; empty if nothing is stored."""
         return self._read(self._path(device))
 
     def seen(self, device: KnownDevice, seat: str) -> None:
-        """Note that it was reached, and what its agent calls the seat."""
+        """Record that the device was reached, and the agent's name of the seat."""
         own = "" if device.seat else seat
         self._change(device, lambda before: replace(before, last_seen_utc=self._time(), seat=own))
 
     def succeeded(self, device: KnownDevice) -> None:
-        """Note that a run was made, which ends any quarantine."""
+        """Record that a run was made, which ends any quarantine."""
 
         def change(before: DeviceHealth) -> DeviceHealth:
             return _with_event(_recovered(before), HealthEvent(self._time()))
@@ -176,7 +175,7 @@ class HealthFiles:
         self._change(device, change)
 
     def deployed(self, device: KnownDevice) -> None:
-        """Note that its agent was deployed anew, which ends any quarantine."""
+        """Record that its agent was deployed again, which ends any quarantine."""
         self._change(device, _recovered)
 
     def failed(
@@ -187,7 +186,10 @@ class HealthFiles:
         model: str | None = None,
         quarantine_after: int,
     ) -> None:
-        """Note a failure, if it is one of the device; so many in a row quarantine it (0: never)."""
+        """Record a failure of the device; other errors are ignored.
+
+        `quarantine_after` failures in a row quarantine the device; 0: never.
+        """
         if (code := failure_code(error)) is None:
             return
 
@@ -211,7 +213,7 @@ class HealthFiles:
         self._change(device, change)
 
     def quarantine(self, device: KnownDevice, code: str, reason: str) -> None:
-        """Leave the device out, whatever happened before; the time of an earlier one stays."""
+        """Quarantine the device regardless of its history; the time of an earlier begin is kept."""
 
         def change(before: DeviceHealth) -> DeviceHealth:
             at_utc = self._time()
@@ -227,7 +229,7 @@ class HealthFiles:
         self._change(device, change)
 
     def move(self, old_pin: str, new_pin: str) -> None:
-        """Keep what is remembered of an agent and its seats under its new identity."""
+        """Move the health of an agent and its seats to its new identity."""
         new = self._agent(new_pin)
 
         def to_new(path: Path) -> None:
@@ -238,7 +240,7 @@ class HealthFiles:
         self._on_all(old_pin, to_new)
 
     def forget(self, pin: str) -> None:
-        """Forget an agent and its seats."""
+        """Remove the health of an agent and its seats."""
         self._on_all(pin, Path.unlink)
 
     def _on_all(self, pin: str, do: Callable[[Path], object]) -> None:
@@ -247,7 +249,7 @@ class HealthFiles:
                 for path in list(self._agent(pin).glob("*.json")):
                     do(path)
         except (StoreError, OSError) as exc:
-            logger.warning("health not kept: %s", exc)
+            logger.warning("health not stored: %s", exc)
 
     def _change(self, device: KnownDevice, change: Callable[[DeviceHealth], DeviceHealth]) -> None:
         try:
@@ -259,7 +261,7 @@ class HealthFiles:
                     text = json.dumps(to_plain(after), indent=1) + "\n"
                     write_host_file(path, text)
         except (StoreError, OSError) as exc:
-            logger.warning("health of %s not kept: %s", device.name, exc)
+            logger.warning("health of %s not stored: %s", device.name, exc)
 
     def _read(self, path: Path) -> DeviceHealth:
         try:
@@ -271,7 +273,7 @@ class HealthFiles:
             return DeviceHealth()
 
     def _path(self, device: KnownDevice) -> Path:
-        """File of a device; its agent's first seat has one, whether it is named or not."""
+        """File of a device; the agent's first seat has the same file with and without its name."""
         agent = self._agent(device.pin)
         first = agent / f"{_digest('')}.json"
         is_first = not device.seat or device.seat == self._read(first).seat
@@ -285,24 +287,24 @@ class HealthFiles:
 
 
 class Outcomes:
-    """How the runs of one request end on one device, each noted once."""
+    """Records the outcomes of a request's runs on a device, without duplicates."""
 
     def __init__(self, files: HealthFiles, device: KnownDevice, quarantine_after: int) -> None:
         self._files = files
         self._device = device
         self._quarantine_after = quarantine_after
         self._last: EdgebenchError | None = None
-        """Last failure; the one of a run may end the request, too."""
+        """Last failure; the failure of a run may also be reported as the end of the request."""
         self._is_well = False
 
     def succeeded(self) -> None:
-        """A run was made; a second one adds nothing."""
+        """Record a run; further runs change nothing."""
         if not self._is_well:
             self._is_well = True
             self._files.succeeded(self._device)
 
     def failed(self, error: EdgebenchError, model: str | None = None) -> None:
-        """A run of this model failed, or everything."""
+        """Record the failure of a run of this model; None: of the whole request."""
         if error is self._last:
             return
         self._last, self._is_well = error, False
@@ -322,5 +324,5 @@ def _with_event(health: DeviceHealth, event: HealthEvent) -> DeviceHealth:
 
 
 def _digest(text: str) -> str:
-    """A file name for a name that others have chosen."""
+    """A safe file name for a name from an untrusted source."""
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

@@ -1,4 +1,4 @@
-"""Certificates of SSH hosts: parsed, verified, and checked against a name and a time.
+"""SSH host certificates: parsing, verification, and checks of the host name and the validity.
 
 Source: OpenSSH, PROTOCOL.certkeys; `sshkey.c` (sshkey_cert_check_host).
 """
@@ -21,19 +21,19 @@ from cryptography.hazmat.primitives.serialization import (
 from edgebench.protocol.text import one_line
 
 MAX_STRINGS = 16
-"""Limit on the strings in a key; no type has as many."""
+"""Maximum number of strings in a key; all types have fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostCertificate:
-    """A certificate with a valid signature of its authority."""
+    """A certificate whose signature by its authority is valid."""
 
     authority: bytes
     """Public key of the authority, in the wire format of SSH."""
     is_of_host: bool
     """Whether it is for a host, not for a user."""
     names: tuple[str, ...]
-    """Hosts that may present it; none: any host."""
+    """Hosts that may present it; empty: any host."""
     after_s: int
     before_s: int
     """Validity: from `after_s` on, and before `before_s`; seconds since 1970."""
@@ -41,9 +41,9 @@ class HostCertificate:
     signature_algorithm: str
 
     def why_refused(self, host: str, now_s: float) -> str:
-        """Why it does not vouch for a host now; empty: it does."""
+        """Why it is not valid for a host now; empty if it is valid."""
         if not self.is_of_host:
-            return "its certificate is that of a user"
+            return "its certificate is a user certificate"
         if self.signature_algorithm == "ssh-rsa":
             return "its certificate is signed with SHA-1"
         if now_s < self.after_s:
@@ -58,19 +58,20 @@ class HostCertificate:
 
 
 def parse_certificate(blob: bytes) -> HostCertificate:
-    """A certificate from the wire.
+    """Parse a certificate, and verify its signature.
 
     Args:
         blob: The certificate in the wire format of SSH.
 
     Raises:
-        ValueError: it is malformed, of an unknown kind, or not signed by its authority.
+        ValueError: the certificate is malformed, of an unknown kind, or not signed by its
+            authority.
     """
     kind = _string(blob, 0)[0]
     try:
         loaded = load_ssh_public_identity(kind + b" " + base64.b64encode(blob))
         if not isinstance(loaded, SSHCertificate):
-            raise ValueError("no certificate")
+            raise ValueError("not a certificate")
         loaded.verify_cert_signature()
         encoded = loaded.signature_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     except InvalidSignature as exc:
@@ -78,7 +79,7 @@ def parse_certificate(blob: bytes) -> HostCertificate:
     except UnsupportedAlgorithm as exc:
         raise ValueError(str(exc)) from exc
     authority = base64.b64decode(encoded.split()[1])
-    # The signature, the algorithm's name first, is all that follows the authority's key.
+    # The signature, which begins with the algorithm's name, follows the authority's key.
     signature, _ = _string(blob, blob.rindex(authority) + len(authority))
     return HostCertificate(
         authority=authority,
@@ -92,7 +93,7 @@ def parse_certificate(blob: bytes) -> HostCertificate:
 
 
 def strings_of(blob: bytes) -> list[bytes]:
-    r"""Strings of a public key.
+    r"""The strings in a public key.
 
     Source: RFC 4251, section 5.
 
@@ -113,7 +114,7 @@ def strings_of(blob: bytes) -> list[bytes]:
 
 
 def _string(blob: bytes, offset: int) -> tuple[bytes, int]:
-    """A string with its length before it, and the offset of what follows."""
+    """A string that is preceded by its length, and the offset after it."""
     start = offset + 4
     end = start + int.from_bytes(blob[offset:start], "big")
     if len(blob) < max(start, end):

@@ -1,4 +1,4 @@
-"""Bring the packages to a device: fetch, send what is missing there, install."""
+"""Install the packages on a device: fetch wheels, send missing wheels, install."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from edgebench.protocol.errors import NoSpace, PackagesMissing, TargetError
 
 MIB = 2**20
 _UNPACKED_FACTOR = 1.25
-"""Disk space of installed wheels over their unpacked size: bytecode, and blocks half filled."""
+"""Disk space of installed wheels relative to their unpacked size: includes bytecode and partly
+filled blocks."""
 
 _FETCHING = threading.Lock()
-"""One set at a time: devices of one kind share it, and the second finds what the first fetched."""
+"""Serialises fetching: devices of the same kind share a set, so the second finds it complete."""
 
 OnStep = Callable[[str], None]
-"""Called with one line for each step."""
+"""Called with a line of text for each step."""
 
 
 def install(
@@ -39,28 +40,29 @@ def install(
     extras: Sequence[str] = (),
     has_bridge: bool = False,
 ) -> bool:
-    """Install the agent, the runtimes and the extras; ends with no agent running.
+    """Install the agent, the runtimes and the extras; afterwards no agent is running.
 
-    They go into an environment of their own, so that the one of before is still there.
+    They are installed into a new environment, so that the previous environment is preserved.
 
     Args:
         account: Account to install into.
         facts: State of the device.
         on_step: Called with each step.
-        runtimes: Requested runtimes; those without a wheel are left out.
+        runtimes: Requested runtimes; runtimes without a wheel are left out.
         source: Only directory that wheels are taken from; None: the package index.
-        extras: Extras that the agent's meters need; none is left out.
-        has_bridge: Whether the firmware bridge comes along.
+        extras: Extras that the agent's meters need; all are required.
+        has_bridge: Whether to install the firmware bridge.
 
     Returns:
         Whether there is a new environment; False: nothing has changed.
 
     Raises:
-        PackagesMissing: the agent, an extra or every runtime can be had neither here nor there.
-        NoSpace: it does not fit on the device.
-        TargetError: the device cannot install it.
+        PackagesMissing: wheels of the agent, an extra or all runtimes are available neither to
+            this host nor to the device.
+        NoSpace: the packages do not fit on the device.
+        TargetError: the device cannot install the packages.
     """
-    # Else pip looks for minutes, here and on the device, and may compile for hours there.
+    # Otherwise pip searches for minutes, here and on the device, and may compile for hours there.
     if source is None and (reason := why_no_runtime(facts.interpreter)):
         raise PackagesMissing(f"no runtime for {facts.interpreter}: {reason}")
     with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
@@ -81,7 +83,7 @@ def install(
                 raise
             on_step(f"note: {exc}; trying with the device's own index")
             own = build_wheel(scratch, has_bridge=has_bridge)
-            # Where this host's Python has it, pip comes along; Debian keeps it elsewhere.
+            # pip is sent if this host's Python bundles it; Debian keeps the wheel elsewhere.
             usual = Path(sysconfig.get_path("stdlib")) / "ensurepip" / "_bundled"
             bundled = sysconfig.get_config_var("WHEEL_PKG_DIR") or usual
             pip = newest_wheel(Path(bundled), "pip-*.whl")
@@ -112,17 +114,17 @@ def _install_wheels(
     account: Account, facts: DeviceFacts, wheels: WheelSet, on_step: OnStep
 ) -> bool:
     sent = _send(account, facts, wheels.files, on_step)
-    # pip itself is sent along but not installed: a newer one changes nothing.
+    # pip itself is sent but not installed, so a newer pip is not a change.
     wanted, present = (
         {wheel for wheel in files if not wheel.name.startswith("pip-")}
         for files in (sent, facts.installed)
     )
     changed = {package_of(wheel.name) for wheel in wanted ^ present}
     if not changed:
-        on_step("installed already, nothing has changed")
+        on_step("already installed, no changes")
         account.stop()
         return False
-    # Where there is no room for a second environment, the one of before is removed now.
+    # If there is no space for a second environment, the previous environment is removed now.
     held = {wheel.name for wheel in facts.held}
     sent_bytes = sum(path.stat().st_size for path in wheels.files if path.name not in held)
     needed_bytes = int(_UNPACKED_FACTOR * sum(map(_unpacked_bytes, wheels.files)))
@@ -130,7 +132,7 @@ def _install_wheels(
     if not is_beside:
         account.stop()
         account.drop()
-        on_step("note: no room for two environments: the one of before was removed")
+        on_step("note: no space for two environments: the previous environment was removed")
     on_step(f"installing {wheels.requirement}")
     if changed == {AGENT_DISTRIBUTION} and present and is_beside:
         path = f"{facts.wheels}/{wheels.own.name}"
@@ -149,7 +151,7 @@ def _install_wheels(
 def _send(
     account: Account, facts: DeviceFacts, files: Iterable[Path], on_step: OnStep
 ) -> set[WheelFile]:
-    """Bring those wheels to the device that it does not hold yet; descriptions of all."""
+    """Send the wheels that the device does not have yet; returns descriptions of all wheels."""
     described: dict[Path, WheelFile] = {}
     for path in files:
         with path.open("rb") as file:

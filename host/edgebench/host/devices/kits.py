@@ -1,8 +1,8 @@
-"""Bring a Python to a device that has none, and remove it again: through its shell alone.
+"""Install a Python on a device that has none, and remove it again, through the device's shell.
 
-A kit lies below a directory with its name, which it gets when it is whole. So a kit that runs needs
-no other check, a deploy that finds it sends nothing, and an agent goes on with the kit that its
-environment was made with until another is installed.
+The directory of a kit gets its name only when the kit is complete. Therefore a kit that runs needs
+no other check, a deploy that finds it sends nothing, and an agent keeps using the kit that its
+environment was made with until another kit is installed.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ UNPACK_TIMEOUT_S = 300.0
 
 
 def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
-    """Path of the Python of a kit, which is sent if it is not there yet.
+    """Path of the Python of a kit on the device, which is sent if it is not there yet.
 
-    Where this machine has none, as after `--kit FILE`, the one on the device serves.
+    If this machine has no kit, as after an earlier `--kit FILE`, the kit on the device is used.
 
     Args:
         shell: Shell of a device whose `kits` is a directory.
-        given: File of the kit; None: the one that was made here or is installed.
-        on_step: Called with a line if it is sent.
+        given: File of the kit; None: the kit that was built here or is installed.
+        on_step: Called with a line if a kit is sent.
 
     Raises:
         NotAKit: the file cannot be read, or is for another machine.
-        KitMissing: there is no kit for this machine.
-        NoSpace: it does not fit.
-        TargetError: it does not run there.
+        KitMissing: neither this machine nor the device has a kit for the device.
+        NoSpace: the kit does not fit on the device.
+        TargetError: the kit does not run on the device.
     """
     machine = _run(shell, "reading its machine", "uname", "-m").text.strip()
     try:
@@ -48,7 +48,7 @@ def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
     if _runs(shell, python).code != 0:
         on_step(f"sending {kit.manifest}, {kit.manifest.unpacked_bytes / MIB:.1f} MiB")
         name = kit.manifest.name
-        # A name of its own, as another host may send the same kit now.
+        # A unique name, because another host may send the same kit at the same time.
         partial = f"{shell.kits}/{name}.{secrets.token_hex(4)}"
         directory = kit.manifest.directory
         _run(shell, "making room for a kit", "rm", "-rf", partial, directory)
@@ -67,7 +67,7 @@ def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
 
 
 def present_python(shell: Shell) -> str | None:
-    """Path of the Python of a kit that is there and runs; None if there is none."""
+    """Path of the Python of a kit on the device that runs; None if there is none."""
     for name in _names(shell):
         python = f"{shell.kits}/{name}/bin/python3"
         if _runs(shell, python).code == 0:
@@ -76,7 +76,7 @@ def present_python(shell: Shell) -> str | None:
 
 
 def remove_kits(shell: Shell, *, keep: str = "") -> None:
-    """Remove the kits of a device, but for the one whose Python has this path."""
+    """Remove the kits of a device, except the kit whose Python has the path `keep`."""
     for name in _names(shell):
         path = f"{shell.kits}/{name}"
         if not keep.startswith(f"{path}/"):
@@ -93,13 +93,13 @@ def _names(shell: Shell) -> list[str]:
 
 
 def _runs(shell: Shell, python: str) -> CommandOutput:
-    # It imports what every wheel of a runtime needs libraries for.
+    # Import the modules whose libraries every wheel of a runtime needs.
     words = [python, "-I", "-c", "import ssl, ctypes, zlib"]
     return shell.run(words, what="starting Python", timeout_s=COMMAND_TIMEOUT_S)
 
 
 def _run(shell: Shell, what: str, *words: str) -> CommandOutput:
-    """Run a command that has to succeed."""
+    """Run a command; raise an error if it fails."""
     output = shell.run(words, what=what, timeout_s=UNPACK_TIMEOUT_S)
     if output.code == 0:
         return output

@@ -1,11 +1,11 @@
 """Host keys that the user has accepted: trust in a presented key by the files `known_hosts`.
 
 Theory of operation. A line is `[marker] names type base64 [comment]`. Lines that do not name the
-host are passed over, even malformed ones. Of those that do, one without a marker trusts
-its key; `@cert-authority` trusts certificates of hosts that its key has signed; `@revoked` refuses
-its key, as a host's and as an authority's, whatever the other lines are. A certificate that no
-authority vouches for counts as the plain key in it. A name with a port that no line has is looked
-up again without the port. Files that cannot be read have no lines. Files are never written.
+host are ignored, even if they are malformed. Among the others, a line without a marker trusts its
+key; `@cert-authority` trusts host certificates that its key has signed; `@revoked` rejects its key,
+both as a host's and as an authority's, regardless of other lines. A certificate without a trusted
+authority counts as the plain key in it. A name with a port that no line contains is looked up again
+without the port. Files that cannot be read count as empty. Files are never written.
 
 Sources: sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"; the order of decisions is that of OpenSSH 9.2,
 `hostfile.c` (hostkeys_foreach_file, check_hostkeys_by_key_or_type), `sshconnect.c`
@@ -30,7 +30,7 @@ from edgebench.protocol.text import one_line
 DEFAULT_PORT = 22
 CERTIFICATE_SUFFIX = "-cert-v01@openssh.com"
 MAX_FILE_BYTES = 64 * 2**20
-"""Limit on the bytes that are read of a file; 64 MiB are some 500,000 hosts."""
+"""Maximum number of bytes that are read from a file; 64 MiB are some 500,000 hosts."""
 
 _FIELD_COUNTS = {
     "ssh-ed25519": 2,
@@ -42,8 +42,8 @@ _FIELD_COUNTS = {
     "sk-ecdsa-sha2-nistp256@openssh.com": 4,
     "ssh-dss": 5,
 }
-"""Strings in a key, its type among them. Sources: RFC 4253 section 6.6, RFC 5656 section 3.1,
-RFC 8709 section 4, OpenSSH PROTOCOL.u2f."""
+"""Number of strings in a key, including its type. Sources: RFC 4253 section 6.6, RFC 5656
+section 3.1, RFC 8709 section 4, OpenSSH PROTOCOL.u2f."""
 _ALGORITHMS = (
     ("ssh-ed25519", "ssh-ed25519"),
     ("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp256"),
@@ -52,12 +52,12 @@ _ALGORITHMS = (
     ("rsa-sha2-512", "ssh-rsa"),
     ("rsa-sha2-256", "ssh-rsa"),
 )
-"""Signature algorithms in order of preference, each with the type of its key: those of OpenSSH's
-HostKeyAlgorithms that the library has."""
+"""Signature algorithms in order of preference, each with the type of its key: the part of OpenSSH's
+HostKeyAlgorithms that the library supports."""
 
 
 class Marker(Enum):
-    """First word of a line that is no ordinary key."""
+    """First word of a line that is not an ordinary key."""
 
     NONE = ""
     AUTHORITY = "@cert-authority"
@@ -78,7 +78,7 @@ class HostLine:
     """A line that names the host."""
 
     place: str
-    """File and number of the line, as `/home/pi/.ssh/known_hosts line 3`."""
+    """File and number of the line, such as `/home/pi/.ssh/known_hosts line 3`."""
     marker: Marker
     key_type: str
     key: bytes
@@ -100,7 +100,7 @@ class HostLines:
 
 @dataclass(frozen=True, slots=True)
 class HostKey:
-    """A key that a host has presented, and proved to have."""
+    """A key that a host has presented and proved to own."""
 
     key: bytes
     """Public key without a certificate, in the wire format of SSH."""
@@ -109,13 +109,13 @@ class HostKey:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision of the files about a key, with the line that makes it."""
+    """Decision of the files about a key, with the deciding line."""
 
     trust: KeyTrust
     line: HostLine | None = None
-    """Line that decides; None: no line of the host has a key of its kind."""
+    """Deciding line; None: no line of the host has a key of its kind."""
     reason: str = ""
-    """Why a certificate, or a line that would have decided, does not count."""
+    """Why a certificate, or a line that might have decided, was ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class KnownHosts:
         """Lines of the files for a host.
 
         Args:
-            name: Name or address of the host; with another port than 22: `[name]:port`.
+            name: Name or address of the host; `[name]:port` for any port other than 22.
         """
         lines: list[HostLine] = []
         faults: list[str] = []
@@ -151,7 +151,7 @@ class KnownHosts:
         return HostLines(tuple(lines), tuple(faults))
 
     def algorithms(self, host: str, port: int) -> tuple[str, ...]:
-        """Host key algorithms to offer, those first by which a known key can be presented."""
+        """Host key algorithms to offer; algorithms of known keys come first."""
         lines = self.lines_of(host_name(host, port))
         known = {line.key_type for line in lines.marked(Marker.NONE)}
         has_authority = any(lines.marked(Marker.AUTHORITY))
@@ -167,7 +167,7 @@ class KnownHosts:
         """Decide about a key.
 
         Args:
-            host: Name or address, as the user has typed it.
+            host: Name or address, as typed by the user.
             port: Port of its SSH server.
             presented: The key.
             now_s: Time of day, seconds since 1970, for the validity of a certificate.
@@ -183,7 +183,7 @@ class KnownHosts:
         if decision.trust in (KeyTrust.TRUSTED, KeyTrust.REVOKED):
             return decision
         if not refusal and (authority := next(lines.marked(Marker.AUTHORITY), None)):
-            refusal = f"{authority.place} trusts certificates only, and it presents none of that "
+            refusal = f"{authority.place} trusts only certificates, and the host has none of that "
             refusal += "authority"
         return Decision(
             decision.trust, decision.line, "; ".join(filter(None, (refusal, *lines.faults)))
@@ -192,7 +192,7 @@ class KnownHosts:
     def _decide(
         self, host: str, port: int, presented: HostKey, lines: HostLines, now_s: float
     ) -> Decision:
-        """Decide about a key by lines, with its certificate if it has one."""
+        """Decide about a key, or about its certificate if it has one, from these lines."""
         certificate = presented.certificate
         authority = None if certificate is None else certificate.authority
         for line in lines.marked(Marker.REVOKED):
@@ -217,7 +217,7 @@ class KnownHosts:
 
 
 def host_name(host: str, port: int) -> str:
-    """Name under which files have a host.
+    """Name of a host in `known_hosts` files.
 
     >>> host_name("pi.local", 22), host_name("fe80::1", 2222)
     ('pi.local', '[fe80::1]:2222')
@@ -226,15 +226,15 @@ def host_name(host: str, port: int) -> str:
 
 
 def _parse(text: bytes, name: str, place: str) -> HostLine | str | None:
-    """A line; None if it does not name the host, the fault of a malformed line that does."""
-    # A line ends at its first NUL for OpenSSH, which reads it as a string of C.
+    """The line if it names the host, or its fault if malformed; None if it names another host."""
+    # OpenSSH reads a line as a C string, so it ends at the first NUL.
     words = text.partition(b"\0")[0].decode("latin-1").replace("\t", " ").split(" ")
     words = [word for word in words if word.strip("\r")]
     marker = Marker.NONE
     if words and words[0].startswith("@"):
         try:
             marker = Marker(words.pop(0))
-        except ValueError:  # a marker of a later version: OpenSSH passes over it, too
+        except ValueError:  # a marker of a later version, which OpenSSH also ignores
             return None
     if not words or words[0].startswith("#") or not _names(words[0], name):
         return None
@@ -263,7 +263,7 @@ def _names(patterns: str, name: str) -> bool:
         return _is_hash_of(patterns, name)
     is_named = False
     for pattern in patterns.lower().split(","):
-        # OpenSSH has no sets of characters: a bracket is itself.
+        # OpenSSH has no character sets: a bracket matches itself.
         glob = pattern.removeprefix("!").replace("[", "[[]")
         if glob and fnmatchcase(name, glob):
             if pattern.startswith("!"):
@@ -273,7 +273,7 @@ def _names(patterns: str, name: str) -> bool:
 
 
 def _is_hash_of(hashed: str, name: str) -> bool:
-    """Whether `|1|salt|digest`, both in base64, is of this name: HMAC-SHA1 of it."""
+    """Whether `|1|salt|digest`, both in base64, is the HMAC-SHA1 of this name."""
     parts = hashed.split("|")
     try:
         _, version, salt, digest = parts

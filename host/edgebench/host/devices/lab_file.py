@@ -1,6 +1,7 @@
-"""One owner for several hosts: the identity and the devices of a lab, from host to host in a file.
+"""A common identity for several hosts: the identity and devices of a lab in a file.
 
-The file has the private key. Whoever has it is the lab to every device that is paired with it.
+The file contains the private key. Every device that is paired with the lab accepts any holder of
+the file.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from edgebench.system.whole_files import sync_directory, whole_file
 
 LAB_FILE_VERSION = 1
 MAX_FILE_BYTES = 2**20
-"""Limit on a lab file; a device takes some 300 bytes of it."""
+"""Maximum size of a lab file; a device takes some 300 bytes of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabFile:
-    """What the hosts of a lab share."""
+    """The identity and the devices that the hosts of a lab share."""
 
     version: int
     identity_pem: Pem
@@ -35,27 +36,27 @@ class LabFile:
 
 @dataclass(frozen=True, slots=True)
 class JoinReport:
-    """What joining a lab has changed."""
+    """The changes made by joining a lab."""
 
     devices: tuple[KnownDevice, ...]
-    """Devices of the lab, by the names that they have on this host."""
+    """Devices of the lab, with their names on this host."""
     forgotten: tuple[KnownDevice, ...]
-    """Devices that knew this host by the identity that it has given up."""
+    """Devices that were paired with the identity that this host has given up."""
 
 
 def export_lab(files: HostFiles, path: Path) -> LabFile:
     """Write this host's identity and devices into a new file, which only its owner may read.
 
     Raises:
-        UsageError: the file exists.
-        StoreError: it cannot be written.
+        UsageError: the file exists already.
+        StoreError: the file cannot be written.
     """
     identity_pem = Pem(files.identity_path().read_text())
     lab_file = LabFile(LAB_FILE_VERSION, identity_pem, files.devices())
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
         with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), 0o600)  # whatever the umask
+            os.fchmod(file.fileno(), 0o600)  # independent of the umask
             file.write(json.dumps(to_plain(lab_file), indent=1) + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -68,16 +69,17 @@ def export_lab(files: HostFiles, path: Path) -> LabFile:
 
 
 def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinReport:
-    """Take over the identity of a lab, and add its devices to this host's.
+    """Adopt the identity of a lab, and add its devices to this host's devices.
 
     Args:
         files: This host's identity and devices.
         path: File that `export_lab` wrote.
-        replaces: Whether an identity of this host's own goes, with the devices that know it by
-            that. Without devices, or where it is the lab's already, nothing is lost.
+        replaces: Whether this host's identity may be replaced, which removes the devices that are
+            paired with it. Nothing is lost if it has no devices, or has the lab's identity already.
 
     Raises:
-        UsageError: the file is none of a lab, or this host has devices of its own.
+        UsageError: the file is not a lab file, or this host has its own devices and `replaces` is
+            not set.
         StoreError: this host's files cannot be read or written.
     """
     lab = read_lab_file(path)
@@ -87,11 +89,11 @@ def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinRep
     if own and not is_member and not replaces:
         names = ", ".join(device.name for device in own)
         raise UsageError(
-            f"lab not joined: this host is paired with {names} by an identity of its own; with "
-            "--replace it gives that up, and these devices have to be paired anew"
+            f"lab not joined: this host is paired with {names} with its own identity; --replace "
+            "gives this identity up, and these devices have to be paired again"
         )
     if not is_member:
-        # The lab's identity takes the place of this host's once it is sure that it is one.
+        # The lab's identity replaces this host's identity only after it was checked.
         try:
             with whole_file(identity_path, mode=0o600) as file:
                 file.write(lab.identity_pem.encode())
@@ -115,7 +117,7 @@ def read_lab_file(path: Path) -> LabFile:
     """Content of a lab file.
 
     Raises:
-        UsageError: it is none, or of a newer version.
+        UsageError: the file cannot be read, is not a lab file, or has another version.
     """
     try:
         with path.open("rb") as file:
@@ -130,6 +132,6 @@ def read_lab_file(path: Path) -> LabFile:
         raise UsageError(f"not a lab file: {exc}: {path}") from exc
     if lab.version != LAB_FILE_VERSION:
         raise UsageError(
-            f"lab file has version {lab.version}, this edgebench reads {LAB_FILE_VERSION}: {path}"
+            f"lab file has version {lab.version}, supported is {LAB_FILE_VERSION}: {path}"
         )
     return lab

@@ -1,19 +1,20 @@
-"""Places of a labgrid coordinator, a further source of facts about devices.
+"""Places of a labgrid coordinator, a further source of labels for devices.
 
     [labgrid]
     coordinator = "lab-server:20408"
     tag = "edgebench"               # place tagged edgebench=pi5: the device pi5 (default)
 
-    [labgrid.place]                 # or by the place's name
+    [labgrid.place]                 # or a mapping from the place's name
     board-7 = "pi5"
     nucleo-rack = "rack/nucleo"
 
-A place without either is the device that has its name, if there is one. Tags of a place become
-labels (`board=rpi5`). Who has acquired a place is shown; the lock is the lease of the agent.
+A place without either stands for the device with the same name, if it exists. Tags of a place
+become labels (`board=rpi5`). The user who has acquired a place is shown; the actual lock is the
+agent's lease.
 
-The coordinator is asked for its places by one call of gRPC, whose reply is described here as far as
-it is needed. labgrid itself is not imported: it brings a fork of pyserial that overwrites
-pyserial's files.
+The places are read from the coordinator with a single gRPC call; this file describes only the
+fields of the reply that are needed. labgrid itself is not imported, because it depends on a fork of
+pyserial that overwrites pyserial's files.
 
 Source: labgrid 26.0, labgrid/remote/proto/labgrid-coordinator.proto.
 """
@@ -50,17 +51,17 @@ _MAX_TEXT = 200
 
 @dataclass(frozen=True, slots=True)
 class LabgridPlace:
-    """A place of labgrid that stands for a device."""
+    """A labgrid place that stands for a device."""
 
     name: str
     tags: Mapping[str, str]
     acquired_by: str | None = None
-    """Who has it, as `HOST/USER`; None where nobody has."""
+    """User who has acquired it, as `HOST/USER`; None if it is free."""
 
     def labels(self, naming_tag: str) -> tuple[str, ...]:
-        """Tags as words for `--on label:`, without the one that names the device.
+        """Tags as words for `--on label:`, without the tag that names the device.
 
-        Those that cannot be a label are left out.
+        Tags that are not valid labels are left out.
         """
         tags = sorted((key, value) for key, value in self.tags.items() if key != naming_tag)
         words = (f"{key}={value}" if value else key for key, value in tags)
@@ -74,19 +75,19 @@ class LabgridPlace:
 
 @dataclass(frozen=True, slots=True)
 class LabgridPlaces:
-    """What the coordinator knows of this host's devices."""
+    """The places of this host's devices."""
 
     by_device: Mapping[str, LabgridPlace] = field(default_factory=dict[str, LabgridPlace])
     """Places by the name of the device."""
     doubts: tuple[EdgebenchError, ...] = ()
-    """What keeps places from being used."""
+    """Errors because of which places are not used."""
 
 
 NO_PLACES = LabgridPlaces()
 
 
 def own_name() -> str:
-    """The name by which labgrid knows this user here.
+    """The name of this user in labgrid.
 
     Source: labgrid 26.0, `ClientSession.gethostname` and `getuser`.
     """
@@ -95,7 +96,7 @@ def own_name() -> str:
 
 
 def places_of(table: LabgridTable | None, paired: Sequence[KnownDevice]) -> LabgridPlaces:
-    """The places that stand for devices of this host; never an error, but doubts."""
+    """The places that stand for devices of this host; errors are returned as doubts, not raised."""
     if table is None:
         return NO_PLACES
     try:
@@ -110,20 +111,20 @@ def places_of(table: LabgridTable | None, paired: Sequence[KnownDevice]) -> Labg
             by_name = (one for one in paired if one.name == place.name)
             device = named(paired, name) if name else next(by_name, None)
         except NoSuchDevice as exc:
-            if place.name in table.place:  # a tag may be for another host, whose device it is
+            if place.name in table.place:  # a tag may name a device of another host
                 doubts.append(NoSuchDevice(f"place {place.name} of labgrid is not used: {exc}"))
             continue
         if device is None:
-            continue  # it is none of ours
+            continue  # not a device of this host
         if device.name in by_device:
             other = by_device[device.name].name
-            what = f"it stands for {device.name}, as {other} does"
+            what = f"place {other} already stands for {device.name}"
             doubts.append(UsageError(f"place {place.name} of labgrid is not used: {what}"))
             continue
         by_device[device.name] = place
     known = {place.name for place in places}
     doubts += [
-        UsageError(f"place {name} is not known to labgrid at {table.coordinator}")
+        UsageError(f"labgrid at {table.coordinator} has no place {name}")
         for name in table.place
         if name not in known
     ]
@@ -131,7 +132,7 @@ def places_of(table: LabgridTable | None, paired: Sequence[KnownDevice]) -> Labg
 
 
 def with_places(farm: Farm, places: LabgridPlaces, paired: Sequence[KnownDevice]) -> Farm:
-    """The farm, with the tags of the places as further labels of its devices."""
+    """The farm, with the tags of the places as additional labels of its devices."""
     if farm.labgrid is None:
         return farm
     devices = dict(farm.device)
@@ -146,12 +147,12 @@ def read_places(coordinator: str) -> list[LabgridPlace]:
     """Every place of a coordinator.
 
     Args:
-        coordinator: Where it is, as `HOST` or `HOST:PORT`.
+        coordinator: Address, as `HOST` or `HOST:PORT`.
 
     Raises:
         PackagesMissing: gRPC is not installed here.
-        Unreachable: no agent answers there.
-        RemoteProtocolError: whoever answers is no coordinator.
+        Unreachable: the coordinator does not respond.
+        RemoteProtocolError: the server that responds is not a coordinator.
     """
     try:
         import grpc
@@ -159,7 +160,7 @@ def read_places(coordinator: str) -> list[LabgridPlace]:
         reply_class = _reply_class()
     except ModuleNotFoundError as exc:
         install = install_command("labgrid", HOST_DISTRIBUTION)
-        what = f"places of labgrid are not read: {exc.name} is not installed here: {install}"
+        what = f"cannot read places of labgrid: {exc.name} is not installed: {install}"
         raise PackagesMissing(what) from exc
     has_port = coordinator.rpartition(":")[2].isdecimal()
     address = coordinator if has_port else f"{coordinator}:{DEFAULT_PORT}"
@@ -173,7 +174,7 @@ def read_places(coordinator: str) -> list[LabgridPlace]:
             if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                 text = f"labgrid coordinator {address} does not answer: {detail}"
                 raise Unreachable(text) from exc
-            text = f"{address} is no labgrid coordinator: {detail}"
+            text = f"{address} is not a labgrid coordinator: {detail}"
             raise RemoteProtocolError(text) from exc
     return [
         LabgridPlace(
@@ -186,7 +187,7 @@ def read_places(coordinator: str) -> list[LabgridPlace]:
 
 
 def _reply_class() -> Any:
-    """Class of the reply, with the fields of a place that are used here."""
+    """Protobuf class of the reply, with only the fields of a place that are used here."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     kinds = descriptor_pb2.FieldDescriptorProto

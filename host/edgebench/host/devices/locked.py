@@ -1,4 +1,4 @@
-"""Small files that several processes and threads of this user change: one at a time, each whole."""
+"""Small files that several processes and threads of a user change, with locks and atomic writes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LOCK_FILE = ".lock"
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep everybody else from changing the files of a directory meanwhile; makes the directory.
+    """Lock the files of a directory against other processes and threads; creates the directory.
 
     Raises:
-        StoreError: it cannot be made, or not be locked.
+        StoreError: the directory cannot be created or locked.
     """
     with _errors(directory):
         make_directory(directory, mode=0o700)
@@ -29,14 +29,14 @@ def locked(directory: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(descriptor)  # which unlocks it
+        os.close(descriptor)  # releases the lock
 
 
 def write_host_file(path: Path, text: str, *, mode: int = 0o600) -> None:
-    """Write a file of this host whole.
+    """Write a file of this host atomically.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the file cannot be written.
     """
     with _errors(path):
         write_whole(path, text, mode=mode)

@@ -1,4 +1,4 @@
-"""Names of devices: those with a meaning, and the paired ones, without slow imports."""
+"""Names of devices: reserved names and names of paired devices, without slow imports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ DEVICES_FILE = "devices.json"
 LOCAL_NAME = "local"
 """The name of this machine; no other device may have it."""
 EMULATED = "qemu:"
-"""Begin of the name of an emulated board; without an agent before it, it is this machine's."""
+"""Prefix of the name of an emulated board; without an agent's name before it, the board runs on
+this machine."""
 
 
 def is_on_this_machine(word: str) -> bool:

@@ -1,24 +1,23 @@
-"""What `edgebench deploy` does on the device; sent through its shell and fed to its Python.
+"""The steps of `edgebench deploy` on the device; sent through its shell to its Python.
 
-The device has nothing of ours yet, so this one file stands alone: the standard library of Python
-3.10, Linux, no import of edgebench. Its argument is a request in JSON, its last line the answer
-in JSON. The host imports this file too, for the types of the answers.
+edgebench may not be installed on the device yet, so this file is self-contained: it uses only the
+standard library of Python 3.10 on Linux. Its argument is a request in JSON, its last line of output
+the reply in JSON. The host also imports this file, for the types of the replies.
 
-    $XDG_DATA_HOME/edgebench/       agent-venv/           Python packages, none of the system's;
-                                    agent-venv-2/         of two, one is for the next deploy
-                                    agent-wheels/         what they were installed from
-                                    agent-deployed.json   what was installed, made and served
-                                    agent-deploy.lock     while a deploy is under way
+    $XDG_DATA_HOME/edgebench/       agent-venv/           Python packages, without the system's;
+                                    agent-venv-2/         two, the spare for the next deploy
+                                    agent-wheels/         wheels that were installed
+                                    agent-deployed.json   record for the next deploy
+                                    agent-deploy.lock     exists during a deploy
                                     agent.log, agent.pid  log and process of the started agent
                                     agent/                the agent's own state
     $XDG_CONFIG_HOME/edgebench/     agent/                the agent's identity and its hosts
-    $XDG_STATE_HOME/edgebench/      tracebacks/           of the agent, if it had a fault
-    $XDG_CACHE_HOME/edgebench/      runtimes.json         what its runtimes are, until they change
-    a unit of systemd, a script of OpenRC, or a line of   starts the agent at boot
-    crontab
+    $XDG_STATE_HOME/edgebench/      tracebacks/           of faults in the agent
+    $XDG_CACHE_HOME/edgebench/      runtimes.json         its runtimes, until they change
+    a systemd unit, an OpenRC script, or a crontab line   starts the agent at boot
 
-Directories that are missing before the first deploy are recorded: uninstalling removes what
-deploying made, and nothing else.
+Directories that are missing before the first deploy are recorded: uninstalling removes only what
+deploying created.
 """
 
 from __future__ import annotations
@@ -50,36 +49,36 @@ from pathlib import Path
 from typing import Any, TypedDict, cast
 
 ANSWER_MARK = "edgebench-answer "
-"""First word of the line that holds a step's answer."""
+"""First word of the line that contains a step's reply."""
 FAILURE_MARK = "edgebench-failure "
-"""First word of the line that holds a `StepFailure` instead."""
+"""First word of the line that contains a `StepFailure` instead."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 STATUS_TIMEOUT_S = 30.0
 INSTALL_TIMEOUT_S = 3600.0
-"""Limit on one run of pip; numpy alone takes a minute to unpack onto an SD card."""
+"""Time limit of a run of pip; numpy alone takes a minute to unpack onto an SD card."""
 POLL_S = 0.05
 BROKEN_OFF_S = 120.0
-"""Time without a step after which a deploy counts as broken off. Wheels are sent between two steps:
-whoever has so slow a link that it takes longer may be overtaken."""
+"""Time without a step after which a deploy counts as interrupted. Wheels are sent between two
+steps, so a deploy over a slow link that takes longer may be displaced by another deploy."""
 MAX_LIBC_VERSION = 999
-"""Most of either number of a C library's version; glibc is at 2.42 after 29 years."""
+"""Maximum of both numbers of a C library's version; glibc is at 2.42 after 29 years."""
 SERVICE_TIMEOUT_S = 60.0
-"""Limit on one command of a service manager, which may wait for a unit to stop."""
+"""Time limit of a command of a service manager, which may wait for a unit to stop."""
 VENVS = ("agent-venv", "agent-venv-2")
-"""Names of the two virtual environments. Packages are installed into the one that is not in use."""
+"""Names of the two virtual environments. Packages are installed into the unused environment."""
 SERVICE = "edgebench-agent"
 UNIT = f"{SERVICE}.service"
 CRON_MARK = "# edgebench-agent"
 """End of the line that a deploy adds to crontab."""
 _NOTHING = "none"
-"""Value of edgebench.meters.wiring.NOTHING."""
+"""Same value as edgebench.meters.wiring.NOTHING."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentMarkers:
-    """Properties of a Python that a requirement may depend on.
+    """Properties of a Python interpreter that a requirement may depend on.
 
     Source: PEP 508, "Environment Markers".
     """
@@ -99,18 +98,18 @@ class EnvironmentMarkers:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python, as far as it decides which wheels fit."""
+    """Properties of a Python interpreter that determine which wheels fit."""
 
     markers: EnvironmentMarkers
     abi: str
-    """Tag of the binary interface: cp311."""
+    """Tag of the binary interface, such as cp311."""
     bits: int
     libc: str
     """C library: glibc or musl."""
     libc_version: tuple[int, int]
 
     def __post_init__(self) -> None:
-        # These name directories and tags of wheels on the host.
+        # These become parts of directory names and wheel tags on the host.
         markers = self.markers
         for text in (markers.platform_machine, markers.python_version, self.abi, self.libc):
             if not re.fullmatch(r"\w[\w .]{0,31}", text, re.ASCII):
@@ -140,7 +139,7 @@ class DeviceFacts:
     interpreter: Interpreter
     host_name: str
     agent: str
-    """Path of the command `edgebench-agent`, installed or not."""
+    """Path of the command `edgebench-agent`, whether or not it is installed."""
     wheels: str
     """Directory that wheels are sent to."""
     log: str
@@ -150,44 +149,45 @@ class DeviceFacts:
     held: tuple[WheelFile, ...] = ()
     """Wheels of an earlier deploy."""
     installed: tuple[WheelFile, ...] = ()
-    """Wheels in the virtual environment; empty when it is broken, or was filled from an index."""
+    """Wheels in the virtual environment; empty if it is broken, or was filled from an index."""
     pin: str | None = None
-    """Fingerprint of the agent's certificate, when it has one."""
+    """Fingerprint of the agent's certificate; None before the agent has a certificate."""
     busy_with: str | None = None
     """Host that holds the agent's lease now."""
     spooled_count: int = 0
-    """Runs on the device that wait for their host."""
+    """Number of runs on the device that were not fetched yet."""
     meters: tuple[str, ...] = ()
-    """Meters that the agent serves, or was last started with, as `serve --meter` takes them:
-    `none` when there are none; empty when no deploy has set them."""
+    """Meters that the agent serves, or was last started with, as values of `serve --meter`:
+    `none` if it serves none; empty if no deploy has set them."""
     sync_line: str | None = None
-    """Sync line of the agent, likewise, as `serve --sync-line` takes it."""
+    """Sync line of the agent, likewise, as a value of `serve --sync-line`."""
     has_bridge: bool | None = None
-    """Whether the last deploy brought the firmware bridge along; None when none has told."""
+    """Whether the last deploy installed the firmware bridge; None if not recorded."""
     listen: str | None = None
-    """Address that the last deploy let the agent listen on, empty for all; None: no deploy has."""
+    """Address that the agent listens on since the last deploy, empty for all; None: no deploy."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeployRecord:
-    """File that a deploy leaves on the device for the next one."""
+    """File that a deploy leaves on the device for the next deploy."""
 
     created: tuple[str, ...] = ()
     """Directories that did not exist before the first deploy."""
     installed: tuple[WheelFile, ...] = ()
-    """Wheels in the virtual environment in use; empty when they came from an index."""
+    """Wheels in the virtual environment in use; empty if they came from an index."""
     venv: str = VENVS[1]
-    """Virtual environment that is in use; at first none is, and a deploy goes into the other."""
+    """Virtual environment in use. The first deploy installs into the other environment."""
     installed_before: tuple[WheelFile, ...] = ()
-    """Wheels in the other one, until the agent of this one has started."""
+    """Wheels in the previous environment, until the agent of the new environment has started."""
     meters: tuple[str, ...] = ()
-    """Meters, as in `DeviceFacts`, for when the agent does not run."""
+    """Meters, as in `DeviceFacts`, used if the agent is not running."""
     sync_line: str | None = None
     has_bridge: bool | None = None
     listen: str | None = None
-    """Address that the agent listens on, as in `DeviceFacts`."""
+    """Address of the agent's port, as in `DeviceFacts`."""
     has_set_linger: bool = False
-    """Whether a deploy has let the account's services run without a login."""
+    """Whether a deploy has enabled lingering, so that the account's services run without a login.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,21 +195,21 @@ class StepReport:
     """Result of a step that may fail for reasons that its caller handles."""
 
     error: str | None = None
-    """Last line of the output of what failed; None when it succeeded."""
+    """Last line of the failed command's output; None if the step succeeded."""
     warnings: tuple[str, ...] = ()
     boot: str | None = None
-    """What starts the agent at boot: systemd, openrc, systemd-user or cron; None: nothing does."""
+    """Service that starts the agent at boot: systemd, openrc, systemd-user or cron; None: none."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepFailure:
-    """Answer of a step that the operating system did not let finish."""
+    """Reply of a step that failed with an error of the operating system."""
 
     problem: str
     is_full: bool
-    """Whether the disk is full, or a quota reached."""
+    """Whether the disk is full, or a quota is reached."""
     is_other_deploy: bool = False
-    """Whether another deploy is under way in this account."""
+    """Whether another deploy is in progress in this account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class UninstallReport:
 
     was_there: bool
     kept: tuple[str, ...] = ()
-    """Directories of the agent that are older than the first deploy."""
+    """Directories of the agent that were kept because they are older than the first deploy."""
 
 
 class Places:
@@ -239,19 +239,19 @@ class Places:
         self.cache = _base(environment, "XDG_CACHE_HOME", home / ".cache") / "edgebench"
         self.reports = self.cache / "runtimes.json"
         self.agents_own = (self.data / "agent", self.config / "agent")
-        # A shell of adb names one, as an Android device has no /tmp.
+        # A shell of adb sets TMPDIR, because an Android device has no /tmp.
         temporary = Path(environment.get("TMPDIR", ""))
         self.temporary = (temporary,) if temporary.parent == home else ()
         """Directory for temporary files, if it is in the home directory."""
 
     @property
     def venv(self) -> Path:
-        """Virtual environment that is in use; before the first deploy it is not there."""
+        """Virtual environment in use; it does not exist before the first deploy."""
         return self.data / self.read_record().venv
 
     @property
     def spare(self) -> Path:
-        """The other one."""
+        """Virtual environment that is not in use."""
         first, second = self.venvs
         return second if self.venv == first else first
 
@@ -262,11 +262,11 @@ class Places:
 
     @property
     def agent(self) -> Path:
-        """Its command `edgebench-agent`."""
+        """Command `edgebench-agent` of the environment in use."""
         return self.venv / "bin" / "edgebench-agent"
 
     def read_record(self) -> DeployRecord:
-        """Record of an earlier deploy; an empty one, if that is damaged."""
+        """Record of an earlier deploy; an empty record if it is missing or damaged."""
         try:
             plain = json.loads(self.record.read_text())
             return DeployRecord(
@@ -276,20 +276,20 @@ class Places:
                 installed_before=tuple(
                     WheelFile(**wheel) for wheel in plain.get("installed_before", ())
                 ),
-                meters=tuple(plain.get("meters", ())),  # older deploys knew of none
+                meters=tuple(plain.get("meters", ())),  # not recorded by older deploys
                 sync_line=plain.get("sync_line"),
                 has_bridge=plain.get("has_bridge"),
-                listen=plain.get("listen", ""),  # older deploys knew of no other
+                listen=plain.get("listen", ""),  # older deploys always listened on all
                 has_set_linger=plain.get("has_set_linger", False),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return DeployRecord()
 
     def write_record(self, **changes: Any) -> None:
-        """Change fields of the record; the file is whole at any moment, also after a power cut.
+        """Change fields of the record atomically, so that a power cut cannot damage it.
 
-        So is what it records: packages of which a power cut leaves empty files would never be
-        installed again. Source: sync(2).
+        The recorded packages are synced as well: if a power cut left empty files, they would never
+        be installed again. Source: sync(2).
         """
         beside = self.record.with_suffix(".new")
         beside.write_text(json.dumps(asdict(replace(self.read_record(), **changes)), indent=1))
@@ -306,20 +306,20 @@ class Places:
 
 
 def look(places: Places) -> DeviceFacts:
-    """Gather what the host has to know; changes nothing."""
+    """State of the device and the account; changes nothing."""
     existing = next(path for path in (places.data, *places.data.parents) if path.is_dir())
     disk = os.statvfs(existing)
     status = AgentStatus()
-    with suppress(OSError, ValueError, subprocess.SubprocessError):  # else none runs
+    with suppress(OSError, ValueError, subprocess.SubprocessError):  # else no agent is running
         command = [str(places.agent), "status", "--json"]
         result = subprocess.run(command, capture_output=True, timeout=STATUS_TIMEOUT_S, check=True)
         status = cast(AgentStatus, dict(json.loads(result.stdout)))
     record = places.read_record()
     meters, sync_line = record.meters, record.sync_line
-    if status:  # a running agent knows better than the record
+    if status:  # a running agent takes precedence over the record
         meters = tuple(status.get("meters", ())) or (_NOTHING,)
         sync_line = status.get("sync_line") or _NOTHING
-    # The virtual environment works, and is one of this very Python.
+    # Whether the virtual environment works, and belongs to this Python.
     ours = (sys.version, sys.base_prefix)
     check = f"import sys; sys.exit((sys.version, sys.base_prefix) != {ours!r})"
     command = [str(places.python), "-I", "-c", check]
@@ -339,7 +339,7 @@ def look(places: Places) -> DeviceFacts:
         held=places.held(),
         installed=record.installed if is_usable else (),
         pin=pin,
-        busy_with=status.get("lease_holder") or (status.get("running") and "somebody"),
+        busy_with=status.get("lease_holder") or (status.get("running") and "another client"),
         spooled_count=int(status.get("spooled_count", 0)),
         meters=meters,
         sync_line=sync_line,
@@ -349,7 +349,7 @@ def look(places: Places) -> DeviceFacts:
 
 
 def describe_interpreter() -> Interpreter:
-    """This Python."""
+    """Description of the Python that runs this script."""
     version = sys.implementation.version
     libc, libc_version = _libc()
     markers = EnvironmentMarkers(
@@ -371,13 +371,13 @@ def describe_interpreter() -> Interpreter:
 
 
 def make_room(places: Places, keep: list[str], *, has_bridge: bool = False) -> StepReport:
-    """Make the directories, and remove the wheels that are not to be kept.
+    """Create the directories, and remove the wheels that are not in `keep`.
 
-    Whether the firmware bridge comes along is recorded here, before the install: the next try need
-    not say so again.
+    Whether to install the firmware bridge is recorded here, before the install, so that the next
+    attempt does not need the option again.
     """
     created = places.read_record().created
-    # The agent makes its own directories; here they are only recorded.
+    # The agent creates its own directories; here they are only recorded.
     made = (*places.venvs, places.wheels, places.tracebacks, places.cache)
     wants = _SystemdUser(places).file.parent / "default.target.wants"
     leaves = (*made, *places.agents_own, *places.temporary, wants)
@@ -394,21 +394,21 @@ def make_room(places: Places, keep: list[str], *, has_bridge: bool = False) -> S
 
 
 def renew(places: Places) -> StepReport:
-    """Make the virtual environment that is not in use anew, and empty."""
-    # Without pip: Debian's Python has none to give unless a second package is installed.
+    """Create the spare virtual environment again, without packages."""
+    # Without pip: Debian's Python does not bundle pip unless a second package is installed.
     words = ["-I", "-m", "venv", "--clear", "--without-pip", str(places.spare)]
     return _run([sys.executable, *words])
 
 
 def duplicate(places: Places) -> StepReport:
-    """Make the virtual environment that is not in use a copy of the other one."""
+    """Replace the spare virtual environment by a copy of the environment in use."""
     shutil.rmtree(places.spare, ignore_errors=True)
     shutil.copytree(places.venv, places.spare, symlinks=True)
     return StepReport()
 
 
 def drop(places: Places) -> StepReport:
-    """Remove both virtual environments, where there is no room for two."""
+    """Remove both virtual environments if there is no space for two."""
     places.write_record(installed=(), installed_before=())
     for path in places.venvs:
         shutil.rmtree(path, ignore_errors=True)
@@ -416,7 +416,7 @@ def drop(places: Places) -> StepReport:
 
 
 def switch(places: Places, is_offline: bool) -> StepReport:
-    """Use the other virtual environment, whose packages are the wheels that are here."""
+    """Switch to the spare virtual environment; `is_offline`: it contains the held wheels."""
     before = places.read_record().installed
     installed = places.held() if is_offline else ()
     places.write_record(venv=places.spare.name, installed=installed, installed_before=before)
@@ -424,10 +424,10 @@ def switch(places: Places, is_offline: bool) -> StepReport:
 
 
 def restore(places: Places) -> StepReport:
-    """Use the virtual environment of before; the other one is removed."""
+    """Switch back to the previous virtual environment, and remove the current environment."""
     failed, before = places.venv, places.spare
     if not (before / "bin" / "edgebench-agent").exists():
-        return StepReport("there is none")
+        return StepReport("no previous environment")
     places.write_record(
         venv=before.name, installed=places.read_record().installed_before, installed_before=()
     )
@@ -436,7 +436,7 @@ def restore(places: Places) -> StepReport:
 
 
 def settle(places: Places) -> StepReport:
-    """Remove the virtual environment of before."""
+    """Remove the previous virtual environment."""
     places.write_record(installed_before=())
     shutil.rmtree(places.spare, ignore_errors=True)
     return StepReport()
@@ -445,14 +445,14 @@ def settle(places: Places) -> StepReport:
 def install(
     places: Places, words: list[str], is_offline: bool, wheels: list[dict[str, Any]]
 ) -> StepReport:
-    """Run `pip install` in the environment that is not in use, on the wheels here or on an index.
+    """Run `pip install` in the spare environment, with the held wheels or with an index.
 
-    Only on exactly those wheels: pip prefers any newer one that lies beside them, and pip itself is
-    run from one.
+    The held wheels must be exactly the wheels that were sent, because pip prefers any newer wheel
+    in the directory, and pip itself is run from a wheel there.
     """
     if problem := _difference(places.held(), {WheelFile(**wheel) for wheel in wheels}):
         return StepReport(problem)
-    # Isolated, as this script is: `-m` alone would take code from the directory of the login.
+    # Isolated like this script: `-m` alone would import code from the directory of the login.
     python = str(places.spare / "bin" / "python")
     pip = [python, "-I", "-m", "pip"]
     if bundles := sorted(places.wheels.glob("pip-*.whl")):
@@ -465,7 +465,7 @@ def install(
         command += ["--no-index", "--find-links", str(places.wheels)]
         environment = {key: environment[key] for key in environment if not key.startswith("PIP_")}
         environment["PIP_CONFIG_FILE"] = os.devnull
-    else:  # a board would compile for hours what its index has no wheel of
+    else:  # without wheels, a board would compile packages for hours
         command += ["--only-binary", ":all:"]
     return _run([*command, "--quiet", *words], environment)
 
@@ -478,8 +478,11 @@ def start(
     sync_line: str | None,
     at_boot: bool,
 ) -> StepReport:
-    """Start the agent, detached from this login, and wait until it serves; also at boot."""
-    # Recorded before it is known whether it starts: the next try need not name them again.
+    """Start the agent, detached from this login, and wait until it serves.
+
+    If `at_boot` is set, the first available service also starts it at boot.
+    """
+    # Recorded before the start, so that the next attempt does not need the options again.
     places.write_record(listen=listen, meters=tuple(meters), sync_line=sync_line)
     wired = [word for meter in meters for word in ("--meter", meter)]
     wired += ["--sync-line", sync_line] if sync_line else []
@@ -532,16 +535,16 @@ def _start_detached(places: Places, command: list[str], begin: int) -> StepRepor
 def _when_ready(
     places: Places, begin: int, is_running: Callable[[], bool], end: Callable[[], None]
 ) -> StepReport:
-    """Wait until the agent serves; if it does not, it is ended, and the report says why.
+    """Wait until the agent serves; otherwise end it, and report the reason.
 
     Args:
         places: Paths.
-        begin: Size of the log before it was started.
-        is_running: Whether its process lives.
-        end: Ends it.
+        begin: Size of the log before the start.
+        is_running: Whether the agent's process is running.
+        end: Ends the agent.
 
     Returns:
-        The report; an empty error where the agent has ended and printed nothing.
+        The report; its error is an empty string if the agent ended without output.
     """
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while (is_alive := is_running()) and time.monotonic() < deadline_s:
@@ -558,61 +561,61 @@ def _when_ready(
 
 
 class _Supervisor(ABC):
-    """A file that makes a service manager start the agent at boot, and again after it failed."""
+    """A service manager's file that starts the agent at boot, and restarts it after a failure."""
 
     name: str
     enable: tuple[str, ...]
-    """Commands that take the file up, and start the agent now and at boot."""
+    """Commands that load the file, and start the agent now and at boot."""
     status: str
-    """Command that succeeds while the agent is kept; it may have failed, and be about to start."""
+    """Command that succeeds while the manager keeps the agent, including before a restart."""
     end: str
     disable: tuple[str, ...]
-    """Commands before the file is removed."""
+    """Commands to run before the file is removed."""
     forget: tuple[str, ...] = ()
-    """Commands after that."""
+    """Commands to run after the file was removed."""
 
     def __init__(self, places: Places, file: Path) -> None:
         self.places, self.file = places, file
 
     @abstractmethod
     def is_available(self) -> bool:
-        """Whether it can start an agent now, and at boot."""
+        """Whether the manager can start an agent now and at boot."""
 
     @abstractmethod
     def text(self, command: list[str]) -> str:
-        """Content of the file for this command of the agent."""
+        """Content of the file for an agent with this command line."""
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a file that this account may remove."""
+        """Whether the file exists and this account may remove it."""
         return self.file.exists() and os.access(self.file.parent, os.W_OK)
 
     def install(self, command: list[str]) -> None:
-        """Write the file, start the agent by it, now and at boot."""
+        """Write the file, and start the agent with it, now and at boot."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(self.text(command))
         os.sync()
         self._control(*self.enable)
 
     def is_running(self) -> bool:
-        """Whether the agent is kept."""
+        """Whether the manager keeps the agent running."""
         return self._control(self.status)
 
     def stop(self) -> None:
-        """End the agent; without effect where there is no file."""
+        """End the agent; no effect if the file does not exist."""
         if self.is_there:
             self._control(self.end)
 
     def remove(self) -> None:
-        """Remove what starts the agent at boot."""
+        """Remove the file, so that the agent does not start at boot."""
         if self.is_there:
             self._control(*self.disable)
             self.file.unlink()
             self._control(*self.forget)
 
     def _control(self, *commands: str) -> bool:
-        """Run commands of the manager, which may lie where only root's PATH leads."""
-        # A login without PAM has no XDG_RUNTIME_DIR, and the account may linger all the same.
+        """Run commands of the manager, which may be in directories of root's PATH only."""
+        # A login without PAM has no XDG_RUNTIME_DIR, even if lingering is enabled.
         runtime = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
         path = {"PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"}
         environment = runtime | dict(os.environ) | path
@@ -621,7 +624,7 @@ class _Supervisor(ABC):
 
 
 class _Systemd(_Supervisor):
-    """A unit of the system, for root."""
+    """A unit of the system's systemd, for root."""
 
     name = "systemd"
     target = "multi-user.target"
@@ -635,16 +638,16 @@ class _Systemd(_Supervisor):
         super().__init__(places, Path("/etc/systemd/system") / UNIT)
 
     def is_available(self) -> bool:
-        """Whether systemd has booted the system, and this is root."""
+        """Whether systemd has booted the system, and the user is root."""
         return os.getuid() == 0 and Path("/run/systemd/system").is_dir()
 
     def text(self, command: list[str]) -> str:
-        """The unit."""
+        """Content of the unit."""
         return unit_text(command, self.places, os.environ, self.target)
 
 
 class _OpenRc(_Supervisor):
-    """A service of OpenRC, for root."""
+    """An OpenRC service, for root."""
 
     name = "openrc"
     enable = (f"rc-update add {SERVICE} default", f"rc-service {SERVICE} restart")
@@ -656,22 +659,22 @@ class _OpenRc(_Supervisor):
         super().__init__(places, Path("/etc/init.d") / SERVICE)
 
     def is_available(self) -> bool:
-        """Whether OpenRC has booted the system, and this is root."""
+        """Whether OpenRC has booted the system, and the user is root."""
         # Source: OpenRC, src/librc/rc.h.in, RC_SVCDIR and its file `softlevel`.
         return os.getuid() == 0 and Path("/run/openrc/softlevel").exists()
 
     def text(self, command: list[str]) -> str:
-        """The script."""
+        """Content of the script."""
         return openrc_text(command, self.places, os.environ)
 
     def install(self, command: list[str]) -> None:
-        """Write the script, start the agent by it, now and at boot."""
+        """Write the script as executable, and start the agent with it, now and at boot."""
         self.file.touch(mode=0o755)
         super().install(command)
 
 
 class _SystemdUser(_Systemd):
-    """A unit of the account, which lingers: its services run without a login, and from boot on."""
+    """A unit of the account, with lingering so that services run from boot on without a login."""
 
     name = "systemd-user"
     target = "default.target"
@@ -690,7 +693,7 @@ class _SystemdUser(_Systemd):
         self.file = places.config.parent / "systemd" / "user" / UNIT
 
     def is_available(self) -> bool:
-        """Whether the account has a service manager, and may linger."""
+        """Whether the account has a service manager, and lingering is or can be enabled."""
         if os.getuid() == 0 or not self._control("systemctl --user show --property=Version"):
             return False
         if self._lingers():
@@ -701,19 +704,19 @@ class _SystemdUser(_Systemd):
         return False
 
     def remove(self) -> None:
-        """Remove the unit; the account lingers as it did before."""
+        """Remove the unit, and disable lingering if a deploy has enabled it."""
         super().remove()
         if self.places.read_record().has_set_linger:
             _succeeds(["loginctl", "--no-ask-password", "disable-linger"])
             self.places.write_record(has_set_linger=False)
 
     def _lingers(self) -> bool:
-        # Source: systemd, loginctl(1) and src/login/logind-user.c: a file for each such user.
+        # Source: systemd, loginctl(1) and src/login/logind-user.c: a file per user with lingering.
         return (Path("/var/lib/systemd/linger") / pwd.getpwuid(os.getuid()).pw_name).exists()
 
 
 class _Cron:
-    """A line of the account's crontab, where a cron runs that knows @reboot."""
+    """A line of the account's crontab, for systems with a cron daemon that supports @reboot."""
 
     name = "cron"
 
@@ -721,27 +724,27 @@ class _Cron:
         self.places = places
 
     def is_available(self) -> bool:
-        """Whether there is a crontab, and a daemon that is not of busybox, which has no @reboot."""
+        """Whether crontab and a cron daemon exist, other than busybox's, which has no @reboot."""
         program = shutil.which("crontab")
         if program is None or "busybox" in os.path.realpath(program):
             return False
         for entry in Path("/proc").iterdir():
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the process has ended
                 name = (entry / "comm").read_text().strip() if entry.name.isdigit() else ""
                 if name in ("cron", "crond", "fcron"):
                     return True
         return False
 
     def install(self, command: list[str]) -> None:
-        """Add the line."""
+        """Add the line, replacing the line of an earlier deploy."""
         line = cron_line(command, self.places, os.environ)
         self._write([*self._others(), line])
 
     def stop(self) -> None:
-        """Nothing: it starts the agent, and does not keep it."""
+        """Do nothing: cron starts the agent, but does not keep it running."""
 
     def remove(self) -> None:
-        """Remove the line; crontab too, if nothing else is in it."""
+        """Remove the line; remove the crontab if it contains nothing else."""
         if not self.is_available():
             return
         lines, others = self._lines(), self._others()
@@ -771,14 +774,14 @@ class _Cron:
 
 
 def _services(places: Places) -> tuple[_Supervisor | _Cron, ...]:
-    """What may start an agent at boot, the best first."""
+    """Services that may start an agent at boot, in order of preference."""
     return _Systemd(places), _OpenRc(places), _SystemdUser(places), _Cron(places)
 
 
 def unit_text(
     command: list[str], places: Places, environment: Mapping[str, str], target: str
 ) -> str:
-    """A unit of systemd that keeps an agent.
+    """A systemd unit that keeps an agent running.
 
     Source: systemd.service(5), "Command lines"; systemd.exec(5); systemd.unit(5), "Specifiers".
     """
@@ -811,10 +814,10 @@ def unit_text(
 
 
 def openrc_text(command: list[str], places: Places, environment: Mapping[str, str]) -> str:
-    """A service of OpenRC that keeps an agent.
+    """An OpenRC service that keeps an agent running.
 
-    Source: openrc-run(8); supervise-daemon(8). OpenRC's shell reads the values a second time, as
-    words of a command.
+    OpenRC's shell parses the values a second time, as words of a command. Source: openrc-run(8);
+    supervise-daemon(8).
     """
     program, words = shlex.quote(command[0]), shlex.join(command[1:])
     settings = " ".join(f"--env {shlex.quote(variable)}" for variable in _xdg(environment))
@@ -836,7 +839,7 @@ def openrc_text(command: list[str], places: Places, environment: Mapping[str, st
 
 
 def cron_line(command: list[str], places: Places, environment: Mapping[str, str]) -> str:
-    """A line of crontab that starts an agent at boot.
+    """A crontab line that starts an agent at boot.
 
     Source: crontab(5): an unescaped percent sign ends the command.
     """
@@ -846,13 +849,13 @@ def cron_line(command: list[str], places: Places, environment: Mapping[str, str]
 
 
 def _xdg(environment: Mapping[str, str]) -> list[str]:
-    """Variables by which an agent finds its directories; at boot, no login sets them."""
+    """Variables for the agent's directories; at boot, no login sets them."""
     names = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
     return [f"{name}={environment[name]}" for name in names if environment.get(name)]
 
 
 def _succeeds(command: list[str], environment: Mapping[str, str] | None = None) -> bool:
-    """Whether a command of a service manager ends well; not if there is none."""
+    """Whether a command of a service manager succeeds; False if the program does not exist."""
     with suppress(OSError, subprocess.SubprocessError):
         result = subprocess.run(
             command,
@@ -867,13 +870,13 @@ def _succeeds(command: list[str], environment: Mapping[str, str] | None = None) 
 
 
 def _said_since(log: Path, begin: int) -> str:
-    """What was written to a log behind its first `begin` bytes; all of one that began anew."""
+    """Content of a log after its first `begin` bytes; the whole log if it was started again."""
     data = log.read_bytes()
     return (data[begin:] if len(data) >= begin else data).decode("utf-8", "replace")
 
 
 def stop(places: Places) -> StepReport:
-    """Stop the agent that runs from our virtual environment, if one does."""
+    """Stop the agents that run from the virtual environments of deploys."""
     for service in _services(places):
         service.stop()
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -889,7 +892,7 @@ def stop(places: Places) -> StepReport:
 
 
 def remove(places: Places) -> UninstallReport:
-    """Remove everything that deploying made, after the agent was stopped."""
+    """Remove everything that deploying created; the agent has to be stopped first."""
     if not any(path.exists() for path in (*places.venvs, places.record)):
         return UninstallReport(was_there=False)
     for service in _services(places):
@@ -900,31 +903,31 @@ def remove(places: Places) -> UninstallReport:
     for tree in (*places.venvs, places.wheels, *places.agents_own, *ours):
         if tree.exists() and str(tree) not in kept:
             shutil.rmtree(tree)
-    logs = places.data.glob(f"{places.log.name}*")  # the older ones, too
-    tracebacks = places.tracebacks.glob("edgebench-agent-*.txt")  # a host on it has its own
+    logs = places.data.glob(f"{places.log.name}*")  # includes rotated logs
+    tracebacks = places.tracebacks.glob("edgebench-agent-*.txt")  # keeps tracebacks of a host
     for file in (*logs, *tracebacks, places.reports, places.pid, places.record, places.lock):
         file.unlink(missing_ok=True)
     for path in sorted(created, key=len, reverse=True):
-        with suppress(OSError):  # somebody else keeps something there by now
+        with suppress(OSError):  # other programs use the directory now
             os.rmdir(path)
     return UninstallReport(was_there=True, kept=tuple(kept))
 
 
 def release(places: Places) -> StepReport:
-    """Let others deploy."""
+    """End the deploy, so that other hosts can deploy."""
     places.lock.unlink(missing_ok=True)
     return StepReport()
 
 
 def _difference(held: Iterable[WheelFile], sent: set[WheelFile]) -> str | None:
-    """The first wheel here that is not as it was sent; None when all are."""
+    """The first difference between the held and the sent wheels; None if they are equal."""
     here = {wheel.name: wheel for wheel in held}
     there = {wheel.name: wheel for wheel in sent}
     for name in sorted({*here, *there}):
         if name not in here:
-            return f"wheel {name} was sent and is not there"
+            return f"wheel {name} was sent but is missing"
         if name not in there:
-            return f"wheel {name} is there and was not sent"
+            return f"wheel {name} was not sent but exists"
         if here[name] != there[name]:
             found, expected = here[name].sha256[:12], there[name].sha256[:12]
             return f"wheel {name} was changed: its sha256 is {found}…, sent was {expected}…"
@@ -932,21 +935,21 @@ def _difference(held: Iterable[WheelFile], sent: set[WheelFile]) -> str | None:
 
 
 def _agents(places: Places) -> Iterator[int]:
-    """Process ids of the agents that this account runs from our virtual environments."""
+    """Process ids of the agents that this account runs from the environments of deploys."""
     programs = {path / "bin" for path in places.venvs}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            with suppress(OSError):  # it has ended, or is not ours to look at
+            with suppress(OSError):  # the process has ended, or may not be read
                 words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
                 if Path(words[0]).name.startswith("qemu-"):
-                    del words[0]  # an emulator, which the kernel shows in front of the program
+                    del words[0]  # an emulator, which the kernel lists before the program
                 is_ours = Path(words[0]).parent in programs and "serve" in words
                 if is_ours and entry.stat().st_uid == os.getuid():
                     yield int(entry.name)
 
 
 class AgentStatus(TypedDict, total=False):
-    """What `edgebench-agent status --json` says of an agent, as far as it matters here."""
+    """The fields of `edgebench-agent status --json` that are used here."""
 
     meters: list[str]
     sync_line: str | None
@@ -981,12 +984,12 @@ def _last_line(text: str) -> str:
 
 
 def _libc() -> tuple[str, tuple[int, int]]:
-    with suppress(OSError, ValueError, AttributeError):  # only glibc knows it, Android no names
+    with suppress(OSError, ValueError, AttributeError):  # glibc only; not on Android
         version = re.search(r"glibc (\d+)\.(\d+)", os.confstr("CS_GNU_LIBC_VERSION") or "")
         if version:
             return "glibc", (int(version[1]), int(version[2]))
     for loader in Path("/lib").glob("ld-musl-*.so.1"):
-        # Run without arguments, it says its version and fails.
+        # Run without arguments, it prints its version and fails.
         text = subprocess.run([str(loader)], capture_output=True, text=True, check=False).stderr
         if version := re.search(r"Version (\d+)\.(\d+)", text):
             return "musl", (int(version[1]), int(version[2]))
@@ -1009,28 +1012,28 @@ _VERBS: dict[str, Callable[..., Any]] = {
 
 
 class OtherDeploy(Exception):
-    """Another deploy is under way in this account."""
+    """Another deploy is in progress in this account."""
 
 
 @contextmanager
 def turn(places: Places, deploy: str, by: str) -> Iterator[None]:
-    """One step of a deploy, which no step of another deploy is beside.
+    """A step of a deploy, which excludes steps of other deploys.
 
-    A deploy is under way from its first step that changes something until it is released, or until
-    it has made no step for BROKEN_OFF_S. The kernel's lock is held during a step, which may last
-    longer than that.
+    A deploy is in progress from its first step that changes something until it is released, or
+    until it has made no step for BROKEN_OFF_S. The kernel's lock is held during a step, which may
+    last longer than that.
 
     Args:
         places: The account.
         deploy: Random name of the deploy.
-        by: Who deploys.
+        by: Host and user of the deploy.
 
     Raises:
-        OtherDeploy: another one is under way.
+        OtherDeploy: another deploy is in progress.
     """
     try:
         descriptor = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except FileNotFoundError:  # no directory: nothing was ever deployed
+    except FileNotFoundError:  # no directory: there was no deploy yet
         yield
         return
     with open(descriptor, "r+", encoding="utf-8", errors="replace") as file:
@@ -1039,13 +1042,15 @@ def turn(places: Places, deploy: str, by: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             is_in_step = True
-        except OSError:  # a file system without locks: then the time between two steps has to do
+        except OSError:  # a file system without locks: only the time of the last step is checked
             pass
         named, _, other = file.read(1000).strip().partition(" ")
         age_s = time.time() - os.fstat(descriptor).st_mtime
         is_under_way = bool(named) and named != deploy and 0 <= age_s < BROKEN_OFF_S
         if is_in_step or is_under_way:
-            raise OtherDeploy(f"{other or 'somebody'} deploys there, last step {age_s:.0f} s ago")
+            raise OtherDeploy(
+                f"{other or 'another host'} is deploying there, last step {age_s:.0f} s ago"
+            )
         file.seek(0)
         file.truncate()
         file.write(f"{deploy} {by}\n")
@@ -1055,7 +1060,7 @@ def turn(places: Places, deploy: str, by: str) -> Iterator[None]:
 
 
 def main() -> None:
-    """Do what the argument says; print the answer."""
+    """Execute the request in the argument, and print the reply."""
     request = json.loads(sys.argv[1])
     verb, deploy, by = (request.pop(name, "") for name in ("verb", "deploy", "by"))
     places = Places(os.environ)

@@ -1,11 +1,11 @@
-"""The wheels that a device needs, fetched by the host, so that the device needs no internet.
+"""The wheels that a device needs, fetched by the host, so that the device needs no internet access.
 
     our wheel + runtimes ──▶ one set that pip resolves for the device ──▶ kept under
               + extras       (from the index, or from --wheels DIR)       $XDG_CACHE_HOME
 
-A set serves one kind of device: same Python, platform, runtimes, extras and requirements. It is
-used again for a day without asking the index, and after that whenever the index is out of reach.
-Runtimes without a wheel are left out; an extra that a meter needs has to be there.
+A set fits devices of one kind: same Python, platform, runtimes, extras and requirements. It is
+reused for a day without a request to the index, and after that whenever the index is unreachable.
+Runtimes without a wheel are left out; extras that meters need are required.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from edgebench.system.whole_files import make_directory, sync_tree
 FRESH_S = 24 * 3600.0
 PIP_TIMEOUT_S = 1800.0
 _ARCH_32 = {"x86_64": "i686", "aarch64": "armv7l", "armv8l": "armv7l"}
-"""What a 32-bit Python on a 64-bit kernel can load."""
+"""Architecture of wheels for a 32-bit Python on a 64-bit kernel."""
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
-"""Names that some manylinux tags had first. Source: PEP 600."""
+"""Legacy names of some manylinux tags. Source: PEP 600."""
 _OFFLINE = re.compile(r"connection broken by|Temporary failure in name resolution|unreachable")
 
 
@@ -48,7 +48,7 @@ class WheelSet:
     """A set of wheels that can be installed together."""
 
     own: Path
-    """Wheel of edgebench-agent itself; among `files`, too."""
+    """Wheel of edgebench-agent itself; also in `files`."""
     files: tuple[Path, ...]
     runtimes: tuple[str, ...]
     left_out: tuple[str, ...] = ()
@@ -73,11 +73,11 @@ class _SetRequest:
 
 
 class _IndexUnreachable(PackagesMissing):
-    """The package index is out of reach."""
+    """The package index cannot be reached, or pip cannot be run."""
 
 
 def with_extras(what: str, extras: Sequence[str]) -> str:
-    """A requirement, as pip reads it.
+    """A requirement in pip's format.
 
     >>> with_extras("agent", ["onnx", "serial"]), with_extras("agent", [])
     ('agent[onnx,serial]', 'agent')
@@ -98,11 +98,11 @@ def fetch(
 
     Args:
         interpreter: The device's Python.
-        runtimes: Requested runtimes; those without a wheel are left out.
+        runtimes: Requested runtimes; runtimes without a wheel are left out.
         scratch: Directory for files that are not kept.
         source: Only directory that wheels are taken from; None: the package index.
-        extras: Extras that the agent's meters need; none is left out.
-        has_bridge: Whether the firmware bridge is in the agent's wheel.
+        extras: Extras that the agent's meters need; all are required.
+        has_bridge: Whether the agent's wheel contains the firmware bridge.
 
     Raises:
         PackagesMissing: a wheel of the agent, of an extra, or of every runtime is missing.
@@ -119,15 +119,15 @@ def fetch(
             with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".") as folder:
                 fresh = Path(folder) / "set"
                 _resolve(request, fresh, None)
-                (fresh / own.name).unlink()  # it changes with every edit; it is built each time
+                (fresh / own.name).unlink()  # it is built each time, as it changes with every edit
                 if kept.exists():
                     kept.replace(Path(folder) / "old")
-                # Else a power cut leaves wheels of 0 bytes, which are never fetched again.
+                # Otherwise a power cut may leave empty wheels, which are never fetched again.
                 sync_tree(fresh)
                 try:
                     fresh.replace(kept)
                 except OSError:
-                    if not kept.exists():  # else another deploy was quicker, with the same
+                    if not kept.exists():  # else another deploy was faster, with the same set
                         raise
         except _IndexUnreachable:
             if not kept.exists():
@@ -136,24 +136,24 @@ def fetch(
 
 
 def why_no_runtime(interpreter: Interpreter) -> str:
-    """Why no runtime has a wheel for a Python in any index; empty: one may have.
+    """Why no runtime has a wheel for this Python in any index; empty if a wheel may exist.
 
     Source: files of ai-edge-litert, onnxruntime and tflite-runtime on PyPI, November 2026: none for
-    musl, for 64-bit RISC-V, or for 32-bit x86. On 32-bit ARM a device has an index of its own.
+    musl, for 64-bit RISC-V, or for 32-bit x86. On 32-bit ARM, devices have their own index.
     """
     machine = interpreter.markers.platform_machine
     arch = _ARCH_32.get(machine, machine) if interpreter.bits == 32 else machine
     if interpreter.libc == "musl":
-        return "runtimes are built for glibc, not for musl, which Alpine has; Debian has glibc"
+        return "runtimes are built for glibc (as in Debian), not for musl (as in Alpine)"
     if arch in ("i386", "i486", "i586", "i686"):
-        return "runtimes are not built for 32-bit x86, but for 64-bit systems on it"
+        return "runtimes are not built for 32-bit x86; use a 64-bit system"
     if arch == "riscv64":
         return "runtimes are not built for 64-bit RISC-V"
     return ""
 
 
 def platform_tags(interpreter: Interpreter) -> list[str]:
-    """Every platform tag whose wheels run there, the newest first.
+    """Platform tags of wheels that run on the device, the newest first.
 
     Source: PEP 600 (manylinux), PEP 656 (musllinux).
     """
@@ -173,7 +173,7 @@ def platform_tags(interpreter: Interpreter) -> list[str]:
 
 
 def _resolve(request: _SetRequest, destination: Path, source: Path | None) -> None:
-    """Fill `destination` with all extras, and with those of the runtimes that have wheels."""
+    """Fill `destination` with wheels of all extras, and of the runtimes that have wheels."""
 
     def download(runtimes: Sequence[str]) -> None:
         extras = (*runtimes, *request.extras)
@@ -186,7 +186,7 @@ def _resolve(request: _SetRequest, destination: Path, source: Path | None) -> No
     except PackagesMissing as exc:
         failure = exc
     if request.extras:
-        download(())  # a meter's missing library is reported as that, not blamed on a runtime
+        download(())  # a missing library of a meter must not be reported as a runtime's
     usable = []
     for runtime in request.runtimes if len(request.runtimes) > 1 else ():
         try:
@@ -210,7 +210,7 @@ def _download(
     if find_spec("pip") is None:
         raise _IndexUnreachable("this host's Python has no pip")
     where = ["--no-index", "--find-links", str(source)] if source else ["--retries", "1"]
-    # pip's own settings, as PIP_FIND_LINKS, may be relative to where its user is.
+    # pip's own settings, such as PIP_FIND_LINKS, may be relative to the current directory.
     python = python_command(
         "edgebench.host.devices.foreign_pip",
         *(json.dumps(asdict(interpreter.markers)), "download", "--no-input"),
@@ -218,7 +218,7 @@ def _download(
         *("--python-version", interpreter.markers.python_version, "--abi", interpreter.abi),
         *(word for tag in platform_tags(interpreter) for word in ("--platform", tag)),
         *(*where, "--dest", str(destination)),
-        # The device may have no pip; its own one, as a wheel, can be run as it is.
+        # The device may have no pip; a wheel of pip can be run without installing it.
         *(f"{with_extras(AGENT_DISTRIBUTION, extras)} @ {own.absolute().as_uri()}", "pip"),
         directory=None,
         environment=_closed_environment(os.environ) if source else None,
@@ -245,7 +245,7 @@ def _download(
 
 
 def _closed_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which pip takes wheels from nowhere but where it is told."""
+    """An environment in which pip uses only the sources on its command line."""
     kept = {name: value for name, value in environment.items() if not name.startswith("PIP_")}
     return kept | {"PIP_CONFIG_FILE": os.devnull}
 
@@ -264,7 +264,7 @@ def _wheel_set(request: _SetRequest, directory: Path) -> WheelSet:
 
 
 def _set_name(request: _SetRequest) -> str:
-    """Directory name made of all that the set depends on, which the kernel's version is not."""
+    """Directory name from everything that the set depends on, without the kernel's version."""
     interpreter = request.interpreter
     with zipfile.ZipFile(request.own) as wheel:
         (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))

@@ -21,17 +21,17 @@ from edgebench.protocol.messages import Done, PairHost
 from edgebench.protocol.pem import Pem
 
 Decide = Callable[[KnownDevice, bool], bool]
-"""Whether an agent takes the place of a known device, or is another one. It is told whether they
-show the same board, and not just the same machine id, which copies of an SD card share."""
+"""Decides whether an agent replaces a known device or is another device. The flag states whether
+both report the same board, as opposed to the same machine id, which copies of an SD card share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """A device that was paired with."""
+    """The result of a pairing."""
 
     device: KnownDevice
     replaced: KnownDevice | None
-    """Device whose place and name it has taken; None: it is a new one, or as before."""
+    """Device that it has replaced, with its name; None for a new device or an existing pairing."""
 
 
 def pair(
@@ -43,24 +43,24 @@ def pair(
     identity_file: str = "",
     decide: Decide | None = None,
 ) -> Pairing:
-    """Pair with the agent that printed this string, and remember it.
+    """Pair with the agent that printed this string, and store the device.
 
     Args:
         files: This host's identity and devices.
-        text: Pairing string; its parts, where their addresses have no form that a string can have.
+        text: Pairing string, or its parts if their addresses cannot be written in a string.
         via: Name of the transport that reaches the agent.
-        deployed_to: Account that the agent was installed in; None where it was not by `deploy`.
-        identity_file: Private key that the transport logs in with, as in `KnownDevice`.
-        decide: Is asked, before anything is changed, if a known device does not answer any more and
-            the agent seems to be on its board: a board that was set up anew has a new certificate.
-            May raise an error instead; the string is good for another try then. None: it is
-            another device, and no known one is tried.
+        deployed_to: Account in which `deploy` installed the agent; None if it was not deployed.
+        identity_file: Private key with which the transport logs in, as in `KnownDevice`.
+        decide: Called before any change if a known device does not respond and the agent seems to
+            be on its board, because a board that was set up again has a new certificate. If it
+            raises an error, the string remains valid for another attempt. None: the agent is
+            another device, and known devices are not checked.
 
     Raises:
         UsageError: not a pairing string.
         NotPaired: the string was used before, or is older than ten minutes.
         WrongBoard: the agent has the identity of a known device, on another board.
-        Unreachable: no agent answers at its addresses.
+        Unreachable: no agent responds at the addresses.
     """
     string = parse_pairing_string(text) if isinstance(text, str) else text
     identity_pem = files.identity_path().read_text()
@@ -95,10 +95,10 @@ def pair(
 
 
 def _on_same_board(files: HostFiles, client: Client, pin: str) -> KnownDevice | None:
-    """The device that this agent seems to be, set up anew; None where there is none.
+    """The known device that this agent seems to be after a new setup; None if there is none.
 
-    A device that still answers with its own certificate was not set up anew: it is another agent on
-    the same machine, or the original of a copied SD card.
+    A device that still responds with its own certificate was not set up again: it is another agent
+    on the same machine, or the original of a copied SD card.
     """
     for known in files.devices():
         boards = {known.board, client.board}
@@ -111,7 +111,7 @@ def _on_same_board(files: HostFiles, client: Client, pin: str) -> KnownDevice | 
 def _answers(files: HostFiles, known: KnownDevice) -> bool:
     try:
         transports(files.identity_path)[known.via].connect(known.endpoint).close()
-    except (EdgebenchError, KeyError):  # a newer version may know more transports
+    except (EdgebenchError, KeyError):  # written by a newer version with more transports
         return False
     return True
 
@@ -125,7 +125,7 @@ def _connect_once(string: PairingString, via: str, identity_file: str, once: Pat
             "device", string.fingerprint, string.addresses, string.port, identity_file
         )
         return transports(lambda: once)[via].connect(endpoint)
-    except WrongAgent as exc:  # nobody there has seen the string yet
+    except WrongAgent as exc:  # the string was not sent, so it remains valid
         raise WrongAgent(f"PIN is mistyped, or another agent printed the string: {exc}") from exc
     except NotPaired as exc:
         reasons = "its SECRET is mistyped, was used already, or is older than ten minutes"

@@ -1,8 +1,9 @@
-"""A shell on a device over SSH by a library, where there is no program `ssh`.
+"""A shell on a device over SSH by a library, for hosts without the program `ssh`.
 
-Only host keys that the user has accepted before are accepted, as `known_hosts.py` reads them:
-nothing is added there, and the user is not prompted. ~/.ssh/config is not read. Files go through
-`cat`, as many devices have no SFTP. The library's exceptions end in this file.
+Only host keys that the user has accepted before are accepted, as read by `known_hosts.py`: nothing
+is added to these files, and the user is not prompted. ~/.ssh/config is not read. Files are sent
+through `cat`, because many devices have no SFTP. The library's exceptions are translated in this
+file.
 """
 
 from __future__ import annotations
@@ -55,16 +56,16 @@ USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 """OpenSSH's defaults of UserKnownHostsFile and, above, GlobalKnownHostsFile. Source: ssh_config(5).
 """
 
-# The library logs whatever goes wrong, with traces; what matters arrives as an exception.
+# The library logs all failures with tracebacks; relevant failures are raised as exceptions.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 def log_in(address: SshAddress, identity_file: Path | None, *, can_prompt: bool) -> ParamikoShell:
-    """Log in with the keys of ssh-agent and the usual files, on a terminal with a password.
+    """Log in with the keys of ssh-agent and the default files; on a terminal also with a password.
 
     Raises:
-        Unreachable: the device does not answer.
-        AccessDenied: it refuses the login, or is not trusted.
+        Unreachable: the device does not respond.
+        AccessDenied: the device refuses the login, or its host key is not trusted.
     """
     password: str | None = None
     for attempt in range(MAX_PASSWORD_COUNT + 1):
@@ -73,7 +74,7 @@ def log_in(address: SshAddress, identity_file: Path | None, *, can_prompt: bool)
         except _LoginFailure as exc:
             if attempt == MAX_PASSWORD_COUNT or not can_prompt:
                 raise AccessDenied(f"{address} refuses this login: {exc}", address.login) from exc
-        # The library takes it as the passphrase of an encrypted key, too.
+        # The library also tries it as the passphrase of an encrypted key.
         password = getpass.getpass(f"Password of {address}: ")
     raise AssertionError
 
@@ -127,7 +128,7 @@ class ParamikoShell:
                 try:
                     while chunk := source.read(CHUNK_BYTES):
                         channel.sendall(chunk)
-                except OSError:  # it has ended, or its connection has
+                except OSError:  # the command or the connection has ended
                     if not channel.exit_status_ready():
                         raise
                 channel.shutdown_write()
@@ -150,7 +151,7 @@ class ParamikoShell:
             if not (chunk := channel.recv(32768)):
                 break
             kept = (kept + chunk)[-MAX_OUTPUT_BYTES:]
-        # The library's own way to ask for the status may wait for ever.
+        # The library's own method for the status may block forever.
         if not channel.status_event.wait(max(0.0, deadline_s - time.monotonic())):
             raise TimeoutError
         if channel.exit_status < 0 and not self._transport.is_active():
@@ -165,17 +166,17 @@ class ParamikoShell:
             raise LinkTimeout(f"{what} on {self.target} did not end in {timeout_s:.0f} s") from exc
         except EdgebenchError:
             raise
-        except Exception as exc:  # SSHException, OSError, EOFError, or one of its libraries'
+        except Exception as exc:  # SSHException, OSError, EOFError, or from its dependencies
             lost = f"connection to {self.target} was lost while {what}"
             raise LinkLost(f"{lost}: {_reason(exc)}") from exc
 
 
 class _LoginFailure(Exception):
-    """The device, which is the right one, does not accept what we know."""
+    """A device with a trusted host key refuses the keys and the password."""
 
 
 class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
-    """Accepts the host keys that known_hosts files trust; the library itself has none of them."""
+    """Accepts the host keys that known_hosts files trust; the library itself reads no files."""
 
     def __init__(self, target: SshAddress, known: KnownHosts) -> None:
         self._target, self._known = target, known
@@ -186,7 +187,7 @@ class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
         """Return if the key is trusted.
 
         Raises:
-            AccessDenied: it is not.
+            AccessDenied: the key is not trusted, or its certificate is invalid.
         """
         target, shown = self._target, f"{key.get_name()} {key.fingerprint}"
         blob = key.public_blob
@@ -203,7 +204,7 @@ class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
 
 
 def _refusal(target: SshAddress, shown: str, decision: Decision) -> str:
-    """Why a host key is not accepted, with the line that decides."""
+    """Why a host key is not accepted, with the deciding line."""
     name, line = host_name(target.host, target.port or SSH_PORT), decision.line
     if line is None:
         text = f"host key of {name} is unknown, {shown} is not in "
@@ -211,7 +212,7 @@ def _refusal(target: SshAddress, shown: str, decision: Decision) -> str:
     elif decision.trust is KeyTrust.REVOKED:
         text = f"host key of {name} is revoked by {line.place}: {shown}"
     else:
-        text = f"host key of {name} has changed: it shows {shown}, {line.place} has "
+        text = f"host key of {name} has changed: it presents {shown}, {line.place} has "
         digest = base64.b64encode(hashlib.sha256(line.key).digest()).decode().rstrip("=")
         text += f"{line.key_type} SHA256:{digest}"  # as ssh-keygen prints it
     return f"{text}; {decision.reason}" if decision.reason else text
@@ -241,9 +242,9 @@ def _log_in(target: SshAddress, identity_file: Path | None, password: str | None
             )
         except EdgebenchError:
             raise
-        except Exception as exc:  # hostile bytes end in any exception, also of its libraries
+        except Exception as exc:  # hostile bytes can raise any exception, also in dependencies
             is_login = isinstance(exc, paramiko.AuthenticationException)
-            # Where the connection lives and the host key is accepted, what fails is the login.
+            # If the connection is open and the host key is accepted, the login has failed.
             if (transport := client.get_transport()) is not None:
                 with suppress(paramiko.SSHException):
                     transport.get_remote_server_key()
@@ -263,7 +264,7 @@ def _open_socket(target: SshAddress) -> socket.socket:
     where = f"{target.host} port {port}"
     try:
         connection = socket.create_connection((target.host, port), CONNECT_TIMEOUT_S)
-        # Without it each small packet waits for the acknowledgement of the one before.
+        # Otherwise each small packet waits for the acknowledgement of the previous packet.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except TimeoutError as exc:
         raise Unreachable(f"no answer from {where} within {CONNECT_TIMEOUT_S:.0f} s") from exc
@@ -275,7 +276,7 @@ def _open_socket(target: SshAddress) -> socket.socket:
 def _transport_class(target: SshAddress, known: KnownHosts) -> Any:
     """The library's transport, with the algorithms of the known host keys.
 
-    Its stubs do not take a class for a factory of transports.
+    The library's type stubs do not accept a class as a factory of transports.
     """
     algorithms = known.algorithms(target.host, target.port or SSH_PORT)
 
@@ -287,8 +288,8 @@ def _transport_class(target: SshAddress, known: KnownHosts) -> Any:
             return algorithms
 
         def auth_publickey(self, *arguments: Any, **options: Any) -> list[str]:
-            # The library goes on with the next key, and reports the end of the connection only as
-            # its own failure.
+            # The library continues with the next key, and would report the end of the connection
+            # only as its own failure.
             if self.is_active():
                 self.offered_count += 1
                 try:
@@ -297,8 +298,7 @@ def _transport_class(target: SshAddress, known: KnownHosts) -> Any:
                     if self.is_active():
                         raise
             raise TooManyKeys(
-                f"{target} refuses this login: it has ended the connection after "
-                f"{self.offered_count} keys",
+                f"{target} refuses this login: connection closed after {self.offered_count} keys",
                 target.login,
             )
 

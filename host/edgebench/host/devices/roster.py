@@ -1,4 +1,4 @@
-"""What this host knows of its devices: names, labels and health; and changes of that."""
+"""Facts that this host stores about its devices, such as names, labels and health, and changes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from edgebench.host.devices.selection import ALL
 from edgebench.protocol.errors import NoSuchDevice, UsageError
 
 MAX_NAME = 64
-"""Characters of a name that a person gives: it is a column of a table."""
+"""Maximum length of a name that a user chooses, because it is a table column."""
 _MARKS = frozenset(",:*?[]/\\'\"")
-"""Characters that mean something in `--on`, in a shell or in the farm file."""
+"""Characters with a meaning in `--on`, in a shell or in the farm file."""
 
 
 def recorder(
     farm: Farm, health: HealthFiles, places: LabgridPlaces = NO_PLACES
 ) -> Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]:
-    """What adds labels, health and place to a device's line; that it was reached is remembered."""
+    """A function that adds labels, health and place to a line, and stores when it was reached."""
 
     def with_record(line: DiscoveredDevice, device: KnownDevice) -> DiscoveredDevice:
         if line.access is Access.READY:
@@ -42,28 +42,27 @@ def recorder(
 def take_over(
     files: HostFiles, health: HealthFiles, farm: Path, old: KnownDevice, new: KnownDevice
 ) -> None:
-    """Give a device that was set up anew the place of the old one: labels, meter and history.
+    """Move labels, meter and history of a device to its new entry after a new setup.
 
     Raises:
-        UsageError: the farm file is not one.
+        UsageError: the farm file is not valid.
         StoreError: a file cannot be read or written.
     """
     from edgebench.host.devices.farm_edit import rename_device
 
     health.move(old.pin, new.pin)
-    files.forget(old)  # where it has another name than the new one
+    files.forget(old)  # if its name differs from the new name
     if old.id != new.id and old.name not in load_farm(farm).device:
         with files.locked():
             rename_device(farm, old.id, new.name)
 
 
 def rename(files: HostFiles, farm: Path, old: str, new: str) -> KnownDevice:
-    """Give a paired device another name, in the farm file too.
+    """Rename a paired device, including its entries in the farm file.
 
     Raises:
         NoSuchDevice: no paired device has the old name, or several match it.
-        UsageError: the new one is another's, or cannot be a name; or the device is this machine or
-            a seat.
+        UsageError: the new name is taken or invalid, or the device is this machine or a seat.
         StoreError: a file cannot be read or written.
     """
     from edgebench.host.devices.farm_edit import rename_device
@@ -71,11 +70,11 @@ def rename(files: HostFiles, farm: Path, old: str, new: str) -> KnownDevice:
     is_word = new.isprintable() and not any(one.isspace() or one in _MARKS for one in new)
     if not 0 < len(new) <= MAX_NAME or not is_word or new.startswith("-"):
         raise UsageError(
-            f"not a name: {new[:80]!r}; a name is one word of at most {MAX_NAME} characters "
+            f"not a name: {new[:80]!r}; a name is a word of at most {MAX_NAME} characters "
             "without commas, colons, slashes, quotes, brackets and wildcards"
         )
     if new in (LOCAL_NAME, ALL):
-        raise UsageError(f"name {new!r} has a meaning of its own")
+        raise UsageError(f"name {new!r} is reserved")
     with files.locked():
         paired = files.devices()
         device = _agent(paired, old, "renamed")
@@ -83,9 +82,7 @@ def rename(files: HostFiles, farm: Path, old: str, new: str) -> KnownDevice:
             return device
         for other in paired:
             if new in (other.name, other.id) and other.pin != device.pin:
-                raise UsageError(
-                    f"name {new!r} is taken, by the device at {other.endpoint.address}"
-                )
+                raise UsageError(f"name {new!r} is taken by the device at {other.endpoint.address}")
         rename_device(farm, device.name, new)
         renamed = replace(device, name=new)
         files.save([renamed if one.pin == device.pin else one for one in paired])
@@ -95,11 +92,11 @@ def rename(files: HostFiles, farm: Path, old: str, new: str) -> KnownDevice:
 def label(
     files: HostFiles, farm: Path, name: str, *, add: Sequence[str], remove: Sequence[str]
 ) -> tuple[KnownDevice, tuple[str, ...]]:
-    """Add and remove labels of a device or seat; the device, and its labels now.
+    """Add and remove labels of a device or seat; returns the device and its new labels.
 
     Raises:
-        NoSuchDevice: there is no such device.
-        UsageError: a word cannot be a label, or the file is not a farm file.
+        NoSuchDevice: no device matches the name, or several do.
+        UsageError: a word cannot be a label, or the farm file is not valid.
         StoreError: a file cannot be read or written.
     """
     from edgebench.host.devices.farm_edit import change_labels
@@ -112,11 +109,11 @@ def label(
 
 
 def forget(files: HostFiles, health: HealthFiles, name: str) -> KnownDevice:
-    """Remove a device with its pairing and its history; what the farm file says of it stays there.
+    """Remove a device with its pairing and its history; its entry in the farm file stays.
 
     Raises:
         NoSuchDevice: no paired device has that name, or several match it.
-        UsageError: it is this machine, or a seat.
+        UsageError: the device is this machine, or a seat.
         StoreError: a file cannot be read or written.
     """
     device = _agent(files.devices(), name, "forgotten", is_whole=True)
@@ -128,18 +125,19 @@ def forget(files: HostFiles, health: HealthFiles, name: str) -> KnownDevice:
 def _agent(
     paired: Sequence[KnownDevice], name: str, verb: str, *, is_whole: bool = False
 ) -> KnownDevice:
-    """The paired device of this name.
+    """The paired device with this name.
 
     Raises:
-        NoSuchDevice: there is none; where the name has to be whole, a part does not do.
-        UsageError: it is this machine, or a seat.
+        NoSuchDevice: no device matches the name, or only a part of it matches and `is_whole` is
+            set.
+        UsageError: the device is this machine, or a seat.
     """
     device = named(paired, name)
     if device.name == LOCAL_NAME:
-        raise UsageError(f"device {LOCAL_NAME!r} is this machine, it cannot be {verb}")
+        raise UsageError(f"device {LOCAL_NAME!r} is this machine and cannot be {verb}")
     if device.seat:
         agent = device.name.rpartition(SEAT_MARK)[0]
         raise UsageError(f"{device.name!r} is a seat of the agent {agent!r} and cannot be {verb}")
     if is_whole and name not in (device.name, device.id, device.pin):
-        raise NoSuchDevice(f"no paired device is called {name!r}; {device.name!r} is meant?")
+        raise NoSuchDevice(f"no paired device is called {name!r}; did you mean {device.name!r}?")
     return device

@@ -1,4 +1,4 @@
-"""Devices by name or by what they have in common: `--on pi4,pi5`, `--on label:pi,arch:aarch64`."""
+"""Selection of devices by name or by conditions: `--on pi4,pi5`, `--on label:pi,arch:aarch64`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONDITIONS: dict[str, Callable[[KnownDevice, Farm], Iterable[str]]] = {
     "arch": lambda device, _: (device.arch,),
     "name": lambda device, _: (device.name,),
 }
-"""What a condition looks at: the value of one of them must fit its pattern."""
+"""Values that a condition compares, by its key: at least one value must match the pattern."""
 
 
 def select(
@@ -29,14 +29,15 @@ def select(
     farm: Farm,
     left_out: Collection[str] = (),
 ) -> list[KnownDevice]:
-    """The devices that these words choose, each once, in the order of the words.
+    """The devices that these words select, without duplicates, in the order of the words.
 
-    A word is `all`, names with commas between them, or conditions with commas between them, which
-    must all hold. Devices that are left out, by their names, are chosen only if a word names them.
+    A word is `all`, a comma-separated list of names, or a comma-separated list of conditions, which
+    must all hold. Devices in `left_out` are selected only if a word names them.
 
     Raises:
-        NoSuchDevice: a name is not that of one device, or no device fits.
-        UsageError: an unknown condition, or names among conditions.
+        NoSuchDevice: a name matches no device or several, or no device fits the conditions.
+        AllQuarantined: only devices in `left_out` fit.
+        UsageError: a condition is unknown, or a word contains both names and conditions.
     """
     chosen: dict[str, KnownDevice] = {}
     for word in words:
@@ -50,10 +51,10 @@ def _chosen(
 ) -> list[KnownDevice]:
     every = every_device(paired, farm)
     if exact := [device for device in paired if device.name == word]:
-        return exact  # whatever its name looks like
+        return exact  # even if the name looks like a condition
     if word == ALL:
         if not every:
-            raise NoSuchDevice("no device is paired, and --on all means the paired ones")
+            raise NoSuchDevice("no device is paired, and --on all means all paired devices")
         return _without(left_out, every, word)
     terms = [term.strip() for term in word.split(SEPARATOR)]
     conditions = [term for term in terms if _is_condition(term)]
@@ -62,7 +63,7 @@ def _chosen(
     if len(conditions) < len(terms):
         name = next(term for term in terms if not _is_condition(term))
         raise UsageError(
-            f"--on takes names or conditions, got both: {word!r}; write --on {name} apart"
+            f"--on takes names or conditions, got both: {word!r}; use a separate --on {name}"
         )
     fitting = [one for one in every if all(_holds(term, one, farm) for term in conditions)]
     if not fitting:
@@ -73,12 +74,12 @@ def _chosen(
 
 
 def _is_condition(term: str) -> bool:
-    """Whether a term is none of a name; names of emulated boards have a colon, too."""
+    """Whether a term is a condition, not a name; names of emulated boards also contain a colon."""
     return ":" in term and not term.rpartition(SEAT_MARK)[2].startswith(EMULATED)
 
 
 def _without(left_out: Collection[str], fitting: list[KnownDevice], word: str) -> list[KnownDevice]:
-    """The devices that are not left out."""
+    """The devices that are not left out; an error if all are."""
     if healthy := [device for device in fitting if device.name not in left_out]:
         return healthy
     names, first = ", ".join(device.name for device in fitting), shlex.quote(fitting[0].name)
@@ -86,7 +87,7 @@ def _without(left_out: Collection[str], fitting: list[KnownDevice], word: str) -
 
 
 def every_device(paired: Sequence[KnownDevice], farm: Farm) -> list[KnownDevice]:
-    """The devices of the farm; an agent of which the farm file has seats is these seats."""
+    """The devices of the farm; an agent with seats in the farm file is replaced by these seats."""
     agents = [THIS_MACHINE, *paired] if farm.has_this_machine else list(paired)
     known = {LOCAL_NAME, *(device.name for device in paired)}
     seats = [

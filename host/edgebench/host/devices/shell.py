@@ -1,11 +1,11 @@
-"""Commands and files on a device: the interface that a deploy needs, however it logs in.
+"""Commands and files on a device: the interface of a deploy, independent of the way to log in.
 
     target.py   text ─▶ DeployTarget ── connect ─▶ Shell
                         ssh.py                     ssh_command.py, paramiko_shell.py
                         adb.py                     adb.py
 
-Another way is a file of its own and a line in target.py. What differs between devices is data of
-their shells, and deploy.py does not ask which one it has.
+To add a way to log in, write a file and add it to target.py. Differences between devices are
+attributes of their shells; deploy.py does not depend on the kind of shell.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Protocol
 
 RESTART_NOTE = (
-    "it does not start at boot, as this account has neither systemd nor cron; after a reboot, "
-    "deploy again"
+    "it does not start at boot, because this account has neither systemd nor cron; after a "
+    "reboot, deploy again"
 )
-"""Note for whoever has deployed to a computer where nothing starts an agent at boot."""
+"""Note after a deploy to a computer on which no service starts an agent at boot."""
 MAX_OUTPUT_BYTES = 256 * 1024
-"""Size of the output that is kept; of a longer one, the end."""
+"""Maximum size of the output that is kept; of longer output, the end is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class CommandOutput:
 
     code: int
     text: str
-    """Standard output and standard error, printable; when it was long, the last part of it."""
+    """Standard output and standard error, printable; at most the last `MAX_OUTPUT_BYTES`."""
 
 
 def write_file_words(path: str) -> list[str]:
@@ -53,31 +53,31 @@ class Shell(Protocol):
 
     @property
     def via(self) -> str:
-        """Name of the transport that reaches an agent which was installed through this login."""
+        """Name of the transport for an agent that was installed through this login."""
         ...
 
     @property
     def listen(self) -> str:
-        """Address that the agent listens on; empty: all of the device's.
+        """Address that the agent listens on; empty: all addresses of the device.
 
-        With a loopback address the device's other addresses lead to no agent, and only `address` is
-        remembered.
+        If it is a loopback address, the agent is not reachable at other addresses, and only
+        `address` is stored.
         """
         ...
 
     @property
     def default_name(self) -> str:
-        """Name of a new device, with a number where it is taken; empty: its host name."""
+        """Name of a new device, with a number if the name is taken; empty: its host name."""
         ...
 
     @property
     def kits(self) -> str:
-        """Directory for a Python that a deploy brings; empty: the device has one of its own."""
+        """Directory for a Python that a deploy installs; empty: the device has its own Python."""
         ...
 
     @property
     def restart_note(self) -> str:
-        """What ends the agent, and how it is started again."""
+        """A note on what ends the agent, and how to start it again."""
         ...
 
     def run(
@@ -86,13 +86,13 @@ class Shell(Protocol):
         """Run one command to its end.
 
         Args:
-            words: Program and arguments; no shell takes them apart.
+            words: Program and arguments; no shell splits them.
             what: Purpose of the command, for error texts: "looking for Python".
-            timeout_s: Limit on all of it.
+            timeout_s: Time limit of the whole command.
             stdin: Standard input of the command.
 
         Raises:
-            LinkTimeout: it did not end in time.
+            LinkTimeout: the command did not end in time.
             LinkLost: the connection broke.
         """
         ...
@@ -101,7 +101,7 @@ class Shell(Protocol):
         """Copy files into a directory of the device.
 
         Raises:
-            TargetError: the device does not take them.
+            TargetError: the device does not accept a file.
             LinkLost: the connection broke.
         """
         ...
@@ -118,12 +118,12 @@ class DeployTarget(Protocol):
         """Log in.
 
         Args:
-            identity_file: Private key to use, where there are keys.
-            via: Transport that is to reach the agent; None: the first of those that fit.
+            identity_file: Private key to use, if the login uses keys.
+            via: Transport for the agent; None: the first transport that fits.
 
         Raises:
-            UsageError: a file of the user's cannot be read, or no agent there is reached that way.
-            Unreachable: the device does not answer.
-            AccessDenied: it refuses the login, or is not trusted.
+            UsageError: a file of the user cannot be read, or the transport does not fit the target.
+            Unreachable: the device does not respond.
+            AccessDenied: the device refuses the login, or is not trusted.
         """
         ...

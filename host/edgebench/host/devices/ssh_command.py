@@ -1,11 +1,11 @@
 """A shell on a device through the user's own `ssh`.
 
-    ssh -M -S control ADDRESS cat      logs in once, and stays for as long as its input is open
+    ssh -M -S control ADDRESS cat      logs in once, and stays open until its input is closed
     ssh -S control … -- COMMAND        a session in that login, without another handshake
 
-The login ends with this process, however that ends: its input is closed then, so `cat` ends. Files
-go through `cat` too, as many devices have no SFTP. What a login needs of ~/.ssh/config is settled
-when it is made, so that a session reads no configuration, and makes no connection by itself.
+The login ends with this process in all cases, because its input is then closed and `cat` ends.
+Files are also sent through `cat`, because many devices have no SFTP. ~/.ssh/config is applied when
+the login is made, so that a session reads no configuration and opens no connection.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from edgebench.protocol.errors import AccessDenied, LinkLost, LinkTimeout, Targe
 from edgebench.protocol.text import one_line, printable
 
 LOGIN_TIMEOUT_S = 120.0
-"""Time for a login that prompts for nothing: a key of hardware may wait for a touch."""
+"""Time limit of a login without prompts: a hardware key may wait for a touch."""
 SEND_TIMEOUT_S = 60.0
 """Time without progress after which sending a file has failed."""
 CLOSE_TIMEOUT_S = 5.0
 CHECK_TIMEOUT_S = 10.0
 CHUNK_BYTES = 64 * 1024
 MAX_DIRECTORY_CHARS = 50
-"""Longest directory for a control socket, whose path, with 17 characters that `ssh` adds, has at
-most 107. Source: unix(7); OpenSSH, mux.c."""
+"""Maximum length of the directory of a control socket. The path of the socket, with 17 characters
+that `ssh` adds, is limited to 107. Source: unix(7); OpenSSH, mux.c."""
 _READY = "edgebench-ready"
 _KEEP = f"echo {_READY}; exec cat"
-"""Command that keeps a login open; any shell of an account understands it."""
+"""Command that keeps a login open; it works in any login shell."""
 
 
 class SshCommandShell:
-    """A login that `ssh` has made."""
+    """A login through the program `ssh`."""
 
     default_name = ""
     restart_note = RESTART_NOTE
@@ -110,15 +110,15 @@ class SshCommandShell:
                 raise TargetError(f"not written on {self.target}: {path}: {reason}")
 
     def close(self) -> None:
-        """Log out."""
+        """Log out, and remove the login's files."""
         self._login.close()
 
     @contextmanager
     def _session(self, words: Sequence[str], what: str) -> Iterator[subprocess.Popen[bytes]]:
-        """A command in the login, ended with the context."""
+        """A command in the login; it is killed at the end of the context if it still runs."""
         self._login.session_log.unlink(missing_ok=True)
         command = [self._program, "-F", "none", "-S", str(self._login.control), "-T"]
-        # Without the login, whose socket is gone, it would connect by itself: that fails at once.
+        # If the login's socket is gone, ssh would open a connection; the proxy makes that fail.
         command += ["-oProxyCommand=exit 1", "-oBatchMode=yes", "-oControlMaster=no"]
         command += ["-E", str(self._login.session_log), "--", "device", shlex.join(words)]
         try:
@@ -127,7 +127,7 @@ class SshCommandShell:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for us, who end it
+                start_new_session=True,  # Ctrl-C goes to this process, which ends it
             )
         except OSError as exc:
             raise TargetError(f"{self._program} not started for {what}: {exc.strerror}") from exc
@@ -139,19 +139,19 @@ class SshCommandShell:
                     session.kill()
 
     def _require_session(self, code: int, what: str) -> None:
-        """Require that the status is the command's, not that of `ssh`."""
+        """Raise an error if the exit status is from `ssh`, not from the command."""
         if code != FAILED:
             return
         if not self._login.is_open():
-            reason = last_message(read_log(self._login.log)) or "ssh has ended"
+            reason = last_message(read_log(self._login.log)) or "ssh ended"
             raise LinkLost(f"connection to {self.target} was lost while {what}: {reason}")
         if message := last_message(read_log(self._login.session_log)):
-            raise TargetError(f"{self.target} starts no command for {what}: {message}")
+            raise TargetError(f"{self.target} cannot start a command for {what}: {message}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """How an agent is reached that was installed through a login."""
+    """How to reach an agent that was installed through this login; fields as in `Shell`."""
 
     address: str
     via: str
@@ -166,9 +166,9 @@ class _Login:
     folder: Path
     """Directory of the login's files."""
     control: Path
-    """Socket by which other processes use the login."""
+    """Socket through which other processes use the login."""
     process: subprocess.Popen[bytes] | None
-    """What holds the login open; None where it is one of the user's, which stays."""
+    """Process that holds the login open; None for a login of the user, which stays open."""
 
     @property
     def log(self) -> Path:
@@ -177,7 +177,7 @@ class _Login:
 
     @property
     def output(self) -> Path:
-        """Standard error of the login: messages of programs that lead to the device."""
+        """Standard error of the login: messages of programs that connect to the device."""
         return self.folder / "output"
 
     @property
@@ -186,7 +186,7 @@ class _Login:
         return self.folder / "session-log"
 
     def is_open(self) -> bool:
-        """Whether the login lives."""
+        """Whether the login is still open."""
         words = [self.program, "-F", "none", "-S", str(self.control), "-O", "check", "device"]
         with suppress(subprocess.TimeoutExpired):
             result = subprocess.run(
@@ -197,7 +197,7 @@ class _Login:
         return False
 
     def close(self) -> None:
-        """End the login; without effect when it has ended."""
+        """End the login; no effect if it has ended already."""
         if self.process is not None:
             with self.process:
                 assert self.process.stdin is not None
@@ -221,16 +221,16 @@ def log_in(
 
     Args:
         program: Path of `ssh`.
-        address: Where, in the words of `ssh`.
-        identity_file: Only private key to use; None: those that `ssh` would use.
-        via: Transport that is to reach the agent; None: a tunnel where other programs lead to the
-            device, else its port.
-        can_prompt: Whether `ssh` may ask for a password, or about a host key, on the terminal.
+        address: Destination of the login.
+        identity_file: Only private key to use; None: the keys that `ssh` would use.
+        via: Transport for the agent; None: a tunnel if `ssh` reaches the device through other
+            programs or hosts, else the agent's port.
+        can_prompt: Whether `ssh` may prompt for a password, or about a host key, on the terminal.
 
     Raises:
-        UsageError: `ssh` refuses its configuration.
-        Unreachable: the device does not answer.
-        AccessDenied: it refuses the login, or is not trusted.
+        UsageError: `ssh` rejects its configuration.
+        Unreachable: the device does not respond.
+        AccessDenied: the device refuses the login, or its host key is not trusted.
     """
     config = read_config(program, address, identity_file)
     temporary = tempfile.gettempdir()
@@ -249,13 +249,13 @@ def log_in(
             words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # A notice to touch a key goes to a terminal only.
+            # A notice to touch a key is useful only on a terminal.
             stderr=None if can_prompt else output,
-            # Without a terminal to prompt on, programs that lead to the device have none either.
+            # If ssh may not prompt, the programs that connect to the device may not either.
             start_new_session=not can_prompt,
         )
     login = replace(login, process=process)
-    # The command that keeps the login open has to begin.
+    # Wait until the command that keeps the login open has started.
     try:
         deadline_s = None if can_prompt else time.monotonic() + LOGIN_TIMEOUT_S
         try:
@@ -266,9 +266,9 @@ def log_in(
             route = _route(address, config, via, read_log(login.log))
             return SshCommandShell(program, login, str(address), route)
         status = process.wait()
-        if status != FAILED:  # it has let us in, and ended: a shell such as nologin
+        if status != FAILED:  # logged in, but the shell ended, as nologin does
             reason = one_line(printed.decode("utf-8", "replace")) or f"status {status}"
-            raise AccessDenied(f"{address} starts no command: {reason}", address.login)
+            raise AccessDenied(f"{address} cannot start a command: {reason}", address.login)
         log, messages = read_log(login.log), read_log(login.output)
         raise failure_of(address, config, log, messages, status=status).error(address)
     except BaseException:  # Ctrl-C as well: no connection is left open
@@ -278,10 +278,10 @@ def log_in(
 
 
 def _route(address: SshAddress, config: SshConfig, via: str | None, log: str) -> _Route:
-    """How the agent is reached: by this transport, or by the one that fits the login."""
+    """How to reach the agent: with this transport, or with the transport that fits the login."""
     if via == SshTransport.name or (via is None and config.is_proxied):
         return _Route(str(address), SshTransport.name, LOOPBACK)
-    # The address at which the login has reached the device. Source: OpenSSH, sshconnect2.c,
+    # The address of the device that the login has used. Source: OpenSSH, sshconnect2.c,
     # ssh_userauth2.
     direct = re.search(
         r"^Authenticated to .* \(\[([0-9a-fA-F:.]+(?:%\w+)?)\]:\d+\) using", log, re.MULTILINE
@@ -297,20 +297,20 @@ def _converse(
     quiet_s: float | None = None,
     until: bytes | None = None,
 ) -> bytes:
-    """Give a process its input, and read its output to its end.
+    """Write the input of a process, and read its output to the end.
 
     Args:
-        process: The process, with a pipe for each.
+        process: The process, with pipes for input and output.
         source: Input; the pipe is closed after it, unless `until` is given.
         deadline_s: Time of the monotonic clock at which this fails.
-        quiet_s: Longest time in which no byte goes in either direction.
-        until: What ends the reading, where it comes.
+        quiet_s: Maximum time without a byte in either direction.
+        until: Bytes that end the reading if they appear in the output.
 
     Returns:
-        The output; the end of it, where it is long.
+        The output, at most its last `MAX_OUTPUT_BYTES`.
 
     Raises:
-        TimeoutError: it took too long.
+        TimeoutError: the deadline passed, or no byte was transferred for `quiet_s`.
     """
     assert process.stdin is not None
     assert process.stdout is not None
@@ -335,7 +335,7 @@ def _converse(
                 is_open = bool(pending)
                 try:
                     pending = pending[os.write(process.stdin.fileno(), pending) :]
-                except BrokenPipeError:  # it does not read the rest
+                except BrokenPipeError:  # the process does not read the rest
                     is_open = False
                 if not is_open:
                     selector.unregister(process.stdin)

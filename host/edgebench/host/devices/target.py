@@ -1,6 +1,6 @@
-"""Where `edgebench deploy` logs in, from its text: an account that SSH reaches, or a phone.
+"""The target of `edgebench deploy` from its text: an account reachable by SSH, or a phone.
 
-The user's own `ssh` logs in, or a library where there is none.
+The user's own `ssh` logs in, or a library if `ssh` is not installed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from edgebench.protocol.errors import UsageError, unknown_name
 
 @dataclass(frozen=True, slots=True)
 class SshTarget:
-    """An account on a machine that SSH reaches."""
+    """An account on a machine that is reachable by SSH."""
 
     address: SshAddress
 
@@ -29,14 +29,14 @@ class SshTarget:
         return str(self.address)
 
     def connect(self, identity_file: Path | None = None, via: str | None = None) -> Shell:
-        """Log in as `ssh` does; where there is no such program, with keys, or with a password.
+        """Log in with `ssh`, or without that program with keys or a password.
 
-        The agent is reached at its port, or through a tunnel where other programs lead to the
-        device.
+        The agent is reached at its port, or through a tunnel if `ssh` reaches the device through
+        other programs or hosts.
         """
         if via not in (None, TlsTransport.name, SshTransport.name):
             raise unknown_name("transport", via, (TlsTransport.name, SshTransport.name))
-        # Both bring much to import, and only one of them is needed.
+        # Both shells import large modules, and only one of them is needed.
         if identity_file is not None and not os.access(identity_file, os.R_OK):
             raise UsageError(f"identity file cannot be read: {identity_file}")
         can_prompt = sys.stdin.isatty()
@@ -47,14 +47,14 @@ class SshTarget:
                 program, self.address, identity_file, via, can_prompt=can_prompt
             )
         if via == SshTransport.name:
-            raise UsageError("a tunnel needs the program ssh, which is not installed")
+            raise UsageError("an SSH tunnel needs the program ssh, which is not installed")
         from edgebench.host.devices import paramiko_shell
 
         return paramiko_shell.log_in(self.address, identity_file, can_prompt=can_prompt)
 
 
 def parse_ssh_target(text: str) -> SshTarget | None:
-    """[USER@]HOST[:PORT], an alias of ~/.ssh/config, or ssh://…; None when it is none of them.
+    """The target of [USER@]HOST[:PORT], an alias of ~/.ssh/config, or ssh://…; else None.
 
     >>> str(parse_ssh_target("pi@raspberrypi.local")), str(parse_ssh_target("ssh://board:2222"))
     ('pi@raspberrypi.local', 'board:2222')
@@ -67,14 +67,14 @@ PARSERS: tuple[Callable[[str], DeployTarget | None], ...] = (
     adb.parse_target,
     parse_ssh_target,
 )
-"""One parser for each way to log in; None where a text is not its own."""
+"""A parser for each way to log in; it returns None for texts of another way."""
 
 
 def parse_target(text: str) -> DeployTarget:
     """The account that a text names.
 
     Raises:
-        UsageError: it names none.
+        UsageError: the text has none of the known forms.
     """
     for parse in PARSERS:
         if (target := parse(text.strip())) is not None:

@@ -1,10 +1,11 @@
-"""The wheel of edgebench-agent, packed from its files as they are installed here.
+"""The wheel of edgebench-agent, packed from the files that are installed here.
 
-Works alike for a checkout and for an installed edgebench, and without a build tool. The same
-files give the same bytes, so that a device that has the wheel is not sent it again.
+This works for a checkout and for an installed edgebench, without a build tool. The same files give
+the same bytes, so that the wheel is not sent again to a device that has it.
 
-A computer beside microcontrollers gets a wheel with one portion more, the firmware bridge, and the
-entry points by which the agent finds it. Its build tag tells it from the other one.
+A computer with attached microcontrollers gets a wheel with an additional portion, the firmware
+bridge, and the entry points by which the agent finds it. The build tag distinguishes the two
+wheels.
 """
 
 from __future__ import annotations
@@ -25,26 +26,26 @@ from edgebench.system.paths import APPLICATION
 PORTIONS = ("protocol", "system", "device_profiles", "meters", "agent")
 """Portions of the distribution."""
 BRIDGE = "firmware_bridge"
-"""Portion of the host's distribution that is added for computers beside microcontrollers."""
+"""Portion of the host's distribution that is added for computers with attached microcontrollers."""
 BRIDGE_TAG = "1bridge"
 """Build tag of a wheel with the bridge."""
 BRIDGE_EXTRAS = ("serial",)
 """Extras of the agent that the bridge needs."""
 RUNTIMES = tuple(RUNTIME_PACKAGES)
-"""Extras that bring a runtime; also the names of the runtimes."""
+"""Extras that install a runtime; also the names of the runtimes."""
 _COPIED = ("METADATA", "entry_points.txt", "licenses/LICENSE")
-"""Metadata that a wheel has as the build backend wrote it."""
+"""Metadata files that are copied as the build backend wrote them."""
 
 
 def build_wheel(directory: Path, *, has_bridge: bool = False) -> Path:
-    """Write the wheel into this directory; its path.
+    """Write the wheel, and return its path.
 
     Args:
-        directory: Where it is written.
-        has_bridge: Whether the firmware bridge is in it.
+        directory: Directory of the wheel.
+        has_bridge: Whether the wheel contains the firmware bridge.
 
     Raises:
-        UsageError: the agent is not installed here, but only on the path.
+        UsageError: the agent is importable here, but not installed as a distribution.
     """
     try:
         installed = distribution(AGENT_DISTRIBUTION)
@@ -56,7 +57,7 @@ def build_wheel(directory: Path, *, has_bridge: bool = False) -> Path:
     info = f"{stem}.dist-info"
     members = dict(_sources((*PORTIONS, BRIDGE) if has_bridge else PORTIONS))
     texts = {name: installed.read_text(name) or "" for name in _COPIED}
-    # The bridge's lines are as they are installed here.
+    # Entry points of the bridge are copied from this installation.
     for group in (targets.ENTRY_POINT_GROUP, bridge.ENTRY_POINT_GROUP) if has_bridge else ():
         texts["entry_points.txt"] += f"\n[{group}]\n"
         for point in entry_points(group=group):
@@ -70,7 +71,7 @@ def build_wheel(directory: Path, *, has_bridge: bool = False) -> Path:
 
 
 def is_with_bridge(name: str) -> bool:
-    """Whether a wheel of this file name has the bridge in it.
+    """Whether the wheel with this file name contains the bridge.
 
     >>> is_with_bridge("edgebench_agent-0.1.0-1bridge-py3-none-any.whl")
     True
@@ -82,11 +83,11 @@ def _sources(portions: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     for portion in portions:
         spec = find_spec(f"{APPLICATION}.{portion}")
         if spec is None or not spec.submodule_search_locations:
-            raise UsageError(f"this installation has no part {APPLICATION}.{portion}")
+            raise UsageError(f"this installation lacks the package {APPLICATION}.{portion}")
         for root in map(Path, spec.submodule_search_locations):
             for path in sorted(root.rglob("*")):
                 inner = path.relative_to(root)
-                # Python and editors leave files, too.
+                # Skip files that Python and editors leave.
                 is_litter = any(part.startswith((".", "__pycache__")) for part in inner.parts)
                 if path.is_file() and not is_litter and not inner.name.endswith("~"):
                     yield f"{APPLICATION}/{portion}/{inner.as_posix()}", path.read_bytes()

@@ -1,1 +1,1 @@
-"""Runs in the formats of other tools."""
+"""Exporters of runs to the formats of other tools."""

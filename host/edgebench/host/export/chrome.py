@@ -1,4 +1,4 @@
-"""Chrome's trace events as JSON, which chrome://tracing, Perfetto and Speedscope read.
+"""Chrome's trace events as JSON, for chrome://tracing, Perfetto and Speedscope.
 
 The content is that of the Perfetto export. Times are microseconds with three decimals.
 
@@ -19,7 +19,7 @@ from edgebench.host.export.exported import ExportedRun
 from edgebench.host.export.run_trace import RunTrace, SliceGroup, run_trace_of
 
 _CHUNK_EVENTS = 10_000
-"""Number of events that are encoded at a time."""
+"""Number of events encoded at a time."""
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
@@ -65,7 +65,7 @@ def _slices(group: SliceGroup, pid: int, tid: int) -> Iterator[str]:
 
 
 def _pairs(first: NDArray[Any], second: NDArray[Any]) -> Iterator[tuple[Any, Any]]:
-    """Elements of two columns as Python numbers, converted a chunk at a time to bound memory."""
+    """Pairs from two columns as Python numbers, converted in chunks to bound memory."""
     for row in range(0, len(first), _CHUNK_EVENTS):
         rows = slice(row, row + _CHUNK_EVENTS)
         yield from zip(first[rows].tolist(), second[rows].tolist(), strict=True)

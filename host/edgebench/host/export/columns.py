@@ -1,6 +1,6 @@
-"""Columns of the table formats: one row per run, the same columns in CSV and Parquet.
+"""Columns of the table formats: a row per run, the same columns in CSV and Parquet.
 
-Names are those of run.json, and end in the unit if the quantity has one. A column is never
+Names match the keys of run.json, and end in the unit if the quantity has a unit. A column is never
 renamed; docs/export.md lists all columns, and a test compares the two lists.
 """
 
@@ -23,11 +23,11 @@ LOWER, UPPER = ".lower_95", ".upper_95"
 
 @dataclass(frozen=True, slots=True)
 class ExportRow:
-    """A run, and what is known about it from the runs that are exported with it."""
+    """A run, with the verdict of its set among the exported runs."""
 
     exported: ExportedRun
     set_verdict: str | None
-    """Verdict of its set; None if it is not in one, or the others of its set are not here."""
+    """Verdict of the run's set; None if it has no set, or the set's other runs are not exported."""
 
     @property
     def run(self) -> Run:
@@ -37,7 +37,7 @@ class ExportRow:
 
 @dataclass(frozen=True, slots=True)
 class ExportColumn:
-    """Column with a fact about the run, rather than a measured number."""
+    """Column with a fact about the run, as opposed to a measured number."""
 
     name: str
     kind: type[str] | type[int] | type[float] | type[bool]
@@ -93,7 +93,7 @@ def _effective_threads(run: Run) -> int | None:
 
 
 def export_rows(runs: Sequence[ExportedRun]) -> list[ExportRow]:
-    """A row for each run, in order."""
+    """A row for each run, in the order of the runs."""
     verdicts = {
         run.run_id: one.verdict.state.value
         for one in sets_of(runs)
@@ -117,7 +117,7 @@ def _annotations(one: ExportRow) -> Annotations:
 
 
 def has_interval(metric: Metric) -> bool:
-    """Whether a run can have a 95 % interval of this metric."""
+    """Whether the metric of a run can have a 95 % interval."""
     span, _, name = metric.path.partition(".")
     is_latency = span in LATENCY_SPANS and name in ("mean", *PERCENTILES)
     return is_latency or metric.budget is not None or metric.path == "accuracy.value"

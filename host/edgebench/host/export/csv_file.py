@@ -1,10 +1,10 @@
-"""CSV: one row per run, with a stable header; RFC 4180, UTF-8.
+"""CSV: a row per run, with a stable header; RFC 4180, UTF-8.
 
-Names of models and notes are untrusted text, so a cell that a spreadsheet would run as a formula is
-prefixed with an apostrophe. Leading blanks do not protect it, as some programs drop them. Neither
-does a position behind a semicolon or a line feed: where the comma is the decimal mark, the cell
-ends there. A tab or a carriage return is a `?` already (`fact_cells`). Numbers are as they are, and
-a reader such as pandas gets the apostrophe as part of the text.
+Names of models and notes are untrusted text, so a formula in a cell is prefixed with an apostrophe.
+This applies also after leading blanks, which some programs drop, and after a semicolon or a line
+feed, where a cell ends if the comma is the decimal mark. `fact_cells` replaces tabs and carriage
+returns by `?`. Numbers are unchanged. A reader such as pandas returns the apostrophe as part of the
+text.
 
 Source: OWASP, CSV Injection.
 """
@@ -38,7 +38,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     writer.writerow([*(column.name for column in FACT_COLUMNS), *numbers])
     for one in export_rows(runs):
         cells = number_cells(one)
-        # No spreadsheet runs an escaped cell as a formula.
+        # Spreadsheets do not evaluate an escaped cell as a formula.
         facts = [
             _FORMULA.sub(r"\1'", cell) if isinstance(cell, str) else cell
             for cell in fact_cells(one).values()

@@ -1,7 +1,7 @@
-"""Content that all formats share: names, verdict and numbers of a run or a set.
+"""Content common to all formats: names, verdict and numbers of a run or a set.
 
-An invalid run has no numbers here, so that no format can write one. Names and sentences are
-printable text; each format escapes the characters that are special in its own syntax.
+An invalid run has no numbers here, so no format can write any. Names and sentences are printable
+text; each format escapes the special characters of its own syntax.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ CHIEF = (
 """Metrics in the formats that keep a time series per metric; the table formats have all metrics."""
 
 MAX_PART_CHARS = 150
-"""Limit on each part of a benchmark's name: Bencher takes 1024 characters in all."""
+"""Limit on each part of a benchmark's name: Bencher accepts 1024 characters in total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How a comparison is judged; the defaults are those of `edgebench compare`."""
+    """Options of a comparison; the defaults match `edgebench compare`."""
 
     metrics: tuple[str, ...] = ()
     """Metrics to compare; empty: the headline of the scenario."""
     margin_ratio: float | None = None
-    """Changes up to this do not matter; None: 1 %."""
+    """Largest change that counts as equivalent; None: 1 %."""
     allowed: tuple[str, ...] = ()
-    """Keys in which the sides may differ."""
+    """Comparability keys in which the sides may differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +54,23 @@ class ExportedRun:
     run: Run
     directory: Path
     judgement: Judgement = Judgement()
-    """How its comparison in pairs is judged, if it is in one."""
+    """Options of the run's paired comparison, if there is any."""
 
 
 def find_exported(store: Store, names: Iterable[str]) -> list[ExportedRun]:
-    """The runs that the names refer to, in order, each once.
+    """The runs that the names refer to, in order, without duplicates.
 
     Raises:
-        NoSuchRun: a name is unknown, or a part of several ids.
+        NoSuchRun: a name is unknown or ambiguous.
         StoreError: a run cannot be read.
     """
     return [ExportedRun(one.run(), one.directory) for one in find_each(store, names)]
 
 
 def exported_numbers(one: Run | RunSet, paths: Iterable[str] = METRICS) -> list[Number]:
-    """Numbers that may be shown, without values and bounds that JSON cannot hold.
+    """Numbers that may be shown, without values and bounds that JSON cannot represent.
 
-    Those are infinity, as an upper bound has it, and NaN.
+    These are infinity, which occurs as an upper bound, and NaN.
     """
     return [
         number if _is_finite(number.interval or ()) else replace(number, interval=None)
@@ -91,12 +91,12 @@ def mark(one: RunSet) -> str:
 
 
 def reasons(verdict: Verdict) -> list[str]:
-    """The rules that failed, as sentences, worst first."""
+    """Sentences of the failed rules, worst first."""
     return [printable(f"{rule.id}: {sentence(rule)}") for rule in verdict.failures]
 
 
 def benchmark_names(sets: Iterable[RunSet]) -> list[str]:
-    """Name of each set, which is the same whenever the same benchmark is measured again.
+    """Name of each set, stable between measurements of the same benchmark.
 
     Sets with equal names are numbered. A suspect or simulated set has its label in the name, so
     that it never continues a series of valid numbers.

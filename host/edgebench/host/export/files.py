@@ -1,4 +1,4 @@
-"""Writes an export to a file or a directory atomically: all of it, or nothing."""
+"""Writes an export atomically to a file or a directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgebench.system.whole_files import whole_file
 
 
 def export_runs(runs: Sequence[ExportedRun], form: ExportFormat, path: Path) -> None:
-    """Write runs in a format; an existing file is replaced once the new one is complete.
+    """Write runs in a format; an existing file is replaced once the new file is complete.
 
     Args:
         runs: The runs, in the order in which they are written.
@@ -22,7 +22,7 @@ def export_runs(runs: Sequence[ExportedRun], form: ExportFormat, path: Path) -> 
     Raises:
         FileNotWritten: the file cannot be written.
         RunDamaged: a file of a run is not readable.
-        NoLoadgenLog: MLPerf's logs were requested, and a run has none.
+        NoLoadgenLog: MLPerf's logs were requested, and a run has no logs or is invalid.
     """
     is_special = path.exists() and not path.is_file()  # a pipe, or /dev/stdout
     try:

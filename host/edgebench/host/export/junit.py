@@ -1,9 +1,9 @@
 """JUnit XML: a test case for each run, which fails if the run is invalid.
 
-The schema allows properties of a test suite only, so each run is a suite of one test case, with its
-numbers as properties. A run that failed on its device is an error, an invalid one a failure with
-its reasons. A suspect run passes; its label is in the properties and in the output. A set that is
-invalid though runs of it are not, as they are too far apart, is one more suite, which fails.
+The schema allows properties only for test suites, so each run is a suite with a single test case,
+and its numbers are properties. A run that failed on its device is an error; an invalid run is a
+failure with its reasons. A suspect run passes; its label is in the properties and the output. A set
+that is invalid because its runs are too far apart is a separate suite, which fails.
 
 Source: jenkinsci/xunit-plugin, junit-10.xsd
 """
@@ -75,7 +75,7 @@ def _add_suite(root: Element, run: Run) -> None:
 
 
 def _add_set(root: Element, one: RunSet) -> None:
-    """A suite that fails: its runs are valid or suspect, and have no number together."""
+    """Add a failing suite for an invalid set with valid or suspect runs."""
     run, lines = one.first, reasons(one.verdict)
     class_name = f"edgebench.{one.device}.{one.runtime}"
     suite = SubElement(
@@ -95,7 +95,7 @@ def _add_set(root: Element, one: RunSet) -> None:
 
 
 def _properties(run: Run) -> list[tuple[str, str]]:
-    """Facts, then each number in its unit with its 95 % interval."""
+    """Facts, then each number in its unit, with its 95 % interval."""
     properties = [
         ("run_id", run.run_id),
         ("verdict", run.verdict.state.value),

@@ -1,10 +1,10 @@
-"""Markdown for a pull request: one row per set, with its verdict, interval and ratio to the first.
+"""Markdown for a pull request: a row per set, with verdict, interval and ratio to the first set.
 
-Both sides of a comparison in pairs also have its outcome, as `edgebench compare` says it.
+The outcome of a paired comparison follows the table, worded as by `edgebench compare`.
 
-Names are in code spans and sentences in a fenced block, so nothing in them is a mention, a link or
-the end of a cell. One with `<` or `&` is in the same elements of HTML instead, with character
-references: some viewers take a tag for one even in a code span.
+Names are in code spans and sentences in a fenced block, so that they contain no mention, link or
+end of a cell. Text with `<` or `&` is in the equivalent HTML elements instead, with character
+references, because some viewers interpret tags even in a code span.
 
 Source: GitHub Flavored Markdown, 6.3 (code spans), 4.5 (fenced code blocks), 4.10 (tables)
 """
@@ -37,7 +37,7 @@ from edgebench.protocol.text import printable
 
 _HTML = re.compile("[<&]")
 _SPECIAL = re.compile(r"[!-/:-@\[-`{-~]")
-"""ASCII punctuation, which is all that CommonMark gives a meaning. Source: CommonMark 0.31, 2.4."""
+"""ASCII punctuation, the only special characters of CommonMark. Source: CommonMark 0.31, 2.4."""
 _COLUMNS = ("model", "device", "runtime", "runs", "metric", "value", "95 % interval")
 
 
@@ -75,7 +75,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 
 def _outcomes(runs: Sequence[ExportedRun]) -> list[str]:
-    """Outcomes of the comparisons in pairs, or that one side of them is missing."""
+    """Outcomes of the paired comparisons, or a line about a missing side."""
     by_id: dict[str, list[ExportedRun]] = {}
     for one in runs:
         if one.run.pair is not None:
@@ -87,12 +87,12 @@ def _outcomes(runs: Sequence[ExportedRun]) -> list[str]:
         if sides == {BASELINE, CANDIDATE}:
             both.append(group)
         else:
-            alone.append(f"not compared: {printable(name)}: only its {min(sides)} is here")
+            alone.append(f"not compared: {printable(name)}: only its {min(sides)} is exported")
     return [*(_compared(both) if both else []), *alone]
 
 
 def _compared(comparisons: Sequence[Sequence[ExportedRun]]) -> list[str]:
-    """Outcomes of comparisons, judged together; where one is refused, each on its own."""
+    """Outcomes of comparisons, judged together; separately if any comparison is refused."""
     judgement = comparisons[0][0].judgement
     try:
         compared = compare_pairs(

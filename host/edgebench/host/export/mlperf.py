@@ -21,7 +21,7 @@ VERDICT_FILE = "edgebench_verdict.json"
 
 
 def copy(runs: Sequence[ExportedRun], directory: Path) -> None:
-    """Copy the logs of each run into a directory of its own: those of all runs, or of none.
+    """Copy the logs of each run into a separate directory; nothing is copied if any run is refused.
 
     Raises:
         NoLoadgenLog: LoadGen did not issue the queries of a run, or the run is invalid.
@@ -51,13 +51,18 @@ def copy(runs: Sequence[ExportedRun], directory: Path) -> None:
 
 
 def _check(one: ExportedRun) -> None:
-    """Refuse a run before anything is copied."""
+    """Check that the logs of a run can be exported.
+
+    Raises:
+        NoLoadgenLog: LoadGen did not issue the queries of the run, or the run is invalid.
+        RunDamaged: a log is missing.
+    """
     run_id, raw = one.run.run_id, one.directory / RAW_DIRECTORY
     if one.run.metrics.loadgen is None:
-        raise NoLoadgenLog(f"LoadGen did not issue the queries of run {run_id}: it wrote no log")
+        raise NoLoadgenLog(f"LoadGen did not issue the queries of run {run_id}: no log")
     if one.run.verdict.is_refused:
         why = "; ".join(reasons(one.run.verdict))
-        raise NoLoadgenLog(f"run {run_id} is invalid, and its log is not exported: {why}")
+        raise NoLoadgenLog(f"log not exported: run {run_id} is invalid: {why}")
     for name in LOADGEN_FILES:
         if not (raw / name).exists():
             raise RunDamaged(f"log of LoadGen is missing: {raw / name}")

@@ -1,8 +1,8 @@
 """OpenMetrics text: gauges in base units, with the verdict among the labels.
 
-All families are gauges, so that the textfile collector of Prometheus' node exporter, which parses
-the older text format, accepts the file too: there `# UNIT` and `# EOF` are comments. The bounds of
-the 95 % interval are families of their own. An invalid set has only its verdict.
+All families are gauges, so that the textfile collector of Prometheus' node exporter also accepts
+the file: it parses the older text format, where `# UNIT` and `# EOF` are comments. The bounds of
+the 95 % interval are separate families. An invalid set has only its verdict.
 
 Source: OpenMetrics 1.0, https://prometheus.io/docs/specs/om/open_metrics_spec/
 """
@@ -42,7 +42,7 @@ Sample = tuple[str, float]
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
-    """Write a family for each metric, with a sample for each set that has it."""
+    """Write a family for each metric, with a sample for each set that has the metric."""
     sets = sets_of(runs)
     verdicts: list[Sample] = []
     families: dict[tuple[str, str], list[Sample]] = {}
@@ -95,7 +95,7 @@ def _joined(labels: dict[str, str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Value of a label, escaped as the grammar demands."""
+    """Value of a label, escaped according to the grammar."""
     return (
         printable(text, keep_lines=True)
         .replace("\\", "\\\\")

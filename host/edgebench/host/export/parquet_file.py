@@ -1,8 +1,7 @@
 """Parquet: the columns of CSV with their types, and the latencies of each run as lists.
 
-Each run is one row in a row group of its own. `inference_start_s` and `inference_latency_ns` have
-one element for each inference that counts, without the warm-up; both are null if no single
-inference was timed.
+Each run is a row in a separate row group. `inference_start_s` and `inference_latency_ns` have an
+element for each inference after the warm-up; both are null if no single inference was timed.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from edgebench.host.store.arrow import to_arrow
 
 _TYPES: dict[type, Any] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 TRACES = ("inference_start_s", "inference_latency_ns")
-"""List columns: start after that of the first query that counts, and latency."""
+"""List columns: start relative to the first query after the warm-up, and latency."""
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
-    """Write the runs as rows, one run in memory at a time: it may have millions of latencies."""
+    """Write the runs as rows, with a single run in memory: it may have millions of latencies."""
     schema = pa.schema(
         [
             *((column.name, _TYPES[column.kind]) for column in FACT_COLUMNS),
@@ -38,7 +37,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
             *((name, pa.list_(pa.float64())) for name in TRACES),
         ]
     )
-    # A row group is one row: dictionaries save nothing, and take half a gigabyte for an hour.
+    # With a single row per group, dictionaries save nothing and take 0.5 GB for an hour.
     with pq.ParquetWriter(out, schema, compression="zstd", use_dictionary=False) as writer:
         for one in export_rows(runs):
             row = {**fact_cells(one), **number_cells(one), **_latencies(one.exported)}
@@ -47,7 +46,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 
 def _latencies(one: ExportedRun) -> dict[str, Any]:
-    """Starts and latencies of the inferences that count, if the run has a latency."""
+    """Starts and latencies after the warm-up, if the run has a latency."""
     if one.run.verdict.is_refused or one.run.metrics.latency_ns is None:
         return {}
     latency = read_series(one.directory, one.run).latency
@@ -58,7 +57,7 @@ def _latencies(one: ExportedRun) -> dict[str, Any]:
 
 
 def _column(cell: Any, kind: Any) -> Any:
-    """An array of one cell, without a Python object for each number of a list."""
+    """Array with a single cell, without a Python object for each number of a list."""
     if cell is None or not pa.types.is_list(kind):
         return pa.array([cell], kind)
     return pa.ListArray.from_arrays(pa.array([0, len(cell)], pa.int32()), to_arrow(cell))

@@ -1,8 +1,8 @@
-"""Perfetto's native trace: what ui.perfetto.dev and its trace processor read.
+"""Perfetto's native trace format, for ui.perfetto.dev and the trace processor.
 
-A run is a process with a track for each kind of slice and for each counter. All packets belong to
-one sequence and use the trace's default clock. Nothing is interned, so that every packet can be
-read on its own.
+A run is a process with a track for each kind of slice and each counter. All packets belong to the
+same sequence and use the trace's default clock. Nothing is interned, so that every packet can be
+decoded separately.
 
     Trace { packet: TracePacket { timestamp, trusted_packet_sequence_id, and one of
         track_descriptor { uuid, parent_uuid, name, process | counter { unit_name } }
@@ -14,7 +14,7 @@ A protocol buffer is a sequence of fields:
     content = varint (0) | eight bytes (1) | length, bytes (2)
 
 A varint may be padded. So packets that differ only in their numbers have the same length, and a
-million of them can be written as one array.
+million of them can be written as a single array.
 
 Source: github.com/google/perfetto, protos/perfetto/trace (field numbers below);
 https://perfetto.dev/docs/reference/synthetic-track-event;
@@ -43,7 +43,7 @@ _ANNOTATION_NAME, _ANNOTATION_TEXT = 10, 6  # DebugAnnotation
 _BEGIN, _END, _COUNTER_EVENT = 1, 2, 4  # TrackEvent.Type
 _VARINT, _FIXED64, _BYTES = 0, 1, 2  # wire types
 PADDED_BYTES = 8
-"""Length of a padded varint: 56 bits, which are two years of nanoseconds."""
+"""Length of a padded varint: 56 bits, enough for two years of nanoseconds."""
 _CHUNK_ROWS = 1 << 16
 """Number of packets in memory at a time."""
 
@@ -79,7 +79,7 @@ def bytes_field(number: int, content: bytes | str) -> bytes:
 
 
 def padded_field(number: int) -> bytes:
-    """Field with a placeholder varint of `PADDED_BYTES`, which are its last bytes."""
+    """Field that ends with a placeholder varint of `PADDED_BYTES`."""
     return varint(number << 3 | _VARINT) + b"\x80" * (PADDED_BYTES - 1) + b"\0"
 
 

@@ -15,7 +15,7 @@ class ExportKind(Enum):
 
     TEXT = "text"
     BYTES = "bytes"
-    """Binary file, which is not written to a terminal."""
+    """Binary file, never written to a terminal."""
     DIRECTORY = "directory"
 
 
@@ -26,7 +26,7 @@ class ExportFormat:
     name: str
     about: str
     module: str
-    """Module of this package."""
+    """Name of the module in this package."""
     suffixes: tuple[str, ...] = ()
     """File name suffixes that select this format."""
     kind: ExportKind = ExportKind.TEXT
@@ -76,7 +76,7 @@ FORMATS = (
     ExportFormat("openmetrics", "OpenMetrics text", "openmetrics", (".prom", ".om")),
     ExportFormat(
         "mlperf",
-        "the logs of MLPerf's LoadGen, where it ran",
+        "the logs of MLPerf's LoadGen, for runs that used it",
         "mlperf",
         kind=ExportKind.DIRECTORY,
         function="copy",
@@ -89,7 +89,7 @@ def named_format(name: str) -> ExportFormat:
     """The format with this name.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the name is unknown.
     """
     for one in FORMATS:
         if one.name == name:
@@ -100,7 +100,7 @@ def named_format(name: str) -> ExportFormat:
 
 
 def format_of_file(file_name: str) -> ExportFormat:
-    """The format that the suffix of a file name selects.
+    """The format selected by the suffix of a file name.
 
     Raises:
         UsageError: the suffix selects no format, or several, as `.json` does.
@@ -113,6 +113,6 @@ def format_of_file(file_name: str) -> ExportFormat:
     if lower.endswith(".json"):
         suffixes = [one for one in suffixes if one.endswith(".json")]
         raise UsageError(
-            f"several formats are JSON: let {file_name!r} end in {', '.join(suffixes)}"
+            f"several formats are JSON: {file_name!r} must end in one of {', '.join(suffixes)}"
         )
     raise UsageError(f"no format for the file name {file_name!r}; known: {', '.join(suffixes)}")

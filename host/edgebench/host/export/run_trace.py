@@ -1,12 +1,13 @@
 """Trace of a run for both trace formats: slices, counters and facts on one clock.
 
 Zero is the earliest time of the trace, and times are whole nanoseconds. A slice is a named
-interval; the slices of a track do not overlap. A counter keeps its value until the next one, and
-neither format can express a missing value: a gap is shown as a slice.
+interval; the slices of a track do not overlap. A counter keeps its value until the next value.
+Neither format can express a missing value, so a gap is shown as a slice.
 
-Slices are never downsampled. Power is: at most `MAX_RATE_HZ` and `MAX_BLOCKS` values per channel,
-each the mean of a block, with the lowest and the highest sample on tracks of their own. The facts
-of the run state the length of the blocks. The trace of an invalid run has only its facts.
+Slices are never downsampled. Power is downsampled to at most `MAX_RATE_HZ` and `MAX_BLOCKS` values
+per channel. Each value is the mean of a block; the lowest and the highest sample are on separate
+tracks. The facts of the run state the length of the blocks. The trace of an invalid run has only
+its facts.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class SliceGroup:
     def single(
         cls, name: str, begin_ns: int, end_ns: int, facts: Mapping[str, str] | None = None
     ) -> SliceGroup:
-        """Group of one slice."""
+        """Group with a single slice."""
         return cls(name, np.array([begin_ns], np.int64), np.array([end_ns], np.int64), facts or {})
 
 
@@ -99,7 +100,7 @@ def run_trace_of(one: ExportedRun) -> RunTrace:
     if run.verdict.is_refused:
         return RunTrace(title, facts, 0)
     series = read_series(one.directory, run, PowerDetail(MAX_RATE_HZ, MAX_BLOCKS))
-    # A channel with fewer than two samples has no interval with a power.
+    # A channel with fewer than two samples has no block.
     series = replace(series, power=tuple(one for one in series.power if len(one.begin_s)))
     begin_s, end_s = series.span_s
     clock = _TraceClock(round(begin_s * 1e9))
@@ -163,7 +164,7 @@ def _clock_facts(series: RunSeries, clock: _TraceClock) -> dict[str, str]:
     """Start of the first query on the trace's clock, and the block length of the power."""
     facts = {"first_query_ns": str(-clock.begin_ns)}
     if series.power_apart is not None:
-        facts["power"] = printable(f"left out, it has no place on this clock: {series.power_apart}")
+        facts["power"] = printable(f"left out: not on the device's clock: {series.power_apart}")
     elif series.power:
         lengths_s = np.concatenate([one.end_s - one.begin_s for one in series.power])
         middle_s = float(np.median(lengths_s))
@@ -190,7 +191,7 @@ def _inferences(run: Run, series: RunSeries, clock: _TraceClock) -> list[SliceTr
 def _queries(
     queries: QuerySeries | None, clock: _TraceClock
 ) -> tuple[list[SliceTrack], list[CounterTrack]]:
-    """Track of queries, or, if queries overlap, a counter of those due and not done."""
+    """Track of queries, or, if queries overlap, a counter of the pending queries."""
     if queries is None or not len(queries.due_s):
         return [], []
     due_ns, end_ns = clock.times(queries.due_s), clock.times(queries.end_s)
@@ -219,7 +220,7 @@ def _spans(spans: Sequence[Span], clock: _TraceClock) -> list[SliceTrack]:
 
 
 def _operators(profile: ProfileResult, clock: _TraceClock) -> SliceTrack:
-    """Track of one synthetic inference, made of the median time of each operator."""
+    """Track of a synthetic inference, composed of the median time of each operator."""
     groups: list[SliceGroup] = []
     begin_ns = -clock.begin_ns
     for operator in profile.operators:
@@ -248,9 +249,9 @@ def _power(series: RunSeries, clock: _TraceClock) -> Iterable[CounterTrack]:
 
 
 def _gaps(series: RunSeries, clock: _TraceClock) -> Iterable[SliceTrack]:
-    """Gaps without a reading; the counter of power crosses them, as the integrated line does."""
+    """Gaps without a reading; the power counter continues across them, like the integral."""
     for channel in series.power if series.power_apart is None else ():
-        # Samples that are no number may come before the first that is one.
+        # Samples that are NaN may precede the first finite sample.
         within_s = np.clip(channel.gaps_s, channel.begin_s[:1], channel.end_s[-1:])
         yield from _gap_track(f"power {printable(channel.channel)}", within_s, clock)
     for name, points in series.sensors.items():

@@ -1,10 +1,10 @@
-"""Make a kit from the root directory of a Linux system: a Python that runs where nothing else is.
+"""Build a kit from the root directory of a Linux system: a Python without outside dependencies.
 
     root ─▶ program, standard library, needed libraries ─▶ moved to its place ─▶ checked ─▶ file
 
-The program names its loader by the kit's own path and its libraries by their place beside it, so
-that it needs neither a variable, which Android's programs would read, too, nor any other file. The
-same packages give the same bytes.
+The program refers to its loader by the kit's path and to its libraries by their path relative to
+it. It therefore needs no environment variable, which Android's programs would also read, and no
+other file. The same packages give the same bytes.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ from edgebench.system.installed import installed_version
 from edgebench.system.whole_files import make_directory, whole_file
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.10")
-"""Versions, the best first: tflite-runtime has no wheel for one after 3.11."""
+"""Versions in order of preference: tflite-runtime has no wheel for versions after 3.11."""
 LEFT_OUT = (
     r"(test|tests|idlelib|lib2to3|tkinter|turtledemo|ensurepip|pydoc_data|curses|dbm|sqlite3)/.*",
     r"(site|dist)-packages/.*|config-[^/]*/.*|(.*/)?__pycache__/.*|.*\.a",
     r"(turtle|antigravity|sitecustomize)\.py|EXTERNALLY-MANAGED",
     r"lib-dynload/(_test|_xx|xx|nis|ossaudiodev|_dbm|_gdbm|_tkinter|_curses|readline|_sqlite3).*",
 )
-"""Parts of the standard library that no agent needs, as patterns of paths."""
+"""Path patterns of the parts of the standard library that no agent needs."""
 COMPRESSION = 1
-"""Of xz: 9 takes six times as long, and saves an eighth."""
+"""Preset of xz: preset 9 takes six times as long and saves an eighth of the size."""
 _FORMAT_SALT = b"edgebench-kit 1\n"
-"""Changes with what is done to the files, so that a kit that is made otherwise has another name."""
+"""Part of the hash in a kit's name; changed when files are processed differently, so that such kits
+get different names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,31 +76,32 @@ class BuiltKit:
     left_out: tuple[str, ...]
     """Modules whose libraries are not in the root."""
     unlicensed: tuple[str, ...]
-    """Files of whose licence the root has no record."""
+    """Files whose licence is not recorded in the root."""
     is_kept: bool
-    """Whether it is where a deploy finds it."""
+    """Whether the kit is in the directory where a deploy finds it."""
 
 
 def build_kit(root: Root, output: Path | None, *, machine: str | None = None) -> BuiltKit:
-    """Make a kit and write it.
+    """Build a kit and write it.
 
     Args:
-        root: System that it is made from.
-        output: File to write, or a directory; None: where a deploy finds it.
-        machine: Machine that it has to be for; None: that of the root.
+        root: System from which it is built.
+        output: File to write, or a directory; None: the directory where a deploy finds it.
+        machine: Required machine; None: the machine of the root.
 
     Raises:
-        KitNotBuilt: the root has no Python that edgebench runs on, or not all that it needs.
+        KitNotBuilt: the root has no Python that edgebench runs on or lacks files that it needs, or
+            its Python is for another machine.
     """
     program, python = _find_python(root)
     elf = read_elf(root.read(program))
     if elf is None or not elf.interpreter or not elf.machine:
-        raise KitNotBuilt(f"not a program for a machine of a phone: {root.directory / program}")
+        raise KitNotBuilt(f"not a program for a supported machine: {root.directory / program}")
     if machine not in (None, elf.machine):
         raise KitNotBuilt(f"Python of {root.directory} is for {elf.machine}, not for {machine}")
     if "ld-linux" not in elf.interpreter:
         raise KitNotBuilt(
-            f"Python of {root.directory} needs {elf.interpreter}, and runtimes need glibc"
+            f"Python of {root.directory} uses {elf.interpreter}, but runtimes need glibc"
         )
     libraries = Libraries(root, elf)
     library = "lib64" if root.find(f"{program.parents[1]}/lib64/python{python}/os.py") else "lib"
@@ -134,7 +136,7 @@ def _find_python(root: Root) -> tuple[PurePosixPath, str]:
         for prefix in ("usr", "usr/local"):
             if (path := root.find(f"{prefix}/bin/python{version}")) is not None:
                 return path, version
-    raise KitNotBuilt(f"no Python in {root.directory}, looked for {', '.join(PYTHONS)} in usr/bin")
+    raise KitNotBuilt(f"no Python in usr/bin of {root.directory}; supported: {', '.join(PYTHONS)}")
 
 
 def _member(root: Root, path: PurePosixPath, *, is_program: bool = False) -> _Member:
@@ -144,7 +146,7 @@ def _member(root: Root, path: PurePosixPath, *, is_program: bool = False) -> _Me
 def _standard_library(
     root: Root, base: str, python: str, libraries: Libraries
 ) -> tuple[dict[str, _Member], tuple[str, ...]]:
-    """Modules by path, and the names of those whose libraries are not there."""
+    """Modules by path, and the names of modules whose libraries are missing."""
     members, left_out = dict[str, _Member](), []
     directory = f"python{python}"
     for name, path in root.files(f"{base}/{directory}"):
@@ -157,16 +159,16 @@ def _standard_library(
             left_out.append(PurePosixPath(name).name.partition(".")[0])
     for required in ("os.py", "venv/__init__.py", "encodings/utf_8.py"):
         if f"{directory}/{required}" not in members:
-            raise KitNotBuilt(f"standard library without {required}: {root.directory / base}")
+            raise KitNotBuilt(f"standard library lacks {required}: {root.directory / base}")
     return members, tuple(left_out)
 
 
 def _check(members: Mapping[str, _Member], machine: str, library: str) -> None:
-    """Refuse a file that a phone cannot load.
+    """Check that a phone can load every file.
 
     Raises:
-        KitNotBuilt: one needs a library that is not in the kit, smaller pages, or a stack that can
-            be executed, which Android refuses.
+        KitNotBuilt: a file is for another machine, or needs a library that is not in the kit,
+            smaller pages, or an executable stack, which Android refuses.
     """
     for path, member in members.items():
         elf = read_elf(member.data)
@@ -262,7 +264,7 @@ def _packages(
 
 
 def _tar(name: str, members: Mapping[str, _Member]) -> bytes:
-    """The files below a directory with the kit's name; nothing in it depends on when it is made."""
+    """The files below a directory with the kit's name; independent of the time of the build."""
     buffer = io.BytesIO()
     with tarfile.TarFile(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for path, member in sorted(members.items()):

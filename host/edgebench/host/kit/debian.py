@@ -1,4 +1,4 @@
-"""Debian's packages of Python for another machine, as a root directory: by apt, without root.
+"""Debian's Python packages for another machine as a root directory: with apt, without root rights.
 
 Source: apt.conf(5), apt-get(8), dpkg-deb(1).
 """
@@ -18,7 +18,7 @@ from edgebench.protocol.errors import KitNotBuilt
 ARCHITECTURES = {"aarch64": "arm64", "armv7l": "armhf", "x86_64": "amd64"}
 """Debian's names of the machines. Source: dpkg's cputable."""
 PACKAGES = ("python3-minimal", "libpython3-stdlib", "libstdc++6", "libgcc-s1")
-"""What the kit is made from; apt adds what these need."""
+"""Packages from which the kit is built; apt adds their dependencies."""
 TIMEOUT_S = 900.0
 _CONFIGURATION = """\
 APT::Architecture "{architecture}";
@@ -30,21 +30,22 @@ Dir::State "{folder}/state";
 Dir::State::status "{folder}/status";
 Dir::Cache "{folder}/cache";
 """
-"""Nothing of the system's own apt is changed, and its package sources and keys are used."""
+"""apt settings: the system's package sources and keys are used, and its apt state is not changed.
+"""
 
 
 def fetch_root(machine: str, folder: Path) -> Root:
     """Fetch the packages from the sources of this system's apt, and unpack them.
 
     Args:
-        machine: Name as of uname(1).
-        folder: An empty directory, which everything is put into.
+        machine: Machine, as uname(1) prints it.
+        folder: Empty directory for all files.
 
     Raises:
-        KitNotBuilt: there is no apt here, or its sources do not have the packages.
+        KitNotBuilt: apt-get or dpkg-deb is not installed, fails, or its sources lack the packages.
     """
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        raise KitNotBuilt("this system has no apt-get, from whose packages a kit is made")
+        raise KitNotBuilt("apt-get and dpkg-deb are needed to build a kit, and not installed")
     for name in ("state/lists/partial", "cache/archives/partial", "root"):
         (folder / name).mkdir(parents=True)
     (folder / "status").touch()
@@ -60,7 +61,7 @@ def fetch_root(machine: str, folder: Path) -> Root:
     info.mkdir(parents=True)
     for archive in sorted((folder / "cache" / "archives").glob("*.deb")):
         _run(["dpkg-deb", "--extract", str(archive), str(root)])
-        # The package and its files are recorded as dpkg does it.
+        # Record the package and its files in dpkg's format.
         fields = _run(["dpkg-deb", "--field", str(archive), "Package", "Version"]).decode()
         name = dict(line.split(": ", 1) for line in fields.splitlines())["Package"]
         words = ["dpkg-deb", "--fsys-tarfile", str(archive)]

@@ -1,4 +1,4 @@
-"""Programs and libraries as files: what they need, and a program that finds its own libraries.
+"""ELF programs and libraries: their dependencies, and programs that find the kit's libraries.
 
 Source: System V ABI, chapters 4 and 5; ld.so(8), "RPATH" and "RUNPATH".
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from io import BytesIO
 
-TYPE_CHECKING = False  # it takes a fifth of a second to import, and deploys do without
+TYPE_CHECKING = False  # importing typing takes a fifth of a second, which deploys avoid
 if TYPE_CHECKING:
     import lief
 
@@ -25,20 +25,20 @@ class ElfFile:
     """A program or a library."""
 
     machine: str
-    """Name as of uname(1); empty for one that no kit is made for."""
+    """Machine, as uname(1) prints it; empty if kits do not support it."""
     interpreter: str
     """Path of the loader that a program names; empty for a library."""
     needed: tuple[str, ...]
-    """Names of the libraries that it is loaded with."""
+    """Names of the libraries that it depends on."""
     alignment_bytes: int
     """Largest page on which every segment can be mapped."""
     has_executable_stack: bool
     symbol_versions: tuple[str, ...]
-    """Versions that a library defines, as GLIBC_2.36."""
+    """Versions that a library defines, such as GLIBC_2.36."""
 
 
 def read_elf(data: bytes) -> ElfFile | None:
-    """Facts of a file; None where it is neither a program nor a library."""
+    """Properties of a file; None if it is neither a program nor a library."""
     binary = _parsed(data)
     if binary is None:
         return None
@@ -48,7 +48,7 @@ def read_elf(data: bytes) -> ElfFile | None:
     alignments: list[int] = []
     for segment in binary.segments:
         if segment.type == lief.ELF.Segment.TYPE.LOAD:
-            # A segment is mapped where its address and its offset agree within a page.
+            # A segment can be mapped if its address and its offset agree modulo the page size.
             apart = abs(segment.virtual_address - segment.file_offset)
             is_aligned = apart % segment.alignment == 0
             alignments.append(segment.alignment if is_aligned else apart & -apart)
@@ -69,21 +69,21 @@ def read_elf(data: bytes) -> ElfFile | None:
 def relocated(
     program: bytes, *, interpreter: str, library_path: str, needed: tuple[str, ...]
 ) -> bytes:
-    """A program that is loaded from another place.
+    """The program, changed so that it runs from another directory.
 
     Args:
-        program: The program.
-        interpreter: Path of its loader there.
+        program: Content of the program.
+        interpreter: New path of its loader.
         library_path: Directories of its libraries, which may begin with $ORIGIN.
-        needed: Libraries that it names beside its own. A library with a RUNPATH ignores the
-            program's RPATH, and finds only what is loaded already.
+        needed: Libraries to load in addition to its own. A library with a RUNPATH ignores the
+            program's RPATH, and finds only libraries that are loaded already.
 
     Raises:
-        ValueError: it is no program that a loader starts.
+        ValueError: the data is not a dynamically linked program.
     """
     binary = _parsed(program)
     if binary is None or not binary.has_interpreter:
-        raise ValueError("no program that a loader starts")
+        raise ValueError("not a dynamically linked program")
 
     import lief
 

@@ -1,10 +1,10 @@
-"""A kit: a Python for phones as one file, a wheel that holds an archive and its manifest.
+"""A kit: a Python for phones as a wheel that contains an archive and its manifest.
 
-    edgebench_kit/manifest.json   what is in it, for which machine and which place
+    edgebench_kit/manifest.json   contents, machine and place
     edgebench_kit/kit.tar.xz      the files, below a directory with the kit's name
     …dist-info/licenses/          copyright and licence of each package
 
-pip installs it, and `edgebench deploy --kit` takes it as it is.
+pip can install it, and `edgebench deploy --kit` accepts the file itself.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ MANIFEST, ARCHIVE = f"{PACKAGE}/manifest.json", f"{PACKAGE}/kit.tar.xz"
 PLACE = "/data/local/tmp/edgebench-kit"
 """Directory of kits on a phone; the path of its loader is written into a kit's program."""
 PHONE_MACHINE = "aarch64"
-"""Machine of today's phones, which a kit is made for unless another is named."""
+"""Machine of today's phones, and the default machine of a kit."""
 PROGRAM = "bin/python3"
 """Path of Python below a kit's directory."""
 FORMAT = 1
 MAX_UNPACKED_BYTES = 256 * 2**20
 _MACHINE_NAMES = {"armv8l": "armv7l"}
-"""Names that uname(1) has for a machine beside the first. Source: linux/kernel/sys.c, personality
-of 32-bit programs on a 64-bit kernel."""
+"""Alternative names of a machine in uname(1). Source: linux/kernel/sys.c, personality of 32-bit
+programs on a 64-bit kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +51,31 @@ class KitMember:
     size_bytes: int
     sha256: str
     package: str = ""
-    """Package that it comes from; empty where the root that it comes from records none."""
+    """Package that contains it; empty if the root does not record a package."""
 
 
 @dataclass(frozen=True, slots=True)
 class KitPackage:
-    """A package that files of a kit come from."""
+    """A package with files in a kit."""
 
     name: str
     version: str
     licence: str = ""
-    """Name of the file with its licence, in the metadata of the wheel; empty: it was not there."""
+    """Name of its licence file in the metadata of the wheel; empty if the root has no licence."""
 
 
 @dataclass(frozen=True, slots=True)
 class KitManifest:
-    """What a kit is made of."""
+    """Contents and properties of a kit."""
 
     name: str
-    """16 digits of a SHA-256 over its files before they were made for their place."""
+    """16 digits of a SHA-256 over its files before they were adapted to their place."""
     machine: str
-    """Machine as uname(1) names it."""
+    """Machine, as uname(1) prints it."""
     python: str
-    """Version, as 3.11."""
+    """Version, such as 3.11."""
     libc: str
-    """C library and its version, as glibc 2.36."""
+    """C library and its version, such as glibc 2.36."""
     unpacked_bytes: int
     archive_sha256: str
     """SHA-256 of the compressed archive."""
@@ -104,7 +104,7 @@ class Kit:
 
     manifest: KitManifest
     source: str
-    """Where it comes from, for messages."""
+    """Path of the kit, for messages."""
     archive: bytes
     """The archive, compressed."""
 
@@ -112,7 +112,7 @@ class Kit:
         """The archive, decompressed.
 
         Raises:
-            NotAKit: it is damaged.
+            NotAKit: the archive is damaged, or larger than its manifest states.
         """
         limit = self.manifest.unpacked_bytes + 2**20 + 2048 * len(self.manifest.files)
         try:
@@ -127,20 +127,20 @@ class Kit:
 
 
 def kits_directory() -> Path:
-    """Directory of the kits that `edgebench kit build` keeps, one for each machine."""
+    """Directory of the kits that `edgebench kit build` keeps, with a folder for each machine."""
     return Path(user_paths(os.environ).data) / "kits"
 
 
 def find_kit(machine: str, given: Path | None = None) -> Kit:
-    """The kit for a machine: the given one, one that was made here, or the installed package.
+    """The kit for a machine: the given file, a kit built here, or the installed package.
 
     Args:
-        machine: Name as of uname(1).
+        machine: Machine, as uname(1) prints it.
         given: File that `edgebench kit build` has written.
 
     Raises:
-        NotAKit: it cannot be read, or is for another machine or place.
-        KitMissing: there is none.
+        NotAKit: the kit cannot be read, or is for another machine or place.
+        KitMissing: no kit for the machine was found.
     """
     machine = _MACHINE_NAMES.get(machine, machine)
     if given is not None:
@@ -156,7 +156,7 @@ def find_kit(machine: str, given: Path | None = None) -> Kit:
             raise NotAKit(f"kit cannot be read: {exc.strerror or exc}: {directory}") from exc
         if kit.manifest.machine == machine:
             return _fitting(kit, machine)
-    raise KitMissing(f"no kit for {machine}, and a phone has no Python of its own", machine)
+    raise KitMissing(f"no kit for {machine}, which a phone needs to run Python", machine)
 
 
 def _fitting(kit: Kit, machine: str) -> Kit:
@@ -183,7 +183,7 @@ def _read_wheel(path: Path) -> Kit:
         NotImplementedError,
         RuntimeError,
     ) as exc:
-        reason = exc.args[0] if exc.args else "it ends too early"
+        reason = exc.args[0] if exc.args else "unexpected end of file"
         raise NotAKit(f"not a kit, or damaged: {one_line(str(reason))}: {path}") from exc
 
 
@@ -200,7 +200,7 @@ def _kit(manifest_text: bytes, archive: bytes, source: str) -> Kit:
     if manifest.place != PLACE:
         raise NotAKit(f"kit is for {manifest.place}, not for {PLACE}: {source}")
     if hashlib.sha256(archive).hexdigest() != manifest.archive_sha256:
-        raise NotAKit(f"kit is damaged: its archive is not the one of its manifest: {source}")
+        raise NotAKit(f"kit is damaged: its archive does not match its manifest: {source}")
     if manifest.unpacked_bytes > MAX_UNPACKED_BYTES:
         raise NotAKit(f"kit is larger than {MAX_UNPACKED_BYTES} bytes: {source}")
     return Kit(manifest, source, archive)

@@ -1,4 +1,4 @@
-"""The libraries of a root directory, and which of them a program and its modules need."""
+"""The libraries in a root directory that a program and its modules need."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from edgebench.host.kit.root import Root
 from edgebench.protocol.errors import KitNotBuilt
 
 SUPPORT = ("libdl.so.2", "libpthread.so.0", "librt.so.1", "libstdc++.so.6", "libgcc_s.so.1")
-"""Libraries that wheels of runtimes need, and Python does not; the first three are in libc since
-glibc 2.34, and stay as empty ones."""
+"""Libraries that wheels of runtimes need, but Python does not; the first three are part of libc
+since glibc 2.34, and exist only as empty files."""
 _REQUIRED = SUPPORT[3:]
 _DIRECTORIES = ("lib", "usr/lib", "lib64", "usr/lib64", "usr/local/lib")
 
 
 class Libraries:
-    """The libraries of a root, and which of them a kit needs."""
+    """The libraries of a root, and the subset that a kit needs."""
 
     def __init__(self, root: Root, program: ElfFile) -> None:
-        """Find those that runtimes need.
+        """Find the libraries that runtimes need.
 
         Raises:
-            KitNotBuilt: one of them is not there.
+            KitNotBuilt: a library that every runtime needs is missing.
         """
         self._root, self._program = root, program
         directories = [
@@ -47,7 +47,7 @@ class Libraries:
         return PurePosixPath(self._program.interpreter).name
 
     def is_served(self, data: bytes) -> bool:
-        """Whether all libraries that a module needs are there; they then go into the kit."""
+        """Whether all libraries that a module needs exist; if so, they are added to the kit."""
         elf = read_elf(data)
         closure = self._closure(elf.needed) if elf else set()
         self._wanted |= closure or set()
@@ -57,11 +57,11 @@ class Libraries:
         """Paths of the libraries that the kit needs, with the loader, by name.
 
         Raises:
-            KitNotBuilt: not all that the program needs are there.
+            KitNotBuilt: a library that the program needs is missing.
         """
         closure = self._closure((*self._program.needed, *self.support, self.loader))
         if closure is None:
-            raise KitNotBuilt(f"not all libraries of Python are in {self._root.directory}")
+            raise KitNotBuilt(f"libraries of Python are missing in {self._root.directory}")
         found = {name: self._find(name) for name in sorted(self._wanted | closure)}
         return {name: library[0] for name, library in found.items() if library is not None}
 
@@ -69,7 +69,7 @@ class Libraries:
         """C library and its version.
 
         Raises:
-            KitNotBuilt: it is not glibc.
+            KitNotBuilt: the root has no glibc.
         """
         found = self._find("libc.so.6")
         names = " ".join(found[1].symbol_versions if found else ())
@@ -79,7 +79,7 @@ class Libraries:
         return "glibc {}.{}".format(*max((int(major), int(minor)) for major, minor in versions))
 
     def _closure(self, names: Iterable[str]) -> set[str] | None:
-        """These libraries and all that they need; None if one is not there."""
+        """These libraries and their dependencies; None if any is missing."""
         found, waiting = set[str](), list(names)
         while waiting:
             name = waiting.pop()

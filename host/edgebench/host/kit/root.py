@@ -1,4 +1,4 @@
-"""The root directory of a Linux system that does not run here: its files and its packages.
+"""The root directory of a Linux system that is not running: its files and its packages.
 
 Source: path_resolution(7); dpkg-query(1), "FILES".
 """
@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 MAX_LINKS = 40
-"""Most links on the way to a file. Source: path_resolution(7)."""
+"""Maximum number of links on the way to a file. Source: path_resolution(7)."""
 DPKG = "var/lib/dpkg"
 DOCUMENTS = "usr/share/doc"
 
@@ -26,13 +26,13 @@ class Package(NamedTuple):
 
 
 class Root:
-    """Files below a directory, whose links lead to files below it, too."""
+    """Files below a directory; their links are resolved below the same directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def find(self, path: str) -> PurePosixPath | None:
-        """The path behind all links, relative to the root; None where nothing is there."""
+        """The path with all links resolved, relative to the root; None if it does not exist."""
         parts, found, links = [*PurePosixPath(path).parts][::-1], PurePosixPath(), 0
         while parts:
             part = parts.pop()
@@ -52,18 +52,18 @@ class Root:
         return found
 
     def read(self, path: PurePosixPath) -> bytes:
-        """Content of a file that `find` or `files` has given."""
+        """Content of a file that `find` or `files` returned."""
         return (self.directory / path).read_bytes()
 
     def names(self, path: str) -> list[str]:
-        """Sorted names of what is in a directory; none where there is no directory."""
+        """Sorted names of the entries of a directory; empty if it does not exist."""
         found = self.find(path)
         if found is None or not (self.directory / found).is_dir():
             return []
         return sorted(os.listdir(self.directory / found))
 
     def files(self, path: str) -> Iterator[tuple[str, PurePosixPath]]:
-        """All files below a directory: path relative to it, and path behind all links."""
+        """All files below a directory: path relative to it, and path with all links resolved."""
         for name in self.names(path):
             found = self.find(f"{path}/{name}")
             if found is None:
@@ -75,18 +75,18 @@ class Root:
                     yield f"{name}/{below}", file
 
     def package_of(self, path: PurePosixPath) -> Package | None:
-        """The package that a file belongs to; None where the root does not record it."""
+        """The package that a file belongs to; None if the root does not record it."""
         name = self._owners.get(_without_usr(str(path)))
         return Package(name, self._versions.get(name, "")) if name else None
 
     def licence_of(self, package: Package) -> bytes | None:
-        """Copyright and licence of a package; None where they are not in the root."""
+        """Copyright and licence of a package; None if they are not in the root."""
         found = self.find(f"{DOCUMENTS}/{package.name}/copyright")
         return self.read(found) if found is not None else None
 
     @cached_property
     def _owners(self) -> dict[str, str]:
-        """Package of each file, by its path without /usr, which old lists do not have."""
+        """Package of each file, by its path without /usr, which old file lists omit."""
         owners = {}
         info = f"{DPKG}/info"
         for name in self.names(info):

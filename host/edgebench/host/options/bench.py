@@ -1,8 +1,9 @@
-"""The options of `edgebench bench`: one row says everything about an option.
+"""The options of `edgebench bench`, defined in one row each.
 
-It has one name: `--cooldown 10m` on the command line, `cooldown = "10m"` in a campaign file and
-`EDGEBENCH_COOLDOWN=10m` in the environment, read by the same function. In Python, where a value is
-a number without a unit, the keyword has the unit: `cooldown_timeout_s=600.0`, the row's `field`.
+An option has the same name everywhere: `--cooldown 10m` on the command line, `cooldown = "10m"` in
+a campaign file and `EDGEBENCH_COOLDOWN=10m` in the environment, all parsed by the same function.
+Python values are numbers without a unit, so the keyword ends with the unit:
+`cooldown_timeout_s=600.0`, the row's `field`.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ COMPARISON = "comparison of two models"
 
 
 class ValueKind(NamedTuple):
-    """How the values of an option are read, and printed so that they are read again."""
+    """How an option's values are parsed, and formatted so that they can be parsed again."""
 
     read: Callable[[str], Any]
     text: Callable[[Any], str] = str
     metavar: str | None = None
-    """Placeholder of options that have no better one."""
+    """Placeholder in the help, unless the option sets its own."""
 
 
 def _seconds_text(value_s: float) -> str:
-    """A time that `seconds` reads, in hours or minutes where it is some of them.
+    """Format a duration for `seconds`: whole hours or minutes from 10 minutes up, else seconds.
 
     >>> _seconds_text(90.0), _seconds_text(1200.0), _seconds_text(86400.0)
     ('90s', '20m', '24h')
@@ -84,23 +85,23 @@ class BenchOption(NamedTuple):
     name: str
     """`max_duration`: of `--max-duration`, in campaign files, and in EDGEBENCH_MAX_DURATION."""
     field: str
-    """Keyword of `Lab.bench`, or, of a comparison, of `Lab.bench_against`."""
+    """Keyword of `Lab.bench`; for options of a comparison, of `Lab.bench_against`."""
     kind: ValueKind
     help: str
     metavar: str | None = None
     default: str = ""
-    """The default in words, where `help` does not have it."""
+    """The default in words, unless `help` states it."""
     constant: object = None
-    """What a flag stands for."""
+    """Value that a flag sets."""
     join: Callable[[Sequence[Any]], Any] | None = None
-    """The value of all that was given, of an option that may be given several times."""
+    """Combines the values of a repeatable option into the field's value."""
     is_given_once: bool = False
-    """A second value is refused; else the last one counts."""
+    """A second value is an error; otherwise the last value wins."""
     excludes: tuple[str, ...] = ()
-    """Options that a command has to lose when this one is added to it."""
+    """Options to remove from a command when this option is added."""
     completions: tuple[str, ...] = ()
     is_of_machine: bool = False
-    """A machine may have a default of its own, in an environment variable."""
+    """An environment variable can set this machine's default."""
 
     @property
     def flag(self) -> str:
@@ -109,7 +110,7 @@ class BenchOption(NamedTuple):
 
     @property
     def variable(self) -> str:
-        """Environment variable with the default of a machine."""
+        """Environment variable that sets the machine's default."""
         return f"EDGEBENCH_{self.name.upper()}"
 
     @property
@@ -118,7 +119,7 @@ class BenchOption(NamedTuple):
         return f"{self.help} (default: {self.default})" if self.default else self.help
 
     def words(self, value: Any) -> list[list[str]]:
-        """Arguments that give this value; none where the option stands for another one."""
+        """Arguments that set this value; empty for a flag that stands for a different value."""
         if self.constant is not None:
             return [[self.flag]] if value == self.constant else []
         if self.join is None:
@@ -131,24 +132,24 @@ class BenchOption(NamedTuple):
 SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
     GENERAL: (
         BenchOption("on", "on", TEXT,
-            "paired device; several with commas or by repeating it; all; or conditions that must "
-            "all hold, as label:pi,arch:aarch64 (keys: label, arch, name); several devices are "
+            "paired devices, separated by commas (repeatable); all; or conditions that must all "
+            "hold, such as label:pi,arch:aarch64 (keys: label, arch, name); several devices are "
             "measured at the same time", metavar="DEVICE", join=tuple, is_of_machine=True,
             default="local"),
         BenchOption("wait", "wait_s", SECONDS,
-            "if another command measures on the device, wait for up to this long", metavar="10m",
+            "if another command is measuring on the device, wait up to this long", metavar="10m",
             is_of_machine=True, default="0s"),
     ),
     RUNTIME: (
         BenchOption("runtime", "runtime", TEXT,
-            "runtime, as onnx, or all of them", metavar="R", is_given_once=True,
+            "runtime, such as onnx, or all", metavar="R", is_given_once=True,
             default="by the model", completions=("litert", "onnx", "tflite", "all")),
         BenchOption("threads", "threads", WHOLE, "threads of the runtime", default="1"),
         BenchOption("delegate", "delegate", TEXT,
             "delegate or execution provider", metavar="D", is_given_once=True,
             completions=("xnnpack", "none")),
         BenchOption("signature", "signature", TEXT,
-            "signature to measure of a .tflite file that has several", metavar="NAME",
+            "signature to measure, for a .tflite file with several", metavar="NAME",
             is_given_once=True, default="its first graph"),
         BenchOption("cpus", "cpus", NUMBERS,
             "bind the model's process to these CPUs", is_of_machine=True),
@@ -159,18 +160,18 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "CPU governor for the run, restored after it (needs root)", metavar="G",
             is_of_machine=True, completions=("performance", "powersave", "schedutil", "ondemand")),
         BenchOption("airplane_mode", "is_airplane_mode", FLAG,
-            "phones: airplane mode for the run, switched back after it (Android 11 and later)",
+            "phones: airplane mode for the run, restored after it (Android 11 and later)",
             constant=True),
         BenchOption("brightness", "screen_brightness", WHOLE,
-            "phones: brightness of the screen for the run, 0 to 255, set back after it"),
+            "phones: screen brightness for the run, 0 to 255, restored after it"),
         BenchOption("timeout", "load_timeout_s", SECONDS,
-            "limit on loading and the first inference", metavar="60s", is_of_machine=True),
+            "time limit for loading and the first inference", metavar="60s", is_of_machine=True),
         BenchOption("memory_limit", "memory_limit_bytes", SIZE,
-            "limit on the memory of the model's process", is_of_machine=True),
+            "memory limit of the model's process", is_of_machine=True),
     ),
     "inputs": (
         BenchOption("shape", "input_shapes", SHAPE,
-            "shape of an input whose model leaves dimensions open (default: 1 each); repeatable",
+            "shape of an input with open dimensions (default: 1 for each of them); repeatable",
             join=_shapes),
         BenchOption("inputs", "inputs", TEXT,
             "run on these inputs: a .npz file, arrays by input name, first axis: samples",
@@ -179,21 +180,21 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
     ),
     "length of the run": (
         BenchOption("duration", "duration_s", SECONDS,
-            "measure for at least this long in all; with --against, in each run", metavar="60s",
+            "measure for at least this long in total; with --against, in each run", metavar="60s",
             excludes=("--sustained", "--max-duration")),
         BenchOption("max_duration", "max_duration_s", SECONDS,
-            "end after this long in all, even with fewer queries than asked for", metavar="20m",
+            "stop after this long in total, even with fewer queries than requested", metavar="20m",
             default="30m, or 30 times the duration; with --quick 1m, or 6 times; with --preset "
             "mlperf no limit"),
         BenchOption("sustained", "sustained_s", SECONDS,
             "measure sustained performance for this long: start, onset of throttling, end",
             metavar="20m", excludes=("--duration", "--max-duration", "--runs")),
         BenchOption("min_queries", "min_query_count", WHOLE,
-            "measure at least this many queries in all"),
+            "measure at least this many queries in total"),
         BenchOption("warmup", "warmup_query_count", WHOLE, "queries before the timed ones"),
         BenchOption("runs", "runs", WHOLE,
-            "runs of each model, each a process of its own, which share the duration and the "
-            "queries", default="5; 1 where one run is judged",
+            "runs of each model, each in a new process; they share the duration and the queries",
+            default="5; 1 where a single run is judged",
             excludes=("--profile", "--sustained")),
         BenchOption("quick", "preset", FLAG,
             "short for --preset quick", constant="quick", excludes=("--preset",)),
@@ -212,47 +213,48 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
         BenchOption("target_latency", "target_latency_s", LATENCY,
             "server: limit on the p99 latency"),
         BenchOption("engine", "engine", TEXT,
-            "who issues the queries: native (default), or loadgen, MLPerf's own", metavar="E",
+            "load generator: native (default), or loadgen, that of MLPerf", metavar="E",
             completions=("native", "loadgen")),
     ),
     "outputs, operators and temperature": (
         BenchOption("accuracy", "accuracy", TEXT,
-            "run a labelled data set too: a .npz file, or digits", metavar="DATASET"),
+            "also run a labelled data set: a .npz file, or digits", metavar="DATASET"),
         BenchOption("accuracy_samples", "dataset_sample_count", WHOLE,
             "run N samples of the data set, drawn at random by the seed", default="all"),
         BenchOption("accuracy_limit", "dataset_limit_s", SECONDS,
             "microcontrollers: refuse a data set that would take longer", metavar="1h",
             default="1h"),
         BenchOption("reference", "reference", TEXT,
-            "unquantised model that the accuracy is compared with", metavar="MODEL"),
+            "unquantised model to compare the accuracy with", metavar="MODEL"),
         BenchOption("no_check", "is_checked", FLAG,
             "do not compare the outputs with reference kernels", constant=False),
         BenchOption("profile", "is_profiled", FLAG,
-            "time every operator, in a run of its own", constant=True,
+            "time every operator, in a separate run", constant=True,
             excludes=("--runs", "--sustained", "--engine", "--scenario", "--samples-per-query",
                       "--qps", "--target-latency")),
         BenchOption("ambient", "ambient_c", CELSIUS,
-            "temperature of the air, °C; stored with the run", is_of_machine=True),
+            "ambient temperature, °C; stored with the run", is_of_machine=True),
         BenchOption("cooldown", "cooldown_timeout_s", SECONDS,
             "longest wait for a cool device (default: from its profile); 0s: do not wait",
             metavar="10m", is_of_machine=True),
         BenchOption("telemetry_rate", "telemetry_rate_hz", HERTZ,
             "telemetry samples per second (default: 10); 0: none, except for the temperature "
-            "guard that some profiles have", is_of_machine=True),
+            "guard of some profiles", is_of_machine=True),
     ),
     "energy": (
         BenchOption("meter", "meter", TEXT,
-            "energy meter, as in ppk2:/dev/ttyACM0,supply=3.3, or agent:METER for one that the "
-            "device's agent serves, or farm for the one in farm.toml; edgebench meters lists the "
-            "meters, edgebench meters --help the options of each", metavar="METER",
+            "energy meter, such as ppk2:/dev/ttyACM0,supply=3.3; agent:METER for a meter served "
+            "by the device's agent; or farm for the device's meter in farm.toml; edgebench meters "
+            "lists the meters, edgebench meters --help their options", metavar="METER",
             is_of_machine=True),
         BenchOption("sync", "sync", TEXT,
             "align the meter's clock with the device's by edge, coded_load, loop, probes, arrival "
-            "or shared_clock only (default: auto, the best); coded_load without a meter: play "
-            "the load code for an instrument that records into a file; then edgebench energy",
+            "or shared_clock only (default: auto, the best available); coded_load without a "
+            "meter: play the load code for an instrument that records to a file, for "
+            "edgebench energy",
             metavar="METHOD"),
         BenchOption("trace_rate", "trace_rate_hz", HERTZ,
-            "samples per second of that instrument (default: 1000); a slow one needs a long code"),
+            "samples per second of that instrument (default: 1000); a low rate needs a long code"),
         BenchOption("idle", "idle_duration_s", SECONDS,
             "idle time before and after each run", metavar="2s", default="as the meter needs it"),
         BenchOption("battery", "battery_capacity_j", CAPACITY,
@@ -263,30 +265,30 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "compare B, the candidate, with the model, the baseline: paired runs in random order",
             metavar="B", is_given_once=True),
         BenchOption("pairs", "pairs", WHOLE,
-            "pairs of runs", default="10; times need at least 6, several comparisons more",
+            "pairs of runs", default="10; times need at least 6, and more for several comparisons",
             excludes=("--runs",)),
         BenchOption("metric", "metrics", TEXT,
-            "metric to compare, as latency_ns.p50 or energy_j; may be repeated", metavar="M",
+            "metric to compare, such as latency_ns.p50 or energy_j; repeatable", metavar="M",
             join=tuple, default="the headline of the scenario"),
         BenchOption("fail_on", "margin_ratio", PERCENT,
             "smallest change that matters", default="1%%"),  # as argparse formats it
         BenchOption("allow", "allowed", TEXT,
-            "allow the sides to differ in this, as runtime_version; may be repeated", metavar="KEY",
-            join=tuple),
+            "allow the sides to differ in this key, such as runtime_version; repeatable",
+            metavar="KEY", join=tuple),
     ),
 }
 # fmt: on
-"""Every option that sets how is measured, by section of the help; also the order of commands."""
+"""Options of a measurement by section of the help; generated commands keep their order."""
 OPTIONS = tuple(chain(*SECTIONS.values()))
 FIELDS = frozenset(option.field for option in OPTIONS)
 SETTINGS = tuple(option for option in OPTIONS if option not in SECTIONS[COMPARISON])
 """Options with a field of `BenchOptions`."""
 JUDGEMENT = tuple(option for option in OPTIONS if option.name in ("metric", "fail_on", "allow"))
-"""Options of whatever compares runs."""
+"""Options of all commands that compare runs."""
 
 
 def words_of(options: Mapping[str, object]) -> list[list[str]]:
-    """Arguments of `edgebench bench` that ask for these settings, in the order of the table.
+    """Arguments of `edgebench bench` for these settings, in the order of the table.
 
     Args:
         options: Values by field; those that are None are left out.
@@ -299,5 +301,5 @@ def words_of(options: Mapping[str, object]) -> list[list[str]]:
     for option in OPTIONS:
         if option.field in left and (words := option.words(left[option.field])):
             groups += words
-            del left[option.field]  # of two options of a field, as --quick and --preset, the first
+            del left[option.field]  # only the first option of a field: --quick, not --preset
     return groups

@@ -1,7 +1,7 @@
-"""Commands and steps as data: what hints and advice offer, printed once, at the edge.
+"""Commands and next steps as data, for hints and advice; they become text only when printed.
 
-A step repeats the command that was typed, or the one that would measure a run again, with the
-options that it changes. What it takes from there are values, never parts of a sentence.
+A step repeats the command that was typed, or the command that would measure a run again, with some
+options changed. It holds values, not parts of sentences.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 from edgebench.host.options.bench import FIELDS, OPTIONS, words_of
 
 Arguments = Sequence[Sequence[str]]
-"""Arguments of a command: a positional one alone, or an option with its values."""
+"""Arguments of a command: each is a positional argument alone, or an option with its values."""
 _REPEATABLE = {"--allow"}
-"""Options of which another value is added to those that were given."""
+"""Options whose new value is added to the given values instead of replacing them."""
 
 
 class Placeholder(str):
-    """A word of a command that a shell takes as it stands, such as RUN…, for runs to be named."""
+    """A word that stands for something to fill in, such as RUN…; it is printed unquoted."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class Command:
     """Command and arguments."""
 
     def __str__(self) -> str:
-        """The line, as a shell takes it."""
+        """The line, quoted for a shell."""
         words = (
             word if isinstance(word, Placeholder) else shlex.quote(word) for word in self.words
         )
@@ -41,8 +41,7 @@ class Command:
 
 
 def command(*words: str | Sequence[str]) -> Command:
-    """A command of these words.
-
+    """The command with these words; lists of words are flattened.
     >>> str(command("meters", "info", Placeholder("METER")))
     'edgebench meters info METER'
     >>> str(command("show", ["a b", "c"]))
@@ -53,8 +52,7 @@ def command(*words: str | Sequence[str]) -> Command:
 
 
 class NextStep:
-    """Something to do, in words that begin with a verb, with commands where they help.
-
+    """Something the user can do: a text that begins with a verb, often with commands in it.
     >>> longer = command("bench", Placeholder("MODEL"), "--wait", "10m")
     >>> str(NextStep("wait: {}; or end it: {}", longer, command("stop")))
     'wait: edgebench bench MODEL --wait 10m; or end it: edgebench stop'
@@ -63,18 +61,18 @@ class NextStep:
     __slots__ = ("text", "values")
 
     def __init__(self, text: str, *values: object) -> None:
-        """A step.
+        """Create a step.
 
         Args:
-            text: The words, with `{}` for each value.
-            *values: Commands, and other values.
+            text: The text, with `{}` for each value.
+            *values: Commands and other values.
         """
         self.text = text
         self.values = values
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """Commands of the step."""
+        """Commands of the step and of steps nested in it."""
         found: list[Command] = []
         for value in self.values:
             if isinstance(value, Command):
@@ -88,7 +86,7 @@ class NextStep:
         return self.text.format(*self.values)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same step."""
+        """Whether text and values are equal."""
         return isinstance(other, NextStep) and (self.text, self.values) == (
             other.text,
             other.values,
@@ -101,18 +99,18 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a command line asked for, or would ask for to measure a run again."""
+    """The contents of a command line, or of the command line that would measure a run again."""
 
     command: str = ""
     """The command, with its action if it has one: `meters record`."""
     arguments: tuple[tuple[str, ...], ...] = ()
-    """What it was given."""
+    """Arguments as given, each with its values."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Values of options of `bench`, by field, of a run; the arguments may leave out defaults."""
+    """A run's values of `bench` options by field; `arguments` may leave out defaults."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Words by the name that stands for them: RUN…, METER."""
+    """Words by their placeholder: RUN…, METER."""
     store: tuple[str, ...] = ()
-    """Option that names another store than the usual one."""
+    """`--store DIR` if the store is not the default store."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -125,7 +123,7 @@ class Asked:
         return self.command.partition(" ")[0]
 
     def named(self, name: str) -> tuple[str, ...]:
-        """Words for a name; itself where the command has none.
+        """Words for a placeholder; the placeholder itself if the command has none.
 
         >>> Asked(names={"METER": ("ppk2",)}).named("METER"), Asked().named("METER")
         (('ppk2',), ('METER',))
@@ -133,7 +131,7 @@ class Asked:
         return self.names.get(name, (Placeholder(name),))
 
     def value(self, field_name: str) -> Any | None:
-        """Value of an option of `bench`, by its field; None where it is not known."""
+        """Value of an option of `bench`, by its field; None if neither source has it."""
         if field_name in self.settings:
             return self.settings[field_name]
         for option in OPTIONS:
@@ -143,7 +141,7 @@ class Asked:
         return None
 
     def more(self, field_name: str, least: float) -> float:
-        """At least so much of an option, and twice what was asked for.
+        """Twice the option's current value, but at least `least`.
 
         >>> asked = Asked(command="bench", arguments=(("m.onnx",), ("--timeout", "20m")))
         >>> asked.more("load_timeout_s", 600.0), asked.more("idle_duration_s", 10.0)
@@ -152,11 +150,11 @@ class Asked:
         return max(least, 2 * (self.value(field_name) or 0))
 
     def bench(self, *words: str, without: Sequence[str] = (), **changes: Any) -> Command:
-        """The command that measures as this one asked for, but for what is changed.
+        """The `bench` command of this command line, with changes.
 
         Args:
             *words: Further arguments.
-            without: Names of options that are left out.
+            without: Names of options to leave out.
             **changes: Values of options, by field.
 
         Raises:
@@ -172,17 +170,17 @@ class Asked:
         return self._again("bench", self.named("MODEL"), added, without)
 
     def compare(self, added: Arguments) -> Command:
-        """The comparison that was asked for, with these arguments."""
+        """The `compare` command of this command line, with these arguments added."""
         return self._again("compare", ("RUNS",), added)
 
     def collect(self) -> Command:
-        """The command that collects the runs of the devices that were named."""
+        """The command that collects the runs of the named devices."""
         return self._again("collect", ("--on", *self.named("DEVICE"), *self.store), ())
 
     def _again(
         self, name: str, template: Sequence[str], added: Arguments, without: Sequence[str] = ()
     ) -> Command:
-        """A command with the arguments that were given; the template where it was not given."""
+        """A command with the given arguments; with the template if another command was given."""
         changed = {words[0] for words in added} - _REPEATABLE | {f"--{one}" for one in without}
         changed |= {flag for row in OPTIONS if row.flag in changed for flag in row.excludes}
         is_given = self.command == name and (self.arguments or name == "collect")

@@ -1,4 +1,4 @@
-"""How people type values, and how values are printed so that they can be typed again."""
+"""Parse the values that users type: durations, sizes, temperatures, rates and others."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def seconds(text: str) -> float:
 
 
 def moment(text: str) -> datetime:
-    """A time: so long ago (12h, 2d, 3w), or a date of this machine's (2026-11-22, or with a time).
+    """A point in time: an age (12h, 2d, 3w), or a local date (2026-11-22, or with a time).
 
     >>> moment("2026-11-22T10:00").isoformat()[:16]
     '2026-11-22T10:00'
     """
-    from datetime import datetime, timedelta  # only here: they take time
+    from datetime import datetime, timedelta  # only here: slow to import
 
     if match := re.fullmatch(r"(\d{1,5})\s*(min|[mhdw])", text.strip(), re.ASCII):
         ago = timedelta(minutes=int(match[1]) * _MINUTES[match[2]])
@@ -52,7 +52,7 @@ def moment(text: str) -> datetime:
 
 
 def latency(text: str) -> float:
-    """A duration with its unit: a plain 40 could mean milliseconds.
+    """A duration; the unit is required because a plain 40 could mean milliseconds.
 
     >>> latency("40ms")
     0.04
@@ -63,7 +63,7 @@ def latency(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """A whole number; the command checks its range.
+    """An integer; the command checks its range.
 
     >>> whole("4"), whole("-1")
     (4, -1)
@@ -123,7 +123,7 @@ def celsius(text: str) -> float:
 
 
 def offset(text: str) -> tuple[float, str]:
-    """Offset of an instrument, with its unit: 30uA, 1.5mW.
+    """Offset of an instrument in A or W: 30uA, 1.5mW.
 
     >>> offset("1mA"), offset("1.5 mW")
     ((0.001, 'A'), (0.0015, 'W'))
@@ -184,7 +184,7 @@ def numbers(text: str) -> tuple[int, ...]:
     >>> numbers("2,3"), numbers("0-2,5")
     ((2, 3), (0, 1, 2, 5))
     """
-    from edgebench.protocol.spec import MAX_CPUS  # only here: help must not wait for it
+    from edgebench.protocol.spec import MAX_CPUS  # only here: keeps --help fast
 
     chosen: list[int] = []
     for part in text.split(","):
@@ -192,7 +192,7 @@ def numbers(text: str) -> tuple[int, ...]:
         if match is None:
             raise argparse.ArgumentTypeError(f"not a list of numbers: {text!r}; write 2,3 or 0-3")
         first, last = int(match[1]), int(match[2] or match[1])
-        if last >= MAX_CPUS:  # before a range of a few characters is made into a million numbers
+        if last >= MAX_CPUS:  # checked first: a short range could expand to a million numbers
             raise argparse.ArgumentTypeError(f"must be 0..{MAX_CPUS - 1}, got {part.strip()}")
         if last < first:
             raise argparse.ArgumentTypeError(f"not a range: {part.strip()!r}; write 0-3")
@@ -222,7 +222,7 @@ def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def percent(text: str) -> float:
-    """A percentage, as a ratio.
+    """A percentage above 0, converted to a ratio.
 
     >>> percent("3%"), percent("0.5")
     (0.03, 0.005)

@@ -1,1 +1,1 @@
-"""Energy meters: what is asked of one, its sessions, stored recordings, files of others."""
+"""Energy meters: settings, sessions, stored recordings and imported files."""

@@ -1,4 +1,4 @@
-"""The meter of a run: what the user wants of it, and what the device does for it."""
+"""The meter of a run: the user's request, and what the device does for synchronisation."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ from edgebench.protocol.errors import MeterNotServed, UsageError, unknown_name
 from edgebench.protocol.spec import RunSpec, with_duration
 
 AGENT_PREFIX = "agent:"
-"""Prefix of a meter that the device's own agent serves."""
+"""Prefix of a meter that the device's agent serves."""
 FARM_METER = "farm"
-"""Name that stands for the meter which the farm file says is wired to a device."""
+"""Name for the meter that the farm file assigns to the device."""
 IDLE_S = 2.0
 IDLE_SAMPLES = 60
-"""Samples of the meter in an idle window, a quarter of which is left out."""
+"""Meter samples in an idle window, a quarter of which is discarded."""
 LOOP_WINDOWS = 2
-"""Shortest windows of the meter in a timed loop, of which half may be warm-up."""
+"""Length of a timed loop in shortest windows of the meter; half of it may be warm-up."""
 _TYPICAL_RATE_HZ = 10.0
-"""Rate assumed for a meter that only the device's agent knows."""
+"""Rate assumed for a meter of the device's agent, whose rate the host does not have."""
 CHIP_S = 0.02
 CHIP_SAMPLES = 8
-"""Samples of the meter in a chip: the change is in the middle of them."""
+"""Meter samples in a chip: the level change is in the middle of them."""
 MAX_TRACE_HZ = 1e8
 
 
 TRACE_RATE_HZ = 1000.0
-"""Rate of an instrument that edgebench does not drive, where nobody says another."""
+"""Default rate of an instrument that edgebench does not drive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherInstrument:
-    """Instrument that edgebench does not drive, and that records a run into a file of its own.
+    """Instrument that edgebench does not drive and that records the run into its own file.
 
-    The device plays the load code for it, by which `edgebench energy` aligns the file with the run.
+    The device plays a load code, with which `edgebench energy` aligns the file with the run.
     """
 
     rate_hz: float = TRACE_RATE_HZ
-    """Samples a second; a slow instrument needs long chips."""
+    """Samples per second; a slow instrument needs long chips."""
     idle_duration_s: float | None = None
-    """Idle time before and after each run; None: as such a rate needs it."""
+    """Idle time before and after each run; None: derived from the rate."""
 
     def spec(self, spec: RunSpec, *, is_duration_fixed: bool) -> RunSpec:
-        """The specification with what the device does for the instrument.
+        """The specification with the duration, idle time and load code that the instrument needs.
 
         Raises:
-            UsageError: no run has chips that long.
+            UsageError: the chips exceed the limit of a run.
         """
         capability = Capability(
             driver="other",
@@ -79,17 +79,17 @@ class OtherInstrument:
 def other_instrument(
     meter: str | None, *, sync: str | None, rate_hz: float | None, idle_duration_s: float | None
 ) -> OtherInstrument | None:
-    """The instrument that `--sync coded_load` without a meter stands for; None: there is none.
+    """The instrument that `--sync coded_load` without `--meter` implies; None otherwise.
 
     Raises:
-        UsageError: a rate without such an instrument, or one that is not positive.
+        UsageError: a rate is given without such an instrument, or is out of range.
     """
     is_other = meter is None and sync == SyncMethod.CODED_LOAD.value
     if rate_hz is not None:
         if not is_other:
             raise UsageError(
-                "--trace-rate is that of an instrument which edgebench does not drive: it needs "
-                "--sync coded_load, and no --meter"
+                "--trace-rate is for an instrument that edgebench does not drive: it needs "
+                "--sync coded_load and excludes --meter"
             )
         if not 0 < rate_hz <= MAX_TRACE_HZ:
             raise UsageError(f"--trace-rate must be above 0 and at most {MAX_TRACE_HZ:g} Hz")
@@ -106,10 +106,10 @@ def new_energy_request(
     battery_capacity_j: float | None = None,
     idle_duration_s: float | None = None,
 ) -> EnergyRequest | None:
-    """The request that the options for a meter make; None where no meter is named.
+    """The request from the meter options; None if no meter is named.
 
     Raises:
-        UsageError: there is no such meter; it measures another machine, or only one of several
+        UsageError: the meter does not exist, measures another machine or only one of several
             devices; or an option needs a meter.
     """
     if meter is None:
@@ -136,15 +136,16 @@ def new_energy_request(
 
 
 def is_of_host(meter: str) -> bool:
-    """Whether a meter is wired to this host, and not served by an agent."""
+    """Whether a meter is wired to this host rather than served by an agent."""
     return not meter.startswith(AGENT_PREFIX)
 
 
 def check_wiring(meter: str, devices: Sequence[str]) -> None:
-    """Check that a meter can be the one of all these devices.
+    """Check that a meter can measure all of these devices.
 
     Raises:
-        UsageError: it has no driver, measures another machine, or only one of several devices.
+        UsageError: the meter has no driver, or measures another machine or only one of several
+            devices.
     """
     if meter == FARM_METER:
         return
@@ -155,7 +156,7 @@ def check_wiring(meter: str, devices: Sequence[str]) -> None:
     if len(set(devices)) > 1:
         raise UsageError(
             f"meter {meter} is wired to one device, not to {', '.join(devices)}; agent:METER "
-            f"takes the meter of each, and {FARM_METER} the one in the farm file"
+            f"uses the meter of each device, {FARM_METER} the meter in the farm file"
         )
     elsewhere = [device for device in devices if device != LOCAL_NAME]
     if elsewhere and not is_outside:
@@ -164,20 +165,20 @@ def check_wiring(meter: str, devices: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenMeter:
-    """A request with its meter, which is open."""
+    """A request with its open meter."""
 
     request: EnergyRequest
     meter: Meter | None
-    """Meter of this host; None where the device's agent serves it."""
+    """Meter of this host; None if the device's agent serves the meter."""
     header: Header | None
 
     @classmethod
     def of(cls, request: EnergyRequest) -> OpenMeter:
-        """Open the meter of a request; the agent opens its own at each run.
+        """Open the meter of a request; an agent opens its meter for each run.
 
         Raises:
-            UsageError: it cannot be used.
-            TargetError: its driver fails.
+            UsageError: the meter cannot be used.
+            TargetError: the driver fails.
         """
         if not is_of_host(request.meter):
             return cls(request=request, meter=None, header=None)
@@ -185,21 +186,21 @@ class OpenMeter:
         return cls(request=request, meter=meter, header=header)
 
     def close(self) -> None:
-        """Close the meter."""
+        """Close the meter of this host, if any."""
         if self.meter is not None:
             self.meter.close()
 
     @property
     def served_name(self) -> str | None:
-        """Name of the meter as its agent knows it; None for a meter of this host."""
+        """Name under which the agent serves the meter; None for a meter of this host."""
         return self.request.meter.removeprefix(AGENT_PREFIX) if self.meter is None else None
 
     def require_served(self, system: SystemDescription, device: str | None = None) -> None:
         """Check that the agent serves the meter, unless it is a meter of this host.
 
         Args:
-            system: The device as it describes itself.
-            device: Name by which the user knows it; None: its own.
+            system: The description that the device reports.
+            device: Name that the user gave the device; None: the reported name.
 
         Raises:
             MeterNotServed: the agent does not serve it.
@@ -214,15 +215,15 @@ class OpenMeter:
             )
 
     def spec(self, spec: RunSpec, *, is_duration_fixed: bool) -> RunSpec:
-        """The specification with what the device does for the meter.
+        """The specification with the duration, idle time and load code that the meter needs.
 
         Args:
             spec: The specification without a meter.
-            is_duration_fixed: The user chose the duration; otherwise the loop may be longer than
-                the preset's, unless its length follows from the arrivals.
+            is_duration_fixed: The user chose the duration; otherwise the loop may exceed the
+                preset's length, unless the arrivals determine it.
 
         Raises:
-            UsageError: no run takes such an idle time, or such a code.
+            UsageError: the idle time or the load code exceeds the limit of a run.
         """
         duration_s = spec.duration_s
         if self.header is not None:
@@ -242,15 +243,15 @@ class OpenMeter:
         return max(IDLE_S, IDLE_SAMPLES / _TYPICAL_RATE_HZ) if asked_s is None else asked_s
 
     def _is_code_wanted(self) -> bool:
-        """Whether the meter has a clock of its own, and can see the code; others need none."""
+        """Whether the meter has its own clock and can resolve the code; others need no code."""
         served, sync = self.served_name, self.request.sync
         if sync is not None:
-            # The device is quiet around the loop where it plays a code.
+            # A device that plays a code is also idle around the loop, as LOOP needs.
             return sync in (SyncMethod.CODED_LOAD, SyncMethod.LOOP)
         if self.header is None:
             return served is not None and is_external(served)
         capability = self.header.capability
-        # A code that the meter smooths away says less than the arrival of its samples.
+        # A code that the meter smooths away gives less accuracy than the samples' arrival times.
         smeared_s, arrival_s = (capability.smoothing_s or 0.0) / 2, capability.arrival_error_s
         is_seen = arrival_s is None or smeared_s <= max(arrival_s, CHIP_S / 4)
         return capability.clock_domain != HOST_CLOCK and is_seen
@@ -260,22 +261,22 @@ class OpenMeter:
 
 
 def _duration_s(capability: Capability, spec: RunSpec, *, is_duration_fixed: bool) -> float:
-    """Length of the timed loop; a window that a meter resolves is longer than some presets."""
+    """Length of the timed loop; some presets are shorter than what a meter resolves."""
     if is_duration_fixed or spec.scenario.traits.is_scheduled:
         return spec.duration_s
     return max(spec.duration_s, LOOP_WINDOWS * shortest_window_s(capability))
 
 
 def _idle_s(capability: Capability, asked_s: float | None) -> float:
-    """Length of an idle window: as it was asked for, or as the meter needs it."""
+    """Length of an idle window: as requested, or derived from the meter."""
     if asked_s is not None:
         return asked_s
-    # What is left of an idle window must not be shorter than the meter resolves.
+    # The trimmed idle window must not be shorter than the meter resolves.
     shortest_s = shortest_window_s(capability) / (1 - IDLE_BEGIN_RATIO - IDLE_END_RATIO)
     return max(IDLE_S, IDLE_SAMPLES / capability.rate_hz, 1.1 * shortest_s)
 
 
 def _chip_s(capability: Capability) -> float:
-    """Length of a chip of the load code that the meter can see."""
+    """Length of a chip of the load code that the meter can resolve."""
     smoothing_s = capability.smoothing_s or 0.0
     return max(CHIP_S, CHIP_SAMPLES / capability.rate_hz, 4 * smoothing_s)

@@ -1,4 +1,4 @@
-"""Recent power of a session in progress, for display; never a result."""
+"""Recent power of a session in progress, for display only; no result uses it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ logger = logging.getLogger(__name__)
 
 NEWEST_BYTES = 32768
 """Limit on the bytes decoded beyond the last two packets: 80 ms of a PPK2. Decoding competes with
-the thread that reads the meter, and may cost samples."""
+the thread that reads the meter and can make it lose samples."""
 STALE_S = 3.0
 """Age above which a packet is ignored."""
 
 
 def newest_power(session: MeterSession) -> tuple[LivePower, ...]:
-    """Mean power of each channel over the last packets; empty where they hold no reading.
+    """Mean power of each channel over the last packets; empty if they contain no reading.
 
-    A decoder that starts in the middle of a stream may find no reading there.
+    A decoder that starts in the middle of a stream may find no reading.
     """
     newest = session.newest()
     packets: list[Packet] = []
@@ -41,7 +41,7 @@ def newest_power(session: MeterSession) -> tuple[LivePower, ...]:
         for block in blocks_of(find_decoder(newest.header), packets):
             known = block.power_w[np.isfinite(block.power_w)]
             sums.setdefault(block.channel, []).extend((float(known.sum()), float(len(known))))
-    except Exception:  # each driver's library raises its own kinds
+    except Exception:  # each driver's library raises its own exceptions
         logger.debug("power not shown", exc_info=True)
         return ()
     channels = newest.header.capability.channels

@@ -1,4 +1,4 @@
-"""Sessions of an energy meter on their own: opened, recorded, and kept in a directory."""
+"""Sessions of an energy meter outside a run: opened, recorded and kept in a directory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 TICK_S = 0.1
 _TAKEN_BY = {POWER_FILE: "a recording", METER_FILE: "a recording of a meter", RUN_FILE: "a run"}
 OnTick = Callable[[float], None]
-"""Called with the seconds that have passed."""
+"""Called with the elapsed seconds."""
 
 
 def open_meter(text: str) -> tuple[Meter, Header]:
@@ -41,19 +41,19 @@ def open_meter(text: str) -> tuple[Meter, Header]:
 
     Raises:
         NoSuchMeter: no driver has that name, or the meter cannot be used.
-        UsageError: an option is wrong.
-        TargetError: its driver, or a library of the driver, raised anything else.
+        UsageError: an option is invalid, or the meter belongs to an agent.
+        TargetError: the driver or one of its libraries raised any other exception.
     """
     if text.startswith("agent:"):
         raise UsageError(
-            f"meter {text} is one of a device's agent, which records it in runs only: bench a "
-            "model with it, or look at it on the device"
+            f"meter {text} belongs to a device's agent, which records it only during runs: bench a "
+            "model with it, or use it on the device"
         )
     meter = find_meter(text)
     try:
         with _errors_in_one_line(meter):
             header = meter.open()
-    except BaseException:  # Ctrl-C as well: a port stays taken, a driver of the kernel's away
+    except BaseException:  # also on Ctrl-C: the port would stay taken, the kernel driver detached
         _release(meter)
         raise
     if isinstance(header, AbsentMeter):
@@ -63,7 +63,7 @@ def open_meter(text: str) -> tuple[Meter, Header]:
 
 
 def look_at_meters() -> dict[str, Header | AbsentMeter]:
-    """Header of each driver's meter, or why it is absent; one that fails hides no other."""
+    """Header of each driver's meter, or why it is absent; a failing driver does not hide others."""
     headers: dict[str, Header | AbsentMeter] = {}
     for name in DRIVERS:
         meter = find_meter(name)
@@ -78,19 +78,19 @@ def look_at_meters() -> dict[str, Header | AbsentMeter]:
 
 
 def _release(meter: Meter) -> None:
-    """Close a meter that was only looked at, or did not open; its errors go to the log."""
+    """Close a meter that was only probed or did not open; errors are logged."""
     try:
         meter.close()
-    except Exception:  # each driver's library has its own
+    except Exception:  # each driver's library raises its own exceptions
         logger.exception("meter %s", meter.name)
 
 
 def begin_session(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
-    """Let a meter record into a file, until the stack is closed.
+    """Start recording a meter into a file; the recording ends when the stack is closed.
 
     Raises:
         StoreError: the file cannot be written.
-        TargetError: the meter does not record; its driver, or a library of it, raised anything.
+        TargetError: the meter does not record: its driver or one of its libraries failed.
     """
     with _errors_in_one_line(meter):
         session = meter.session(path)
@@ -100,18 +100,18 @@ def begin_session(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
 
 @contextmanager
 def _errors_in_one_line(meter: Meter) -> Iterator[None]:
-    """Make one line of whatever a driver's library raises, or a mistake of ours."""
+    """Raise a one-line TargetError for any exception that is not an EdgebenchError."""
     try:
         yield
     except EdgebenchError:
         raise
-    except Exception as exc:  # each driver's library has its own
+    except Exception as exc:  # each driver's library raises its own exceptions
         logger.exception("meter %s", meter.name)
         raise TargetError(f"the meter's driver failed: {one_line(exc)}") from exc
 
 
 def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) -> StoredSession:
-    """Record for a time, or until the meter or the user ends it; what was recorded is kept.
+    """Record for a duration, or until the meter fails or the user interrupts; keep the samples.
 
     Raises:
         UsageError: the duration is not positive.
@@ -142,10 +142,10 @@ def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) ->
 
 
 def sync_recording(directory: Path) -> None:
-    """Wait until a recording is on the disk, before it is announced.
+    """Flush a recording to the disk, before its success is reported.
 
     Raises:
-        OSError: the disk failed.
+        OSError: a file cannot be flushed to the disk.
     """
     for name in (METER_FILE, POWER_FILE, POWER_OUTLINE_FILE):
         if (directory / name).exists():
@@ -155,14 +155,14 @@ def sync_recording(directory: Path) -> None:
 
 @contextmanager
 def new_recording(directory: Path) -> Iterator[None]:
-    """Directory of a recording that begins, made if need be; removed where nothing was recorded.
+    """Create the directory of a new recording; a failure removes it if it was new and is empty.
 
-    One that holds a recording or a run is refused: what is recorded would be taken for a part of
-    that.
+    A directory with a recording or a run is refused, because the new samples would be taken for a
+    part of it.
 
     Raises:
-        DirectoryTaken: it holds a recording or a run, or is a file.
-        StoreError: it cannot be written.
+        DirectoryTaken: the directory holds a recording or a run, or is a file.
+        StoreError: the directory cannot be written.
     """
     for name, what in _TAKEN_BY.items():
         if os.path.lexists(taken := directory / name):
@@ -172,8 +172,8 @@ def new_recording(directory: Path) -> Iterator[None]:
     try:
         make_directory(directory)
         yield
-    except BaseException as exc:  # Ctrl-C as well: half of the samples are no recording
-        with suppress(OSError):  # it was never made, or holds the meter's bytes
+    except BaseException as exc:  # also on Ctrl-C: half of the samples are not a recording
+        with suppress(OSError):  # it was never created, or contains the meter's bytes
             (directory / POWER_FILE).unlink(missing_ok=True)
             if is_new:
                 directory.rmdir()
@@ -184,5 +184,5 @@ def new_recording(directory: Path) -> Iterator[None]:
 
 
 def _reason(error: OSError) -> str:
-    """The system's text of an error; a library has more words for it."""
+    """The system's text of an error, which is shorter than a library's."""
     return os.strerror(error.errno) if error.errno else error.strerror or str(error)

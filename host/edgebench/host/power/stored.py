@@ -1,4 +1,4 @@
-"""Stored sessions of energy meters: judged, with the energy of each channel."""
+"""Stored sessions of energy meters, with their checks and the energy of each channel."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.traces import METER_FILE
 
 METER_CHECKS = ("calibration", "loss", "rate")
-"""Checks of the meter itself; any file of numbers passes the others."""
+"""Checks of the meter itself; any file of numbers passes the other checks."""
 PARTS = "parts"
-"""Id of the check that the rails of a meter fit their total."""
+"""Id of the check that a meter's rails do not exceed their total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class ChannelEnergy:
     duration_s: float
     energy_j: float
     u95_absolute_j: float | None
-    """Expanded uncertainty, k = 2; None where the meter's errors are unknown."""
+    """Expanded uncertainty, k = 2; None if the meter's errors are unknown."""
     power_w_mean: float
     power_w_mean_u95_absolute: float | None
     power_w_peak: float
@@ -47,28 +47,28 @@ class ChannelEnergy:
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """One recording of an energy meter, judged by its checks."""
+    """A recording of an energy meter, with the results of its checks."""
 
     directory: Path
     facts: PowerFacts
     checks: tuple[MeterCheck, ...]
     interrupted_s: float | None = None
-    """Time from its start to Ctrl-C; None where it was not interrupted, or that was long ago."""
+    """Time from the start to Ctrl-C; None if it was not interrupted, or was read from a store."""
     samples_directory: Path | None = None
-    """Directory of its samples, if it is another one."""
+    """Directory of its samples, if they are not in `directory`."""
     left_out: tuple[str, ...] = ()
-    """Channels without an energy, because their values contradict those of others."""
+    """Channels without an energy, because their values contradict those of other channels."""
 
     @property
     def is_trusted(self) -> bool | None:
-        """Whether its energy can be trusted; None where no check of the meter decides that."""
+        """Whether its energy can be trusted; None if no check of the meter has an outcome."""
         if any(check.is_passed is False for check in self.checks):
             return False
         of_meter = [check for check in self.checks if check.id in METER_CHECKS]
         return None if all(check.is_passed is None for check in of_meter) else True
 
     def channels(self) -> list[ChannelEnergy]:
-        """The energy of each channel that has values which nothing contradicts."""
+        """Energy of each channel that has values and is not left out."""
         return [
             _energy(
                 PowerFile.open(self.samples_directory or self.directory),
@@ -99,7 +99,7 @@ def stored_session(directory: Path) -> Iterator[StoredSession]:
 
 
 def judge(directory: Path, facts: PowerFacts) -> StoredSession:
-    """Hold a recording against its checks.
+    """Check a recording.
 
     Raises:
         RunDamaged: the samples cannot be read.
@@ -112,7 +112,7 @@ def judge(directory: Path, facts: PowerFacts) -> StoredSession:
 def _with_parts_checked(session: StoredSession) -> StoredSession:
     """Check the rails of a meter against their total, as in a run.
 
-    A total that stands still, as a platform's may, is left out, and its parts are kept.
+    A total that does not change, as can happen with a platform's, is left out; its parts are kept.
 
     Raises:
         RunDamaged: the samples cannot be read.
@@ -123,7 +123,7 @@ def _with_parts_checked(session: StoredSession) -> StoredSession:
         return session
     try:
         whole = site_of(facts.header)
-    except MeasurementError:  # nobody knows what they add up to: each stands for itself
+    except MeasurementError:  # their sum is undefined: each channel is reported separately
         return session
     try:
         used = site_in(PowerFile.open(session.directory))
@@ -131,18 +131,18 @@ def _with_parts_checked(session: StoredSession) -> StoredSession:
         return replace(session, checks=(*session.checks, MeterCheck(PARTS, False, str(exc))))
     if used == whole:
         return session
-    detail = f"{whole.name} takes less than {used.name} inside of it, and is left out"
+    detail = f"{whole.name} takes less than {used.name}, which it includes, and is left out"
     checks = (*session.checks, MeterCheck(PARTS, None, detail))
     return replace(session, checks=checks, left_out=whole.channels)
 
 
 def _mean_power_w(facts: PowerFacts) -> float | None:
-    """Mean power of the device, or of all channels where nobody knows which ones add up to it.
+    """Mean power of the device, or of all channels if it is unknown which supply the device.
 
-    None where no time lies between the samples.
+    None if the samples span no time.
     """
     try:
-        names = site_of(facts.header).channels  # a rail that another one feeds counts once
+        names = site_of(facts.header).channels  # a rail fed by another rail counts once
     except MeasurementError:
         names = tuple(channel.name for channel in facts.header.capability.channels)
     groups = [one for one in facts.groups if one.channel in names and one.node_count]
@@ -160,7 +160,7 @@ def _energy(file: PowerFile, name: str, boundary: str) -> ChannelEnergy:
     )
     window = file.window(name, begin_ns, end_ns) if end_ns > begin_ns else empty
     peak_w = max(group.max_w for group in groups)
-    # Expanded uncertainties, k = 2; a term in amperes says nothing without a voltage.
+    # Expanded uncertainties, k = 2; a term in amperes cannot be converted without a voltage.
     u95_j = u95_w = u95_peak_w = None
     if file.header.uncertainty and window.duration_s:
         errors = MeterErrors(file.header.uncertainty)

@@ -1,7 +1,7 @@
-"""File of an instrument that edgebench did not drive, as the power of a run.
+"""Power of a run from the file of an instrument that edgebench did not drive.
 
-The file stays as it is, under raw/trace-DIGEST/ of the run; its samples are written into
-power.parquet, as those of any meter, so that the same analysis reads them.
+The original file is kept unchanged under raw/trace-DIGEST/ of the run. Its samples are written to
+power.parquet like those of any meter, so the same analysis reads them.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.record import LoadCode, RunRecord
 
 MIN_CHIP_SAMPLES = 2.0
-"""Fewest samples of a chip: with fewer, no chip is seen on its own."""
+"""Minimum number of samples in a chip; with fewer, single chips cannot be detected."""
 STEP_SAMPLES = 1 << 16
-"""Samples that are looked at for the step of their values."""
+"""Number of samples from which the resolution is derived."""
 
 
 def load_codes(record: RunRecord) -> tuple[LoadCode, ...]:
-    """Load codes that a run played."""
+    """Load codes that the run played; empty if it has no worker record."""
     return record.worker.sync.codes if record.worker is not None else ()
 
 
 def kept_path(directory: Path, request: TraceRequest) -> Path:
-    """Place of the original file in the directory of its run."""
-    # Names only: a store that came from elsewhere may say anything.
+    """Path of the original file in the directory of its run."""
+    # Only the last part of each: a store from elsewhere may contain any path.
     return directory / RAW_DIRECTORY / Path(request.folder).name / Path(request.name).name
 
 
@@ -57,13 +57,13 @@ def write_trace(directory: Path, path: Path, request: TraceRequest) -> ImportFil
     """Write the samples of a file into power.parquet.
 
     Raises:
-        FileRefused: the file is damaged, or says too little.
-        UsageError: the user states errors, and so does the file.
+        FileRefused: the file is damaged or incomplete.
+        UsageError: both the user and the file state the errors of the instrument.
         OSError: the directory cannot be written.
     """
     file, samples = open_file(path, request.options)
     if samples.header.uncertainty and not (request.gain_ratio is None and request.offset is None):
-        raise UsageError(f"{path} tells its own errors: leave --gain and --offset away")
+        raise UsageError(f"{path} states its own errors: omit --gain and --offset")
     samples = replace(samples, header=instrument_header(samples.header, request))
     write_samples(directory, file, samples)
     return file
@@ -77,20 +77,20 @@ def placed(
     *,
     twin_count: int = 0,
 ) -> TraceRequest:
-    """The request with the place of the run's load codes in the trace of a directory.
+    """The request, completed with the position of the run's load codes in the trace.
 
-    What else the codes and the idle times show of the instrument goes with it: the rate of its
-    clock, how far it smears changes, and its noise.
+    It also receives what the codes and the idle windows reveal about the instrument: the rate of
+    its clock, its smoothing time and its noise.
 
     Args:
         directory: Directory with the trace's power.parquet.
-        request: The request without a place.
+        request: The request without a position.
         record: The run.
-        others: Codes of other runs of the same device, which the file may have, too.
-        twin_count: Other runs of its set whose codes fit wherever its own do.
+        others: Codes of other runs of the same device, which the file may also contain.
+        twin_count: Number of other runs of its set whose codes fit at the same positions.
 
     Raises:
-        TraceRefused: the codes are not in it, or in several places.
+        TraceRefused: the codes are not found in the trace, or fit at several positions.
     """
     power = PowerFile.open(directory)
     codes = load_codes(record)
@@ -128,17 +128,17 @@ def placed(
 
 
 def _resolution_w(directory: Path) -> float:
-    """Step of the powers: the smallest difference between two of the first ones."""
+    """Resolution: the smallest difference between two of the first STEP_SAMPLES distinct powers."""
     with open_parquet(directory / POWER_FILE, POWER_LAYOUT, max_rows=None) as file:
         power_w = to_numpy(file.read_row_group(0, ["watts_w"])["watts_w"])
     steps_w = np.diff(np.unique(power_w[np.isfinite(power_w)][:STEP_SAMPLES]))
-    # Products of rounded numbers differ in their last digits by less than any step.
+    # Products of rounded numbers differ in their last digits, by less than any real step.
     steps_w = steps_w[steps_w > 1e-9 * float(np.abs(power_w[np.isfinite(power_w)]).max(initial=0))]
     return float(steps_w.min(initial=np.inf)) if len(steps_w) else 0.0
 
 
 def trace_trouble(directory: Path, request: TraceRequest) -> str | None:
-    """Why a run's samples are not those of the file that is kept; None if they are."""
+    """Why a run's samples differ from those of the kept file; None if they are the same."""
     path = kept_path(directory, request)
     if not path.is_file():
         return f"{path.relative_to(directory)} is missing"
@@ -150,9 +150,9 @@ def trace_trouble(directory: Path, request: TraceRequest) -> str | None:
         except (EdgebenchError, OSError) as exc:
             return f"{path.relative_to(directory)} cannot be read: {exc}"
         if file.sha256 != request.sha256:
-            return f"{path.relative_to(directory)} is another file than was read"
+            return f"{path.relative_to(directory)} is not the file that was read"
         stored, computed = read_power_facts(directory), read_power_facts(Path(folder))
         is_same = stored.header == computed.header and stored.loss == computed.loss
         if not (is_same and have_same_rows(directory / POWER_FILE, Path(folder) / POWER_FILE)):
-            return f"not what {path.relative_to(directory)} holds"
+            return f"differs from the samples of {path.relative_to(directory)}"
     return None

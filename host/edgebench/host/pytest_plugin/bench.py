@@ -27,7 +27,7 @@ from edgebench.host.store.address import find_runs
 from edgebench.protocol.errors import EdgebenchError, UsageError
 
 WAIT_S = 3600.0
-"""Longest wait for a device in use by another process, such as another worker of pytest-xdist."""
+"""Longest wait for a device that another process uses, such as another pytest-xdist worker."""
 
 
 class DoubtfulMeasurement(UserWarning):
@@ -35,7 +35,7 @@ class DoubtfulMeasurement(UserWarning):
 
 
 class PytestBench:
-    """Measures for one test, and records every measurement in the test's properties."""
+    """Measures for a test, and records every measurement in the test's properties."""
 
     def __init__(self, config: pytest.Config, item: pytest.Item) -> None:
         """Prepare measurements with the options of a session.
@@ -72,7 +72,7 @@ class PytestBench:
             metric: Metric to record and compare; None: the headline of the scenario.
             allowed: Keys in which the runs may differ from the baseline.
             wait_s: Longest wait for a device that another process uses.
-            **settings: As for `Lab.bench`.
+            **settings: Options of `Lab.bench`.
         """
         try:
             path = None if metric is None else find_metric(metric).path
@@ -81,7 +81,7 @@ class PytestBench:
             runs = self._lab.bench(model, on=[device], wait_s=wait_s, **settings)
             sets = find_sets(run.result for run in runs)
             if len(sets) != 1:
-                raise UsageError(f"a test measures on one device and runtime, got {len(sets)}")
+                raise UsageError(f"a test needs a single device and runtime, got {len(sets)}")
         except EdgebenchError as exc:
             raise _failure(_with_hint(exc, "bench")) from None
         measured = sets[0]
@@ -98,10 +98,10 @@ class PytestBench:
         return measured
 
     def _baseline(self) -> list[Run] | None:
-        """The runs to compare with; None: with none.
+        """The runs to compare with; None without a baseline.
 
-        They are read before anything is measured: `last` is then none of the new runs, and a name
-        that means nothing costs no measurement.
+        They are read before anything is measured, so that `last` is not a new run, and an unknown
+        name is reported before the measurement.
         """
         name = self._options.edgebench_baseline
         return None if name is None else [one.run() for one in find_runs(self._lab.store, name)]
@@ -150,7 +150,7 @@ class PytestBench:
 
 
 def _facts(measured: RunSet, metric: str) -> dict[str, object]:
-    """A measurement as properties; an invalid one has no number."""
+    """A measurement as properties; invalid measurements have no `value`."""
     facts: dict[str, object] = {
         "model": measured.model,
         "device": measured.device,
@@ -176,7 +176,7 @@ def _compared_facts(compared: RunComparison) -> dict[str, object]:
 
 
 def _with_hint(error: EdgebenchError, command: str) -> str:
-    """An error with its hint, as the command says it."""
+    """An error with its hint, as the command prints it."""
     hint = hint_for(error, Asked(command=command))
     return f"{error}\nhint: {hint}" if hint else str(error)
 
@@ -197,5 +197,5 @@ def _react(reaction: str, text: str) -> None:
 
 
 def _failure(text: str) -> BaseException:
-    """What ends the test, without a traceback: its own lines have nothing to do with it."""
+    """Exception that fails the test without a traceback, which would only show the plugin."""
     return pytest.fail.Exception(f"edgebench: {text}", pytrace=False)

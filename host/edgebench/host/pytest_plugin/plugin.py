@@ -1,7 +1,7 @@
 """Entry point of the pytest plugin: options, fixture `edgebench_bench` and summary table.
 
-pytest loads this module in every session of an environment with edgebench, so it imports nothing
-of edgebench; the first test that measures imports the rest.
+pytest loads this module in every session of an environment with edgebench, so it imports no other
+module of edgebench; the first test that measures imports the rest.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add = parser.getgroup("edgebench", "measurements (fixture edgebench_bench)").addoption
     add("--edgebench-on", metavar="DEVICE", default="local", help="device to measure on")
     add("--edgebench-store", metavar="DIR", help="directory of the results")
-    baseline = "stored runs that each measurement is compared with: a tag, set, run or directory"
+    baseline = "stored runs to compare each measurement with: a tag, set, run or directory"
     add("--edgebench-baseline", metavar="RUNS", help=baseline)
-    margin = "smallest change for the worse that matters (default: 1%%)"
+    margin = "smallest change for the worse that fails a test (default: 1%%)"
     add("--edgebench-fail-on", metavar="3%", help=margin)
     for name, default, text in (
-        ("suspect", "warn", "what a suspect measurement does (default: warn)"),
-        ("inconclusive", "fail", "what an inconclusive comparison does (default: fail)"),
+        ("suspect", "warn", "reaction to a suspect measurement (default: warn)"),
+        ("inconclusive", "fail", "reaction to an inconclusive comparison (default: fail)"),
     ):
         add(f"--edgebench-{name}", choices=_REACTIONS, default=default, help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the margin.
+    """Check the option --edgebench-fail-on.
 
     Raises:
         UsageError: the margin is not a percentage, or there is no baseline to compare with.
@@ -59,8 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def edgebench_bench(request: pytest.FixtureRequest) -> PytestBench:
     """Measures a model on a device: `edgebench_bench("model.tflite", preset="quick")`.
 
-    Takes what `Lab.bench` takes. The test fails if the runs are invalid, or worse than the
-    baseline. docs/ci-gate.md has the options and an example.
+    It takes the options of `Lab.bench`. The test fails if the runs are invalid, or worse than the
+    baseline. docs/ci-gate.md lists the options and has an example.
     """
     from edgebench.host.pytest_plugin.bench import PytestBench
 
@@ -87,7 +87,7 @@ def pytest_terminal_summary(
         terminalreporter.write_line(line)
     if config.getoption("numprocesses", None):
         terminalreporter.write_line(
-            "measurements on one device ran one at a time: the others waited for its lease"
+            "measurements on the same device ran in turn, each waiting for its lease"
         )
 
 

@@ -1,4 +1,4 @@
-"""Table of the measurements of a test session, one line each."""
+"""Table of the measurements of a test session, with a line per measurement."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One self-contained page of a run, of several, or of a campaign."""
+"""Self-contained HTML reports of runs, campaigns and histories."""

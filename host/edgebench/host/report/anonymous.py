@@ -1,8 +1,8 @@
 """Removes the names of people, machines and places from runs.
 
-Removed, anywhere in a text: names and ids of devices (which become `device 1`, `device 2`, …), the
-names of this host and its user, serial numbers of meters, tags and notes, paths, and network
-addresses. Kept: models and their hashes, hardware, versions, settings, times, and every number.
+Removed from all texts: names and ids of devices (replaced by `device 1`, `device 2`, …), the names
+of this host and its user, serial numbers of meters, tags and notes, paths, and network addresses.
+Kept: models and their hashes, hardware, versions, settings, times, and all numbers.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _PATTERNS = (
 )
 """Patterns of addresses and paths, with their replacements."""
 _KEPT = frozenset({"profile", "placement", "inputs", "outputs", "input_shapes", "kind"})
-"""Fields that are kept: names inside a model, which may look like paths, and fixed words."""
+"""Fields that are not changed: names inside a model, which may look like paths, and fixed words."""
 _GENERIC = frozenset({"root", "user", "localhost", "edgebench"})
-"""Names that identify no person."""
+"""Names that do not identify a person."""
 _SHORTEST_SERIAL = 4
 _SHORTEST_NAME = 3
-"""Shortest name of a host or user that is removed: shorter ones are also ordinary words."""
+"""Shortest name of a host or user that is removed: shorter names are also ordinary words."""
 
 
 class Anonymizer:
-    """Removes names from runs and texts; a device has the same replacement in all of them."""
+    """Removes names from runs and texts; a device has the same replacement everywhere."""
 
     def __init__(self, runs: Iterable[Run], devices: Iterable[str] = ()) -> None:
         """Collect the names to remove.
@@ -66,8 +66,7 @@ class Anonymizer:
             energy = run.metrics.energy
             if energy is None or energy.boundary == SYNTHETIC:
                 continue
-            # Findings and errors may name the serial number of the meter, too, which is behind
-            # its vendor and model.
+            # The serial number follows vendor and model; findings and errors may also contain it.
             for word in re.findall(r"[\w-]+", energy.meter)[2:]:
                 if len(word) >= _SHORTEST_SERIAL and re.search(r"\d", word):
                     serials[word] = "[serial]"
@@ -115,12 +114,12 @@ class Anonymizer:
         meter = energy.meter
         if energy.boundary != SYNTHETIC:  # vendor and model, then the serial number
             meter = " ".join(meter.partition(":")[0].split()[:2])
-        # The names of channels are needed to read the meter's file.
+        # Channel names are needed to read the meter's file.
         kept = replace(self.value(energy), channels=energy.channels, meter=meter)
         return replace(result, metrics=replace(result.metrics, energy=kept))
 
     def value(self, value: T) -> T:
-        """The value with every text in it made anonymous; enumerators are kept."""
+        """The value with all texts in it anonymised; enumerators are kept."""
         result: Any = value
         if isinstance(value, Enum):
             return value

@@ -1,6 +1,6 @@
 """Results of a campaign as charts: by cell, by device and model, and as ratios.
 
-This module gets data only: it is independent of how campaigns are planned and run.
+This module receives data only: it is independent of how campaigns are planned and run.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class CampaignFacts:
     summary: CampaignSummary
     lanes: Sequence[LaneStatus]
     sets: Sequence[RunSet]
-    """Sets of the cells, with the devices' names of the plan."""
+    """Sets of the cells, with the device names of the plan."""
     settings: Callable[[RunSet], str]
-    """Text of a cell's settings, which distinguish it from others of its model and device."""
+    """Text of a cell's settings, which distinguish it from other cells of its model and device."""
     effects: Mapping[str, Sequence[FactorEffect]]
     failures: Sequence[str]
-    """Reasons of failed runs, one line each."""
+    """Reasons of failed runs, a line each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class MatrixCell:
     shown: str
     detail: str
     level: int | None
-    """Shade, 0 is the best; None without a number."""
+    """Shade, 0 for the best value; None without a number."""
     is_clear: bool = False
     """Whether the interval of the ratio excludes 1."""
     value: float | None = None
@@ -84,11 +84,11 @@ class CampaignPart:
     """Content of a page about a campaign."""
 
     state: str
-    """Worst verdict of its cells."""
+    """Worst verdict of the cells."""
     labels: tuple[str, ...]
-    """What cells are instead of a measurement of a real device."""
+    """Labels of cells with simulated or emulated devices or synthetic power."""
     sentence: str
-    """The verdicts of its cells in a sentence."""
+    """Sentence about the verdicts of the cells."""
     summary: CampaignSummary
     lanes: tuple[LaneStatus, ...]
     failures: tuple[str, ...]
@@ -136,7 +136,7 @@ def campaign_part(facts: CampaignFacts) -> CampaignPart:
 
 
 def _verdict(sets: Sequence[RunSet]) -> tuple[str, str]:
-    """The worst verdict of the cells, and all of them in a sentence."""
+    """The worst verdict of the cells, and a sentence about all verdicts."""
     states = [one.verdict.state for one in sets]
     if not states:
         return "failed", "Nothing was measured."
@@ -168,7 +168,7 @@ def _name(facts: CampaignFacts, one: RunSet, *, with_device: bool = True) -> str
 
 
 def _doubts(sets: Sequence[RunSet]) -> list[str]:
-    """Labels for the numbers of these sets: a verdict that is not valid, simulated and so on."""
+    """Labels for the numbers of these sets: invalid or suspect verdicts, `simulated` and so on."""
     states = [one.verdict.state for one in sets if one.verdict.state is not State.VALID]
     labels = [label for one in sets for label in labels_of(one)]
     return list(dict.fromkeys([*(state.value for state in states), *labels]))
@@ -253,14 +253,14 @@ def _heat_map(facts: CampaignFacts, path: str, sets: Sequence[RunSet]) -> Labell
         corner="device",
         columns=models,
         rows=tuple((name, tuple(cell(name, model) for model in models)) for name in devices),
-        note="The best of the cells of each device and model." if several else "",
+        note="The best cell of each device and model." if several else "",
     )
 
 
 def _ratio_matrices(
     facts: CampaignFacts, path: str, sets: Sequence[RunSet]
 ) -> list[LabelledMatrix]:
-    """Matrix of ratios between the cells of one device."""
+    """Matrices of ratios between the cells of each device."""
     matrices: list[LabelledMatrix] = []
     for device in dict.fromkeys(one.device for one in sets):
         counted = _counted([one for one in sets if one.device == device], path)
@@ -268,7 +268,7 @@ def _ratio_matrices(
         if len(shown) < 2:
             continue
         names = tuple(_name(facts, one, with_device=False) for one in shown)
-        note = "Row over column, with the 95 % interval of the ratio between runs."
+        note = "Ratio of row to column, with its 95 % interval between runs."
         if len(counted) > len(shown):
             note += f" The first {len(shown)} of {len(counted)} cells."
         rows = tuple(
@@ -278,7 +278,7 @@ def _ratio_matrices(
         matrices.append(
             LabelledMatrix(
                 title=f"{label_of(shown[0], METRICS[path])} on {device}",
-                corner="row over column",
+                corner="row / column",
                 columns=names,
                 rows=rows,
                 note=note,
@@ -288,7 +288,7 @@ def _ratio_matrices(
 
 
 def _ratio(row: RunSet, column: RunSet, path: str) -> MatrixCell:
-    """Ratio of two cells; they may differ in everything that the campaign varies."""
+    """Ratio of two cells, which may differ in everything that the campaign varies."""
     if row is column:
         return MatrixCell(shown="1", detail="", level=None)
     try:
@@ -309,11 +309,11 @@ def _ratio(row: RunSet, column: RunSet, path: str) -> MatrixCell:
 def _front(
     facts: CampaignFacts,
 ) -> tuple[FrontChart | None, list[tuple[str, str, str, str, bool]]]:
-    """Latency against energy, or against the error on the data set where nothing was metered.
+    """Latency against energy, or against the error on the data set if there is no energy.
 
-    A cell is on the front where no other one is at least as good in latency, energy and accuracy,
-    as far as all cells have them, and better in one of them. The line of the chart joins those
-    that no other one beats in its two metrics alone.
+    A cell is on the Pareto front if no other cell dominates it: is at least as good in latency,
+    energy and accuracy, as far as all cells have them, and better in at least one metric. The line
+    of the chart joins the cells that are not dominated in the two metrics of the chart.
     """
     latency = "latency_ns.p50"
     timed = _counted(facts.sets, latency)
@@ -360,7 +360,7 @@ def _front(
 
 
 def _beats(theirs: Sequence[float], cost: Sequence[float]) -> bool:
-    """Whether costs are nowhere higher, and lower somewhere."""
+    """Whether no cost is higher, and at least one cost is lower."""
     return all(a <= b for a, b in zip(theirs, cost, strict=True)) and theirs != cost
 
 

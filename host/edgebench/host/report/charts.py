@@ -1,9 +1,9 @@
-"""Data of the charts of a page, for the script that draws them.
+"""Chart data of a page, for the script that draws the charts.
 
-Traces are embedded as base64 of little-endian float32: a third of the size of decimals. A trace
-with more values than `MAX_POINTS` is embedded by intervals, each with its lowest, mean and highest
-value, so a peak stays visible at any zoom. Times have no offset: zero is the first inference that
-counts, as in `series`.
+Traces are embedded as base64 of little-endian float32, a third of the size of decimals. A trace
+with more than two values per interval is embedded by interval, with the lowest, mean and highest
+value, so a peak stays visible at any zoom. Times have no offset: zero is the first inference after
+the warm-up, as in `series`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from edgebench.host.series.envelope import Envelope, Floats, Points, even_edges
 from edgebench.host.series.run_series import PowerSeries, RunSeries, WindowSeries
 
 MAX_INTERVALS = 8192
-"""Number of intervals of a trace in a report of one run: over ten minutes, 73 ms each."""
+"""Number of intervals of a trace in a report of a single run: 73 ms each over ten minutes."""
 MIN_INTERVALS = 256
 SENSOR_INTERVALS = 2048
 MAX_SENSORS = 6
-"""Limit on the traces in a panel of sensors: more cannot be distinguished."""
+"""Limit on the traces in a sensor panel: more cannot be distinguished."""
 BIN_COUNT = 80
 """Bars of a histogram."""
 ECDF_COUNT = 257
-"""Points of a cumulative distribution, evenly spaced in probability, both ends included."""
+"""Points of a cumulative distribution, evenly spaced in probability, including both ends."""
 LOG_RATIO = 10.0
 """Ratio of highest to lowest value above which an axis is logarithmic."""
 
@@ -38,17 +38,17 @@ Unit = Literal["ns", "w", "c", "hz", "ratio", "count"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartTrace:
-    """One line, one band, or the windows of a panel; columns are base64 of float32."""
+    """A line, a band, or the windows of a panel; columns are base64 of float32."""
 
     name: str
     form: Literal["points", "line", "band", "windows"]
     count: int
     time: str = ""
-    """Times in seconds, for windows their begin; empty for a band, which has even intervals."""
+    """Times in seconds; for windows, their starts; empty for a band, which has even intervals."""
     end: str = ""
     """Ends of windows, seconds."""
     inferences: str = ""
-    """Inferences in each window."""
+    """Number of inferences in each window."""
     value: str = ""
     begin_s: float = 0.0
     end_s: float = 0.0
@@ -98,7 +98,7 @@ class ChartSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeChart:
-    """Panels above each other on one time axis."""
+    """Stacked panels with a common time axis."""
 
     begin_s: float
     end_s: float
@@ -119,7 +119,7 @@ class ChartMark:
 
 @dataclass(frozen=True, slots=True)
 class ChartEcdf:
-    """Cumulative distribution of one run: quantiles at even probabilities from 0 to 1."""
+    """Cumulative distribution of a run: quantiles at evenly spaced probabilities from 0 to 1."""
 
     name: str
     quantiles: tuple[float, ...]
@@ -144,24 +144,24 @@ class DistributionChart:
 
 @dataclass(frozen=True, slots=True)
 class ChartDot:
-    """Configuration in a chart of two metrics."""
+    """Configuration as a dot in a chart of two metrics."""
 
     name: str
     x: float
     y: float
     is_best: bool
-    """Whether the configuration is on the Pareto front: no other one dominates it."""
+    """Whether the configuration is on the Pareto front: no other configuration dominates it."""
     group: int
     """Index of the device, which selects the shape of the dot."""
     is_joined: bool
-    """Whether it is also on the Pareto front of the two metrics of the chart alone."""
+    """Whether it is also on the Pareto front of only the two metrics of the chart."""
     accuracy: str
-    """Accuracy; empty if that is a metric of the chart, or not known."""
+    """Accuracy; empty if it is a metric of the chart, or unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontChart:
-    """Configurations by two metrics, with the Pareto front of these and of accuracy."""
+    """Configurations by two metrics, with the Pareto front of these metrics and accuracy."""
 
     x_title: str
     x_unit: str
@@ -169,7 +169,7 @@ class FrontChart:
     y_unit: str
     is_y_lower_better: bool
     accuracy_title: str
-    """What the third metric is called; empty where there is none."""
+    """Name of the third metric; empty if there are only two metrics."""
     groups: tuple[str, ...]
     dots: tuple[ChartDot, ...]
     kind: Literal["front"] = "front"
@@ -177,7 +177,7 @@ class FrontChart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartPoint:
-    """Point of a history: the runs of one command."""
+    """Point of a history: the runs of a command."""
 
     name: str
     date: str
@@ -187,9 +187,9 @@ class ChartPoint:
     high: float | None
     is_suspect: bool
     is_shown: bool
-    """Whether the point is one of the results on this page."""
+    """Whether the point is among the results on this page."""
     changed: str
-    """Conditions that differ from those of the point before; empty if none do."""
+    """Conditions that changed since the previous point; empty if none did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class ChartLevel:
     count: int
     value: float
     text: str
-    """Change from the level before; empty for the first level."""
+    """Change from the previous level; empty for the first level."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,11 +218,11 @@ Chart = TimeChart | DistributionChart | FrontChart | HistoryChart
 
 
 def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
-    """Charts of all traces of a run; power that was not aligned is in a chart of its own.
+    """Charts of all traces of a run; power without clock alignment is in a separate chart.
 
     Args:
         series: The traces.
-        run_count: Runs on the page, which share its size.
+        run_count: Number of runs on the page, which share the limit on its size.
     """
     most = max(MIN_INTERVALS, MAX_INTERVALS // run_count)
     begin_s, end_s = series.span_s
@@ -234,7 +234,7 @@ def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
         if trace.form == "band":
             step = _length((trace.end_s - trace.begin_s) / trace.count)
             note = f"lowest, mean and highest of {len(points):,} inferences in each {step}; "
-            note += "no single one is embedded"
+            note += "single inferences are not embedded"
         panels.append(_panel("Latency", "ns", [trace], [points.value], note))
     if series.windows is not None and np.isfinite(series.windows.per_inference).any():
         panels.append(_window_panel(series.windows))
@@ -258,14 +258,14 @@ def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
 def distribution_chart(
     latencies_ns: Sequence[tuple[str, Floats]], marks: Sequence[ChartMark]
 ) -> DistributionChart | None:
-    """Distribution of the latencies of one or several runs; None without latencies.
+    """Distribution of the latencies of the runs; None without latencies.
 
-    The histogram reaches a little beyond 99 % of the latencies, and to the marks that are at most
-    as far again: single values further out would leave no room for the others. How many those are
-    is told.
+    The histogram extends a little beyond 99 % of the latencies, and to marks at up to twice that
+    distance: a few outliers would compress all other values. `below_count` and `above_count` are
+    the numbers of latencies outside the histogram.
 
     Args:
-        latencies_ns: Name and latencies that count of each run, nanoseconds, shape (n,).
+        latencies_ns: Name of each run and its latencies after the warm-up, nanoseconds, shape (n,).
         marks: Percentiles to mark.
     """
     counted = [(name, np.sort(values)) for name, values in latencies_ns if len(values)]
@@ -314,7 +314,7 @@ def _window_panel(windows: WindowSeries) -> ChartPanel:
     )
     note = f"{len(windows)} windows, {int(windows.count.sum()):,} inferences"
     if windows.is_counted:
-        note += "; what is printed at the begin of a window counts, too"
+        note += "; instructions that print the start of a window are included"
     return ChartPanel(
         title=f"{kind} per inference, by window",
         unit="count" if windows.is_counted else "ns",
@@ -336,7 +336,7 @@ def _power_panel(power: Sequence[PowerSeries], most: int) -> ChartPanel | None:
     bands = [one.envelope(edges_s) for one in filled]
     traces = [_band(one.channel, band) for one, band in zip(filled, bands, strict=True)]
     note = f"lowest, mean and highest power of each {_length((end_s - begin_s) / most)}"
-    # Where the meter lost samples.
+    # Gaps where the meter lost samples.
     gaps_s = np.concatenate([one.gaps_s[:, 1] - one.gaps_s[:, 0] for one in filled])
     gaps_s = gaps_s[gaps_s > 0]
     if gaps_s.size:
@@ -346,7 +346,7 @@ def _power_panel(power: Sequence[PowerSeries], most: int) -> ChartPanel | None:
 
 
 def panel_sensors(series: RunSeries, panel: SensorPanel) -> dict[str, Points]:
-    """Sensors of a panel: those with the highest values if there are too many."""
+    """Sensors of a panel; the sensors with the highest values if there are too many."""
     named = {
         name.removesuffix(f".{panel.suffix}"): points
         for name, points in series.named(panel.suffix).items()
@@ -374,7 +374,7 @@ def _sensor_panels(series: RunSeries, edges_s: Floats) -> list[ChartPanel]:
 def _panel(
     title: str, unit: Unit, traces: list[ChartTrace], values: list[Floats], note: str
 ) -> ChartPanel:
-    """Panel of traces; the axis is logarithmic if outliers would flatten all other values."""
+    """Panel of traces; the axis is logarithmic if outliers would compress all other values."""
     ends = [end for one in values if len(one) for end in (np.fmin.reduce(one), np.fmax.reduce(one))]
     finite = [float(end) for end in ends if np.isfinite(end)]
     is_log = (
@@ -390,7 +390,7 @@ def _trace(
     if len(points) > 2 * (len(edges_s) - 1):
         return _band(name, points.envelope(edges_s))
     gaps = points.gaps() if form == "line" else np.empty(0, np.int64)
-    if gaps.size:  # with a NaN in each, the line is not drawn across
+    if gaps.size:  # a NaN in each gap interrupts the line
         middle_s = (points.time_s[gaps] + points.time_s[gaps + 1]) / 2
         points = Points(
             np.insert(points.time_s, gaps + 1, middle_s), np.insert(points.value, gaps + 1, np.nan)
@@ -432,4 +432,4 @@ def _length(step_s: float) -> str:
             scaled = step_s / size
             places = max(0, 1 - math.floor(math.log10(scaled))) if scaled > 0 else 0
             return f"{scaled:.{min(places, 3)}f} {unit}"
-    raise AssertionError("the last unit fits everything")
+    raise AssertionError("the last unit fits all values")

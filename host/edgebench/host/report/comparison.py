@@ -1,4 +1,4 @@
-"""Ratios of a report's subjects to the first one, each with its interval or a reason."""
+"""Ratios of a report's subjects to the first subject, each with its interval or a reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgebench.protocol.errors import MeasurementError, NotComparable, UsageErro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioRow:
-    """Ratio of a subject to the first one in one metric."""
+    """Ratio of a subject to the first subject in a metric."""
 
     number: int
     """Index of the subject, from 0."""
@@ -29,16 +29,16 @@ class RatioRow:
     bounds: str
     outcome: str
     reason: str
-    """Reason of the outcome, or why there is no ratio."""
+    """Reason for the outcome, or for the missing ratio."""
     suspects: str = ""
-    """How many of the compared runs are suspect; empty if none is."""
+    """Note about suspect runs in the comparison; empty if there are none."""
 
 
 def ratio_rows(sets: Sequence[RunSet], allowed: Collection[str] = ()) -> list[RatioRow]:
     """Ratios of headline and energy of each set to the first set.
 
     Args:
-        sets: Baseline, then the others.
+        sets: Baseline, then the candidates.
         allowed: Keys in which the runs may differ; see `comparability.KEYS`.
     """
     baseline, *others = sets
@@ -72,14 +72,14 @@ def _row(
             shown=ABSENT,
             bounds="",
             outcome="not compared",
-            reason=f"{exc}; with {allow}, they are" if allow else str(exc),
+            reason=f"{exc}; compare them with {allow}" if allow else str(exc),
         )
     suspects = ""
     if suspect_count := comparison.verdicts.suspect_count:
         run_count = suspect_count + comparison.verdicts.valid_count
         suspects = (
             f"{suspect_count} of {run_count} runs are suspect, and so is the outcome; the rules of "
-            "each result say why"
+            "each result state the reasons"
         )
     return RatioRow(
         number=number,

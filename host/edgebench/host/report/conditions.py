@@ -1,4 +1,4 @@
-"""Conditions of a run as rows of a page, and the command that repeats the run."""
+"""Conditions of runs as table rows, and the command that repeats a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgebench.host.show.page import confinement_line
 
 @dataclass(frozen=True, slots=True)
 class ConditionRow:
-    """One condition with its value in each column of a page."""
+    """A condition with its value in each column of a page."""
 
     name: str
     values: tuple[str, ...]
@@ -30,7 +30,7 @@ class ConditionRow:
 
 
 def condition_rows(sets: Sequence[RunSet]) -> list[ConditionRow]:
-    """Conditions of the first run of each set, those that differ first.
+    """Conditions of the first run of each set, differing conditions first.
 
     A condition that is absent in all sets has no row.
     """
@@ -91,7 +91,7 @@ def _plain(value: float | None) -> str:
 
 
 def commands_of(sets: Sequence[RunSet]) -> list[str]:
-    """The command that repeats each set; for both sides of a comparison in pairs, the same one."""
+    """The command that repeats each set; both sides of a paired comparison share the command."""
     by_id = {one.set_id: one for one in sets if one.set_id is not None}
     commands: list[str] = []
     for one in sets:
@@ -105,11 +105,11 @@ def commands_of(sets: Sequence[RunSet]) -> list[str]:
 def command_of(one: RunSet, candidate: RunSet | None = None) -> str:
     """The command that repeats the runs, with the models in the current directory.
 
-    It names the runtime, as that which is chosen by default differs between machines.
+    It includes the runtime, because the default runtime differs between machines.
 
     Args:
-        one: The set; the baseline, if there is a candidate.
-        candidate: The other side of a comparison in pairs.
+        one: The set, or the baseline of a paired comparison.
+        candidate: The other side of a paired comparison.
     """
     run, count = one.first, max(1, one.planned_count)
     if candidate is None:

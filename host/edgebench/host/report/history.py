@@ -25,7 +25,7 @@ class HistoryRow:
     cells: tuple[str, ...]
     value: float
     is_shown: bool = False
-    """Whether the point is one of the results on this page."""
+    """Whether the point is among the results on this page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class HistoryPart:
     counts: str
     chart: HistoryChart
     levels: tuple[HistoryRow, ...]
-    """Begin, run, number of points, level, change and its interval, changed conditions."""
+    """Start, run, number of points, level, change and its interval, changed conditions."""
     points: tuple[HistoryRow, ...]
     """Time, run, value, interval between runs, verdict, changed conditions."""
     conditions: tuple[str, ...]

@@ -13,7 +13,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlottedValue:
-    """Value to plot, with its texts."""
+    """Value to plot, with its labels."""
 
     label: str
     value: float
@@ -21,7 +21,7 @@ class PlottedValue:
     shown: str
     bounds: str = ""
     state: str = ""
-    """Verdict; empty for a value without a verdict of its own."""
+    """Verdict; empty for a value without a verdict."""
     labels: tuple[str, ...] = ()
     """Labels of a simulated or emulated device and of synthetic power."""
 
@@ -51,7 +51,7 @@ def interval_plot(values: Sequence[PlottedValue], *, from_zero: bool = False) ->
 
     Args:
         values: Finite values, at least one.
-        from_zero: Whether the scale must contain zero, as for shares of a whole.
+        from_zero: Whether the scale must contain zero, as for fractions of a total.
     """
     ends: list[float] = [end for one in values for end in (one.value, *(one.interval or ()))]
     low, high = min(ends), max(ends)

@@ -47,7 +47,7 @@ _SPANS = {
     "harness_ns": "time of the loop itself",
     "harness_ns.binding": "time of the Python binding",
 }
-"""What the numbers of a group are about; of others, the name of the group says it."""
+"""Labels of groups of numbers; other groups are labelled by their names."""
 _CARDS = (
     "{span}.p50",
     "{span}.p90",
@@ -68,7 +68,7 @@ _CARDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportNumber:
-    """One number of a page, as data and as text."""
+    """A number of a page, as data and as text."""
 
     path: str
     label: str
@@ -76,7 +76,7 @@ class ReportNumber:
     interval: Interval | None
     shown: str
     bounds: str
-    """Interval as text, or the reason why there is none."""
+    """Interval as text, or the reason why it is missing."""
     range: str
     """Lowest and highest run; empty for a single run."""
     run_count: int
@@ -131,7 +131,7 @@ def metric_label(metric: Metric) -> str:
     if metric.path in _LABELS:
         return _LABELS[metric.path]
     span, _, name = metric.path.rpartition(".")
-    # A percentile like `p99_9` has a point.
+    # In a percentile such as `p99_9`, the underscore is a decimal point.
     name = name.replace("_", "." if name in PERCENTILES else " ").removesuffix(" ns")
     return f"{_SPANS.get(span, span.removesuffix('_ns').replace('_', ' '))} {name}".strip()
 
@@ -159,7 +159,7 @@ def _bounds(one: RunSet, metric: Metric, interval: Interval | None) -> str:
         if one.set_id is not None and len(one.counted) > 1:
             having = [run for run in one.counted if metric.bounded_value(run) is not None]
             if len(having) == 1:
-                return f"no interval: only run {having[0].run_id} has it"
+                return f"no interval: only run {having[0].run_id} has a value"
             return "no interval: too few runs"
         span, _, name = metric.path.rpartition(".")
         has_interval = span in LATENCY_SPANS and (name in PERCENTILES or name == "mean")
@@ -173,7 +173,7 @@ def _bounds(one: RunSet, metric: Metric, interval: Interval | None) -> str:
 
 
 def shown_interval(metric: Metric, interval: Interval, value: float) -> str:
-    """Both ends of an interval; half its width where they read alike, as tables of `show` say it.
+    """Both ends of an interval, or half its width, as in the tables of `show`, if they look equal.
 
     >>> shown_interval(METRICS["latency_ns.p50"], (100_000, 100_100), 100_080)
     '±0.05 %'

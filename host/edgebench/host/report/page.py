@@ -1,8 +1,8 @@
-"""A report: one self-contained HTML file.
+"""Report: a self-contained HTML file.
 
-Style sheet and script are embedded, and allowed by their SHA-256 in the Content-Security-Policy:
-no other script runs, and nothing is loaded. Every text of a run is escaped by Jinja's autoescape,
-and the script writes texts only by `textContent`.
+Style sheet and script are embedded, and allowed by their SHA-256 in the Content-Security-Policy: no
+other script runs, and nothing is loaded. Jinja's autoescape escapes all texts of a run, and the
+script inserts texts only through `textContent`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from edgebench.system.whole_files import write_whole
 GENERATOR = '<meta name="generator" content="edgebench report">'
 """Line that identifies a file as a report."""
 _KNOWN_BYTES = 4096
-"""Number of bytes at the beginning of a file that are searched for the line."""
+"""Number of bytes at the beginning of a file in which `GENERATOR` must be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +61,16 @@ class ReportPage:
 
     @property
     def damages(self) -> list[str]:
-        """Damage of each run whose traces are left out for it."""
+        """Reason for each run whose traces are left out because they are damaged."""
         parts = [part for subject in self.subjects for part in subject.traces]
         return [part.damage for part in parts if part.damage]
 
 
 def find_reported(store: Store, names: Iterable[str]) -> list[ReportedRun]:
-    """The stored runs that the names refer to, in order, each once.
+    """The stored runs that the names refer to, in order, without duplicates.
 
     Raises:
-        NoSuchRun: a name is unknown, or a part of several ids.
+        NoSuchRun: a name is unknown or ambiguous.
         StoreError: a run cannot be read.
     """
     addresses = find_each(store, names)
@@ -107,10 +107,10 @@ def run_report(
 def run_page(
     runs: Sequence[ReportedRun], *, allowed: Collection[str] = (), is_anonymous: bool = False
 ) -> ReportPage:
-    """Page of a run or a set, or of several side by side.
+    """Page of a run or a set, or of several runs and sets side by side.
 
     Args:
-        runs: The runs; the runs of a set are one column. The first column is the baseline.
+        runs: The runs; the runs of a set share a column. The first column is the baseline.
         allowed: Keys in which compared runs may differ; see `comparability.KEYS`.
         is_anonymous: Whether to leave out names, paths and addresses.
     """
@@ -118,7 +118,7 @@ def run_page(
         runs = _anonymous(runs, Anonymizer(one.run for one in runs))
     sets = _sets(runs)
     subjects = _subjects(sets, runs)
-    # Each history of these runs, once.
+    # Histories of these runs without duplicates.
     histories = {id(one.history): one.history for one in runs if one.history is not None}
     run_ids = {one.run.run_id for one in runs}
     title = subjects[0].name if len(subjects) == 1 else f"{len(subjects)} results side by side"
@@ -183,15 +183,15 @@ def write_report(path: Path, page: str) -> None:
         FileNotWritten: the file cannot be written.
     """
     if path.is_dir():
-        raise UsageError(f"report not written: a directory: {path}")
+        raise UsageError(f"report not written: path is a directory: {path}")
     try:
         if path.is_file():
             with path.open("rb") as file:
                 is_report = GENERATOR.encode() in file.read(_KNOWN_BYTES)
         else:
-            is_report = not path.exists()  # a pipe would be waited for
+            is_report = not path.exists()  # opening a pipe would block
         if not is_report:
-            raise UsageError(f"not overwritten, as it is no report of edgebench: {path}")
+            raise UsageError(f"file not overwritten: it is not an edgebench report: {path}")
         write_whole(path, page)
     except OSError as exc:
         raise FileNotWritten(f"report not written: {exc.strerror or exc}: {path}") from exc
@@ -208,9 +208,9 @@ def write_run_report(
     """Write the page of stored runs; see `Lab.report`.
 
     Raises:
-        NoSuchRun: there is no such run.
-        UsageError: the file exists and is no report, or there is no such key.
-        RunDamaged: traces of a run are damaged; the file is written, without them.
+        NoSuchRun: a name refers to no run.
+        UsageError: the file exists and is not a report, or a key is unknown.
+        RunDamaged: traces of a run are damaged; the file is written without these traces.
         FileNotWritten: the file cannot be written.
     """
     check_keys(allowed)
@@ -227,7 +227,7 @@ def write_campaign_report(facts: CampaignFacts, path: Path | None, *, is_anonymo
     """Write the page of a campaign.
 
     Raises:
-        UsageError: the file exists and is no report.
+        UsageError: the file exists and is not a report.
         FileNotWritten: the file cannot be written.
     """
     path = (path or Path(f"edgebench-{facts.summary.id}.html")).absolute()
@@ -255,7 +255,7 @@ def _subjects(sets: Sequence[RunSet], runs: Sequence[ReportedRun]) -> tuple[Repo
 
 def _anonymous(runs: Iterable[ReportedRun], anonymizer: Anonymizer) -> list[ReportedRun]:
     runs = list(runs)
-    # Runs of one history share the object, which `run_page` relies on.
+    # Runs of the same history share the object, on which `run_page` relies.
     histories = {id(one.history): anonymizer.value(one.history) for one in runs}
     return [
         ReportedRun(

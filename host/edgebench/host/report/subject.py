@@ -1,7 +1,7 @@
-"""Subject of a report: the content of one column, for a run or a set of runs.
+"""Subject of a report: the content of a column, for a run or a set of runs.
 
-The traces of a run are read when its part of the page is made, and then dropped, so that memory
-does not grow with the number of runs.
+The traces of a run are read for its part of the page and then discarded, so that memory use does
+not grow with the number of runs.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class ReportedRun:
     """Directory of the run; None: its traces are not shown."""
     annotations: Annotations = field(default_factory=Annotations)
     history: History | None = None
-    """History of the run's headline in its store; runs of one history share the object."""
+    """History of the run's headline in its store; runs of the same history share the object."""
     show: Callable[[str], str] = str
-    """Filter for texts that may contain paths; makes them anonymous if requested."""
+    """Filter for texts that may contain paths; anonymises them if requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleLine:
-    """Finding of one rule as text."""
+    """Finding of a rule as text."""
 
     id: str
     outcome: str
@@ -97,7 +97,7 @@ class BudgetPart:
     name: str
     shown: str
     variance_ratio: float
-    """Share of the total variance."""
+    """Fraction of the total variance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class EnergyPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracePart:
-    """Traces of one run."""
+    """Traces of a run."""
 
     run_id: str
     created_utc: str
@@ -123,7 +123,7 @@ class TracePart:
     charts: tuple[TimeChart, ...]
     tables: tuple[TraceTable, ...]
     damage: str
-    """Damage of the traces, as far as other people may read it; empty if there is none."""
+    """Damage of the traces, filtered for publication; empty if they are not damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ class ReportSubject:
     sentence: str
     advices: tuple[str, ...]
     problems: tuple[RuleLine, ...]
-    """Rules that failed, then rules that could not be checked."""
+    """Failed rules, then rules that could not be checked."""
     kept: tuple[RuleLine, ...]
     kept_line: str
     numbers: tuple[ReportNumber, ...]
@@ -151,15 +151,15 @@ class ReportSubject:
     traces: tuple[TracePart, ...]
     energy: EnergyPart | None
     energy_run: str
-    """Which run of a set has this energy; empty for a single run."""
+    """Which run of a set the energy belongs to; empty for a single run."""
     operators: OperatorLines | None
     command: str
 
 
 def subject_names(sets: Sequence[RunSet]) -> list[str]:
-    """Model, device and runtime of each set, and what tells it from others with equal ones.
+    """Name of each set: model, device and runtime, made unique if several sets share these.
 
-    That is the settings in which they differ, and the id where the settings are equal, too.
+    The settings in which such sets differ are appended; the id, if the settings are also equal.
     """
     names = [f"{one.model} on {one.device}, {one.runtime}" for one in sets]
     similar: dict[str, list[Run]] = {}
@@ -185,8 +185,8 @@ def subject_of(
     Args:
         one: The set.
         runs: Runs of the set with their directories.
-        name: Its name, which no other set on the page has.
-        command: Command that measures it again.
+        name: Name of the set, unique on the page.
+        command: Command that repeats the measurement.
         run_count: Number of runs on the page, which share the limit on its size.
     """
     parts: list[TracePart] = []
@@ -221,7 +221,7 @@ def subject_of(
         state="failed" if one.first.failure is not None else one.verdict.state.value,
         labels=labels_of(one),
         sentence=" ".join([_sentence(one), *settings]),
-        # Of a run that failed, the reason is all there is to say.
+        # For a failed run, the sentence with the reason is enough.
         advices=() if one.first.failure is not None else tuple(advices(one, runs[0].run)),
         problems=problems,
         kept=kept,
@@ -264,10 +264,10 @@ def _sentence(one: RunSet) -> str:
         return f"The numbers may be wrong: {rules} failed."
     if verdict.unwatched:
         names = ", ".join(verdict.unwatched)
-        return f"The numbers can be trusted as far as they were watched: {names} could not be read."
+        return f"The numbers can be trusted, but {names} could not be read."
     if unknown:
         return f"The numbers can be trusted; {len(unknown)} rules could not be checked."
-    return "The numbers can be trusted: every rule that applies has passed."
+    return "The numbers can be trusted: all applicable rules passed."
 
 
 def _rules(verdict: Verdict) -> tuple[tuple[RuleLine, ...], tuple[RuleLine, ...], str]:
@@ -313,11 +313,11 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
         if series.latency is not None:
             latency_ns = series.latency.steady_ns
         if series.power and series.power_apart is not None:
-            note = f"The power has a time axis of its own: {series.power_apart}."
+            note = f"The power has a separate time axis: {series.power_apart}."
         elif not charts:
-            note = "The run recorded nothing over time."
+            note = "The run has no traces."
         elif not any(one.panels for one in charts):
-            note = "Phases only: the run recorded no latency, power, temperature or clock."
+            note = "Phases only: the run has no trace of latency, power, temperature or clock."
     state = "failed" if run.failure is not None else run.verdict.state.value
     part = TracePart(
         run_id=run.run_id,
@@ -332,7 +332,7 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
 
 
 def _spread(one: RunSet) -> IntervalPlot | None:
-    """Headline of each run that counts, and of the set."""
+    """Headline of each run that is not refused, and of the set."""
     summary = one.metrics.get(one.headline)
     if one.set_id is None or summary is None or one.verdict.is_refused:
         return None
@@ -370,7 +370,7 @@ def _notes(one: RunSet, runs: Sequence[ReportedRun]) -> list[tuple[str, str]]:
     if one.variance is not None:
         notes += [("variation", line) for line in variance_lines(one.variance)]
     if first.kind == "profile":
-        notes.append(("kind", "profile of operators: its latencies are not those of the model"))
+        notes.append(("kind", "profile of operators: latencies include the profiler's overhead"))
     for reported in runs:
         added, member = reported.annotations, reported.run.member
         if one.set_id is None and member is not None:

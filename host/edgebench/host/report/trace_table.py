@@ -17,7 +17,7 @@ ROW_COUNT = 20
 
 @dataclass(frozen=True, slots=True)
 class TraceTable:
-    """One trace by interval of time, with lowest, mean and highest value, or by window."""
+    """A trace by interval of time, with lowest, mean and highest value, or by window."""
 
     title: str
     rows: tuple[tuple[str, ...], ...]

@@ -1,1 +1,1 @@
-"""The types that are run.json."""
+"""Types of run.json, and their conversion to and from JSON."""

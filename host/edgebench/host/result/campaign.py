@@ -1,4 +1,4 @@
-"""Progress of a campaign, as it is shown and written."""
+"""Progress of a campaign, for display and for JSON output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CampaignSummary:
-    """How far a campaign is, in numbers."""
+    """Progress of a campaign, in numbers of runs and expected time."""
 
     id: str
     name: str
@@ -19,25 +19,25 @@ class CampaignSummary:
     failed_count: int
     left_count: int
     left_s: float | None
-    """Expected time of the lane that takes longest; None where it cannot be estimated."""
+    """Expected remaining time of the slowest lane; None if it cannot be estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneStatus:
-    """How far a device of a campaign is."""
+    """Progress of a device in a campaign."""
 
     device: str
     state: str
     reason: str
     lab: str | None
-    """Lab host that measures on it, in a campaign over a cluster."""
+    """Lab host that measures on the device; None outside a cluster campaign."""
     since_utc: str | None
     """Time of the last report."""
     measured_count: int
     failed_count: int
     left_count: int
     left_s: float | None
-    """Expected time for what is left; None where it cannot be estimated."""
+    """Expected time of the remaining runs; None if it cannot be estimated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
-"""run.json ↔ `Run`: written from the types, and read back into them.
+"""Conversion between run.json and `Run`.
 
-A document of a newer schema is not read: the meaning of a key may have changed, and its numbers
-would be shown as something else. Unknown keys of a known schema are kept in `Run.unknown`, and
-written again in their places.
+Documents of a newer schema are rejected: a key may have changed its meaning, and its numbers would
+be misread. Unknown keys of a supported schema are kept in `Run.unknown` and written back in place.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from edgebench.protocol.plain import make_bounded, make_printable, make_strict, 
 from edgebench.protocol.text import one_line
 
 Document = dict[str, Any]
-"""run.json as it is stored."""
+"""Content of run.json."""
 RUN_ID_TIME = "%Y%m%d-%H%M%S"
-"""Run ids begin with the time in UTC."""
+"""Format of the UTC time that every run id starts with."""
 
 
 def to_document(run: Run) -> Document:
-    """The run as run.json has it, keys of a newer version included."""
+    """The content of run.json for a run, including its unknown keys."""
     document: Document = _converter.unstructure(run)
     for path, value in run.unknown:
         _put(document, path, value)
@@ -42,17 +41,17 @@ def to_document(run: Run) -> Document:
 
 
 def set_to_document(one: RunSet) -> Document:
-    """A set for those who read it as JSON; its runs are documents of their own."""
+    """A set as JSON, without its runs: each run is a separate document."""
     document: Document = _converter.unstructure(one)
     return document
 
 
 def from_document(document: Mapping[str, Any]) -> Run:
-    """The run of a document of this version or an older one.
+    """The run in a document of this schema version or an older version.
 
     Raises:
         RunDamaged: a key is missing, or has a value of the wrong type.
-        RunNewer: it is of a newer schema.
+        RunNewer: the schema version is newer than `SCHEMA_VERSION`.
     """
     version = version_of(document)
     current: Document = {}
@@ -68,7 +67,7 @@ def from_document(document: Mapping[str, Any]) -> Run:
 
 
 def version_of(document: Mapping[str, Any]) -> int:
-    """Schema version of a document, if it is not newer than this edgebench.
+    """Schema version of a document.
 
     Raises:
         RunDamaged: the document has no schema version.
@@ -79,12 +78,12 @@ def version_of(document: Mapping[str, Any]) -> int:
         raise RunDamaged(f"run is damaged: its schema version is {str(version)[:40]!r}")
     if version > SCHEMA_VERSION:
         shown = version if version < 10**9 else "of many digits"
-        raise RunNewer(f"run has schema version {shown}, this edgebench knows {SCHEMA_VERSION}")
+        raise RunNewer(f"run has schema version {shown}, this edgebench supports {SCHEMA_VERSION}")
     return version
 
 
 def created_utc(run_id: str) -> str | None:
-    """The time that a run id begins with; a run may be stored long after it was made."""
+    """Time in a run id; the run may have been stored much later. None for a malformed id."""
     try:
         created = datetime.strptime(run_id[:15], RUN_ID_TIME)
     except ValueError:
@@ -93,9 +92,10 @@ def created_utc(run_id: str) -> str | None:
 
 
 def _unknown(stored: object, known: Any, path: Path) -> list[tuple[Path, object]]:
-    """What was stored and is in no field, each at the highest place that is unknown.
+    """Path and value of everything that matches no field, at the highest unknown level.
 
-    A document has a thousand values, and every run that a list or a campaign reads comes by here.
+    Runs for every document that a list or a campaign reads, each with about a thousand values, so
+    it must be fast.
     """
     unknown: list[tuple[Path, object]] = []
     if isinstance(stored, dict):
@@ -117,7 +117,7 @@ def _unknown(stored: object, known: Any, path: Path) -> list[tuple[Path, object]
 
 @cache
 def _attributes(kind: type[Any]) -> dict[str, str] | None:
-    """Names of a dataclass's fields by their keys in a document; None for another type."""
+    """Field names of a dataclass by document key; None for other types."""
     if not is_dataclass(kind):
         return None
     return {key_of(one.metadata, one.name): one.name for one in fields(kind)}
@@ -130,14 +130,14 @@ def _put(document: Any, path: Path, value: object) -> None:
 
 
 def _fault(document: Document, exc: BaseException) -> str:
-    """Why a document is no run: the first key that is wrong, and what is wrong with it."""
+    """The first missing or wrong key of a document, and its error."""
     try:
         _make_converter(is_detailed=True).structure(document, Run)
     except BaseValidationError as detailed:
         text, _, place = transform_error(detailed, "", _fault_of_key)[0].rpartition(" @ ")
         return one_line(f"{place.lstrip('.') or 'document'} {text}")
     except _STRUCTURE_ERRORS:
-        pass  # without a place
+        pass  # the error is reported without a key
     return f"{type(exc).__name__} {one_line(exc)}"
 
 
@@ -159,7 +159,7 @@ _STRUCTURE_ERRORS = (
 
 
 def _make_converter(*, is_detailed: bool = False) -> Converter:
-    """The strict converter of the wire, which also knows the keys that differ from a field."""
+    """The strict converter of the wire protocol, extended by keys that differ from field names."""
     strict = make_strict(Converter(detailed_validation=is_detailed))
     converter = make_bounded(make_printable(strict))
 

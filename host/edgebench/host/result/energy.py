@@ -1,4 +1,4 @@
-"""Energy of a run, or why there is none."""
+"""Energy of a run, or the reason why it has no energy."""
 
 from __future__ import annotations
 
@@ -6,60 +6,60 @@ from dataclasses import dataclass
 from enum import Enum
 
 SYNTHETIC = "synthetic"
-"""Boundary of power that is not measured."""
+"""Boundary of power that no instrument measured."""
 
 
 class SyncMethod(Enum):
-    """How the meter's clock was aligned with the device's; best first where all can be had."""
+    """How the meter's clock was aligned with the device's clock, in order of preference."""
 
     SHARED_CLOCK = "shared_clock"
-    """The meter's samples have timestamps of the device's own clock."""
+    """The meter timestamps its samples with the device's clock."""
     EDGE = "edge"
     """A wire from the device to a digital input of the meter."""
     PROBES = "probes"
-    """The samples have timestamps of the host's clock; two-way probes give the device's."""
+    """Samples are timestamped by the host's clock; two-way probes map it to the device's clock."""
     CODED_LOAD = "coded_load"
-    """A code of active and idle times that is seen in the power itself."""
+    """A code of active and idle times, detected in the power."""
     LOOP = "loop"
-    """The start and the end of the loop, seen in the power where the code is not."""
+    """Start and end of the timed loop, detected in the power if the code was not detected."""
     ARRIVAL = "arrival"
-    """When the samples came to the host."""
+    """Arrival time of the samples at the host."""
 
 
 ASSUMED_GAIN = 0.15
-"""Gain error of an instrument of which nobody says one: the largest of those that we know, a PPK2
-in its highest range, typical; plugs have 1 to 5 %."""
+"""Gain error assumed for an instrument without a stated gain error: the largest typical value among
+the supported instruments, that of a PPK2 in its highest range. Plugs have 1 to 5 %."""
 
 
 class TraceAssumption(Enum):
-    """Something that neither the file of an instrument nor its user said."""
+    """Property of a power file that neither the file nor the user states."""
 
     GAIN = "gain"
-    """The gain error is the largest that a data sheet of such instruments has."""
+    """The gain error is `ASSUMED_GAIN`."""
     OFFSET = "offset"
-    """The instrument has no offset."""
+    """The offset is 0."""
     INSTANTS = "instants"
-    """Samples are instants, and no means over their intervals."""
+    """Samples are instantaneous values, not means over their intervals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFile:
-    """File of an instrument that edgebench did not drive, from which the energy was computed."""
+    """Power file of an instrument that edgebench did not drive, source of the energy."""
 
     name: str
     sha256: str
     format: str
-    """Kind of file, as `Otii CSV`."""
+    """Kind of file, such as `Otii CSV`."""
     is_averaging: bool
     """Samples are means over their intervals."""
     smoothing_s: float = 0.0
-    """Time constant by which the instrument smears changes, as the load code shows; 0: none."""
+    """Time constant of the instrument's smoothing, from the load code; 0: no smoothing."""
     assumed: tuple[TraceAssumption, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MeterCheck:
-    """One question about a recording."""
+    """Check of a power recording."""
 
     id: str
     is_passed: bool | None
@@ -69,7 +69,7 @@ class MeterCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseEnergy:
-    """Energy of one phase of a run; null where its window could not be measured."""
+    """Energy of a phase of a run; numbers are null if the phase could not be measured."""
 
     energy_j: float | None = None
     u95_absolute_j: float | None = None
@@ -77,65 +77,65 @@ class PhaseEnergy:
     power_w_mean: float | None = None
     refused: str | None = None
     is_too_short: bool = False
-    """Refused because the phase is shorter than the meter resolves."""
+    """Refused because the phase is too short for the meter's time resolution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryEnergy:
-    """Energies of single inferences, where the meter can tell one from the next."""
+    """Energies of single inferences, if the meter can resolve them."""
 
     count: int = 0
     p50_j: float | None = None
-    """Energy of the inference at this rank (nearest rank)."""
+    """Median energy (nearest rank)."""
     p50_u95_absolute_j: float | None = None
-    """Expanded uncertainty of that one, k = 2."""
+    """Expanded uncertainty of the median, k = 2."""
     p90_j: float | None = None
     p90_u95_absolute_j: float | None = None
     u95_edges_j: float | None = None
-    """Expanded uncertainty by the ends of a window, k = 2: the largest among up to a thousand
-    inferences, evenly spread."""
+    """Expanded uncertainty due to the window boundaries, k = 2: the largest among up to a thousand
+    evenly spaced inferences."""
     refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatteryLife:
-    """How long a charge lasts, if nothing else took any."""
+    """How long a battery charge lasts if the inferences are its only load."""
 
     capacity_j: float
     inference_count: float
     duration_s: float
     u95_ratio: float
-    """Expanded uncertainty of both, without that of the capacity."""
+    """Relative expanded uncertainty of count and duration, excluding that of the capacity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeWindow:
-    """Window of inferences whose two ends are edges that the meter saw on a digital input."""
+    """Window of inferences, delimited by two edges on a digital input of the meter."""
 
     inference_count: int
     duration_s: float
-    """Time between the edges, by the meter's own clock."""
+    """Time between the edges on the meter's clock."""
     energy_j_per_inference: float | None = None
-    """None where the energy was refused."""
+    """None if the energy was refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncAttempt:
-    """One method of alignment, and what came of it."""
+    """Attempted method of alignment, with its error or the reason why it failed."""
 
     method: SyncMethod
     error_ns: float | None
     reason: str | None = None
-    """Why it gave nothing."""
+    """Why the method failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergySync:
-    """How the meter's clock was aligned with the device's; null where no method worked."""
+    """How the meter's clock was aligned with the device's clock; null if every method failed."""
 
     method: SyncMethod | None = None
     asked: SyncMethod | None = None
-    """The only method that was asked for; None: the best."""
+    """The only method allowed by the request; None: the best available method."""
     error_ns: float | None = None
     """Bound on the error of a time inside the run."""
     residual_ns: float | None = None
@@ -147,7 +147,7 @@ class EnergySync:
 
     @property
     def refusal(self) -> str:
-        """Why there is no alignment."""
+        """Why the clocks could not be aligned: the reason of each method."""
         asked = [one for one in self.tried if self.asked in (None, one.method)]
         reasons = [f"{one.method.value}: {one.reason}" for one in asked if one.reason]
         return "; ".join(reasons) or "no way to align the meter's clock with the device's"
@@ -155,13 +155,13 @@ class EnergySync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyResult:
-    """Energy of a metered run, or why it is refused; numbers are null where they are."""
+    """Energy of a metered run, or why it is refused; numbers are null if they are refused."""
 
     gross_j_per_inference: float | None = None
     u95_absolute_j: float | None = None
     """Expanded uncertainty of the gross energy, all terms, k = 2."""
     u95_comparative_j: float | None = None
-    """Expanded uncertainty beside another run with this meter, k = 2."""
+    """Expanded uncertainty in a comparison with another run on the same meter, k = 2."""
     components_j: dict[str, float] | None = None
     """Standard uncertainty by its source."""
     common_j: dict[str, float] | None = None
@@ -188,34 +188,35 @@ class EnergyResult:
     power_w_idle_after: float | None = None
     energy_delay_js: float | None = None
     energy_delay_u95_absolute_js: float | None = None
-    """Expanded uncertainty by the energy; beside it, the time is exact."""
+    """Expanded uncertainty due to the energy; the time's uncertainty is negligible."""
     phases: dict[str, PhaseEnergy] | None = None
     per_query: QueryEnergy | None = None
     battery: BatteryLife | None = None
     net_refused: str | None = None
     edge_windows: tuple[EdgeWindow, ...] = ()
-    """Windows of a board in energy mode, in order of time; the gross energy is that of the window
-    with the median one. Empty where the ends of the window are those of a loop on another clock."""
+    """Windows of a board in energy mode, in order of time; the gross energy is the energy of the
+    median window. Empty if a loop on another clock delimits the window."""
     edge_input: int | None = None
-    """Digital input that has the edges."""
+    """Digital input of the meter that receives the edges."""
     boundary: str | None = None
-    """What is inside; None where there is no energy, and where nobody knows."""
+    """What the measured power includes; None if there is no energy or the boundary is unknown."""
     channels: tuple[str, ...] | None = None
     meter: str
     supply_v: float | None = None
-    """Voltage given or set, where the meter measures none: every joule depends on it."""
+    """Stated or set supply voltage, if the meter measures none: every energy depends on it."""
     settings_sha256: str | None = None
-    """Digest of the driver's own facts, calibration and settings: another one is another meter."""
+    """Digest of the driver's facts, calibration and settings; a different digest counts as a
+    different meter."""
     sync: EnergySync | None = None
     trace: TraceFile | None = None
-    """File that the power was read from; None: edgebench drove the meter."""
+    """Power file; None if edgebench drove the meter."""
     checks: tuple[MeterCheck, ...] = ()
     refused: str | None = None
-    """Why there is no number, one line; None where there is one."""
+    """Why there is no energy, a single line; None if there is an energy."""
     refused_by: str | None = None
-    """Rule that the reason belongs to: meter, energy_sync, or energy for any other."""
+    """Rule that the reason belongs to: meter, energy_sync, or energy for any other reason."""
 
     @property
     def is_measured(self) -> bool:
-        """Whether there are numbers."""
+        """Whether the run has an energy."""
         return self.gross_j_per_inference is not None

@@ -1,4 +1,4 @@
-"""Facts of a run that only the host knows; kept with the raw files, so that it can be verified."""
+"""Facts of a run that the host contributes; stored with the raw files, for verification."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.meters.uncertainty import Unit
 
 SET_PREFIX = "set-"
-"""Ids of sets begin with it, except those of the sides of a comparison; no id of a run has it."""
+"""Prefix of the ids of sets, except the sides of a comparison; no run id starts with it."""
 PAIRS_PREFIX = "pairs-"
-"""Ids of comparisons in pairs begin with it."""
+"""Prefix of the ids of paired comparisons."""
 BASELINE, CANDIDATE = "baseline", "candidate"
-"""Sides of a comparison in pairs."""
+"""Sides of a paired comparison."""
 
 
 def side_id(comparison_id: str, side: str) -> str:
-    """Id of the set that the runs of one side of a comparison make.
+    """Id of the set of runs on a side of a comparison.
 
     >>> side_id("pairs-1f2e3d4c", BASELINE)
     'pairs-1f2e3d4c-baseline'
@@ -43,96 +43,97 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
-    """Place of a run in a set: the runs of one model that one command made."""
+    """Place of a run in a set: the runs of the same model that the same command made."""
 
     set_id: str
     number: int
     """Position among the runs of the set, from 0."""
     count: int
-    """Runs that the set was planned with."""
+    """Number of runs planned for the set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """What the user says of a file of power, because the file itself does not."""
+    """Properties of a power file that the user states because the file does not contain them."""
 
     time: str | None = None
-    """Name of the column of the time; None: as the file has it."""
+    """Name of the time column; None: the usual column of the file's format."""
     power: str | None = None
     current: str | None = None
     voltage: str | None = None
     supply_v: float | None = None
-    """Voltage of a file that has a current only."""
+    """Supply voltage, for a file that contains only a current."""
     rate_hz: float | None = None
-    """Samples a second of a file without times."""
+    """Sampling rate of a file without times, samples per second."""
     is_averaging: bool | None = None
-    """Whether samples are means over their intervals; None: as the kind of file is known for."""
+    """Whether samples are means over their intervals; None: the default of the file's format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest:
-    """File of an instrument that edgebench did not drive, and how it is read and placed."""
+    """Power file of an instrument that edgebench did not drive, with its options and alignment."""
 
     name: str
     sha256: str
     options: ImportOptions = field(default_factory=ImportOptions)
     gain_ratio: float | None = None
-    """Largest error of the gain, as its data sheet has it; None: not stated."""
+    """Largest gain error according to the data sheet; None: not stated."""
     offset: float | None = None
     """Largest offset, in `offset_unit`; None: not stated."""
     offset_unit: Unit = Unit.WATT
     instrument: str | None = None
-    """Name of the instrument: two files that have the same name share its errors."""
+    """Name of the instrument; files with the same name share its errors."""
     reference_ns: int = 0
-    """Device time of the load codes' middle, where they were found in the file."""
+    """Device time of the middle of the load codes found in the file."""
     offset_ns: float = 0.0
-    """File's clock less the device's at that place."""
+    """File's clock minus the device's clock at `reference_ns`."""
     slope: float = 0.0
-    """Rate of the file's clock relative to the device's, less 1."""
+    """Rate of the file's clock relative to the device's clock, minus 1."""
     smoothing_s: float = 0.0
-    """Time constant by which the instrument smears changes, as its load codes show."""
+    """Time constant of the instrument's smoothing, estimated from the load codes."""
     noise_w: float = 0.0
-    """Standard deviation of a sample, as successive ones show while the device is idle."""
+    """Standard deviation of a sample, from successive samples while the device is idle."""
     resolution_w: float = 0.0
-    """Smallest difference between two values of the power."""
+    """Smallest difference between two power values."""
 
     @property
     def folder(self) -> str:
-        """Directory of the file under raw/, which is its own."""
+        """Name of the file's own directory under raw/."""
         return f"trace-{self.sha256[:12]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyRequest:
-    """Energy that the user wants: its meter, and how it is measured."""
+    """Requested energy measurement: the meter, and how it is used."""
 
     meter: str
-    """Meter as the user wrote it; `agent:NAME` for one that the device's agent serves."""
+    """Meter as the user wrote it; `agent:NAME` for a meter that the device's agent serves."""
     sync: SyncMethod | None = None
-    """The only way in which the meter's clock may be aligned with the device's; None: the best."""
+    """The only allowed method of aligning the meter's clock with the device's clock; None: the best
+    available method."""
     battery_capacity_j: float | None = None
-    """Capacity of a battery, to estimate its life."""
+    """Capacity of a battery, for an estimate of its life."""
     idle_duration_s: float | None = None
-    """Idle time before and after each run; None: as the meter needs it."""
+    """Idle time before and after each run; None: as long as the meter requires."""
     trace: TraceRequest | None = None
-    """File that the power is read from; None: a meter that edgebench drove."""
+    """Power file; None if edgebench drives the meter."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """Facts that the host knows and the device does not."""
+    """Facts that the host has and the device does not."""
 
     dataset: str | None = None
     """Name of the labelled data set."""
     metric: str | None = None
-    """Metric by which its labels judge the outputs."""
+    """Metric that compares the outputs with the labels."""
     reference: ReferenceAccuracy | None = None
     pair: Pair | None = None
     member: SetMember | None = None
-    """Place in a set; None for a run on its own."""
+    """Place in a set; None for a run outside of a set."""
     ambient_c: float | None = None
-    """Temperature of the air, stated by the operator."""
+    """Ambient temperature stated by the operator."""
     inputs: str | None = None
-    """Name of the file with the inputs; None: they were drawn."""
+    """Name of the input file; None: random inputs."""
     energy: EnergyRequest | None = None
-    """Request for a meter; None where no energy was wanted."""
+    """Requested energy measurement; None if none was requested."""

@@ -1,4 +1,4 @@
-"""Keys of run.json that cannot be names in Python, as `class` and `import`."""
+"""Keys of run.json that are reserved words in Python, such as `class` and `import`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _KEY = "key"
 
 
 def key(name: str) -> dict[str, str]:
-    """Metadata of a dataclass field whose key in a document is another word."""
+    """Metadata of a dataclass field whose document key differs from its name."""
     return {_KEY: name}
 
 
 def key_of(metadata: Mapping[str, str], name: str) -> str:
-    """The key under which a field is stored."""
+    """The document key of a field."""
     return metadata.get(_KEY, name)

@@ -1,4 +1,4 @@
-"""Latency of a run: percentiles with intervals, outliers, the warm-up, MLPerf's own estimates."""
+"""Latency of a run: percentiles with intervals, outliers, warm-up, MLPerf's estimates."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from edgebench.host.result.keys import key
 
 PERCENTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99, "p99_9": 0.999}
-"""Percentiles of a latency summary, by the name of their field."""
+"""Percentiles of a latency summary by field name."""
 Interval = tuple[int, int]
 """Bounds of a 95 % confidence interval, nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class EffectiveCount:
-    """Number of independent queries that a sample is worth, by what is estimated from it."""
+    """Effective sample size of autocorrelated latencies, for each estimate."""
 
     mean: int
     p50: int
@@ -42,7 +42,7 @@ class LatencySummary:
     p99_9_ci95: Interval | None = None
     mean_ci95: tuple[float, float] | None = None
     effective_count: EffectiveCount | None = None
-    """None in runs that were stored before intervals were corrected for autocorrelation."""
+    """None in runs stored before intervals were corrected for autocorrelation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,17 @@ class EarlyStopping:
     p90_ns: int | None = None
     p99_ns: int | None = None
     over_latency_count: int | None = None
-    """Server: queries over the target."""
+    """Server scenario: number of queries above the target latency."""
     is_target_met: bool | None = None
-    """Server: whether the percentile is within the target, with LoadGen's confidence."""
+    """Server scenario: whether the percentile is within the target at LoadGen's confidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outliers:
-    """Number of latencies outside of the fences, and where those are, nanoseconds."""
+    """Number of latencies beyond the fences, and the fences, nanoseconds."""
 
     count: int
-    """All latencies, outliers or not."""
+    """Number of all latencies, including outliers."""
     low_mild_count: int
     low_severe_count: int
     high_mild_count: int
@@ -70,13 +70,13 @@ class Outliers:
     mild_fences: tuple[float, float]
     severe_fences: tuple[float, float]
     score_max: float | None
-    """Largest modified score; None where more than half of the latencies are equal."""
+    """Largest modified score; None if more than half of the latencies are equal."""
     score_outlier_count: int | None
     """Latencies with a modified score above 3.5."""
 
     @property
     def mild_count(self) -> int:
-        """Number between the fences, on both sides."""
+        """Number between the inner and outer fences, on both sides."""
         return self.low_mild_count + self.high_mild_count
 
     @property
@@ -87,12 +87,12 @@ class Outliers:
 
 @dataclass(frozen=True, slots=True)
 class LatencyLevels:
-    """Two levels that invocations alternate between, for many invocations at a time."""
+    """Two levels between which the latency switches, staying on each for many invocations."""
 
     low_ns: float
     high_ns: float
     high_ratio: float
-    """Share of the invocations on the high level."""
+    """Fraction of the invocations on the high level."""
     low_dwell_s: float
     """Mean time that the latency stays on the low level."""
     high_dwell_s: float
@@ -100,32 +100,32 @@ class LatencyLevels:
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """Variation of the invocation latencies that count."""
+    """Variation of the invocation latencies after the warm-up."""
 
     iqr_ratio: float
-    """Interquartile range over the median."""
+    """Interquartile range divided by the median."""
     block_p50_ns: tuple[float, ...]
-    """Medians of ten blocks of equal time; empty where there are too few invocations."""
+    """Medians of ten blocks of equal duration; empty if there are too few invocations."""
     block_range_ratio: float | None
-    """Range of these medians over the median of all."""
+    """Range of the block medians divided by the overall median."""
     levels: LatencyLevels | None
-    """None where there are not two of them."""
+    """None if the latency does not switch between two levels."""
 
 
 @dataclass(frozen=True, slots=True)
 class WarmupCut:
-    """Inferences before the first one that counts."""
+    """Inferences excluded as warm-up."""
 
     steady_class: str | None = field(metadata=key("class"))
-    """flat, warmup, slowdown, switching or no_steady_state; None where there are too few queries to
-    tell."""
+    """flat, warmup, slowdown, switching or no_steady_state; None if there are too few queries to
+    classify."""
     query_count: int
     duration_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class LoadgenResult:
-    """LoadGen's own result; None where the scenario has no such number."""
+    """Result reported by LoadGen; a field is None if the scenario does not define it."""
 
     is_valid: bool
     invalid_reason: str | None
@@ -136,5 +136,5 @@ class LoadgenResult:
     early_stopping_p90_ns: int | None
     early_stopping_p99_ns: int | None
     samples_per_s: float | None
-    """Offline and server."""
+    """Offline and server scenarios only."""
     error_count: int

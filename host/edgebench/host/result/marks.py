@@ -1,9 +1,9 @@
-"""The marks that go with every number: its verdict, and what of the measurement was not real.
+"""Marks of every number: its verdict, and which parts of the measurement were not real.
 
     Run.marks, RunSet.marks ──▶ together() ──▶ comparisons, effects and points of a history
 
-Every table, page, picture and export takes its words from `Marks`, so that none of them shows a
-number without.
+Every table, page, chart and export takes its wording from `Marks`, so that each number is shown
+with its marks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from edgebench.host.result.energy import SYNTHETIC, EnergyResult
 from edgebench.host.result.verdict import State, Verdict
 
 FAILED = "failed"
-"""State of a run that measured nothing: its verdict is invalid, but it has no number to refuse."""
+"""State of a run that measured nothing: its verdict is invalid, and it has no numbers."""
 SIMULATED = "simulated"
 EMULATED = "emulated"
 SYNTHETIC_POWER = "synthetic power"
@@ -29,20 +29,20 @@ class Marks:
     state: str
     """`valid`, `suspect`, `invalid` or `failed`."""
     unwatched: tuple[str, ...] = ()
-    """Of a valid one: conditions that could not be read, so that a change was not noticed."""
+    """If valid: conditions that could not be read, so that changes of them were not detected."""
     device: tuple[str, ...] = ()
-    """`simulated` and `emulated`, as far as they apply to the device; empty for a real one."""
+    """`simulated` and `emulated`, if they apply to the device; empty for a real device."""
     power: tuple[str, ...] = ()
-    """`synthetic power`, where no instrument measured it."""
+    """`synthetic power` if no instrument measured the power."""
 
     @property
     def are_numbers_refused(self) -> bool:
-        """Whether no number may be shown."""
+        """Whether numbers must not be shown."""
         return self.state not in (State.VALID.value, State.SUSPECT.value)
 
     @property
     def origin(self) -> tuple[str, ...]:
-        """What was not real, of device and power."""
+        """Which of device and power were not real."""
         return (*self.device, *self.power)
 
     @property
@@ -64,7 +64,7 @@ def marks_of(
     emulated: bool,
     energy: EnergyResult | None,
 ) -> Marks:
-    """Marks of a run, from what its document holds."""
+    """Marks of a run, from the fields of its document."""
     device = {SIMULATED: simulated, EMULATED: emulated}
     is_synthetic = energy is not None and energy.boundary == SYNTHETIC
     return Marks(
@@ -76,11 +76,11 @@ def marks_of(
 
 
 def together(marks: Iterable[Marks], verdict: Verdict | None = None) -> Marks:
-    """Marks of a number that several runs have together.
+    """Marks of a number computed from several runs.
 
     Args:
         marks: Marks of each run, at least one.
-        verdict: Verdict on all of them, as that of a set; None: the worst of the runs counts.
+        verdict: Verdict on all runs, such as a set's verdict; None: the worst verdict of the runs.
     """
     each = list(marks)
     state = max((one.state for one in each), key=_BEST_FIRST.index)
@@ -96,5 +96,5 @@ def together(marks: Iterable[Marks], verdict: Verdict | None = None) -> Marks:
 
 
 def union(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """All names, each once, in the order in which they come."""
+    """All names without duplicates, in order of first appearance."""
     return tuple(dict.fromkeys(name for several in names for name in several))

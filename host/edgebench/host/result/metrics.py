@@ -1,6 +1,7 @@
-"""Every number of a run that has a name: its place, its unit, and which direction is good.
+"""Metrics of a run: path in run.json, quantity, and which direction is better.
 
-Tables, comparisons, the list of runs and the exporters ask here; a metric is added by one line.
+Tables, comparisons, the list of runs and the exporters use these definitions; a new metric is a
+single line in `_ALL`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ LATENCY_SPANS = ("latency_ns", "end_to_end_ns")
 
 
 class Better(Enum):
-    """Which direction of a metric is good."""
+    """Which direction of a metric is better."""
 
     LOWER = "lower"
     HIGHER = "higher"
 
 
 class Quantity(Enum):
-    """What a number is a number of; its unit is the one of the suffix."""
+    """Physical quantity of a number; the value is the suffix of its unit."""
 
     DURATION_NS = "ns"
     DURATION_S = "s"
@@ -42,11 +43,11 @@ class Quantity(Enum):
     ENERGY_DELAY_JS = "js"
     EFFICIENCY = "per_j"
     PLAIN = ""
-    """In the unit of the model's outputs, or of a data set's metric."""
+    """In the unit of the model's outputs or of the data set's metric."""
 
 
 class Budget(Enum):
-    """Whose uncertainty an energy has."""
+    """Which energy's uncertainty a metric uses."""
 
     GROSS = ""
     NET = "net_"
@@ -54,23 +55,23 @@ class Budget(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One number under `metrics` of run.json."""
+    """A number under `metrics` of run.json."""
 
     path: str
-    """Keys, joined by dots, as `latency_ns.p50`."""
+    """Keys joined by dots, such as `latency_ns.p50`."""
     quantity: Quantity
     better: Better
     budget: Budget | None = None
-    """The meter's share in its uncertainty; None where no meter has one."""
+    """Energy whose relative uncertainty the metric has; None if no meter contributes to it."""
     short: str | None = None
-    """Name for those who type."""
+    """Short name for the command line."""
     column: str | None = None
     """Key in the list of runs."""
     is_exact: bool = False
-    """A count that does not scatter between runs: one run a side decides."""
+    """A count without variation between runs: a single run per side is enough to compare."""
 
     def value(self, run: Run) -> float | int | None:
-        """The number of a run; None where it was not measured, and for an emulator's own time."""
+        """The number of a run; None if it was not measured, and for times of an emulator."""
         is_counted = run.metrics.instructions_per_inference is not None
         if is_counted and self.path.startswith("windows."):
             return None
@@ -78,24 +79,24 @@ class Metric:
         return value if isinstance(value, (int, float)) else None
 
     def bounded_value(self, run: Run) -> float | int | None:
-        """The number of a run; None also for a tail that too few queries bound."""
+        """The number of a run; None also for a tail percentile without an interval."""
         return None if self.is_tail and self.interval(run) is None else self.value(run)
 
     @property
     def is_tail(self) -> bool:
-        """Whether it is a percentile of the latencies above their median."""
+        """Whether the metric is a latency percentile above the median."""
         span, _, name = self.path.partition(".")
         return span in LATENCY_SPANS and name in PERCENTILES and name != "p50"
 
     def interval(self, run: Run) -> tuple[float, float] | None:
-        """95 % confidence interval of the metric; None where it has none."""
+        """95 % confidence interval of the metric; None if it has no interval."""
         place, _, name = self.path.rpartition(".")
         owner = value_at(run.metrics, place) if place else run.metrics
         bounds = getattr(owner, "ci95" if name == "value" else f"{name}_ci95", None)
         return None if bounds is None else (float(bounds[0]), float(bounds[1]))
 
     def expanded_interval(self, run: Run) -> tuple[float, float] | None:
-        """95 % interval within one run; for an energy, its expanded uncertainty (k = 2).
+        """95 % interval within a run; for an energy, the expanded uncertainty (k = 2).
 
         A metric computed from an energy has the relative uncertainty of that energy: see `METRICS`.
         """
@@ -111,7 +112,7 @@ class Metric:
         return value - half_width, value + half_width
 
     def relevant(self, marks: Marks) -> Marks:
-        """The marks that go with this number: `synthetic power` only with those of the power."""
+        """Marks of this metric: `synthetic power` applies only to metrics of power and energy."""
         return marks if self.budget is not None else replace(marks, power=())
 
     @property
@@ -121,19 +122,19 @@ class Metric:
 
     @property
     def label(self) -> str:
-        """The last part of its path without the unit: p50, throughput."""
+        """The last part of the path without the unit, such as p50 or throughput."""
         return self.path.rpartition(".")[2].removesuffix(f"_{self.quantity.value}")
 
 
 class NoSuchPath(LookupError):
-    """A document has no such key."""
+    """The path names a key that does not exist."""
 
 
 def value_at(owner: object, path: str) -> object:
-    """What stands at a path of keys below a part of a run; None where an owner of it is absent.
+    """Value at a path of keys below a part of a run; None if a part on the way is absent.
 
     Raises:
-        NoSuchPath: there is no such key.
+        NoSuchPath: the path names a key that does not exist.
     """
     for name in path.split("."):
         if owner is None:
@@ -153,16 +154,16 @@ def value_at(owner: object, path: str) -> object:
 
 
 def headline_latency(run: Run) -> LatencySummary | None:
-    """The latencies that a run is about; None for a profile, which is about its operators."""
+    """The latencies of the scenario's headline; None for a profile, which measures operators."""
     summary = value_at(run.metrics, run.spec.scenario.traits.headline)
     return summary if isinstance(summary, LatencySummary) else run.metrics.latency_ns
 
 
 def headline(run: Run) -> Metric:
-    """The number that a run is about; the median of its latencies, where too few bound the tail.
+    """The main metric of a run; the median latency if too few queries bound the tail.
 
-    Of a target that times windows as a whole there is no latency of a single inference, and one in
-    energy mode is measured for its energy.
+    A target that times whole windows has no latency of a single inference, so its headline is the
+    throughput. The headline of a target in energy mode is its energy.
     """
     energy = run.metrics.energy
     if energy is not None and energy.edge_windows and energy.is_measured:
@@ -218,8 +219,8 @@ _ALL = (
     Metric("agreement.fraction_equal", Quantity.RATIO, Better.HIGHER),
     Metric("agreement.top1_equal_ratio", Quantity.RATIO, Better.HIGHER),
     *_lower(Quantity.PLAIN, "agreement", "max_abs_diff", "relative_rms", "relative_rms_best"),
-    # All energies but the net one are the gross energy, or its inverse, times what the meter has
-    # no share in: the number of inferences, times on the device's clock, a capacity.
+    # Except for the net energy, each is the gross energy or its inverse, times a factor that does
+    # not come from the meter: a number of inferences, times on the device's clock, a capacity.
     Metric(
         GROSS_ENERGY,
         Quantity.ENERGY_J,
@@ -244,6 +245,6 @@ _ALL = (
 )
 
 METRICS: Mapping[str, Metric] = {metric.path: metric for metric in _ALL}
-"""Every metric that two runs can be compared by, by its path."""
+"""Every metric that runs can be compared by, by path."""
 BY_SHORT_NAME: Mapping[str, Metric] = {one.short: one for one in _ALL if one.short}
-"""The metrics that may be called by less than their path."""
+"""Metrics with a short name, by that name."""

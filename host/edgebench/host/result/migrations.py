@@ -1,4 +1,4 @@
-"""Older versions of a stored run: how they are read, and which keys they have.
+"""Migration of stored runs from older schema versions.
 
     1   latencies of invocations, memory, cold start, a verdict of twelve rules
     2   queries of all scenarios, counters and clocks at both ends of the loop, outputs, thermal
@@ -8,9 +8,9 @@
     6   uncertainty of every power and of percentiles of energy
     7   findings are data: value, limit, unit and reason; `not_applicable` is an outcome
 
-A step changes a document of one version into one of the next, in place. Keys that were added with
-a default need no step. tests/fixtures/runs has a run of every version; `promises.py` has which keys
-every run of a version has.
+A step converts a document to the next version, in place. Keys that were added with a default need
+no step. tests/fixtures/runs has a run of every version; `promises.py` defines which keys every run
+of a version has.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any
 from edgebench.host.result.promises import is_promised, place_of
 
 CHECKSUMMED_SINCE = 4
-"""Version since which a meter's raw bytes can be decoded again: before, they had no checksums."""
+"""First version whose raw meter bytes can be decoded again: older ones have no checksums."""
 AS_STORED = "as_stored"
-"""Reason of a finding without data, of which only the sentence is known."""
+"""Reason of a finding that was stored as a sentence only, without data."""
 _NO_COUNTERS = {"own_cpu_s": 0.0, "involuntary_switch_count": 0}
 
 
 def migrated(document: dict[str, Any], version: int) -> dict[str, Any]:
-    """A document of any older version as one of this version; it is changed in place."""
+    """Migrate a document of any older version to this version, in place."""
     for older, step in _STEPS.items():
         if version <= older:
             step(document)
@@ -36,9 +36,9 @@ def migrated(document: dict[str, Any], version: int) -> dict[str, Any]:
 
 
 def migrated_facts(plain: Any) -> Any:
-    """What the host knew of a run, with what was asked of its meter in one place.
+    """The stored `HostFacts` with the energy request as a single object.
 
-    Until version 6 those were fields of their own.
+    Up to version 6, the request consisted of separate fields.
     """
     if not isinstance(plain, dict) or "energy" in plain or plain.get("meter") is None:
         return plain
@@ -47,7 +47,7 @@ def migrated_facts(plain: Any) -> Any:
 
 
 def migrated_record(plain: Any) -> Any:
-    """The agent's account of a run; that of version 1 had no counters at both ends of the loop."""
+    """The agent's record of a run; version 1 had no counters at both ends of the loop."""
     worker = plain.get("worker") if isinstance(plain, dict) else None
     if not isinstance(worker, dict) or "before" in worker:
         return plain
@@ -71,18 +71,17 @@ def migrated_record(plain: Any) -> Any:
 def promised(
     stored: dict[str, Any], computed: dict[str, Any], version: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What an older version promised of a run, as it was stored and as it is computed today.
+    """The stored and the recomputed document, reduced to what the older version guaranteed.
 
-    Left out are keys that came later, keys whose definition changed later, and the words of a
-    line, of which only whether there is one counts. A rule that came later does not change the
-    verdict that was given, nor does one that became stricter or milder: that is for `edgebench
-    verify --rejudge`.
+    Keys that were added or redefined later are removed. Of a line of text, only its presence
+    counts. A rule that was added, or became stricter or milder, does not change the stored verdict;
+    `edgebench verify --rejudge` applies today's rules.
     """
     held = {rule["id"]: rule["outcome"] for rule in stored["verdict"]["rules"]}
     today = {rule["id"]: rule["outcome"] for rule in computed["verdict"]["rules"]}
     for name in held.keys() & today.keys():
         if today[name] == "not_applicable" and held[name] != "fail":
-            today[name] = held[name]  # what was never asked for was called a pass, or unknown
+            today[name] = held[name]  # inapplicable rules were stored as passed, or unknown
         if version < _STRICTER.get(name, 0) and (held[name], today[name]) == ("pass", "fail"):
             today[name] = "pass"
         if version < _MILDER.get(name, 0) and (held[name], today[name]) == ("fail", "pass"):
@@ -116,9 +115,9 @@ _STRICTER = dict.fromkeys(
     ),
     7,
 )
-"""Rules that fail more runs than before, by the version since which they do."""
+"""Rules that became stricter, by the version of the change."""
 _MILDER = {"steady_state": 7}
-"""Rules that fail fewer runs than before, by the version since which they do."""
+"""Rules that became milder, by the version of the change."""
 _SPANS = (
     "metrics.latency_ns",
     "metrics.end_to_end_ns",
@@ -143,17 +142,17 @@ _REDEFINED: dict[str, int] = {
     "verdict.rules.background_load": 2,
     "verdict.state": 2,
 }
-"""Keys whose definition changed, and the version since which they are what they are now.
+"""Keys whose definition changed, and the version that introduced the present definition.
 
-Version 1 took neighbouring queries for independent, looked for no steady state, and kept a share
-of busy CPUs without the counters that it came from, so that its verdict may be another one. Until
-version 6 the effective count was the estimate itself, and intervals were narrower; and the term of
-samples in step with a loop ended at 50 phases.
+Version 1 treated neighbouring queries as independent, did not detect a steady state, and stored the
+share of busy CPUs without the underlying counters, so that its verdict may differ. Up to version 6
+the effective count was the plain estimate, and intervals were narrower; the uncertainty term of
+samples in step with the loop ended at 50 phases.
 """
 
 
 _WORDS = frozenset({"refused", "net_refused", "reason", "detail", "trouble", "error"})
-"""Keys of lines for people."""
+"""Keys of text for people."""
 
 
 def _drop(plain: Any, path: list[str]) -> None:
@@ -164,7 +163,7 @@ def _drop(plain: Any, path: list[str]) -> None:
 
 
 def _without_later_keys(stored: Any, computed: Any, version: int, path: str = "") -> Any:
-    """The computed value without keys that a run of this version may lack, and lacks."""
+    """The computed value without optional keys of this version that the stored run lacks."""
     if isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
         return [
             _without_later_keys(one, other, version, path)
@@ -186,10 +185,10 @@ def _without_later_keys(stored: Any, computed: Any, version: int, path: str = ""
 
 
 def _from_1(document: dict[str, Any]) -> None:
-    """Affinity and context switches were the conditions' own; there were no queries."""
+    """Affinity and context switches were fields of the conditions; there were no queries."""
     conditions = document["conditions"]
     if "scheduling" in conditions:
-        return  # read and written again, it has the shape of this version
+        return  # a document that was read and written again is migrated already
     switches = conditions.pop("involuntary_switch_count")
     cpus = conditions.pop("cpu_affinity")
     conditions.setdefault("background_busy_ratio", None)
@@ -208,7 +207,7 @@ _SEVERITIES_OF_1 = dict.fromkeys(
 
 
 def _from_2(document: dict[str, Any]) -> None:
-    """Modified scores came within version 2."""
+    """Modified scores were added during version 2."""
     outliers = document["metrics"].get("outliers")
     if outliers is not None:
         outliers.setdefault("score_max", None)
@@ -238,4 +237,4 @@ def _from_6(document: dict[str, Any]) -> None:
 
 
 _STEPS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1, 2: _from_2, 6: _from_6}
-"""By the version that a step starts from."""
+"""Migration steps by the version that they start from."""

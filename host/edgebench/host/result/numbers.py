@@ -1,8 +1,8 @@
-"""The numbers that may be shown of a run or a set, each with its 95 % interval.
+"""Numbers of a run or a set that may be shown, each with its 95 % interval.
 
     Run, RunSet ──▶ numbers_of() ──▶ pages, reports, exports, live views
 
-None of a refused one, and no percentile of a run that too few queries bound.
+A refused run has none, and percentiles with too few queries for an interval are left out.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ class Number:
     metric: Metric
     value: float
     interval: tuple[float, float] | None
-    """95 % interval: between the runs of a set, else within the run; of an energy of one run, its
-    expanded uncertainty (k = 2). None if there is none."""
+    """95 % interval: between the runs of a set, or within a single run; for an energy of a single
+    run, its expanded uncertainty (k = 2). None if the number has no interval."""
 
 
 def numbers_of(one: Run | RunSet, paths: Iterable[str] = METRICS) -> list[Number]:
-    """The metrics that it has, in the order of the paths; none if it is refused.
+    """The available numbers of a run or set, in the order of the paths; empty if it is refused.
 
     Args:
-        one: The run or set; a set of one run has the intervals within the run.
-        paths: Metrics by their path.
+        one: The run or set; a set of a single run has the intervals within the run.
+        paths: Paths of metrics.
     """
     numbers = (number_of(one, path) for path in paths)
     return [number for number in numbers if number is not None]
 
 
 def number_of(one: Run | RunSet, path: str) -> Number | None:
-    """One metric; None if it may not be shown, or was not measured."""
+    """The number of a metric; None if it must not be shown, or was not measured."""
     if one.marks.are_numbers_refused:
         return None
     metric = METRICS[path]
@@ -54,5 +54,5 @@ def number_of(one: Run | RunSet, path: str) -> Number | None:
 
 
 def headline_number(one: Run | RunSet) -> Number | None:
-    """The number that it is about; None if it may not be shown, or was not measured."""
+    """The headline number; None if it must not be shown, or was not measured."""
     return number_of(one, one.headline if isinstance(one, RunSet) else headline(one).path)

@@ -7,34 +7,33 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Difference between the outputs and those of the reference kernels."""
+    """Difference between the outputs and the outputs of the reference kernels."""
 
     reference: str
     sample_count: int
     max_abs_diff: float | None
-    """Largest difference in the unit of the output, after scale and zero point; None where a
-    difference is not finite: one of the two gave NaN or infinity, and the other something else."""
+    """Largest difference in the unit of the output, after scale and zero point; None if a
+    difference is not finite: one side is NaN or infinite, and the other has another value."""
     fraction_equal: float
-    """Elements that are equal to the last bit, ratio; NaN equals NaN."""
+    """Fraction of elements that are bitwise equal; NaN equals NaN."""
     top1_equal_ratio: float | None
-    """Samples with the same largest element of the first output; None where that is a single
-    number, or the reference has none."""
+    """Fraction of samples with the same largest element of the first output; None if the output is
+    a single number, or the reference has no such output."""
     relative_rms: float | None
-    """RMS of the difference over the standard deviation of the reference, worst output; over the
-    RMS of the reference where that is constant. None where a difference is not finite."""
+    """RMS of the difference divided by the standard deviation of the reference, worst output;
+    divided by the RMS if the reference is constant. None if a difference is not finite."""
     relative_rms_best: float | None = None
-    """Relative RMS of the output that agrees best; those that are constant count only where all
-    are."""
+    """Relative RMS of the best output; constant outputs count only if all outputs are constant."""
     is_constant: bool = False
-    """Whether every output of the reference is the same number everywhere and for all samples,
-    though the samples differ: any kernels agree on that."""
+    """Whether every output of the reference is a single constant for all samples although the
+    samples differ: any two kernels agree on such outputs."""
     distinct_count: int = 0
-    """Different inputs among the samples; 0 where the agent did not count them."""
+    """Number of distinct inputs among the samples; 0 if the agent did not count them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceAccuracy:
-    """Accuracy of the unquantised sibling on the same data set, from a run of its own."""
+    """Accuracy of the unquantised model on the same data set, from a separate run."""
 
     run_id: str
     model: str
@@ -50,8 +49,8 @@ class Accuracy:
     ci95: tuple[float, float] | None
     sample_count: int
     planned_count: int | None = None
-    """Samples that were to be answered; None where the agent did not report it."""
+    """Number of planned samples; None if the agent did not report it."""
     dataset: str | None = None
     drop_vs_reference: float | None = None
-    """How much worse than the reference, in the unit of the metric."""
+    """Reference accuracy minus this accuracy, in the unit of the metric."""
     reference: ReferenceAccuracy | None = None

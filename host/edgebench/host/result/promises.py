@@ -1,13 +1,14 @@
-"""Keys that every run of a version has, so that `verify` notices a removed one.
+"""Keys that every run of a version has, so that `verify` detects removed keys.
 
-`promised_keys.json` beside this file lists them by the version that brought them; the keys of a
-version that is not released yet are not in it, so a new key or rule needs no entry.
-devtools/write_promised_keys.py adds them when the version is released. A key that came with the
-commit that raised a version is in every run of that version; one that came later is certain from
-the next version on. `*` is any key of a mapping, as of `environment.packages`.
+`promised_keys.json` in this directory lists them by the version that introduced them. Keys of an
+unreleased version are not listed, so a new key or rule needs no entry;
+devtools/write_promised_keys.py adds them when the version is released. A key that was added by the
+commit that raised a version is in every run of that version; a key that was added later is
+guaranteed from the next version on. `*` stands for any key of a mapping, such as
+`environment.packages`.
 
-Source of the keys of versions 1 to 6: tests/fixtures/runs/README.md, which has the commit of every
-key.
+Source of the keys of versions 1 to 6: tests/fixtures/runs/README.md, which lists the commit of
+every key.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ ANY_KEY = "*"
 
 
 def is_promised(place: str, version: int) -> bool:
-    """Whether every run of a version has the key at this place."""
+    """Whether every run of a version has the key at a place."""
     since = _since().get(place)
     return since is not None and since <= version
 
 
 def place_of(path: str, key: str) -> str:
-    """Place of a key below a path, as the file lists it."""
+    """Place of a key below a path, in the notation of `PROMISES_FILE`."""
     below_any = f"{path}.{ANY_KEY}".lstrip(".")
     return below_any if below_any in _since() else f"{path}.{key}".lstrip(".")
 
 
 def key_paths(kind: Any, path: str = "") -> Iterator[str]:
-    """Every place that documents of this type have a key at."""
+    """Place of every key in documents of a type."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType, tuple):
         for argument in arguments:
@@ -58,6 +59,6 @@ def key_paths(kind: Any, path: str = "") -> Iterator[str]:
 
 @cache
 def _since() -> Mapping[str, int]:
-    """The version that brought each promised key."""
+    """The version that introduced each promised key."""
     listed = json.loads((files("edgebench.host.result") / PROMISES_FILE).read_bytes())
     return {place: int(version) for version, places in listed.items() for place in places}

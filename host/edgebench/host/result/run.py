@@ -1,6 +1,6 @@
-"""The result of a run: these types are the schema of run.json.
+"""The result of a run: these types define the schema of run.json.
 
-Keys may be added with a higher `SCHEMA_VERSION`; one that scripts rely on is not renamed.
+A higher `SCHEMA_VERSION` may add keys; keys that scripts rely on are never renamed.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from edgebench.protocol.thermal import CooldownFacts, Expectation
 
 SCHEMA_VERSION = 7
 Path = tuple[str | int, ...]
-"""Keys and positions that lead to a value of a document."""
+"""Keys and positions that lead to a value in a document."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeUse(RuntimeFacts):
-    """The runtime that ran the model, and where it put the operators."""
+    """The runtime that ran the model, and its placement of the operators."""
 
     placement: tuple[OperatorPlacement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ColdStartNs:
-    """Time to the first output, in its three parts, nanoseconds."""
+    """Time to the first output, in three parts, nanoseconds."""
 
     import_: int = field(metadata=key("import"))
     load: int
@@ -67,47 +67,47 @@ class ColdStartNs:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBytes:
-    """Memory of the worker, bytes; None where it was not reported."""
+    """Memory of the worker, bytes; None if it was not reported."""
 
     peak_rss: int | None
     model: int | None
-    """Growth of the resident set from before the load to after the first inference."""
+    """Growth of resident memory from before the load to after the first inference."""
     steady_rss: int | None = None
     """Resident memory after the timed loop."""
     steady_pss: int | None = None
-    """Resident memory after the timed loop, shared pages divided among those who share them."""
+    """Resident memory after the timed loop, with shared pages divided among the processes."""
     arena: int | None = None
-    """What the runtime says that its tensors take."""
+    """Memory of the tensors as reported by the runtime."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindingNs:
-    """Invocation of a model of one addition through the runtime's Python binding, nanoseconds."""
+    """Overhead of the runtime's Python binding, measured with a one-addition model, nanoseconds."""
 
     p50: int | None
-    """Median through the binding, as the timed loop reports it."""
+    """Median invocation through the binding, reported by the timed loop."""
     c_p50: int | None
-    """Median of the same model by the C function of the same library."""
+    """Median invocation of the same model through the C function of the same library."""
     added: int | None
-    """What loop and binding add to an invocation: the difference of the two."""
+    """Time that loop and binding add to an invocation: `p50` minus `c_p50`."""
     unavailable: str | None
     """Why there is no median."""
 
 
 @dataclass(frozen=True, slots=True)
 class HarnessNs:
-    """Cost of the timed loop itself, measured with calls that do nothing, nanoseconds."""
+    """Overhead of the timed loop, measured with empty calls, nanoseconds."""
 
     p50: int
     per_query: float
     end_to_end_p50: int = 0
     binding: BindingNs | None = None
-    """None where it was not measured: by older agents, and in runs that were stopped."""
+    """None if it was not measured: with older agents, and in interrupted runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileResult:
-    """Operators of the model, and what the profiler itself costs beside the unprofiled pass."""
+    """Time of each operator of the model, with the unprofiled latency for comparison."""
 
     run_count: int
     operators: tuple[OperatorTime, ...]
@@ -118,20 +118,20 @@ class ProfileResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """The computed numbers; null where a quantity was not measured."""
+    """The computed numbers; null if a quantity was not measured."""
 
     latency_ns: LatencySummary | None = None
-    """Latency of invocations; None for a profile, which slows its own run down."""
+    """Latency of invocations; None for a profile, because profiling slows the run down."""
     end_to_end_ns: LatencySummary | None = None
-    """Latency of queries; None where the scenario has only one, and for a profile."""
+    """Latency of queries; None if the scenario has a single latency, and for a profile."""
     throughput_per_s: float | None
     early_stopping: EarlyStopping | None = None
     outliers: Outliers | None = None
     stability: Stability | None = None
     """None in runs of schema version 6 and older, and for a profile."""
     warmup: WarmupCut | None
-    """None, as the next three, only in a run that failed, or of a target that timed itself; the
-    keys are always there."""
+    """This key and the next three are always present; they are null only in a failed run, or for a
+    target that timed itself."""
     cold_start_ns: ColdStartNs | None
     memory_bytes: MemoryBytes | None
     harness_ns: HarnessNs | None
@@ -141,19 +141,19 @@ class Metrics:
     thermal: ThermalResult | None = None
     profile: ProfileResult | None = None
     energy: EnergyResult | None = None
-    """None: no meter was asked for."""
+    """None if no energy measurement was requested."""
     instructions_per_inference: float | None = None
-    """Median over the windows of an emulated target; None for every other device."""
+    """Median over the windows of an emulated target; None for other devices."""
     windows: WindowSummary | None = None
-    """None for a device on which the timed loop measured."""
+    """Set for a target that timed itself; None for a device that ran the timed loop."""
     target_memory_bytes: TargetMemoryBytes | None = None
     upload_s: float | None = None
-    """Time for which the model was sent to the target; None where it was there."""
+    """Upload time of the model to the target; None if the model was there already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySummary:
-    """What was sampled beside the run, and what that cost."""
+    """Sensors sampled during the run, and the CPU time of the sampler."""
 
     sensors: tuple[str, ...]
     constants: dict[str, float]
@@ -164,7 +164,7 @@ class TelemetrySummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The machine before, during and after the run."""
+    """State of the device before, during and after the run."""
 
     load_1m_before: float | None
     load_1m_after: float | None
@@ -172,51 +172,51 @@ class Conditions:
     """Clocks and counters at the start of the timed loop; None in runs of version 1."""
     after: Moment | None
     scheduling: Scheduling | None
-    """None only in a run that failed."""
+    """None only in a failed run."""
     settings: EffectiveSettings | None = None
-    """Settings as requested and as in effect; None in a run that failed, and for a device that
-    timed itself."""
+    """Settings as requested and as in effect; None in a failed run, and for a target that timed
+    itself."""
     confinement: Confinement | None = None
-    """What kept the model in its process; None where the agent did not report it."""
+    """How the model's process was confined; None if the agent did not report it."""
     background_busy_ratio: float | None
     sample_count: int
     expected: Expectation = field(default_factory=Expectation)
     cooldown: CooldownFacts = field(default_factory=CooldownFacts)
     telemetry: TelemetrySummary | None = None
     telemetry_absent: dict[str, str] = field(default_factory=dict[str, str])
-    """Sensors that are not there, and why."""
+    """Missing sensors, and the reason for each."""
     clock: ClockModel | None
     marks: SyncFacts = field(default_factory=SyncFacts)
     metered: MeterFacts | None = None
     output_sha256: str | None
-    """None only in a run that failed."""
+    """None only in a failed run."""
     inputs_file: str | None = None
-    """Name of the file with the inputs that the model ran on; None: they were drawn."""
+    """Name of the input file; None: random inputs."""
     inputs: tuple[TensorSpec, ...]
     inputs_clipped_ratio: float | None = None
-    """Share of the file's values that a quantised input clips, of the worst input; None: none were
-    quantised."""
+    """Fraction of the file's values that quantisation clips, for the worst input; None if no input
+    was quantised."""
     outputs: tuple[TensorSpec, ...]
     power_source: str | None
     ambient_c: float | None = None
     firmware: FirmwareFacts | None = None
-    """Program of a target that timed itself; None for every other device."""
+    """Firmware of a target that timed itself; None for other devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Reason why a run measured nothing."""
+    """Why a run measured nothing."""
 
     code: str
-    """Name of the agent's `ErrorCode` in lower case, as `worker_died`; no name is ever changed."""
+    """Name of the agent's `ErrorCode` in lower case, such as `worker_died`; names never change."""
     message: str
     phase: Phase | None = None
-    """Phase that the run was in; None where the agent did not get so far."""
+    """Phase in which the run failed; None if it failed before its first phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One model on one device in one configuration, with one verdict."""
+    """A model measured on a device in a fixed configuration, with a verdict."""
 
     schema_version: int
     run_id: str
@@ -224,7 +224,7 @@ class Run:
     kind: Literal["measurement", "profile"] = "measurement"
     pair: Pair | None = None
     member: SetMember | None = field(default=None, metadata=key("set"))
-    """Place in a set of runs; None for a run on its own, and in schema version 6 and older."""
+    """Place in a set of runs; None for a run outside a set, and in schema version 6 and older."""
     simulated: bool
     emulated: bool
     spec: RunSpec
@@ -236,23 +236,23 @@ class Run:
     conditions: Conditions
     verdict: Verdict
     failure: Failure | None = None
-    """Why nothing was measured; None for a run that measured something, and in schema version 6 and
-    older, which did not store others."""
+    """Why nothing was measured; None for a successful run. Schema version 6 and older did not store
+    failed runs."""
     files: dict[str, str] = field(default_factory=dict[str, str])
-    """SHA-256 of every other file of the run, by path inside it."""
+    """SHA-256 of every other file of the run, by path relative to the run's directory."""
     unknown: tuple[tuple[Path, object], ...] = field(default=(), metadata=key(""), repr=False)
-    """Unknown keys, which are kept as they are."""
+    """Path and value of unknown keys, which are kept unchanged."""
 
     @property
     def set_id(self) -> str | None:
-        """Id of the set that it is one of, or of its side of a comparison; None if it is alone."""
+        """Id of the run's set, or of its side of a comparison; None for a run outside of both."""
         if self.member is not None:
             return self.member.set_id
         return side_id(self.pair.comparison_id, self.pair.side) if self.pair else None
 
     @property
     def marks(self) -> Marks:
-        """Marks that go with each of its numbers."""
+        """Marks of the run's numbers."""
         return marks_of(
             self.verdict,
             has_failed=self.failure is not None,

@@ -1,4 +1,4 @@
-"""A set: the runs of one model that one command made, and what the next run is likely to show."""
+"""Set of runs: the runs of a model from a single command, and their variation."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from edgebench.host.result.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetMetric:
-    """One metric over the runs of a set, in its own unit."""
+    """A metric over the runs of a set, in the metric's unit."""
 
     count: int
-    """Runs that have it."""
+    """Number of runs that have the metric."""
     median: float
     min: float
     max: float
     ci95: tuple[float, float] | None = None
-    """Bounds of the 95 % confidence interval of the median of such runs; of an energy, with the
-    error of the meter. None below five runs; the accuracy, which the first run alone
-    measures, has its interval within that run."""
+    """Bounds of the 95 % confidence interval of the median; for an energy, including the error of
+    the meter. None below five runs. Only the first run measures the accuracy, so its interval is
+    the interval within that run."""
 
     @property
     def half_width_ratio(self) -> float | None:
-        """Half the width of the interval, over the median."""
+        """Half the width of the interval, divided by the median."""
         if self.ci95 is None or self.median == 0:
             return None
         return (self.ci95[1] - self.ci95[0]) / 2 / abs(self.median)
@@ -34,60 +34,60 @@ class SetMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VarianceLevels:
-    """Where the variation of the headline comes from, and how to spend time on it."""
+    """Sources of the headline's variation, and the best use of measuring time."""
 
     between_ratio: float
-    """Standard deviation from one launch to the next, over the median."""
+    """Standard deviation between launches, divided by the median."""
     within_ratio: float
-    """Standard deviation of one run's value by its own queries, over the median."""
+    """Standard deviation of a single run's value due to its queries, divided by the median."""
     launch_s: float
-    """Time of a run beside its timed loop: cold start, warm-up, what a meter needs, transfers."""
+    """Time of a run outside its timed loop: cold start, warm-up, idle time of a meter, transfer."""
     duration_s: float
-    """Timed loop of a run, as it was."""
+    """Duration of a run's timed loop, as measured."""
     best_count: int
-    """Number of runs that gives the narrowest interval in the same time."""
+    """Number of runs that gives the narrowest interval in the same total time."""
     best_duration_s: float
-    """Timed loop of each of them."""
+    """Duration of the timed loop of each of those runs."""
     gain_ratio: float
-    """Standard error with that split over the present one."""
+    """Standard error with that split, divided by the present standard error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSet:
-    """Runs of one model, on one device, in one configuration; a run on its own is a set of one."""
+    """Runs of a model on a device in a fixed configuration; also a single run as a set."""
 
     set_id: str | None
-    """None for a run on its own."""
+    """None for a single run."""
     device: str
     model: str
     runtime: str
     planned_count: int
-    """Runs that were to be made."""
+    """Number of planned runs."""
     run_ids: tuple[str, ...]
-    """Runs that count, in the order in which they were made."""
+    """Runs that are not refused, in order of measurement."""
     refused_run_ids: tuple[str, ...]
-    """Invalid runs, which do not count."""
+    """Invalid runs, which are excluded from the metrics."""
     headline: str
-    """Metric that the set is about, by its path."""
+    """Path of the set's headline metric."""
     metrics: dict[str, SetMetric]
-    """By path, as in `metrics` of run.json."""
+    """Metrics by path below `metrics` of run.json."""
     variance: VarianceLevels | None
-    """None without an interval within each run, or between runs."""
+    """None if the runs have no interval, or the set has no interval between runs."""
     verdict: Verdict
     runs: tuple[Run, ...] = field(metadata=key(""), repr=False)
-    """All of them, refused ones too."""
+    """All runs, including refused runs."""
 
     @property
     def counted(self) -> tuple[Run, ...]:
-        """Runs that count."""
+        """Runs that are not refused."""
         return tuple(run for run in self.runs if not run.verdict.is_refused)
 
     @property
     def marks(self) -> Marks:
-        """Marks that go with each of its numbers."""
+        """Marks of the set's numbers."""
         return together((run.marks for run in self.runs), self.verdict)
 
     @property
     def first(self) -> Run:
-        """Run with what only the first one has: checked outputs, accuracy."""
+        """The first run, which alone has checked outputs and an accuracy."""
         return self.runs[0]

@@ -1,8 +1,8 @@
-"""The JSON Schema of run.json, made from the types.
+"""The JSON Schema of run.json, generated from the types.
 
-`run.schema.json` beside this file is what it gives: devtools/write_schema.py writes it, and a test
-holds the two together. Keys that a run may lack are those with a default; keys that are not named
-here are allowed, as a newer version may add some.
+devtools/write_schema.py writes the schema to `run.schema.json` in this directory, and a test
+compares the file with the types. Keys with a default are optional; unlisted keys are allowed,
+because a newer version may add some.
 
 Source: https://json-schema.org/draft/2020-12/json-schema-core
 """
@@ -23,7 +23,7 @@ from edgebench.host.result.keys import key_of
 from edgebench.host.result.run import SCHEMA_VERSION, Run
 
 Schema = dict[str, Any]
-"""A JSON Schema, or a part of one."""
+"""A JSON Schema, or a part of it."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMA_FILE = "run.schema.json"
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
@@ -66,7 +66,7 @@ def _schema_of(kind: Any, parts: dict[str, Schema]) -> Schema:
         return {"enum": [member.value for member in kind]}
     if isinstance(kind, type) and is_dataclass(kind):
         if kind.__name__ not in parts:
-            parts[kind.__name__] = {}  # a type that holds itself would not end
+            parts[kind.__name__] = {}  # ends the recursion of a type that contains itself
             parts[kind.__name__] = _dataclass(kind, parts)
         return {"$ref": f"#/$defs/{kind.__name__}"}
     raise TypeError(f"no schema for {kind!r}")
@@ -94,7 +94,7 @@ def _is_required(one: Field[Any]) -> bool:
 
 
 def _field_docstrings(kind: type) -> dict[str, str]:
-    """The line below each field, those of its bases included."""
+    """Docstring of each field of a dataclass, including inherited fields."""
     docstrings: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if not is_dataclass(base):

@@ -1,8 +1,8 @@
 """Settings of a run, as requested and as in effect.
 
-A runtime may use fewer threads than requested, a control group may stop them, a file may hold
-several graphs, and a delegate may leave operators to the CPU. None of these is an error of the run,
-and each changes the meaning of its numbers. `show.settings` has a sentence for each difference.
+A runtime may use fewer threads than requested, a control group may throttle them, a file may
+contain several graphs, and a delegate may leave operators to the CPU. None of these is an error of
+the run, but each changes the meaning of its numbers. `show.settings` words each difference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class SettingState(Enum):
     """Comparison of a setting in effect with the request."""
 
     AS_REQUESTED = "as_requested"
-    """Also where nothing was requested and nothing could be chosen."""
+    """Also if nothing was requested and there was no choice."""
     DIFFERENT = "different"
     NOT_CHOSEN = "not_chosen"
     """Nothing was requested, and there were several possibilities."""
@@ -28,15 +28,15 @@ class SettingState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting of a run."""
+    """A setting of a run."""
 
     requested: Fact
     """Requested value; None: the default."""
     effective: Fact
-    """Value in effect; None: unknown, or none."""
+    """Value in effect; None: unknown or unset."""
     state: SettingState
     reason: str | None = None
-    """Name of the sentence that `show.settings` has for it; None: it needs none."""
+    """Name of its sentence in `show.settings`; None: no sentence is needed."""
     facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
     """Names and counts in that sentence."""
 
@@ -46,10 +46,10 @@ class EffectiveSettings:
     """Every setting that is compared with its effect."""
 
     threads: Setting
-    """Threads of the runtime; in effect are those that used CPU time in the timed loop, by work or
-    by spinning: an upper bound of those that worked."""
+    """Threads of the runtime; in effect are the threads that used CPU time in the timed loop, by
+    working or spinning: an upper bound of the working threads."""
     cpus: Setting
-    """Number of CPUs; in effect are those within affinity, cpuset and quota, with a fraction."""
+    """Number of CPUs; in effect is the number that affinity, cpuset and quota allow, a fraction."""
     signature: Setting
     """Signature of the model's graph."""
     delegate: Setting

@@ -9,7 +9,7 @@ from edgebench.host.result.latency import LatencySummary
 
 
 class ThermalState(Enum):
-    """What can be said of a run."""
+    """Thermal classification of a run."""
 
     THROTTLED = "throttled"
     FREQUENCY_LIMITED = "frequency_limited"
@@ -20,53 +20,54 @@ class ThermalState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ThermalResult:
-    """The outcome, with its numbers; None where the run is too short for them."""
+    """The classification, with its numbers; a number is None if the run is too short for it."""
 
     state: ThermalState
     cause: str | None
     """thermal, undervoltage, overcurrent, power_limit, hidden, unknown; None without throttling."""
     is_certain: bool
-    """Whether the device itself says so."""
+    """Whether the device itself reported it."""
     reason: str
-    """One line."""
+    """Reason for the state, a single line."""
     start_temp_c: float | None = None
     throttle_temp_c: float | None = None
-    """Temperature at which the device throttles; None: unknown."""
+    """Throttling temperature of the device; None: unknown."""
     max_temp_c: float | None = None
     onset_s: float | None = None
-    """Time from the start of the measurement to the first sign."""
+    """Time from the start of the measurement to the first sign of throttling."""
     peak_latency_ns: float | None = None
-    """Lower quartile of the baseline's windows; None where that is throttled already."""
+    """Lower quartile of the baseline windows; None if the baseline is throttled already."""
     sustained_latency_ns: float | None = None
     """Median of the windows in the last fifth."""
     peak_throughput_per_s: float | None = None
-    """Inferences per second in the first 5 s, with what lies between them."""
+    """Inferences per second in the first 5 s, including the time between inferences."""
     sustained_throughput_per_s: float | None = None
     """Inferences per second in the last fifth."""
     retention_ratio: float | None = None
-    """Peak latency over sustained latency."""
+    """Peak latency divided by sustained latency."""
     throttled_ratio: float | None = None
-    """Share of the windows with a sign."""
+    """Fraction of the windows with a sign of throttling."""
     throttled_spans_s: tuple[tuple[float, float], ...] = ()
-    """Begin and end of each row of windows with a sign, from the start of the measurement."""
+    """Start and end of each sequence of throttled windows, from the start of the measurement."""
     latency_ns_before: LatencySummary | None = None
-    """Headline before the onset."""
+    """Headline latency before the onset."""
     latency_ns_after: LatencySummary | None = None
-    """Headline after the onset; only the steady part, where it became steady."""
+    """Headline latency after the onset; only the steady part, if it became steady."""
     moved_ratio: float | None = None
-    """Share of the windows on another type of core than most, or on two."""
+    """Fraction of the windows on another core type than the usual type, or on two types."""
     moved_latency_ratio: float | None = None
-    """Latency there over that on the usual type; None where it never stayed for a window."""
+    """Latency on the other core type divided by latency on the usual type; None if no whole window
+    ran on the other type."""
     is_baseline_cool: bool | None = None
-    """Whether the run began below where the device throttles; None: unknown."""
+    """Whether the run began below the throttling temperature; None: unknown."""
     baseline_freq_hz: float | None = None
     nominal_freq_hz: float | None = None
-    """Frequency that the device should run at; below it from the start is a slow governor, no
-    onset."""
+    """Expected frequency of the device; a lower frequency from the start indicates a slow governor,
+    not an onset."""
     freq_change_ratio: float | None = None
-    """Distance of the clock from that of the baseline, which 95 % of the windows keep within."""
+    """Deviation of the clock from the baseline's clock that 95 % of the windows stay within."""
     verdict: str = field(init=False)
-    """State and cause as one word."""
+    """State and cause, joined by a colon."""
 
     def __post_init__(self) -> None:
         verdict = f"{self.state.value}:{self.cause}" if self.cause else self.state.value

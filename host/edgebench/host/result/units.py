@@ -1,9 +1,9 @@
-"""Numbers with units that a person reads at a glance.
+"""Formatting of numbers with units.
 
-An uncertainty has two significant digits, and its value ends at the same decimal place. A number
-without its uncertainty beside it has three significant digits, or fewer where the uncertainty is
-wide. No number has more digits than any instrument is good for: six at most, and an uncertainty
-below 0.01 % is called that.
+An uncertainty has two significant digits, and its value is rounded to the same decimal place. A
+number shown without its uncertainty has three significant digits, or fewer if the uncertainty is
+wide. No number has more digits than an instrument can resolve: six at most, and a smaller
+uncertainty is shown as below 0.01 %.
 
 Source: JCGM 100:2008 (GUM), 7.2.6
 """
@@ -23,18 +23,18 @@ _TIME_UNITS = ((9, "s"), (6, "ms"), (3, "µs"), (0, "ns"))
 """Units by power of ten, in nanoseconds."""
 _PREFIXES = ((9, "G"), (6, "M"), (3, "k"), (0, ""), (-3, "m"), (-6, "µ"), (-9, "n"), (-12, "p"))
 _LEAST_RATIO = 1e-4
-"""Smallest uncertainty that is shown, relative to its value: a smaller one has absurd digits."""
+"""Smallest uncertainty shown, relative to its value: below it, digits are meaningless."""
 _LEAST = 1e-13
-"""Smallest value and uncertainty, joules or watts: a smaller one is a rounding error."""
+"""Smallest value and uncertainty, joules or watts: anything smaller is a rounding error."""
 _CLOCK_ENDS_H = 48
 """Longest time shown as hours, minutes and seconds."""
 _UNKNOWN = "(uncertainty unknown)"
 _ANY_PLACE = 99
-"""Decimals of a value without a known uncertainty: as many as it likes."""
+"""Decimals of a value without a known uncertainty: no limit."""
 
 
 def format_metric(metric: Metric, value: float | None, half_width: float = 0.0) -> str:
-    """A number of a run in the unit of its metric.
+    """A number in the unit of its metric.
 
     >>> from edgebench.host.result.metrics import METRICS
     >>> format_metric(METRICS["latency_ns.p50"], 1_234_567)
@@ -62,7 +62,7 @@ def format_metric(metric: Metric, value: float | None, half_width: float = 0.0) 
 
 
 def format_number(number: Number) -> str:
-    """A number with its uncertainty: absolute for an energy, relative for anything else."""
+    """A number with its uncertainty: absolute for an energy, relative for other metrics."""
     metric, value, interval = number.metric, number.value, number.interval
     half_width = half_width_of(interval, value)
     if metric.quantity is Quantity.ENERGY_J:
@@ -74,7 +74,7 @@ def format_number(number: Number) -> str:
 
 
 def format_ns(value_ns: float | None, half_width_ns: float = 0.0) -> str:
-    """A duration, three significant digits; fewer where its half width is larger.
+    """A duration, three significant digits; fewer if its half width is larger.
 
     >>> format_ns(1_234_567), format_ns(87), format_ns(None), format_ns(1_234_567, 540_000)
     ('1.23 ms', '87 ns', '—', '1.23 ms')
@@ -88,7 +88,7 @@ def format_ns(value_ns: float | None, half_width_ns: float = 0.0) -> str:
 
 
 def format_instructions(count: float | None) -> str:
-    """A count of instructions: all of its digits, as it is exact.
+    """A count of instructions with all digits, because it is exact.
 
     >>> format_instructions(12_700_431.4), format_instructions(None)
     ('12,700,431', '—')
@@ -124,7 +124,7 @@ def format_amperes(value_a: float) -> str:
 
 
 def format_joules(value_j: float | None, half_width_j: float = 0.0) -> str:
-    """An energy, three significant digits; fewer where its half width is larger.
+    """An energy, three significant digits; fewer if its half width is larger.
 
     >>> format_joules(0.00132), format_joules(0.0), format_joules(15000.0)
     ('1.32 mJ', '0 J', '15.0 kJ')
@@ -146,7 +146,7 @@ def format_uncertainty_joules(half_width_j: float) -> str:
 
 
 def format_joules_within(value_j: float, half_width_j: float | None) -> str:
-    """An energy with its expanded uncertainty: in percent, or in joules where it is above 100 %.
+    """An energy with its expanded uncertainty: in percent, or in joules above 100 %.
 
     >>> format_joules_within(0.00132, 0.00015), format_joules_within(2.0, 0.002)
     ('1.32 mJ ±11 %', '2.0000 J ±0.10 %')
@@ -202,7 +202,7 @@ def format_share(ratio: float) -> str:
 
 
 def format_plain(value: float, half_width: float = 0.0) -> str:
-    """A number without a unit, four decimals at most; fewer where its half width is larger.
+    """A number without a unit, four decimals at most; fewer if its half width is larger.
 
     >>> format_plain(0.975), format_plain(0.97222, 0.018), format_plain(1e-17, 0.1)
     ('0.975', '0.972', '0.00')
@@ -216,7 +216,7 @@ def format_plain(value: float, half_width: float = 0.0) -> str:
 
 
 def format_change(ratio: float, half_width_ratio: float = 0.0) -> str:
-    """A change in percent, two decimals; fewer where its half width is larger.
+    """A change in percent, two decimals; fewer if its half width is larger.
 
     >>> format_change(0.01234), format_change(-0.1234, 0.34), format_change(-1e-9)
     ('+1.23 %', '-12 %', '+0.00 %')
@@ -228,7 +228,7 @@ def format_change(ratio: float, half_width_ratio: float = 0.0) -> str:
 
 
 def format_times(ratio: float, half_width: float = 0.0) -> str:
-    """A factor, three significant digits; fewer where its half width is larger.
+    """A factor, three significant digits; fewer if its half width is larger.
 
     >>> format_times(1.8, 0.02), format_times(12.345), format_times(123.4, 400.0)
     ('1.80×', '12.3×', '120×')
@@ -238,7 +238,7 @@ def format_times(ratio: float, half_width: float = 0.0) -> str:
 
 
 def _place(half_width: float) -> int:
-    """Decimals of the second significant digit, negative before the point; many for no half width.
+    """Decimals of the second significant digit, negative before the point; 99 for no half width.
 
     >>> _place(0.0123), _place(0.0996), _place(4200.0)
     (3, 2, -2)
@@ -250,7 +250,7 @@ def _place(half_width: float) -> int:
 
 
 def _place_of(value: float, half_width: float, most: int) -> int:
-    """Decimals of a value with this half width; its own first digit is always shown.
+    """Decimals of a value with this half width; the first digit of the value is always shown.
 
     >>> _place_of(1234.0, 56.0, 2), _place_of(1234.0, 56000.0, 2), _place_of(1.234, 0.0, 2)
     (0, -3, 2)
@@ -259,7 +259,7 @@ def _place_of(value: float, half_width: float, most: int) -> int:
 
 
 def _rounded(value: float, place: int) -> str:
-    """A value to its decimals, filled with zeros before the point; zero has no sign.
+    """A value rounded to a decimal place, padded with zeros before the point; zero has no sign.
 
     >>> _rounded(1234.5, -2), _rounded(-0.001, 1)
     ('1200', '0.0')
@@ -287,7 +287,7 @@ def _three(value: float) -> int:
 
 
 def _shown(value: float, place: int, units: tuple[tuple[int, str], ...]) -> str:
-    """A value to a decimal place of the basic unit, in the unit that fits the rounded value.
+    """A value rounded to a decimal place of the base unit, in the unit that fits the result.
 
     >>> _shown(0.9996, 3, _units("W")), _shown(0.9996, 4, _units("W"))
     ('1.000 W', '999.6 mW')
@@ -302,7 +302,7 @@ def _unit_of(rounded: float, units: tuple[tuple[int, str], ...]) -> tuple[int, s
 
 
 def format_duration(value_s: float) -> str:
-    """Duration in hours, minutes and seconds; words where it is unknown or over 10 years.
+    """Duration in hours, minutes and seconds; in words if it is unknown or over 10 years.
 
     >>> format_duration(75), format_duration(1e300), format_duration(float("nan"))
     ('0:01:15', 'over 10 years', 'unknown')
@@ -315,11 +315,11 @@ def format_duration(value_s: float) -> str:
 
 
 _LONGEST_S = 10 * 365 * 86400.0
-"""Longest duration that is shown in digits: an expected time may come from a hostile device."""
+"""Longest duration shown in digits: an expected time may come from a hostile device."""
 
 
 def format_lasting(value_s: float, half_width_s: float) -> str:
-    """An estimated time: to the second, or in hours where its half width is above a minute.
+    """An estimated time to the second, or in hours if its half width is above a minute.
 
     >>> format_lasting(33303, 10), format_lasting(33303, 4000), format_lasting(360_000, 100)
     ('9:15:03', '9.3 h', '100 h')
@@ -333,11 +333,11 @@ def format_lasting(value_s: float, half_width_s: float) -> str:
 
 
 _LOPSIDED = 1.5
-"""Ratio of the distances of both bounds from which on they are shown one by one."""
+"""Ratio between the distances of the two bounds above which both are shown."""
 
 
 def format_half_width(value_ns: float | None, interval: Sequence[float] | None) -> str:
-    """Half the width of an interval in percent of the value; both sides where they are unlike.
+    """Half the width of an interval in percent of the value; both sides if they differ.
 
     >>> format_half_width(100, [98, 103]), format_half_width(100, [99.97, 100.03])
     ('±2.5 %', '±<0.1 %')
@@ -376,10 +376,10 @@ def is_lopsided(value: float, interval: Sequence[float]) -> bool:
 
 
 def half_width_of(interval: Sequence[float] | None, value: float | None = None) -> float:
-    """Half the width of the interval around a value; 0 where there is none.
+    """Half the width of the interval around a value; 0 without an interval.
 
-    The interval of a tail is wider on one side: the nearer bound counts, or the value would be
-    rounded beyond it.
+    The interval of a tail percentile is wider on one side. The nearer bound counts; otherwise the
+    value would be rounded beyond it.
 
     >>> half_width_of([8.0, 12.0]), half_width_of([43.5, 10000.0], 43.9)
     (2.0, 0.3999999999999986)
@@ -392,7 +392,7 @@ def half_width_of(interval: Sequence[float] | None, value: float | None = None) 
 
 
 def format_interval_ns(value_ns: float | None, interval: Sequence[float] | None) -> str:
-    """A duration with its interval; absent without one.
+    """A duration with its interval; a dash without an interval.
 
     >>> format_interval_ns(1000, [990, 1020]), format_interval_ns(1000, None)
     ('1.000 µs (0.990 µs..1.020 µs)', '—')
@@ -411,7 +411,7 @@ def format_interval_ns(value_ns: float | None, interval: Sequence[float] | None)
 
 
 def format_rate(per_s: float, half_width_per_s: float = 0.0) -> str:
-    """A rate, at least three significant digits; fewer where its half width is larger.
+    """A rate, at least three significant digits; fewer if its half width is larger.
 
     >>> format_rate(37591.2), format_rate(12.345), format_rate(37591.2, 4200)
     ('37,591', '12.3', '37,600')

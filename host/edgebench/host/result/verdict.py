@@ -1,7 +1,7 @@
-"""Can the numbers of a run be trusted? The findings of every rule, as data.
+"""Verdict of a run: whether its numbers can be trusted, with the finding of every rule as data.
 
-A finding says what was looked at as a value, a limit and a unit; `show.sentences` makes a line of
-it. Nothing decides by looking into such a line.
+A finding holds a value, a limit and a unit; `show.sentences` formats it as a line. No decision
+depends on the text of such a line.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 Fact = str | int | float | bool | None
-"""What a sentence needs beside value and limit: a name, a count."""
+"""Part of a sentence in addition to value and limit: a name, a count."""
 
 
 class State(Enum):
-    """The verdict of a run, and what a failed rule makes of it."""
+    """State of a run, and severity of a rule: the state of a run that fails it."""
 
     VALID = "valid"
     SUSPECT = "suspect"
@@ -23,37 +23,37 @@ class State(Enum):
 
 
 class RuleOutcome(Enum):
-    """What one rule found."""
+    """Outcome of a rule."""
 
     PASS = "pass"
     FAIL = "fail"
     UNKNOWN = "unknown"
-    """Checked, but the evidence for an answer is missing."""
+    """The evidence for a decision is missing."""
     NOT_APPLICABLE = "not_applicable"
-    """Never asked: the run has nothing that this rule looks at."""
+    """Not checked: the run has nothing that this rule applies to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One rule's outcome, with its numbers."""
+    """Outcome of a rule, with its numbers."""
 
     id: str
-    """Rule, as the table of rules names it."""
+    """Id of the rule."""
     outcome: RuleOutcome
     severity: State
-    """What the run becomes when this rule fails."""
+    """State of the run if this rule fails."""
     value: float | None = None
-    """What was found, in `unit`."""
+    """Observed value, in `unit`."""
     limit: float | None = None
-    """What it was held against, in `unit`."""
+    """Limit for the value, in `unit`."""
     unit: str | None = None
-    """Unit suffix as everywhere: s, c, hz, bytes, ratio, count, w, j, ppm."""
+    """Unit suffix: s, c, hz, bytes, ratio, count, w, j, ppm."""
     reason: str | None = None
-    """Which of a rule's sentences fits; None: the one of the rule."""
+    """Which of the rule's sentences applies; None: the default sentence."""
     facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
-    """What the sentence names beside value and limit."""
+    """Parts of the sentence in addition to value and limit."""
     detail: str = ""
-    """The sentence, for those who read the document themselves."""
+    """The sentence, for readers of the document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +63,8 @@ class Verdict:
     state: State
     rules: tuple[Finding, ...]
     unwatched: tuple[str, ...] = ()
-    """What nobody could see during the run, of clock, heat and load: a change of it would not have
-    been noticed."""
+    """Which of clock, heat and load could not be read during the run, so that changes were not
+    detected."""
 
     @property
     def is_refused(self) -> bool:
@@ -73,6 +73,6 @@ class Verdict:
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """The rules that failed, worst first."""
+        """Findings of the failed rules, worst first."""
         failed = [rule for rule in self.rules if rule.outcome is RuleOutcome.FAIL]
         return tuple(sorted(failed, key=lambda rule: rule.severity is not State.INVALID))

@@ -9,37 +9,38 @@ from dataclasses import dataclass
 class WindowSummary:
     """Windows of inferences in a row, each timed as a whole.
 
-    The target times them; one in energy mode tells no time, and a meter that sees the edges of its
-    pin does. Where neither did, the times are None. Of streaming firmware, an interface board
-    times single inferences: a resolution then, and no time of windows.
+    Normally the target times them. A target in energy mode reports no time; then a meter times
+    them by the edges of the target's pin. If neither did, the times are None. With streaming
+    firmware, an interface board times single inferences, which gives a resolution but no window
+    times.
     """
 
     count: int
     inference_count: int
-    """Inferences in all windows together."""
+    """Total number of inferences in all windows."""
     warmup_count: int
-    """Inferences before each window."""
+    """Number of inferences before each window."""
     shortest_s: float | None
-    """Shortest window on the target's counter; virtual time where the target is emulated."""
+    """Shortest window on the target's counter; virtual time if the target is emulated."""
     duration_ns_per_inference: float | None
-    """Median over the windows of their time by their count; virtual time where the target is
-    emulated: no latency, and never the time of a single inference."""
+    """Median over the windows of time per inference; not the latency of a single inference. Virtual
+    time if the target is emulated."""
     range_ratio: float | None
-    """Longest less shortest of these times, over the median."""
+    """Range of these times divided by their median."""
     resolution_ratio: float | None
-    """Two ticks of the target's counter over the shortest window, or over the shortest inference
-    where single ones are timed: no smaller difference is one. None where neither the target nor
-    an interface board timed anything."""
+    """Two ticks of the target's counter divided by the shortest window, or the shortest inference
+    if single inferences are timed; smaller differences are not significant. None if neither the
+    target nor an interface board timed anything."""
     clock_ratio: float | None = None
-    """Time on the target's counter over that on the clock of the machine beside it; None where the
-    target is emulated, or tells no time."""
+    """Time on the target's counter divided by time on the clock of the machine that it is attached
+    to; None if the target is emulated or reports no time."""
     is_timed_by_meter: bool = False
-    """Whether the times are those of a meter that saw the edges of the target's pin."""
+    """Whether a meter measured the times, by the edges of the target's pin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetMemoryBytes:
-    """What model and firmware take on the target, bytes; None where it is not reported."""
+    """Memory of model and firmware on the target, bytes; None if it is not reported."""
 
     flash: int | None
     ram: int | None

@@ -1,1 +1,1 @@
-"""Traces of a run over time, for pictures and trace files."""
+"""Traces of a run over time, for charts and trace files."""

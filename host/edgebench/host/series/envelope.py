@@ -1,7 +1,7 @@
-"""Envelope of a trace, the lowest, mean and highest value of each interval: for pictures only.
+"""Envelope of a trace: the lowest, mean and highest value of each interval, for charts only.
 
-The mean of many samples hides a peak, and decimation may miss it, so a picture needs all three
-values. Energy is never computed from an envelope, but from the samples.
+The mean of many samples hides a peak, and decimation may miss it, so a chart needs all three
+values. Energy is always computed from the samples, never from an envelope.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class Points:
         """Lowest, mean and highest value in each interval.
 
         Args:
-            edges_s: Edges, ascending, shape (k + 1,), k >= 1; intervals are half-open, and only
-                the last one includes its end.
+            edges_s: Edges, ascending, shape (k + 1,), k >= 1; intervals are half-open, except that
+                the last interval includes its end.
         """
         bounds = np.searchsorted(self.time_s, edges_s)
         bounds[-1] = np.searchsorted(self.time_s, edges_s[-1], side="right")
         counts = np.diff(bounds)
         low, mean, high = (np.full(len(counts), np.nan) for _ in range(3))
         if (filled := counts > 0).any():
-            # Without the empty intervals, each one ends where the next begins, as reduceat needs.
+            # Non-empty intervals are adjacent, as reduceat requires.
             inside, starts = self.value[: bounds[-1]], bounds[:-1][filled]
             low[filled] = np.minimum.reduceat(inside, starts)
             mean[filled] = np.add.reduceat(inside, starts) / counts[filled]
@@ -76,5 +76,5 @@ class Points:
 
 
 def even_edges(begin_s: float, end_s: float, count: int) -> Floats:
-    """Edges of `count` intervals of the same length, shape (count + 1,)."""
+    """Edges of `count` intervals of equal length, shape (count + 1,)."""
     return np.linspace(begin_s, end_s, count + 1)

@@ -1,8 +1,8 @@
-"""All traces of one run on one clock.
+"""All traces of a run on a common clock.
 
-Zero is the start of the first inference that counts, on the device's clock. The meter's recording
-is on the same axis if its clock was aligned with the device's. Otherwise it has a time axis of its
-own, which begins at its first sample, and `power_apart` gives the reason.
+Zero is the start of the first inference after the warm-up, on the device's clock. The meter's
+recording is on the same axis if its clock was aligned with the device's clock. Otherwise it has a
+separate time axis, which starts at its first sample, and `power_apart` states the reason.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ class Span:
     begin_s: float
     end_s: float
     facts: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
-    """Device's own counts in a window, whose begin and end are arrival times on the host."""
+    """Counts of the device in a window; start and end of a window are arrival times on the host."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatencySeries:
-    """Latency of each inference, the warm-up included."""
+    """Latency of each inference, including the warm-up."""
 
     start_s: Floats
     """Start of each invocation, shape (n,)."""
     latency_ns: Floats
     """Duration of each invocation, shape (n,)."""
     warmup_count: int
-    """Number of inferences at the beginning that do not count."""
+    """Number of warm-up inferences at the beginning."""
 
     @property
     def points(self) -> Points:
@@ -88,13 +88,13 @@ class WindowSeries:
     """Inferences that a target timed as a whole; all columns have shape (k,)."""
 
     begin_s: Floats
-    """Begin of each window, on the clock of the machine that drives the target."""
+    """Start of each window, on the clock of the machine that drives the target."""
     end_s: Floats
     count: NDArray[np.int64]
     """Inferences in each window."""
     per_inference: Floats
-    """Time per inference on the target's own counter, nanoseconds, or instructions per inference;
-    NaN where the target reported neither."""
+    """Time per inference on the target's counter, nanoseconds, or instructions per inference; NaN
+    if the target reported neither."""
     is_counted: bool
     """Whether `per_inference` is in instructions, as on an emulator that counts them."""
 
@@ -104,7 +104,7 @@ class WindowSeries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuerySeries:
-    """Queries that count, for scenarios with several inferences or a due time per query."""
+    """Queries after the warm-up, for scenarios with several inferences or due times per query."""
 
     due_s: Floats
     """Start of each query's latency, shape (q,)."""
@@ -114,7 +114,7 @@ class QuerySeries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PowerSeries:
-    """Power of one channel of the meter, by blocks of samples; all columns have shape (k,)."""
+    """Power of a channel of the meter, by blocks of samples; all columns have shape (k,)."""
 
     channel: str
     begin_s: Floats
@@ -123,14 +123,14 @@ class PowerSeries:
     mean_w: Floats
     high_w: Floats
     gaps_s: Floats = field(default_factory=lambda: np.zeros((0, 2)))
-    """Begin and end of each interval without a sample, shape (g, 2); the blocks cover it."""
+    """Start and end of each interval without a sample, shape (g, 2); blocks cover the gaps."""
 
     def envelope(self, edges_s: Floats) -> Envelope:
-        """Lowest, mean and highest power of each interval, for a picture.
+        """Lowest, mean and highest power of each interval, for a chart.
 
-        A block belongs to the interval that contains its middle; an interval without a middle lies
-        within a longer block, and takes its values. An interval without a sample has no values,
-        even if a block covers it.
+        A block belongs to the interval that contains its midpoint. An interval without a midpoint
+        lies within a longer block, and has that block's values. An interval within a gap has no
+        values, even if a block covers it.
 
         Args:
             edges_s: Edges, ascending, shape (k + 1,), k >= 1.
@@ -158,7 +158,7 @@ class PowerSeries:
         return Envelope(edges_s, low, mean, high)
 
     def _is_gap(self, edges_s: Floats) -> NDArray[np.bool_]:
-        """Whether each interval is within one gap, shape (k,)."""
+        """Whether each interval is within a gap, shape (k,)."""
         if not len(self.gaps_s):
             return np.zeros(len(edges_s) - 1, np.bool_)
         gap = np.searchsorted(self.gaps_s[:, 0], edges_s[:-1], side="right") - 1
@@ -173,16 +173,16 @@ class RunSeries:
     latency: LatencySeries | None = None
     """Latencies; None if no single inference was timed, or the run has no latency."""
     queries: QuerySeries | None = None
-    """Queries; None if a query is one inference or all of them, or its latency is unknown."""
+    """Queries; None if a query is a single inference or all of them, or has no known latency."""
     windows: WindowSeries | None = None
-    """Windows; None if inferences were timed only one by one."""
+    """Windows; None if inferences were only timed individually."""
     sensors: Mapping[str, Points] = field(default_factory=dict[str, Points])
     """Telemetry by the sensor's name, whose suffix is the unit."""
     spans: tuple[Span, ...] = ()
     power: tuple[PowerSeries, ...] = ()
     """Channels whose sum is the power of the run's energy; all channels if it has no energy."""
     power_apart: str | None = None
-    """Reason why the power has a time axis of its own; None if it is on that of the run."""
+    """Why the power has a separate time axis; None if it is on the run's axis."""
 
     def named(self, suffix: str) -> dict[str, Points]:
         """Sensors whose names have this suffix, such as `temp_c`."""
@@ -190,7 +190,7 @@ class RunSeries:
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """Begin and end of all traces on the clock of the run."""
+        """Start and end of all traces on the clock of the run."""
         times = [time_s for span in self.spans for time_s in (span.begin_s, span.end_s)]
         if self.latency is not None and len(self.latency.start_s):
             times += [float(self.latency.start_s[0]), float(self.latency.start_s[-1])]
@@ -205,7 +205,7 @@ class RunSeries:
 
 @dataclass(frozen=True, slots=True)
 class PowerDetail:
-    """Limits on the blocks of power, for uses that need a finer resolution than a picture."""
+    """Limits on the blocks of power, for uses that need a finer resolution than a chart."""
 
     rate_hz: float
     """Limit on the blocks per second."""
@@ -228,8 +228,8 @@ def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) ->
     Args:
         directory: Directory of the run.
         run: The run in it.
-        detail: Read all samples of the power, and make blocks within these limits; None: read the
-            outline, which is enough for a picture.
+        detail: Limits within which blocks are made from all power samples; None: read the stored
+            outline, whose resolution suffices for a chart.
 
     Raises:
         RunDamaged: a file of the run is not readable.
@@ -252,7 +252,7 @@ def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) ->
 
 
 class _RunTimes:
-    """Zero of a run's clock, and the times that its device recorded."""
+    """Zero of a run's clock, and the times recorded by its device."""
 
     def __init__(self, directory: Path, run: Run, record: RunRecord) -> None:
         self._target = record.target
@@ -273,9 +273,9 @@ class _RunTimes:
 
     def latency(self) -> LatencySeries | None:
         series = self._latency()
-        # The analysis has checked the times, but a file may be another one by now.
+        # The analysis has checked the times, but the file may have changed since.
         if series is not None and np.any(series.start_s[1:] < series.start_s[:-1]):
-            raise RunDamaged(f"inferences are not in the order of their times: {self._directory}")
+            raise RunDamaged(f"inferences are not in order of time: {self._directory}")
         return series
 
     def _latency(self) -> LatencySeries | None:
@@ -283,7 +283,7 @@ class _RunTimes:
             begin_ns, end_ns = read_query_columns(
                 self._directory, "invoke_start_ns", "invoke_end_ns"
             )
-            # In place: an hour has millions of inferences.
+            # In place, because an hour has millions of inferences.
             end_ns -= begin_ns
             begin_ns -= self.zero_ns
             return LatencySeries(begin_ns / 1e9, end_ns.astype(np.float64), self._first_row)
@@ -309,7 +309,7 @@ class _RunTimes:
             return None
         emulator = target.firmware.emulator
         instruction_ns = None if emulator is None else emulator.instruction_ns
-        # An emulator that counts no instructions has the clock of the machine that it runs on.
+        # Without instruction counts, an emulator's time is the time of the machine that it runs on.
         is_meaningful = emulator is None or instruction_ns is not None
         times_s = [one.duration_s if is_meaningful else None for one in target.windows]
         each_ns = [
@@ -342,7 +342,7 @@ class _RunTimes:
 
 
 def _window_facts(target: TargetRecord, window: Window, first: int) -> dict[str, str]:
-    """Target's own counts in a window, from which the run's numbers are computed."""
+    """Counts of the target in a window, from which the run's numbers are computed."""
     facts = {"inferences": str(window.count)}
     if window.ticks is not None and window.tick_rate_hz is not None:
         facts |= {"ticks": str(window.ticks), "tick_rate_hz": f"{window.tick_rate_hz:.17g}"}
@@ -355,7 +355,7 @@ def _window_facts(target: TargetRecord, window: Window, first: int) -> dict[str,
 
 
 def _target_latency(target: TargetRecord, zero_ns: int) -> LatencySeries | None:
-    """Inferences that the target timed, laid end to end from the begin of each window.
+    """Inferences that the target timed, placed end to end from the start of each window.
 
     Streaming firmware has a fixed interval between inferences instead.
     """
@@ -406,9 +406,9 @@ class MeterAxis:
     """Channels whose sum is the power of the run's energy; all channels if it has no energy."""
     line: ClockLine
     zero_ns: int
-    """Zero of the axis, on the device's clock, or the meter's if the clocks are not aligned."""
+    """Zero of the axis on the device's clock, or on the meter's clock without an alignment."""
     apart: str | None
-    """Reason why the axis begins at the meter's first sample; None if it is the run's axis."""
+    """Why the axis starts at the meter's first sample; None if it is the run's axis."""
 
     @classmethod
     def of(cls, file: PowerFile, energy: EnergyResult, zero_ns: int) -> MeterAxis:
@@ -423,7 +423,7 @@ class MeterAxis:
         names = tuple(name for name in names if file.facts.of(name))
         sync = energy.sync
         if sync is None or sync.reference_ns is None or sync.offset_ns is None:
-            apart = energy.refused or "the meter's clock was not aligned with that of the device"
+            apart = energy.refused or "the meter's clock was not aligned with the device's clock"
             zero_ns = min((file.span_ns(name)[0] for name in names), default=0)
             return cls(names, ClockLine(zero_ns, 0.0), zero_ns, apart)
         line = ClockLine(sync.reference_ns, sync.offset_ns, (sync.slope_ppm or 0.0) / 1e6)
@@ -446,8 +446,8 @@ def read_power_samples(
     Args:
         directory: Directory of the run.
         run: The run in it.
-        begin_s: First time; None: the begin of the recording.
-        end_s: Last time; None: its end.
+        begin_s: First time; None: the start of the recording.
+        end_s: Last time; None: the end of the recording.
 
     Raises:
         RunDamaged: a file of the run is not readable.
@@ -467,7 +467,7 @@ def read_power_samples(
 def _power(
     directory: Path, energy: EnergyResult | None, zero_ns: int, detail: PowerDetail | None
 ) -> tuple[tuple[PowerSeries, ...], str | None]:
-    """Channels of the meter, and the reason if they have a time axis of their own."""
+    """Channels of the meter, and the reason for a separate time axis, if any."""
     if energy is None or not (directory / POWER_FILE).exists():
         return (), None
     file = PowerFile.open(directory)
@@ -491,7 +491,7 @@ def _power(
 
 
 def _finest(file: PowerFile, channel: str, detail: PowerDetail | None) -> int | None:
-    """Limit on the blocks of a channel; None: as a picture needs them."""
+    """Limit on the blocks of a channel; None: the resolution of the outline."""
     if detail is None:
         return None
     begin_ns, end_ns = file.span_ns(channel)

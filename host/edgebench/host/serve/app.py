@@ -1,8 +1,8 @@
-"""Routes of the live page; the id of a stored run is the only part of an address that names a file.
+"""Routes of the live page. The id of a stored run is the only part of a URL that names a file.
 
     /                   the page, with /app.js and /app.css
     /events             changes of the overview, as server-sent events
-    /state.json         the overview as one document
+    /state.json         the overview as a JSON document
     /runs/ID            a stored run, as `edgebench show` prints it
     /runs/ID/report     its report, generated on request
     /history            stored runs of ?model= on ?device=
@@ -37,19 +37,19 @@ from edgebench.protocol.errors import EdgebenchError
 from edgebench.system.unforeseen import named_error
 
 HEARTBEAT_S = 10.0
-"""Interval of keep-alive comments, so that a broken connection is noticed."""
+"""Interval of keep-alive comments, by which broken connections are detected."""
 SEND_TIMEOUT_S = 10.0
-"""Time after which a browser that does not read is disconnected."""
+"""Time after which a browser that does not read the stream is disconnected."""
 RETRY_MS = 2000
 """Pause before a browser reconnects."""
 MAX_HISTORY = 200
-"""Number of runs on the page of a history, the newest ones."""
+"""Number of newest runs on the history page."""
 REPORT_POLICY = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""Content security policy of a report: its inline script must not reach the rest of the page."""
+"""Content security policy of a report: its inline script must not access the rest of the page."""
 _STATIC = Path(__file__).parent / "static"
 PAGE_WIDTH = 120
 """Width of printed pages, in characters."""
@@ -71,7 +71,7 @@ _PAGE = """<!doctype html>
 
 
 class EventStream(Response):
-    """Stream of server-sent events to one browser."""
+    """Stream of server-sent events to a browser."""
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(media_type="text/event-stream")
@@ -95,7 +95,7 @@ class EventStream(Response):
                     send({"type": "http.response.body", "body": b""}), SEND_TIMEOUT_S
                 )
             except asyncio.TimeoutError:
-                return  # the server closes the connection of a response that was not completed
+                return  # the server closes the connection of an incomplete response
             finally:
                 disconnected.cancel()
 
@@ -114,7 +114,7 @@ def new_app(store: Store, feed: Feed) -> Starlette:
         store: Store of the runs.
         feed: Changes of the overview.
     """
-    report_lock = asyncio.Lock()  # one report at a time: each takes a second of a CPU
+    report_lock = asyncio.Lock()  # limits CPU use: a report takes a second of a CPU
 
     async def front(_: Request) -> Response:
         return HTMLResponse((_STATIC / "index.html").read_text("utf-8"))
@@ -170,7 +170,7 @@ def new_app(store: Store, feed: Feed) -> Starlette:
 
 
 def _fault(_: Request, exc: Exception) -> Response:
-    """Page of an error, or of an unforeseen exception."""
+    """Response to an error or an unforeseen exception."""
     return PlainTextResponse(f"{named_error(exc)}\n", 500)
 
 
@@ -197,12 +197,17 @@ def _history_html(store: Store, device: str, model: str) -> str:
 
 
 def page(title: str, body: str) -> str:
-    """A page; the title is text, the body is HTML."""
+    """An HTML page.
+
+    Args:
+        title: Plain text.
+        body: HTML.
+    """
     return _PAGE.format(title=escape(title), body=body)
 
 
 def history_table(rows: Sequence[RunRow]) -> str:
-    """Runs of one model on one device as a table, newest first."""
+    """HTML table of the runs of a model on a device, in the given order."""
     names = ("run", "time", "runtime", "scenario", "result", "energy per inference", "verdict")
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     lines = [

@@ -1,9 +1,9 @@
 """Feed of overview changes to all subscribed browsers.
 
-Theory of operation. One loop polls the files, only while there are subscribers, and encodes each
-set of changes as one message; all subscribers share its bytes. Each has a short queue: a subscriber
-that takes no messages for some 15 s is dropped. A browser that is still alive reconnects and gets
-the whole overview. So memory is bounded by the number of subscribers.
+Theory of operation. A single loop polls the files while there are subscribers. It encodes each set
+of changes as one message, whose bytes all subscribers share. Each subscriber has a short queue, and
+is dropped if it takes no messages for about 15 s. A browser that is still alive reconnects and
+receives the whole overview. So memory is bounded by the number of subscribers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_WAITING = 64
 
 
 class Subscriber:
-    """Queue of one browser's messages; the first message is the whole overview."""
+    """Message queue of a browser; the first message is the whole overview."""
 
     def __init__(self) -> None:
         self.is_new = True
@@ -59,7 +59,7 @@ class Subscriber:
 
 
 class Feed:
-    """Overview and its subscribers; belongs to one event loop."""
+    """Overview and its subscribers, for use in a single event loop."""
 
     def __init__(self, overview: Overview) -> None:
         self._overview = overview
@@ -79,7 +79,7 @@ class Feed:
 
     @contextmanager
     def subscribed(self) -> Iterator[Subscriber]:
-        """A subscriber, for the time of the block."""
+        """A subscriber that is removed at the end of the block."""
         subscriber = Subscriber()
         self._subscribers.add(subscriber)
         self._joined.set()
@@ -89,12 +89,12 @@ class Feed:
             self._subscribers.discard(subscriber)
 
     async def whole(self) -> bytes:
-        """The whole overview as one message, freshly read."""
+        """The whole overview as a message, freshly read."""
         await self._refresh()
         return self._overview.whole()
 
     async def follow(self) -> None:
-        """Poll and publish while there are subscribers; otherwise wait for one. Never returns."""
+        """Poll and publish while there are subscribers; otherwise wait. Never returns."""
         while True:
             if not self.is_watched:
                 self._joined.clear()

@@ -1,15 +1,15 @@
 """Access control of the live page, its connections, and the security headers of every response.
 
-Any web page that the user's browser shows can send requests to this machine's loopback, also under
-a host name that resolves here (DNS rebinding). So the Host header must name this machine, only GET
-is allowed, and no CORS header lets other sites read a response. If a token is set, every request
-needs it. A browser passes the token once, in the address that the command prints, and keeps it in a
-cookie that neither scripts nor other sites can read.
+Any web page in the user's browser can send requests to the loopback interface, also under a host
+name that resolves to this machine (DNS rebinding). So the Host header must name this machine, only
+GET is allowed, and no CORS header lets other sites read a response. If a token is set, every
+request needs it. A browser sends the token once, in the address that the command prints, and keeps
+it in a cookie that neither scripts nor other sites can read.
 
-uvicorn waits for the first request for ever, and for the rest of a body that nobody has asked for;
-whoever opens enough connections and says nothing would keep everybody else from the page. So such a
-connection has a time limit, and none is refused for the sake of it: when all places are taken, the
-one that has been idle for longest is closed. The stream of an open browser is never idle.
+uvicorn waits without limit for the first request of a connection, and for the rest of a request
+body that is not read. A client with enough idle connections would block all others. So idle
+connections have a time limit, and a new connection is never refused because of them: at the limit
+on connections, the longest idle connection is closed. The stream of an open page is never idle.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ HEADERS: Mapping[str, str] = {
 }
 """Default headers of every response."""
 REQUEST_TIMEOUT_S = 10.0
-"""Longest wait for a whole request, as for its headers; checked so often."""
-_UNAUTHORIZED = "token needed: open the address that edgebench serve has printed\n"
+"""Longest wait for a complete request or its headers; also the interval of the check."""
+_UNAUTHORIZED = "missing or wrong token: open the address that edgebench serve printed\n"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine only.
+    """Whether an address is reachable only from this machine.
 
     >>> is_loopback("localhost"), is_loopback("127.0.0.2"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -68,8 +68,9 @@ class PageGuard:
 
         Args:
             app: The application.
-            host: Address at which it listens.
-            port: Port at which it listens; browsers keep one cookie for all ports of a machine.
+            host: Address of the server.
+            port: Port of the server; part of the cookie's name, because browsers share
+                cookies between all ports of a host.
             token: Token that every request needs; None: no token.
         """
         self._app = app
@@ -99,13 +100,13 @@ class PageGuard:
         """Response in place of the application's; None if the request is allowed."""
         headers = Headers(scope=scope)
         if not self._is_own_name(headers.getlist("host")):
-            return PlainTextResponse("not the name of this machine\n", 421)
+            return PlainTextResponse("Host header does not name this machine\n", 421)
         if scope["method"] != "GET":
-            return PlainTextResponse("read-only\n", 405, headers={"allow": "GET"})
+            return PlainTextResponse("only GET is allowed\n", 405, headers={"allow": "GET"})
         if headers.get("sec-fetch-site") == "cross-site" and (
             headers.get("sec-fetch-mode") != "navigate"
         ):
-            return PlainTextResponse("not for other sites\n", 403)
+            return PlainTextResponse("cross-site request refused\n", 403)
         if self._token is None:
             return None
         given = QueryParams(scope["query_string"]).get("token")
@@ -147,41 +148,41 @@ class PageGuard:
 
 
 class PageConnection(H11Protocol):
-    """A connection of somebody who looks on, or only pretends to."""
+    """HTTP connection with a limit on its idle time."""
 
     _last: RequestResponseCycle | None = None
-    """Request that was answered, or being answered, when it was last checked."""
+    """Newest request at the last check, complete or in progress."""
     _idle_since_s: float = 0.0
-    """Loop time at which it was made, or its last response ended."""
+    """Loop time at which the connection opened, or its last response ended."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request, if need be in the place of an idle connection."""
+        """Wait for a request; at the limit on connections, close the longest idle ones."""
         self._idle_since_s = self.loop.time()
         assert self.limit_concurrency is not None
-        # uvicorn refuses the request of the last one that the limit allows.
+        # uvicorn refuses requests on the last connection within its limit.
         excess_count = max(0, len(self.connections) + 2 - self.limit_concurrency)
         connections = [one for one in self.connections if isinstance(one, PageConnection)]
         idle = [one for one in connections if one._is_idle] if excess_count else []
-        # A response that is still on its way to a slow reader is cut off last.
+        # Connections with unsent response data are closed last.
         idle.sort(key=lambda one: (one.transport.get_write_buffer_size() > 0, one._idle_since_s))
         for one in idle[:excess_count]:
             one.transport.abort()
-            self.connections.discard(one)  # now: several connections are made in one step
+            self.connections.discard(one)  # now, because more may open in the same step
         super().connection_made(transport)
         self.loop.call_later(REQUEST_TIMEOUT_S, self._check)
 
     def on_response_complete(self) -> None:
-        """Begin to wait for another request."""
+        """Start to wait for another request."""
         self._idle_since_s = self.loop.time()
         super().on_response_complete()
 
     @property
     def _is_idle(self) -> bool:
-        """Whether no request of it is being answered."""
-        return not self.cycle or self.cycle.response_complete  # None before the first one
+        """Whether no request is in progress."""
+        return not self.cycle or self.cycle.response_complete  # None before the first request
 
     def _check(self) -> None:
-        """Close it if it has been without a request that is answered for all the time."""
+        """Close the connection if it was idle for the whole interval."""
         if self.transport.is_closing():
             return
         if self._is_idle and self.cycle is self._last:

@@ -1,4 +1,4 @@
-"""Content of the live page, read from the files of store and farm, and its changes."""
+"""Content of the live page and its changes, read from the files of store and farm."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from edgebench.host.store.live import LiveReader, utc_now
 from edgebench.protocol.errors import EdgebenchError
 
 MAX_RUNS = 50
-"""Number of runs on the page, the newest ones."""
+"""Number of newest runs on the page."""
 WHOLE_S = 30.0
-"""Interval of a full refresh: a changed tag or label does not trigger one."""
+"""Interval of a full refresh, which picks up changed tags and labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class OverviewSources:
 
 
 class Overview:
-    """Rows of all sections; used by one thread at a time."""
+    """Rows of all sections; not thread-safe."""
 
     def __init__(self, sources: OverviewSources) -> None:
         self._sources = sources
@@ -69,7 +69,7 @@ class Overview:
         self._runs: dict[RunSummary, RunRow] = {}
         self._farm = Farm()
         self._has_runs = False
-        """True once the store had its directory of runs."""
+        """True once the store's directory of runs was found."""
         self._stamp: object = None
         """State of runs and commands at the last refresh of runs, campaigns and devices."""
         self._read_s = 0.0
@@ -100,7 +100,7 @@ class Overview:
         return _message(sections, is_whole=False) if sections else None
 
     def whole(self) -> bytes:
-        """The whole overview as a message, as it was last read."""
+        """The whole overview as a message, from the last refresh."""
         sections = {
             section: {key: asdict(row) for key, row in rows.items()}
             for section, rows in self._rows.items()
@@ -134,9 +134,9 @@ class Overview:
         runs = self._sources.store.runs
         if runs.is_dir():
             self._has_runs = True
-        elif self._has_runs:  # an empty page would say that there never was a run
+        elif self._has_runs:  # an empty page would look like an empty store
             notes["store"] = NoteRow(
-                f"The store is gone: it was removed, or its disk is no longer mounted: {runs}"
+                f"The store is missing: it was removed, or its disk is not mounted: {runs}"
             )
         attempt("runs", self._run_rows)
         attempt("campaigns", self._campaign_rows)

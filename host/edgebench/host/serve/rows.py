@@ -1,7 +1,7 @@
 """Rows of the live page: devices, campaigns and runs, formatted for people.
 
-All numbers are formatted here; the script in the browser computes only durations. It shows every
-text of a row as text, never as HTML.
+All numbers are formatted here; the script in the browser only computes durations. It inserts row
+texts as text, never as HTML.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LaneRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRow:
-    """A device that this host is paired with, or that a command measures on."""
+    """A device that is paired with this host, or on which a command measures."""
 
     device: str
     address: str
@@ -70,7 +70,7 @@ class DeviceRow:
     used_by: str
     """Commands with live files in this store that measure on the device."""
     health: str
-    """`well`, `failures`, `quarantined`, or `unknown` for a device that was never reached."""
+    """`well`, `failures`, `quarantined`, or `unknown` if the device was never reached."""
     remark: str
     seen_utc: str | None
 
@@ -101,7 +101,7 @@ class CampaignRow:
     left_s: float | None
     """Expected remaining time at `at_utc`; runs in progress count in full."""
     at_utc: str
-    """Time at which the row was made, empty for a campaign that is not running."""
+    """Creation time of the row; empty for a campaign that is not running."""
     lanes: tuple[CampaignLaneRow, ...]
 
 
@@ -121,14 +121,14 @@ class RunRow:
     """Name of the headline metric."""
     energy: str
     verdict: str
-    """Verdict state, also the CSS class of the cell."""
+    """State of the verdict, also the CSS class of the cell."""
     remark: str
     """Rest of the verdict: unwatched sensors, simulated or emulated device, code of a failure."""
     tags: str
 
 
 def lane_row(command: LiveCommand, device: LiveDevice) -> LaneRow:
-    """The row of a device, from the live status that its command published."""
+    """Row of a device, from the live status that its command published."""
     on = f" on {device.runtime}" if device.runtime else ""
     settings = f", {device.settings}" if device.settings else ""
     reached = ""
@@ -168,7 +168,7 @@ def lane_row(command: LiveCommand, device: LiveDevice) -> LaneRow:
 def device_rows(
     devices: Sequence[tuple[KnownDevice, DeviceHealth]], farm: Farm, lanes: Iterable[LaneRow]
 ) -> dict[str, DeviceRow]:
-    """Rows of all paired devices, and of others on which a command measures, by device name.
+    """Rows of all paired devices and all devices on which a command measures, by name.
 
     Args:
         devices: Paired devices and their health.
@@ -240,7 +240,7 @@ def campaign_row(progress: CampaignProgress, at_utc: str) -> CampaignRow:
 
 
 def run_or_none(store: Store, run_id: str) -> Run | None:
-    """A stored run; None where its document cannot be read, as of a run just removed."""
+    """A stored run; None if its document cannot be read, as when the run was just removed."""
     try:
         return store.run(run_id)
     except StoreError:
@@ -252,7 +252,7 @@ def run_row(summary: RunSummary, run: Run | None) -> RunRow:
 
     Args:
         summary: Its row in the index.
-        run: The run; None where its document cannot be read.
+        run: The run; None if its document cannot be read.
     """
     number, metric, energy = ABSENT, "", ""
     marks = summary.marks

@@ -1,4 +1,4 @@
-"""HTTP server of the live page: listening, limits and shutdown."""
+"""HTTP server of the live page: socket, limits and shutdown."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ INSTALL = install_command("serve", HOST_DISTRIBUTION)
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 7750
 MIN_TOKEN = 16
-"""Shortest token that a user may choose, in characters: a shorter one can be guessed."""
+"""Minimum length of a user's token, in characters: shorter tokens can be guessed."""
 TOKEN_BYTES = 24
 MAX_CONNECTIONS = MAX_SUBSCRIBERS + 100
-"""Limit on concurrent connections; the longest idle one is closed for another."""
+"""Limit on concurrent connections; at the limit, the longest idle connection is closed."""
 BACKLOG = 100
-"""Connections that are taken in one step: fewer than there are places, so that none is closed for
-others before its request was read."""
+"""Number of connections accepted in one step: less than the limit on connections, so that no
+connection is closed in favour of others before its request was read."""
 UNREAD_MS = 30_000
-"""Time after which the kernel closes a connection whose peer acknowledges no data."""
+"""Time without acknowledgement of sent data after which the kernel closes a connection."""
 STOP_POLL_S = 0.1
 MAX_PORT = 65535
 
@@ -63,14 +63,15 @@ def serve(
 
     Args:
         sources: Files that the page shows.
-        host: Address to listen on. Any address other than loopback needs a token.
-        port: Port to listen on; 0: a free one.
-        token: Token that every request needs; None: no token on loopback, else a new one.
-        on_ready: Called with the page's address once it is listening.
+        host: Address to bind to. Any address other than loopback needs a token.
+        port: Port to bind to; 0: a free port.
+        token: Token that every request needs; None: no token on loopback, a random token otherwise.
+        on_ready: Called with the page's address once the server is listening.
 
     Raises:
-        PageUnavailable: the packages are missing, or the address cannot be listened on.
-        UsageError: the token is too short or has other characters.
+        PageUnavailable: starlette or uvicorn is missing, or the address is not available.
+        UsageError: the port is out of range, or the token is too short or has characters other than
+            letters, digits, - and _.
     """
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise PageUnavailable("the page needs the packages starlette and uvicorn", INSTALL)
@@ -91,7 +92,7 @@ def serve(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    if not 0 <= port <= MAX_PORT:  # the C library takes what is above modulo 65536
+    if not 0 <= port <= MAX_PORT:  # the C library takes larger values modulo 65536
         raise UsageError(f"port must be from 0 to {MAX_PORT}; got {port}")
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(
@@ -109,7 +110,7 @@ def _listen(host: str, port: int) -> socket.socket:
             raise
     except OSError as exc:
         reason = getattr(exc, "strerror", None) or exc
-        raise PageUnavailable(f"cannot listen at {host}, port {port}: {reason}") from exc
+        raise PageUnavailable(f"cannot bind to {host}, port {port}: {reason}") from exc
     return listener
 
 
@@ -152,7 +153,7 @@ async def _serve(
         server.should_exit = True
 
     following, ending = asyncio.create_task(feed.follow()), asyncio.create_task(end_feed())
-    following.add_done_callback(stop)  # only after a bug of ours: better no page than a stale one
+    following.add_done_callback(stop)  # ends only after a bug: no page is better than a stale page
     on_ready(address)
     try:
         await server.serve(sockets=[listening])

@@ -1,4 +1,4 @@
-"""The command of `edgebench bench` that measures like stored runs, as far as they tell."""
+"""The `edgebench bench` command that repeats stored runs, as far as the runs record it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from edgebench.protocol.spec import (
 )
 
 _USUAL_RUNTIMES = {"tflite": "litert", "onnx": "onnx"}
-"""Runtime of each format of models that need not be named."""
+"""Default runtime of each model format, which the command omits."""
 
 
 def asked_of(run: Run, run_count: int) -> Asked:
-    """What runs like these asked for; the arguments as for `bench_words`.
+    """The command that these runs were made with; the arguments as for `bench_words`.
 
-    The model of a firmware has no file that could be named again: the command is a template.
+    A model in firmware has no file to name, so its command is a template.
     """
     spec = with_all_runs(_as_asked(run), run_count)
     words = [] if run.model.sha256 is None else bench_words(run, run_count)
@@ -45,15 +45,15 @@ def asked_of(run: Run, run_count: int) -> Asked:
 
 
 def bench_words(run: Run, run_count: int) -> list[list[str]]:
-    """Arguments of `edgebench bench` that make runs like these: the model, then each option.
+    """Arguments of `edgebench bench` that repeat these runs: the model, then each option.
 
-    The model has no directory, as runs do not tell it. A meter is `METER`: which it was does not
-    tell where it is plugged in now. The device is left out if it is this machine, and so are
-    settings that are the default.
+    The model has no directory, because runs do not record it. A meter is `METER`, because the
+    recorded meter may be plugged in elsewhere now. The device is omitted if it is this machine, and
+    so are settings with default values.
 
     Args:
         run: One of the runs.
-        run_count: How many of them shared the duration and the queries that were asked for.
+        run_count: Number of runs that share the requested duration and queries.
     """
     spec = with_all_runs(_as_asked(run), run_count)
     usual = _usual(spec)
@@ -71,7 +71,7 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
         settings["preset"] = usual.preset
     if spec.is_sustained:
         settings |= {"sustained_s": spec.duration_s, "duration_s": None}
-    # A target repeats windows, not runs, and of some kinds there is only one run.
+    # A target repeats windows, not runs; sustained and profiled runs are always single.
     is_one = run.spec.engine is Engine.TARGET or spec.is_sustained or spec.is_profiled
     if run_count != MIN_RUNS and not is_one:
         settings["runs"] = run_count
@@ -84,7 +84,7 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
 
 
 def _by_field(spec: RunSpec) -> dict[str, object]:
-    """What can be chosen of a specification, by the fields of the options."""
+    """The settings of a specification that options can change, by field of the options."""
     return {
         **{name: getattr(spec, name) for name in SpecChanges.__annotations__},
         "load_timeout_s": spec.limits.load_timeout_s,
@@ -93,9 +93,9 @@ def _by_field(spec: RunSpec) -> dict[str, object]:
 
 
 def _as_asked(run: Run) -> RunSpec:
-    """What was asked for, of which each run of a set, and the later ones of pairs, do a part."""
+    """The requested specification: runs of a set, and later runs of pairs, do only part of it."""
     spec = run.spec
-    if spec.engine is Engine.TARGET:  # where the model runs decides it
+    if spec.engine is Engine.TARGET:  # the device determines this engine
         spec = replace(spec, engine=Engine.NATIVE)
     place = run.member or run.pair
     if place is not None and place.number > 0:
@@ -105,9 +105,9 @@ def _as_asked(run: Run) -> RunSpec:
 
 
 def _usual(spec: RunSpec) -> RunSpec:
-    """The specification that its preset alone makes, and what follows from its duration."""
+    """The specification of the preset alone, with the values derived from the run's duration."""
     preset = base_preset(spec.preset)
-    if preset not in PRESETS:  # one of another version
+    if preset not in PRESETS:  # a preset of another version
         return from_preset(DEFAULT_PRESET)
     usual = from_preset(preset, duration_s=spec.duration_s)
     of_scenario = SCENARIO_PRESETS.get((preset, spec.scenario), {})
@@ -121,8 +121,8 @@ def _is_same(value: object, usual: object) -> bool:
 
 
 def device_address(run: Run) -> str | None:
-    """The device as `--on` takes it; None for this machine."""
+    """The device as the value of `--on`; None for this machine."""
     firmware = run.conditions.firmware
     if firmware is not None and firmware.emulator is not None and firmware.emulator.name == "QEMU":
-        return f"{EMULATED}{firmware.emulator.machine}"  # one of Renode's is an agent's, by name
+        return f"{EMULATED}{firmware.emulator.machine}"  # an agent serves a Renode machine by name
     return None if run.device.name in (LOCAL_NAME, platform.node()) else run.device.name

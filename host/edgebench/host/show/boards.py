@@ -1,4 +1,4 @@
-"""Serial ports and the boards at them, for people and as JSON."""
+"""Serial ports and the boards on them, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from edgebench.system.terminal import say
 
 
 def print_ports(reports: Sequence[PortReport], *, as_json: bool, is_confirmed: bool) -> None:
-    """Every serial port, what is there, and who uses it."""
+    """Print every serial port, the board on it, and the programs that use it."""
     if as_json:
         print(json.dumps({"ports": [to_plain(report) for report in reports]}, indent=1))
         return
     if not reports:
-        print("no serial port is here")
+        print("no serial port found")
     else:
         table = DataTable("port", "usb id", "serial number", "what", "board", "in use by")
         for report in reports:
@@ -35,9 +35,9 @@ def print_ports(reports: Sequence[PortReport], *, as_json: bool, is_confirmed: b
             )
         console().print(table)
     if not is_confirmed and any(report.is_candidate and report.board is None for report in reports):
-        say("next: ask them what they are: edgebench bridge list --confirm")
+        say("next: identify the boards: edgebench bridge list --confirm")
     say(
-        "a board at another port (a pseudo-terminal, a socket) is named to the agent: "
+        "for a board on another port (a pseudo-terminal, a socket), start the agent with: "
         "edgebench-agent serve --board ADDRESS"
     )
 
@@ -48,4 +48,4 @@ def _board(one: PortReport) -> Text:
         return Text(printable(f"{one.board}{model}"), style="green")
     if one.trouble is not None:
         return Text(printable(f"no: {one.trouble}"), style="yellow")
-    return Text("not asked" if one.is_candidate else "-")
+    return Text("not identified" if one.is_candidate else "-")

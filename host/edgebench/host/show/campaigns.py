@@ -24,7 +24,7 @@ DEFAULT_LEVEL = "default"
 
 
 def cells_table(rows: Sequence[Mapping[str, Any]], repeats: int) -> DataTable:
-    """The cells of a plan."""
+    """Table of the cells of a plan, without factors that no cell sets."""
     table = DataTable()
     table.add_column("cell", justify="right", no_wrap=True)
     factors = [name for name in rows[0] if name != "number"]
@@ -39,7 +39,7 @@ def cells_table(rows: Sequence[Mapping[str, Any]], repeats: int) -> DataTable:
 
 
 def lanes_table(lanes: Sequence[LaneStatus]) -> DataTable:
-    """How far each device is."""
+    """Table of the progress of each device."""
     table = DataTable()
     table.add_column("device", overflow="fold")
     if is_cluster := any(lane.lab for lane in lanes):
@@ -64,7 +64,7 @@ def lanes_table(lanes: Sequence[LaneStatus]) -> DataTable:
 def effects_table(
     metric: str, effects: Sequence[FactorEffect], width: int = PIPE_WIDTH
 ) -> DataTable:
-    """What each factor changes.
+    """Table of the effect of each factor on a metric.
 
     Args:
         metric: Name of the metric.
@@ -102,7 +102,7 @@ def effects_table(
 
 
 def failure_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why runs failed: what several share is said once."""
+    """Why runs failed; runs with the same failure share a line."""
     sharing: dict[tuple[str, str, str], int] = {}
     for row in rows:
         if row["state"] == "failed":
@@ -136,7 +136,7 @@ def campaign_document(
 
 
 def _level(value: object, *, is_file: bool) -> str:
-    """A level, as people read it; of a model, the name of its file.
+    """A level as text; for a model, the name of its file.
 
     >>> _level(None, is_file=False), _level("rack/nucleo", is_file=False)
     ('default', 'rack/nucleo')

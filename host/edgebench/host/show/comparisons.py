@@ -38,11 +38,11 @@ _TITLES = {
     "runtime": "runtime",
     "comparison_id": "pairs",
 }
-"""Columns with names, by attribute of a comparison."""
+"""Titles of the name columns, by attribute of a comparison."""
 _SHOWN_IF_WIDE = {"device", "runtime"}
-"""Columns of a wide terminal, also where all rows have the same value."""
+"""Columns that a wide terminal shows even if all rows have the same value."""
 WIDE = 110
-"""Width of a terminal with room for all columns."""
+"""Minimum width of a terminal that shows all columns."""
 _STYLES = {
     ComparisonOutcome.BETTER: "green",
     ComparisonOutcome.EQUIVALENT: "green",
@@ -52,7 +52,7 @@ _STYLES = {
 
 
 def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WIDTH) -> DataTable:
-    """One row per comparison: both medians, the change with its interval, the outcome."""
+    """A row per comparison: both medians, the change with its interval, the outcome."""
     table = DataTable()
     is_wide = width >= WIDE
     shown = {"metric", *_differing(comparisons)} | (_SHOWN_IF_WIDE if is_wide else set())
@@ -84,7 +84,7 @@ def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WI
 
 
 def _outcome_cell(comparison: RunComparison) -> Text:
-    """The outcome with the marks of its runs; of suspect ones there is a note below the table."""
+    """The outcome with the marks of its runs; suspect runs are noted below the table."""
     outcome, marks = comparison.result.outcome, comparison.marks
     shown = Text(outcome.value, style=_STYLES[outcome])
     shown.append(UNWATCHED * bool(marks.unwatched))
@@ -92,7 +92,7 @@ def _outcome_cell(comparison: RunComparison) -> Text:
 
 
 def _differing(comparisons: Sequence[RunComparison]) -> list[str]:
-    """Attributes that tell the comparisons apart, besides their metrics."""
+    """Attributes other than the metric that distinguish the comparisons."""
     names = [name for name in ("device", "runtime") if len(_values(comparisons, name)) > 1]
     keys = {(one.device, one.runtime, one.metric) for one in comparisons}
     if len(keys) < len(comparisons) and len(_values(comparisons, "comparison_id")) > 1:
@@ -105,11 +105,11 @@ def _values(comparisons: Sequence[RunComparison], name: str) -> set[object]:
 
 
 def comparison_lines(comparisons: Sequence[RunComparison], run_names: str = "") -> list[str]:
-    """The outcome of each comparison in words, and what to know about its numbers.
+    """The outcome of each comparison in words, and notes about its numbers.
 
     Args:
         comparisons: The comparisons.
-        run_names: Their runs, as `edgebench show` takes them; empty: the id of the pairs.
+        run_names: Their runs, as arguments of `edgebench show`; empty: the id of the pairs.
     """
     lines = []
     names = _differing(comparisons)
@@ -134,7 +134,7 @@ def _outcome_words(comparison: RunComparison) -> str:
 
 
 def _notes(comparison: RunComparison, run_names: str = "") -> list[str]:
-    """What to know about the numbers of a comparison."""
+    """Notes about the numbers of a comparison."""
     notes: list[str] = []
     if instrument_ratio := comparison.result.rules.instrument_ratio:
         notes.append(
@@ -143,17 +143,15 @@ def _notes(comparison: RunComparison, run_names: str = "") -> list[str]:
         )
     if left_out := comparison.left_out_count:
         pairs = "1 pair is" if left_out == 1 else f"{left_out} pairs are"
-        notes.append(
-            f"{pairs} left out, for a run that failed, is invalid, is missing or has no such energy"
-        )
+        notes.append(f"{pairs} left out: a run failed, is invalid, is missing or lacks this energy")
     if unwatched := comparison.marks.unwatched:
         notes.append(f"unwatched: {', '.join(unwatched)} could not be read")
     if suspects := comparison.verdicts.suspect_count:
         total = suspects + comparison.verdicts.valid_count
         name = run_names or comparison.comparison_id or "RUN"
         notes.append(
-            f"{suspects} of {total} runs are suspect, and so is the outcome; edgebench show {name} "
-            "says why"
+            f"{suspects} of {total} runs are suspect, and so is the outcome; for the reasons: "
+            f"edgebench show {name}"
         )
     medians_ratio = comparison.result.candidate_median / (comparison.result.baseline_median or 1)
     if medians_ratio and abs(math.log(medians_ratio / comparison.result.ratio)) > UNLIKE:
@@ -163,11 +161,11 @@ def _notes(comparison: RunComparison, run_names: str = "") -> list[str]:
         )
     if comparison.is_in_blocks:
         notes.append(
-            "one side ran before the other; a drift between them looks like a change. edgebench "
-            "bench A --against B alternates them"
+            "one side ran before the other, so a drift between them looks like a change; to "
+            "alternate them: edgebench bench A --against B"
         )
     notes += [
-        f"{name} in effect: {' / '.join(both)}, which is not what was requested"
+        f"{name} in effect: {' / '.join(both)}, which differs from the request"
         for name, both in comparison.in_effect.items()
     ]
     differences = comparison.differs_in.items()
@@ -192,7 +190,7 @@ def _words(comparison: RunComparison) -> str:
         return "equivalent to"
     if outcome is ComparisonOutcome.INCONCLUSIVE:
         if comparison.result.smallest_p >= comparison.result.rules.alpha:
-            return "undecided against"  # whatever the runs say
+            return "undecided against"  # no result of this many runs could be significant
         return "neither clearly better nor clearly worse than"
     is_lower = (outcome is ComparisonOutcome.BETTER) == (better is Better.LOWER)
     return f"{outcome.value} ({'lower' if is_lower else 'higher'}) than"

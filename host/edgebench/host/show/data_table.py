@@ -1,6 +1,6 @@
-"""A table that is printed as a list of its cells where the terminal is too narrow for it.
+"""A table that is printed as a list of its cells if the terminal is too narrow.
 
-rich makes room by cutting numbers, and a number without its last digits is another number.
+rich cuts numbers to make a table fit, and a number without its last digits is a wrong number.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from rich.table import Column, Table
 GAP = 2
 """Columns of the terminal between two columns of a table."""
 LEAST_NAME = 6
-"""Names and sentences are folded to no fewer columns than this."""
+"""Minimum width to which names and sentences are folded."""
 
 
 class DataTable(Table):
-    """A table of numbers and names; a column that may not be folded is never cut."""
+    """A table of numbers and names; a column with `no_wrap` is never cut."""
 
     def __init__(self, *names: str) -> None:
         """Make a table.
 
         Args:
-            names: Names of its first columns, whose cells may be folded.
+            names: Names of the first columns, whose cells may be folded.
         """
         super().__init__(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for name in names:
             self.add_column(name, overflow="fold")
 
     def add_numbers(self, *names: str) -> None:
-        """Add columns whose cells are printed on one line, or the table is a list."""
+        """Add columns whose cells are never folded; if they do not fit, the table is a list."""
         for name in names:
             self.add_column(name, no_wrap=True)
 
@@ -56,7 +56,7 @@ class DataTable(Table):
 
 
 def _least_width(column: Column, console: Console, options: ConsoleOptions) -> int:
-    """Columns of the terminal that this one takes at least."""
+    """Minimum width of the column on the terminal."""
     found = [Measurement.get(console, options, one) for one in (column.header, *column.cells)]
     if column.no_wrap:
         return max(one.maximum for one in found)

@@ -1,4 +1,4 @@
-"""Table of the devices; apart from those of runs, which need no network to be shown."""
+"""Table of the devices, separate from the tables of runs, which do not need the network."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from edgebench.host.show.tables import PIPE_WIDTH, text
 from edgebench.protocol.sizes import format_bytes
 
 CLOSE_FILES = (
-    "give the agent a user of its own, by a systemd unit with DynamicUser=yes (docs/security.md); "
-    "or, if you trust the model: --trust-model"
+    "run the agent as a separate user, with a systemd unit with DynamicUser=yes "
+    "(docs/security.md); or, if you trust the model: --trust-model"
 )
-"""Next step where models are not kept from the files of the agent's user."""
+"""Next step if models can access the files of the agent's user."""
 _ACCESS_STYLES = {
     Access.READY: "green",
     Access.NOT_PAIRED: "yellow",
@@ -34,9 +34,9 @@ _COLUMNS = {
     "profile, runtimes": 17,
     "remark": 20,
 }
-"""Columns of the table, and their least widths."""
+"""Columns of the table, and their minimum widths."""
 _NARROW_COLUMNS = {"device": 13, "access": 11, "profile, runtimes, remark": 25}
-"""Columns on a narrower terminal, and their least widths."""
+"""Columns on a narrower terminal, and their minimum widths."""
 _ADDRESS_WIDTH = len("192.168.100.100:65535")
 """Width up to which an address is not folded."""
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
@@ -45,16 +45,16 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 def devices_table(
     devices: Sequence[DiscoveredDevice], now: datetime | None = None, *, width: int = PIPE_WIDTH
 ) -> DataTable:
-    """All devices, usable or not; temperature and age where there is room for them.
+    """Table of all devices, usable or not; temperature and age only if the terminal is wide.
 
     Args:
         devices: The devices.
-        now: Time of the list, to say how long ago a device was seen; None: now.
+        now: Time from which the ages of the devices are computed; None: now.
         width: Columns of the terminal.
     """
     now = now or datetime.now(timezone.utc)
     table = DataTable()
-    # A name that has to be typed is not folded where it can be helped.
+    # Avoid folding names, because users type them.
     names = [len(device.name) for device in devices]
     addresses = [min(len(device.address), _ADDRESS_WIDTH) for device in devices]
     longest = max([*names, *addresses, 0])
@@ -72,7 +72,7 @@ def devices_table(
         runtimes = "\n".join([*profile, *(f"{r.name} {r.version}" for r in usable)]) or ABSENT
         remark = "\n".join(_remarks(device, now))
         temp_c = device.seat.temp_c if device.seat else None
-        # Whether it can be used, and whether it is left out of the farm.
+        # Whether the device can be used, and whether it is quarantined.
         shown = Text(device.access.value, style=_ACCESS_STYLES[device.access])
         health = device.health
         is_held = device.seat is not None and device.seat.held_by is not None
@@ -96,7 +96,7 @@ def devices_table(
 
 
 def _total(widths: Mapping[str, int]) -> int:
-    """Columns of the terminal that columns of these widths take, with those between them."""
+    """Width of the terminal that columns of these widths need, including the gaps."""
     return sum(widths.values()) + 2 * len(widths)
 
 
@@ -137,7 +137,7 @@ def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
         elif health.events[-1].text != device.reason:
             yield f"last failure: {health.events[-1].text}"
     if device.system is not None and device.system.open_files is not None:
-        yield f"models are not kept from files: {device.system.open_files}"
+        yield f"models can access files: {device.system.open_files}"
     for report in device.system.runtimes if device.system else ():
         if not report.is_usable:
             install = f" ({report.install})" if report.install else ""
@@ -145,7 +145,7 @@ def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
 
 
 def _ago(then_utc: str, now: datetime) -> str:
-    """The time since then, by its largest unit.
+    """The time since then, in its largest unit.
 
     >>> _ago("2026-11-22T10:00:00+00:00", datetime(2026, 11, 23, 12, tzinfo=timezone.utc))
     '1 d'
@@ -158,7 +158,7 @@ def _ago(then_utc: str, now: datetime) -> str:
 
 
 def _passed(passed_s: float) -> str:
-    """A time by its largest unit."""
+    """A duration in its largest unit."""
     unit, length_s = next(one for one in _UNITS if passed_s >= one[1] or one[1] == 1)
     return f"{passed_s // length_s:.0f} {unit}"
 
@@ -168,7 +168,7 @@ def _count(number: int, what: str) -> str:
 
 
 def check_line(check: HealthCheck) -> str:
-    """What the check of a device found, in one line."""
+    """The result of a device's health check, as a line."""
     if check.state is not CheckState.WELL:
         return f"{check.name}: {check.state.value.replace('_', ' ')}: {check.reason}"
     parts = [check.state.value]

@@ -1,4 +1,4 @@
-"""Energy of a run for the terminal: its value, its uncertainty, and what it includes."""
+"""Energy of a run for the terminal: its value, uncertainty, boundary and assumptions."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from edgebench.host.result.units import (
 _SHOWN_COMPONENTS = 3
 _PHASES = ("load", "warmup", "steady")
 _ASSUMED = {
-    TraceAssumption.GAIN: f"a gain error of {ASSUMED_GAIN:.0%}, as nobody stated one: --gain",
-    TraceAssumption.OFFSET: "no offset of the instrument, as nobody stated one: --offset",
-    TraceAssumption.INSTANTS: "samples are instants, as nobody said otherwise: --samples",
+    TraceAssumption.GAIN: f"a gain error of {ASSUMED_GAIN:.0%}, because --gain was not given",
+    TraceAssumption.OFFSET: "no offset of the instrument, because --offset was not given",
+    TraceAssumption.INSTANTS: "samples are instants, because --samples was not given",
 }
 _MANY = 1e6
-"""Smallest count of inferences that is shown rounded."""
+"""Number of inferences from which on it is rounded to three digits."""
 
 
 def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
-    """Name and text of each line; none where no meter was used."""
+    """Name and text of each line; empty if no meter was used."""
     if energy is None:
         return []
     if energy.refused is not None or energy.gross_j_per_inference is None:
@@ -93,7 +93,7 @@ def _gross(energy: EnergyResult, gross_j: float) -> str:
 
 
 def _edges(energy: EnergyResult) -> str:
-    """Windows whose ends the meter itself saw, of which the energy is the median."""
+    """Windows between edges at a digital input of the meter; the energy is their median."""
     energies_j = (one.energy_j_per_inference for one in energy.edge_windows)
     each_j = [one for one in energies_j if one is not None]
     span = f"{format_joules(min(each_j))} to {format_joules(max(each_j))}"
@@ -117,7 +117,7 @@ def _uncertainty(energy: EnergyResult) -> str:
     names = [f"{name} {format_joules(value, value)}" for name, value in largest[:_SHOWN_COMPONENTS]]
     absolute = format_uncertainty_joules(energy.u95_absolute_j or 0.0)
     comparative = format_uncertainty_joules(energy.u95_comparative_j or 0.0)
-    mainly = f"mainly {', '.join(names)} (k = 1)" if names else "no component is known"
+    mainly = f"mainly {', '.join(names)} (k = 1)" if names else "components unknown"
     return (
         f"{absolute} absolute, {comparative} against another run with this meter (k = 2); {mainly}"
     )

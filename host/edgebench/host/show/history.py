@@ -1,4 +1,4 @@
-"""Histories for the terminal: a picture of the points, a table of levels, changed conditions."""
+"""Histories for the terminal: a plot of the points, a table of levels, changed conditions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from edgebench.protocol.text import printable
 MAX_PICTURES = 4
 """Number of histories above which a table replaces the pictures."""
 HEIGHT = 9
-"""Lines of a picture."""
+"""Height of a picture, lines."""
 _LIST = ", "
 _STYLES = {
     HistoryOutcome.STEADY: "green",
@@ -52,7 +52,7 @@ def histories_page(
 ) -> Group:
     """Each history with its picture; a table for more than `MAX_PICTURES` histories."""
     if len(histories) > MAX_PICTURES:
-        note = "for a picture, choose at most four: by RUN…, --model, --device or --tag"
+        note = "for pictures, choose at most four histories: by RUN…, --model, --device or --tag"
         return Group(*_table(histories), note)
     titles = subject_lines(histories)
     return Group(
@@ -91,20 +91,20 @@ def outcome_sentence(history: History) -> str:
     if history.outcome is HistoryOutcome.STEADY:
         return "no change of the level was found"
     if history.worsening_interval is None:
-        return "the change has no interval: too few points around it, or another meter"
+        return "the change has no interval: too few points around it, or a different meter"
     low, high = (bound - 1 for bound in history.worsening_interval)
     if history.outcome is HistoryOutcome.BETTER:
-        return f"better by {-high:.2%} at least"
+        return f"better by at least {-high:.2%}"
     limit = f"limit {history.margin_ratio:.2%}"
     if history.outcome is HistoryOutcome.WORSE:
-        return f"worse by {low:.2%} at least, {limit}"
+        return f"worse by at least {low:.2%}, {limit}"
     if history.outcome is HistoryOutcome.WITHIN:
-        return f"worse by {high:.2%} at most, {limit}"
-    return f"the interval reaches from {low:+.2%} to {high:+.2%} for the worse, {limit}"
+        return f"worse by at most {high:.2%}, {limit}"
+    return f"the worsening is between {low:+.2%} and {high:+.2%}, {limit}"
 
 
 def history_document(history: History) -> dict[str, Any]:
-    """A history for `--json`, with the sentence of its outcome."""
+    """A history for `--json`, with the explanation of its outcome under `reason`."""
     document: dict[str, Any] = to_plain(history)
     return document | {"reason": outcome_sentence(history)}
 
@@ -112,7 +112,8 @@ def history_document(history: History) -> dict[str, Any]:
 def subject_lines(histories: Sequence[History]) -> list[str]:
     """Model, device and settings of each history.
 
-    Of the other settings, those in which histories of one model on one device differ.
+    Settings other than runtime, scenario and threads are included only if they differ between
+    histories of the same model and device.
     """
     settings = _settings([one.subject for one in histories])
     return [
@@ -122,7 +123,7 @@ def subject_lines(histories: Sequence[History]) -> list[str]:
 
 
 def _settings(subjects: Sequence[HistorySubject]) -> list[str]:
-    """Settings of each history, without its runtime."""
+    """Settings of each history, except its runtime."""
     similar: dict[tuple[str, ...], list[HistorySubject]] = {}
     for one in subjects:
         similar.setdefault((one.model, one.device, one.runtime, one.scenario), []).append(one)
@@ -136,7 +137,7 @@ def _settings(subjects: Sequence[HistorySubject]) -> list[str]:
 
 
 def _differing_settings(subject: HistorySubject, similar: Sequence[HistorySubject]) -> list[str]:
-    """Other settings in which the history differs from a similar one."""
+    """Other settings in which the history differs from any of the similar histories."""
     return [
         setting_text(key, value)
         for key, value in subject.settings.items()
@@ -145,7 +146,7 @@ def _differing_settings(subject: HistorySubject, similar: Sequence[HistorySubjec
 
 
 def setting_text(key: str, value: str) -> str:
-    """A setting for people: the duration with its unit, a hash by its beginning.
+    """A setting as text: a duration with its unit, a hash shortened to 12 characters.
 
     >>> setting_text("duration", "2.0"), setting_text("cpus", "0, 1")
     ('duration 2 s per run', 'cpus 0,1')
@@ -160,7 +161,7 @@ def setting_text(key: str, value: str) -> str:
 
 
 def count_line(history: History) -> str:
-    """Number of points, their dates, and what was left out."""
+    """Number of points, their dates, and the number of runs that are left out."""
     points = history.points
     if not points:
         counts = "no points"
@@ -183,7 +184,7 @@ def count_line(history: History) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _PictureColumn:
-    """One column of a picture: one point, or several in a long history."""
+    """A column of a picture: a point, or several points of a long history."""
 
     points: Sequence[HistoryPoint]
     level: HistoryLevel
@@ -197,16 +198,16 @@ class _PictureColumn:
 
     @property
     def span(self) -> tuple[float, float]:
-        """Lowest and highest bound; a point without an interval counts with its value."""
+        """Lowest and highest bound; the value itself for a point without an interval."""
         bounds = [point.ci95 or (point.value, point.value) for point in self.points]
         return min(low for low, _ in bounds), max(high for _, high in bounds)
 
 
 def _picture(history: History, metric: Metric, width: int) -> list[str]:
-    """Points in order of time with intervals and levels: `HEIGHT` lines, and one of marks."""
+    """Points in order of time with intervals and levels: `HEIGHT` lines and a line of marks."""
     values = [point.value for point in history.points]
     least, most = min(values), max(values)
-    room = max((most - least) / 2, 0.005 * most)  # three digits tell the marks of the axis apart
+    room = max((most - least) / 2, 0.005 * most)  # axis marks differ within three digits
     spans = [column.span for column in _columns(history, len(history.points))]
     least = max(least - room, min(low for low, _ in spans))
     most = min(most + room, max(high for _, high in spans))
@@ -246,7 +247,7 @@ def _picture(history: History, metric: Metric, width: int) -> list[str]:
 
 
 def _columns(history: History, most: int) -> list[_PictureColumn]:
-    """Columns of a picture, at most so many."""
+    """Columns of a picture, at most `most`."""
     count = len(history.points)
     size = math.ceil(count / most)
     starts = {level.first for level in history.levels[1:]}
@@ -309,7 +310,7 @@ def condition_lines(history: History) -> list[str]:
 
 
 def _table(histories: Sequence[History]) -> list[RenderableType]:
-    """What all histories have in common, and a table of the rest."""
+    """A line with what all histories have in common, and a table of the differences."""
     names = {
         "metric": [one.metric for one in histories],
         "model": [one.subject.model for one in histories],
@@ -339,7 +340,7 @@ def _table(histories: Sequence[History]) -> list[RenderableType]:
 
 
 def _numbers(history: History) -> tuple[str, str, str, str, str]:
-    """Points, suspect ones, newest level, newest point with its interval, and outcome."""
+    """Points, suspect points, newest level, newest point with its interval, and outcome."""
     newest = history.points[-1] if history.points else None
     count, needed, unwatched = len(history.points), history.needed_count, history.unwatched
     level = history.levels[-1].median if history.levels else None

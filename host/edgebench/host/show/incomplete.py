@@ -1,4 +1,4 @@
-"""Runs that were started and are not stored, or set aside, one line each."""
+"""A line for each run that was started but not stored, or that was set aside."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgebench.protocol.sizes import format_bytes
 
 
 def incomplete_line(run: IncompleteRun) -> str:
-    """Which run it is, where it is, and what is here of it."""
+    """The run, its state, and which of its files are stored here."""
     which = f"run {run.run_id}"
     if run.expectation is not None:
         which += f" of {run.expectation.model} on {run.expectation.device}"
@@ -29,9 +29,10 @@ def incomplete_line(run: IncompleteRun) -> str:
 
 
 def contents(run: IncompleteRun) -> str:
-    """What is here of a run.
+    """The files of a run that are stored here, comma-separated.
 
-    A recording alone has no energy: the times of the inferences went with the agent.
+    A recording alone yields no energy, because the times of the inferences were lost with the
+    agent.
     """
     parts = list(run.files)
     if run.recording_s is not None:
@@ -40,7 +41,7 @@ def contents(run: IncompleteRun) -> str:
 
 
 def rejection_line(run_id: str, error: EdgebenchError) -> str:
-    """Why a run of an earlier command is not stored, and where it is."""
+    """Why a run of an earlier command is not stored, and where it remains."""
     if isinstance(error, RunSetAside):
         return str(error)
     return f"run {run_id} stays on the device: {error}"
@@ -52,4 +53,4 @@ def set_aside_line(run: SetAsideRun) -> str:
     if run.expectation is not None:
         which += f" of {run.expectation.model} on {run.expectation.device}"
     size, reason = format_bytes(run.size_bytes), reason_of(run.fault)
-    return f"{which} is set aside, {size}, as it cannot be analysed: {reason}"
+    return f"{which} is set aside, {size}, because it cannot be analysed: {reason}"

@@ -1,4 +1,4 @@
-"""Meters and their recordings, for people and as JSON."""
+"""Meters and their recordings, as tables or as JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OUTCOMES = {True: ("pass", "green"), False: ("fail", "red"), None: ("unknown", 
 
 
 def print_list(headers: Mapping[str, Header | AbsentMeter], *, as_json: bool) -> None:
-    """Every driver, and the meter that it found here."""
+    """Print every driver, with the channels of its meter or the reason why it found none."""
     if as_json:
         _print_json({"meters": {name: to_plain(one) for name, one in headers.items()}})
         return
@@ -44,19 +44,19 @@ def print_list(headers: Mapping[str, Header | AbsentMeter], *, as_json: bool) ->
             here = Text(", ".join(c.name for c in one.capability.channels), style="green")
         table.add_row(name, DRIVERS[name].summary, here)
     console().print(table)
-    say("address and options of each: edgebench meters --help")
+    say("addresses and options: edgebench meters --help")
     say("next: edgebench meters info METER")
 
 
 def print_info(header: Header, *, as_json: bool) -> None:
-    """Description and capability of a meter."""
+    """Print the description, capability and uncertainty terms of a meter."""
     if as_json:
         _print_json(to_plain(header))
         return
     info, capability = header.info, header.capability
     facts = Table.grid(padding=(0, 2))
     rate = f"{format_rate(capability.rate_hz)} samples/s"
-    kind = "each the mean since the last one" if capability.is_averaging else "each an instant"
+    kind = "means since the previous sample" if capability.is_averaging else "instantaneous values"
     for name, value in (
         ("meter", f"{info.vendor} {info.model}"),
         ("serial", info.serial or "unknown"),
@@ -98,17 +98,17 @@ def _term(term: UncertaintyTerm) -> list[str]:
 
 
 def print_checks(session: StoredSession, *, as_json: bool) -> None:
-    """The outcome of a self-test."""
+    """Print the outcome of a self-test."""
     if as_json:
         _print_json(_plain_checks(session))
         return
     console().print(_checks_table(session))
     if session.is_trusted is False:
-        _say_why(session, "the meter does not pass")
+        _say_why(session, "the meter fails its self-test")
 
 
 def print_session(session: StoredSession, *, as_json: bool) -> None:
-    """The energy of a recording; no energy where it cannot be trusted."""
+    """Print the checks and the energy of a recording; no energy if a check failed."""
     channels = [] if session.is_trusted is False else session.channels()
     if as_json:
         _print_json(_plain_checks(session) | {"channels": [to_plain(one) for one in channels]})
@@ -130,14 +130,14 @@ def print_session(session: StoredSession, *, as_json: bool) -> None:
             )
         out.print(table)
     elif session.is_trusted is False:
-        _say_why(session, "no energy, as the recording cannot be trusted")
+        _say_why(session, "no energy, because the recording cannot be trusted")
     else:
-        say("error: no energy: no channel has a number")
+        say("error: no energy: no channel has a value")
         say_hint(REFUSED_RECORDING)
 
 
 def _say_why(session: StoredSession, what: str) -> None:
-    """Print the first check that failed, with its value and limit; the table has the others."""
+    """Print the first failed check, with its value and limit; the table lists the others."""
     failed = next(check for check in session.checks if check.is_passed is False)
     for line in f"error: {what}: {failed.id}: {failed.detail}".splitlines():
         say(line)

@@ -1,7 +1,8 @@
 """A run or a set of runs as HTML, for notebooks.
 
 Notebooks strip scripts, styles and inline SVG from untrusted output, but keep images with embedded
-data. So the picture is an SVG image, in colours that are visible on light and dark backgrounds.
+data. Therefore the picture is an SVG image, in colours that are visible on light and dark
+backgrounds.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from edgebench.host.show.sentences import sentence
 from edgebench.protocol.text import printable
 
 COLUMNS = 240
-"""Number of intervals of the latency over time: one for every two pixels."""
+"""Number of intervals of the latency over time; each is two pixels wide."""
 BINS = 60
 FENCES = 5.0
-"""Range of the histogram beyond the quartiles, in interquartile ranges: otherwise a few slow
-inferences would leave it a single bar."""
+"""Range of the histogram beyond the quartiles, in interquartile ranges: without a limit, a few slow
+inferences would reduce the histogram to a single bar."""
 _HEIGHT, _TOP, _BASE = 170, 20, 140
 _LEFT, _RIGHT = (70, 480), (530, 690)
 """Horizontal extent of both drawings, pixels."""
@@ -50,7 +51,7 @@ def run_html(run: Run, latency: LatencySeries | None, missing: str | None = None
 
     Args:
         run: The run.
-        latency: Latency of its inferences; None: no single inference was timed.
+        latency: Latency of its inferences; None: inferences were not timed individually.
         missing: Reason for a missing picture if a file cannot be read.
     """
     title = f"{run.model.name} on {run.runtime.name} {run.runtime.version or ''}, {run.device.name}"

@@ -1,4 +1,4 @@
-"""A run or a set in a few words: its headline with the uncertainty, and its marks."""
+"""Short text for a run or a set: its headline with the uncertainty, and its marks."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import ABSENT, format_number
 
 REFUSED = "refused"
-"""In the place of a number that was measured, and is not trusted."""
+"""Replaces a number that was measured but cannot be trusted."""
 
 
 def headline_words(one: Run | RunSet) -> str:
-    """What a run or set is about, in one line.
+    """The headline and the marks of a run or set, as a line.
 
-    Of a profile it is the number of operators: its latencies include the profiler's own time.
+    A profile shows the number of operators instead, because its latencies include the profiler's
+    own time.
     """
     return f"{_what(one)}, {one.marks.label}"
 
 
 def headline_text(one: Run | RunSet) -> str:
-    """The headline with its uncertainty, `refused`, or a dash where it was not measured."""
+    """The headline with its uncertainty, `refused`, or a dash if it was not measured."""
     if one.marks.are_numbers_refused:
         return REFUSED
     number = headline_number(one)

@@ -1,4 +1,4 @@
-"""Operators of a profile: their times, and their shares with what the profiler's timer resolves."""
+"""Operators of a profile: their times, and their shares with the timer's resolution error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgebench.host.result.units import format_ns
 from edgebench.protocol.record import OperatorTime
 
 _TIMER_NS = 1000
-"""Resolution of the profilers of onnxruntime and LiteRT, which count whole microseconds."""
+"""Timer resolution of the profilers of onnxruntime and LiteRT: 1 µs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +26,19 @@ class OperatorLine:
 
 @dataclass(frozen=True, slots=True)
 class OperatorLines:
-    """Operators of a profile in the order of execution."""
+    """Operators of a profile in order of execution, with the titles of their columns."""
 
     lines: tuple[OperatorLine, ...]
     time_title: str
     share_title: str
-    """With the error of each share by the resolution of the timer, in points."""
+    """Includes the error of each share by the timer's resolution, in percentage points."""
 
 
 def operator_lines(profile: ProfileResult) -> OperatorLines:
     """Operators as text.
 
-    Times are medians, and shares are of the medians' sum: means include what preempted the model.
+    Times are medians, and shares are relative to the sum of medians, because means include the time
+    of programs that preempted the model.
     """
     operators = profile.operators
     has_medians = all(operator.p50_ns is not None for operator in operators)
@@ -57,7 +58,7 @@ def operator_lines(profile: ProfileResult) -> OperatorLines:
 
 
 def _resolution_ratio(operators: Sequence[OperatorTime], total_ns: float) -> float:
-    """Largest error of a share by a timer of whole microseconds; 0 for a finer one."""
+    """Largest error of a share by a timer of whole microseconds; 0 for a finer timer."""
     if any(operator.typical_ns % _TIMER_NS for operator in operators):
         return 0.0
     most = max((operator.count for operator in operators), default=0)

@@ -1,4 +1,4 @@
-"""One run on one page, for the terminal."""
+"""The page of a run, for the terminal."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.text import printable, wrapped_lines
 
 FACT_WIDTH = 12
-"""Columns of the longest name of a fact, so that all tables of facts of a page are aligned."""
+"""Width of the longest fact name, so that all fact tables of a page are aligned."""
 SHOWN_INPUTS = 4
-"""Inputs of a model that are listed."""
+"""Maximum number of inputs of a model that are listed."""
 
 
 def run_page(
     run: Run, width: int = PIPE_WIDTH, added: Annotations | None = None, *, is_all: bool = False
 ) -> Group:
-    """The page of a run without its picture, which belongs between the two parts."""
+    """The page of a run, without the picture that belongs between its two parts."""
     return Group(*run_results(run, width), "", *run_details(run, added, is_all=is_all))
 
 
 def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[RenderableType]:
-    """Verdict, what would make it better, and results; of a failed run, why.
+    """Verdict, advice and results of a run; the reason and advice if it failed.
 
     Args:
         run: The run.
         width: Columns of the terminal.
-        prefix: Beginning of the names of what is in its bundle, as `sent.zip#`, if it is in one.
+        prefix: Prefix of names in the run's bundle, such as `sent.zip#`; empty without a bundle.
     """
     if run.failure is not None:
         return [facts_table([*_failure(run, run.failure), *_set(run, prefix)])]
@@ -82,7 +82,7 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
     if run.metrics.profile is not None:
         parts.append(operators_table(run.metrics.profile))
     elif run.metrics.latency_ns is not None:
-        # Every percentile of both spans with its interval; without an interval, no number.
+        # Every percentile of both spans with its interval; no number without an interval.
         gap = " " if width >= WIDE_ONLY else "\n"  # between a number and its interval
         table = DataTable("latency")
         table.add_numbers(*(name.replace("_", ".") for name in PERCENTILES))
@@ -95,7 +95,7 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
                 for one in metrics
             ]
             if metrics[0].interval(run) is None:
-                # The headline stands without an interval in the table above, so it does here.
+                # The table above shows the headline without an interval, so this table does too.
                 cells[0] = f"{format_ns(metrics[0].value(run))}{gap}(no interval)"
             table.add_row(label, *cells)
         parts.append(table)
@@ -109,12 +109,12 @@ def run_details(
 
     Args:
         run: The run.
-        added: What a person has added to it.
-        is_all: List every rule, also those that passed.
+        added: Tags and note that a person added to the run.
+        is_all: List every rule, including those that passed.
     """
     rules = rules_parts(run.verdict, is_all=is_all)
     annotations = added or Annotations()
-    # What a person has added to the run.
+    # Tags and note that a person added to the run.
     tags = [("tags", ", ".join(annotations.tags))] if annotations.tags else []
     note = annotations.fault or annotations.note
     facts = facts_table([*_facts(run), *([*tags, ("note", note)] if note else tags)])
@@ -127,10 +127,10 @@ def run_details(
 
 @dataclass(frozen=True, slots=True)
 class FactsTable:
-    """Names and what belongs to them; a text is shown as it is, a string without its controls.
+    """Names and values; a `Text` is shown unchanged, a string without control characters.
 
-    A command that is longer than its column is a line of its own, which the terminal folds: a line
-    end of ours would be copied with it.
+    A command that is longer than its column gets its own line, which the terminal folds: an
+    inserted line end would be copied with the command.
     """
 
     rows: Sequence[tuple[str, str | Text]]
@@ -138,7 +138,7 @@ class FactsTable:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        """Yield the rows, and each long command between them."""
+        """Yield the rows, with each long command between them."""
         del console
         name_width = max([FACT_WIDTH, *(cell_len(name) for name, _ in self.rows)])
         width = options.max_width - name_width - GAP
@@ -147,7 +147,7 @@ class FactsTable:
             if isinstance(value, Text):
                 table.add_row(Text(name, style="bold"), value)
                 continue
-            # A sentence in parts: between the commands that do not fit into so many columns.
+            # The sentence in parts, split at the commands that are wider than the column.
             parts: list[_Part] = []
             for line, is_command in wrapped_lines(printable(value, keep_lines=True), width):
                 is_long = is_command and cell_len(line) > width
@@ -180,7 +180,7 @@ def _facts_grid(name_width: int) -> Table:
 
 
 def facts_table(rows: Iterable[tuple[str, str | Text]]) -> FactsTable:
-    """Names and what belongs to them."""
+    """A table of names and values."""
     return FactsTable([*rows])
 
 
@@ -232,7 +232,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
 
 
 def _threads(run: Run) -> str:
-    """Threads as requested, and those in effect if that is another number."""
+    """Threads as requested, and threads in effect if the number differs."""
     settings = run.conditions.settings
     if settings is None or settings.threads.state is not SettingState.DIFFERENT:
         return f"{run.spec.threads} thread(s)"
@@ -240,7 +240,7 @@ def _threads(run: Run) -> str:
 
 
 def _runtime(run: Run) -> str:
-    """What ran the model: a library, or the firmware of a target."""
+    """The software that ran the model: a library, or the firmware of a target."""
     name = f"{run.runtime.name} {run.runtime.version or '?'}"
     if (firmware := run.conditions.firmware) is None:
         return f"{name}, delegates used: {', '.join(run.runtime.delegates_used) or 'none'}"
@@ -253,23 +253,23 @@ def _runtime(run: Run) -> str:
 
 
 def _machine(run: Run) -> list[tuple[str, str]]:
-    """State of the machine that ran the model; of a target, of the one beside it."""
+    """State of the machine that ran the model; for a target, of the machine it is attached to."""
     environment = run.environment
     virtual, load = _virtual(environment), "not reported by the system"
     if environment.load_1m is not None:
         load = f"{environment.load_1m:.2f} before the run"
     if run.conditions.firmware is not None:
-        return [("beside it", f"{environment.kernel}; virtual: {virtual}; load average {load}")]
+        return [("attached to", f"{environment.kernel}; virtual: {virtual}; load average {load}")]
     governor = environment.cpu.governor or "not reported by the kernel"
     facts = [("virtual", virtual), ("governor", governor), ("load average", load)]
     if environment.android is not None:
-        # Build of a phone's system, and how its process differs from that of an app.
+        # Build of the phone's system, and how the model's process differs from an app's process.
         parts = [f"security patch {environment.android.security_patch or 'unknown'}"]
         if environment.android.is_shell:
-            parts.append("with the rights of adb's shell, which are more than an app's")
+            parts.append("with the rights of adb's shell, which exceed an app's")
         groups = run.conditions.scheduling.android if run.conditions.scheduling else None
         if groups is not None and groups.cpuset is not None:
-            parts.append(f"in control group {groups.cpuset}, not in that of an app in front")
+            parts.append(f"in control group {groups.cpuset}, not that of a foreground app")
         facts.insert(0, ("android", "; ".join(parts)))
     return facts
 
@@ -283,14 +283,14 @@ def _virtual(environment: Environment) -> str:
 
 
 def confinement_line(confinement: Confinement) -> str:
-    """What the model's process could not do, and what it could for want of a mechanism."""
+    """Restrictions of the model's process, and those missing because no mechanism was available."""
     parts = {
         "programs and sockets": confinement.calls,
         "files": confinement.files,
         "the network": confinement.network,
         "rights of root": confinement.capabilities,
         "new rights": confinement.privileges,
-        "threads without end": confinement.threads,
+        "unlimited threads": confinement.threads,
     }
     kept = [name for name, one in parts.items() if one.is_applied]
     missing = [f"{name}: {one.detail}" for name, one in parts.items() if not one.is_applied]
@@ -301,7 +301,7 @@ def confinement_line(confinement: Confinement) -> str:
 
 
 def _failure(run: Run, failure: Failure) -> list[tuple[str, str]]:
-    """Why nothing was measured, and what to do about it."""
+    """Why the run failed, and the next step."""
     where = f", {failure.phase.value.replace('_', ' ')}" if failure.phase else ""
     return [
         ("failed", f"{failure.message} ({failure.code}{where})"),
@@ -310,7 +310,7 @@ def _failure(run: Run, failure: Failure) -> list[tuple[str, str]]:
 
 
 def _set(run: Run, prefix: str) -> list[tuple[str, str]]:
-    """Place of the run in its set or pair, beside the verdict: that of the set may be another."""
+    """Place of the run in its set or pair; the verdict of the set may differ from the run's."""
     if run.pair is not None:
         place = f"{run.pair.side} of pair {run.pair.number + 1}"
         all_pairs = shlex.quote(f"{prefix}{run.pair.comparison_id}")
@@ -319,11 +319,11 @@ def _set(run: Run, prefix: str) -> list[tuple[str, str]]:
         return []
     place = f"run {run.member.number + 1} of {run.member.count}"
     name = shlex.quote(f"{prefix}{run.member.set_id}")
-    return [("set", f"{place}; the verdict of all of them: edgebench show {name}")]
+    return [("set", f"{place}; the verdict of the set: edgebench show {name}")]
 
 
 def _is_counted(run: Run) -> bool:
-    """Whether instructions were counted, and no time was measured."""
+    """Whether instructions were counted instead of measuring time."""
     return run.metrics.instructions_per_inference is not None
 
 
@@ -340,13 +340,13 @@ def _kind(run: Run) -> str:
 
 
 def _inputs(conditions: Conditions) -> str:
-    """Where the inputs come from, and the shapes of the first ones."""
+    """The source of the inputs, and the shapes of the first `SHOWN_INPUTS` inputs."""
     if conditions.firmware is not None and not conditions.inputs:
-        return "what the device hears: none are sent to it"
+        return "captured by the device: none are sent to it"
     source = conditions.inputs_file or "drawn from the seed"
     if clipped := conditions.inputs_clipped_ratio:
         share = f"{clipped:.2%}" if clipped >= 1e-4 else "under 0.01%"
-        source += f" ({share} of the values are clipped: an input holds no such numbers)"
+        source += f" ({share} of the values are clipped to the range of the input's type)"
     specs = conditions.inputs
     shown = [f"{spec.name} {list(spec.shape)} {spec.dtype}" for spec in specs[:SHOWN_INPUTS]]
     if len(specs) > SHOWN_INPUTS:
@@ -355,7 +355,7 @@ def _inputs(conditions: Conditions) -> str:
 
 
 def _scenario(spec: RunSpec, *, is_counted: bool) -> str:
-    """The scenario as it was specified; a count takes one inference, however long it may take."""
+    """The scenario as specified; a count of instructions takes a single inference."""
     if is_counted:
         return f"{spec.scenario.value}, engine {spec.engine.value}, seed {spec.seed}"
     parts = [
@@ -433,7 +433,7 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
 
 
 def _windows(windows: WindowSummary, instructions: float | None) -> list[tuple[str, str]]:
-    """What the device timed itself; virtual time is not shown where instructions are counted."""
+    """Windows timed by the device or the meter; no virtual time if instructions are counted."""
     timed = "timed by the meter" if windows.is_timed_by_meter else "timed by the device"
     line = (
         f"{windows.count} {timed if windows.shortest_s else 'without a time'}, "
@@ -452,7 +452,7 @@ def _windows(windows: WindowSummary, instructions: float | None) -> list[tuple[s
 
 
 def _binding(binding: BindingNs) -> str:
-    """What the Python binding adds to an invocation; nothing is subtracted for it."""
+    """Time that the Python binding adds to an invocation; it is not subtracted from results."""
     if binding.p50 is None:
         return binding.unavailable or "not measured"
     through = f"one addition takes {format_ns(binding.p50)} through the Python binding"
@@ -465,7 +465,7 @@ def _binding(binding: BindingNs) -> str:
 
 
 def heat_lines(thermal: ThermalResult | None) -> list[str]:
-    """Thermal verdict with its numbers; its reason where there are none."""
+    """Thermal verdict with its numbers, or with its reason if it has no numbers."""
     if thermal is None:
         return []
     last_ns, last_per_s = thermal.sustained_latency_ns, thermal.sustained_throughput_per_s
@@ -482,7 +482,7 @@ def heat_lines(thermal: ThermalResult | None) -> list[str]:
         nominal = thermal.nominal_freq_hz
         of = "" if nominal is None else f" of {nominal / 1e9:.2f}"
         facts.append(f"{thermal.baseline_freq_hz / 1e9:.2f}{of} GHz at the start")
-    # Headline before and after the onset; without an interval, no number.
+    # Headline before and after the onset; no number without an interval.
     known = [
         f"{format_interval_ns(part.p50, part.p50_ci95)} {where} the onset"
         for part, where in (
@@ -499,7 +499,7 @@ def heat_lines(thermal: ThermalResult | None) -> list[str]:
 
 
 def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[str]:
-    """Latency and throughput on their own: a busy machine changes one without the other."""
+    """Latency and throughput separately: on a busy machine, either can change without the other."""
     at_end = f"{format_ns(last_ns)} at the end, {format_rate(last_per_s)} inferences/s"
     if thermal.retention_ratio is None or thermal.peak_throughput_per_s is None:
         since = "throttled from the start"

@@ -1,6 +1,6 @@
-"""Pictures of a run for the terminal, one line each: distribution of latencies, traces over time.
+"""Pictures of a run for the terminal, a line each: distribution of latencies, traces over time.
 
-All traces share one time axis, with the same duration per column. A column shows the mean of its
+All traces share the time axis, with the same duration per column. A column shows the mean of its
 interval; the numbers after a line are its lowest and highest column.
 """
 
@@ -25,24 +25,24 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 PLAIN = "_.-~=+*#"
 """Replacements of the blocks for a terminal without Unicode."""
 NAME_WIDTH, RANGE_WIDTH = 14, 34
-"""Widths of the texts beside a picture: its name, and its range."""
+"""Widths of the texts to the left and right of a picture: its name and its range."""
 LEAST_WIDTH, MOST_WIDTH = 16, 72
 """Limits on the width of a picture."""
 TAIL_RATIO = 0.99
 """Share of the latencies in the histogram; the tail beyond is cut off."""
 HELD_INTERVALS = 3.0
-"""A reading is valid until the next one, but at most for this many sampling intervals."""
+"""A reading is valid until the next reading, but at most for this many sampling intervals."""
 _MARKED = ("p50", "p90", "p99")
 _DRAWN = {Phase.IDLE.value, Phase.WARMING_UP.value, Phase.MEASURING.value}
-"""Phases on the time axis; those before may be long, and have nothing to show."""
+"""Phases on the time axis; earlier phases can be long and have no traces."""
 _CLOCKS = ("arm_freq_hz", "freq_hz_average", "freq_hz_hardware", "freq_hz")
-"""Suffixes of the names of clocks, the most trusted one first."""
+"""Suffixes of the names of clocks, in order of decreasing trust."""
 
 
 def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -> list[Table]:
     """Distribution of the latencies, then latency, power, temperature and clock over time.
 
-    For an invalid run only temperature and clock are drawn, not its numbers.
+    For an invalid run, only temperature and clock are drawn.
 
     Args:
         series: Traces of the run.
@@ -122,7 +122,7 @@ def set_picture(
 
 
 def sparkline(values: Floats, glyphs: str = BLOCKS) -> str:
-    """One character per value, higher for larger values; a space for NaN.
+    """A character per value, higher for larger values; a space for NaN.
 
     >>> sparkline(np.array([1.0, 2.0, np.nan, 8.0])), sparkline(np.array([3.0, 3.0]), PLAIN)
     ('▁▂ █', '__')
@@ -139,7 +139,7 @@ def sparkline(values: Floats, glyphs: str = BLOCKS) -> str:
 
 
 def marks_line(places: Sequence[tuple[str, int]], width: int) -> str:
-    """Names below their columns; a name that would touch the previous one is left out.
+    """Names below their columns; a name that would touch the previous name is left out.
 
     >>> marks_line([("p50", 2), ("p90", 4), ("p99", 19)], 20)
     '  ^p50          p99^'
@@ -162,7 +162,7 @@ def _table() -> Table:
 
 
 def _marks(run: Run) -> list[tuple[str, float]]:
-    """Percentiles that have an interval, by name; the median even without one."""
+    """Percentiles that have an interval, by name; the median even without an interval."""
     metrics = [(name, METRICS[f"latency_ns.{name}"]) for name in _MARKED]
     return [
         (name, value)
@@ -192,7 +192,7 @@ def _add_distribution(
 
 
 def _by_column(points: Points, edges_s: Floats) -> Floats:
-    """Mean of each column; one between two readings has the value of the earlier."""
+    """Mean of each column; a column between two readings has the value of the earlier reading."""
     mean = points.envelope(edges_s).mean
     if len(points) < 2:
         return mean
@@ -205,7 +205,7 @@ def _by_column(points: Points, edges_s: Floats) -> Floats:
 
 
 def _hottest(series: RunSeries) -> tuple[str, Points] | None:
-    """The sensor with the highest temperature, by its name."""
+    """The sensor with the highest temperature, with its name."""
     sensors = {name: one for name, one in series.named("temp_c").items() if len(one)}
     if not sensors:
         return None
@@ -214,7 +214,7 @@ def _hottest(series: RunSeries) -> tuple[str, Points] | None:
 
 
 def _fastest_clock(series: RunSeries) -> tuple[str, Points] | None:
-    """The clock with the highest mean, of the most trusted kind: that of the busiest CPUs."""
+    """The clock with the highest mean, which is the busiest CPUs', of the most trusted kind."""
     for suffix in _CLOCKS:
         clocks = {name: one for name, one in series.named(suffix).items() if len(one)}
         if clocks:

@@ -1,4 +1,4 @@
-"""Plot of a run with matplotlib: latency, power, temperature and clock on one time axis."""
+"""Plot of a run with matplotlib: latency, power, temperature and clock on a common time axis."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
 
 INSTALL = install_command("plot", HOST_DISTRIBUTION)
 COLUMNS = 1200
-"""Number of intervals of a trace: more than a figure of default size has pixels."""
+"""Number of intervals of a trace: more than the pixels of a figure of default size."""
 _SHADES: dict[object, str] = {SpanKind.THROTTLED: "tab:red", Phase.MEASURING.value: "tab:gray"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """Traces of one quantity."""
+    """Traces of a quantity."""
 
     name: str
     """Quantity with the unit of the axis."""
     scale: float
     """Factor from the unit of the traces to the unit of the axis."""
     traces: Mapping[str, Callable[[Floats], Envelope]]
-    """Envelope function of each trace by label; it takes the edges of the intervals."""
+    """Envelope function of each trace by label; its argument is the edges of the intervals."""
     span_s: tuple[float, float]
     apart: str | None = None
-    """Reason for a time axis of its own; None if the panel is on the run's axis."""
+    """Reason for a separate time axis; None if the panel uses the run's axis."""
 
 
 def plot_run(run: Run, series: RunSeries) -> Figure:
     """Plot the traces of a run in panels with a common time axis and the verdict as title.
 
-    Bands reach from the lowest to the highest value, lines are means. The measuring phase is
-    shaded grey, throttling red. Power that was not aligned has a time axis of its own.
+    Bands show the lowest to the highest value, lines show means. The measuring phase is shaded
+    grey, throttling red. Power that was not aligned has a separate time axis.
 
     Raises:
-        UsageError: matplotlib is not installed, or nothing was recorded.
+        UsageError: matplotlib is not installed, or the run has no traces.
     """
     try:
         from matplotlib import pyplot
     except ModuleNotFoundError as exc:
-        raise UsageError(f"matplotlib is not installed; to get it: {INSTALL}") from exc
+        raise UsageError(f"matplotlib is not installed; to install it: {INSTALL}") from exc
     panels = _panels(series)
     if not panels:
         raise UsageError(f"run {run.run_id} has no traces")
@@ -64,7 +64,7 @@ def plot_run(run: Run, series: RunSeries) -> Figure:
         edges_s = even_edges(*panel.span_s, COLUMNS)
         for label, envelope_over in panel.traces.items():
             envelope = envelope_over(edges_s)
-            # Draw a trace; a sparse one is connected between its values.
+            # Draw the trace, with lines between the values of a sparse trace.
             has_value = np.isfinite(envelope.mean)
             middle_s = ((envelope.edges_s[:-1] + envelope.edges_s[1:]) / 2)[has_value]
             low, mean, high = (
@@ -93,7 +93,7 @@ def plot_run(run: Run, series: RunSeries) -> Figure:
 
 
 def _panels(series: RunSeries) -> list[_Panel]:
-    """Panels from top to bottom; a panel with a time axis of its own comes last."""
+    """Panels from top to bottom; a panel with a separate time axis comes last."""
     panels: list[_Panel] = []
     power = {one.channel: one.envelope for one in series.power if len(one.begin_s)}
     if series.latency is not None and len(series.latency.start_s):

@@ -1,4 +1,4 @@
-"""Ratios between the sets of one command, "1.80× faster", and warnings about slower int8 models."""
+"""Ratios between the sets of a command, "1.80× faster", and warnings about slower int8 models."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from edgebench.host.show.bench_command import asked_of
 from edgebench.protocol.text import printable
 
 _WIDE_RATIO = 0.5
-"""Half-width, relative to the ratio, from which on the range is printed: the upper bound of an
-interval that is symmetric in the logarithm is 1.6 times as far away as the lower one there."""
+"""Half-width, relative to the ratio, from which on the range is printed: at this width, the upper
+bound of an interval that is symmetric in the logarithm is 1.6 times as far away as the lower."""
 UNLIKE = 0.05
-"""Difference, on a logarithm, of a ratio of runs from that of their medians that is told."""
+"""Difference between the logarithms of a ratio of runs and the ratio of their medians from which on
+a note is printed."""
 _PROFILED = ("litert", "onnx")
 """Runtimes with a profiler."""
 _QUANTIZED, _UNQUANTIZED = ("int8", "uint8"), "fp32"
@@ -26,8 +27,8 @@ _QUANTIZED, _UNQUANTIZED = ("int8", "uint8"), "fp32"
 def ratio_words(ratio: SetRatio) -> str:
     """The ratio with its interval; without a direction if it may be 1.
 
-    The interval is a half-width in percent, or the range if that is wide: a wide one is far from
-    symmetric.
+    The interval is a half-width in percent, or the range if it is wide, because a wide interval is
+    far from symmetric.
 
     >>> from edgebench.host.result.metrics import METRICS
     >>> p50 = METRICS["latency_ns.p50"]
@@ -51,7 +52,7 @@ def ratio_words(ratio: SetRatio) -> str:
 
 
 def _direction(ratio: SetRatio) -> str:
-    """How the second set differs from the first."""
+    """`faster` or `slower` for times and rates, else `less` or `more`."""
     is_better = ratio.times > 1
     if ratio.metric.quantity in (Quantity.DURATION_NS, Quantity.RATE):
         return "faster" if is_better else "slower"
@@ -59,13 +60,13 @@ def _direction(ratio: SetRatio) -> str:
 
 
 def ratio_to_first(sets: Sequence[RunSet], one: RunSet) -> str:
-    """Cell with the ratio to the first set; a dash for the first set, and without an interval."""
+    """Cell with the ratio to the first set; a dash for the first set, or without an interval."""
     ratio = None if one is sets[0] else ratio_of_sets(sets[0], one)
     return ABSENT if ratio is None else ratio_words(ratio)
 
 
 def ratio_lines(sets: Sequence[RunSet]) -> list[str]:
-    """What has to be known of the ratios of a table, and warnings about slower int8 models."""
+    """Notes on the ratios of a table, and warnings about slower int8 models."""
     is_unlike = any(
         abs(math.log(ratio.times / _times_of_medians(ratio, sets[0], one))) > UNLIKE
         for one in sets[1:]
@@ -79,7 +80,7 @@ def ratio_lines(sets: Sequence[RunSet]) -> list[str]:
 
 
 def _times_of_medians(ratio: SetRatio, first: RunSet, other: RunSet) -> float:
-    """Factor by which the median of the other set is better, where both have the metric."""
+    """Factor by which the median of the other set is better."""
     before, after = (one.metrics[ratio.metric.path].median for one in (first, other))
     return before / after if ratio.metric.better is Better.LOWER else after / before
 
@@ -88,7 +89,7 @@ def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
     """Warnings about quantised models that are slower than their unquantised siblings.
 
     Siblings have the same name except for the precision, and were measured with the same settings
-    by one command.
+    by the same command.
     """
     lines: list[str] = []
     for quantized in sets:
@@ -103,9 +104,9 @@ def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
             if ratio is not None and ratio.is_clear and ratio.times < 1:
                 is_valid = all(one.verdict.state is State.VALID for one in (quantized, sibling))
                 meaning = (
-                    "quantisation does not pay there"
+                    "quantisation makes it slower there"
                     if is_valid
-                    else "as the runs are suspect, measure again before you conclude from it"
+                    else "the runs are suspect, so measure again before drawing conclusions"
                 )
                 lines.append(
                     f"warning: {quantized.model} is {ratio_words(ratio)} than {sibling.model} on "
@@ -115,7 +116,7 @@ def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
 
 
 def _profile_words(one: RunSet) -> str:
-    """How to see which operators take the time; empty if the runtime has no profiler."""
+    """The command that shows which operators take the time; empty without a profiler."""
     if one.runtime not in _PROFILED:
         return ""
     profiled = asked_of(one.first, len(one.runs)).bench(is_profiled=True)

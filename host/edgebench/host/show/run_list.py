@@ -24,16 +24,16 @@ from edgebench.host.store.index import INVALID, RunSummary
 from edgebench.protocol.text import printable
 
 WIDE = 120
-"""Narrowest terminal with columns for more than the model, a median and the verdict."""
+"""Minimum width of a terminal that shows more than the model, a median and the verdict."""
 WIDE_WITH_GROUPS = 150
-"""Narrowest terminal with all columns beside ids of sets."""
+"""Minimum width of a terminal that shows all columns and ids of sets."""
 GROUPS_WIDTH = 80
-"""Narrowest terminal with a column for ids of sets and comparisons."""
+"""Minimum width of a terminal that shows ids of sets and comparisons."""
 _NAMES = ("device", "model", "runtime", "scenario", "kind")
 
 
 def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> DataTable:
-    """The runs in the store; an id is never broken, so that it can be copied."""
+    """Table of the runs in the store; ids are never folded, so that they can be copied."""
     is_metered = any(
         row.energy_j_per_inference is not None or row.energy_refused is not None for row in rows
     )
@@ -41,7 +41,7 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> DataTable
     is_wide = room >= WIDE
     groups = [row.set_id or row.comparison_id for row in rows]
     runtimes = {row.runtime for row in rows}
-    # A model on another runtime would look like a scattered one; there is no room for both.
+    # Without the runtime column, a model on two runtimes would look like a model with scatter.
     has_groups = any(groups) and room >= (GROUPS_WIDTH if len(runtimes) == 1 else WIDE)
     shown = _names(rows, room, is_narrow=is_metered or has_groups, has_groups=has_groups)
     table = DataTable()
@@ -79,9 +79,9 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> DataTable
 
 
 def invalid_lines(rows: Sequence[RunSummary]) -> list[str]:
-    """Sets and sides of pairs whose runs are so far apart that they have no number together.
+    """A line per set or side of pairs that is invalid because its runs are too far apart.
 
-    The table judges each run on its own.
+    The table shows the verdict of each run alone.
     """
     groups: dict[str, list[float]] = {}
     for row in rows:
@@ -91,7 +91,7 @@ def invalid_lines(rows: Sequence[RunSummary]) -> list[str]:
             groups.setdefault(name, []).append(value)
     invalid = [name for name, values in groups.items() if are_too_far_apart(values)]
     return [
-        f"invalid: {name}: its runs are too far apart, and its number is refused: edgebench show "
+        f"invalid: {name}: its runs are too far apart, so its number is refused: edgebench show "
         f"{shlex.quote(name)}"
         for name in map(printable, invalid)
     ]
@@ -100,7 +100,7 @@ def invalid_lines(rows: Sequence[RunSummary]) -> list[str]:
 def _names(
     rows: Sequence[RunSummary], room: int, *, is_narrow: bool, has_groups: bool
 ) -> list[str]:
-    """Columns with names for which there is room; those that are the same for all runs go first."""
+    """Name columns that fit; columns with the same value in all runs are dropped first."""
     if room < WIDE:
         return ["model"] if is_narrow else ["model", "runtime"]
     if not has_groups or room >= WIDE_WITH_GROUPS:
@@ -110,7 +110,7 @@ def _names(
 
 
 def _number(row: RunSummary) -> str | Text:
-    """What a stored run is about: a median latency, or what stands for it."""
+    """Headline of a stored run: its median latency, number of instructions or throughput."""
     if row.verdict == INVALID:
         return refused_cell()
     median_ns = row.headline_ns[0]
@@ -122,7 +122,7 @@ def _number(row: RunSummary) -> str | Text:
 
 
 def _energy(row: RunSummary) -> str | Text:
-    """Joules per inference of a stored run; refused ones are told from runs without a meter."""
+    """Joules per inference of a stored run; `refused`, or a dash for a run without a meter."""
     if row.energy_j_per_inference is None and not row.energy_refused:
         return ABSENT
     return joules_cell(row.energy_j_per_inference, row.energy_u95_absolute_j, row.energy_boundary)

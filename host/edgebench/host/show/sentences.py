@@ -1,4 +1,4 @@
-"""A line for every finding of the rules; each rule has the sentences of its reasons."""
+"""A line for each finding of the rules; each rule defines the sentences for its reasons."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from edgebench.host.result.verdict import Finding, Verdict
 
 
 def sentence(finding: Finding) -> str:
-    """A finding in one line: what was found, and the limit.
+    """A finding as a line of text: what was found, and the limit.
 
-    It is made of the finding's data. Findings of older documents have none, and those of a newer
-    edgebench may have reasons that this one does not know: they keep the line that they were
-    stored with, and so does one whose data is damaged.
+    The line is built from the finding's data. A finding keeps its stored line if it has no data
+    (older documents), if its data is damaged, or if a newer edgebench wrote it with a reason that
+    is unknown here.
     """
     kind = kind_of(finding)
     shown = (kind.sentence(finding) if kind is not None else None) or finding.detail or ABSENT
@@ -28,6 +28,6 @@ def sentence(finding: Finding) -> str:
 
 
 def described(verdict: Verdict) -> Verdict:
-    """A verdict whose findings have their sentences, for those who read the document."""
+    """A verdict whose findings contain their sentences, for readers of the JSON document."""
     rules = tuple(replace(one, detail=sentence(one)) for one in verdict.rules)
     return replace(verdict, rules=rules)

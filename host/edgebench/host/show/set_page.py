@@ -1,4 +1,4 @@
-"""A set of runs on one page, for the terminal."""
+"""The page of a set of runs, for the terminal."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from edgebench.host.show.verdict import rules_parts, verdict_rows
 _SHOWN_GROUPS = ("latency_ns", "end_to_end_ns", "throughput_per_s", "cold_start_ns", "windows")
 _SHOWN = (INSTRUCTIONS, "memory_bytes.peak_rss", GROSS_ENERGY, "energy.net_j_per_inference")
 WORTHWHILE_RATIO = 0.9
-"""Another split of the time is proposed where it makes the interval narrower by a tenth."""
+"""Another split of the time is proposed if it makes the interval at least a tenth narrower."""
 
 
 def set_page(one: RunSet, width: int = PIPE_WIDTH, *, is_all: bool = False) -> Group:
-    """The page of a set without its picture, which belongs between the two parts."""
+    """The page of a set, without the picture that belongs between its two parts."""
     return Group(*set_results(one, width), "", *set_details(one, is_all=is_all))
 
 
 def set_results(one: RunSet, width: int = PIPE_WIDTH) -> list[RenderableType]:
-    """Verdict, what would make it better, and the result."""
+    """Verdict, advice and result of a set."""
     parts: list[RenderableType] = [facts_table(verdict_rows(one)), results_table([one], width)]
     if (line := unwatched_line([one])) is not None:
         parts.append(line)
@@ -52,11 +52,11 @@ def set_results(one: RunSet, width: int = PIPE_WIDTH) -> list[RenderableType]:
 
 
 def set_details(one: RunSet, *, is_all: bool = False) -> list[RenderableType]:
-    """Each metric over the runs, the runs, rules, and facts about the set with its variance.
+    """Metrics over the runs, the list of runs, rules, and facts about the set with its variance.
 
     Args:
         one: The set.
-        is_all: List every rule, also those that passed.
+        is_all: List every rule, including those that passed.
     """
     parts: list[RenderableType] = []
     if not one.verdict.is_refused:
@@ -83,7 +83,7 @@ def set_details(one: RunSet, *, is_all: bool = False) -> list[RenderableType]:
 
 
 def _least_length(one: RunSet) -> str:
-    """What each run of a set was to last at least; nothing where instructions are counted."""
+    """Minimum duration and queries of each run of a set; empty if instructions are counted."""
     spec = one.first.spec
     if INSTRUCTIONS in one.metrics:
         return ""
@@ -92,14 +92,14 @@ def _least_length(one: RunSet) -> str:
 
 
 def set_document(one: RunSet) -> Document:
-    """The set as JSON, with the sentences of its rules; its runs are documents of their own."""
+    """The set as JSON, with the sentences of its rules; its runs are separate documents."""
     return set_to_document(replace(one, verdict=described(one.verdict)))
 
 
 def variance_lines(variance: VarianceLevels) -> list[str]:
-    """Standard deviation of each level, and how the same time would be spent best."""
+    """Standard deviation of each level, and the best use of the same time."""
     lines = [
-        f"between runs {variance.between_ratio:.2%}, within one {variance.within_ratio:.2%} "
+        f"between runs {variance.between_ratio:.2%}, within a run {variance.within_ratio:.2%} "
         f"(standard deviations); a launch costs {format_ns(variance.launch_s * 1e9)}, a timed loop "
         f"{format_ns(variance.duration_s * 1e9)}"
     ]

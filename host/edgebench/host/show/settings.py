@@ -1,6 +1,6 @@
-"""Sentences about settings that were not in effect as they were requested.
+"""Sentences about settings whose effect differs from the request.
 
-Each setting has a sentence for each reason that `analysis.settings` gives. `{requested}`,
+Each setting has a sentence for each reason that `analysis.settings` defines. `{requested}`,
 `{effective}` and the facts of the setting are filled in.
 """
 
@@ -25,19 +25,19 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "quota": "{threads} thread(s) requested, the quota of a control group allows "
         "{effective:.3g} CPUs",
         "fewer": "{threads} threads requested, {effective:.3g} CPUs may be used",
-        "quota_not_told": "the device reports no control groups, so a CPU quota is not known",
+        "quota_not_told": "the device reports no control groups, so any CPU quota is unknown",
     },
     "signature": {
         "not_chosen": "signature {effective} was measured, the file also has {others}: choose with "
         "--signature {example}",
-        "unnamed": "the first graph of the file was measured, which has no signature; it also has "
-        "{others}: choose with --signature {example}",
-        "ignored": "signature {requested} requested, the agent of the device is too old for that "
-        "and measured the first graph of the file",
+        "unnamed": "the first graph of the file was measured, which has no signature; the file "
+        "also has {others}: choose with --signature {example}",
+        "ignored": "signature {requested} requested, but the device's agent is too old for "
+        "signatures and measured the first graph of the file",
     },
     "delegate": {
         "partly": "{requested} requested, it ran {count} of {total} operators",
-        "unused": "{requested} requested, and it ran nothing",
+        "unused": "{requested} requested, but it ran no operators",
         "not_told": "{requested} requested; the runtime does not report what it ran",
     },
 }
@@ -45,20 +45,20 @@ _RULES: Mapping[str, frozenset[str]] = {
     "cpus": frozenset({"cpu_quota", "scheduling", "cpu_pressure"}),
     "delegate": frozenset({"delegation", "delegated_share"}),
 }
-"""Rules whose sentence states the same difference: where one of them fails, no note is added."""
+"""Rules that report the same difference: if any of them fails, no note is added."""
 _NOTED = (SettingState.DIFFERENT, SettingState.NOT_CHOSEN)
-"""States that are noted beside the numbers."""
+"""States for which a note is printed with the numbers."""
 
 
 def setting_sentence(name: str, setting: Setting) -> str | None:
-    """Sentence about a setting; None where it was in effect as requested."""
+    """Sentence about a setting; None if it took effect as requested."""
     template = SENTENCES.get(name, {}).get(setting.reason or "")
     if template is None:
         return None
     words = {**setting.facts, "requested": setting.requested, "effective": setting.effective}
     try:
         return template.format(**words)
-    except (LookupError, TypeError, ValueError):  # of a newer edgebench, or damaged
+    except (LookupError, TypeError, ValueError):  # written by a newer edgebench, or damaged
         return None
 
 
@@ -79,11 +79,11 @@ def run_notes(run: Run) -> list[str]:
 def setting_lines(
     sets: Sequence[RunSet], titles: Callable[[RunSet], str] | None = None
 ) -> list[str]:
-    """Notes on the settings of sets, each once, with its sets if those are not all.
+    """Notes on the settings of sets, without duplicates; names the sets unless all share a note.
 
     Args:
         sets: The sets.
-        titles: Names of the sets, where several are of one model on one device; None: their ids.
+        titles: Text that distinguishes sets of the same model and device; None: their ids.
     """
     sharing: dict[str, list[int]] = {}
     for index, run_set in enumerate(sets):

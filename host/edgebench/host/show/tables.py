@@ -46,35 +46,37 @@ _VERDICT_STYLES = {
     DAMAGED: "red",
 }
 ENERGY_WIDTH = 32
-"""Columns that an energy takes from the others."""
+"""Width of the energy column, which the other columns lose."""
 UNMEASURED = "not measured"
-"""Verdict of a device that was off, busy or unable: the error lines below a table say which."""
+"""Verdict of a device that was off, busy or incapable; the error lines below the table give the
+reason."""
 UNWATCHED = "*"
-"""Mark behind a valid run of which nobody could see clock, heat or load."""
+"""Mark on a valid run whose clock, temperature or load could not be read."""
 Interval = tuple[float, float]
 PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
 NARROW_NAME = 10
-"""Results of less weight make room before a name is folded to fewer columns than this."""
+"""Columns of lower priority are dropped before a name is folded to fewer columns than this."""
 WIDE_NAME = 24
-"""Columns that a name gets before times of loading, memory, counts and what is in `_BEHIND_NAMES`
-are shown."""
+"""Width that a name gets before load times, memory, counts and the columns in `_BEHIND_NAMES` are
+shown."""
 WIDE_ONLY = 112
-"""Least width of a terminal that shows those."""
+"""Minimum width of a terminal that shows load times, memory and counts."""
 
 
 class _Console(Console):
-    """A console whose reader may have ended, as in `edgebench show last | head -1`."""
+    """A console whose output pipe may be closed, as in `edgebench show last | head -1`."""
 
     def on_broken_pipe(self) -> None:
-        """Leave it to the command: rich would end it as if it had failed."""
+        """Pass the error on to the command; rich would exit with a failure."""
         raise  # called where it was caught
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that does not cut tables when its output goes to a file, unless told a width.
+    """A console that does not cut tables when its output goes to a file, unless COLUMNS is set.
 
-    Shells set COLUMNS for themselves only: where it reaches us, it was exported on purpose.
+    Shells do not export COLUMNS by default: if it is in the environment, it was exported on
+    purpose.
     """
     out = _Console(stderr=stderr, highlight=False)
     if not out.is_terminal and os.environ.get("COLUMNS") is None:
@@ -121,17 +123,17 @@ class ResultTable(DataTable):
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One column of the result tables."""
+    """A column of the result tables."""
 
     kind: ResultColumn
     least_width: int
-    """Shown on terminals of at least so many columns; a number is never cut to make room."""
+    """Minimum width of a terminal that shows the column; a number is never cut to make room."""
     cell: Callable[[RunSet], str | Text]
     is_number: bool = True
     only_for: Callable[[RunSet], bool] | None = None
-    """Shown when any set is of this kind; None: always."""
+    """Shown if any set is of this kind; None: always."""
     is_asked_for: bool = False
-    """The runs were made for it: where the set is invalid, it says that it is refused."""
+    """The runs were made to measure it; an invalid set shows `refused` in this column."""
 
 
 def results_table(
@@ -140,13 +142,14 @@ def results_table(
     unmeasured: Sequence[str] = (),
     settings: Callable[[RunSet], str] | None = None,
 ) -> ResultTable:
-    """The sets of runs that were just made, as far as they fit into the width.
+    """Table of the sets of runs that were just made, with the columns that fit into the width.
 
     Args:
         sets: The sets.
         width: Columns of the terminal.
-        unmeasured: Names of the devices on which nothing could be measured.
-        settings: Tells sets of one model on one device apart; None: there are no such sets.
+        unmeasured: Names of the devices on which no model could be measured.
+        settings: Text that distinguishes sets of the same model and device; None if all sets
+            differ in model or device.
     """
     table = ResultTable()
     room = width - (ENERGY_WIDTH if any(map(_is_metered, sets)) else 0)
@@ -158,7 +161,7 @@ def results_table(
         and (column.only_for is None or any(map(column.only_for, sets)))
     ]
     if settings is None and len(sets) > 1:
-        from edgebench.host.show.ratios import ratio_to_first  # only here: it is slow to load
+        from edgebench.host.show.ratios import ratio_to_first  # slow to import
 
         columns.insert(
             -1, _Column(ResultColumn.TO_THE_FIRST, 0, lambda one: ratio_to_first(sets, one))
@@ -213,7 +216,7 @@ class _FilledColumn:
     cells: list[str | Text]
 
     def width(self, name_width: int) -> int:
-        """Columns of the terminal that it needs, where a name may be folded to so many.
+        """Columns of the terminal that the column needs if names are folded to `name_width`.
 
         A verdict is folded between its words.
         """
@@ -227,7 +230,7 @@ class _FilledColumn:
 
 
 def _name_widths(fitting: Sequence[_FilledColumn], width: int) -> dict[str, int]:
-    """Widths of the columns without numbers, by their titles, in a table of this width."""
+    """Widths of the columns without numbers, by title, in a table of this width."""
     widths: dict[str, int] = {}
     narrow = NARROW_NAME
     while narrow > LEAST_NAME and sum(filled.width(narrow) + GAP for filled in fitting) > width:
@@ -242,7 +245,7 @@ def _name_widths(fitting: Sequence[_FilledColumn], width: int) -> dict[str, int]
 
 
 def _fitted(columns: list[_FilledColumn], width: int, *, keeps_device: bool) -> list[_FilledColumn]:
-    """The columns that fit into the width; the ones of least weight go first."""
+    """The columns that fit into the width; those of `_FIRST_TO_GO` are dropped in their order."""
     weights = {kind: weight for weight, kind in enumerate(_FIRST_TO_GO)}
     leaving = sorted(
         (filled for filled in columns if filled.column.kind in weights),
@@ -264,7 +267,7 @@ def _width(cell: str | Text) -> int:
 
 
 def _cell(column: _Column, one: RunSet) -> str | Text:
-    """No number of an invalid set."""
+    """The cell of a set; an invalid set shows no number."""
     if not one.verdict.is_refused or not column.is_number:
         return column.cell(one)
     is_its_kind = column.only_for is None or column.only_for(one)
@@ -272,20 +275,20 @@ def _cell(column: _Column, one: RunSet) -> str | Text:
 
 
 def unwatched_line(sets: Sequence[RunSet]) -> str | None:
-    """What the mark behind a valid verdict means; None where there is none."""
+    """Explanation of the mark on a valid verdict; None if no set has the mark."""
     names = dict.fromkeys(name for one in sets for name in one.marks.unwatched)
     return unwatched_words(names) if names else None
 
 
 def unwatched_words(names: Iterable[str]) -> str:
-    """The line below a table, for its mark."""
+    """The line below a table that explains the mark."""
     return f"{UNWATCHED} unwatched: {', '.join(names)} could not be read"
 
 
 def length_line(sets: Sequence[RunSet]) -> str | None:
-    """How long MLPerf's rules ask a run to be, where the runs are shorter together; else None."""
+    """A note with the duration that MLPerf's rules require; None if the runs are long enough."""
     least_s = PRESETS[DEFAULT_PRESET]["duration_s"]
-    # Instructions are counted, and not timed; a run may also end early, by its number of queries.
+    # Instructions are counted, not timed; a run may also end early at its limit of queries.
     loops_s = [sum(map(_loop_s, one.runs)) for one in sets if _is_timed(one)]
     if all(loop_s >= least_s * (1 - 1e-9) for loop_s in loops_s):
         return None
@@ -298,14 +301,14 @@ def length_line(sets: Sequence[RunSet]) -> str | None:
 
 
 def is_at_query_limit(run: Run) -> bool:
-    """Whether a run ended by the largest number of queries, before its time."""
+    """Whether a run ended at its limit of queries, before its duration was over."""
     from edgebench.host.analysis.verdict.run import EnoughTimeRule  # only here: it loads numpy
 
     return any(map(EnoughTimeRule.is_full, run.verdict.rules))
 
 
 def _loop_s(run: Run) -> float:
-    """Time of the loop as it was, or as it was asked for where nobody looked at the clock."""
+    """Measured duration of the loop, seconds; the requested duration if no clock was read."""
     before, after = run.conditions.before, run.conditions.after
     if before is None or after is None:
         return run.spec.duration_s
@@ -313,7 +316,7 @@ def _loop_s(run: Run) -> float:
 
 
 def tails_line(sets: Sequence[RunSet], table: ResultTable) -> str | None:
-    """Why a p90 or p99 is missing beside a p50 in the table of the sets; None where none is."""
+    """Why p90 or p99 is missing next to a p50 in the table of the sets; None if neither is."""
     missing = [
         kind.value
         for kind in (ResultColumn.P90, ResultColumn.P99)
@@ -330,19 +333,19 @@ def tails_line(sets: Sequence[RunSet], table: ResultTable) -> str | None:
 
 
 def _found(one: RunSet, path: str) -> tuple[float | None, Interval | None]:
-    """A metric with its interval: between runs, or within the only one."""
+    """A metric with its interval: between runs, or within a single run."""
     number = number_of(one, path)
     return (None, None) if number is None else (number.value, number.interval)
 
 
 def _latency(one: RunSet, name: str) -> tuple[float | None, Interval | None]:
-    """A percentile of the latencies that the set is about."""
+    """A percentile of the latencies that are the headline of the set's scenario."""
     span = one.first.spec.scenario.traits.headline
     return _found(one, f"{span if f'{span}.p50' in one.metrics else 'latency_ns'}.{name}")
 
 
 def _percentile(name: str) -> Callable[[RunSet], str]:
-    """A percentile of the headline; a tail that so few queries cannot bound is no number."""
+    """A percentile of the headline; a dash if too few queries bound the tail."""
 
     def cell(one: RunSet) -> str:
         value_ns, interval = _latency(one, name)
@@ -354,7 +357,7 @@ def _percentile(name: str) -> Callable[[RunSet], str]:
 
 
 def _half_width(*, is_of_sets: bool) -> Callable[[RunSet], str]:
-    """Half the interval of p50: of sets between their runs, of others within the run."""
+    """Half-width of the interval of p50: between the runs of a set, else within the run."""
 
     def cell(one: RunSet) -> str:
         if (one.set_id is not None) is not is_of_sets:
@@ -374,7 +377,7 @@ def _query_count(one: RunSet) -> str:
 
 
 def _is_about_throughput(one: RunSet) -> bool:
-    """Whether the runs were made for it: offline, and where windows are timed as a whole."""
+    """Whether throughput is the headline: in offline runs, and if windows are timed as a whole."""
     is_of_windows = one.first.metrics.windows is not None
     is_offline = one.first.spec.scenario.traits.is_one_query
     return is_offline or (is_of_windows and not _is_counted(one))
@@ -385,7 +388,7 @@ def _is_counted(one: RunSet) -> bool:
 
 
 def _is_timed(one: RunSet) -> bool:
-    """Whether it has latencies of the model: those of a profile include the profiler."""
+    """Whether the set has latencies of the model; those of a profile include the profiler."""
     return not _is_counted(one) and one.first.metrics.profile is None
 
 
@@ -416,7 +419,7 @@ def _is_metered(one: RunSet) -> bool:
 
 
 def _energy(one: RunSet) -> str | Text:
-    """Joules per inference with their absolute uncertainty; refused ones are no number."""
+    """Joules per inference with their absolute uncertainty, or `refused`."""
     energies = [energy for run in one.counted if (energy := run.metrics.energy) is not None]
     if not energies:
         return ABSENT
@@ -424,7 +427,7 @@ def _energy(one: RunSet) -> str | Text:
     if one.set_id is None:
         return joules_cell(energies[0].gross_j_per_inference, energies[0].u95_absolute_j, boundary)
     value_j, interval = _found(one, GROSS_ENERGY)
-    if value_j is not None and interval is None:  # of fewer than five runs
+    if value_j is not None and interval is None:  # fewer than five runs
         return _with_boundary(format_joules(value_j), boundary)
     if value_j is not None and interval is not None and is_lopsided(value_j, interval):
         shown = f"{format_joules(value_j)} {format_half_width(value_j, interval)}"
@@ -433,7 +436,7 @@ def _energy(one: RunSet) -> str | Text:
 
 
 def joules_cell(value_j: float | None, u95_j: float | None, boundary: str | None) -> str | Text:
-    """An energy with its absolute uncertainty; without one it is refused."""
+    """An energy with its absolute uncertainty; `refused` if it has no uncertainty."""
     if value_j is None or u95_j is None:
         return refused_cell()
     return _with_boundary(format_joules_within(value_j, u95_j), boundary)
@@ -444,19 +447,19 @@ def _with_boundary(shown: str, boundary: str | None) -> str:
 
 
 def refused_cell() -> Text:
-    """In the place of a number that there is, and that nobody should trust."""
+    """Cell in place of a number that was measured but cannot be trusted."""
     return Text(REFUSED, style="yellow")
 
 
 def _verdict_of(one: RunSet) -> Text:
-    """The verdict with what was unwatched, and the labels of the device."""
     return marks_cell(one.marks)
 
 
 def marks_cell(marks: Marks) -> Text:
-    """A verdict, and what of the device was not real; what was not read is a line below the table.
+    """A verdict with the labels of a simulated or emulated device, and the mark for unread sensors.
 
-    Synthetic power is in the cell of the energy.
+    The sensors that could not be read are listed below the table; synthetic power is marked in the
+    energy cell.
     """
     shown = verdict_cell(marks.state)
     if marks.unwatched:
@@ -537,18 +540,19 @@ _FIRST_TO_GO = (
     ResultColumn.RUNTIME,
     ResultColumn.DEVICE,
 )
-"""Columns that make room for the others, the first one first; no number loses its uncertainty."""
+"""Columns that are dropped if the table is too wide, in this order; no number loses its
+uncertainty."""
 _BEHIND_NAMES = (ResultColumn.PRECISION, ResultColumn.DEVICE)
-"""Columns that make room before the names of models are folded."""
+"""Columns that are dropped before the names of models are folded."""
 
 
 def text(value: str) -> Text:
-    """Text from a device or a file: nothing in it moves the cursor or turns the line around."""
+    """Text from a device or a file, without control characters or changes of direction."""
     return Text(printable(value, keep_lines=True))
 
 
 class Name(Text):
-    """A name in a cell of a table; where it is folded, it is broken between its parts."""
+    """A name in a cell of a table; it is folded between its parts."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Segment]:
         """The lines at the width of the cell."""
@@ -562,7 +566,7 @@ def name_cell(value: str) -> Name:
 
 
 def folded(name: str, width: int) -> str:
-    r"""A name in lines of so many columns, broken behind _ and -, or before its suffix.
+    r"""A name folded into lines of at most `width` columns, after _ and - or before its suffix.
 
     >>> folded("pretrainedResnet_quant.tflite", 18)
     'pretrainedResnet_\nquant.tflite'
@@ -599,7 +603,7 @@ class Sentence:
         yield shown
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """Take as much of the width as the sentence is long."""
+        """The width of the unwrapped sentence, at most the width that is available."""
         return Measurement.get(console, options, text(self.sentence))
 
 

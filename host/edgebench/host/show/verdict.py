@@ -1,4 +1,4 @@
-"""Verdicts for people: the reasons, the advice and the rules."""
+"""Verdicts as text: the reasons, the advice and the rules."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from edgebench.protocol.text import printable
 _FAIL, _UNKNOWN = RuleOutcome.FAIL, RuleOutcome.UNKNOWN
 _STYLES = {RuleOutcome.PASS: "green", _FAIL: "red"}
 _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicable"}
-"""Words for the outcomes of rules that are only counted."""
+"""Labels of the outcomes whose rules are counted but not listed."""
 
 
 def verdict_rows(one: RunSet, made: Run | None = None) -> list[tuple[str, str | Text]]:
-    """Rows with the verdict in a sentence, and the advice; `made` as for `advices`."""
+    """Rows with the verdict and its reasons, and with the advice; `made` as for `advices`."""
     state = one.verdict.state
     reasons = _reasons(one)
     if reasons:
         sentences = "; ".join(reasons.values())
     elif one.verdict.unwatched:
         sentences = (
-            f"no rule failed, but nobody could read {', '.join(one.verdict.unwatched)}: a change "
-            "would not have been noticed"
+            f"no rule failed, but {', '.join(one.verdict.unwatched)} could not be read: a change "
+            "would not have been detected"
         )
     else:
         sentences = "no rule failed"
@@ -54,12 +54,12 @@ def verdict_rows(one: RunSet, made: Run | None = None) -> list[tuple[str, str | 
 
 
 def advices(one: RunSet, made: Run | None = None) -> list[str]:
-    """Advice for the failed rules, or else for what was not watched, each line once.
+    """Advice for the failed rules, or else for what was not watched, without duplicate lines.
 
     Args:
         one: The set.
-        made: The run as it was made, where the set shows one of several runs alone: the command
-            that is advised makes all of them. None: the first run.
+        made: The run as it was made, if the set shows a single run out of several: the advised
+            command repeats all of them. None: the first run.
     """
     made = made or one.first
     if all(run.failure is not None for run in one.runs):
@@ -67,16 +67,16 @@ def advices(one: RunSet, made: Run | None = None) -> list[str]:
     failed = _reasons(one)
     unwatched = one.verdict.unwatched if not failed else ()
     rules = {rule.id: rule for rule in one.verdict.rules if rule.outcome is _FAIL}
-    if one.verdict.is_refused:  # what makes it suspect only is not what has to be mended first
+    if one.verdict.is_refused:  # the rules that make it invalid come first
         rules = {name: rule for name, rule in rules.items() if rule.severity is State.INVALID}
-    if one.planned_count >= MIN_RUNS:  # more runs would be lost in the same way
+    if one.planned_count >= MIN_RUNS:  # more runs would be lost for the same reason
         rules.pop("run_count", None)
     findings = [
         *(rules[name] for name in _to_mend(failed) if name in rules),
         *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
     ]
     before = made.conditions.before
-    # Queries of a warm-up as long as the longest one of the set, rounded up to two digits.
+    # Queries of the longest warm-up of the set, rounded up to two digits.
     cuts = [run.metrics.warmup for run in one.runs]
     longest = max((cut.query_count for cut in cuts if cut is not None), default=0)
     step: int = 10 ** max(len(str(longest)) - 2, 0)
@@ -92,9 +92,9 @@ def advices(one: RunSet, made: Run | None = None) -> list[str]:
 
 
 def advice_for(finding: Finding, situation: Situation) -> Advice | None:
-    """Advice for a finding; None if the rule passed, or nothing can be done.
+    """Advice for a finding; None if the rule passed, or if no advice exists.
 
-    A rule that could not be checked has advice only for a reason that has its own.
+    A rule that could not be checked has advice only if its reason defines it.
     """
     if finding.id not in BY_ID or finding.outcome not in (_FAIL, _UNKNOWN):
         return None
@@ -114,17 +114,17 @@ def failure_advice(run: Run) -> str:
 
 
 def _run_count(run: Run) -> int:
-    """Runs that measure a model again like this one was measured."""
+    """Number of runs needed to repeat the measurement that this run belongs to."""
     if run.member is not None:
         return run.member.count
     return 1 if run.pair is None else MIN_RUNS
 
 
 def free_cpus(run: Run) -> tuple[int, ...]:
-    """CPUs for the model, as many as it has threads, that leave others to the rest; empty if none.
+    """CPUs for the model, one per thread, that leave other CPUs free; empty if there are none.
 
-    The last ones: most machines serve their interrupts on the first one, and on Arm boards with two
-    types of cores it is an efficiency core.
+    The last CPUs are chosen: most machines serve their interrupts on the first CPU, and on Arm
+    boards with two types of cores it is an efficiency core.
     """
     scheduling, count = run.conditions.scheduling, max(1, run.spec.threads)
     if scheduling is None or run.spec.cpus or len(scheduling.cpus) <= count:
@@ -133,7 +133,7 @@ def free_cpus(run: Run) -> tuple[int, ...]:
 
 
 def _hides(finding: Finding, unwatched: Sequence[str]) -> bool:
-    """Whether something was not watched because of this finding."""
+    """Whether this finding is the reason why a quantity was not watched."""
     rule = BY_ID.get(finding.id)
     if rule is None or rule.watches is None or finding.outcome is not _UNKNOWN:
         return False
@@ -145,7 +145,7 @@ def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
 
     Args:
         verdict: The verdict.
-        is_all: Whether the table has every rule.
+        is_all: Whether the table lists every rule.
     """
     listed = [rule for rule in verdict.rules if is_all or rule.outcome not in _FOLDED]
     parts: list[RenderableType] = []
@@ -165,11 +165,11 @@ def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
 def verdict_lines(
     sets: Sequence[RunSet], settings: Callable[[RunSet], str] | None = None
 ) -> list[str]:
-    """Reasons of verdicts that are not valid; a reason shared by several sets is one line.
+    """Reasons of verdicts that are not valid; sets with the same reasons share a line.
 
     Args:
         sets: The sets.
-        settings: Tells sets of one model on one device apart; None: their ids do.
+        settings: Text that distinguishes sets of the same model and device; None: their ids.
     """
     sharing: dict[tuple[str, str], list[int]] = {}
     for index, run_set in enumerate(sets):
@@ -190,9 +190,9 @@ def named_sets(
     indexes: Sequence[int],
     settings: Callable[[RunSet], str] | None,
 ) -> str:
-    """Titles of the sets at these indexes; "all 3" if that is every set of three or more.
+    """Titles of the sets at these indexes; "all 3" if these are all sets, and at least three.
 
-    Sets with the same title are counted, or, where only some of them are meant, have their ids.
+    Sets with the same title are counted; if only some of them are listed, their ids are added.
     """
     if len(indexes) == len(sets) > 2:
         return f"all {len(sets)}"
@@ -226,14 +226,14 @@ def named_sets(
 
 
 def _reasons(one: RunSet) -> dict[str, str]:
-    """Sentences of the failed rules by name, one for each cause."""
+    """Sentences of the failed rules by name, one per cause."""
     lines = {rule.id: sentence(rule) for rule in one.verdict.rules if rule.outcome is _FAIL}
     refused = (run.metrics.energy for run in one.runs if run.metrics.energy is not None)
     _name_refused_energy(lines, next((one for one in refused if one.refused is not None), None))
     for rule, milder in {rule.id: rule.includes for rule in ALL_RULES}.items():
         if rule in lines and milder is not None:
             lines.pop(milder, None)
-    # Of several with one cause, that of the most runs; the table of rules has the others.
+    # Of several rules with the same cause, keep the rule that failed in most runs.
     counts = {rule.id: int(rule.facts.get("failed_count") or 0) for rule in one.verdict.rules}
     causes = {rule.id: cause_of(rule) for rule in one.verdict.rules}
     for cause in Cause:
@@ -243,16 +243,16 @@ def _reasons(one: RunSet) -> dict[str, str]:
             if name != kept:
                 del lines[name]
     if one.set_id is None and CompleteRule.id in lines:
-        # Whatever else failed is that of a part of a run.
+        # The other failures concern only the part of the run that exists.
         return {CompleteRule.id: lines[CompleteRule.id]}
-    # Latencies scatter because others use the machine, or as it is hot: the cause comes first.
+    # Latencies scatter because other programs use the machine or it is hot: the cause comes first.
     if not _has_cause(lines):
         return lines
     return dict(sorted(lines.items(), key=lambda line: _is_scatter(line[0])))
 
 
 def _to_mend(names: Iterable[str]) -> list[str]:
-    """The failed rules that need advice: what follows from another goes away with that."""
+    """The failed rules that need advice; scatter is dropped if another failed rule explains it."""
     names = list(names)
     return [name for name in names if not (_has_cause(names) and _is_scatter(name))]
 
@@ -267,7 +267,7 @@ def _is_scatter(name: str) -> bool:
 
 
 def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> None:
-    """Say once why there is no energy: by the rule that the refusal follows from."""
+    """State the reason for refused energy once, under the rule that caused the refusal."""
     if EnergyRule.id not in lines or energy is None or energy.refused is None:
         return
     refused_by = energy.refused_by or EnergyRule.id

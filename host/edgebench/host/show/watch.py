@@ -1,4 +1,4 @@
-"""Devices that are watched: a table of their state, and changes as lines."""
+"""Watched devices: a table of their state, and changes as lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PHASES = {phase: phase.value.replace("_", " ") for phase in Phase}
 
 @dataclass(slots=True)
 class _Row:
-    """A device, as in its last update."""
+    """State of a device, from its last updates."""
 
     state: SeatState | None = None
     absence: Absence | None = None
@@ -31,13 +31,13 @@ class _Row:
 
 
 class WatchTable:
-    """How the devices are now."""
+    """The current state of the devices."""
 
     def __init__(self) -> None:
         self._rows: dict[str, _Row] = {}
 
     def take(self, update: Update) -> None:
-        """Note an update."""
+        """Record an update."""
         if isinstance(update, Absence):
             self._rows[update.device] = _Row(absence=update)
             return
@@ -49,7 +49,7 @@ class WatchTable:
             row.batch = update
 
     def table(self) -> Table:
-        """All devices with an update, by name."""
+        """Table of all devices that sent an update, sorted by name."""
         table = DataTable("device", "state", "run", "phase", "temp", "clock", "load")
         for name, row in sorted(self._rows.items()):
             state, batch = row.state, row.batch
@@ -66,7 +66,7 @@ class WatchTable:
 
 
 def change_line(update: Absence | StateChange) -> str:
-    """A change as one line."""
+    """A change as a line of text."""
     if isinstance(update, Absence):
         return f"{update.device}: away for {_ago(update)}: {update.reason}"
     state = update.state
@@ -100,6 +100,6 @@ def _ago(absence: Absence) -> timedelta:
 
 
 def _last(values: Iterable[float], scale: float, form: str) -> str:
-    """The last value that was sent; a clock may be sent once for several temperatures."""
+    """The last value that is not NaN; a clock may be sent once for several temperatures."""
     known = [value for value in values if not math.isnan(value)]
     return form.format(known[-1] * scale) if known else ABSENT

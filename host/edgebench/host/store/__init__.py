@@ -1,1 +1,1 @@
-"""The result store: directories that hold everything, and an index that can be rebuilt."""
+"""Result store: directories with all data, and an index that can be rebuilt from them."""

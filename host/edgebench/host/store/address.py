@@ -22,7 +22,7 @@ from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
 from edgebench.system.paths import MODEL_SUFFIXES
 
 _ID_CUTOFF = 0.9
-"""Similarity of two ids of which one may be the other mistyped: one wrong character of twelve."""
+"""Similarity above which an id counts as a typo of another id: one wrong character of twelve."""
 
 
 class RunElsewhere(Store):
@@ -62,19 +62,19 @@ class Address:
 
     @property
     def prefix(self) -> str:
-        """Beginning of all names of what is in its bundle; empty outside of bundles."""
+        """Prefix of names in the run's bundle; empty outside of bundles."""
         return f"{self.store.place}{MARK}" if isinstance(self.store, BundleStore) else ""
 
     @property
     def name(self) -> str:
-        """Name that commands accept for the run: its id, prefixed with its bundle if any."""
+        """Name that commands accept for the run: its id, prefixed by its bundle, if any."""
         return f"{self.prefix}{self.run_id}"
 
     def run(self) -> Run:
-        """Run as it is stored.
+        """The stored run.
 
         Raises:
-            StoreError: it is not readable.
+            StoreError: the run is not readable.
         """
         return self.store.run(self.run_id)
 
@@ -82,15 +82,15 @@ class Address:
         """Tags and note of the run.
 
         Raises:
-            StoreError: it is not readable.
+            StoreError: the run is not readable.
         """
         return read_annotations(self.store.document_path(self.run_id).parent)
 
     def document(self) -> Document:
-        """Content of its run.json.
+        """Content of the run's run.json.
 
         Raises:
-            RunDamaged: it is not readable.
+            RunDamaged: the document is not readable.
         """
         return self.store.document(self.run_id)
 
@@ -104,25 +104,25 @@ def find_run(store: Store, name: str) -> Address:
         BundleRefused: the name is the path of a file that is not a bundle.
     """
     if name.startswith((SET_PREFIX, PAIRS_PREFIX)) or not (addresses := find_runs(store, name)):
-        raise NoSuchRun(f"not the name of one run: {name!r}")
+        raise NoSuchRun(f"not the name of a single run: {name!r}")
     if len(addresses) > 1:
         some = ", ".join(one.run_id for one in addresses[:4])
         is_bundled = isinstance(addresses[0].store, BundleStore)
         raise NoSuchRun(
-            f"{len(addresses)} runs are meant by {name!r}: {some} …",
+            f"{name!r} names {len(addresses)} runs: {some} …",
             bundle=addresses[0].store.place if is_bundled else None,
         )
     return addresses[0]
 
 
 def find_runs(store: Store, name: str) -> list[Address]:
-    """The runs that a name refers to, oldest first: all runs of a set, pairs, a tag or a bundle.
+    """The runs that a name refers to, oldest first: several for a set, pairs, a tag or a bundle.
 
     A name is tried as an id, a directory, a bundle, a part of an id, and a set, comparison, side or
     tag, in this order.
 
     Raises:
-        NoSuchRun: there are no such runs, or the name is a part of several ids.
+        NoSuchRun: the name refers to no run, or is a part of several ids.
         StoreError: the name is a directory or a bundle whose run cannot be read.
         BundleRefused: the name is the path of a file that is not a bundle.
     """
@@ -140,7 +140,7 @@ def find_runs(store: Store, name: str) -> list[Address]:
 
 
 def find_each(store: Store, names: Iterable[str]) -> list[Address]:
-    """The runs that the names refer to, in order, each once, though a bundle has a copy of it.
+    """The runs that the names refer to, in order; a copy in a bundle counts as the same run.
 
     Raises:
         NoSuchRun: a name is unknown, or a part of several ids.
@@ -155,7 +155,7 @@ def find_each(store: Store, names: Iterable[str]) -> list[Address]:
 
 
 def _find_inside(store: Store, name: str) -> list[Address]:
-    """The runs of this store with a name that is not a path."""
+    """The runs of this store for a name that is not a path."""
     if name.startswith((SET_PREFIX, PAIRS_PREFIX)):
         what = "set" if name.startswith(SET_PREFIX) else "comparison"
         error = NoSuchRun(f"no {what} {name!r} in {store.place}")
@@ -178,7 +178,7 @@ def _find_inside(store: Store, name: str) -> list[Address]:
 
 
 def _find_group(store: Store, name: str) -> list[Address]:
-    """The runs of the set, comparison, side or tag of this name; none if there is none."""
+    """The runs of the set, comparison, side or tag with this name; empty if there is none."""
     rows = list_runs(store)
     found = [row for row in rows if name in (row.set_id, row.comparison_id, *row.tags)]
     if found:
@@ -191,11 +191,11 @@ def _find_group(store: Store, name: str) -> list[Address]:
 
 
 def _similar_name(store: Store, name: str) -> str | None:
-    """The name of runs that the user may have meant; None if no name is close.
+    """Existing name that is similar to a mistyped name; None if no name is close.
 
-    Ids are alike in half of their characters, so they have to be closer than words.
+    Ids share half of their characters, so they need a higher similarity than words.
     """
-    from difflib import get_close_matches  # only here: a correct command does not need it
+    from difflib import get_close_matches  # here: correct commands do not need it
 
     rows = list_runs(store)
     if not rows or store.matching(name):
@@ -209,7 +209,7 @@ def _similar_name(store: Store, name: str) -> str | None:
 
 
 def names_set(store: Store, name: str) -> bool:
-    """Whether a name refers to a set of runs, or to a bundle with the runs of one set.
+    """Whether a name refers to a set of runs, or to a bundle with the runs of a single set.
 
     Raises:
         StoreError: the name is a bundle whose runs cannot be read.
@@ -232,7 +232,7 @@ def _is_set_id(name: str) -> bool:
 def list_named(
     store: Store, names: Iterable[str], wanted: RunFilter | None = None
 ) -> list[RunSummary]:
-    """Summaries of the runs that the names refer to and the filter selects, each once.
+    """Summaries of the named runs that the filter selects, ordered by id, without duplicates.
 
     Raises:
         NoSuchRun: a name is unknown, or a part of several ids.
@@ -245,15 +245,15 @@ def list_named(
 
 
 def find_in_store(store: Store, names: Iterable[str]) -> list[str]:
-    """Ids of the runs of this store that the names refer to, in order, each once.
+    """Ids of the runs of this store that the names refer to, in order, without duplicates.
 
     Raises:
         NoSuchRun: a name is unknown, or a part of several ids.
-        UsageError: a name refers to a run outside of this store, which must not be changed.
+        UsageError: a name refers to a run outside of this store.
     """
     addresses = [address for name in names for address in find_runs(store, name)]
     for address in addresses:
-        # Asking a bundle for a directory unpacks the run.
+        # The check for a bundle comes first: `directory` of a bundle unpacks the run.
         is_bundled = isinstance(address.store, BundleStore)
         if address.store is not store and (is_bundled or address.directory.parent != store.runs):
             raise UsageError(f"not a run of the store {store.root}: {address.place}")

@@ -1,8 +1,8 @@
-"""What a person adds to a stored run: tags, and a note.
+"""Annotations of a stored run by its users: tags and a note.
 
-They are in a file of their own beside run.json, whose content and digest people rely on. `verify`
-does not read them. Where they cannot be read, the run has no tags and no note, and its numbers
-as before; the next change writes them anew.
+They are stored in a separate file next to run.json, whose content and digest must not change.
+`verify` does not read them. If they cannot be read, the run has no tags and no note, and its
+numbers are not affected; the next change writes a new file.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from edgebench.protocol.text import printable
 from edgebench.system.whole_files import write_whole
 
 MAX_TAG = 64
-"""Characters of a tag: it is a column of a table."""
+"""Limit on the characters of a tag, which is a table column."""
 MAX_TAGS = 32
 MAX_NOTE = 1000
 UNREADABLE = "tags and note are not readable"
-"""Text that is shown in place of such a note."""
+"""Text shown in place of a note that is not readable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,56 +33,58 @@ class Annotations:
     """Tags and note of a run."""
 
     tags: tuple[str, ...] = ()
-    """In the order of the alphabet."""
+    """Sorted alphabetically."""
     note: str | None = None
     fault: str | None = None
-    """Why they are not readable; None if they are, or there are none. It is not stored."""
+    """Why the annotations are not readable; None if they are readable or missing. Not stored."""
 
 
 def check_tag(tag: str) -> str:
-    """The tag, if a run can be called by it.
+    """The tag, if it is valid as a name of runs.
 
     Raises:
-        UsageError: it is empty, too long, looks like an option or a path, or has a blank in it.
+        UsageError: the tag is empty, too long, like an option or a path, `last`, or has a blank.
     """
     is_word = tag.isprintable() and not any(one.isspace() or one in "/," for one in tag)
     if not 0 < len(tag) <= MAX_TAG or not is_word or tag.startswith("-") or tag == "last":
         raise UsageError(
-            f"not a tag: {tag[:80]!r}; a tag is one word of at most {MAX_TAG} characters without "
-            "/ and comma, and not last"
+            f"not a tag: {tag[:80]!r}; a tag is a word of at most {MAX_TAG} characters without / "
+            "and comma, and not last"
         )
     return tag
 
 
 def check_note(note: str) -> str:
-    """The note, if it is one line.
+    """The note, if it is a single line.
 
     Raises:
-        UsageError: it is too long, or has characters that no line has.
+        UsageError: the note is too long, or has non-printable characters.
     """
     if len(note) > MAX_NOTE or not note.isprintable():
-        raise UsageError(f"not a note: {note[:80]!r}; a note is one line of at most {MAX_NOTE}")
+        raise UsageError(
+            f"not a note: {note[:80]!r}; a note is a line of at most {MAX_NOTE} characters"
+        )
     return note
 
 
 def read_annotations(directory: Path) -> Annotations:
-    """Tags and note of the run in this directory; none, and why, where they are not readable.
+    """Tags and note of the run in a directory; empty, with the fault, if they are not readable.
 
     Raises:
-        RunDamaged: there is a pipe, a device, a socket or a directory in place of the file.
+        RunDamaged: a pipe, a device, a socket or a directory is in place of the file.
     """
     path = directory / ANNOTATIONS_FILE
     require_file(path)
     try:
         document = json.loads(path.read_bytes())
-        # Without the codec of the wire, which takes as long to import as the rest of `show`.
+        # Not decoded with the wire codec, which takes as long to import as the rest of `show`.
         tags, note = document["tags"], document["note"]
         if not all(isinstance(one, str) for one in (*tags, note or "")):
             raise TypeError("not texts")
     except FileNotFoundError:
         return Annotations()
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else "not tags and a note in JSON"
+        reason = exc.strerror if isinstance(exc, OSError) else "not JSON with tags and note"
         return Annotations(fault=f"{UNREADABLE}: {reason}: {path}")
     return Annotations(tuple(sorted({printable(one) for one in tags})), note and printable(note))
 
@@ -90,11 +92,11 @@ def read_annotations(directory: Path) -> Annotations:
 def annotate(
     store: Store, run_id: str, change: Callable[[Annotations], Annotations]
 ) -> Annotations:
-    """Change tags and note of a run; they are whole at any moment, and of one change at a time.
+    """Change tags and note of a run, atomically and under a lock.
 
     Raises:
         UsageError: the run would have too many tags.
-        StoreError: they cannot be read or written.
+        StoreError: the annotations cannot be read or written.
     """
     directory = store.directory(run_id)
     try:
@@ -113,7 +115,7 @@ def annotate(
 
 @contextmanager
 def locked_annotations(directory: Path) -> Iterator[None]:
-    """Keep another process from changing the same run meanwhile."""
+    """Lock the annotations of a run against changes by other processes."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         with suppress(OSError):  # a file system without locks

@@ -1,7 +1,7 @@
 """Columns of numbers between numpy and Arrow.
 
-pyarrow's own conversions do more, and for that import pandas where it is installed: 0.35 s of CPU
-in a command that needs none of it.
+pyarrow's own conversions import pandas if it is installed, which takes 0.35 s of CPU in commands
+that do not need it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 
 def to_arrow(values: NDArray[Any]) -> Any:  # pyarrow has no types
-    """Array of the same numbers or truth values; a NaN stays one."""
+    """Arrow array of the same numbers or Booleans; NaN stays NaN."""
     is_boolean = values.dtype == np.bool_
     packed = np.packbits(values, bitorder="little") if is_boolean else np.ascontiguousarray(values)
     kind = pa.from_numpy_dtype(values.dtype)
@@ -23,7 +23,7 @@ def to_arrow(values: NDArray[Any]) -> Any:  # pyarrow has no types
 
 
 def texts_to_arrow(texts: Iterable[str]) -> Any:
-    """Array of texts."""
+    """Arrow array of strings."""
     encoded = [text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     return pa.StringArray.from_buffers(
@@ -32,7 +32,7 @@ def texts_to_arrow(texts: Iterable[str]) -> Any:
 
 
 def to_numpy(column: Any) -> NDArray[Any]:
-    """Numbers or truth values of a column, which must not be written to; a null is NaN."""
+    """Numbers or Booleans of a column as a read-only array; nulls become NaN."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if column.null_count:
@@ -44,7 +44,7 @@ def to_numpy(column: Any) -> NDArray[Any]:
 
 
 def table_of(columns: Mapping[str, Any]) -> Any:
-    """Table of columns in numpy or Arrow."""
+    """Arrow table of numpy or Arrow columns, by name."""
     arrays = [
         to_arrow(values) if isinstance(values, np.ndarray) else values
         for values in columns.values()

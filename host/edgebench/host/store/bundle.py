@@ -37,7 +37,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 def default_name(runs: Sequence[Address]) -> str:
-    """Default file name: after the only run, the set or pairs, or the first of several runs."""
+    """Default file name, from the only run, the set or pairs, or the first of several runs."""
     if len(runs) == 1:
         return f"{runs[0].run_id}{SUFFIX}"
     rows = [stored_summary(one.store, one.run_id) for one in runs]
@@ -47,7 +47,7 @@ def default_name(runs: Sequence[Address]) -> str:
 
 
 def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = True) -> list[str]:
-    """Write runs into a new file, which appears once it is complete.
+    """Write runs into a new file, which gets its name once it is complete.
 
     Args:
         path: File to write, which must not exist.
@@ -58,25 +58,25 @@ def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = Tr
         Ids of the runs, oldest first.
 
     Raises:
-        UsageError: the file exists or has another suffix, two runs with one id differ, or there
-            are too many files.
+        UsageError: the file exists or has another suffix, two runs with the same id differ, or
+            there are too many files.
         StoreError: a run cannot be read, or the file cannot be written.
     """
     if path.suffix.lower() != SUFFIX:
         raise UsageError(f"a bundle is a {SUFFIX} file, got {str(path)!r}")
     if os.path.lexists(path):
-        raise FileExists(f"there is a file already: {path}")
+        raise FileExists(f"file exists: {path}")
     addresses: dict[str, Address] = {}
     for run in runs:
         first = addresses.setdefault(run.run_id, run)
         if first is not run and first.document() != run.document():
-            raise UsageError(f"run {run.run_id} is named twice, and differs: {run.place}")
+            raise UsageError(f"run {run.run_id} is named twice with different content: {run.place}")
     # Files of the runs by their names in a bundle, in the order of writing.
     left_out = {EXPECTED_FILE} | (set() if is_annotated else {ANNOTATIONS_FILE})
     sources: dict[str, Path] = {}
     for run_id, run in sorted(addresses.items()):
-        require_files(run.directory)  # what is no file would be left out without a word
-        with suppress(RunDamaged):  # a damaged one may be handed on, as what it is
+        require_files(run.directory)  # otherwise pipes and devices would be silently left out
+        with suppress(RunDamaged):  # a damaged run may be bundled as it is
             run.document()
         names = {
             str(path.relative_to(run.directory)): path for path in regular_files(run.directory)
@@ -85,7 +85,7 @@ def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = Tr
             f"{RUNS}/{run_id}/{name}": names[name] for name in sorted(names) if name not in left_out
         }
     if fault := fault_of_names(sources):
-        raise UsageError(f"runs do not fit into one bundle: {fault}")
+        raise UsageError(f"runs do not fit into a bundle: {fault}")
     try:
         with whole_file(path) as file, zipfile.ZipFile(file, "w") as archive:
             digests = {name: _add(archive, name, source) for name, source in sources.items()}

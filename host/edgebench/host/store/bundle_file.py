@@ -1,20 +1,20 @@
-"""Format of bundles, and reading them: one file with any number of runs, from an untrusted source.
+"""Format and reader of bundles: single files with any number of runs, from untrusted sources.
 
     edgebench-bundle.json       version, and the SHA-256 of every other file
-    runs/<run-id>/…             directories of runs, as they are in a store
+    runs/<run-id>/…             directories of runs, as in a store
 
-Theory of operation. A bundle is a ZIP archive without compression. So the same runs make the same
-bytes everywhere, a file is as large inside as outside, and no archive unpacks to more than its own
-size. Unpacked by any program, it is a store.
+Theory of operation. A bundle is a ZIP archive without compression. So the same runs give the same
+bytes everywhere, files have the same size inside and outside, and an archive never unpacks to more
+than its own size. Unpacked by any program, it is a store.
 
-A bundle may have been made by anybody. So the archive's directory is checked as a whole before the
-first file is read: the number of files, that all are plain files within the archive, that their
-names stay inside the directory and are distinct on every file system, and that the manifest lists
-exactly these files. A file is used only if its digest is that of the manifest. That reveals damage;
-it is not a signature: anyone who changes a run can write another manifest.
+A bundle may come from any source. So the archive's directory is checked as a whole before the first
+file is read: the number of files is limited, all are regular files within the archive, their names
+stay inside the directory and are distinct on every file system, and the manifest lists exactly
+these files. A file is used only if its digest matches the manifest. This detects damage, but it is
+not a signature: a manifest can be rewritten together with a run.
 
-Files are unpacked on demand into a directory of this process, which is removed when it ends: only
-the documents for a list of runs, a whole run for its traces.
+Files are unpacked on demand into a temporary directory of this process: only the documents for a
+list of runs, a whole run for its traces. The directory is removed when the process ends.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ RUNS = "runs"
 """Folder of the runs, as in a store."""
 SUFFIX = ".zip"
 MARK = "#"
-"""Separator between a bundle and one of its runs: sent.zip#20261123."""
+"""Separator between a bundle and a run in it: sent.zip#20261123."""
 MAX_FILES = 50_000
-"""Limit on the files of a bundle: those of some 4,000 runs."""
+"""Limit on the files of a bundle, enough for about 4,000 runs."""
 MAX_NAME_BYTES = 255
-"""Limit on a file's name with its folders, which every file system accepts."""
+"""Limit on a file's name including its folders, which every file system accepts."""
 MAX_MANIFEST_BYTES = 1 << 24
 MAX_DIRECTORY_BYTES = MAX_FILES * (46 + MAX_NAME_BYTES + 28)
-"""Limit on the archive's directory: for each file a header, its name and 64-bit sizes. Source:
+"""Limit on the archive's directory: a header, a name and 64-bit sizes for each file. Source:
 APPNOTE.TXT 6.3.10 of PKWARE, 4.3.12 and 4.5.3."""
 _END = struct.Struct("<4s4H2LH")
 """End of the archive's directory; source: APPNOTE.TXT, 4.3.16."""
@@ -68,19 +68,19 @@ _END_64 = struct.Struct("<4sQ2H2L4Q")
 """End of the directory of a large archive (ZIP64), before its locator; APPNOTE.TXT, 4.3.14."""
 _LOCATOR_BYTES = 20
 _IN_END_64 = 0xFFFFFFFF
-"""Placeholder for a size that only the ZIP64 record has."""
+"""Placeholder for a size that is stored in the ZIP64 record."""
 _IS_ENCRYPTED = 0x1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BLOCK_BYTES = 1 << 20
 
 
 def is_bundle(name: str) -> bool:
-    """Whether a name is the path of a file; no other files are valid names of runs."""
+    """Whether a name is the path of a file; among the names of runs, only bundles are files."""
     return (name.lower().endswith(SUFFIX) or os.sep in name) and os.path.isfile(name)
 
 
 def split_name(name: str) -> tuple[Path, str] | None:
-    """Path of a bundle and name of a run in it, empty for all runs; None for any other name."""
+    """Path of a bundle and name of a run in it, empty for all runs; None for other names."""
     if is_bundle(name):
         return Path(name), ""
     path, mark, run = name.rpartition(MARK)
@@ -88,7 +88,7 @@ def split_name(name: str) -> tuple[Path, str] | None:
 
 
 def open_store(path: Path | None) -> Store:
-    """The store in a directory or a bundle; None: the store of this user.
+    """The store in a directory or a bundle; without a path, the default store of this user.
 
     Raises:
         BundleRefused: the path is a file, but not a bundle.
@@ -98,7 +98,7 @@ def open_store(path: Path | None) -> Store:
 
 
 def open_bundle(path: Path) -> BundleStore:
-    """Open a bundle as a store; the same object again while the file is unchanged.
+    """Open a bundle as a store; returns the same object while the file is unchanged.
 
     Raises:
         BundleRefused: the file is not a bundle, is damaged, or exceeds a limit.
@@ -113,22 +113,22 @@ def open_bundle(path: Path) -> BundleStore:
 
 @cache
 def _cached_store(path: Path, stamp: tuple[int, int, int]) -> BundleStore:
-    del stamp  # part of the cache's key: a changed file has another stamp
+    del stamp  # part of the cache key: the stamp changes with the file
     return BundleStore(path)
 
 
 def fault_of_names(names: Iterable[str]) -> str | None:
-    """Reason why these files cannot be in one bundle; None if they can."""
+    """Reason why files with these names cannot be in a bundle; None if they can."""
     listed = list(names)
     if len(listed) > MAX_FILES:
         return f"{len(listed)} files, at most {MAX_FILES}"
     for name in listed:
         if not _is_name(name):
-            return f"a name that is none of a run's: {name[:80]!r}"
+            return f"not the name of a run's file: {name[:80]!r}"
     plain = [unicodedata.normalize("NFC", name).casefold() for name in listed]
     folders = {str(parent) for name in plain for parent in PurePosixPath(name).parents}
     if len(set(plain)) < len(plain) or folders.intersection(plain):
-        return "two names that are the same on some file systems"
+        return "two names that are equal on some file systems"
     return None
 
 
@@ -159,7 +159,7 @@ class Bundle:
             self._refuse(fault)
         self._digests = self._read_manifest({info.filename: info for info in infos})
         self.files: dict[str, list[str]] = {}
-        """Names of the files of each run, by its id."""
+        """Names of the files of each run, by run id."""
         for name in sorted(self._digests):
             _, run_id, inside = name.split("/", 2)
             self.files.setdefault(run_id, []).append(inside)
@@ -171,7 +171,7 @@ class Bundle:
         """Unpack a file of a run into the run's directory.
 
         Raises:
-            BundleDamaged: the file does not have the digest of the manifest.
+            BundleDamaged: the file's digest differs from the manifest.
             BundleNotUnpacked: the file cannot be written.
         """
         inside = f"{RUNS}/{run_id}/{name}"
@@ -184,7 +184,7 @@ class Bundle:
                     digest.update(block)
                     out.write(block)
             if digest.hexdigest() != self._digests[inside]:
-                raise BundleDamaged(f"bundle is damaged: {inside} has another SHA-256: {self.path}")
+                raise BundleDamaged(f"bundle is damaged: wrong SHA-256 of {inside}: {self.path}")
         except OSError as exc:
             reason = exc.strerror or str(exc)
             raise BundleNotUnpacked(f"bundle not unpacked: {reason}: {directory}") from exc
@@ -198,56 +198,54 @@ class Bundle:
         return sum(self._archive.getinfo(name).file_size for name in inside)
 
     def _blocks(self, name: str) -> Iterator[bytes]:
-        """Content of a file of the archive, a block at a time."""
+        """Content of a file of the archive, in blocks."""
         try:
             with self._archive.open(name) as file:
                 while block := file.read(_BLOCK_BYTES):
                     yield block
-        except Exception as exc:  # zipfile raises a dozen kinds, and the file may be gone
+        except Exception as exc:  # zipfile raises a dozen types, and the file may be removed
             raise BundleDamaged(f"bundle is damaged: {name}: {exc}: {self.path}") from exc
 
     def _read_manifest(self, infos: Mapping[str, zipfile.ZipInfo]) -> dict[str, str]:
-        """SHA-256 of each file by name; the names are checked to be those of the archive."""
+        """SHA-256 of each file by name; the names must match the archive."""
         if MANIFEST_FILE not in infos:
-            self._refuse(f"it has no {MANIFEST_FILE}")
+            self._refuse(f"no {MANIFEST_FILE}")
         if (size := infos[MANIFEST_FILE].file_size) > MAX_MANIFEST_BYTES:
-            self._refuse(f"its manifest has {size} bytes, at most {MAX_MANIFEST_BYTES}")
+            self._refuse(f"manifest has {size} bytes, at most {MAX_MANIFEST_BYTES}")
         with self._refusing():
             manifest = json.loads(b"".join(self._blocks(MANIFEST_FILE)))
             version, digests = manifest["bundle_version"], manifest["files"]
             if type(version) is not int or version < 1:
                 raise ValueError(f"bundle_version is {version!r}")
         if version > BUNDLE_VERSION:
-            known = f"this edgebench knows {BUNDLE_VERSION}"
+            known = f"this edgebench supports {BUNDLE_VERSION}"
             raise RunNewer(f"bundle has version {version}, {known}: {self.path}")
         if not isinstance(digests, dict) or not all(
             isinstance(one, str) and _SHA256.fullmatch(one) for one in digests.values()
         ):
-            self._refuse("its manifest has no digests")
+            self._refuse("manifest has no digests")
         if fault := fault_of_names(digests):
             self._refuse(fault)
         if differing := sorted((infos.keys() - {MANIFEST_FILE}) ^ digests.keys()):
-            self._refuse(f"archive and manifest differ in the file {differing[0][:80]!r}")
+            self._refuse(f"file {differing[0][:80]!r} is not in both archive and manifest")
         return digests
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
         try:
             yield
-        except Exception as exc:  # zipfile and json raise a dozen kinds, MemoryError among them
-            raise BundleRefused(
-                f"not a bundle of edgebench, or damaged: {exc}: {self.path}"
-            ) from exc
+        except Exception as exc:  # zipfile and json raise a dozen types, including MemoryError
+            raise BundleRefused(f"not an edgebench bundle, or damaged: {exc}: {self.path}") from exc
 
     def _refuse(self, fault: str) -> NoReturn:
-        raise BundleRefused(f"not a bundle of edgebench: {fault}: {self.path}")
+        raise BundleRefused(f"not an edgebench bundle: {fault}: {self.path}")
 
 
 class BundleStore(Store):
     """The runs of a bundle as a read-only store."""
 
     def __init__(self, path: Path) -> None:
-        import tempfile  # only here: it is slow to load
+        import tempfile  # imported here because it is slow to load
 
         self.bundle = Bundle(path)
         self._unpacked: dict[str, set[str]] = {}
@@ -268,7 +266,7 @@ class BundleStore(Store):
     def runs(self) -> Path:
         """Directory with the document and the annotations of every run.
 
-        A damaged document is unpacked as an empty file, so that a list still has its run.
+        A damaged document is unpacked as an empty file, so that lists still contain the run.
         """
         for run_id in self.bundle.files:
             try:
@@ -289,7 +287,8 @@ class BundleStore(Store):
         """Directory of a run with all of its files.
 
         Raises:
-            StoreError: there is no such run, it is damaged, or the disk is too full to unpack it.
+            StoreError: the bundle has no such run, the run is damaged, or the disk has less free
+                space than its files need.
         """
         names = self.bundle.files.get(run_id, ())
         size_bytes = self.bundle.size_bytes(run_id, set(names) - self._unpacked.get(run_id, set()))
@@ -304,7 +303,7 @@ class BundleStore(Store):
         """Path of a run's run.json, unpacked with the annotations but not the other files.
 
         Raises:
-            StoreError: there is no such run, it is damaged, or the disk is too full to unpack it.
+            StoreError: the bundle has no such run, the run is damaged, or the disk is full.
         """
         names = self.bundle.files.get(run_id, ())
         wanted = [name for name in names if name in (RUN_FILE, ANNOTATIONS_FILE)]
@@ -331,7 +330,7 @@ class BundleStore(Store):
             self.bundle.unpack(run_id, name, directory)
 
     def check_writable(self) -> None:
-        """Refuse to store anything.
+        """Refuse writes, because bundles are read-only.
 
         Raises:
             UsageError: always.
@@ -343,7 +342,8 @@ def _check_directory(path: Path) -> int:
     """Check the size of an archive's directory; return the size of the archive.
 
     Raises:
-        BundleRefused: the directory is too large, or the file is not an archive of ours.
+        BundleRefused: the directory is too large, or the file is not an archive as written by
+            edgebench.
     """
     try:
         with path.open("rb") as file:
@@ -352,26 +352,26 @@ def _check_directory(path: Path) -> int:
             tail = file.read()
     except OSError as exc:
         raise BundleRefused(f"bundle not readable: {exc.strerror}: {path}") from exc
-    # An archive comment is refused, as it could hide another end record. A locator before the end
-    # record shows that the archive has a ZIP64 record.
+    # An archive comment is refused because it could contain another end record. A locator before
+    # the end record indicates a ZIP64 record.
     if tail[-_END.size :][:4] != b"PK\x05\x06" or tail[-2:] != b"\0\0":
-        raise BundleRefused(f"not a bundle of edgebench, or cut off: {path}")
+        raise BundleRefused(f"not an edgebench bundle, or truncated: {path}")
     directory_bytes = _END.unpack(tail[-_END.size :])[5]
     if tail[-_END.size - _LOCATOR_BYTES :][:4] == b"PK\x06\x07":
         if tail[:4] != b"PK\x06\x06":
-            raise BundleRefused(f"not a bundle of edgebench: its directory has no end: {path}")
+            raise BundleRefused(f"not an edgebench bundle: directory without end record: {path}")
         short_bytes = directory_bytes if directory_bytes < _IN_END_64 else 0
         directory_bytes = max(_END_64.unpack(tail[: _END_64.size])[8], short_bytes)
     if directory_bytes > MAX_DIRECTORY_BYTES:
         raise BundleRefused(
-            f"not a bundle of edgebench: a directory of {directory_bytes} bytes, at most "
+            f"not an edgebench bundle: directory has {directory_bytes} bytes, at most "
             f"{MAX_DIRECTORY_BYTES}: {path}"
         )
     return size_bytes
 
 
 def _fault_of_entries(infos: list[zipfile.ZipInfo], size_bytes: int) -> str | None:
-    """Reason why these cannot be the files of a bundle of this size; None if they can."""
+    """Reason why these entries cannot form a bundle of this size; None if they can."""
     for info in infos:
         shown = repr(info.filename[:80])
         kind = stat.S_IFMT(info.external_attr >> 16)
@@ -380,9 +380,9 @@ def _fault_of_entries(infos: list[zipfile.ZipInfo], size_bytes: int) -> str | No
         if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
             return f"{shown} is compressed"
         if kind not in (0, stat.S_IFREG) or info.orig_filename != info.filename:
-            return f"{shown} is no plain file"
+            return f"{shown} is not a regular file"
     if len({info.filename for info in infos}) < len(infos):
-        return "two files have one name"
+        return "two files have the same name"
     if sum(info.file_size for info in infos) > size_bytes:
-        return f"its files are larger than its {size_bytes} bytes"
+        return f"files are larger than the archive of {size_bytes} bytes"
     return None

@@ -1,7 +1,8 @@
-"""Change of a stored run: of all its files in one step.
+"""Atomic change of all files of a stored run.
 
-The document of a run has the digests of its files. So a copy of its directory is changed, and takes
-the place of the run by one system call: a kill or a power cut leaves either of the two.
+The document of a run contains the digests of its files. So a copy of its directory is changed, and
+a single system call exchanges it with the run: a kill or a power cut leaves either the old or the
+new state.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from edgebench.system.whole_files import exchange, sync_tree
 
 @contextmanager
 def changed_run(store: Store, run_id: str, copy: Path) -> Iterator[None]:
-    """Copy a run's directory; the copy takes the place of the run when the block ends well.
+    """Copy a run's directory; the copy replaces the run if the block succeeds.
 
-    Files in the copy must be replaced, not written into: they are links to those of the run.
+    Files in the copy must be replaced, not modified: they are hard links to the run's files.
 
     Args:
         store: The store.
         run_id: The run.
-        copy: Directory for the copy, which does not exist, in the same file system. Afterwards it
-            has the old files, or the failed copy, and the caller removes it.
+        copy: Directory for the copy, which must not exist, on the same file system. Afterwards it
+            contains the old files, or the failed copy, and the caller must remove it.
 
     Raises:
-        OSError: the store cannot be written; the run is as it was.
+        OSError: the store cannot be written; the run is unchanged.
     """
     directory = store.directory(run_id)
     with locked_annotations(directory):

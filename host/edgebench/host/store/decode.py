@@ -1,4 +1,4 @@
-"""Raw bytes of a meter, decoded again: the samples that a recording should have."""
+"""Decodes the raw bytes of a meter again, to check the stored samples of a recording."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def decode_into(directory: Path, spool: Path) -> DecodedSamples:
     """Decode raw bytes into another directory.
 
     Raises:
-        StoreError: the bytes cannot be read, or the samples not be written.
+        StoreError: the bytes cannot be read, or the samples cannot be written.
     """
     try:
         return decode(directory, open_recording(spool))
@@ -35,9 +35,9 @@ def decode_into(directory: Path, spool: Path) -> DecodedSamples:
 
 
 def spool_trouble(spool: Path, directory: Path) -> str | None:
-    """Why a directory's samples are not those of the meter's raw bytes; None if they are.
+    """Why a directory's samples do not match the meter's raw bytes; None if they match.
 
-    A file that is missing shows by itself.
+    Missing files are not reported here: `verify` detects them by their digests.
     """
     stored = directory / POWER_FILE
     if not (spool.exists() and stored.exists()):
@@ -53,9 +53,9 @@ def spool_trouble(spool: Path, directory: Path) -> str | None:
 
 
 def have_same_rows(one: Path, other: Path) -> bool:
-    """Whether two files hold the same rows, compared one row group at a time.
+    """Whether two files hold the same rows, compared by row group.
 
-    An hour of a fast meter is larger than memory.
+    An hour of a fast meter does not fit into memory.
     """
     with (
         open_parquet(one, POWER_LAYOUT, max_rows=None) as mine,

@@ -1,4 +1,4 @@
-"""Files of a stored run: packed traces in, Parquet out, and back."""
+"""Files of a stored run: converts packed traces to Parquet, and reads all files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _SPAN_COLUMNS = {
     "invoke_start_ns": "start_ns",
     "invoke_end_ns": "end_ns",
 }
-"""Columns that a trace of version 1 does not have, by those that stand for them."""
+"""Substitutes for columns that traces of version 1 lack."""
 _CLOCK_COLUMNS = ("t0", "t1", "t2", "t3", "group")
 _TIME_COLUMNS = ("scheduled_ns", "start_ns", "invoke_start_ns", "invoke_end_ns", "end_ns")
 _QUERIES = Layout(
@@ -67,18 +67,18 @@ _QUERIES = Layout(
         **dict.fromkeys(("ok", "warmup"), pa.bool_()),
     }
 )
-"""Columns of queries.parquet; since version 2, samples have 64 bits."""
+"""Columns of queries.parquet; since version 2, samples are 64-bit."""
 _TELEMETRY = Layout({"time_ns": pa.int64(), "sensor": TEXT, "value": pa.float64()})
 _CLOCK = Layout(dict.fromkeys(_CLOCK_COLUMNS, pa.int64()))
 MAX_PROBES = 10_000
-"""Limit on the clock probes of a run, which has 8 at each of a few moments."""
+"""Limit on the clock probes of a run; a run has a few groups of 8 probes."""
 
 
 def read_record(directory: Path) -> RunRecord:
     """The agent's record of a run.
 
     Raises:
-        RunDamaged: it is not readable.
+        RunDamaged: the record is not readable.
     """
     path = directory / RAW_DIRECTORY / traces.RECORD_FILE
     try:
@@ -90,16 +90,16 @@ def read_record(directory: Path) -> RunRecord:
 
 
 def unpack_traces(directory: Path, record: RunRecord) -> Queries:
-    """Turn the packed traces under raw/ into Parquet files; return the queries.
+    """Convert the packed traces under raw/ to Parquet files; return the queries.
 
-    What a process that was killed has unpacked already is read.
+    Traces that a killed process has already converted are only read.
 
     Raises:
         RunDamaged: a trace is damaged.
     """
     packed, unpacked = directory / RAW_DIRECTORY / traces.QUERIES_FILE, directory / QUERIES_FILE
     if record.worker is None:
-        raise RunDamaged(f"run {record.run_id} measured nothing, and has no queries")
+        raise RunDamaged(f"run {record.run_id} has no queries: it measured nothing")
     if unpacked.exists() and not packed.exists():
         return read_queries(directory)
     queries = _queries(_columns(packed, traces.QUERY_COLUMNS), record.worker.warmup_query_count)
@@ -110,10 +110,10 @@ def unpack_traces(directory: Path, record: RunRecord) -> Queries:
 
 
 def unpack_telemetry(directory: Path, record: RunRecord) -> None:
-    """Turn the packed telemetry under raw/ into a Parquet file, if there is any.
+    """Convert the packed telemetry under raw/ to a Parquet file, if there is any.
 
     Raises:
-        RunDamaged: it is damaged.
+        RunDamaged: the telemetry is damaged.
     """
     packed = directory / RAW_DIRECTORY / traces.TELEMETRY_FILE
     if packed.exists():
@@ -122,7 +122,7 @@ def unpack_telemetry(directory: Path, record: RunRecord) -> None:
 
 
 def write_queries(path: Path, queries: Queries, batch: int) -> None:
-    """Write queries.parquet, one row per inference."""
+    """Write queries.parquet, a row per inference."""
     count = len(queries)
     index = np.arange(count, dtype=np.int64)
     is_warmup = index < queries.warmup_count
@@ -138,13 +138,13 @@ def write_queries(path: Path, queries: Queries, batch: int) -> None:
             "warmup": is_warmup,
         }
     )
-    # Times grow steadily: stored as differences they take 3 bytes instead of 8.
+    # Times are ascending: differences take 3 bytes instead of 8.
     encoding = dict.fromkeys(("index", "query", *_TIME_COLUMNS), "DELTA_BINARY_PACKED")
     pq.write_table(
         table,
         path,
         compression=_COMPRESSION,
-        use_dictionary=False,  # an encoding is refused for columns that have one
+        use_dictionary=False,  # pyarrow allows either a dictionary or an encoding
         column_encoding=encoding,
     )
 
@@ -162,11 +162,11 @@ def read_queries(directory: Path) -> Queries:
 def read_query_columns(directory: Path, *names: str) -> list[NDArray[np.int64]]:
     """Columns of the queries of a stored run, each of shape (n,); the caller may modify them.
 
-    They are read one row group at a time: reading a whole table takes twice the memory, and an
-    hour has millions of rows.
+    They are read by row group: reading a whole table takes twice the memory, and an hour has
+    millions of rows.
 
     Raises:
-        RunDamaged: the file is not readable, has no such column, or a time beyond the range of a
+        RunDamaged: the file is not readable, lacks a column, or has a time beyond the range of a
             clock.
     """
     path = directory / QUERIES_FILE
@@ -187,7 +187,7 @@ def read_query_columns(directory: Path, *names: str) -> list[NDArray[np.int64]]:
 
 
 def _query_count(record: RunRecord) -> int:
-    """Rows of the queries of a run, by its record."""
+    """Number of rows of a run's queries according to its record."""
     return record.worker.query_count if record.worker is not None else 0
 
 
@@ -197,7 +197,7 @@ def _column(file: Any, name: str) -> NDArray[np.int64]:
     for number in range(file.num_row_groups):
         column = file.read_row_group(number, columns=[name])[name]
         if column.null_count:
-            raise RunDamaged(f"queries are damaged: {name} of a query is missing")
+            raise RunDamaged(f"queries are damaged: a query has no {name}")
         part = to_numpy(column)
         begin, end = end, end + len(part)
         values[begin:end] = part
@@ -212,7 +212,7 @@ def _queries(columns: Sequence[NDArray[Any]], warmup_count: int) -> Queries:
 
 
 def read_traces(directory: Path, record: RunRecord, queries: Queries) -> Traces:
-    """Queries, with everything else that the numbers are computed from.
+    """Queries, and all other inputs of the analysis.
 
     Raises:
         RunDamaged: a file is damaged.
@@ -231,7 +231,7 @@ def read_traces(directory: Path, record: RunRecord, queries: Queries) -> Traces:
 
 
 def read_target_traces(directory: Path) -> TargetTraces:
-    """What the numbers of a device that timed itself are computed from, beside its record.
+    """Inputs of the analysis of a device that timed itself, in addition to its record.
 
     Raises:
         RunDamaged: a file is damaged.
@@ -250,7 +250,7 @@ def _read_power(directory: Path) -> PowerFile | None:
 
 
 def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:
-    """Telemetry of a run, by sensor; empty where nothing was sampled.
+    """Telemetry of a run by sensor; empty if no sensor was sampled.
 
     Raises:
         RunDamaged: the file is damaged.
@@ -263,7 +263,7 @@ def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:
         table = read_columns(file, _TELEMETRY)
     try:
         if missing := [name for name in ("time_ns", "sensor") if table[name].null_count]:
-            raise ValueError(f"{missing[0]} of a reading is missing")
+            raise ValueError(f"a reading has no {missing[0]}")
         time_ns = to_numpy(table["time_ns"]).astype(np.int64)
         check_times(time_ns)
         names = table["sensor"].unify_dictionaries().combine_chunks()
@@ -276,19 +276,19 @@ def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:
 
 
 def write_facts(directory: Path, facts: HostFacts, labels: Mapping[str, NDArray[Any]]) -> None:
-    """Keep what only the host knows of a run beside the raw files."""
+    """Store the host's facts and labels of a run with the raw files."""
     raw = directory / RAW_DIRECTORY
     (raw / HOST_FACTS_FILE).write_text(json.dumps(to_plain(facts), indent=1) + "\n")
     if labels:
-        # Any: for the stub of savez, one of the names may be that of its option `allow_pickle`.
+        # Any: in the stub of savez, a name might be the option `allow_pickle`.
         np.savez(raw / LABELS_FILE, **dict[str, Any](labels))
 
 
 def read_facts(directory: Path) -> HostFacts:
-    """What only the host knows of a run.
+    """The host's facts of a run.
 
     Raises:
-        RunDamaged: it is not readable.
+        RunDamaged: the file is not readable.
     """
     path = directory / RAW_DIRECTORY / HOST_FACTS_FILE
     if not path.exists():
@@ -300,7 +300,7 @@ def read_facts(directory: Path) -> HostFacts:
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Arrays of an uncompressed .npz file; none when there is no such file."""
+    """Arrays of an uncompressed .npz file; empty if the file does not exist."""
     if not path.exists():
         return {}
     try:
@@ -309,7 +309,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise RunDamaged(f"outputs are not readable: {exc}: {path}") from exc
     for name, array in arrays.items():
         if array.ndim < 1 or array.dtype.kind not in "biuf":
-            raise RunDamaged(f"outputs are not numbers, one per sample: {name[:40]!r}: {path}")
+            raise RunDamaged(f"output {name[:40]!r} has no number per sample: {path}")
     return arrays
 
 
@@ -328,10 +328,10 @@ def read_frame(directory: Path, name: str) -> Any:
 
 
 def check_traces(directory: Path) -> None:
-    """Check the footers of a run's Parquet files; no column is read.
+    """Check the footers of a run's Parquet files without reading columns.
 
     Raises:
-        RunDamaged: a file is not as edgebench writes it, or the record is not readable.
+        RunDamaged: a file has an unexpected layout, or the record is not readable.
     """
     record = read_record(directory)
     for name, layout, max_rows in (
@@ -347,9 +347,9 @@ def check_traces(directory: Path) -> None:
 
 
 def write_clock(directory: Path, groups: list[list[ClockProbe]]) -> None:
-    """Write clock.parquet: one row per probe, with the group that it was taken in.
+    """Write clock.parquet: a row per probe, with the number of its group.
 
-    Whole or not at all: probes cannot be taken again, and a host may be killed at any time.
+    The write is atomic: probes cannot be repeated, and a host may be killed at any time.
     """
     rows = [
         (probe.t0, probe.t1, probe.t2, probe.t3, number)
@@ -359,7 +359,7 @@ def write_clock(directory: Path, groups: list[list[ClockProbe]]) -> None:
     cells = np.array(rows, np.int64).reshape(-1, len(_CLOCK_COLUMNS))
     columns = {name: cells[:, place].copy() for place, name in enumerate(_CLOCK_COLUMNS)}
     path = directory / CLOCK_FILE
-    # Through a buffer: for a path, pyarrow takes four times as long as to encode a few rows.
+    # Via a buffer: writing to a path takes pyarrow four times as long as encoding a few rows.
     packed = pa.BufferOutputStream()
     pq.write_table(table_of(columns), packed, use_dictionary=False, write_statistics=False)
     write_whole(path, packed.getvalue())
@@ -386,10 +386,9 @@ def write_events(directory: Path, events: tuple[Event, ...]) -> None:
 
 
 def file_digests(directory: Path) -> dict[str, str]:
-    """SHA-256 of every file of a run but its document, by path inside the run.
+    """SHA-256 of every file of a run except its document, by path inside the run.
 
-    What was noted of a run that is expected does not become a part of it, nor does what a person
-    adds later.
+    The expectation and the annotations of a run are not part of it.
     """
     digests = {}
     others = tuple(directory / name for name in (RUN_FILE, EXPECTED_FILE, ANNOTATIONS_FILE))

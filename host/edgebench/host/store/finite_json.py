@@ -1,4 +1,4 @@
-"""JSON without NaN and infinity: Python's reader accepts them, a strict one does not."""
+"""JSON without NaN and infinity, which Python's reader accepts but strict readers do not."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 MAX_DOCUMENT_BYTES = 1 << 24
-"""Limit on a JSON file of a run; real ones have some 100 KB. Parsed, it takes 20 times as much
+"""Limit on a JSON file of a run; real files have about 100 KB. A parsed file takes 20 times as much
 memory."""
 _MAX_SHOWN_CHARS = 40
-"""Characters of the number that an error quotes."""
+"""Limit on the characters of a number that an error quotes."""
 
 
 class NotFinite(ValueError):
@@ -26,12 +26,12 @@ def load_finite(
 
     Args:
         content: The document.
-        parse_int: Reader of its whole numbers; None: Python's.
+        parse_int: Parser of integers; None: `int`.
 
     Raises:
         NotFinite: a number is infinite, or NaN.
-        ValueError: it is not JSON.
-        RecursionError: it is nested too deeply.
+        ValueError: the content is not JSON.
+        RecursionError: the document is nested too deeply.
     """
     return json.loads(content, parse_constant=_finite, parse_float=_finite, parse_int=parse_int)
 
@@ -41,14 +41,14 @@ def read_finite(path: Path) -> Any:  # Any: JSON
 
     Raises:
         NotFinite: a number is infinite, or NaN.
-        ValueError: it is not JSON, or has more than `MAX_DOCUMENT_BYTES`.
-        RecursionError: it is nested too deeply.
-        OSError: it cannot be read.
+        ValueError: the file is not JSON, or has more than `MAX_DOCUMENT_BYTES`.
+        RecursionError: the document is nested too deeply.
+        OSError: the file cannot be read.
     """
     with path.open("rb") as file:
         content = file.read(MAX_DOCUMENT_BYTES + 1)
     if len(content) > MAX_DOCUMENT_BYTES:
-        raise ValueError(f"it has more than {MAX_DOCUMENT_BYTES} bytes")
+        raise ValueError(f"file has more than {MAX_DOCUMENT_BYTES} bytes")
     return load_finite(content)
 
 

@@ -1,7 +1,7 @@
 """Histories of a store, read from its index, or from documents if the index lacks the metric.
 
 Reading the documents of ten thousand runs would take half a minute. So, if the index has the
-metric, only one document is read for each set of conditions, to name the changes, and one for each
+metric, a single document is read for each set of conditions, to name the changes, and for each
 history.
 """
 
@@ -42,15 +42,15 @@ def read_histories(
 ) -> list[History]:
     """Histories of the selected runs, in the order of their first runs.
 
-    Runs of one model on one device with the same settings are one history. Failed runs and
+    A history consists of the runs of a model on a device with the same settings. Failed runs and
     profiles are left out.
 
     Args:
         store: Store of the runs.
         wanted: Selection of the runs.
-        runs: Names of runs, sets or tags: only histories with one of them; empty: all.
+        runs: Names of runs, sets or tags, to select the histories that contain them; empty: all.
         metric: Path of a metric, or its short name; None: the headline of each history.
-        margin_ratio: Changes for the worse up to this do not matter; None: 1 %.
+        margin_ratio: Largest change for the worse that is tolerated; None: 1 %.
 
     Raises:
         UsageError: the metric is unknown, or has no better direction.
@@ -60,7 +60,7 @@ def read_histories(
     """
     given_metric = None if metric is None else find_metric(metric)
     rows = list_runs(store, replace(wanted, last=None))
-    if wanted.last is not None:  # the newest ones, with the rest of the set or comparison of each
+    if wanted.last is not None:  # the newest runs, with all runs of their sets and comparisons
         ids = {row.set_id or row.comparison_id or row.run_id for row in rows[-wanted.last :]}
         rows = [row for row in rows if (row.set_id or row.comparison_id or row.run_id) in ids]
     groups = _groups(rows)
@@ -70,19 +70,19 @@ def read_histories(
     if not groups and (newer := newer_line(store, wanted)) is not None:
         raise RunNewer(newer)
     if not groups:
-        raise NoSuchRun(f"no such runs to make a history of in {store.root}")
+        raise NoSuchRun(f"no such runs for a history in {store.root}")
     return [_history(store, rows, given_metric, margin_ratio) for rows in groups]
 
 
 def newer_line(store: Store, wanted: RunFilter) -> str | None:
-    """Number of runs that are left out as their schema is newer; None: none are."""
-    # Neither model nor device of such a run is known.
+    """Line about runs that are left out because of a newer schema; None if there are none."""
+    # Model and device of such runs are unknown.
     dated = RunFilter(since=wanted.since)
     count = sum(row.verdict == NEWER for row in list_runs(store, dated))
     if not count:
         return None
     are = "1 run is" if count == 1 else f"{count} runs are"
-    return f"{are} left out: a newer edgebench made them, this one knows schema {SCHEMA_VERSION}"
+    return f"{are} left out: made by a newer edgebench; this one supports schema {SCHEMA_VERSION}"
 
 
 def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:
@@ -101,7 +101,7 @@ def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:
 
 
 def _groups(rows: Iterable[RunSummary]) -> list[list[RunSummary]]:
-    """Measurements of one model on one device with the same settings, oldest first."""
+    """Measurements grouped by model, device and settings, oldest first."""
     groups: dict[tuple[str, str | None], list[RunSummary]] = {}
     for row in rows:
         if row.verdict in _STATES and row.kind.endswith(_MEASUREMENT):
@@ -128,8 +128,8 @@ def _history(
     by_digest = {row.conditions_digest: row.run_id for group in recent for row in group}
     conditions = {one: conditions_of(read(run_id)) for one, run_id in by_digest.items()}
     column = None if metric.is_tail or metric.is_exact or metric.budget else metric.column
-    # By the headline, of a tail by its median, the verdict of a set judges how far its runs are
-    # apart; not by what the index lacks, nor by an exact count.
+    # The verdict of a set judges the spread of its runs by the headline, or by the median if the
+    # headline is a tail percentile; not by metrics that the index lacks, nor by exact counts.
     judged_metric = headline(newest_run)
     if judged_metric.is_tail:
         judged_metric = METRICS[f"{newest_run.spec.scenario.traits.headline}.p50"]

@@ -1,10 +1,10 @@
-"""What only the host knows of a run, packed: its device keeps it for the other hosts of a lab.
+"""The host's facts of a run in packed form, which the device keeps for the other hosts of a lab.
 
     one line of JSON    the facts, as in raw/host.json
-    the rest            the labels, as in raw/labels.npz; left out where they are too large
+    the rest            the labels, as in raw/labels.npz; left out if they are too large
 
-A host that has its own copy does not look at the device's. What comes from a device is checked as
-everything is that a peer says.
+A host that has its own copy ignores the device's copy. The content comes from a peer, so it is
+checked like all untrusted input.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import HOST_FILE
 
 MAX_FACTS_BYTES = 64 * 1024
-"""Limit on the line of facts; a real one has less than 1 KiB."""
+"""Limit on the line of facts; real lines have less than 1 KiB."""
 
 
 def packed_facts(directory: Path) -> bytes:
-    """Facts and labels of a run that is about to start, as its device is to keep them.
+    """Facts and labels of a run that is about to start, packed for its device.
 
-    Labels that do not fit stay here: the accuracy is then unknown to other hosts, which say so.
+    Labels that do not fit are left out: other hosts then report the accuracy as unknown.
 
     Raises:
         OSError: a file cannot be read.
@@ -47,10 +47,10 @@ def packed_facts(directory: Path) -> bytes:
 
 
 def unpack_facts(directory: Path) -> None:
-    """Take what the device has kept for a host that did not start the run; else drop it.
+    """Unpack the device's copy if this host did not start the run; otherwise delete the copy.
 
     Raises:
-        RunDamaged: it makes no sense.
+        RunDamaged: the copy is malformed.
         OSError: a file cannot be written.
     """
     raw = directory / RAW_DIRECTORY
@@ -59,17 +59,17 @@ def unpack_facts(directory: Path) -> None:
         return
     if not (raw / HOST_FACTS_FILE).exists():
         if path.stat().st_size > MAX_PAYLOAD_BYTES:
-            raise RunDamaged(f"host facts of {path.stat().st_size} bytes from the device: {path}")
+            raise RunDamaged(f"host facts from the device have {path.stat().st_size} bytes: {path}")
         line, _, labels = path.read_bytes().partition(b"\n")
         facts = _facts(line, path)
         if labels:
             try:
                 load_arrays(labels, is_compression_allowed=False)
             except ValueError as exc:
-                text = f"labels from the device make no sense: {one_line(exc)}: {path}"
+                text = f"labels from the device are malformed: {one_line(exc)}: {path}"
                 raise RunDamaged(text) from exc
             (raw / LABELS_FILE).write_bytes(labels)
-        # Last: a process that is killed before this does not take the labels for all there is.
+        # Written last, so that after a kill the labels alone do not count as a complete copy.
         (raw / HOST_FACTS_FILE).write_text(json.dumps(to_plain(facts), indent=1) + "\n")
     path.unlink()
 
@@ -83,9 +83,9 @@ def _facts(line: bytes, path: Path) -> HostFacts:
             raise ValueError("not a map")
         facts = from_outside(migrated_facts(plain), HostFacts)
         if facts.energy is not None and facts.energy.trace is not None:
-            raise ValueError("a file of power, which no run has before it starts")
+            raise ValueError("a power file, which no run has before it starts")
     except (ValueError, RecursionError, EdgebenchError) as exc:
         raise RunDamaged(
-            f"host facts from the device make no sense: {one_line(exc)}: {path}"
+            f"host facts from the device are malformed: {one_line(exc)}: {path}"
         ) from exc
     return facts

@@ -1,8 +1,8 @@
-"""Runs that were started and are not stored: in progress, still on their device, or lost.
+"""Runs that were started but are not stored: in progress, still on their device, or lost.
 
-A run's directory under incoming/ says on which device it was started. Once that device has told
-that it does not have the run any more, the directory is marked as lost: its agent was killed, or
-another store fetched the run. The process that makes a run locks the directory for as long.
+A run's directory under incoming/ names the device on which it was started. If that device reports
+that it does not have the run any more, the directory is marked as lost: the agent was killed, or
+another store fetched the run. The process that makes a run holds a lock on its directory.
 """
 
 from __future__ import annotations
@@ -27,72 +27,72 @@ from edgebench.protocol.traces import METER_FILE
 from edgebench.system.whole_files import write_whole
 
 NEW_S = 1.0
-"""Age below which a directory may not be claimed yet; its process does that in microseconds."""
+"""Age below which a directory may not be locked yet; its process locks it within microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRun:
-    """What is known of a run before it starts."""
+    """Facts of a run that are stored before it starts."""
 
     device_id: str
     device: str
-    """Name that the device has itself."""
+    """The device's own name."""
     via: str
     """Transport to the device: its agent lists a host's runs by transport."""
     model: str
     is_lost: bool = False
     """The device does not have the run."""
     agent: str = ""
-    """Fingerprint of the agent's certificate; empty where it has none, or an older version wrote
-    this. Devices may share an id, as copies of one SD card do."""
+    """Fingerprint of the agent's certificate; empty if it has none, or an older version wrote this.
+    Devices may share an id, for example if their SD cards are copies."""
     seat: str = ""
-    """Seat of the agent; empty as for `agent`."""
+    """Seat of the agent; empty if unknown, as for `agent`."""
     probes: tuple[ClockProbe, ...] = ()
-    """Probes of the device's clock right before the start: one group."""
+    """Probes of the device's clock right before the start, a single group."""
 
 
 class IncompleteState(str, Enum):
-    """Where a run is that is not stored."""
+    """Location of a run that is not stored."""
 
     IN_PROGRESS = "in progress"
-    """A process of this machine makes it now."""
+    """A process on this machine is making the run."""
     NOT_FETCHED = "not fetched"
-    """The device has it, or was not asked since."""
+    """The device has the run, or was not contacted since."""
     LOST = "lost"
-    """The device does not have it."""
+    """The device does not have the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncompleteRun:
-    """A run that is not stored, and what is here of it."""
+    """A run that is not stored, and its local files."""
 
     run_id: str
     state: IncompleteState
     expectation: ExpectedRun | None
-    """None where it cannot be read."""
+    """None if it cannot be read."""
     directory: Path
     recording_s: float | None
-    """Time that the recording of a meter spans; None without a recording."""
+    """Duration of the meter's recording; None without a recording."""
     files: tuple[str, ...]
-    """Other files, which were fetched from the device."""
+    """Other files, fetched from the device."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of the run itself is here."""
+        """Whether there is neither a recording nor a fetched file."""
         return self.recording_s is None and not self.files
 
 
 def write_expectation(directory: Path, expectation: ExpectedRun) -> None:
-    """Say what is expected in a directory of incoming/.
+    """Write the expectation of a run into its directory under incoming/.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     write_whole(directory / EXPECTED_FILE, json.dumps(to_plain(expectation)))
 
 
 def read_expectation(directory: Path) -> ExpectedRun | None:
-    """What is expected in a directory of incoming/; None where that cannot be read."""
+    """The expectation in a directory under incoming/; None if it cannot be read."""
     with suppress(OSError, ValueError, RecursionError, RemoteProtocolError):
         return from_plain(json.loads((directory / EXPECTED_FILE).read_bytes()), ExpectedRun)
     return None
@@ -104,14 +104,14 @@ def claimed(directory: Path) -> Iterator[None]:
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # whoever looks holds it for microseconds
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # observers hold it only for microseconds
         yield
     finally:
         os.close(descriptor)
 
 
 def incomplete_runs(store: Store) -> list[IncompleteRun]:
-    """Runs that were started and are not stored, oldest first.
+    """Runs that were started but are not stored, oldest first.
 
     Raises:
         StoreError: the store cannot be read.
@@ -130,10 +130,10 @@ def _read_incomplete(directory: Path) -> IncompleteRun:
     expectation = read_expectation(directory)
     raw = directory / RAW_DIRECTORY
     recording_s, files = None, []
-    with suppress(OSError):  # it may be stored just now
+    with suppress(OSError):  # the run may be stored at this moment
         files = sorted(path.name for path in raw.iterdir() if path.name not in HOST_FILES)
         if METER_FILE in files:
-            from edgebench.meters.spool import recorded_s  # only here: it loads numpy
+            from edgebench.meters.spool import recorded_s  # imported here because it loads numpy
 
             recording_s = recorded_s(raw / METER_FILE)
             files.remove(METER_FILE)
@@ -163,18 +163,18 @@ def _is_claimed(directory: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """A device as runs are expected of it."""
+    """Identity of a device for matching it with expected runs."""
 
     device_id: str
     via: str
-    """Transport to it."""
+    """Transport to the device."""
     agent: str = ""
-    """Fingerprint of its agent's certificate; empty: any."""
+    """Fingerprint of the agent's certificate; empty: any."""
     seat: str = ""
-    """Seat of its agent; empty: any."""
+    """Seat of the agent; empty: any."""
 
     def is_of(self, run: ExpectedRun) -> bool:
-        """Whether a run was started there."""
+        """Whether a run was started on this device."""
         pairs = ((self.agent, run.agent), (self.seat, run.seat))
         is_here = (self.device_id, self.via) == (run.device_id, run.via)
         return is_here and all(ours == its for ours, its in pairs if ours and its)
@@ -183,15 +183,19 @@ class Whereabouts:
 def mark_lost(
     store: Store, device: Whereabouts, *, on_device: Collection[str]
 ) -> list[IncompleteRun]:
-    """Mark the runs that a device should have and does not; remove those of which nothing is kept.
+    """Mark the runs that a device should have but lacks; remove them if no file of theirs is here.
 
-    So do, untold, directories that were only made: their host was killed before it said what it
-    expects, which it does before the run starts, or before a file of the run had come.
+    Empty directories without an expectation are also removed, but not returned: their host was
+    killed before it wrote the expectation, which it does before the run starts, or before it had
+    any file of the run.
 
     Args:
         store: The store.
         device: The device.
-        on_device: Runs that it has for whoever comes by that transport.
+        on_device: Ids of the runs that the device reports for that transport.
+
+    Returns:
+        The runs that were marked or removed as lost.
 
     Raises:
         StoreError: the store cannot be read or written.
@@ -202,7 +206,7 @@ def mark_lost(
         if run.state is not IncompleteState.NOT_FETCHED:
             continue
         if expectation is None:
-            is_new = True  # or gone by now
+            is_new = True  # or removed since
             with suppress(OSError):
                 is_new = abs(time.time() - run.directory.stat().st_mtime) < NEW_S
             if run.is_empty and not is_new:
@@ -223,7 +227,12 @@ def mark_lost(
 
 
 def follow_agent(store: Store, old: str, new: str) -> None:
-    """Expect the runs of an agent of another one, which took its place on the same device.
+    """Expect the runs of an agent from the agent that replaced it on the same device.
+
+    Args:
+        store: The store.
+        old: Fingerprint of the replaced agent.
+        new: Fingerprint of the new agent.
 
     Raises:
         StoreError: the store cannot be read or written.
@@ -238,7 +247,7 @@ def follow_agent(store: Store, old: str, new: str) -> None:
 
 
 def remove_lost(store: Store) -> list[IncompleteRun]:
-    """Remove what is here of the lost runs; what was removed.
+    """Remove the local files of the lost runs; return these runs.
 
     Raises:
         StoreError: the store cannot be read or written.

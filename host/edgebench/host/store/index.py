@@ -1,4 +1,4 @@
-"""Cache over the run directories, to list thousands of runs at once; never the truth."""
+"""Index: a cache over the run directories, for fast lists of thousands of runs."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from edgebench.protocol.text import printable
 from edgebench.system.whole_files import make_directory
 
 INDEX_FILES = (INDEX_FILE, f"{INDEX_FILE}-wal", f"{INDEX_FILE}-shm")
-"""The index, and what a process that was killed leaves beside it."""
+"""The index, and files that a killed process leaves next to it."""
 _MEANING = 13
-"""Raised when a column means something else; a column more or less is noticed without it."""
+"""Version of the columns' meaning; added and removed columns are detected without it."""
 MAX_INTEGER = 2**63
 INVALID = "invalid"
 _BY_INVOCATION = {one.value for one, has in SCENARIOS.items() if has.headline == "latency_ns"}
 DAMAGED = "damaged"
-"""Verdict of a directory without a document that makes sense."""
+"""Verdict of a directory without a valid document."""
 NEWER = "newer"
-"""Verdict of a run of a newer schema, of which no number is here."""
+"""Verdict of a run of a newer schema, whose numbers are not in the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """One run in a list."""
+    """A run in a list."""
 
     run_id: str
     created_utc: str
@@ -70,22 +70,22 @@ class RunSummary:
     """Gross energy."""
     energy_u95_absolute_j: float | None
     energy_boundary: str | None
-    """Boundary of the meter; None where there is no energy, and where it is unknown."""
+    """Boundary of the meter; None if there is no energy or the boundary is unknown."""
     energy_refused: str | None
     """Why a metered run has no energy."""
     set_id: str | None
-    """Set that the run is one of."""
+    """Id of the run's set."""
     verdict: str
-    """Verdict of the run, `failed`, `damaged` or `newer`; the numbers of an invalid one are in its
-    document only."""
+    """Verdict of the run, `failed`, `damaged` or `newer`; the numbers of an invalid run are only in
+    its document."""
     failure: str | None = None
-    """Kind of error of a run that failed, as `worker_died`."""
+    """Error code of a failed run, such as `worker_died`."""
     unwatched: str | None = None
-    """What nobody could see during a valid run, as `clock, heat`."""
+    """What could not be monitored during a valid run, such as `clock, heat`."""
     tags: tuple[str, ...] = ()
-    """Tags that a person gave the run."""
+    """Tags set by users."""
     note: str | None = None
-    """Note that a person gave the run; where tags and note are not readable, that statement."""
+    """Note set by users, or `UNREADABLE` if tags and note are not readable."""
     comparison_id: str | None = None
     """Id of the comparison, for a run that is part of a pair."""
     settings_digest: str | None = None
@@ -97,7 +97,7 @@ class RunSummary:
 
     @property
     def marks(self) -> Marks:
-        """Marks that go with each of its numbers; the state may also be `damaged` or `newer`."""
+        """Marks of the run's numbers; the state may also be `damaged` or `newer`."""
         is_synthetic = self.energy_boundary == SYNTHETIC
         return Marks(
             self.verdict,
@@ -126,21 +126,21 @@ class RunSelection(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Selection of runs; a field that is None selects all of them."""
+    """Selection of runs; a field that is None selects all runs."""
 
     model: str | None = None
-    """Name, or a pattern as `digits_*`."""
+    """Name or pattern, such as `digits_*`."""
     device: str | None = None
-    """Name, or a pattern."""
+    """Name or pattern."""
     tag: str | None = None
     """Tag of the runs."""
     since: datetime | None = None
-    """Earliest time; one without a zone is of this machine's."""
+    """Earliest time; without a time zone, in local time."""
     last: int | None = None
-    """Number of the newest ones."""
+    """Number of newest runs."""
 
     def chosen(self, rows: Sequence[RunSummary]) -> list[RunSummary]:
-        """The rows that are wanted, in their order."""
+        """The selected rows, in their order."""
         models, devices = (re.compile(translate(one or "*")) for one in (self.model, self.device))
         since_utc = None if self.since is None else as_created_utc(self.since)
         selected = [
@@ -158,25 +158,25 @@ _FIELDS = fields(RunSummary)
 _NAMES = tuple(field.name for field in _FIELDS)
 _COLUMNS = ", ".join(_NAMES)
 _TAGS = _NAMES.index("tags")
-"""Place of the only cell that is no plain value."""
+"""Position of the only cell that is not a plain value."""
 BUSY_S = 5.0
-"""Longest wait for another process that writes the index: it takes milliseconds."""
+"""Longest wait for another process that writes the index, which takes milliseconds."""
 Row = tuple[Any, ...]
-"""Cells of the index: those of the summary, the stamp, the checksum."""
+"""Cells of a row of the index: the summary, the stamp and the checksum."""
 
 
 def as_created_utc(when: datetime) -> str:
-    """A time as `created_utc` has it; one without a zone is of this machine's."""
+    """A time in the format of `created_utc`; without a time zone, it is taken as local time."""
     return when.astimezone(timezone.utc).isoformat(timespec="seconds")
 
 
 def list_runs(store: Store, wanted: RunFilter | None = None) -> list[RunSummary]:
-    """The runs of the store that are wanted, oldest first; the index is brought up to date.
+    """The selected runs of the store, oldest first; also updates the index.
 
-    A document is read again only if its time or its size has changed. What cannot be read from the
-    index, or written into it, is read from the documents.
+    A document is read again only if its time or its size has changed. If the index cannot be read
+    or written, the documents are read instead.
     """
-    known = _read_rows(store)  # before the directories: what is in neither was removed
+    known = _read_rows(store)  # before the directories, so that new runs do not look removed
     stamps = _stamps(store)
     rows: dict[str, Row] = {}
     new: list[Row] = []
@@ -199,10 +199,14 @@ def list_runs(store: Store, wanted: RunFilter | None = None) -> list[RunSummary]
 
 
 def note_run(store: Store, run_id: str, run: Run | None = None) -> None:
-    """Bring the row of a run up to date, which was stored or changed just now.
+    """Update the index row of a run that was just stored or changed.
 
-    Whoever cannot write the index leaves that to the next list. Who has the run at hand spares
-    the time to read its document.
+    If the index cannot be written, the next list updates it.
+
+    Args:
+        store: The store.
+        run_id: The run.
+        run: Content of the run, if it is loaded already; saves reading its document.
     """
     with suppress(OSError, sqlite3.Error, StoreError):
         stamp = _stamp(f"{store.directory(run_id)}{os.sep}")
@@ -214,10 +218,10 @@ def note_run(store: Store, run_id: str, run: Run | None = None) -> None:
 
 @contextmanager
 def kept_open(store: Store) -> Iterator[None]:
-    """Keep the index open while runs are stored one after another.
+    """Keep the index open while several runs are stored.
 
-    Whoever closes it last copies the write-ahead log into it and removes the log, which takes
-    longer than to write a row.
+    The last connection to close copies the write-ahead log into the index and removes the log,
+    which takes longer than writing a row.
     """
     with ExitStack() as stack:
         with suppress(OSError, sqlite3.Error):
@@ -228,11 +232,11 @@ def kept_open(store: Store) -> Iterator[None]:
 
 
 def _read_rows(store: Store) -> dict[str, Row]:
-    """The rows by id, without what cannot be read."""
+    """The readable rows by run id."""
     path = store.root / INDEX_FILE
     if not path.is_file():
         return {}
-    # Whoever may not write there, or not now, reads the file as it is: checksums notice the rest.
+    # Without write access, the file is read as it is: checksums detect incomplete rows.
     for mode in ("mode=rw", "immutable=1"):
         try:
             with closing(_connected(path, mode)) as index:
@@ -242,7 +246,7 @@ def _read_rows(store: Store) -> dict[str, Row]:
                 return {row[0]: row for row in rows}
         except sqlite3.OperationalError:
             continue  # locked for long, or on a read-only disk
-        except sqlite3.DatabaseError:  # damaged, or no database at all
+        except sqlite3.DatabaseError:  # damaged, or not a database
             _remove_index(path)
             return {}
     return {}
@@ -275,11 +279,11 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _prepare(index: sqlite3.Connection) -> None:
-    """Make the table, if this is a new index or one of another version.
+    """Create the table, if the index is new or has another version.
 
-    With a write-ahead log, readers do not wait for writers. Nothing is synced: whatever a killed
-    process has not written, or a power cut has damaged, is in the documents all the same, and the
-    checksums of rows show the damage.
+    With a write-ahead log, readers do not wait for writers. Nothing is synced: rows that are lost
+    by a kill or damaged by a power cut are restored from the documents, and the checksums of rows
+    reveal the damage.
     """
     index.execute("PRAGMA synchronous = OFF")
     if index.execute("PRAGMA user_version").fetchone()[0] == _version():
@@ -294,9 +298,9 @@ def _prepare(index: sqlite3.Connection) -> None:
 
 
 def _version() -> int:
-    # With the schema: runs that were too new are read again after an upgrade.
+    # Includes the schema version: runs of a newer schema are read again after an upgrade.
     checksum = crc32(f"{_MEANING} {SCHEMA_VERSION} {_COLUMNS}".encode())
-    return checksum >> 1  # a positive integer of 32 bits
+    return checksum >> 1  # a positive 32-bit integer
 
 
 def _remove_index(path: Path) -> None:
@@ -306,15 +310,15 @@ def _remove_index(path: Path) -> None:
 
 
 def _checksum(cells: Sequence[Any]) -> int:
-    """Checksum of a row: what was changed in the index is computed again, not shown.
+    """Checksum of a row, by which rows that were modified in the index are recomputed.
 
-    In version 2 of marshal equal values have equal bytes; it is five times as fast as `repr`.
+    In version 2 of marshal, equal values have equal bytes; it is five times as fast as `repr`.
     """
     return crc32(marshal.dumps(tuple(cells), 2))
 
 
 def _stamps(store: Store) -> dict[str, str]:
-    """Each run's stamp, by its id."""
+    """Stamps of the runs by run id."""
     runs = f"{store.runs}{os.sep}"
     try:
         names = os.listdir(runs)
@@ -329,7 +333,7 @@ def _stamps(store: Store) -> dict[str, str]:
 def _stamp(directory: str) -> str | None:
     """Stamp that changes when the run's document or its annotations are written again.
 
-    None where there is no document.
+    None if there is no document.
     """
     try:
         document = os.stat(directory + RUN_FILE)
@@ -350,7 +354,7 @@ def _row(store: Store, run_id: str, stamp: str, run: Run | None = None) -> Row:
 
 
 def stored_summary(store: Store, run_id: str, run: Run | None = None) -> RunSummary:
-    """Summary of a stored run, which is read from its document unless given."""
+    """Summary of a stored run; its document is read unless `run` is given."""
     try:
         added = read_annotations(store.document_path(run_id).parent)
         summary = summary_of(run or store.run(run_id))
@@ -366,7 +370,7 @@ def stored_summary(store: Store, run_id: str, run: Run | None = None) -> RunSumm
 
 
 def _is_sane(kind: object, value: object) -> bool:
-    """Whether a value fits its field, and into the index."""
+    """Whether a value is valid for its field and for the index."""
     if value is None:
         return "None" in str(kind)
     if isinstance(value, str):
@@ -379,7 +383,7 @@ def _is_sane(kind: object, value: object) -> bool:
 
 
 def _damaged(run_id: str) -> RunSummary:
-    """Summary of a run whose document makes no sense; `edgebench verify` says what is wrong."""
+    """Summary of a run without a valid document; `edgebench verify` reports the fault."""
     row: dict[str, Any] = dict.fromkeys(_NAMES)
     row |= dict.fromkeys(("device", "model", "runtime", "scenario", "kind"), "unknown")
     row |= {"run_id": run_id, "created_utc": created_utc(run_id) or "", "verdict": DAMAGED}
@@ -388,7 +392,7 @@ def _damaged(run_id: str) -> RunSummary:
 
 
 def summary_of(run: Run) -> RunSummary:
-    """Summary of a run; that of an invalid one has no numbers in it."""
+    """Summary of a run; without numbers if the run is invalid."""
     numbers: dict[str, Any] = {one.column: None for one in METRICS.values() if one.column}
     energy = None
     if not run.verdict.is_refused:
@@ -407,7 +411,7 @@ def summary_of(run: Run) -> RunSummary:
         **numbers,
         energy_u95_absolute_j=energy.u95_absolute_j if energy else None,
         energy_boundary=energy.boundary if energy else None,
-        # A meter's own words may be in it, which are no reason to doubt the run.
+        # It may quote a meter, whose control characters must not make the run look damaged.
         energy_refused=printable(energy.refused) if energy and energy.refused else None,
         set_id=run.member.set_id if run.member else None,
         verdict=run.marks.state,

@@ -1,17 +1,16 @@
-"""Where results live, and how a run is stored completely or not at all.
+"""Layout of a store, and atomic storing of runs.
 
-    <store>/runs/<run-id>/        run.json and the traces; appears by one rename
-    <store>/incoming/<run-id>/    what is known of a run that was started, then the run on its way
-                                  in; may be left by a host or an agent that was killed
-                                  (`incomplete`)
+    <store>/runs/<run-id>/        run.json and the traces; created by a single rename
+    <store>/incoming/<run-id>/    facts of a run that was started, then its files while they are
+                                  fetched; may be left by a killed host or agent (`incomplete`)
     <store>/set-aside/<run-id>/   a run that was fetched and cannot be analysed (`set_aside`)
     <store>/campaigns/<id>/       plan and journal of a campaign (`campaign.journal`)
-    <store>/lab/                  runs and models on their way through a lab (`campaign.cluster`)
+    <store>/lab/                  runs and models in transit through a lab (`campaign.cluster`)
     <store>/live/                 live status of commands that measure (`live`)
     <store>/index.sqlite          a cache over the directories
 
-The agent's own record of the run stays beside the document, under raw/, so that every number can
-be computed again.
+The agent's record of a run is kept under raw/ in the run's directory, so that every number can be
+recomputed.
 """
 
 from __future__ import annotations
@@ -43,20 +42,20 @@ from edgebench.system.whole_files import (
 RUN_FILE = "run.json"
 QUERIES_FILE = "queries.parquet"
 HOST_FACTS_FILE = "host.json"
-"""File under raw/ with what only the host knows of a run."""
+"""File under raw/ with the host's facts of a run."""
 LABELS_FILE = "labels.npz"
-"""File under raw/ with the labels of the data set, and its samples where the metric needs them."""
+"""File under raw/ with the labels of the data set, and its samples if the metric needs them."""
 TELEMETRY_FILE = "telemetry.parquet"
 POWER_FILE = "power.parquet"
 POWER_OUTLINE_FILE = "power-outline.parquet"
-"""Blocks of the samples of a long recording, for pictures; see `power`."""
+"""Blocks of the samples of a long recording, for charts; see `power`."""
 CLOCK_FILE = "clock.parquet"
 EVENTS_FILE = "events.jsonl"
 RAW_DIRECTORY = "raw"
 EXPECTED_FILE = "expected.json"
 """File under incoming/ with the device that a run was started on; see `incomplete`."""
 ANNOTATIONS_FILE = "annotations.json"
-"""File beside run.json with what a person has added; see `annotations`."""
+"""File next to run.json with the annotations of users; see `annotations`."""
 CAMPAIGNS_DIRECTORY = "campaigns"
 LIVE_DIRECTORY = "live"
 PLAN_FILE = "plan.json"
@@ -64,12 +63,12 @@ JOURNAL_FILE = "journal.jsonl"
 HOST_FILES = frozenset({HOST_FACTS_FILE, LABELS_FILE})
 """Files under raw/ that the host writes before a run starts."""
 PROBE_BYTES = 4096
-"""Size of the file that shows whether a store can be written: a block of most file systems."""
+"""Size of the file that tests whether a store is writable: a block of most file systems."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Store:
-    """Results of one user or one project."""
+    """Results of a user or a project."""
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = (root or default_root()).absolute()
@@ -82,12 +81,12 @@ class Store:
 
     @property
     def runs(self) -> Path:
-        """Directory of whole runs."""
+        """Directory of complete runs."""
         return self.root / "runs"
 
     @property
     def unfinished(self) -> Path:
-        """Directory of runs that are not whole yet."""
+        """Directory of runs that are not complete yet."""
         return self.root / "incoming"
 
     @property
@@ -96,7 +95,7 @@ class Store:
         return self.root / "set-aside"
 
     def run_ids(self) -> list[str]:
-        """Ids of all runs, oldest first: they begin with the time."""
+        """Ids of all runs, oldest first, because ids start with the time."""
         try:
             names = sorted(os.listdir(self.runs))
             return [name for name in names if self.has(name)]
@@ -106,14 +105,14 @@ class Store:
             raise StoreError(f"store not readable: {exc.strerror}: {self.runs}") from exc
 
     def has(self, name: str) -> bool:
-        """Whether this is the id of a stored run; the others are not looked at."""
+        """Whether a name is the id of a stored run; does not list the directory."""
         return bool(RUN_ID.fullmatch(name)) and os.path.exists(f"{self.runs}/{name}/{RUN_FILE}")
 
     def resolve(self, name: str) -> str:
-        """Id of a run given by id, by its beginning or a unique part of it, or as `last`.
+        """Id of the run named by its id, its beginning, a unique part of it, or `last`.
 
         Raises:
-            NoSuchRun: no such run, or several.
+            NoSuchRun: no run matches, or several runs match.
         """
         run_ids = self.matching(name)
         if len(run_ids) == 1:
@@ -126,9 +125,9 @@ class Store:
         )
 
     def matching(self, name: str) -> list[str]:
-        """Ids that a name may mean: that very id, else the only one that begins like this.
+        """Ids that match a name: the identical id, else the only id that starts with the name.
 
-        Else all that it is a part of.
+        Otherwise all ids that contain the name.
         """
         if self.has(name):
             return [name]
@@ -139,26 +138,26 @@ class Store:
         return beginning if len(beginning) == 1 else [run_id for run_id in ids if name in run_id]
 
     def directory(self, run_id: str) -> Path:
-        """Directory of a whole run.
+        """Directory of a complete run.
 
         Raises:
-            StoreError: that is not the id of a run.
+            StoreError: the run id is malformed.
         """
         return self.runs / _checked(run_id)
 
     def document_path(self, run_id: str) -> Path:
-        """Path of a run's run.json, next to its annotations.
+        """Path of a run's run.json, in the same directory as its annotations.
 
         Raises:
-            StoreError: that is not the id of a run.
+            StoreError: the run id is malformed.
         """
         return self.directory(run_id) / RUN_FILE
 
     def run(self, run_id: str) -> Run:
-        """Run as it is stored.
+        """The stored run.
 
         Raises:
-            StoreError: it is not readable, or of a newer version than this one can read.
+            StoreError: the run is not readable, or has a newer schema than this edgebench supports.
         """
         document = self.document(run_id)
         try:
@@ -167,11 +166,11 @@ class Store:
             raise RunDamaged(f"{exc}: {self.document_path(run_id)}") from exc
 
     def document(self, run_id: str) -> Document:
-        """Content of a run's run.json, as it is stored; every reader of it calls this.
+        """Content of a run's run.json as stored; all readers of the file use this method.
 
         Raises:
-            RunDamaged: it is not readable, or another file of the run is no file.
-            RunNewer: its schema is newer than this edgebench, so its keys may mean something else.
+            RunDamaged: the document is not readable, or a file of the run is not a regular file.
+            RunNewer: the schema is newer than this edgebench, so keys may have another meaning.
         """
         path = self.document_path(run_id)
         require_files(path.parent)
@@ -205,7 +204,7 @@ class Store:
 
     @contextmanager
     def expecting(self, run_id: str) -> Iterator[Path]:
-        """Directory of a run that is about to start, for what is known of it before.
+        """Directory of a run that is about to start, for facts that are known before.
 
         Raises:
             StoreError: the store cannot be written.
@@ -219,7 +218,7 @@ class Store:
             raise self._not_writable(exc) from exc
 
     def forget_expected(self, run_id: str) -> None:
-        """Remove what is known of a run that never started."""
+        """Remove the directory of a run that never started."""
         shutil.rmtree(self.unfinished / _checked(run_id), ignore_errors=True)
 
     def _incoming(self, run_id: str) -> Path:
@@ -230,10 +229,10 @@ class Store:
 
     @contextmanager
     def incoming(self, run_id: str) -> Iterator[Path]:
-        """Directory to put a run together in; it becomes a whole run when the block ends well.
+        """Directory for the files of a run; it becomes a complete run if the block succeeds.
 
-        After an error it stays, so that what was fetched need not be fetched again. Without a
-        document in it, it was a run that measured nothing, and goes.
+        After an error the directory stays, so that fetched files need not be fetched again. If it
+        contains no document at the end, the run measured nothing, and the directory is removed.
 
         Raises:
             StoreError: the store cannot be written.
@@ -242,11 +241,11 @@ class Store:
             path = self._incoming(run_id)
             make_directory(self.runs)
             yield path
-            # Until the run is on the disk, that file is the only copy of the first clock probes.
+            # Until the run is on disk, the expectation is the only copy of the first clock probes.
             sync_tree(path)
             (path / EXPECTED_FILE).unlink(missing_ok=True)
             sync_directory(path)
-            # An earlier host may have stored it, and been killed before it said so.
+            # A host that was killed before it confirmed the run may have stored it already.
             if self.directory(run_id).exists() or not (path / RUN_FILE).exists():
                 shutil.rmtree(path)
             else:
@@ -256,12 +255,12 @@ class Store:
             raise self._not_writable(exc) from exc
 
     def settle(self) -> None:
-        """Wait until all runs are on the disk under their names.
+        """Sync the directory of runs to disk.
 
-        A process that was killed after the rename of its run has not done that.
+        A process that was killed after the rename of its run has not synced the rename.
 
         Raises:
-            StoreError: the disk failed.
+            StoreError: the directory cannot be synced.
         """
         try:
             sync_directory(self.runs)
@@ -276,16 +275,16 @@ class Store:
         return StoreError(f"store not writable: {reason}: {self.root}")
 
     def check_writable(self) -> None:
-        """Find out before a measurement that its result could not be kept.
+        """Check before a measurement that its result can be stored.
 
         Raises:
             StoreError: the store cannot be written.
         """
-        import tempfile  # only here: it is slow to load
+        import tempfile  # imported here because it is slow to load
 
         try:
             make_directory(self.runs)
-            # A file without a name, where the system has such: a kill leaves nothing behind.
+            # A file without a name, if the system supports it: a kill leaves nothing behind.
             with tempfile.TemporaryFile(dir=self.root) as probe:
                 probe.write(b"\0" * PROBE_BYTES)
                 probe.flush()
@@ -294,12 +293,13 @@ class Store:
 
 
 def require_files(directory: Path) -> None:
-    """Refuse a run in which something else is in place of a file.
+    """Check that all files of a run are regular files.
 
-    Whoever opens a pipe waits for a writer, and a device may have no end.
+    Opening a pipe would block until a writer opens it, and a device may have no end.
 
     Raises:
-        RunDamaged: there is a pipe, a device or a socket in it, or a directory named as a file.
+        RunDamaged: the run contains a pipe, a device or a socket, or a directory with the name of a
+            file.
     """
     for folder, folders, names in os.walk(directory):
         # Each file of a run has a suffix; a directory has none.
@@ -308,19 +308,19 @@ def require_files(directory: Path) -> None:
 
 
 def require_file(path: str | Path) -> None:
-    """Refuse a path of a run that is there, and is no file.
+    """Check that a path of a run is a regular file or does not exist.
 
     Raises:
-        RunDamaged: it is a pipe, a device, a socket or a directory.
+        RunDamaged: the path is a pipe, a device, a socket or a directory.
     """
     if (fault := fault_of_file(path)) is not None:
         raise RunDamaged(f"run is damaged: {fault}: {path}")
 
 
 def regular_files(directory: Path) -> list[Path]:
-    """Files below a directory that are written to their end.
+    """Completely written regular files below a directory.
 
-    A link leads elsewhere, and a pipe would be waited for.
+    Links are skipped because they lead elsewhere, pipes because opening them blocks.
     """
     files: list[Path] = []
     for folder, _, names in os.walk(directory):

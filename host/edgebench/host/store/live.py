@@ -1,16 +1,16 @@
-"""Live status of commands that measure: each appends to a file of its own; observers read it.
+"""Live status of measuring commands: each command appends to its own file; observers read it.
 
     <store>/live/<pid>-<time>.jsonl     a header line that names the command, then status lines
 
-Theory of operation. A status line is the complete current status of one device; a later line for
-the same device replaces it. So a reader needs only the last line of each device, a torn or lost
-line costs nothing, and a file that has grown too long is rewritten from those last lines. A command
-holds a lock on its file while it measures: an unlocked file belongs to a command that has ended,
-however it ended.
+Theory of operation. A status line is the complete current status of a device; a later line for the
+same device replaces it. So a reader needs only the last line of each device, a torn or lost line is
+harmless, and a file that has grown too long is rewritten from those last lines. A command holds a
+lock on its file while it measures: an unlocked file belongs to a command that has ended for any
+reason.
 
 Live status is never a result, and must never keep a command from measuring: lines are not synced,
-and a failed write is ignored. A reader treats files and lines as untrusted text: it skips whatever
-it does not understand.
+and a failed write is ignored. A reader treats files and lines as untrusted text, and skips
+malformed lines.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ FILE_BYTES = 2**20
 LINE_BYTES = 4096
 """Longest line; a status line has about 500 bytes."""
 MAX_TEXT = 200
-"""Characters of a name or a reason in a line."""
+"""Limit on the characters of a name or a reason in a line."""
 MAX_FILES = 256
-"""Number of files that a reader follows, the newest ones."""
+"""Number of newest files that a reader follows."""
 MAX_DEVICES = 1024
-"""Number of devices that a reader keeps, of all files together."""
+"""Number of devices that a reader keeps, over all files."""
 MAX_WHOLE = 2**63
-"""Whole numbers in a line are below it: a larger one is no count, and may be no float either."""
+"""Bound of integers in a line: larger values are not counts, and may overflow a float."""
 KEPT_S = 86400.0
-"""Age at which the next command removes the file of an ended one."""
+"""Age at which the next command removes the file of an ended command."""
 _NAME = re.compile(r"[0-9]{1,10}-[0-9]{8}T[0-9]{6}-[0-9]{6}\.jsonl")
 
 
@@ -70,7 +70,7 @@ class LiveCommand:
 
 @dataclass(frozen=True, slots=True)
 class LivePower:
-    """Recent mean power of one channel of a meter on this host."""
+    """Recent mean power of a channel of a meter on this host."""
 
     channel: str
     power_w: float
@@ -78,7 +78,7 @@ class LivePower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveDevice:
-    """Status of a device as the measuring command knows it: every line but the first."""
+    """Status of a device as published by the measuring command: all lines except the first."""
 
     device: str
     at_utc: str
@@ -90,7 +90,7 @@ class LiveDevice:
     runtime: str = ""
     settings: str = ""
     number: int = 0
-    """Number of the run among those of the device, from 1; 0 before the first."""
+    """Number of the run among the device's runs, from 1; 0 before the first run."""
     count: int = 0
     run_id: str | None = None
     """Run in progress, or else the last run."""
@@ -98,7 +98,7 @@ class LiveDevice:
     phase: Phase | None = None
     phase_begun_utc: str | None = None
     expected_s: float | None = None
-    """Expected duration of the phase, where known."""
+    """Expected duration of the phase; None: unknown."""
     reached: PhaseProgress | None = None
     temp_c: float | None = None
     freq_hz: float | None = None
@@ -107,7 +107,8 @@ class LiveDevice:
     """Number of runs of this command that were stored."""
     failed_count: int = 0
     runs_left_s: float | None = None
-    """Estimated time from the start of this run to the end of the last; None before the first."""
+    """Estimated time from the start of this run to the end of the last run; None before the first
+    run."""
 
 
 def utc_now() -> str:
@@ -163,7 +164,7 @@ class LiveFile:
 
     def _rewrite(self) -> None:
         """Write the last lines into a new file, locked before it is renamed into place."""
-        make_directory(self._directory)  # the store may be new; the files in it are never synced
+        make_directory(self._directory)  # the store may be new; live files are never synced
         if self._descriptor is None:
             remove_old(self._directory)
         part = self._directory / f".{self._path.name}"
@@ -197,7 +198,7 @@ def remove_old(directory: Path) -> None:
                 continue
             descriptor = _open_regular(path)
             try:
-                if not _is_locked(descriptor):  # else a command still writes to it
+                if not _is_locked(descriptor):  # a locked file is still being written
                     path.unlink()
             finally:
                 os.close(descriptor)
@@ -209,7 +210,7 @@ def _line(value: LiveCommand | LiveDevice) -> bytes:
 
 
 def _open_regular(path: Path) -> int:
-    """Open a regular file for reading; a link is refused, and a pipe does not block."""
+    """Open a regular file for reading; links are refused, and pipes do not block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -236,7 +237,7 @@ def _whole(text: str) -> int:
 
 @dataclass(slots=True)
 class LiveSource:
-    """Content of one live file, up to the position that was read."""
+    """Content of a live file, up to the position that was read."""
 
     command: LiveCommand | None = None
     devices: dict[str, LiveDevice] = field(default_factory=dict[str, LiveDevice])
@@ -270,7 +271,7 @@ class LiveSource:
             os.close(descriptor)
         whole = content[: content.rfind(b"\n") + 1]
         if len(content) == 2 * FILE_BYTES and not whole:
-            whole = content  # skip a line longer than any that a command writes
+            whole = content  # skip a line that is longer than commands write
         self._offset += len(whole)
         is_changed = is_over != self.is_over
         self.is_over = is_over
@@ -279,9 +280,9 @@ class LiveSource:
         return is_changed
 
     def _apply(self, line: bytes, max_devices: int) -> bool:
-        """Parse a line and apply it; return False for a line that is not understood."""
+        """Parse a line and apply it; return False for a malformed line."""
         try:
-            # No browser reads NaN or Infinity in a message.
+            # Browsers do not accept NaN or Infinity in JSON.
             document = load_finite(line, parse_int=_whole)
             if self.command is None:
                 self.command = from_outside(document, LiveCommand)

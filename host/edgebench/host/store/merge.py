@@ -1,8 +1,8 @@
 """Merges the runs of another store into this one.
 
-A run is known by its id, and never changes once it is stored: so a run that both have is the same,
-and one that differs all the same is left where it is and named. Tags of both are kept. Campaigns
-come along: their plan, and the intents that this store's journal does not have.
+A run is identified by its id, and never changes once it is stored. So a run that is in both stores
+is normally the same; a run that differs is not copied, but reported. Tags of both stores are kept.
+Campaigns are merged too: their plan, and the intents that this store's journal lacks.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ from edgebench.system.whole_files import append_whole, make_directory, write_who
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """What was taken over."""
+    """Result of a merge."""
 
     added: tuple[str, ...]
-    """Ids of runs that this store did not have."""
+    """Ids of the copied runs."""
     same_count: int
-    """Runs that both had."""
+    """Number of runs that both stores have."""
     differing: tuple[str, ...]
-    """Ids of runs that both have, and that are not the same; this store's stays."""
+    """Ids of runs that differ between the stores; this store's run is kept."""
     unreadable: tuple[str, ...]
     """Ids of runs whose tags and note in the other store are not readable."""
     damaged: dict[str, str]
-    """Runs that this store does not have, and that were left there: what is wrong, by id."""
+    """Damaged runs that were not copied: the fault by run id."""
     campaigns: tuple[str, ...]
-    """Ids of campaigns that are new here, or of which intents are."""
+    """Ids of campaigns that were added, or whose journal got new intents."""
 
 
 def merge_store(
     store: Store, other: Store, on_run: Callable[[str], None] = lambda _: None
 ) -> MergeReport:
-    """Copy what another store has and this one has not; the other one is only read.
+    """Copy runs, tags and campaigns that this store lacks; the other store is only read.
 
-    What was interrupted may be called again, and goes on.
+    An interrupted merge can be repeated, and continues.
 
     Args:
-        store: The store that grows.
-        other: The store that is read; it may be a bundle.
-        on_run: Called with each run that was added.
+        store: The store to merge into.
+        other: The store to read, which may be a bundle.
+        on_run: Called with the id of each run that was added.
 
     Raises:
-        UsageError: they are one store, or there is no store at the other place.
-        StoreError: this store cannot be written, or the other one cannot be read.
+        UsageError: both are the same store, or the other path is not a store.
+        StoreError: this store cannot be written, or the other store cannot be read.
     """
     if not other.runs.is_dir():
-        raise UsageError(f"no store of edgebench there: {other.place}")
+        raise UsageError(f"not an edgebench store: {other.place}")
     if store.root.resolve() == other.root.resolve():
         raise UsageError(f"a store cannot be merged with itself: {store.root}")
     store.check_writable()
@@ -78,7 +78,7 @@ def merge_store(
             try:
                 copy_whole(store, run_id, partial(other.copy_run, run_id))
             except BundleDamaged:
-                raise  # the whole bundle is not what its sender made
+                raise  # the bundle as a whole differs from what its sender made
             except RunDamaged as exc:
                 damaged[run_id] = str(exc)
                 continue
@@ -102,15 +102,15 @@ def merge_store(
 
 
 def copy_whole(store: Store, run_id: str, copy_to: Callable[[Path], None]) -> None:
-    """Copy a run, whole or not at all: a part of a copy would look like a run on a device.
+    """Copy a run atomically: a partial copy would look like a run that is still on its device.
 
     Args:
-        store: The store that gets it.
+        store: The store to copy into.
         run_id: The run.
-        copy_to: Copies its files into a directory.
+        copy_to: Copies the files of the run into a directory.
 
     Raises:
-        RunDamaged: a trace of it is damaged.
+        RunDamaged: a trace of the run is damaged.
         StoreError: the store cannot be written.
     """
     part = store.unfinished / run_id
@@ -119,7 +119,7 @@ def copy_whole(store: Store, run_id: str, copy_to: Callable[[Path], None]) -> No
             copy_to(directory)
             check_traces(directory)
     except BaseException:
-        if not (part / EXPECTED_FILE).exists():  # else it is a run of a device, not yet fetched
+        if not (part / EXPECTED_FILE).exists():  # else a run that is not fetched yet
             shutil.rmtree(part, ignore_errors=True)
         raise
 
@@ -133,13 +133,13 @@ def _document(store: Store, run_id: str) -> bytes:
 
 
 def _merge_annotations(store: Store, other: Store, run_id: str) -> bool:
-    """Add the other store's tags, and its note where this one has none; False if unreadable."""
+    """Add the other store's tags, and its note if this run has no note; False if unreadable."""
     directory = other.document_path(run_id).parent
     if not (directory / ANNOTATIONS_FILE).exists():
         return True
     try:
         theirs = read_annotations(directory)
-    except RunDamaged:  # the runs behind it are taken over all the same
+    except RunDamaged:  # the merge continues with the next run
         return False
     if theirs.fault is not None:
         return False
@@ -164,7 +164,7 @@ def _merge_campaigns(store: Store, other: Store) -> tuple[str, ...]:
 
 
 def _merge_campaign(target: Path, source: Path) -> bool:
-    """Add the plan and the lines of the journal that are missing; whether there were any."""
+    """Add the plan and the missing lines of the journal; return whether anything was added."""
     make_directory(target)
     is_new = not (target / PLAN_FILE).exists()
     if is_new:

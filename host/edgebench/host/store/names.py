@@ -1,7 +1,7 @@
 """Names of stored runs for command-line completion, read from the index without updating it.
 
-Nothing slow is imported or refreshed here: during completion, a slightly outdated list is better
-than a slow one. Errors give an empty list.
+For fast completion, this module imports no slow module and does not refresh the index: a slightly
+outdated list is acceptable. Errors give an empty list.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from edgebench.system.paths import user_paths
 INDEX_FILE = "index.sqlite"
 STORE_VARIABLE = "EDGEBENCH_STORE"
 MAX_NAMES = 200
-"""Number of runs whose names are offered, the newest ones."""
+"""Number of newest runs whose names are offered."""
 _COLUMNS = "run_id, set_id, tags, comparison_id"
 _NEWEST = f"SELECT {_COLUMNS} FROM runs ORDER BY run_id DESC LIMIT {MAX_NAMES}"
 

@@ -1,16 +1,16 @@
-"""Parquet files of stored runs: their footers are checked before a column is read.
+"""Parquet files of stored runs, with a check of their footers before any column is read.
 
-Theory of operation. A Parquet file of some kilobytes may hold a thousand million rows: equal values
-cost nothing, and a bundle may come from a stranger. But the footer has the numbers of rows and row
-groups, and the types of the columns. So a file is read only if
+Theory of operation. A Parquet file of a few kilobytes can contain a billion rows, because equal
+values take no space, and a bundle may come from an untrusted source. But the footer states the
+numbers of rows and row groups, and the types of the columns. So a file is read only if
 
     its footer is short,
-    its columns have the types that edgebench writes, or wider numbers: no nested ones,
-    it has no more rows than the record of the run,
-    it has no more rows than its bytes may hold: times of measurements do not repeat,
-    its row groups are as small as those that edgebench writes.
+    its columns have the types that edgebench writes, or wider numbers, and none is nested,
+    it has no more rows than the record of the run states,
+    it has no more rows than its size allows: times of measurements do not repeat,
+    its row groups are no larger than edgebench writes.
 
-Texts are read as the few distinct ones that they are, and not once for each row.
+Text columns are read as dictionaries of their few distinct values, not as a string per row.
 """
 
 from __future__ import annotations
@@ -30,49 +30,48 @@ from edgebench.protocol.errors import OutOfMemory, RunDamaged
 from edgebench.protocol.text import one_line
 
 MAX_FOOTER_BYTES = 1 << 26
-"""Limit on a footer; that of a week of a fast meter has some 40 MB, with an account of each row
-group."""
+"""Limit on a footer; the metadata of row groups take about 40 MB for a week of a fast meter."""
 FREE_ROWS = 1 << 20
-"""Rows that a file of any size may have: a simulated device may have the same latency each time."""
+"""Rows allowed in a file of any size: on a simulated device, all latencies may be equal."""
 ROWS_PER_BYTE = 2
-"""Limit on the rows for each byte of a file; of a real trace, a row takes 6 bytes and more."""
+"""Limit on the rows per byte of a file; in real traces, a row takes at least 6 bytes."""
 MAX_GROUP_ROWS = 1 << 21
-"""Limit on the rows of a row group; pyarrow's own default, 2^20, is the most that is written."""
+"""Limit on the rows of a row group; edgebench writes at most pyarrow's default, 2^20."""
 MAX_ROW_BYTES = 128
-"""Limit on the bytes of a row before compression, with those of its texts."""
+"""Limit on the bytes of a row before compression, including its strings."""
 _TAIL = struct.Struct("<I4s")
-"""Length of the footer, and PAR1; source: https://parquet.apache.org/docs/file-format/."""
+"""Length of the footer, then `PAR1`; source: https://parquet.apache.org/docs/file-format/."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Columns of one kind of file, as edgebench writes them."""
+    """Columns of a kind of file, as edgebench writes them."""
 
     columns: Mapping[str, Any]
-    """Arrow type of each column that is read, by its name; other tools may write wider numbers, and
-    a column may be missing in older files."""
+    """Arrow type of each column by name; other tools may write wider numbers, and older files may
+    lack a column."""
 
     @property
     def texts(self) -> list[str]:
-        """Columns of texts, which are read as indices into the distinct ones."""
+        """Text columns, which are read as dictionaries."""
         return [name for name, kind in self.columns.items() if kind == TEXT]
 
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
-"""Type of a column of texts, however it was written."""
+"""Type in which text columns are read, independent of the file."""
 
 
 @contextmanager
 def open_parquet(path: Path, layout: Layout, *, max_rows: int | None) -> Iterator[Any]:
-    """The checked file, as pyarrow's `ParquetFile`; an error as it is read is damage of the run.
+    """The checked file as pyarrow's `ParquetFile`; errors inside the block count as damage.
 
     Args:
         path: The file.
-        layout: Its columns.
-        max_rows: Limit on its rows by the record of the run; None: the record has none.
+        layout: Columns of the file.
+        max_rows: Limit on the rows according to the run's record; None: the record has no limit.
 
     Raises:
-        RunDamaged: the file is missing, not readable, or not as edgebench writes it.
+        RunDamaged: the file is missing, not readable, or has an unexpected layout.
         OutOfMemory: a part of the file does not fit into memory.
     """
     try:
@@ -95,11 +94,15 @@ def open_parquet(path: Path, layout: Layout, *, max_rows: int | None) -> Iterato
 
 
 def _check_footer_size(path: Path) -> None:
-    """Refuse a file whose footer is too long to be read."""
+    """Check the length of a file's footer.
+
+    Raises:
+        RunDamaged: the footer is longer than `MAX_FOOTER_BYTES`, or the file is too short.
+    """
     with path.open("rb") as file:
         size_bytes = file.seek(0, os.SEEK_END)
         if size_bytes < _TAIL.size:
-            raise RunDamaged(f"trace not readable: {size_bytes} bytes are no Parquet file: {path}")
+            raise RunDamaged(f"trace not readable: {size_bytes} bytes, not a Parquet file: {path}")
         file.seek(size_bytes - _TAIL.size)
         footer_bytes, magic = _TAIL.unpack(file.read(_TAIL.size))
     if magic == b"PAR1" and footer_bytes > MAX_FOOTER_BYTES:
@@ -110,10 +113,10 @@ def _check_footer_size(path: Path) -> None:
 
 
 def _fault_of_rows(metadata: Any, max_rows: int | None, size_bytes: int) -> str | None:
-    """Why a file of this size cannot have the rows of its footer; None if it can."""
+    """Why the row counts in the footer of a file of this size are impossible; None if possible."""
     row_count = metadata.num_rows
     if max_rows is not None and row_count > max_rows:
-        return f"{row_count} rows, at most {max_rows} by the record of the run"
+        return f"{row_count} rows, at most {max_rows} according to the run's record"
     if row_count > (most := FREE_ROWS + ROWS_PER_BYTE * size_bytes):
         return f"{row_count} rows, at most {most} in a file of {size_bytes} bytes"
     total = 0
@@ -124,13 +127,13 @@ def _fault_of_rows(metadata: Any, max_rows: int | None, size_bytes: int) -> str 
             return f"a row group of {group.num_rows} rows, at most {MAX_GROUP_ROWS}"
         if group.total_byte_size > MAX_ROW_BYTES * group.num_rows + MAX_GROUP_ROWS:
             return f"a row group of {group.num_rows} rows has {group.total_byte_size} bytes"
-    return None if total == row_count else f"{row_count} rows, {total} in its row groups"
+    return None if total == row_count else f"{row_count} rows, but {total} in its row groups"
 
 
 def _fault_of_columns(schema: Any, layout: Layout) -> str | None:
-    """Why columns are not those of a layout; None if they are."""
+    """Why columns do not match a layout; None if they match."""
     if len(set(schema.names)) < len(schema.names):
-        return "two columns of one name"
+        return "two columns with the same name"
     for name, needed in layout.columns.items():
         if name in schema.names and not _holds(kind := schema.field(name).type, needed):
             return f"column {name!r} is of {one_line(str(kind))}, must be of {needed}"
@@ -138,7 +141,7 @@ def _fault_of_columns(schema: Any, layout: Layout) -> str | None:
 
 
 def _holds(kind: Any, needed: Any) -> bool:
-    """Whether an Arrow type has every value of another one."""
+    """Whether an Arrow type can represent all values of another type."""
     if kind == needed:
         return True
     if not pa.types.is_primitive(kind) or kind.bit_width <= needed.bit_width:
@@ -152,6 +155,6 @@ def _holds(kind: Any, needed: Any) -> bool:
 
 
 def read_columns(file: Any, layout: Layout) -> Any:
-    """Arrow table of the columns of a layout that a file has; other columns are not read."""
+    """Arrow table of those columns of a layout that a file has; other columns are not read."""
     names = [name for name in layout.columns if name in file.schema_arrow.names]
     return file.read(columns=names)

@@ -1,16 +1,16 @@
-"""Samples of a meter in row groups: power.parquet as it is written.
+"""Format and writer of power.parquet: samples of a meter in row groups.
 
-    time_ns    meter clock: the instant, or the end of the interval averaged over
-    begin_ns   where that interval begins; null for an instant
+    time_ns    meter clock: the instant, or the end of the averaging interval
+    begin_ns   start of the averaging interval; null for an instant
     channel, watts_w, volts_v, amps_a, digital, range, flags
-    spike_w    power that the driver's own filter removed; null where it has none
+    spike_w    power that the driver's filter removed; null without a filter
 
-Long recordings have power-outline.parquet beside it: lowest, mean and highest power of blocks of
-1,024 samples, so that a picture of an hour reads no samples.
+Long recordings also have power-outline.parquet: lowest, mean and highest power of blocks of 1,024
+samples, so that a chart of an hour reads no samples.
 
-A row group holds one channel. The metadata have the meter's header, the losses, and the times and
-the energy of each row group, so that the energy of any window takes two row groups to read, however
-long the recording is.
+A row group contains a single channel. The metadata contain the meter's header, the losses, and the
+times and the energy of each row group, so that the energy of any window takes two row groups to
+read, independent of the length of the recording.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from edgebench.protocol.plain import to_plain
 
 GROUP_ROWS = 1 << 17
 OUTLINE_ROWS = 1 << 10
-"""Pieces of the line of power in a block of the outline."""
+"""Segments of the power line in a block of the outline."""
 OUTLINED_ROWS = 1 << 17
-"""Number of rows up to which a recording has no outline: its samples are read quickly."""
+"""Number of rows up to which a recording has no outline, because its samples are read quickly."""
 OUTLINE_COLUMNS = ("begin_ns", "end_ns", "low_w", "mean_w", "high_w")
 KEY = "edgebench"
 """Key of the metadata."""
 _PART_FILE = f"{POWER_FILE}.part"
-"""Name of the file while it is written."""
+"""Name of the file while it is being written."""
 SCHEMA = pa.schema(
     [
         ("time_ns", pa.int64()),
@@ -63,7 +63,7 @@ SCHEMA = pa.schema(
         ("spike_w", pa.float32()),
     ]
 )
-"""Columns; files of older versions are without `spike_w`."""
+"""Columns; files of older versions lack `spike_w`."""
 _PACKING: dict[str, Any] = {
     "compression": "zstd",
     "use_dictionary": ["channel", "digital", "range", "flags"],
@@ -72,12 +72,12 @@ _PACKING: dict[str, Any] = {
         **dict.fromkeys(("watts_w", "volts_v", "amps_a", "spike_w"), "BYTE_STREAM_SPLIT"),
     },
 }
-"""Encodings: times of a steady meter become nothing, and similar bytes of numbers are together."""
+"""Encodings: evenly spaced times take almost no space, and similar bytes of numbers are grouped."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeShare:
-    """Energy and time in one range of the meter."""
+    """Energy and time in a range of the meter."""
 
     range: int
     energy_j: float
@@ -86,14 +86,14 @@ class RangeShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroup:
-    """What is known of a row group without reading it."""
+    """Summary of a row group, stored in the metadata."""
 
     channel: str
     row_count: int
     flags: int = 0
-    """Everything that is wrong with any of its samples."""
+    """Flags that any of its samples has."""
     node_count: int = 0
-    """Nodes of its line of power; 0: none of its samples is a number, and no power is known."""
+    """Nodes of its power line; 0: all samples are NaN, and the power is unknown."""
     first_ns: int = 0
     last_ns: int = 0
     first_w: float = 0.0
@@ -102,18 +102,18 @@ class RowGroup:
     max_w: float = 0.0
     energy_j: float = 0.0
     volts_v: float | None = None
-    """Mean voltage, where it was measured."""
+    """Mean voltage; None if it was not measured."""
     shares: tuple[RangeShare, ...] = ()
-    """Shares of the ranges; empty where the meter has none."""
+    """Shares of the ranges; empty if the meter has no ranges."""
     spike_j: float = 0.0
-    """Energy that the driver's own filter removed."""
+    """Energy that the driver's filter removed."""
     between_j: float | None = None
-    """Standard uncertainty by what the power did between the samples; None: written by an older
-    edgebench, which did not store it."""
+    """Standard uncertainty due to the unknown power between the samples; None in files of older
+    versions."""
     missing_count: int = 0
-    """Rows that are no numbers, and whose time no other row covers."""
+    """Number of rows that are NaN, and whose time no other row covers."""
     rows_ns: tuple[int, int] | None = None
-    """Times of the first and the last of all rows, where some are missing."""
+    """Times of the first and the last row, if rows are missing; None otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +124,15 @@ class PowerFacts:
     loss: LossReport
     groups: tuple[RowGroup, ...] = ()
     arrival: ArrivalLine | None = None
-    """Arrival times of the samples, for a meter with a clock of its own."""
+    """Arrival times of the samples, for a meter with its own clock."""
 
     def of(self, channel: str) -> tuple[RowGroup, ...]:
-        """Row groups of a channel that have numbers, in order of time."""
+        """Row groups of a channel with a known power, in order of time."""
         return tuple(one for one in self.groups if one.channel == channel and one.node_count)
 
 
 def remove_power(directory: Path) -> None:
-    """Remove what an earlier attempt left, whole or not."""
+    """Remove the complete or partial files of an earlier attempt."""
     for name in (POWER_FILE, _PART_FILE, POWER_OUTLINE_FILE):
         (directory / name).unlink(missing_ok=True)
 
@@ -144,9 +144,9 @@ def write_blocks(
     loss: Callable[[], LossReport],
     envelope: ArrivalEnvelope | None = None,
 ) -> PowerFacts:
-    """Write blocks, wherever they come from; the losses are asked for after the last one.
+    """Write blocks of samples; `loss` is called after the last block.
 
-    The file has its name when it is whole, and not before.
+    The file gets its name once it is complete.
     """
     part = directory / _PART_FILE
     capability = header.capability
@@ -166,7 +166,7 @@ def write_blocks(
             parquet.add_key_value_metadata({KEY: json.dumps(to_plain(facts))})
         writer.write_outline(directory / POWER_OUTLINE_FILE)
         part.replace(directory / POWER_FILE)
-    except BaseException:  # Ctrl-C as well: the next attempt begins anew
+    except BaseException:  # also on Ctrl-C: the next attempt starts from scratch
         part.unlink(missing_ok=True)
         (directory / POWER_OUTLINE_FILE).unlink(missing_ok=True)
         raise
@@ -175,7 +175,7 @@ def write_blocks(
 
 @dataclass(slots=True)
 class _RowGroupWriter:
-    """Collects blocks until they are a row group."""
+    """Collects blocks into row groups."""
 
     parquet: Any
     names: list[str]
@@ -183,7 +183,7 @@ class _RowGroupWriter:
     groups: list[RowGroup] = field(default_factory=list[RowGroup])
     _waiting: dict[int, list[SampleBlock]] = field(default_factory=dict[int, list[SampleBlock]])
     _row_counts: dict[int, int] = field(default_factory=dict[int, int])
-    """Rows of the blocks that wait, by channel."""
+    """Rows of the waiting blocks, by channel."""
     _outlines: dict[int, OutlineBuilder] = field(default_factory=dict[int, OutlineBuilder])
 
     def add(self, block: SampleBlock) -> None:
@@ -274,7 +274,7 @@ def _row_group(channel: str, table: Any, line: PowerLine, is_averaging: bool) ->
 
 
 def between_samples_j(table: Any, is_averaging: bool) -> float:
-    """Standard uncertainty by what the power did between instants; a duplicate is no second one."""
+    """Standard uncertainty due to the unknown power between instants; duplicates do not count."""
     if is_averaging:
         return 0.0
     is_duplicate = to_numpy(table["flags"]) & np.uint8(Flag.DUPLICATE)
@@ -283,7 +283,7 @@ def between_samples_j(table: Any, is_averaging: bool) -> float:
 
 
 def spikes_j(table: Any) -> float:
-    """Energy that the driver's own filter removed; its samples are evenly spaced."""
+    """Energy that the driver's filter removed, from evenly spaced samples."""
     if len(table) < 2 or table["spike_w"].null_count:
         return 0.0
     time_ns, spike_w = to_numpy(table["time_ns"]), to_numpy(table["spike_w"])
@@ -292,9 +292,10 @@ def spikes_j(table: Any) -> float:
 
 
 def missing_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
-    """Times of the rows that are no numbers.
+    """Times of the rows that are NaN.
 
-    A counter's next reading covers all the time since the last good one: that row is not missing.
+    The next reading of a counter covers the whole time since its last valid reading, so that rows
+    between the two are not missing.
     """
     time_ns = to_numpy(table["time_ns"])
     is_missing = np.isnan(to_numpy(table["watts_w"]))
@@ -308,11 +309,11 @@ def missing_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
 
 
 def missing_spans_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
-    """Begin and end of each gap, a sequence of rows without a number, shape (g, 2).
+    """Start and end of each gap, a sequence of NaN rows, shape (g, 2).
 
-    A gap between instantaneous samples reaches from the row before it to the row after it, if they
-    are in this row group; a gap of averaged samples from the begin of its first interval to the end
-    of its last.
+    A gap between instantaneous samples extends from the row before it to the row after it, if these
+    are in this row group; a gap of averaged samples, from the start of its first interval to the
+    end of its last interval.
     """
     time_ns = to_numpy(table["time_ns"])
     is_missing = np.isin(time_ns, missing_ns(table, is_averaging))
@@ -325,7 +326,7 @@ def missing_spans_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
 
 
 def mean_volts_v(table: Any) -> float | None:
-    """Mean of the measured voltage; None where there is none."""
+    """Mean of the measured voltage; None if it was not measured."""
     volts_v = to_numpy(table["volts_v"].drop_null())
     volts_v = volts_v[~np.isnan(volts_v)]
     return float(volts_v.mean(dtype=np.float64)) if len(volts_v) else None
@@ -334,7 +335,7 @@ def mean_volts_v(table: Any) -> float | None:
 def shares_of(
     table: Any, line: PowerLine, is_averaging: bool, begin_ns: int, end_ns: int
 ) -> tuple[RangeShare, ...]:
-    """Energy and time by range between two times; a piece of the line has its end's range."""
+    """Energy and time by range between two times; a segment has the range of its end."""
     if not len(table) or table["range"].null_count:
         return ()
     ranges = to_numpy(table["range"])[~np.isnan(to_numpy(table["watts_w"]))].astype(np.int64)
@@ -348,7 +349,7 @@ def shares_of(
 
 
 def line_of(table: Any, is_averaging: bool) -> PowerLine:
-    """Power over time, by the rows that have a number."""
+    """Power over time, from the rows that are not NaN."""
     time_ns = to_numpy(table["time_ns"])
     power_w = to_numpy(table["watts_w"])
     if is_averaging:

@@ -1,7 +1,7 @@
-"""Stored recording of power, of which only what is asked for is read.
+"""Stored recording of power, which is read on demand.
 
-The metadata have each row group's times and energy, so the energy between two times takes two row
-groups to read, however long the recording is.
+The metadata contain the times and the energy of each row group, so the energy between two times
+takes two row groups to read, independent of the length of the recording.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _DIGITAL_BITS = 8
 Read = Callable[[int, list[str]], Any]
 """Reads these columns of a row group by number."""
 _SAMPLE_COLUMNS = [name for name in SCHEMA.names if name not in ("channel", "digital")]
-"""Columns with numbers of samples; of which channel a row group is stands in the metadata."""
+"""Columns with numbers; the channel of a row group is in the metadata."""
 POWER_LAYOUT = Layout({field.name: field.type for field in SCHEMA} | {"channel": TEXT})
 """Columns of power.parquet."""
 
@@ -69,14 +69,14 @@ class PowerFile:
     path: Path
     facts: PowerFacts
     _metadata: Any = field(repr=False, compare=False)
-    """Parquet's own metadata of the file."""
+    """Parquet metadata of the file."""
 
     @classmethod
     def open(cls, directory: Path) -> PowerFile:
         """Recording of a run.
 
         Raises:
-            RunDamaged: there is none, or it is not readable.
+            RunDamaged: the file is missing or not readable.
         """
         path = directory / POWER_FILE
         metadata = _read_metadata(path)
@@ -99,14 +99,14 @@ class PowerFile:
 
     @property
     def flags(self) -> int:
-        """Everything that is wrong with any sample."""
+        """Flags that any sample has."""
         return reduce(or_, (group.flags for group in self.facts.groups), 0)
 
     def span_ns(self, channel: str) -> tuple[int, int]:
         """First and last time of a channel.
 
         Raises:
-            MeasurementError: it has no number.
+            MeasurementError: the channel has no valid sample.
         """
         line = _outline(self.facts.of(channel))
         return int(line.time_ns[0]), int(line.time_ns[-1])
@@ -123,7 +123,7 @@ class PowerFile:
         return float(end_j - begin_j)
 
     def cumulative_j(self, channel: str, time_ns: Nanoseconds) -> Floats:
-        """Energy from the channel's begin to each of these times, shape (m,).
+        """Energy from the channel's first sample to each of these times, shape (m,).
 
         Raises:
             MeasurementError: a time is outside the recording.
@@ -133,7 +133,7 @@ class PowerFile:
         outline = _outline([group for _, group in groups])
         if len(time_ns):
             outline.check_inside(int(time_ns.min()), int(time_ns.max()))
-        # Pieces are row groups and the lines between two of them, in turn.
+        # Segments are alternately row groups and the lines between adjacent row groups.
         passed_s = np.diff(outline.time_ns) / 1e9
         pieces_j = passed_s * (outline.power_w[1:] + outline.power_w[:-1]) / 2
         pieces_j[::2] = [group.energy_j for _, group in groups]
@@ -159,7 +159,7 @@ class PowerFile:
         return in_given_order
 
     def window(self, channel: str, begin_ns: int, end_ns: int) -> EnergyWindow:
-        """Energy between two times, with what its uncertainty depends on.
+        """Energy between two times, with the inputs of its uncertainty.
 
         Raises:
             MeasurementError: the window is empty, or reaches beyond what was recorded.
@@ -195,13 +195,13 @@ class PowerFile:
         """Highest value in a window.
 
         Raises:
-            MeasurementError: it has no sample.
+            MeasurementError: the window has no sample.
             RunDamaged: the file is damaged.
         """
         return max(part.max_w for part in self._parts(channel, begin_ns, end_ns))
 
     def lines(self, channel: str) -> Iterator[PowerLine]:
-        """Power over time of each row group of a channel, one at a time.
+        """Power over time of a channel, by row group.
 
         Raises:
             RunDamaged: the file is damaged.
@@ -211,9 +211,9 @@ class PowerFile:
                 yield line_of(read(number, ["time_ns", "begin_ns", "watts_w"]), self._is_averaging)
 
     def gaps_ns(self, channel: str) -> Nanoseconds:
-        """Begin and end of each gap without a sample, ascending, shape (g, 2), meter clock.
+        """Start and end of each gap without a sample, ascending, shape (g, 2), meter clock.
 
-        Power is interpolated linearly across a gap, for the energy as well.
+        The energy is computed with power interpolated linearly across gaps.
 
         Raises:
             RunDamaged: the file is damaged.
@@ -232,11 +232,11 @@ class PowerFile:
     def samples(
         self, channel: str, begin_ns: int | None, end_ns: int | None
     ) -> tuple[Nanoseconds, Floats]:
-        """Times and powers of a channel's samples between two times of the meter; None: no bound.
+        """Times and powers of a channel's samples between two meter times; None: no bound.
 
         Returns:
-            Times of the samples, as the meter gives them, and watts, both of shape (n,); a sample
-            without a number is NaN.
+            Times of the samples on the meter's clock, and watts, both of shape (n,); missing
+            samples are NaN.
 
         Raises:
             RunDamaged: the file is damaged.
@@ -261,7 +261,7 @@ class PowerFile:
         return np.concatenate(times), np.concatenate(powers)
 
     def falling_edges(self) -> dict[int, Nanoseconds]:
-        """Middle between the last high and the first low sample, by digital input."""
+        """Midpoints between the last high and the first low sample, by digital input."""
         falls: dict[int, list[Nanoseconds]] = {}
         channel = self.header.capability.channels[0].name
         last: tuple[int, int] | None = None
@@ -274,7 +274,7 @@ class PowerFile:
         return {bit: np.concatenate(times) for bit, times in falls.items()}
 
     def _numbered(self, channel: str) -> list[tuple[int, RowGroup]]:
-        """Row groups of a channel that have numbers, with their place in the file."""
+        """Row groups of a channel with a known power, with their position in the file."""
         return [
             (number, group)
             for number, group in enumerate(self.facts.groups)
@@ -282,7 +282,7 @@ class PowerFile:
         ]
 
     def _parts(self, channel: str, begin_ns: int, end_ns: int) -> list[RowGroup]:
-        """Row groups of a window; those at its ends as far as they are inside."""
+        """Row groups of a window; the first and the last are cut to the window."""
         parts: list[RowGroup] = []
         with self._reading() as read:
             for number, group in self._numbered(channel):
@@ -305,7 +305,7 @@ class PowerFile:
         return self.header.capability.is_averaging
 
     def _missing_count(self, channel: str, begin_ns: int, end_ns: int) -> int:
-        """Rows of a window that are no numbers."""
+        """Number of NaN rows in a window."""
         count = 0
         with self._reading() as read:
             for number, group in enumerate(self.facts.groups):
@@ -320,7 +320,7 @@ class PowerFile:
         return count
 
     def _saturated_count(self, channel: str, begin_ns: int, end_ns: int) -> int:
-        """Rows of a window that are at the end of a range."""
+        """Number of rows in a window that are at the end of a range."""
         count = 0
         with self._reading() as read:
             for number, group in self._numbered(channel):
@@ -335,9 +335,9 @@ class PowerFile:
 
     @contextmanager
     def _reading(self) -> Iterator[Read]:
-        """Reader of row groups; the file is opened when the first is asked for.
+        """Reader of row groups, which opens the file on first use.
 
-        Its metadata are those that were read before: an hour of a fast meter has thousands of row
+        It reuses the metadata that were read before: an hour of a fast meter has thousands of row
         groups, and reading their metadata takes longer than reading a row group.
         """
         with ExitStack() as stack:
@@ -360,7 +360,7 @@ class PowerFile:
 def _note_falls(
     falls: dict[int, list[Nanoseconds]], table: Any, last: tuple[int, int] | None
 ) -> tuple[int, int]:
-    """Add the falling edges of a row group by input; return its last sample, for the next."""
+    """Add the falling edges of a row group by input; return its last sample for the next call."""
     time_ns, digital = to_numpy(table["time_ns"]), to_numpy(table["digital"])
     if last is not None:
         time_ns = np.concatenate([[last[0]], time_ns])
@@ -374,7 +374,7 @@ def _note_falls(
 
 
 def _part(table: Any, is_averaging: bool, begin_ns: int, end_ns: int) -> RowGroup:
-    """Row group that is cut to a window."""
+    """Row group cut to a window."""
     line = line_of(table, is_averaging)
     time_ns = to_numpy(table["time_ns"])
     inside = table.filter(to_arrow((time_ns >= begin_ns) & (time_ns <= end_ns)))
@@ -394,7 +394,7 @@ def _part(table: Any, is_averaging: bool, begin_ns: int, end_ns: int) -> RowGrou
 def _range_parts(
     groups: list[RowGroup], energy_j: float, duration_s: float
 ) -> dict[int | None, RangePart]:
-    """Parts of a window by range; what lies between row groups is shared out as the rest is."""
+    """Parts of a window by range; segments between row groups are divided in proportion."""
     shares: list[RangeShare] = [share for group in groups for share in group.shares]
     sum_j, sum_s = sum(one.energy_j for one in shares), sum(one.duration_s for one in shares)
     if not sum_j or not sum_s:
@@ -421,7 +421,7 @@ def read_power_facts(directory: Path) -> PowerFacts:
     """Metadata of a run's power.parquet.
 
     Raises:
-        RunDamaged: there is none, or it is not readable.
+        RunDamaged: the file is missing or not readable.
     """
     return read_facts_of(directory / POWER_FILE)
 
@@ -430,13 +430,13 @@ def read_facts_of(path: Path) -> PowerFacts:
     """Metadata of a file with another name.
 
     Raises:
-        RunDamaged: it is not readable, or not one of ours.
+        RunDamaged: the file is not readable, or was not written by edgebench.
     """
     return _facts_of(_read_metadata(path), path)
 
 
 def _read_metadata(path: Path) -> Any:
-    """Parquet's metadata of a file, which are checked: a later reader needs no more than these."""
+    """Checked Parquet metadata of a file, with which a later reader can open it."""
     try:
         with open_parquet(path, POWER_LAYOUT, max_rows=None) as file:
             return file.metadata
@@ -447,7 +447,7 @@ def _read_metadata(path: Path) -> Any:
 def _facts_of(metadata: Any, path: Path) -> PowerFacts:
     text = (metadata.metadata or {}).get(KEY.encode())
     if text is None:
-        raise _unreadable("no account of its meter", path)
+        raise _unreadable("no metadata of the meter", path)
     try:
         facts = from_plain(json.loads(text), PowerFacts)
     except (ValueError, KeyError, TypeError, EdgebenchError) as exc:
@@ -455,7 +455,7 @@ def _facts_of(metadata: Any, path: Path) -> PowerFacts:
     expected = [group.row_count for group in facts.groups]
     stored = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     if expected and expected != stored:
-        raise _unreadable(f"row groups with {sum(stored)} samples of {sum(expected)}", path)
+        raise _unreadable(f"row groups have {sum(stored)} of {sum(expected)} samples", path)
     return facts
 
 

@@ -1,4 +1,4 @@
-"""Outline of a stored recording of power, for pictures of recordings of any length."""
+"""Outline of a stored recording of power, for charts of recordings of any length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgebench.host.store.power_file import PowerFile
 from edgebench.protocol.errors import RunDamaged
 
 MAX_BLOCKS = 1 << 17
-"""Limit on the blocks of an outline: many times as many as a screen has columns."""
+"""Limit on the blocks of an outline, many times the columns of a screen."""
 _OUTLINE = Layout(
     {
         "channel": pa.int32(),
@@ -26,12 +26,12 @@ _OUTLINE = Layout(
 
 
 def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> PowerOutline:
-    """Outline of a channel; a short recording has one block per sample interval.
+    """Outline of a channel; a short recording has a block per sample interval.
 
     Args:
         file: The recording.
         channel: Name of the channel.
-        finest: Limit on the blocks, which are made from the samples; None: as a picture needs them.
+        finest: Limit on the blocks, which are made from the samples; None: use the stored outline.
 
     Raises:
         RunDamaged: the recording cannot be read.
@@ -48,7 +48,7 @@ def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> Po
             raise RunDamaged(f"outline of the power is damaged: no column {exc}: {path}") from exc
         begin_ns, end_ns, low_w, mean_w, high_w = columns
         return PowerOutline(begin_ns, end_ns, low_w, mean_w, high_w).coarser(MAX_BLOCKS)
-    # A short recording, or one that an older edgebench stored.
+    # A short recording, or a recording of an older edgebench.
     node_count = sum(group.node_count for group in file.facts.of(channel))
     builder = OutlineBuilder(max(1, math.ceil(node_count / (finest or MAX_BLOCKS))))
     for line in file.lines(channel):
@@ -60,7 +60,7 @@ def check_outline(file: PowerFile) -> None:
     """Check the footer of the outline of a recording, if the recording has one.
 
     Raises:
-        RunDamaged: the outline is not as edgebench writes it.
+        RunDamaged: the outline has an unexpected layout.
     """
     path = file.path.with_name(POWER_OUTLINE_FILE)
     if path.exists():
@@ -71,7 +71,7 @@ def check_outline(file: PowerFile) -> None:
 def _max_rows(file: PowerFile) -> int:
     """Limit on the blocks of an outline.
 
-    A row that is a mean makes two pieces of the line; the last block of a channel is short.
+    A row with a mean gives two segments of the line; the last block of a channel is short.
     """
     row_count = sum(group.row_count for group in file.facts.groups)
     return 2 * row_count // OUTLINE_ROWS + 2 * len(file.header.capability.channels) + 2

@@ -1,6 +1,6 @@
-"""Recording of a meter, decoded into the store.
+"""Decodes the recording of a meter into the store.
 
-The bytes stay as they came, beside power.parquet, so that another decoder may read them again.
+The received bytes are kept unchanged next to power.parquet, so that they can be decoded again.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ UNKNOWN = Header(
         driver="unknown", channels=(), rate_hz=1.0, is_averaging=False, clock_domain="unknown"
     ),
 )
-"""Header of a recording whose first line is damaged: it has no samples, and a reason why."""
+"""Header of a recording whose first line is damaged; the recording has no samples."""
 
 
 def open_recording(path: Path, trouble: str | None = None) -> Recording:
-    """Recording in a file; where it does not say what it is, the damage is its trouble.
+    """Recording in a file; a damaged header becomes the trouble of the recording.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         return Recording(path, read_header(path), trouble)
@@ -58,20 +58,21 @@ def open_recording(path: Path, trouble: str | None = None) -> Recording:
 
 @dataclass(frozen=True, slots=True)
 class DecodedSamples:
-    """Samples that a recording's bytes gave."""
+    """Samples decoded from the bytes of a recording."""
 
     facts: PowerFacts
     is_damaged: bool
-    """Whether the bytes are not as the meter sent them, as far as they could be decoded."""
+    """Whether damage of the bytes was detected while decoding them."""
 
 
 def decode(directory: Path, recording: Recording) -> DecodedSamples:
-    """Decode a recording into power.parquet, one row group at a time.
+    """Decode a recording into power.parquet, by row group.
 
-    Bytes that cannot be decoded end it there, and are its trouble: a meter's bytes cost no run.
+    Bytes that cannot be decoded end the samples, and are reported as its trouble: the bytes of a
+    meter never make a run fail.
 
     Raises:
-        OSError: the recording cannot be read, or the file not written.
+        OSError: the recording cannot be read, or the file cannot be written.
     """
     decoder = _RecordingDecoder(recording)
     facts = write_blocks(
@@ -81,13 +82,13 @@ def decode(directory: Path, recording: Recording) -> DecodedSamples:
 
 
 def write_power(directory: Path, recording: Recording) -> PowerFacts:
-    """Decode a recording into power.parquet, as `decode`."""
+    """Decode a recording into power.parquet; like `decode`, but returns only its metadata."""
     return decode(directory, recording).facts
 
 
 @dataclass(slots=True)
 class _RecordingDecoder:
-    """Decoder of a whole recording, which notes its damage and when each block came."""
+    """Decoder of a whole recording, which records its damage and the arrival of each block."""
 
     recording: Recording
     envelope: ArrivalEnvelope = field(default_factory=ArrivalEnvelope)
@@ -97,7 +98,7 @@ class _RecordingDecoder:
     _torn_bytes: int = 0
 
     def blocks(self) -> Iterator[SampleBlock]:
-        """Samples, up to where the recording ends or is damaged."""
+        """Samples up to the end or the first damage of the recording."""
         self._decoder = self._attempt(lambda: find_decoder(self.recording.header), None)
         if (decoder := self._decoder) is None:
             return
@@ -112,10 +113,10 @@ class _RecordingDecoder:
         yield from self._noted(decoder.finish, None)
 
     def loss(self) -> LossReport:
-        """Completeness of the recording, and what ended it."""
+        """Completeness of the recording, and the reason for an early end."""
         nothing = LossReport(received_count=0)
         loss = self._attempt(self._decoder.loss, nothing) if self._decoder else nothing
-        # What the meter itself says of its end is the cause of what the session saw.
+        # The trouble that the meter itself reports is the cause of the session's trouble.
         trouble = loss.trouble or self.recording.trouble or self._damage
         return replace(loss, trouble=trouble, torn_bytes=self._torn_bytes)
 
@@ -128,7 +129,7 @@ class _RecordingDecoder:
             for block in blocks:
                 if not 0 <= block.channel < channel_count:
                     raise ValueError(f"samples of channel {block.channel} of {channel_count}")
-                # No sample is beyond the range of any meter; a missing one is NaN.
+                # Valid samples are within the range of real meters; missing samples are NaN.
                 power_w = np.abs(block.power_w[~np.isnan(block.power_w)])
                 if power_w.size and (peak_w := float(power_w.max())) > MAX_POWER_W:
                     raise ValueError(f"a power of {peak_w:.3g} W, limit {MAX_POWER_W:g} W")
@@ -145,10 +146,13 @@ class _RecordingDecoder:
         return blocks
 
     def _attempt(self, act: Callable[[], T], otherwise: T) -> T:
-        """Result of an action; each driver's library has its own errors for damaged bytes."""
+        """Result of an action, or `otherwise` on any error, which is recorded as damage.
+
+        Each driver's library has its own exceptions for damaged bytes.
+        """
         try:
             return act()
-        except Exception as exc:  # struct's, msgpack's, numpy's; ours are told apart below
+        except Exception as exc:  # of struct, msgpack or numpy; MeasurementError is handled below
             if self._damage is None:
                 self.is_damaged = not isinstance(exc, MeasurementError)
                 text = one_line(exc)

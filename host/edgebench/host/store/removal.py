@@ -1,8 +1,8 @@
-"""Stored runs that are removed, one by one or by age.
+"""Removal of stored runs, by id or by age.
 
-A run leaves runs/ by one rename, so that no reader sees half of it. Its files are deleted once that
-is on the disk: a power cut must not bring back a run without its files. The next removal deletes
-what a killed one has left.
+A run leaves runs/ by a single rename, so that no reader sees a partial run. Its files are deleted
+after the rename is synced to disk: a power cut must not restore a run without its files. The next
+removal deletes files that a killed removal has left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REMOVED = "removed"
 
 
 def size_bytes(store: Store, run_ids: Sequence[str]) -> int:
-    """Size of these runs' files."""
+    """Total size of the files of these runs."""
     total = 0
     for run_id in run_ids:
         for folder, _, names in os.walk(store.directory(run_id)):
@@ -33,10 +33,10 @@ def size_bytes(store: Store, run_ids: Sequence[str]) -> int:
 
 
 def remove_runs(store: Store, run_ids: Sequence[str]) -> None:
-    """Remove runs for ever.
+    """Remove runs permanently.
 
     Raises:
-        StoreError: one cannot be removed; those before it are.
+        StoreError: a run cannot be removed; the runs before it are removed.
     """
     removed = store.root / REMOVED
     for run_id in run_ids:
@@ -57,12 +57,12 @@ def remove_runs(store: Store, run_ids: Sequence[str]) -> None:
 def outdated(
     rows: Sequence[RunSummary], *, before_utc: str | None = None, keep_last: int | None = None
 ) -> list[str]:
-    """Ids of the runs that were made before a time, and of all but the newest so many.
+    """Ids of the runs from before a time, and of all runs except the newest `keep_last`.
 
     Args:
         rows: The runs, oldest first.
-        before_utc: Time as `created_utc` has it; None: any age is kept.
-        keep_last: Number of runs to keep; None: any number is.
+        before_utc: Time in the format of `created_utc`; None: no limit on the age.
+        keep_last: Number of runs to keep; None: no limit on the number.
     """
     run_ids: set[str] = set()
     if before_utc is not None:

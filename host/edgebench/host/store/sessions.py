@@ -1,4 +1,4 @@
-"""Where recordings of energy meters live, and which of them a name means."""
+"""Location of the recordings of energy meters, and lookup by name."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from edgebench.protocol.errors import StoreError, UsageError
 from edgebench.protocol.traces import METER_FILE
 
 SESSIONS = "sessions"
-"""Directory of a store for recordings that no other place was named for."""
+"""Directory of a store for recordings without an explicit directory."""
 
 
 def find_session(store: Store, name: str) -> Path | None:
-    """Directory of the recording with this name; None where it is the name of a run.
+    """Directory of the recording with this name; None if it is the name of a run.
 
     Raises:
-        UsageError: it is a path without a recording.
-        StoreError: a file of the recording is no regular file.
+        UsageError: the name is a path without a recording or run.
+        StoreError: a file of the recording is not a regular file.
     """
     if split_name(name) is not None:
         return None
@@ -28,11 +28,11 @@ def find_session(store: Store, name: str) -> Path | None:
     files = [path / file for file in (METER_FILE, POWER_FILE) if (path / file).exists()]
     is_session = bool(files) and not (path / RUN_FILE).exists()
     for file in files:
-        if is_session and not file.is_file():  # opening a pipe would wait for ever
+        if is_session and not file.is_file():  # opening a pipe would block
             raise StoreError(f"not a file: {file}")
     is_path = os.sep in name or name in (os.curdir, os.pardir)
     if is_path and (path / RUN_FILE).exists():
         return None
     if is_path and not is_session:
-        raise UsageError(f"no recording of edgebench meters there: {name}; nor a run")
+        raise UsageError(f"neither a meter recording nor a run: {name}")
     return path if is_path or (is_session and not store.matching(name)) else None

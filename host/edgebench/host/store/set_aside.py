@@ -1,14 +1,14 @@
-"""Runs of devices that cannot be analysed: their files are set aside, as evidence.
+"""Fetched runs that cannot be analysed: their files are set aside as evidence.
 
-    <store>/set-aside/<run-id>/     the directory as it was under incoming/, and fault.json
+    <store>/set-aside/<run-id>/     the directory from incoming/, with fault.json
 
-Theory of operation. An analysis that has failed fails again. If the run stayed on its device, each
-command would fetch it again. So its directory leaves incoming/ by one rename, with the error in it,
-and the device may forget the run, as all of its files are here. A later edgebench may be able to
-analyse it: then a copy of it becomes a run.
+Theory of operation. An analysis that has failed would fail again, and if the run stayed on its
+device, each command would fetch it again. So its directory is moved out of incoming/ by a single
+rename, with the error in it, and the device may delete the run, because all of its files are here.
+If a later edgebench can analyse it, a copy of it becomes a run.
 
-There are at most `MAX_RUNS`. Further ones stay on their device: a device that sends only such runs
-does not fill the disk, and no run that is set aside is removed for another.
+At most `MAX_RUNS` runs are set aside. Further runs stay on their device: a device that sends only
+such runs does not fill the disk, and no run that is set aside is removed in favour of another.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from edgebench.system.whole_files import make_directory, sync_directory, sync_tr
 
 FAULT_FILE = "fault.json"
 MAX_RUNS = 100
-"""Limit on the runs that are set aside in one store."""
+"""Limit on the runs that are set aside in a store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The reason why a run was set aside."""
+    """Why a run was set aside."""
 
     error: str
-    """Error of the analysis, one line."""
+    """Error of the analysis, a single line."""
     software: str
     """Name and version of the edgebench that failed to analyse it."""
     set_aside_utc: str
@@ -54,21 +54,21 @@ class SetAsideRun:
     run_id: str
     directory: Path
     fault: Fault | None
-    """Reason why it was set aside; None where that is not readable."""
+    """Why the run was set aside; None if the file is not readable."""
     expectation: ExpectedRun | None
     """Device and model of the run; None unless this host has started it."""
     files: tuple[str, ...]
-    """Its files, by path inside the directory."""
+    """Files of the run, by path inside the directory."""
     size_bytes: int
 
     @property
     def made_utc(self) -> str | None:
-        """Time in its id, else when it was set aside; None where both are unknown."""
+        """Time in the run id, or else the time it was set aside; None if both are unknown."""
         return created_utc(self.run_id) or (self.fault.set_aside_utc if self.fault else None)
 
 
 def set_aside(store: Store, run_id: str, error: EdgebenchError, software: str) -> RunSetAside:
-    """Set a run aside that is under incoming/.
+    """Set aside a run that is under incoming/.
 
     Args:
         store: The store.
@@ -77,16 +77,16 @@ def set_aside(store: Store, run_id: str, error: EdgebenchError, software: str) -
         software: Name and version of this edgebench.
 
     Returns:
-        The error to raise: the run, why it cannot be analysed, and where its files are.
+        The error to raise, with the run, the reason and the directory of its files.
 
     Raises:
-        RunDamaged: `MAX_RUNS` runs are set aside already; this one stays under incoming/.
+        RunDamaged: `MAX_RUNS` runs are set aside already; this run stays under incoming/.
         OSError: the store cannot be written.
     """
     target = directory_of(store, run_id)
     if len(_names(store)) >= MAX_RUNS:
         raise RunDamaged(
-            f"analysis of run {run_id} failed: {error}; as {MAX_RUNS} runs are set aside already, "
+            f"analysis of run {run_id} failed: {error}; {MAX_RUNS} runs are set aside already, so "
             f"it stays on the device: {target.parent}"
         )
     source = store.unfinished / run_id
@@ -110,12 +110,12 @@ def known_error(store: Store, run_id: str) -> RunSetAside | None:
 
 
 def reason_of(fault: Fault | None) -> str:
-    """Why a run cannot be analysed, for the end of a sentence."""
+    """Why a run cannot be analysed, as the end of a sentence."""
     return "for an unknown reason" if fault is None else fault.error
 
 
 def set_aside_error(store: Store, run_id: str, why: str) -> RunSetAside:
-    """Error about a run that is set aside: why it cannot be analysed, and where its files are."""
+    """Error about a run that is set aside, with the reason and the directory of its files."""
     directory = directory_of(store, run_id)
     return RunSetAside(
         f"run {run_id} cannot be analysed: {why}; its files are set aside: {directory}"
@@ -132,7 +132,7 @@ def runs_set_aside(store: Store) -> list[SetAsideRun]:
 
 
 def directory_of(store: Store, run_id: str) -> Path:
-    """Directory of a run that is set aside, or would be."""
+    """Directory of a run that is set aside, or would be set aside."""
     return store.set_aside / run_id
 
 

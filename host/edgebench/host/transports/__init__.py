@@ -1,10 +1,10 @@
-"""Ways to reach an agent; each gives a `Link` to it.
+"""Transports, which open a `Link` to an agent.
 
     discover ─▶ Announcement          Endpoint ── connect ─▶ Link
-       (who is there)                    (of a device that is known)
+       (which devices exist)             (of a known device)
 
-To add one, write one file with a class that has `name`, `connect` and `discover` (`Transport` in
-base.py), and add it to registry.py. One that carries a stream to the agent's port, as a tunnel
-does, derives from `PinnedTransport` (pinned.py) and has `name`, `dial` and `discover`: TLS, pins,
-retries, errors and the following of many devices at once are shared.
+To add a transport, write a file with a class that has `name`, `connect` and `discover` (`Transport`
+in base.py), and add it to registry.py. A transport that carries a stream to the agent's port, such
+as a tunnel, derives from `PinnedTransport` (pinned.py) and defines `name`, `dial` and `discover`:
+TLS, pins, retries, errors and watching many devices at once are shared.
 """

@@ -1,7 +1,7 @@
-"""TLS through adb: to the agent of a phone, at the loopback of the phone.
+"""TLS through adb, to the agent on a phone's loopback address.
 
-The stream is one of adb's own, to a port of the phone: `adb forward`, which opens a port on this
-machine for all of its users, is not needed.
+The stream is opened by the adb server to a port of the phone. `adb forward`, which opens a port on
+this machine for all of its users, is not needed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from edgebench.protocol.text import printable
 
 USB_DEVICES = Path("/sys/bus/usb/devices")
 ADB_INTERFACE = ("ff", "42", "01")
-"""Class, subclass and protocol of the USB interface of a phone that allows debugging. Source: AOSP,
-packages/modules/adb, adb.h: ADB_CLASS, ADB_SUBCLASS, ADB_PROTOCOL."""
+"""Class, subclass and protocol of the USB interface of a phone with debugging enabled. Source:
+AOSP, packages/modules/adb, adb.h: ADB_CLASS, ADB_SUBCLASS, ADB_PROTOCOL."""
 
 
 class AdbTransport(PinnedTransport):
-    """TLS inside the streams of adb; an endpoint's addresses are serial numbers of phones."""
+    """TLS in streams of adb; an endpoint's addresses are serial numbers of phones."""
 
     name = "adb"
 
@@ -34,11 +34,11 @@ class AdbTransport(PinnedTransport):
         environment: Mapping[str, str] | None = None,
         usb_devices: Path = USB_DEVICES,
     ) -> None:
-        """Name the identity; nothing is connected yet.
+        """Create the transport, without connecting.
 
         Args:
             identity_path: As for every pinned transport.
-            environment: Variables that name the adb server; None: those of this process.
+            environment: Variables that name the adb server; None: the variables of this process.
             usb_devices: Directory in which the kernel lists USB devices and their interfaces.
         """
         super().__init__(identity_path)
@@ -49,14 +49,14 @@ class AdbTransport(PinnedTransport):
         """Open a stream to a port of a phone.
 
         Raises:
-            AgentNotStarted: nothing listens there.
+            AgentNotStarted: no process listens at the port.
             PhoneUnavailable: the phone is not ready.
-            Unreachable: there is no adb server.
+            Unreachable: the adb server cannot be reached.
         """
         serial = place.addresses[0]
         server = AdbServer(self._environment)
         absent = AgentNotStarted(
-            f"no agent runs on {place.name} ({target_of(serial)}), as after a restart of the phone",
+            f"no agent runs on {place.name} ({target_of(serial)}); a restart of the phone ends it",
             target_of(serial),
         )
         try:
@@ -74,7 +74,7 @@ class AdbTransport(PinnedTransport):
         return PlainStream(stream, end_reason)
 
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """Phones that the adb server lists; it is started only if a phone is plugged in."""
+        """Phones that the adb server lists; the server is started only if a phone is plugged in."""
         try:
             server = AdbServer(self._environment)
             if server.is_running() or (
@@ -94,11 +94,11 @@ def _announcement(phone: Phone) -> Announcement:
 
 def _without_adb(name: str) -> Announcement:
     endpoint = Endpoint(name, pin="", addresses=("USB",), port=0)
-    return Announcement("", endpoint, next_step="there is no adb here; apt install adb")
+    return Announcement("", endpoint, next_step="adb is not installed: apt install adb")
 
 
 def _plugged(usb_devices: Path) -> list[str]:
-    """Names of the phones at USB ports of this machine that allow debugging."""
+    """Names of the phones with debugging enabled at USB ports of this machine."""
     names = []
     for interface in sorted(usb_devices.glob("*:*")):
         files = ("bInterfaceClass", "bInterfaceSubClass", "bInterfaceProtocol")

@@ -1,8 +1,8 @@
-"""Connections to agents in an event loop, for a host that follows many at once.
+"""Connections to agents in an event loop, for a host that watches many agents at once.
 
-The handshake, the pin and the errors are those of `pinned.py` and `link.py`; what differs is that
-nothing waits in a thread, and that a connection takes little memory. Only the streams of transports
-other than TCP are opened in threads, as there are few of them.
+The handshake, the pin and the errors are the same as in `pinned.py` and `link.py`; the differences
+are that no thread waits for a connection, and that a connection takes little memory. Only the
+streams of transports other than TCP are opened in threads, because they are few.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ from edgebench.system.control_address import ControlAddress
 _T = TypeVar("_T")
 
 QUICK_S = 0.3
-"""Time in which a device that is there accepts a connection. One that is off answers nothing, and
-must not keep a slot from the others for as long as it is waited for."""
+"""Time within which a running device accepts a connection. A device that is off must not occupy a
+slot until its connection times out."""
 SMALL_PAYLOAD_BYTES = 4096
-"""Room for the payload of a notice, beside the longest header."""
+"""Space for the payload of a notice, in addition to the longest header."""
 TLS_BUFFER_BYTES = 16 * 1024
-"""Bytes that are read at a time: those of a TLS record. Source: RFC 8446, section 5.1."""
+"""Bytes that are read at a time: the size of a TLS record. Source: RFC 8446, section 5.1."""
 _OPTIONS: dict[str, Any] = WEBSOCKET_OPTIONS | {
     "max_size": 4 + MAX_HEADER_BYTES + SMALL_PAYLOAD_BYTES,
     "max_queue": 4,
-    # Each costs a task: whoever follows an agent notices its silence.
+    # A ping costs a task per connection; watchers detect the silence of an agent themselves.
     "ping_interval": None,
 }
 
 
 class PinnedAgentConnection(ClientConnection):
-    """A connection that is cut off before a byte of ours is sent, unless its peer is pinned."""
+    """A connection that is aborted before any data is sent if the certificate is not pinned."""
 
     def __init__(self, endpoint: Endpoint, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -72,7 +72,7 @@ class PinnedAgentConnection(ClientConnection):
         self.refusal: WrongAgent | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Check the certificate as soon as the TLS handshake is done."""
+        """Check the certificate as soon as the TLS handshake is complete."""
         super().connection_made(transport)
         self.has_certificate = True
         tls = transport.get_extra_info("ssl_object")
@@ -90,18 +90,18 @@ async def open_pinned(
     slots: asyncio.Semaphore,
     dial: Dial | None = None,
 ) -> ClientConnection:
-    """A connection to the first address that answers as the pinned agent.
+    """A connection to the first address at which the pinned agent responds.
 
     Args:
-        endpoint: Where the agent is.
-        context: TLS settings of this host; the same for all connections, as each takes 30 KB.
-        slots: Bounds the handshakes at the same time. A slow address gives its slot back.
+        endpoint: The agent's addresses and pin.
+        context: TLS settings of this host, shared by all connections because each takes 30 KB.
+        slots: Limits the number of simultaneous handshakes. A slow address releases its slot.
         dial: Opens the plain stream, in a thread; None: TCP, in this event loop.
 
     Raises:
-        Unreachable: no agent responds at any of them, or it ends connections before it shows a
+        Unreachable: no agent responds at any address, or it ends connections before it shows a
             certificate.
-        NotPaired: another agent answers, or the agent does not know this host.
+        NotPaired: another agent responds, or the agent is not paired with this host.
     """
     failures = Failures(endpoint.name)
     for place in places(endpoint):
@@ -119,7 +119,7 @@ async def _open_one(
     context: ssl.SSLContext,
     slots: asyncio.Semaphore,
 ) -> ClientConnection:
-    """Connect and secure in one slot: an agent does not wait for a handshake for long."""
+    """Connect and do the TLS handshake in one slot, because agents time out handshakes soon."""
     connecting: asyncio.Task[PlainStream] | None = None
     try:
         async with slots:
@@ -129,7 +129,7 @@ async def _open_one(
         await connecting
         async with slots:
             return await _secure(place, connecting.result(), context)
-    except BaseException:  # also cancelled, and nobody else closes a socket of ours then
+    except BaseException:  # cancellation as well: no other code closes the socket then
         if connecting is not None and not connecting.cancel():
             with suppress(BaseException):
                 connecting.result().socket.close()
@@ -137,10 +137,10 @@ async def _open_one(
 
 
 async def open_local(state: Path) -> ClientConnection:
-    """A connection to this machine's agent, if one is running.
+    """A connection to this machine's agent, if it is running.
 
     Raises:
-        Unreachable: none is.
+        Unreachable: no agent is running.
     """
     with opening("the agent on this machine"):
         connection = ControlAddress(state).connect(0.0)
@@ -160,7 +160,7 @@ async def _open_tcp(place: Endpoint) -> PlainStream:
             except OSError as exc:
                 if exc.errno is None or isinstance(exc, socket.gaierror):
                     raise
-                # asyncio's own text has the address, not the reason.
+                # asyncio's own text contains the address, not the reason.
                 raise OSError(exc.errno, os.strerror(exc.errno)) from exc
         return PlainStream(plain)
     except BaseException:
@@ -169,7 +169,7 @@ async def _open_tcp(place: Endpoint) -> PlainStream:
 
 
 async def _open_in_thread(place: Endpoint, dial: Dial) -> PlainStream:
-    """The stream that a thread opens; if nobody waits for it any more, it is closed."""
+    """The stream that a thread opens; it is closed if the caller has stopped waiting."""
 
     def close(stream: PlainStream) -> None:
         stream.socket.close()
@@ -181,11 +181,11 @@ async def _open_in_thread(place: Endpoint, dial: Dial) -> PlainStream:
 
 
 async def _in_thread(call: Callable[[], _T], discard: Callable[[_T], None]) -> _T:
-    """Result of a call that may block, which does not keep the event loop from ending.
+    """Result of a call that may block, in a thread that does not prevent the event loop's end.
 
     Args:
         call: The call.
-        discard: Takes a result for which nobody waits any more.
+        discard: Receives the result if the caller has stopped waiting.
     """
     future: Future[_T] = Future()
 
@@ -205,7 +205,7 @@ async def _in_thread(call: Callable[[], _T], discard: Callable[[_T], None]) -> _
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
-        # It came at the same moment; one that comes later finds the future cancelled.
+        # The result arrived at the same moment; a later result finds the future cancelled.
         if future.done() and not future.cancelled() and future.exception() is None:
             discard(future.result())
         raise
@@ -222,14 +222,14 @@ async def _secure(
 
     peer = peer_name(place)
     with opening(peer), _builtin_timeout():
-        # `connect` only calls it, though its type asks for a class.
+        # `connect` only calls it, although its type requires a class.
         connecting = partial(connect, create_connection=create)  # type: ignore[arg-type]
         try:
             return await connecting(
                 AGENT_URI.replace("ws:", "wss:"),
                 sock=stream.socket,
                 ssl=context,
-                server_hostname="",  # none is sent: the certificate is compared, not a name
+                server_hostname="",  # no name is sent: the certificate is compared instead
                 ssl_handshake_timeout=OPEN_TIMEOUT_S,
                 **_OPTIONS,
             )
@@ -239,7 +239,7 @@ async def _secure(
                     reason = await _in_thread(stream.end_reason, discard=lambda _: None)
                     raise (reason or busy_error(peer, attempts=1, passed_s=0.0)) from exc
                 raise
-            # websockets names its own failure, not our refusal.
+            # websockets reports its own failure, not the refusal.
             if (refusal := connections[-1].refusal) is not None:
                 raise refusal from exc
             with expecting_answer(peer):
@@ -248,7 +248,7 @@ async def _secure(
 
 @contextmanager
 def _builtin_timeout() -> Iterator[None]:
-    """Before Python 3.11, asyncio has a TimeoutError of its own."""
+    """Before Python 3.11, asyncio has a separate TimeoutError; translate it."""
     try:
         yield
     except asyncio.TimeoutError as exc:
@@ -256,10 +256,11 @@ def _builtin_timeout() -> Iterator[None]:
 
 
 def _shrink(transport: asyncio.BaseTransport) -> None:
-    """Let a TLS connection have a small buffer.
+    """Give a TLS connection a small buffer.
 
-    asyncio gives each one of 256 KiB and writes zeros to all of it, where a batch has half a
-    kilobyte: four fifths of what a device took. Where the buffer has another name, nothing changes.
+    asyncio allocates 256 KiB per connection and fills it with zeros, while a batch has half a
+    kilobyte: four fifths of the memory of a watched device. If the buffer's attribute has another
+    name, nothing changes.
     Source: CPython 3.11 to 3.14, `asyncio.sslproto.SSLProtocol.__init__`.
     """
     tls: Any = getattr(transport, "_ssl_protocol", None)

@@ -1,4 +1,4 @@
-"""What a way to reach agents has to offer."""
+"""The interface of a transport."""
 
 from __future__ import annotations
 
@@ -10,56 +10,56 @@ from edgebench.host.transports.link import Link
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a transport reaches an agent."""
+    """The addresses and identity by which a transport reaches an agent."""
 
     name: str
     """Name of the device, for error texts."""
     pin: str
-    """Fingerprint of the agent's certificate; empty where the transport proves who answers."""
+    """Fingerprint of the agent's certificate; empty if the transport itself proves the identity."""
     addresses: tuple[str, ...]
-    """Addresses in the transport's own terms, tried in this order."""
+    """Addresses in the transport's own format, tried in this order."""
     port: int
-    """Port at all of them; 0 where the transport has no ports."""
+    """Port at all addresses; 0 if the transport has no ports."""
     identity_file: str = ""
-    """Only private key that a login on the way uses; empty: as its own settings have it."""
+    """Only private key that a login on the way uses; empty: the keys of its own settings."""
 
     @property
     def address(self) -> str:
-        """First address, as people read it."""
+        """First address with the port, as text."""
         address = self.addresses[0] if self.addresses else "?"
         if not self.port:
             return address
-        if address.count(":") == 1:  # HOST:PORT of something that has ports itself
+        if address.count(":") == 1:  # HOST:PORT of a carrier with its own ports
             return f"{address} port {self.port}"
         return f"[{address}]:{self.port}" if ":" in address else f"{address}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A device as a transport discovers it; none of it is proven before a connection is made."""
+    """A device that a transport has discovered; no field is verified before a connection."""
 
     id: str
     endpoint: Endpoint
     next_step: str
-    """How it becomes usable, when it is not known yet."""
+    """How to make the device usable if it is not known yet."""
 
 
 class Transport(Protocol):
     """A way to reach agents."""
 
     name: str
-    """Name that a known device is reached by: `KnownDevice.via`."""
+    """Name of the transport, stored in `KnownDevice.via`."""
 
     def connect(self, endpoint: Endpoint) -> Link:
         """Open a connection to the agent at an endpoint.
 
         Raises:
-            Unreachable: no agent answers there.
-            NotPaired: another agent answers, or the agent does not know this host.
-            TargetError: its agent does not start.
+            Unreachable: no agent responds there.
+            NotPaired: another agent responds, or the agent is not paired with this host.
+            TargetError: the agent does not start.
         """
         ...
 
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """Devices that can be seen now; empty where this machine cannot look for them."""
+        """Devices that are visible now; empty if this machine cannot search for them."""
         ...

@@ -18,10 +18,10 @@ from edgebench.protocol.errors import AgentBusy, LinkLost, LinkTimeout, Unreacha
 from edgebench.protocol.text import one_line
 
 OPEN_TIMEOUT_S = 30.0
-"""Time for each step of opening a connection that the device has accepted: a board that swaps, or
-measures on its only core, takes seconds for its part of a handshake."""
+"""Time limit of each step of opening a connection after the device has accepted it: a board that
+swaps, or measures on its only core, takes seconds for its part of a handshake."""
 AGENT_URI = "ws://agent/"
-"""URI of every agent: the address is the transport's, and may have no form that a URI can have."""
+"""URI of every agent; the address belongs to the transport and may not be valid in a URI."""
 WEBSOCKET_OPTIONS: dict[str, Any] = {
     "compression": None,
     "max_size": MAX_FRAME_BYTES,
@@ -35,11 +35,11 @@ WEBSOCKET_OPTIONS: dict[str, Any] = {
 
 
 _OFFLINE = {errno.ENETUNREACH, errno.ENETDOWN}
-"""Errors of a machine without a network, or without the one that leads to an address."""
+"""Errors of a machine without any network, or without a route to an address."""
 
 
 class Link:
-    """A WebSocket connection, with our errors instead of the library's."""
+    """A WebSocket connection that raises edgebench's errors instead of the library's."""
 
     def __init__(self, opened: AbstractContextManager[ClientConnection], peer: str) -> None:
         self._exit = ExitStack()
@@ -51,7 +51,7 @@ class Link:
         """Send one frame.
 
         Raises:
-            LinkLost: the connection is gone.
+            LinkLost: the connection is lost.
         """
         with self._lock, self._translated():
             self._connection.send(frame)
@@ -60,8 +60,8 @@ class Link:
         """Next frame from the other side.
 
         Raises:
-            LinkTimeout: none came in time.
-            LinkLost: the connection is gone.
+            LinkTimeout: no frame arrived in time.
+            LinkLost: the connection is lost.
         """
         with self._translated():
             data = self._connection.recv(timeout=timeout_s, decode=False)
@@ -69,7 +69,7 @@ class Link:
         return data
 
     def close(self) -> None:
-        """Close the connection; without effect when it is closed."""
+        """Close the connection; no effect if it is closed already."""
         self._exit.close()
 
     @contextmanager
@@ -84,7 +84,7 @@ class Link:
 
 @contextmanager
 def opening(peer: str, timeout_s: float = OPEN_TIMEOUT_S) -> Iterator[None]:
-    """Translate whatever goes wrong while a connection is opened."""
+    """Translate errors while a connection is opened to `Unreachable` and `AgentBusy`."""
     try:
         yield
     except (InvalidHandshake, ConnectionClosed, EOFError, ssl.SSLError) as exc:
@@ -95,7 +95,7 @@ def opening(peer: str, timeout_s: float = OPEN_TIMEOUT_S) -> Iterator[None]:
             reason = "has no room for another connection"
             raise AgentBusy(f"{peer} {reason}", reason=f"agent {reason}") from exc
         reason = f"does not speak edgebench: {one_line(exc)}"
-        raise Unreachable(f"{peer} {reason}", reason=f"what answers {reason}") from exc
+        raise Unreachable(f"{peer} {reason}", reason=f"server {reason}") from exc
     except TimeoutError as exc:
         limit = f"within {timeout_s:g} s"
         reason = f"no answer {limit}"

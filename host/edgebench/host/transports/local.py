@@ -1,4 +1,4 @@
-"""The agent on this machine, over its unix socket; started when none is running."""
+"""The agent on this machine, over its unix socket; started if it is not running."""
 
 from __future__ import annotations
 
@@ -36,19 +36,20 @@ from edgebench.system.python_start import python_command
 START_TIMEOUT_S = 20.0
 POLL_S = 0.02
 RESTART_S = 0.2
-"""An agent that does not get the state directory has taken longer than this to find out."""
+"""Pause before the agent is started again. An agent that cannot lock the state directory takes
+longer than this to detect it."""
 FAILED_LOG = "start-failed.log"
 """Log of the last agent that did not start, in the agent's state directory."""
 USED_TIMEOUT_S = 5.0
-"""Time for a command of another environment to end."""
+"""Time to wait for a command of another environment to end."""
 IDLE_EXIT_S = 10.0
-"""Time without a connection after which an agent that we start stops by itself."""
+"""Time without a connection after which an agent that was started here exits."""
 _PEER = "the agent on this machine"
 """Name of the agent in errors."""
 
 
 class LocalTransport:
-    """The unix socket of this machine's agent; whoever may open it is trusted."""
+    """The unix socket of this machine's agent; every user who may open it is trusted."""
 
     name = "local"
 
@@ -57,10 +58,10 @@ class LocalTransport:
         self._any_environment = any_environment
 
     def connect(self, endpoint: Endpoint) -> Link:
-        """Open a connection, and start an agent if none is running; there is one endpoint only.
+        """Open a connection to this machine's agent, which is started if it is not running.
 
-        The agent is of the environment of this process, unless any will do: an agent that a command
-        of another environment has started leaves before.
+        The agent has to run in the environment of this process, unless `any_environment` was set.
+        An agent that a command of another environment has started exits first.
 
         Raises:
             LeaseHeld: a command of another environment uses the agent.
@@ -76,21 +77,21 @@ class LocalTransport:
             return _start_and_connect(self._state, environment)
 
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """Nothing: this machine is always known."""
+        """Always empty: this machine is known without discovery."""
         return []
 
 
 def is_running(state: Path | None = None) -> bool:
-    """Whether an agent seems to run on this machine; its state directory as for the transport."""
+    """Whether the agent's socket exists on this machine; `state` as for the transport."""
     return ControlAddress(state or Path(user_paths(os.environ).agent_state)).is_there
 
 
 def _connect(state: Path, environment: PythonEnvironment) -> Link:
-    """A connection to the agent on this machine, if it is of this environment.
+    """A connection to the agent on this machine, if it runs in this environment.
 
     Raises:
-        Unreachable: no agent runs, or it has just left.
-        LeaseHeld: the agent is of another environment, and in use.
+        Unreachable: no agent runs, or it is exiting.
+        LeaseHeld: the agent runs in another environment and is in use.
         OtherEnvironment: an agent of another environment serves this machine.
     """
     deadline_s = time.monotonic() + USED_TIMEOUT_S
@@ -105,7 +106,7 @@ def _connect(state: Path, environment: PythonEnvironment) -> Link:
         except BaseException:
             link.close()
             raise
-        if not isinstance(claimed, AgentClaimed):  # an older agent, which compares none
+        if not isinstance(claimed, AgentClaimed):  # an older agent does not compare environments
             link.close()
             return _open(state)
         if claimed.outcome is ClaimOutcome.SAME:
@@ -131,14 +132,14 @@ def _connect(state: Path, environment: PythonEnvironment) -> Link:
 
 
 def _difference(claimed: AgentClaimed, environment: PythonEnvironment) -> str:
-    """Difference between the environments of the agent and of this command, for people."""
+    """Difference between the environments of the agent and of this command, as text."""
     if claimed.interpreter != environment.interpreter:
         return f"its Python is {claimed.interpreter}, here {environment.interpreter}"
-    return "its Python is the same, its variables differ, as PYTHONPATH"
+    return "its Python is the same, but its variables, such as PYTHONPATH, differ"
 
 
 def _wait_for_end(pid: int) -> None:
-    """Wait until an agent that leaves has released its state directory."""
+    """Wait until an exiting agent has released its state directory."""
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline_s:
         try:
@@ -158,19 +159,19 @@ def _open(state: Path) -> Link:
 
 
 def _start_and_connect(state: Path, environment: PythonEnvironment) -> Link:
-    # Two hosts may get here together: one agent wins the state directory, both connect to it. An
-    # agent that is about to end wins it too, for the last time: then ours is started again.
+    # Two hosts may get here together: one agent locks the state directory, and both hosts connect
+    # to it. An agent that is about to exit may still hold the lock: then ours is started again.
     deadline_s = time.monotonic() + START_TIMEOUT_S
     process, reason = _start(state, environment), ""
     while time.monotonic() < deadline_s:
         try:
             link = _connect(state, environment)
-            # The agent ends by itself, mostly after us; if before us, it must be waited for.
+            # The agent usually exits after this process; if before, its exit status must be read.
             threading.Thread(target=process.communicate, name="agent", daemon=True).start()
             return link
         except Unreachable:
             code = process.poll()
-        except BaseException:  # another agent was quicker, of another environment
+        except BaseException:  # an agent of another environment was faster
             _end(process)
             raise
         if code is None:
@@ -188,7 +189,7 @@ def _start_and_connect(state: Path, environment: PythonEnvironment) -> Link:
         late = f"no answer at {ControlAddress(state)} after {START_TIMEOUT_S:.0f} s"
         reason = f"{late}; the last line of its log: {reason}" if reason else late
     kept = ""
-    with suppress(OSError):  # that may be why it did not start
+    with suppress(OSError):  # an unwritable directory may be why it did not start
         if log:
             (state / FAILED_LOG).write_text(log)
             kept = f"; its log: {state / FAILED_LOG}"
@@ -196,7 +197,7 @@ def _start_and_connect(state: Path, environment: PythonEnvironment) -> Link:
 
 
 def _may_hold_state(state: Path) -> bool:
-    """Whether this user may write the state directory, or make it: else no agent ever starts."""
+    """Whether this user may write or create the state directory; if not, no agent can start."""
     try:
         nearest = next(path for path in (state, *state.parents) if path.exists())
         return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
@@ -205,7 +206,8 @@ def _may_hold_state(state: Path) -> bool:
 
 
 def _start(state: Path, environment: PythonEnvironment) -> subprocess.Popen[bytes]:
-    # It starts here, as EDGEBENCH_METERS may hold a relative path, and leaves once it has read it.
+    # It starts in this directory, because EDGEBENCH_METERS may contain a relative path, and changes
+    # its directory after reading it.
     python = python_command(
         *("edgebench.agent.entry", "--state", state.absolute()),
         *("serve", "--local", "--idle-exit", str(IDLE_EXIT_S)),
@@ -224,12 +226,12 @@ def _start(state: Path, environment: PythonEnvironment) -> subprocess.Popen[byte
 
 
 def _end(process: subprocess.Popen[bytes]) -> str:
-    """End an agent that is not wanted any more; its log."""
+    """Kill an agent that is no longer needed; returns its log."""
     process.kill()
     return process.communicate()[1].decode("utf-8", "replace")
 
 
 def _last_line(log: str) -> str:
-    """Last line of an agent's log, but for its hint: that is for whoever starts one by hand."""
+    """Last line of an agent's log other than a hint, which is for a start by hand."""
     lines = [line for line in log.splitlines() if line and not line.startswith("hint: ")]
     return lines[-1].removeprefix("error: ") if lines else ""

@@ -17,10 +17,10 @@ RESOLVE_TIMEOUT_MS = 1000
 
 
 def listen(timeout_s: float) -> list[Announcement]:
-    """Announcements that arrive within this time; ends early when no new ones come.
+    """Announcements that arrive within this time; ends early when no more arrive.
 
-    Answers are taken from the cache after they have all arrived: asking for each one from the
-    browser's callback loses a fifth of them when hundreds answer at once.
+    The records are read from the cache after all have arrived: resolving each service in the
+    browser's callback loses a fifth of them if hundreds of devices respond at once.
     """
     try:
         zeroconf = Zeroconf(ip_version=IPVersion.All if _has_ipv6() else IPVersion.V4Only)

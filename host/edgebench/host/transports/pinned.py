@@ -1,11 +1,12 @@
-"""TLS 1.3 to an agent whose certificate is pinned by fingerprint, over any stream that leads there.
+"""TLS 1.3 to an agent whose certificate is pinned by fingerprint, over any stream to its port.
 
     PinnedTransport.dial ─▶ PlainStream ─▶ TLS, pin compared ─▶ WebSocket ─▶ Link
       (TCP, adb, …)                     (this file, for all of them)
 
 No authority and no name is checked: the handshake proves that the agent owns the key of the
-certificate that it shows, and the fingerprint says whether that is the certificate we want. That
-is decided before a single byte of ours is sent. So what carries the stream need not be trusted.
+certificate that it presents, and the fingerprint identifies the expected certificate. It is
+compared before this host sends any application data, so the carrier of the stream need not be
+trusted.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.identity import fingerprint
 
 CONNECT_TIMEOUT_S = 10.0
-"""Time to open a plain stream: the kernel of a device answers at once, or it is not there."""
+"""Time limit for opening a plain stream: the kernel of a running device responds at once."""
 BUSY_S = 10.0
-"""Time for which connections to an agent are tried again that end before it shows its certificate:
-it drops some at random while too many are waiting."""
+"""Time during which connections that end before the agent shows its certificate are tried again: an
+agent drops connections at random while too many are waiting."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 1.0
-"""Shortest and longest pause between two attempts; each is up to twice the last one."""
+"""Shortest and longest pause between two attempts; each is up to twice the previous pause."""
 REFUSALS = 2
-"""Connections in a row that end right after the handshake, of a host that is refused. A single one
-may have taken too long while others were waiting."""
+"""Number of consecutive connections that end right after the handshake before the host counts as
+refused. A single connection may have taken too long while others were waiting."""
 END_ERRORS = (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError)
-"""Errors of a connection that the other side ends."""
+"""Errors of a connection that the other side has closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +63,15 @@ class PlainStream:
     socket: socket.socket
     """Connected stream socket, TCP or unix."""
     end_reason: Callable[[], EdgebenchError | None] = lambda: None
-    """Called once if the other side ends the stream before the agent has shown its certificate: the
-    error that is the cause, where the carrier of the stream reports one. None: it is tried
-    again, as a flooded agent ends connections, too. May wait for some seconds, in any thread."""
+    """Called once if the other side ends the stream before the agent has shown its certificate.
+    Returns the error that is the cause, if the carrier of the stream reports it. None: another
+    attempt is made, because a flooded agent also ends connections. May wait for some seconds, in
+    any thread."""
 
 
 Dial = Callable[[Endpoint], PlainStream]
-"""Opens the plain stream to an endpoint with one address, within `CONNECT_TIMEOUT_S` and in any
-thread. Raises `Unreachable`, or an `OSError` that `link.opening` translates."""
+"""Opens the plain stream to an endpoint with a single address, within `CONNECT_TIMEOUT_S` and in
+any thread. Raises `Unreachable`, or an `OSError` that `link.opening` translates."""
 
 
 class PinnedTransport(ABC):
@@ -81,11 +83,11 @@ class PinnedTransport(ABC):
         self._identity_path = identity_path
 
     def connect(self, endpoint: Endpoint) -> Link:
-        """Open a connection to the first address that answers as the pinned agent.
+        """Open a connection to the first address at which the pinned agent responds.
 
         Raises:
-            Unreachable: no agent answers at any of them.
-            NotPaired: another agent answers, or the agent does not know this host.
+            Unreachable: no agent responds at any address.
+            NotPaired: another agent responds, or the agent is not paired with this host.
         """
         identity_path = self._identity_path()
         failures = Failures(endpoint.name)
@@ -100,16 +102,16 @@ class PinnedTransport(ABC):
 
     @abstractmethod
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """Devices that can be seen now; empty where this machine cannot look for them."""
+        """Devices that are visible now; empty if this machine cannot search for them."""
 
 
 def places(endpoint: Endpoint) -> list[Endpoint]:
-    """The endpoint at each of its addresses alone."""
+    """The endpoint split into endpoints with a single address each."""
     return [replace(endpoint, addresses=(address,)) for address in endpoint.addresses]
 
 
 class Failures:
-    """Why an agent could not be reached, at one address after another."""
+    """The reasons why an agent could not be reached at its addresses."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -118,17 +120,17 @@ class Failures:
 
     @contextmanager
     def noted(self, place: Endpoint) -> Iterator[None]:
-        """Keep the reason why nobody answers here, or why the agent refuses."""
+        """Record the error of an attempt: no response, or a refusal by the agent."""
         try:
             yield
         except Unreachable as exc:
             self._silent[place.address] = exc
         except NotPaired as exc:
-            # A wrong agent at one address does not mean that the right one is not at the next.
+            # After a wrong agent at one address, the right agent may be at the next.
             self._refusal = self._refusal or exc
 
     def error(self) -> Unreachable | NotPaired:
-        """One error with all reasons."""
+        """A single error with all reasons."""
         silent = [*self._silent.values()]
         addresses: dict[str, list[str]] = {}
         for address, exc in self._silent.items():
@@ -145,7 +147,7 @@ class Failures:
         if len(silent) == 1:
             return silent[0]
         is_offline = all(exc.is_offline for exc in silent)
-        why = "no network leads there: " if is_offline else ""
+        why = "no route from this machine: " if is_offline else ""
         text = f"cannot reach {self._name}: {why}{reasons}"
         return Unreachable(text, is_offline=is_offline)
 
@@ -159,7 +161,7 @@ class _EarlyEnd(Exception):
 
 
 def _connect(endpoint: Endpoint, identity_path: Path, dial: Dial) -> Link:
-    """Connect to one address, again and again where no more than a handshake was begun.
+    """Connect to one address, with retries as long as no application data was exchanged.
 
     Raises:
         AgentBusy: the agent ends connections before it shows its certificate.
@@ -191,8 +193,8 @@ def _connect(endpoint: Endpoint, identity_path: Path, dial: Dial) -> Link:
 def busy_error(peer: str, attempts: int, passed_s: float) -> AgentBusy:
     """Error about an agent that ended all connections before it showed its certificate."""
     times = "a connection" if attempts == 1 else f"{attempts} connections within {passed_s:.0f} s"
-    reason = f"ended {times} before it showed a certificate: it is flooded, or is no agent"
-    return AgentBusy(f"{peer} {reason}", reason=f"what is there {reason}")
+    reason = f"ended {times} before it showed a certificate: it is flooded, or is not an agent"
+    return AgentBusy(f"{peer} {reason}", reason=f"server {reason}")
 
 
 def _connect_once(endpoint: Endpoint, context: ssl.SSLContext, dial: Dial) -> Link:
@@ -223,25 +225,26 @@ def peer_name(endpoint: Endpoint) -> str:
 
 
 def require_pin(certificate: bytes | None, endpoint: Endpoint) -> None:
-    """Check the certificate, in DER, that the agent has shown in the handshake.
+    """Check the certificate, in DER, that the agent presented in the handshake.
 
     Raises:
-        WrongAgent: it is not the pinned one.
+        WrongAgent: it is not the pinned certificate.
     """
     shown = fingerprint(certificate or b"")
     if shown != endpoint.pin:
         raise WrongAgent(
-            f"{peer_name(endpoint)} is not the paired agent: it shows {shown[:12]}…, as "
-            "another board does, or one that was set up anew"
+            f"{peer_name(endpoint)} is not the paired agent: its certificate is {shown[:12]}…; "
+            "it is another board, or was set up again"
         )
 
 
 @contextmanager
 def expecting_answer(peer: str) -> Iterator[None]:
-    """Translate an end where the pinned agent's first answer should be.
+    """Translate the end of a connection in place of the pinned agent's first reply to `NotPaired`.
 
-    In TLS 1.3 our handshake ends before the agent has looked at our certificate: a refusal shows
-    only then, and never before the agent has shown its own.
+    In TLS 1.3 the client's handshake ends before the agent has checked the client's certificate. A
+    refusal therefore appears only afterwards, and never before the agent has shown its own
+    certificate.
     """
     try:
         yield
@@ -254,6 +257,6 @@ def client_context(identity_path: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # the fingerprint is compared instead: see above
+    context.verify_mode = ssl.CERT_NONE  # the fingerprint is compared instead
     context.load_cert_chain(identity_path)
     return context

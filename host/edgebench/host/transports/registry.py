@@ -21,11 +21,11 @@ def transports(
     """Every way to reach an agent, by name.
 
     Args:
-        identity_path: Gives the file with this host's key and certificate, which it makes if
-            there is none.
+        identity_path: Returns the file with this host's key and certificate, which it creates if
+            it does not exist.
         agent_state: State directory of the agent on this machine; None: the user's own.
-        any_environment: Whether that agent may be of another environment than this process, as
-            nothing is measured.
+        any_environment: Whether that agent may run in another Python environment than this
+            process, because nothing is measured.
     """
     every: tuple[Transport, ...] = (
         LocalTransport(agent_state, any_environment=any_environment),

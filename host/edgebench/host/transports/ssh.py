@@ -1,9 +1,10 @@
-"""TLS through a tunnel of the user's own `ssh`, to devices that only SSH reaches.
+"""TLS through a tunnel of the user's own `ssh`, to devices that are reachable only by SSH.
 
     this process ── socket pair ── ssh -W 127.0.0.1:PORT ── SSH ── agent's port on the device
 
-No port is opened on this machine. The tunnel is one process, which ends with its connection. TLS
-with pins is inside: hosts on the way see nothing, and the device's SSH account is not enough.
+No port is opened on this machine. The tunnel is one process, which ends with its connection. It
+carries TLS with pins: hosts on the way cannot read it, and access to the device's SSH account is
+not enough to use the agent.
 """
 
 from __future__ import annotations
@@ -33,27 +34,28 @@ from edgebench.host.transports.ssh_program import (
 from edgebench.protocol.errors import EdgebenchError, Unreachable, UsageError
 
 LOOPBACK = "127.0.0.1"
-"""Address of the agent, as the device sees it."""
+"""Address of the agent on the device."""
 END_TIMEOUT_S = 10.0
-"""Time for `ssh` to end after its stream has: a host on the way may take longer than the device."""
+"""Time for `ssh` to end after its stream has ended: a host on the way may be slower than the
+device."""
 
 
 class SshTransport(PinnedTransport):
-    """TLS through `ssh -W`; the address of a device is what `ssh` is told."""
+    """TLS through `ssh -W`; the address of a device is the destination argument of `ssh`."""
 
     name = "ssh"
 
     def dial(self, place: Endpoint) -> PlainStream:
-        """Start a tunnel; whether it leads to the device shows in the first bytes from there.
+        """Start a tunnel; only the first bytes from the device show whether it works.
 
         Raises:
-            Unreachable: there is no program `ssh`, or it refuses its configuration.
+            Unreachable: `ssh` is not installed, or rejects its configuration.
         """
         address, program = parse_address(place.addresses[0]), find_ssh()
         if address is None:  # written by a newer version
-            raise Unreachable(f"{place.name}: not an address of SSH: {place.addresses[0]!r}")
+            raise Unreachable(f"{place.name}: not an SSH address: {place.addresses[0]!r}")
         if program is None:
-            raise Unreachable(f"cannot reach {peer_name(place)}: the program ssh is not installed")
+            raise Unreachable(f"cannot reach {peer_name(place)}: ssh is not installed")
         identity_file = Path(place.identity_file) if place.identity_file else None
         try:
             config = read_config(program, address, identity_file)
@@ -64,7 +66,7 @@ class SshTransport(PinnedTransport):
         return tunnel.open([*words, *identity_words(identity_file), *address.words])
 
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """Nothing: a device behind SSH announces itself to nobody."""
+        """Always empty: a device behind SSH cannot announce itself to this host."""
         return []
 
 
@@ -92,7 +94,7 @@ class _Tunnel:
                     stdin=theirs.fileno(),
                     stdout=theirs.fileno(),
                     stderr=output,
-                    start_new_session=True,  # Ctrl-C ends a run in order, by this stream
+                    start_new_session=True,  # on Ctrl-C, a run ends in order over it
                 )
         except BaseException:
             ours.close()
@@ -103,7 +105,7 @@ class _Tunnel:
         return PlainStream(ours, self._end_reason)
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
-        """Keep what the process has printed when it ends, and nothing else of it."""
+        """Wait for the end of the process, and keep its status and output."""
         self._status = process.wait()
         self._log = read_log(self._folder / "log")
         self._output = read_log(self._folder / "output")
@@ -111,7 +113,7 @@ class _Tunnel:
         self._has_ended.set()
 
     def _end_reason(self) -> EdgebenchError | None:
-        """Why the tunnel has not led to the agent; None where the agent has ended the stream."""
+        """Why the tunnel did not reach the agent; None if the agent ended the stream."""
         if not self._has_ended.wait(END_TIMEOUT_S) or self._status != FAILED:
             return None
         failure = failure_of(

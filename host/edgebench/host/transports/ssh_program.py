@@ -1,11 +1,11 @@
-"""The user's own `ssh`: how it is started, and what its messages mean.
+"""The user's own `ssh`: its command line, and the meaning of its messages.
 
-    text ─▶ SshAddress ── ssh -G ─▶ SshConfig          what ~/.ssh/config makes of it
+    text ─▶ SshAddress ── ssh -G ─▶ SshConfig          as configured in ~/.ssh/config
                      └─── ssh … ──▶ its log, stderr ─▶ SshFailure
 
-How a login is made is decided by `ssh` alone: aliases, jumps, proxy commands, certificates, keys of
-agents and of hardware, `known_hosts`. Its messages are read here and nowhere else. They are not
-translated, and have kept their words for many versions; a message that is not known here is quoted.
+`ssh` alone determines how to log in: aliases, jumps, proxy commands, certificates, keys of agents
+and of hardware, `known_hosts`. Its messages are parsed only in this file. They are not translated,
+and their wording has been stable for many versions; an unknown message is quoted.
 
 Source of the messages: OpenSSH 9.2, sshconnect.c, sshconnect2.c, packet.c, kex.c, channels.c.
 """
@@ -31,27 +31,28 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.text import one_line, printable
 
 CONNECT_TIMEOUT_S = 15
-"""Time for a device to accept a connection and to show its host key, unless ~/.ssh/config has
-another one."""
+"""Time for a device to accept a connection and to show its host key, unless ~/.ssh/config sets a
+limit."""
 ALIVE_INTERVAL_S = 15
-"""Time without a byte from the device after which it has to respond, likewise; after three times
-without a response the connection is given up. Source: ssh_config(5), ServerAliveCountMax."""
+"""Time without a byte from the device after which a response is requested, unless ~/.ssh/config
+sets it; after three requests without a response the connection is closed. Source: ssh_config(5),
+ServerAliveCountMax."""
 CONFIG_TIMEOUT_S = 30.0
 MAX_LOG_BYTES = 256 * 1024
 FAILED = 255
-"""Exit status of `ssh` when it fails itself, not the command on the device. Source: ssh(1)."""
+"""Exit status if `ssh` itself fails, as opposed to the command on the device. Source: ssh(1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SshAddress:
-    """A login as `ssh` is told of it; its `str` is the text that names it."""
+    """The destination of a login with `ssh`; its `str` can be parsed by `parse_address`."""
 
     user: str | None
-    """None: as ~/.ssh/config has it, else the name of the user here."""
+    """None: the user in ~/.ssh/config, else the name of the local user."""
     host: str
     """Host name, address, or alias of ~/.ssh/config."""
     port: int | None = None
-    """None: as ~/.ssh/config has it, else 22."""
+    """None: the port in ~/.ssh/config, else 22."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -60,27 +61,27 @@ class SshAddress:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Arguments of `ssh`, the last before those of a command."""
+        """Arguments of `ssh` for the destination, which come right before those of a command."""
         port = ("-p", str(self.port)) if self.port else ()
         user = ("-l", self.user) if self.user else ()
         return (*port, *user, "--", self.host)
 
     @property
     def login(self) -> str:
-        """Arguments of `ssh` for the same login by hand."""
+        """Arguments of `ssh` with which the user can log in by hand."""
         user = f"{self.user}@" if self.user else ""
         return (f"-p {self.port} " if self.port else "") + f"{user}{self.host}"
 
 
 def parse_address(text: str) -> SshAddress | None:
-    """A login from `[USER@]HOST[:PORT]` or `ssh://…`; None where it is neither.
+    """A login from `[USER@]HOST[:PORT]` or `ssh://…`; None for any other text.
 
     An IPv6 address is in brackets.
 
     >>> parse_address("pi"), str(parse_address("ssh://pi@[fe80::1]:2222"))
     (SshAddress(user=None, host='pi', port=None), 'pi@[fe80::1]:2222')
     """
-    # Neither part may begin with a hyphen: the login is printed as arguments of `ssh`.
+    # No part may begin with a hyphen, because the login is passed as arguments of `ssh`.
     match = re.fullmatch(
         r"(?P<scheme>ssh://)?(?:(?P<user>[^@\s:/-][^@\s:/]*)@)?"
         r"(?P<host>\[[\w:.%]+\]|\w[\w.-]*)(?::(?P<port>\d{1,5}))?(?(scheme)/?)",
@@ -94,30 +95,30 @@ def parse_address(text: str) -> SshAddress | None:
 
 @dataclass(frozen=True, slots=True)
 class SshConfig:
-    """What `ssh` uses for an address, as far as it matters here."""
+    """The settings of `ssh` for an address that matter here."""
 
     host_name: str
     known_hosts: tuple[str, ...]
     strict_checking: str
     """StrictHostKeyChecking: yes, ask, accept-new, no."""
     is_proxied: bool
-    """Whether the device is reached through other programs or hosts."""
+    """Whether `ssh` reaches the device through other programs or hosts."""
     control_path: str | None
-    """Control socket that the user's own logins share."""
+    """Control socket that the user's own logins share; None if none is configured."""
     has_connect_timeout: bool
     has_alive_interval: bool
 
 
 def find_ssh() -> str | None:
-    """The user's `ssh`; None where there is none, or none with control sockets."""
+    """Path of the user's `ssh`; None if it is missing, or on systems without control sockets."""
     return shutil.which("ssh") if os.name == "posix" else None
 
 
 def read_config(program: str, address: SshAddress, identity_file: Path | None) -> SshConfig:
-    """What ~/.ssh/config and the system's file make of an address.
+    """The settings of ~/.ssh/config and the system's configuration for an address.
 
     Raises:
-        UsageError: `ssh` refuses a line of them.
+        UsageError: `ssh` rejects a line of the configuration, or does not read it in time.
     """
     words = [program, "-G", "-T", *identity_words(identity_file), *address.words]
     try:
@@ -130,12 +131,12 @@ def read_config(program: str, address: SshAddress, identity_file: Path | None) -
         )
     except subprocess.TimeoutExpired as exc:
         raise UsageError(
-            f"ssh has not read its configuration within {CONFIG_TIMEOUT_S:.0f} s"
+            f"ssh did not read its configuration within {CONFIG_TIMEOUT_S:.0f} s"
         ) from exc
     if result.returncode:
-        # The first message names the line; the last one only counts them.
+        # The first message names the line; the last message is only a count.
         messages = _messages(_text(result.stderr)) or [f"status {result.returncode}"]
-        raise UsageError(f"ssh refuses its configuration: {messages[0]}")
+        raise UsageError(f"ssh rejects its configuration: {messages[0]}")
     values: dict[str, str] = {}
     for line in _text(result.stdout).splitlines():
         name, _, value = line.partition(" ")
@@ -156,27 +157,26 @@ def read_config(program: str, address: SshAddress, identity_file: Path | None) -
 
 
 def identity_words(identity_file: Path | None) -> tuple[str, ...]:
-    """Options for a private key: it alone, as a server ends a login after a few keys."""
+    """Options to use only this private key, because a server ends a login after a few keys."""
     if identity_file is None:
         return ()
     return ("-i", str(identity_file), "-oIdentitiesOnly=yes")
 
 
 def login_words(config: SshConfig, log: Path, *, can_prompt: bool) -> tuple[str, ...]:
-    """Options of a login that only carries commands or one stream.
+    """Options of a login that only carries commands or a single stream.
 
     Args:
-        config: What `ssh` uses for the address.
-        log: File for the messages; what is asked of the user, and what programs on the way print,
-            is not among them.
-        can_prompt: Whether `ssh` may ask for a password on the terminal.
+        config: Settings of `ssh` for the address.
+        log: File for the messages, except prompts and the output of programs on the way.
+        can_prompt: Whether `ssh` may prompt for a password on the terminal.
     """
     options = ["LogLevel=DEBUG1", "ClearAllForwardings=yes", "ForwardAgent=no", "ForwardX11=no"]
     options += ["PermitLocalCommand=no", "RemoteCommand=none"]
     if not can_prompt:
         options.append("BatchMode=yes")
         if config.strict_checking == "ask":
-            options.append("StrictHostKeyChecking=yes")  # refuses the same, and gives the reason
+            options.append("StrictHostKeyChecking=yes")  # refuses as well, and states the reason
     if not config.has_connect_timeout:
         options.append(f"ConnectTimeout={CONNECT_TIMEOUT_S}")
     if not config.has_alive_interval:
@@ -185,27 +185,27 @@ def login_words(config: SshConfig, log: Path, *, can_prompt: bool) -> tuple[str,
 
 
 class FailureKind(Enum):
-    """Who has to act."""
+    """Kind of failure, by what has to be fixed."""
 
     UNREACHABLE = auto()
     """The network, or the device."""
     REFUSED = auto()
-    """The user: the host key is not trusted, or the login is refused."""
+    """The user's access: the host key is not trusted, or the login is refused."""
     TOO_MANY_KEYS = auto()
-    """The user: the login is refused before the right key was offered."""
+    """The user's access: the login was refused before the right key was offered."""
     NO_STREAM = auto()
-    """The device: it lets the user in, and does not connect to the port."""
+    """The device: it accepts the login, but does not connect to the port."""
 
 
 @dataclass(frozen=True, slots=True)
 class SshFailure:
-    """Why `ssh` has failed."""
+    """The failure of `ssh`, as a kind and a text."""
 
     kind: FailureKind
     text: str
 
     def error(self, address: SshAddress) -> EdgebenchError:
-        """The error of a login at an address."""
+        """The error to raise for a login at an address."""
         if self.kind is FailureKind.REFUSED:
             return AccessDenied(self.text, address.login)
         if self.kind is FailureKind.TOO_MANY_KEYS:
@@ -215,12 +215,12 @@ class SshFailure:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A message of `ssh`, and what it means."""
+    """A message of `ssh`, and its meaning."""
 
     kind: FailureKind
     pattern: str
     text: str
-    """Text of the failure; in braces the groups of the pattern and `_Facts`."""
+    """Text of the failure; braces contain groups of the pattern or facts of `_first_match`."""
 
 
 _UNREACHABLE, _REFUSED = FailureKind.UNREACHABLE, FailureKind.REFUSED
@@ -233,7 +233,7 @@ _RULES = (
     _Rule(
         _REFUSED,
         r"Host key for (?P<name>\S+) has changed and you have requested strict checking\.",
-        "host key of {name} has changed: it shows {shown}{line}",
+        "host key of {name} has changed: it presents {shown}{line}",
     ),
     _Rule(
         _REFUSED,
@@ -249,7 +249,7 @@ _RULES = (
     _Rule(
         _REFUSED,
         r"Unable to negotiate with \S+ port \d+: (?P<reason>.+)",
-        "{address} and ssh have nothing in common: {reason}",
+        "{address} and ssh have no algorithm in common: {reason}",
     ),
     _Rule(
         FailureKind.TOO_MANY_KEYS,
@@ -284,7 +284,7 @@ _RULES = (
     _Rule(
         _UNREACHABLE,
         r"Connection timed out during banner exchange",
-        "cannot reach {address}: no answer that is SSH in time",
+        "cannot reach {address}: no SSH banner in time",
     ),
     _Rule(
         _UNREACHABLE,
@@ -298,47 +298,48 @@ _RULES = (
     ),
 )
 _PROXY_ENDED = re.compile(r"Connection (?:closed|reset) by UNKNOWN port 65535|.*: Broken pipe")
-"""Message when the program that leads to the device has ended."""
+"""Message if the program that connects to the device has ended."""
 _ABOUT_KEYS = re.compile(
     r"Load key |sign_and_send_pubkey: |no such identity: |Couldn't sign |.*sk-"
 )
-"""Beginnings of messages about the user's keys."""
+"""Beginning of messages about the user's keys."""
 _DEBUG = re.compile(r"debug\d: ")
 
 
 def failure_of(
     address: SshAddress, config: SshConfig, log: str, output: str, *, status: int | None = None
 ) -> SshFailure:
-    """Why `ssh` has failed.
+    """The failure of a run of `ssh`, from its messages.
 
     Args:
         address: The login.
-        config: What `ssh` uses for it.
-        log: Its log.
-        output: Its standard error, with the messages of the programs that lead to the device.
-        status: Its exit status.
+        config: Settings of `ssh` for the address.
+        log: Log of `ssh`.
+        output: Standard error of `ssh`, with the messages of the programs that connect to the
+            device.
+        status: Exit status of `ssh`.
     """
     messages, others = _messages(log), _messages(output)
     if config.is_proxied and any(map(_PROXY_ENDED.fullmatch, messages)):
         found = _first_match(others, "a host on the way", config)
         if found is None:
-            text = others[-1] if others else "it has printed nothing"
+            text = others[-1] if others else "no output"
             return SshFailure(
-                _UNREACHABLE, f"cannot reach {address}: what leads there has ended: {text}"
+                _UNREACHABLE, f"cannot reach {address}: jump host or proxy command ended: {text}"
             )
         if found.kind is FailureKind.NO_STREAM:
             return SshFailure(_UNREACHABLE, f"jump host cannot reach {address}: {found.text}")
         return SshFailure(found.kind, f"on the way to {address}: {found.text}")
     if found := _first_match((*messages, *others), str(address), config, log, who=str(address)):
         return found
-    text = (messages or others or [f"ssh has ended with status {status}"])[-1]
+    text = (messages or others or [f"ssh ended with status {status}"])[-1]
     return SshFailure(_UNREACHABLE, f"no login at {address}: {text}")
 
 
 def _first_match(
     messages: Sequence[str], address: str, config: SshConfig, log: str = "", **known: str
 ) -> SshFailure | None:
-    """The first rule that one of the messages fits, with what the log shows or is known already."""
+    """The failure of the first rule that fits a message, filled in from the log and `known`."""
     shown = re.search(r"^debug1: Server host (?:key|certificate): (\S+ [^\s,]+)", log, re.MULTILINE)
     offending = re.search(r"^Offending \S+ key in (.+):(\d+)", log, re.MULTILINE)
     offered = len(re.findall(r"^debug1: Offering public key: ", log, re.MULTILINE))
@@ -347,7 +348,7 @@ def _first_match(
         "address": address,
         "shown": printable(shown[1]) if shown else "its key",
         "file": config.known_hosts[0] if config.known_hosts else "~/.ssh/known_hosts",
-        "line": f"; {offending[1]} line {offending[2]} has another" if offending else "",
+        "line": f"; {offending[1]} line {offending[2]} has another key" if offending else "",
         "offered": f" after {offered} keys" if offered else "",
         "key": f"; {key[-1]}" if key else "",
     }
@@ -361,12 +362,12 @@ def _first_match(
 
 
 def last_message(log: str) -> str:
-    """The last message of a log that is not about a step of `ssh`; empty where there is none."""
+    """The last message of a log that is not a debug message; empty if there is none."""
     return (_messages(log) or [""])[-1]
 
 
 def read_log(path: Path) -> str:
-    """What `ssh` has written to a file; the end, where that is long."""
+    """Output of `ssh` in a file, at most its last `MAX_LOG_BYTES`; empty if the file is missing."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - MAX_LOG_BYTES))

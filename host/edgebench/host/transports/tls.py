@@ -14,7 +14,7 @@ class TlsTransport(PinnedTransport):
     name = "tls"
 
     def dial(self, place: Endpoint) -> PlainStream:
-        """Connect to a port."""
+        """Connect to the port of the endpoint's address."""
         plain = socket.create_connection(
             (place.addresses[0], place.port), timeout=CONNECT_TIMEOUT_S
         )
@@ -23,7 +23,7 @@ class TlsTransport(PinnedTransport):
 
     def discover(self, timeout_s: float) -> list[Announcement]:
         """Agents that announce themselves on the local network."""
-        # Imported here: zeroconf brings asyncio, and most commands know the address.
+        # Imported here because zeroconf imports asyncio, and most commands have the address.
         from edgebench.host.transports import mdns
 
         return mdns.listen(timeout_s)

@@ -1,4 +1,4 @@
-"""Many agents followed at once: their state, and samples of their temperature and clock."""
+"""Watching many agents at once: their state, and samples of their temperature and clock."""
 
 from edgebench.host.watch.farm import watch
 from edgebench.host.watch.update import Absence, Batch, StateChange, Update

@@ -1,10 +1,10 @@
-"""Follow many devices at once, in one event loop.
+"""Watch many devices at once, in a single event loop.
 
-Theory of operation. Each agent has one connection and one task; a device takes no thread. The
-tasks put their updates into one short queue. If the caller iterates slowly, the queue is full, the
-tasks do not read, and at last the agents cut the connections off: nothing piles up anywhere. One
-more task looks once a second for agents that have become silent, which is cheaper than a timer for
-each.
+Theory of operation. Each agent has a single connection and task; a device takes no thread. The
+tasks put their updates into a short common queue. If the caller is slow, the queue fills up, the
+tasks stop reading, and finally the agents close the connections, so no buffer grows without limit.
+Another task checks once a second for agents that have become silent, which is cheaper than a timer
+per agent.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ from edgebench.host.watch.update import Update
 from edgebench.system.paths import user_paths
 
 MAX_WAITING = 256
-"""Largest number of updates that wait for the caller to iterate."""
+"""Maximum number of updates that wait for the caller to iterate."""
 PARALLEL_HANDSHAKES = 16
-"""TLS handshakes at the same time; each takes 2 ms of CPU, and all of a farm would time out."""
+"""Maximum number of simultaneous TLS handshakes: each takes 2 ms of CPU, and those of a whole farm
+at once would time out."""
 CHECK_S = 1.0
 
 
 async def watch(
     devices: Sequence[KnownDevice], files: HostFiles, *, state: Path | None = None
 ) -> AsyncGenerator[Update, None]:
-    """Updates of these devices, for as long as they are iterated; the present state comes first.
+    """Updates of these devices until the caller stops iterating, starting with the current state.
 
-    Ends by itself only when every agent has broken the protocol.
+    Ends earlier only if every agent has broken the protocol.
 
     Args:
-        devices: What to watch. One without a seat stands for every seat of its agent.
+        devices: Devices to watch. A device without a seat stands for every seat of its agent.
         files: Identity of this host.
-        state: State directory of the agent on this machine; None: the user's own. It is watched if
-            it is running, and never started.
+        state: State directory of the agent on this machine; None: the user's own. The agent is
+            watched if it is running, and never started.
     """
     updates: asyncio.Queue[Update | None] = asyncio.Queue(MAX_WAITING)
     context = client_context(files.identity_path())
@@ -74,7 +75,7 @@ async def watch(
     watches = [AgentWatch(group, opener(group[0]), updates.put) for group in agents.values()]
 
     async def tell_end() -> None:
-        # A defect of ours is an end, too.
+        # A defect in this code also ends the watch.
         await asyncio.wait(following, return_when=asyncio.FIRST_EXCEPTION)
         await updates.put(None)
 

@@ -1,4 +1,4 @@
-"""One agent that is watched: connect, listen, and connect again."""
+"""Watch an agent: connect, receive its notices, and reconnect."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from edgebench.protocol.live import unpack_samples
 
 ANSWER_TIMEOUT_S = 30.0
 SILENCE_S = 20.0
-"""Time without a reading after which an agent is away: it sends one a second, but a board that
-swaps may take seconds for anything."""
+"""Time without a reading after which an agent is away: it sends a reading every second, but a board
+that swaps may take seconds for any operation."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0
-"""Shortest and longest pause before an agent is tried again; each is twice the last one."""
+"""Shortest and longest pause before reconnecting to an agent; each pause is twice the previous."""
 JITTER = 0.25
-"""Share by which a pause is longer or shorter, so that a rack that was switched on does not answer
-to all of its watchers at once."""
+"""Random variation of a pause, as a share of it, so that watchers do not all connect at once to a
+rack that was switched on."""
 NOTICES_PER_SEAT, NOTICES_WINDOW_S = 100, 10.0
-"""Most notices of a seat in so long. It sends one a second, and what it sent while the network was
-cut may come at once: 30 s of it, three times over."""
+"""Maximum number of notices of a seat per window. A seat sends a notice every second, and those of
+a network outage may arrive at once: the limit allows for three times 30 s of them."""
 
 Open = Callable[[], Awaitable[ClientConnection]]
 _T = TypeVar("_T", bound=m.Message)
 
 
 class AgentWatch:
-    """Follows the seats of one agent for as long as it takes."""
+    """Watches the seats of an agent and reconnects after errors."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class AgentWatch:
         open_connection: Open,
         put: Callable[[Update], Awaitable[None]],
     ) -> None:
-        """Prepare to follow.
+        """Prepare to watch; `follow` connects.
 
         Args:
-            devices: Devices of one agent: seats of it, or the agent with all of its seats.
+            devices: Devices of an agent: some of its seats, or the agent with all of its seats.
             open_connection: Connects to the agent.
-            put: Takes each update; while it waits, nothing is read.
+            put: Receives each update; while it waits, nothing is read from the agent.
         """
         self._device = devices[0]
         self._agent = devices[0].name.removesuffix(f"{SEAT_MARK}{devices[0].seat}")
@@ -69,9 +69,9 @@ class AgentWatch:
         self._seats = seats if all(seats) else ()
         self._is_for_all = not self._seats
         self._names = {device.seat: device.name for device in devices}
-        """Name of the device at each seat that is known."""
+        """Name of the device at each known seat."""
         self._gone: dict[str, None] = {}
-        """Seats whose devices have left their agent, the first that left first."""
+        """Seats whose devices have left the agent, in the order in which they left."""
         self._open = open_connection
         self._put = put
         self._connection: ClientConnection | None = None
@@ -84,7 +84,7 @@ class AgentWatch:
         self._notice_count = 0
 
     async def follow(self) -> None:
-        """Follow until the agent breaks the protocol."""
+        """Watch the agent until it breaks the protocol."""
         while True:
             try:
                 await self._listen()
@@ -99,7 +99,7 @@ class AgentWatch:
             self._pause_s = min(2 * self._pause_s, LAST_PAUSE_S)
 
     def check(self, now_s: float) -> None:
-        """Cut the connection if nothing has come for too long."""
+        """Cut the connection if no data has arrived for `SILENCE_S`."""
         if not self._is_putting and now_s - self._heard_s > SILENCE_S:
             self._cut()
 
@@ -109,7 +109,7 @@ class AgentWatch:
             self._connection = None
 
     async def _listen(self) -> None:
-        """Follow over one connection, until it ends with an error."""
+        """Watch over a single connection until it ends with an error."""
         connection = await self._open()
         self._heard_s = self._window_s = time.monotonic()
         self._notice_count = 0
@@ -123,7 +123,7 @@ class AgentWatch:
                 await self._notice(data)
         except (ConnectionClosed, OSError) as exc:
             if time.monotonic() - self._heard_s > SILENCE_S:
-                raise LinkTimeout(f"nothing from {self._agent} for {SILENCE_S:.0f} s") from exc
+                raise LinkTimeout(f"no data from {self._agent} for {SILENCE_S:.0f} s") from exc
             raise LinkLost(f"connection to {self._agent} was lost") from exc
 
     async def _begin(self, connection: ClientConnection) -> None:
@@ -133,7 +133,7 @@ class AgentWatch:
         require_single(self._device)
         require_board(self._device, hardware_of(welcome, ""), self._device.endpoint.address)
         if welcome.protocol < m.SEATS_SINCE:
-            raise TargetError(f"agent cannot be watched, it is too old: {welcome.software}")
+            raise TargetError(f"agent is too old to be watched: {welcome.software}")
         seats = (await self._ask(connection, 2, m.Watch(self._seats), m.Seats)).seats
         if not 0 < len(seats) <= m.MAX_SEATS:
             raise RemoteProtocolError(f"agent has {len(seats)} seats, limit {m.MAX_SEATS}")
@@ -170,7 +170,7 @@ class AgentWatch:
         if isinstance(notice, m.SeatReadings):
             samples = unpack_samples(frame.payload, notice.sample_count)
             name = self._name(notice.seat)
-            if notice.seat not in self._gone:  # else it says only that the agent is there
+            if notice.seat not in self._gone:  # else it only shows that the agent is alive
                 await self._tell(Batch(name, samples, notice.run_id, notice.load_1m))
         elif isinstance(notice, m.SeatChange):
             await self._tell_state(notice.state)
@@ -180,10 +180,10 @@ class AgentWatch:
             raise RemoteProtocolError(f"agent sent {type(notice).__name__} to a watcher")
 
     async def _tell_state(self, seat: m.SeatState) -> None:
-        """Tell how a seat is; one that came later is among those that are watched now."""
+        """Report the state of a seat; a seat that was added later is watched from now on."""
         if self._is_for_all and seat.name not in self._names:
             if len(self._names) >= m.MAX_SEATS and self._gone:
-                # The agent has as many seats at most: it has forgotten one that was gone.
+                # The agent is at its maximum of seats, so it has removed a seat that was gone.
                 forgotten = next(iter(self._gone))
                 del self._gone[forgotten], self._names[forgotten]
             if len(self._names) < m.MAX_SEATS:
@@ -199,7 +199,7 @@ class AgentWatch:
 
     def _name(self, seat: str) -> str:
         if seat not in self._names:
-            raise RemoteProtocolError(f"agent told of a seat that nobody asked for: {seat[:40]!r}")
+            raise RemoteProtocolError(f"agent reported an unwatched seat: {seat[:40]!r}")
         return self._names[seat]
 
     def _refuse_flood(self) -> None:
@@ -227,5 +227,5 @@ class AgentWatch:
         self._there_s = time.time()
         self._is_putting = True
         await self._put(update)
-        self._heard_s = time.monotonic()  # the wait is the reader's, not the agent's
+        self._heard_s = time.monotonic()  # the caller's delay is not the agent's silence
         self._is_putting = False

@@ -1,4 +1,4 @@
-"""Updates about a device that is watched."""
+"""Updates about a watched device."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from edgebench.protocol.messages import SeatState
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A device cannot be watched now; sent when that begins, and when the reason changes."""
+    """A device cannot be watched now; sent when this begins and when the reason changes."""
 
     device: str
-    """Name of the device, `AGENT/SEAT` of several."""
+    """Name of the device; `AGENT/SEAT` if its agent has several seats."""
     since_s: float
-    """Time at which it was there last, or else at which the watch began; Unix time."""
+    """Unix time at which the device was last present, or else at which the watch began."""
     reason: str
     is_final: bool = False
-    """Whether it is not tried again, as its agent broke the protocol."""
+    """Whether the agent broke the protocol, so that no reconnection is attempted."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A device is there, or has another holder, run or phase."""
+    """A device is present, or its holder, run or phase has changed."""
 
     device: str
     state: SeatState
@@ -32,14 +32,14 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Readings of a device since the last ones, about once a second."""
+    """Readings of a device since the previous batch, about once a second."""
 
     device: str
     samples: LiveSamples
     run_id: str | None
     """Run in progress."""
     load_1m: float | None
-    """Load average of the device over the last minute, if it reports that."""
+    """Load average of the device over the last minute; None if not reported."""
 
 
 Update = Union[Absence, StateChange, Batch]

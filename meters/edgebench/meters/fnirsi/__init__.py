@@ -1,1 +1,1 @@
-"""FNIRSI FNB48, C1, FNB48S and FNB58: 100 samples a second of voltage and current by USB HID."""
+"""FNIRSI FNB48, C1, FNB48S and FNB58: voltage and current over USB HID, 100 samples per second."""

@@ -25,14 +25,14 @@ class FnirsiSettings:
 
 
 class FnirsiDecoder(UniformDecoder):
-    """Places whole reports in sequence; those that never came show in the rate."""
+    """Places whole reports in sequence; missing reports show only in the rate."""
 
     def __init__(self, settings: FnirsiSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)
         self.settings = settings
         self._framer = ReportFramer()
         self._is_begun = False
-        """The first report with samples came: it holds garbage."""
+        """Whether the first report with samples has arrived; its samples are garbage."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
         """Samples that are complete now."""
@@ -49,12 +49,12 @@ class FnirsiDecoder(UniformDecoder):
         return blocks
 
     def finish(self) -> list[SampleBlock]:
-        """Nothing is held back; damage at the end is lost as well."""
+        """Nothing is held back; damaged bytes at the end count as lost samples."""
         self._lose(self._framer.finish())
         return []
 
     def _lose(self, skipped_bytes: int) -> None:
-        """Leave out the samples of as many reports as were damaged, about."""
+        """Skip the samples of about as many reports as the damaged bytes fill."""
         if skipped_bytes and self._is_begun:
             self.timeline.desync()
             reports = max(1, round(skipped_bytes / REPORT_BYTES))
@@ -77,6 +77,6 @@ class FnirsiDecoder(UniformDecoder):
 
 
 def make_decoder(header: Header) -> FnirsiDecoder:
-    """Decoder for a recording of an FNIRSI tester."""
+    """Create the decoder of an FNIRSI tester's recording."""
     settings = from_plain(header.facts, FnirsiSettings)
     return FnirsiDecoder(settings, header.capability.rate_hz)

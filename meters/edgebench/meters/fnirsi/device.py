@@ -1,11 +1,11 @@
-"""An FNIRSI tester: found, started, kept awake while it is recorded, and left to fall silent.
+"""An FNIRSI tester: found, started, kept awake during a recording, then left to fall silent.
 
     start    INIT · START
-    session  START again every half second: a tester sends for a second after each
-    stop     say nothing more, and read until it is silent; one that cannot send its last reports
-             hangs until it is unplugged
+    session  START again every half second: the tester sends for a second after each
+    stop     send nothing more, and read until the tester is silent; a tester that cannot send its
+             last reports hangs until it is unplugged
 
-Source: as in reports.py.
+Source: see reports.py.
 """
 
 from __future__ import annotations
@@ -33,25 +33,24 @@ MODELS = {
     (0x2E3C, 0x0049): ("FNB48S", 0.12),
     (0x2E3C, 0x5558): ("FNB58", 0.12),
 }
-"""USB ids, and over how many seconds a change of power is smeared.
+"""Model by USB id, and the seconds over which the tester smears a change of power.
 
-Source: fqueze/usb-power-profiling, README: seen on a C1 and an FNB48S; the other two are like them.
+Source: fqueze/usb-power-profiling, README: observed on a C1 and an FNB48S, assumed for the others.
 """
 RATE_HZ = 100.0
 _RATE_LIMITS_HZ = (90.0, 110.0)
 _SMOOTHING_MAX_S = 0.5
 _LIMIT_V, _LIMIT_A = 28.0, 7.0
-"""Assumed, for all of them. If the range of a tester ends earlier, values that it clips have no
-flag."""
+"""Assumed for all models. If the range of a tester is smaller, clipped values have no flag."""
 _AWAKE_S = 0.5
 _QUIET_S = 0.1
 _ANSWER_S = 2.0
-_ASSUMED = "assumed: no data sheet of FNIRSI's was at hand"
-"""If a tester is worse than this, the stated uncertainty is too small."""
+_ASSUMED = "assumed: no FNIRSI data sheet was available"
+"""If a tester is less accurate, the stated uncertainty is too small."""
 
 
 class KeepAlive(Dialog):
-    """A transport to a tester that would fall silent after a second."""
+    """A transport to a tester that keeps it from falling silent after a second."""
 
     def __init__(self, transport: ByteStream, device: HidDevice) -> None:
         super().__init__(transport)
@@ -65,21 +64,21 @@ class KeepAlive(Dialog):
         self._tell()
 
     def stop(self) -> None:
-        """Wait until the stream has run dry."""
-        complaint = f"the FNIRSI tester still sends after {_ANSWER_S:g} s in which nobody asked"
+        """Wait until the stream has ended."""
+        complaint = f"the FNIRSI tester still sends data {_ANSWER_S:g} s after the last request"
         run_dry(self._transport, complaint, _ANSWER_S)
 
     def read(self, timeout_s: float) -> bytes:
-        """Bytes that have arrived; tells the tester to go on."""
+        """Return bytes that have arrived; renews the start command when due."""
         if time.monotonic() - self._told_s > _AWAKE_S:
             self._tell()
         return super().read(timeout_s)
 
     def first_power_w(self) -> float:
-        """Power now, to see whether a tester answers at all.
+        """Current power, which also checks that the tester responds.
 
         Raises:
-            TargetError: nobody does, or it is something else.
+            TargetError: no samples arrive, or the device is not a tester.
         """
         self.start()
         framer, deadline_s, reports = ReportFramer(), time.monotonic() + _ANSWER_S, 0
@@ -89,11 +88,11 @@ class KeepAlive(Dialog):
             byte_count += len(data)
             for report, _ in framer.feed(data):
                 reports += is_data(report)
-                if reports > 1:  # the first holds garbage
+                if reports > 1:  # the first report holds garbage
                     voltage_v, current_a = samples_of(report)
                     return float((voltage_v * current_a).mean())
         raise TargetError(
-            f"no FNIRSI tester answers: {byte_count} bytes in {_ANSWER_S:g} s, without samples; "
+            f"no FNIRSI tester found: {byte_count} bytes in {_ANSWER_S:g} s, without samples; "
             "very old firmware sends none"
         )
 
@@ -103,7 +102,7 @@ class KeepAlive(Dialog):
 
 
 class Fnirsi(InstrumentMeter[KeepAlive]):
-    """One tester."""
+    """An FNIRSI tester on USB."""
 
     name = "fnirsi"
 
@@ -120,7 +119,7 @@ class Fnirsi(InstrumentMeter[KeepAlive]):
         self._is_reversed = is_reversed
 
     def _describe(self, connection: KeepAlive) -> Header:
-        """See that it sends what can be understood."""
+        """Check that the tester sends valid samples, and describe it."""
         try:
             power_w = connection.first_power_w() * sign_of(self._is_reversed)
         finally:
@@ -152,7 +151,7 @@ class Fnirsi(InstrumentMeter[KeepAlive]):
             uncertainty=(
                 term(Kind.GAIN, 0.01, _ASSUMED),
                 term(Kind.OFFSET, 1e-3, _ASSUMED, Unit.AMPERE),
-                term(Kind.TIMEBASE, 200e-6, "assumed; what a recording of a minute would show"),
+                term(Kind.TIMEBASE, 200e-6, "assumed: an error that a minute would reveal"),
                 term(Kind.EDGE, smoothing_s, smears),
             ),
             facts=to_plain(settings),
@@ -163,7 +162,7 @@ class Fnirsi(InstrumentMeter[KeepAlive]):
 
 
 def make_meter(options: Options) -> Fnirsi:
-    """Meter by path or serial number, if any, and options."""
+    """Create the meter of the tester with this path or serial number, or of the only tester."""
     rate_hz = options.within("rate", RATE_HZ, _RATE_LIMITS_HZ)
     is_reversed = options.switch("reversed")
     address = options.finish().address
@@ -171,10 +170,10 @@ def make_meter(options: Options) -> Fnirsi:
 
 
 def _wake(device: HidDevice, connect: Callable[[str], ByteStream]) -> KeepAlive:
-    """Connect to a device, unless it is no tester: a path may be that of any keyboard."""
+    """Connect to a device, after checking that it is a tester: the path may be a keyboard's."""
     if device.vendor and (device.vendor, device.product) not in MODELS:
         raise UsageError(
-            f"{device.path} is no FNIRSI tester but {device.name or 'another device'} "
+            f"{device.path} is not an FNIRSI tester but {device.name or 'another device'} "
             f"({device.vendor:04x}:{device.product:04x})"
         )
     return KeepAlive(connect(device.path), device)

@@ -5,7 +5,7 @@
     a sample         voltage i32 / 1e5, current i32 / 1e5, D+ u16 / 1e3, D- u16 / 1e3, 1,
                      temperature i16 / 10; little-endian
 
-Nothing numbers reports or samples: a report that is lost on the way leaves no trace but the rate.
+Reports and samples are not numbered: a lost report shows only in the rate.
 
 Source: baryluk/fnirsi-usb-power-data-logger, fnirsi_logger.py (samples, the first of which are
 garbage); fqueze/usb-power-profiling, usb-power-profiling.js (commands, checksum, a second of
@@ -24,7 +24,7 @@ from edgebench.meters.hid import REPORT_BYTES
 
 INIT, START = 0x81, 0x82
 SAMPLES = 4
-"""Samples in a report."""
+"""Samples per report."""
 _MARK, _DATA = 0xAA, 0x04
 _SAMPLE = np.dtype(
     [
@@ -42,7 +42,7 @@ _POLYNOMIAL, _INITIAL = 0x39, 0x42
 
 
 def _table() -> bytes:
-    """The remainder of each byte, highest bit first."""
+    """CRC remainder of each byte, most significant bit first."""
     entries = []
     for byte in range(256):
         for _ in range(8):
@@ -55,7 +55,7 @@ _REMAINDERS = _table()
 
 
 def checksum(report: bytes) -> int:
-    """CRC-8 over bytes 1 to 62: polynomial 0x39, initial value 0x42, nothing reflected."""
+    """CRC-8 over bytes 1 to 62: polynomial 0x39, initial value 0x42, no reflection."""
     crc = _INITIAL
     for byte in report[1 : REPORT_BYTES - 1]:
         crc = _REMAINDERS[crc ^ byte]
@@ -69,7 +69,7 @@ def command(number: int) -> bytes:
 
 
 def is_data(report: bytes) -> bool:
-    """Whether a report holds samples; testers send others too."""
+    """Whether a report contains samples; testers also send other reports."""
     return report[1] == _DATA
 
 
@@ -81,14 +81,14 @@ def samples_of(report: bytes) -> tuple[Floats, Floats]:
 
 @dataclass(slots=True)
 class ReportFramer:
-    """Finds whole reports with a correct checksum in a byte stream."""
+    """Finds complete reports with a correct checksum in a byte stream."""
 
     _skipped_bytes: int = 0
-    """Bytes since the last report that was found."""
+    """Bytes skipped since the last valid report."""
     _waiting: bytes = b""
 
     def feed(self, data: bytes) -> list[tuple[bytes, int]]:
-        """Each report that is complete now, and how many bytes in front of it were none."""
+        """Each newly completed report, and the number of invalid bytes before it."""
         self._waiting += data
         reports, at = [], 0
         while len(self._waiting) - at >= REPORT_BYTES:
@@ -104,7 +104,7 @@ class ReportFramer:
         return reports
 
     def finish(self) -> int:
-        """How many bytes at the end were none; the mere begin of a report is no damage."""
+        """Number of invalid bytes at the end; an incomplete report alone is not damage."""
         damaged_bytes = self._skipped_bytes + len(self._waiting) if self._skipped_bytes else 0
         self._skipped_bytes, self._waiting = 0, b""
         return damaged_bytes

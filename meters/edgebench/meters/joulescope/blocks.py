@@ -1,11 +1,11 @@
-"""Blocks of samples as pyjoulescope_driver publishes them, as bytes for the recording, and back.
+"""Blocks of samples from pyjoulescope_driver, packed into bytes for the recording, and unpacked.
 
-A block is of one signal. Its `sample_id` counts samples of the instrument's own rate, whatever the
-rate asked for: the next one should be `sample_id + len(data) * decimate_factor`. Digital inputs
-are packed, the first sample in the lowest bit of the first byte.
+A block belongs to a single signal. Its `sample_id` counts samples at the instrument's own rate,
+independent of the requested rate: the next should be `sample_id + len(data) * decimate_factor`.
+Digital inputs are packed, with the first sample in the least significant bit of the first byte.
 
-Source: pyjoulescope_driver, binding.pyx (what a stream signal is to Python) and record.py (what a
-sample_id counts).
+Source: pyjoulescope_driver, binding.pyx (stream signals in Python) and record.py (meaning of
+sample_id).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from edgebench.protocol.errors import MeasurementError
 
 CURRENT, VOLTAGE, POWER = "s/i/!data", "s/v/!data", "s/p/!data"
 KEYS = ("sample_id", "utc", "sample_rate", "decimate_factor", "time_map", "data")
-"""Keys of a published block that are kept."""
+"""Keys of a published block that are recorded."""
 INPUT_COUNT = 4
 _MESSAGE_MAX_BYTES = 1 << 26
 
@@ -39,7 +39,7 @@ def control_topic(data_topic: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Samples of one signal."""
+    """Consecutive samples of a signal."""
 
     topic: str
     first_tick: int
@@ -51,12 +51,12 @@ class Block:
 
     @property
     def end_tick(self) -> int:
-        """Tick at which the next block should begin."""
+        """Tick at which the next block should start."""
         return self.first_tick + self.step * len(self.values)
 
 
 def pack(topic: str, block: Mapping[str, Any]) -> bytes:
-    """A block as it was published, for the recording."""
+    """Pack a published block for the recording."""
     kept = {key: block[key] for key in KEYS if key != "data"}
     data = np.ascontiguousarray(block["data"])
     kept |= {"topic": topic, "dtype": data.dtype.str, "data": data.tobytes()}
@@ -64,7 +64,7 @@ def pack(topic: str, block: Mapping[str, Any]) -> bytes:
 
 
 class Unpacker:
-    """Turns the bytes of a recording into blocks, wherever they were cut."""
+    """Turns the bytes of a recording into blocks, independent of packet boundaries."""
 
     def __init__(self) -> None:
         self._unpacker = msgpack.Unpacker(max_buffer_size=_MESSAGE_MAX_BYTES)
@@ -73,7 +73,7 @@ class Unpacker:
         """Blocks that are complete now.
 
         Raises:
-            MeasurementError: these are no blocks.
+            MeasurementError: the bytes are not valid blocks.
         """
         try:
             self._unpacker.feed(data)

@@ -1,7 +1,7 @@
 """Turns blocks of a Joulescope into samples: power, with current, voltage and inputs at its times.
 
-Power is multiplied in the instrument, at its own rate, before it is decimated: it is the master,
-and the other signals are looked up at its ticks. They come in blocks of their own, so a block of
+Power is computed in the instrument, at its own rate, before decimation: it defines the timeline,
+and the other signals are looked up at its ticks. They arrive in separate blocks, so a block of
 power waits for them, for half a second at most.
 """
 
@@ -34,14 +34,14 @@ class JoulescopeSettings:
     """Facts of a recording's header."""
 
     input_count: int
-    """Digital inputs that are recorded."""
+    """Number of digital inputs recorded."""
     limit_a: float
-    """Beyond these it does not measure."""
+    """Limits of the measuring range."""
     limit_v: float
 
 
 class JoulescopeDecoder(UniformDecoder):
-    """Holds blocks of power until the other signals of their time are there."""
+    """Holds blocks of power until the other signals for their time are available."""
 
     def __init__(self, settings: JoulescopeSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)
@@ -50,7 +50,7 @@ class JoulescopeDecoder(UniformDecoder):
         self._signals = {topic: SignalBlocks() for topic in (CURRENT, VOLTAGE, *inputs)}
         self._unpacker = Unpacker()
         self._waiting: deque[tuple[Block, int]] = deque()
-        """Blocks of power that wait for their other signals, and when they came."""
+        """Blocks of power that wait for other signals, and their arrival times."""
         self._origin: int | None = None
         """Tick of the first sample."""
         self._next_tick = 0
@@ -72,12 +72,12 @@ class JoulescopeDecoder(UniformDecoder):
         return self._ready(is_last=True)
 
     def _take(self, block: Block, rx_ns: int) -> bool:
-        """Put a block of power in line, unless it is of a time that has been."""
+        """Queue a block of power; False if its time does not continue the stream."""
         if self._origin is None:
             self._origin = self._next_tick = block.first_tick
         lost, rest = divmod(block.first_tick - self._next_tick, block.step)
         if lost < 0 or rest or not len(block.values):
-            # A time that was, or is between two samples: not of this stream.
+            # It overlaps earlier blocks, or lies between two samples: not part of this stream.
             self.timeline.desync_count += 1
             return False
         if lost:
@@ -101,7 +101,7 @@ class JoulescopeDecoder(UniformDecoder):
         return held_s > _HOLD_S or all(one.has(block.end_tick) for one in self._signals.values())
 
     def _block(self, power: Block, came_ns: int) -> SampleBlock:
-        assert self._origin is not None, "a block of power sets it"
+        assert self._origin is not None, "set by the first block of power"
         count = len(power.values)
         current_a, voltage_v = self._signals[CURRENT].at(power), self._signals[VOLTAGE].at(power)
         digital, is_carried = np.zeros(count, np.uint8), np.zeros(count, np.bool_)
@@ -133,6 +133,6 @@ class JoulescopeDecoder(UniformDecoder):
 
 
 def make_decoder(header: Header) -> JoulescopeDecoder:
-    """Decoder for a recording of a Joulescope."""
+    """Create the decoder of a Joulescope's recording."""
     settings = from_plain(header.facts, JoulescopeSettings)
     return JoulescopeDecoder(settings, header.capability.rate_hz)

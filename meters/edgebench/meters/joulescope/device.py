@@ -1,8 +1,7 @@
 """The Joulescope as a meter.
 
-    open     device_paths · open (as it is)
-    session  ranges? · ranges auto · h/fs, the rate · ctrl of each signal on … off · ranges as they
-             were
+    open     device_paths · open (restoring its state)
+    session  ranges? · ranges auto · h/fs, the rate · ctrl of each signal on … off · previous ranges
     close    close · finalize
 
 Source: pyjoulescope_driver: the topics, their metadata (rates) and entry_points/measure.py.
@@ -35,7 +34,7 @@ LIMIT_A, LIMIT_V = 10.0, 15.0
 _INPUTS = {"js110": 2}
 _GAIN = {"js110": 0.01}
 _GAIN_OTHERS = 0.005
-_ASSUMED = "assumed for any of its ranges: see the data sheet of yours"
+_ASSUMED = "assumed for all ranges: see your instrument's data sheet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +42,16 @@ class JoulescopeSetup:
     """Options of the user."""
 
     serial: str = ""
-    """Serial number of the one that is meant; empty: the only one."""
+    """Serial number of the instrument to use; empty: the only instrument."""
     rate_hz: int = RATE_HZ
     input_count: int | None = None
-    """Digital inputs to record; None: all."""
+    """Number of digital inputs to record; None: all."""
     is_power_on: bool = False
-    """Switch the supply of a device on whose range is off, for the session, and off after it."""
+    """Switch on a device whose supply is cut by the range "off" for the session, then off again."""
 
 
 class Joulescope(InstrumentMeter[JoulescopeUnit]):
-    """One instrument."""
+    """A JS110, JS220 or JS320."""
 
     name = "joulescope"
 
@@ -61,7 +60,7 @@ class Joulescope(InstrumentMeter[JoulescopeUnit]):
         self._setup = setup
 
     def _describe(self, connection: JoulescopeUnit) -> Header:
-        """Find it, and take it as it is; a session is what sets range and rate."""
+        """Identify the instrument without changing it; a session is what sets range and rate."""
         setup, unit = self._setup, connection
         unit.take(setup.serial)
         input_count = _INPUTS.get(unit.model, INPUT_COUNT)
@@ -117,11 +116,11 @@ class Joulescope(InstrumentMeter[JoulescopeUnit]):
 
 
 def make_meter(options: Options) -> Joulescope:
-    """Meter by `002557,rate=100k,inputs=1,power`; without a serial number, the only one."""
+    """Create the meter for `002557,rate=100k,inputs=1,power`; the serial number is optional."""
     rate_hz = options.rate("rate", RATE_HZ)
     if rate_hz not in RATES_HZ:
         raise UsageError(
-            "meter joulescope: rate must be 1, 2 or 5 times a power of ten, to 1000k, got "
+            "meter joulescope: rate must be 1, 2 or 5 times a power of ten, up to 1000k, got "
             f"{rate_hz}"
         )
     inputs = options.number("inputs")
@@ -137,7 +136,7 @@ def make_meter(options: Options) -> Joulescope:
 
 
 def load_driver() -> JoulescopeDriver:
-    """The vendor's driver.
+    """Load the vendor's driver.
 
     Raises:
         TargetError: it is not installed.

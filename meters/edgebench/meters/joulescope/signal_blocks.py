@@ -1,4 +1,4 @@
-"""Samples of one signal, looked up by time: signals come in blocks of their own."""
+"""Samples of a signal, looked up by time, because each signal arrives in its own blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgebench.meters.base import Floats
 from edgebench.meters.joulescope.blocks import Block
 
 BLOCKS_MAX = 4096
-"""Blocks that are kept of a signal whose power does not come."""
+"""Number of blocks kept for a signal if the power at their time does not arrive."""
 
 
 @dataclass(slots=True, eq=False)
@@ -20,10 +20,10 @@ class SignalBlocks:
     """Blocks of a signal that are still needed."""
 
     end_tick: int | None = None
-    """Tick behind the last sample that came; None: nothing came."""
+    """Tick after the last sample that arrived; None: none has arrived."""
     _blocks: deque[Block] = field(default_factory=lambda: deque[Block](maxlen=BLOCKS_MAX))
     _last: float = 0.0
-    """The last value that was given."""
+    """The last value returned by `bits_at`."""
 
     def add(self, block: Block) -> None:
         """Append a block."""
@@ -31,13 +31,13 @@ class SignalBlocks:
         self.end_tick = block.end_tick
 
     def has(self, end_tick: int) -> bool:
-        """Whether everything before this came, or will not come any more."""
+        """Whether all samples before this tick have arrived or are lost."""
         return self.end_tick is not None and self.end_tick >= end_tick
 
     def at(self, wanted: Block) -> Floats:
-        """The values at the ticks of another signal's block; NaN where there are none.
+        """Values at the ticks of another signal's block; NaN if they are missing.
 
-        A signal of a higher rate gives its last sample at or before each tick.
+        If this signal has a higher rate, the last sample at or before each tick is used.
         """
         ticks = wanted.first_tick + wanted.step * np.arange(len(wanted.values))
         values = np.full(len(ticks), np.nan)
@@ -50,7 +50,7 @@ class SignalBlocks:
         return values
 
     def bits_at(self, wanted: Block) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """Digital input at these ticks, and where it is unknown and therefore carried forward."""
+        """Digital input at these ticks, and where it is missing and therefore carried forward."""
         values = self.at(wanted)
         is_carried = np.isnan(values)
         known = np.concatenate([[self._last], values])

@@ -1,7 +1,7 @@
-"""Byte stream of what a Joulescope publishes, for a session to read.
+"""Byte stream of the blocks that a Joulescope publishes, for a session to read.
 
-The vendor's driver calls from a thread of its own; that only packs a block and puts it in line.
-A line that nobody reads ends: a lost block shows in the numbers of the next.
+The vendor's driver calls back from its own thread, which only packs a block and queues it. The
+queue is bounded: if it is not read, blocks are lost, which shows in the numbering of the next.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from edgebench.protocol.errors import TargetError
 WAITING_MAX_BYTES = 1 << 28
 """Two minutes of power at 100 kHz with four inputs at 2 MHz."""
 REMOVED_TOPIC = "@/!remove"
-"""Published with the path of a device that is unplugged."""
+"""Topic published with the path of a device when it is unplugged."""
 
 OnBlock = Callable[[str, Any], None]
 """Topic and value."""
@@ -28,40 +28,40 @@ class JoulescopeDriver(Protocol):
     """The part of `pyjoulescope_driver.Driver` that is used."""
 
     def device_paths(self) -> list[str]:
-        """Paths of connected devices, as u/js220/002557."""
+        """Paths of connected devices, such as u/js220/002557."""
         ...
 
     def open(self, device_prefix: str, mode: Any = None, timeout: float | None = None) -> None:
-        """Take a device; mode "restore" leaves it as it is."""
+        """Open a device; mode "restore" leaves its state unchanged."""
         ...
 
     def close(self, device_prefix: str, timeout: float | None = None) -> None:
-        """Give it back."""
+        """Release a device."""
         ...
 
     def publish(self, topic: str, value: Any, timeout: float | None = None) -> None:
-        """Set something."""
+        """Set the value of a topic."""
         ...
 
     def query(self, topic: str, timeout: float | None = None) -> Any:
-        """Ask for something."""
+        """Read the value of a topic."""
         ...
 
     def subscribe(self, topic: str, flags: Any, fn: OnBlock, timeout: float | None = None) -> None:
-        """Call `fn` with whatever is published."""
+        """Call `fn` with all values published under a topic."""
         ...
 
     def unsubscribe(self, topic: str, fn: OnBlock, timeout: float | None = None) -> None:
-        """No more; `fn` is the very same object."""
+        """End a subscription; `fn` must be the identical object."""
         ...
 
     def finalize(self, timeout: float | None = None) -> None:
-        """Let go of USB."""
+        """Release USB."""
         ...
 
 
 class BlockStream:
-    """Signals of one device, in the order in which their blocks come."""
+    """Blocks of the signals of a device, in the order of their arrival."""
 
     def __init__(self, driver: JoulescopeDriver, path: str, topics: Sequence[str]) -> None:
         self._driver = driver
@@ -71,30 +71,30 @@ class BlockStream:
         self._waiting_bytes = 0
         self._is_gone = False
         self._begun = ExitStack()
-        """Actions that undo the start, in their order."""
+        """Callbacks that undo each step of the start."""
         self._changed = threading.Condition()
-        # One object each: what is unsubscribed has to be what was subscribed.
+        # Bound once: unsubscribing requires the same object that was subscribed.
         self._on_block: OnBlock = self._put
         self._on_removed: OnBlock = self._remove
 
     def start(self) -> None:
-        """Subscribe, then switch the signals on."""
+        """Subscribe to all signals, then switch them on."""
         with about(self._path):
             self._listen(REMOVED_TOPIC, self._on_removed)
             for topic in self._topics:
                 self._listen(f"{self._path}/{topic}", self._on_block)
             for topic in self._topics:
                 control = f"{self._path}/{control_topic(topic)}"
-                self._begun.callback(self._switch_off, control)  # also where its answer is lost
+                self._begun.callback(self._switch_off, control)  # also if only its reply is lost
                 self._driver.publish(control, 1)
 
     def stop(self) -> None:
-        """Switch the signals off, then unsubscribe; of a start that failed, undo what it began."""
+        """Switch the signals off, then unsubscribe; also undoes an incomplete start."""
         with about(self._path):
-            self._begun.close()  # does the rest, too, where one of them fails
+            self._begun.close()  # continues after a failed callback
 
     def read(self, timeout_s: float) -> bytes:
-        """Blocks that arrived."""
+        """Return blocks that have arrived."""
         with self._changed:
             if not self._line and not self._is_gone:
                 self._changed.wait(timeout_s)
@@ -130,8 +130,8 @@ class BlockStream:
 
 @contextmanager
 def about(path: str) -> Iterator[None]:
-    """Translate errors of the vendor's driver into ours."""
+    """Convert exceptions of the vendor's driver to TargetError."""
     try:
         yield
     except (RuntimeError, OSError, ValueError) as exc:
-        raise TargetError(f"Joulescope {path} does not do as it is told: {exc}") from exc
+        raise TargetError(f"Joulescope {path} failed: {exc}") from exc

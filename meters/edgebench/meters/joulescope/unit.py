@@ -1,11 +1,11 @@
-"""One Joulescope, taken from the vendor's driver, set for a recording, and given back as it was.
+"""A Joulescope: opened through the vendor's driver, configured for a recording, then restored.
 
-A range of the voltage that somebody chose would clip a supply of more, and nothing would show it:
-a recording sets the ranges to automatic, and puts back the ones that it found.
+A fixed voltage range would silently clip a higher supply voltage. So a recording sets the ranges to
+automatic, and restores the previous ranges afterwards.
 
-Nothing switches the device under test unless it is told to: a current range "off" has cut its
-supply, and any other range would power it. A recording of such an instrument is refused without the
-option `power`; with it, what puts the range back cuts the supply again.
+The device under test is never switched without permission: a current range of "off" has cut its
+supply, and any other range would power it. Recording with such an instrument requires the option
+`power`; afterwards, restoring the range cuts the supply again.
 
 Source: pyjoulescope_driver: the topics, their metadata (0 is off) and entry_points/info.py (the
 firmware's version); joulescope_driver, doc/js220.txt and doc/js320.json (modes 0 to 3 are off, 4 is
@@ -23,42 +23,42 @@ from edgebench.protocol.errors import TargetError, UsageError
 _CHOICE = "s/i/range/select"
 _RANGES = {"js110": {_CHOICE: "auto", "s/v/range/select": "15 V"}}
 _RANGES_OTHERS = {"s/i/range/mode": "auto", "s/v/range/mode": "auto"}
-"""Ranges of current and of voltage that a recording sets."""
+"""Ranges of current and voltage for a recording."""
 _MANUAL = (5, "manual")
-"""Modes in which the choice says which range it is."""
+"""Modes in which the choice selects the range."""
 _OFF = (0, "off")
 _OFF_MODES = (*_OFF, 1, 2, 3)
 
 
 class JoulescopeUnit:
-    """The connection of a meter: one instrument, by a driver that may know several."""
+    """Connection to an instrument, through a driver that may manage several."""
 
     def __init__(self, driver: JoulescopeDriver) -> None:
         self.driver = driver
         self.path = ""
-        """Path by which the driver has it, as u/js220/002557; empty until it is taken."""
+        """Path of the instrument in the driver, such as u/js220/002557; empty until opened."""
         self.ranges_before: dict[str, Any] = {}
-        """Ranges that a recording found, by topic, and that are not put back yet."""
+        """Ranges before a recording, by topic, that have not been restored yet."""
 
     @property
     def model(self) -> str:
-        """Model in small letters: js110, js220, js320."""
+        """Model in lower case: js110, js220, js320."""
         return self.path.split("/")[1]
 
     @property
     def serial(self) -> str:
-        """Serial number."""
+        """Serial number, from the path."""
         return self.path.split("/")[2]
 
     def take(self, serial: str) -> None:
-        """Open the instrument as it is.
+        """Open the instrument without changing its state.
 
         Args:
-            serial: Serial number of the one that is meant; empty: the only one.
+            serial: Serial number of the instrument; empty: the only instrument.
 
         Raises:
-            TargetError: there is none, or it cannot be opened.
-            UsageError: there are several, or it is none of those.
+            TargetError: no instrument is connected, or it cannot be opened.
+            UsageError: the serial number is unknown, or several instruments are connected.
         """
         with about("here"):
             paths = [path for path in self.driver.device_paths() if len(path.split("/")) == 3]
@@ -69,17 +69,17 @@ class JoulescopeUnit:
         if not meant:
             raise UsageError(f"no Joulescope has the serial number {serial!r}; available: {names}")
         if len(meant) > 1:
-            raise UsageError(f"{len(meant)} Joulescopes are connected, name one: {names}")
+            raise UsageError(f"{len(meant)} Joulescopes are connected, name a serial: {names}")
         [path] = meant
         with about(path):
             self.driver.open(path, "restore")
         self.path = path
 
     def firmware(self) -> str:
-        """Version of the firmware: 8 bits major, 8 minor, 16 patch; empty of a JS110."""
+        """Firmware version: 8 bits major, 8 minor, 16 patch; empty for a JS110."""
         try:
             number = int(self.driver.query(f"{self.path}/c/fw/version"))
-        except (RuntimeError, OSError, ValueError, TypeError):  # a JS110 does not tell
+        except (RuntimeError, OSError, ValueError, TypeError):  # a JS110 does not report it
             return ""
         return f"{number >> 24}.{number >> 16 & 0xFF}.{number & 0xFFFF}"
 
@@ -87,37 +87,37 @@ class JoulescopeUnit:
         """Set the ranges to automatic, and the rate.
 
         Raises:
-            TargetError: it refuses, or its range is off and the device may not be powered.
+            TargetError: a command fails, or the range is off and `is_power_on` is not set.
         """
         ranges = _RANGES.get(self.model, _RANGES_OTHERS)
         with about(self.path):
             settings = {topic: self.driver.query(f"{self.path}/{topic}") for topic in ranges}
-            before = settings | self.ranges_before  # what our last recording set is nobody's choice
+            before = settings | self.ranges_before  # ignores ranges set by our last recording
             of_current = next(iter(ranges))
             is_cut = any(self._is_cut(one[of_current]) for one in (settings, before))
             if is_cut and not is_power_on:
                 raise TargetError(
-                    f"Joulescope {self.path} has cut the device's supply, its current range is "
-                    "off: say `power`, which switches it on for a recording, as in "
+                    f"Joulescope {self.path} has cut the device's supply because its current range "
+                    "is off: add `power`, which switches it on for a recording, as in "
                     f"joulescope:{self.serial},power"
                 )
-            self.ranges_before = before  # also where only an answer is lost
+            self.ranges_before = before  # also if only a reply is lost
             for topic, wanted in ranges.items():
                 self.driver.publish(f"{self.path}/{topic}", wanted)
             self.driver.publish(f"{self.path}/h/fs", rate_hz)
 
     def put_back(self) -> None:
-        """Set the ranges as they were; where that of the current was off, the supply is cut."""
+        """Restore the previous ranges; if the current range was off, this cuts the supply."""
         with about(self.path):
             for topic, value in tuple(self.ranges_before.items()):
                 self.driver.publish(f"{self.path}/{topic}", value)
                 del self.ranges_before[topic]
 
     def close(self) -> None:
-        """Give the instrument back, and release USB."""
+        """Restore and release the instrument, and release USB."""
         with suppress(TargetError):  # a recording could not be ended
             self.put_back()
-        with suppress(RuntimeError, OSError, ValueError):  # it is gone: nothing to give back
+        with suppress(RuntimeError, OSError, ValueError):  # the instrument is gone
             if self.path:
                 self.driver.close(self.path)
         with suppress(RuntimeError, OSError, ValueError):

@@ -1,1 +1,1 @@
-"""ChargerLAB POWER-Z KM003C and KM002C: voltage and current of a USB-C cable, by libusb."""
+"""ChargerLAB POWER-Z KM003C and KM002C: voltage and current of a USB-C cable, through libusb."""

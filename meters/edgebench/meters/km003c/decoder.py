@@ -21,11 +21,11 @@ from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
 LIMIT_V, LIMIT_A = 50.0, 6.0
-"""Assumed: no data sheet of ChargerLAB's was at hand. If its range ends earlier, values that it
-clips have no flag; if later, good ones are refused as saturated."""
+"""Assumed: no ChargerLAB data sheet was available. If its range is smaller, clipped values have no
+flag; if it is larger, good values are rejected as saturated."""
 TICK_NS = 1_000_000_000 // SEQUENCE_HZ
 BACKLOG_TICKS = 10 * SEQUENCE_HZ
-"""Ticks by which samples may be ahead of the answers' arrival: assumed, more than a queue holds."""
+"""Ticks by which samples may be ahead of their arrival: assumed, more than a queue holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +37,14 @@ class Km003cSettings:
 
 
 class ReadingDecoder(PolledDecoder):
-    """One point per answer."""
+    """A point per response; a damaged response is a missing value."""
 
     def __init__(self, header: Header, settings: Km003cSettings) -> None:
         super().__init__(header)
         self._sign = sign_of(settings.is_reversed)
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """The one answer of a round."""
+        """The point of a round's single response."""
         [(time_ns, message)] = readings
         try:
             voltage_v, current_a = values_of(message or b"")
@@ -65,9 +65,9 @@ class ReadingDecoder(PolledDecoder):
 class QueueDecoder(UniformDecoder):
     """Places samples by their sequence, which wraps around every 65.5 s.
 
-    A session gives up a tester that is silent for less, so a step is never a whole turn too short.
-    An answer whose sequence stands still, or runs ahead of the time that passed (backwards is
-    nearly a turn ahead), is damaged.
+    A session gives up a tester that is silent for less time than that, so a step never misses a
+    whole turn. A response is damaged if its sequence repeats, or runs ahead of the elapsed time
+    (a backward step looks like nearly a full turn ahead).
     """
 
     def __init__(self, settings: Km003cSettings, rate_hz: float) -> None:
@@ -81,12 +81,12 @@ class QueueDecoder(UniformDecoder):
         self._last_rx_ns = 0
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples of an answer."""
+        """Samples of a response."""
         self._last_rx_ns = packet.last_rx_ns
         try:
             samples = samples_of(packet.data)
             ticks = self._ticks(samples.sequence, packet.last_rx_ns)
-        except ValueError:  # how many are lost, the next sequence tells
+        except ValueError:  # the next sequence shows how many samples are lost
             self.timeline.desync()
             return []
         self._good_rx_ns = packet.last_rx_ns
@@ -97,7 +97,7 @@ class QueueDecoder(UniformDecoder):
         return [block]
 
     def finish(self) -> list[SampleBlock]:
-        """Nothing is held back; how many are lost in damage at the end, its time tells."""
+        """Nothing is held back; the duration of damage at the end determines how many are lost."""
         lost = round((self._last_rx_ns - self._good_rx_ns) * self.timeline.rate_hz / 1e9)
         if self.timeline.received_count and lost > 0:
             self.timeline.lose(lost, "damaged on the way")
@@ -108,7 +108,7 @@ class QueueDecoder(UniformDecoder):
         """Milliseconds since the first sample.
 
         Raises:
-            ValueError: these cannot be the samples that follow.
+            ValueError: the sequence cannot continue the last samples.
         """
         if not len(sequence):
             return np.zeros(0, np.int64)
@@ -116,10 +116,10 @@ class QueueDecoder(UniformDecoder):
         before = int(sequence[0]) if is_first else self._last_sequence
         steps = np.diff(sequence.astype(np.int64), prepend=before) % SEQUENCE_SIZE
         if not steps[1 if is_first else 0 :].all():
-            raise ValueError("the sequence stands still")
+            raise ValueError("the sequence does not advance")
         passed = 0 if is_first else (rx_ns - self._last_sample_rx_ns) // TICK_NS
         if steps.sum() > passed + BACKLOG_TICKS:
-            raise ValueError("the sequence runs ahead of the time")
+            raise ValueError("the sequence runs ahead of the elapsed time")
         ticks: NDArray[np.int64] = (self._last_tick or 0) + np.cumsum(steps)
         self._last_tick, self._last_sequence = int(ticks[-1]), int(sequence[-1])
         self._last_sample_rx_ns = rx_ns
@@ -143,7 +143,7 @@ class QueueDecoder(UniformDecoder):
 
 
 def make_decoder(header: Header) -> Decoder:
-    """Decoder for a recording of a KM003C."""
+    """Create the decoder of a KM003C's recording."""
     settings = from_plain(header.facts, Km003cSettings)
     if settings.is_queue:
         return QueueDecoder(settings, header.capability.rate_hz)

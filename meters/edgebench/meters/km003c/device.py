@@ -1,14 +1,14 @@
-"""KM003C: polled for readings, or asked for its own queue of them.
+"""KM003C: polled for readings, or drained through its own queue.
 
-    readings   GET_DATA ADC for each, on the host's clock, to 500 a second
-    queue      CONNECT · START_GRAPH · GET_DATA ADC_QUEUE, again and again · STOP_GRAPH
+    readings   GET_DATA ADC for each, on the host's clock, up to 500 per second
+    queue      CONNECT · START_GRAPH · GET_DATA ADC_QUEUE, repeatedly · STOP_GRAPH
 
-The queue is on the tester's own clock and numbers its samples, but a tester gives it only to a
-program that proves to be its maker's. That proof is not ours to give: a tester that keeps its queue
-to itself is told so in one line. Readings need none.
+The queue uses the tester's own clock and numbers its samples, but a tester supplies it only to a
+program that authenticates as its maker's. edgebench does not authenticate: if a tester withholds
+its queue, the reason is reported. Readings need no authentication.
 
 Source: okhsunrog/km003c-protocol-research, docs/protocol_reference.md, docs/usb_transport.md,
-docs/features/authentication.md (without the proof START_GRAPH is accepted, and the queue empty).
+docs/features/authentication.md (unauthenticated, START_GRAPH is accepted and the queue empty).
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _INTERFACE, _OUT, _IN = 0, 0x01, 0x81
 _ANSWER_S = 1.0
 _SILENT_ANSWERS = 5
 _FETCH_S = 0.02
-"""Between two fetches of the queue: an answer holds 48 samples at most, the queue has 1000/s."""
+"""Time between two fetches of the queue: a response holds up to 48 samples, at 1000 per second."""
 _FIRST_S = 2.0
 _STALE_MESSAGES = 64
 """Largest number of messages that an earlier client may have left."""
 _QUIET_S = 0.02
-_ASSUMED = "assumed: no data sheet of ChargerLAB's was at hand"
-"""If a tester is worse than this, the stated uncertainty is too small."""
+_ASSUMED = "assumed: no ChargerLAB data sheet was available"
+"""If a tester is less accurate, the stated uncertainty is too small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Km003cSetup:
 
 
 class Km003cDialog(Dialog):
-    """Questions, each matched with its answer by number."""
+    """Requests, each matched with its response by number."""
 
     def __init__(self, transport: BulkTransport, answer_s: float) -> None:
         super().__init__(transport)
@@ -83,7 +83,7 @@ class Km003cDialog(Dialog):
         self._silent_count = 0
 
     def ask(self, kind: int, attribute: int = 0) -> bytes:
-        """The answer, or b"" where none comes in time; late ones to others are dropped."""
+        """Send a request; returns its response, or b"" on timeout. Late responses are discarded."""
         self._number = (self._number + 1) % 256
         self._transport.write(question(kind, self._number, attribute))
         deadline_s = time.monotonic() + self._answer_s
@@ -94,14 +94,14 @@ class Km003cDialog(Dialog):
                 return message
         self._silent_count += 1
         if self._silent_count >= _SILENT_ANSWERS:
-            raise TargetError(f"the tester did not answer {_SILENT_ANSWERS} times")
+            raise TargetError(f"the tester did not respond {_SILENT_ANSWERS} times in a row")
         return b""
 
     def first_reading(self) -> tuple[float, float]:
-        """Voltage and current now.
+        """Current values of voltage and current.
 
         Raises:
-            TargetError: it does not answer, or something else does.
+            TargetError: the device does not respond, or is not a KM003C.
         """
         for _ in range(_STALE_MESSAGES):
             if not self._transport.read(_QUIET_S):
@@ -111,29 +111,29 @@ class Km003cDialog(Dialog):
             return values_of(message)
         except ValueError as exc:
             received = f"{len(message)} bytes" if message else "nothing"
-            raise TargetError(f"no KM003C answers: {received} in {self._answer_s:g} s") from exc
+            raise TargetError(f"no KM003C found: {received} in {self._answer_s:g} s") from exc
 
     def reading(self) -> Reading:
-        """One reading, at the middle of the time it took."""
+        """A reading, with the middle of the time that it took."""
         return timed(lambda: self.ask(GET_DATA, ADC) or None)
 
     def start_graph(self, rate_number: int) -> None:
-        """Let the tester fill its queue.
+        """Start filling the tester's queue.
 
         Raises:
-            TargetError: it refuses.
+            TargetError: the tester rejects a command.
         """
         for kind, attribute in ((CONNECT, 0), (STOP_GRAPH, 0), (START_GRAPH, rate_number)):
             if kind_of(self.ask(kind, attribute))[0] != ACCEPT and kind != STOP_GRAPH:
-                raise TargetError(f"the tester refuses command {kind:#04x}")
-        self.ask(GET_DATA, ADC_QUEUE)  # what is left of an earlier recording
+                raise TargetError(f"the tester rejected command {kind:#04x}")
+        self.ask(GET_DATA, ADC_QUEUE)  # discards the rest of an earlier recording
 
     def stop_graph(self) -> None:
-        """Let the tester stop filling its queue."""
+        """Stop filling the tester's queue."""
         self.ask(STOP_GRAPH)
 
     def read(self, timeout_s: float) -> bytes:
-        """Samples since the last time, as they came; b"" where there are none yet."""
+        """New samples as an undecoded message; b"" if none are available yet."""
         time.sleep(min(timeout_s, _FETCH_S))
         message = self.ask(GET_DATA, ADC_QUEUE)
         is_data = kind_of(message)[0] == PUT_DATA and len(message) > 4
@@ -141,7 +141,7 @@ class Km003cDialog(Dialog):
 
 
 class Km003c(InstrumentMeter[Km003cDialog]):
-    """One tester."""
+    """A KM003C or KM002C on USB."""
 
     name = "km003c"
 
@@ -156,7 +156,7 @@ class Km003c(InstrumentMeter[Km003cDialog]):
         self.setup = setup or Km003cSetup()
 
     def _describe(self, connection: Km003cDialog) -> Header:
-        """Ask for a reading, and for its queue if that is wanted."""
+        """Request a reading, and check the queue if it is enabled."""
         setup = self.setup
         voltage_v, current_a = connection.first_reading()
         power_w = voltage_v * current_a * sign_of(setup.is_reversed)
@@ -185,7 +185,7 @@ class Km003c(InstrumentMeter[Km003cDialog]):
                 *(crystal if setup.is_queue else ()),
                 term(Kind.GAIN, 5e-3, _ASSUMED),
                 term(Kind.OFFSET, 1e-3, _ASSUMED, Unit.AMPERE),
-                term(Kind.EDGE, 1 / setup.rate_hz, "instants, that far apart"),
+                term(Kind.EDGE, 1 / setup.rate_hz, "instants are this far apart"),
             ),
             facts=to_plain(Km003cSettings(is_reversed=setup.is_reversed, is_queue=setup.is_queue)),
         )
@@ -202,45 +202,43 @@ class Km003c(InstrumentMeter[Km003cDialog]):
         dialog.start_graph(QUEUE_RATES_HZ.index(round(self.setup.rate_hz)))
 
     def _try_queue(self, dialog: Km003cDialog) -> None:
-        """See whether it gives its queue to us."""
+        """Check that the tester supplies its queue without authentication."""
         try:
             self._start(dialog)
             deadline_s = time.monotonic() + _FIRST_S
             while not _has_samples(dialog.read(_FETCH_S)):
                 if time.monotonic() > deadline_s:
                     raise TargetError(
-                        "this tester gives its queue to its maker's programs only: leave out "
-                        f"`queue`, and it is asked {RATE_MAX_HZ:g} times a second at most"
+                        "this tester supplies its queue only to its maker's programs: leave out "
+                        f"`queue` to poll it up to {RATE_MAX_HZ:g} times per second"
                     )
-        finally:  # also where it falls silent: a queue that nobody empties goes on filling
+        finally:  # even after an error: an abandoned queue would keep filling
             dialog.stop_graph()
 
 
 def _has_samples(message: bytes) -> bool:
     try:
         return bool(message) and len(samples_of(message).sequence) > 0
-    except ValueError:  # damaged on the way; there will be others
+    except ValueError:  # damaged on the way; more will follow
         return False
 
 
 def make_meter(options: Options) -> Km003c:
-    """Meter by serial number, if any, and options."""
+    """Create the meter of the tester with this serial number, or of the only tester."""
     is_queue = options.switch("queue")
     rate_hz = options.number("rate", max(QUEUE_RATES_HZ) if is_queue else RATE_HZ) or 0.0
     if is_queue and rate_hz not in QUEUE_RATES_HZ:
         rates = ", ".join(map(str, QUEUE_RATES_HZ))
-        raise UsageError(f"a KM003C's queue has a rate of {rates}, asked for {rate_hz:g}")
+        raise UsageError(f"KM003C queue rate must be {rates}, got {rate_hz:g}")
     if not is_queue and not 1 <= rate_hz <= RATE_MAX_HZ:
-        raise UsageError(
-            f"a KM003C is asked 1 to {RATE_MAX_HZ:g} times a second, asked for {rate_hz:g}"
-        )
+        raise UsageError(f"KM003C rate must be 1 to {RATE_MAX_HZ:g} Hz, got {rate_hz:g}")
     setup = Km003cSetup(rate_hz=rate_hz, is_queue=is_queue, is_reversed=options.switch("reversed"))
     serial = options.finish().address
     return Km003c(lambda: connect(serial), setup)
 
 
 def connect(serial: str = "", backend: object = None) -> BulkTransport:
-    """Byte stream to the only tester, or to the one with this serial number."""
+    """Open the only tester, or the tester with this serial number."""
     return BulkTransport(
         find_device(MODELS, serial, backend),
         interface=_INTERFACE,

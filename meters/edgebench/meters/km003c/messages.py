@@ -1,11 +1,11 @@
-"""Messages of a KM003C: little-endian, one to a USB transfer.
+"""Messages of a KM003C: little-endian, one per USB transfer.
 
-    question   kind u8, number u8, attribute << 1 u16
+    request    kind u8, number u8, attribute << 1 u16
     data       41, number, words u16, then parts
-    part       attribute u15, whether another follows u1, count u6, size u10, payload
+    part       attribute u15, whether another part follows u1, count u6, size u10, payload
 
-    ADC        one payload of 44 bytes: voltage i32 µV @0, current i32 µA @4, and more
-    ADC queue  `count` samples, `size` = 20 bytes of each: sequence u16, marker u16, voltage i32 µV,
+    ADC        a payload of 44 bytes: voltage i32 µV @0, current i32 µA @4, and more
+    ADC queue  `count` samples of `size` = 20 bytes: sequence u16, marker u16, voltage i32 µV,
                current i32 µA, CC1, CC2, D+, D-. The sequence counts milliseconds, not samples.
 
 Source: okhsunrog/km003c-protocol-research, docs/protocol_reference.md, docs/features/adcqueue.md.
@@ -24,7 +24,7 @@ from edgebench.meters.base import Floats
 CONNECT, ACCEPT, GET_DATA, START_GRAPH, STOP_GRAPH, PUT_DATA = 0x02, 0x05, 0x0C, 0x0E, 0x0F, 0x41
 ADC, ADC_QUEUE = 0x0001, 0x0002
 QUEUE_RATES_HZ = (2, 10, 50, 1000)
-"""Rates of the queue, by the number that START_GRAPH takes."""
+"""Rates of the queue; START_GRAPH takes their index."""
 SEQUENCE_HZ = 1000
 SEQUENCE_SIZE = 1 << 16
 MICRO = 1e-6
@@ -44,7 +44,7 @@ _QUEUED = np.dtype(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueSamples:
-    """Samples of one answer; arrays have shape (n,)."""
+    """Samples of a response; arrays have shape (n,)."""
 
     sequence: NDArray[np.uint16]
     voltage_v: Floats
@@ -52,20 +52,20 @@ class QueueSamples:
 
 
 def question(kind: int, number: int, attribute: int = 0) -> bytes:
-    """Four bytes to the tester."""
+    """Encode a request of four bytes."""
     return struct.pack("<BBH", kind, number, attribute << 1)
 
 
 def kind_of(message: bytes) -> tuple[int, int]:
-    """Kind and number of a message; (-1, -1) of one that is too short."""
+    """Kind and number of a message; (-1, -1) if it is too short."""
     return (message[0] & 0x7F, message[1]) if len(message) >= _HEAD_BYTES else (-1, -1)
 
 
 def values_of(message: bytes) -> tuple[float, float]:
-    """Voltage in V and current in A of an answer to GET_DATA ADC.
+    """Voltage in V and current in A, from a response to GET_DATA ADC.
 
     Raises:
-        ValueError: it holds none.
+        ValueError: the message contains no reading.
     """
     count, payload = _part(message, ADC)
     if count != 0 or len(payload) != _ADC_BYTES:
@@ -75,10 +75,10 @@ def values_of(message: bytes) -> tuple[float, float]:
 
 
 def samples_of(message: bytes) -> QueueSamples:
-    """Samples of an answer to GET_DATA ADC_QUEUE; there may be none.
+    """Samples of a response to GET_DATA ADC_QUEUE; possibly none.
 
     Raises:
-        ValueError: it holds something else.
+        ValueError: the message is not such a response.
     """
     is_empty = len(message) == _HEAD_BYTES
     count, payload = (0, b"") if is_empty else _part(message, ADC_QUEUE)

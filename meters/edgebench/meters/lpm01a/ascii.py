@@ -1,14 +1,14 @@
-r"""The text stream of a PowerShield: a sample a line.
+r"""The text stream of a PowerShield: one sample per line.
 
     6409-07                            sample: 6409e-7
-    TimeStamp: 001s 000ms, buff 07%    once a second; a space may be < or >, a NUL may follow
+    TimeStamp: 001s 000ms, buff 07%    once per second; a space may be < or >, a NUL may follow
     event 00 ris                       the event input; events are counted
-    error: Overcurrent >59mA, …        what went wrong
-    summary … end                      behind the last sample
+    error: Overcurrent >59mA, …        description of an error
+    summary … end                      after the last sample
 
-Theory of operation. Lines are told apart by their length in whole arrays, samples among them are
-read by columns, and only the few others are looked at one by one. A line of digits that is no
-sample is what is left of one.
+Theory of operation. Lines are classified by length, for whole arrays at once; samples among them
+are parsed by column, and only the few other lines are parsed one by one. A line of digits that is
+not a sample is the remains of a sample.
 
 Source: ST UM2243; the help text of the firmware, quoted in mlcommons/tiny, benchmark/runner,
 power_manager.py; the separators and the NUL: lazicdanilo/LPM01A-lib.
@@ -52,7 +52,7 @@ class AsciiReader:
         self._is_over = False
 
     def feed(self, data: bytes, *, is_last: bool = False) -> list[Item]:
-        """Items that are whole now; a last line without an end is none."""
+        """Complete items; a last line without a line end is discarded."""
         text = self._rest + data.translate(None, b"\0\r")
         end = text.rfind(b"\n") + 1
         self._rest = text[end:]
@@ -104,7 +104,7 @@ def _samples(
     """Which lines are samples, shape (lines,); their values and negative exponents, shape (n,)."""
     is_sample = ends - begins == _SAMPLE_CHARS
     rows = chars[begins[is_sample][:, None] + np.arange(_SAMPLE_CHARS)]
-    digits = rows[:, [0, 1, 2, 3, 5, 6]] - np.uint8(ord("0"))  # what is none wraps beyond 9
+    digits = rows[:, [0, 1, 2, 3, 5, 6]] - np.uint8(ord("0"))  # non-digits wrap beyond 9
     is_negative = rows[:, 4] == ord("-")
     is_whole = (digits <= 9).all(axis=1) & (is_negative | (rows[:, 4] == ord("+")))
     is_sample[is_sample] = is_whole
@@ -112,6 +112,6 @@ def _samples(
     mantissa = digits[:, :4] @ np.array([1000, 100, 10, 1])
     exponent = digits[:, 4:] @ np.array([10, 1])
     power = _POWERS[exponent]
-    # Divided, not multiplied: a power of ten below one is no exact double, so this rounds once.
+    # Divide, do not multiply: a negative power of ten is not an exact double; this rounds once.
     values = np.where(is_negative, mantissa / power, mantissa * power)
     return is_sample, values, np.where(is_negative, exponent, 0).astype(np.uint8)

@@ -7,11 +7,11 @@ r"""The binary stream of a PowerShield.
              F0 F3 ms u32 (bit 31: overflow)     F0 F6 FF FF        device's supply off
                    buffer % u8 FF FF             F0 F7 mV u16 FF FF supply voltage
 
-Theory of operation. No sample begins with F, so F0 followed by F1 to F7 is the begin of a record,
-whatever bytes were lost before it. Between two records there is an even number of bytes; is it odd,
-or does a sample begin with F, then a byte was lost somewhere between them. Nobody can tell which
-samples behind it are whole, so none of that part is given out, nor of the part behind a record that
-is damaged. That is why samples are held back until the next record, for a second at most.
+Theory of operation. No sample starts with F, so F0 followed by F1 to F7 starts a record, even if
+bytes before it were lost. Between two records the number of bytes is even; if it is odd, or if a
+sample starts with F, a byte was lost somewhere between them. The samples after the loss cannot be
+identified, so the whole part is discarded, and so is the part after a damaged record. Therefore
+samples are held back until the next record, for a second at most.
 
 Source: ST UM2243, Getting started with the X-NUCLEO-LPM01A; the help text of its firmware, quoted
 in mlcommons/tiny, benchmark/runner, power_manager.py.
@@ -39,7 +39,7 @@ from edgebench.meters.lpm01a.items import (
 RADIX = 16
 WORD_BYTES = 2
 RESERVED = 0xF000
-"""Words from here on are no samples."""
+"""Words from this value on are not samples."""
 _TEXT_MAX_BYTES = 256
 _START = re.compile(rb"\xf0[\xf1-\xf7]")
 _RECORD = re.compile(
@@ -50,7 +50,7 @@ _RECORD = re.compile(
 _FRAME_BYTES = 4
 _PAYLOAD_BYTES = {0xF1: _TEXT_MAX_BYTES, 0xF2: _TEXT_MAX_BYTES, 0xF3: 5, 0xF7: 2}
 _HELD_MAX_BYTES = 1 << 22
-"""Twenty seconds at the highest rate: no record in so much is a stream that is broken."""
+"""Twenty seconds at the highest rate: without a record in that time the stream is broken."""
 _OVERFLOW_BIT = 1 << 31
 
 
@@ -62,19 +62,19 @@ def value_table() -> Floats:
 
 
 class BinaryReader:
-    """Finds samples and records in bytes that come in pieces of any size."""
+    """Finds samples and records in bytes that arrive in pieces of any size."""
 
     def __init__(self) -> None:
         self._table = value_table()
         self._rest = b""
         self._searched = 0
-        """No record begins before."""
+        """Offset before which no record starts."""
         self._is_doubtful = False
-        """The record before what is held was damaged: how much of it is unknown."""
+        """Whether the record before the held bytes was damaged, so that its length is unknown."""
         self._is_over = False
 
     def feed(self, data: bytes, *, is_last: bool = False) -> list[Item]:
-        """Items that are whole now."""
+        """Items that are complete now."""
         items: list[Item] = []
         self._rest += data
         while not self._is_over and (start := _START.search(self._rest, self._searched)):
@@ -92,9 +92,9 @@ class BinaryReader:
         return items + self._leave(is_last)
 
     def _leave(self, is_last: bool) -> list[Item]:
-        """No record is left: keep the rest for the next one."""
+        """No record is left: keep the rest until the next record arrives."""
         rest = self._rest
-        self._searched = max(0, len(rest) - 1)  # the last byte may be a record's first
+        self._searched = max(0, len(rest) - 1)  # the last byte may be the first of a record
         is_broken = len(rest) > _HELD_MAX_BYTES
         if not (is_last or is_broken or self._is_over):
             return []

@@ -1,7 +1,7 @@
 """Capability and uncertainty of a PowerShield.
 
 Source: ST UM2243, Getting started with the X-NUCLEO-LPM01A, p. 23-24: ranges, accuracy, bandwidth
-and the voltage drop. The step of a value is the format's.
+and the voltage drop. The step of a value is that of the format.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from edgebench.meters.lpm01a.settings import Lpm01aSetup
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Origin, UncertaintyTerm, Unit, term
 
 DROP_V = 0.06
-"""The supply falls by less than this below what is set."""
+"""The supply is less than this below the configured voltage."""
 _ACCURACY = 0.02
 _BANDWIDTH_HZ = 100e3
 _DYNAMIC_MAX_A, _STATIC_MAX_A = 0.050, 0.200
 _TABLE = "ST UM2243, p. 23-24"
 _FINEST = {binary.RADIX: 8, text.RADIX: 10}
-"""Steps below a nanoampere are below what it resolves."""
+"""Steps below a nanoampere are finer than the instrument's resolution."""
 
 
 def highest_current_a(setup: Lpm01aSetup) -> float:
-    """End of the measuring range; above it the accuracy is not given."""
+    """Upper limit of the measuring range; no accuracy is stated above it."""
     return _STATIC_MAX_A if setup.is_static else _DYNAMIC_MAX_A
 
 
 def capability(name: str, setup: Lpm01aSetup, serial: str) -> Capability:
-    """Capability of a unit that is set up like this."""
+    """Capability of a unit with this configuration."""
     return Capability(
         driver=name,
         channels=(Channel("supply", "what the meter supplies"),),
@@ -49,7 +49,7 @@ def capability(name: str, setup: Lpm01aSetup, serial: str) -> Capability:
 
 
 def uncertainty(setup: Lpm01aSetup, supply_v: float) -> tuple[UncertaintyTerm, ...]:
-    """Gain, the format's steps by exponent, supply and clock."""
+    """Terms of gain, format step per exponent, supply and clock."""
     is_static, is_energy = setup.is_static, setup.is_energy
     gain = term(
         Kind.GAIN,

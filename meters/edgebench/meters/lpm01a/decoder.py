@@ -1,4 +1,4 @@
-"""Turns the bytes of a PowerShield into samples: either format, placed by its stamps."""
+"""Turns the bytes of a PowerShield into samples: either format, placed by its time stamps."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
 STAMP_S = 1.0
-"""Interval of the stamps, which alone tell how many samples had come by when."""
+"""Interval of the stamps, the only evidence of how many samples were sent by a given time."""
 
 
 class Lpm01aDecoder(UniformDecoder):
-    """Holds the samples of a second until its stamp comes."""
+    """Holds the samples of a second until its stamp arrives."""
 
     def __init__(self, settings: Lpm01aSettings) -> None:
         setup = settings.setup
@@ -41,18 +41,18 @@ class Lpm01aDecoder(UniformDecoder):
         self._reader = AsciiReader() if setup.is_ascii else BinaryReader()
         self._stamps = StampTimeline(self.timeline, first_end=int(setup.is_energy))
         self._is_begun = False
-        """The first stamp came: what is before it is the answer to a command."""
+        """Whether the first stamp has arrived; earlier bytes are the response to a command."""
         self._trouble: str | None = None
         self._edge_number: int | None = None
         """Number of the last edge."""
         self._held: PlacedValues | None = None
-        """The last sample, until it is known whether an edge comes right behind it."""
+        """The last sample, until it is known whether an edge follows it directly."""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
         """Samples that are complete now."""
         blocks = self._take(self._reader.feed(packet.data))
         if self._is_begun:
-            # With samples that are held back a packet looks late; the one with a stamp counts.
+            # A packet looks late while samples are held back; the packet with a stamp counts.
             self.timeline.arrive(packet.last_rx_ns)
         return blocks
 
@@ -93,7 +93,7 @@ class Lpm01aDecoder(UniformDecoder):
         return blocks
 
     def _check_number(self, edge: Edge) -> None:
-        """Notice an edge that was lost: every window behind it would have other ends.
+        """Detect a lost edge, which would shift the ends of all later windows.
 
         Source: MLPerf Tiny, benchmark/runner: event counters must be consecutive.
         """
@@ -103,19 +103,19 @@ class Lpm01aDecoder(UniformDecoder):
         is_wrapped = edge.number == 0 and last >= 99 and set(str(last)) == {"9"}
         if edge.number != last + 1 and not is_wrapped:
             self._trouble = self._trouble or (
-                f"edge {edge.number} of input D7 came behind edge {last}: one was lost between them"
+                f"edge {edge.number} of input D7 came after edge {last}: at least one edge was lost"
             )
 
     def _flag_of(self, voltage_v: float) -> Flag:
-        """Flag of powers computed with the voltage that was set, at this one."""
+        """Flag of powers that are computed with the configured voltage, at this actual voltage."""
         if self.settings.setup.is_energy:
-            return Flag.NONE  # the meter multiplied by what it measures itself
+            return Flag.NONE  # the meter uses the voltage that it measures
         if voltage_v < self.settings.supply_v - DROP_V:
             return Flag.CLIPPED
         return Flag.SATURATED if voltage_v > self.settings.supply_v + DROP_V else Flag.NONE
 
     def _blocks(self, placed: PlacedValues) -> list[SampleBlock]:
-        """Complete samples: the last is not, where the one behind it tells its level."""
+        """Complete samples: the last stays open if the sample after it determines its level."""
         if self.settings.setup.events is not EventEdge.RISING:
             return [self._block(placed, placed.is_edge)]
         waiting = joined(self._held, placed)
@@ -143,10 +143,10 @@ class Lpm01aDecoder(UniformDecoder):
         )
 
     def _digital(self, is_marked: NDArray[np.bool_]) -> NDArray[np.uint8] | None:
-        """The event input: at rest but for one sample beside each edge of the kind asked for.
+        """The event input: at rest except for one sample next to each edge of the selected kind.
 
-        A mark is where it falls, which is between the same two samples for either kind: of a
-        falling edge the sample behind is low, of a rising one the sample before is high.
+        A mark lies between two samples, for either kind of edge: the sample after a falling edge is
+        low, and the sample before a rising edge is high.
         """
         events = self.settings.setup.events
         if events is None:
@@ -157,12 +157,12 @@ class Lpm01aDecoder(UniformDecoder):
 
 def _trouble(item: PowerDown | ErrorMessage | End) -> str:
     if isinstance(item, ErrorMessage):
-        return f"the meter says: {item.text}"
+        return f"error reported by the meter: {item.text}"
     if isinstance(item, PowerDown):
         return "the meter switched the device's supply off"
-    return "the meter ended the recording by itself"
+    return "the meter ended the recording on its own"
 
 
 def make_decoder(header: Header) -> Lpm01aDecoder:
-    """Decoder for a recording of a PowerShield."""
+    """Create the decoder of a PowerShield's recording."""
     return Lpm01aDecoder(from_plain(header.facts, Lpm01aSettings))

@@ -1,15 +1,15 @@
-"""The PowerShield itself: found, taken over, set, started, stopped, and given back.
+"""The PowerShield itself: found, taken over, configured, started, stopped, and released.
 
-    open     stop, if it streams · version, powershield, status · htc, volt get, hrc, if need be
-    session  htc · volt · acqmode … acqtime inf · trigsrc sw, in the first one
-             pwr on, if asked for · start … stop · pwr off
-    close    hrc, if it was taken
+    open     stop, if it streams · version, powershield, status · htc, volt get, hrc, if needed
+    session  htc · volt · acqmode … acqtime inf · trigsrc sw, in the first session
+             pwr on, if requested · start … stop · pwr off
+    close    hrc, if it was taken over
 
-What identifies a unit is answered without taking it over, and a session is what sets it: to list
-what is connected changes nothing. It calibrates itself after each `volt`, so that is said once.
+A unit can be identified without taking it over, and only a session configures it: listing the
+connected meters changes nothing. It calibrates itself after each `volt`, so that is sent once.
 
-The static mode is set as it is asked for. What people report of it is one mean for an acquisition
-and not a stream; a recording of such a unit says that its samples are lost.
+The static mode is configured as requested. Users report that it yields one mean per acquisition
+instead of a stream; a recording of such a unit reports lost samples.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from edgebench.protocol.errors import TargetError, UsageError
 from edgebench.protocol.plain import to_plain
 
 USB_ID = (0x0483, 0x5740)
-"""USB id of every serial port that is made with ST's software: what answers is asked who it is."""
+"""USB id of all serial ports based on ST's software: any such port is asked to identify itself."""
 BAUD_RATE = 3_686_400
 _NUMBER = re.compile(r"(\d+)([+-]\d{1,2})")
 
 
 class Lpm01a(InstrumentMeter[Lpm01aDialog]):
-    """One unit."""
+    """A PowerShield on a serial port."""
 
     name = "lpm01a"
 
@@ -52,13 +52,13 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         check(setup)
         self._setup = setup
         self._is_taken = False
-        """Controlled by us, not by its own buttons."""
+        """Controlled by the host, not by its own buttons."""
         self._is_set_up = False
         self._is_powered = False
-        """Switched on by us, and not off yet."""
+        """Whether this session switched the supply on and not off yet."""
 
     def _describe(self, connection: Lpm01aDialog) -> Header:
-        """Ask the unit what it is; what it was left streaming is stopped, or it would not say."""
+        """Identify the unit; a running stream is stopped, because it blocks all queries."""
         connection.rouse("powershield")
         answers = {
             command: connection.ask(command) for command in ("version", "powershield", "status")
@@ -85,7 +85,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
 
     def _release(self, connection: Lpm01aDialog) -> None:
         try:
-            with suppress(TargetError):  # it is gone: nothing is left to give back
+            with suppress(TargetError):  # the unit is gone: nothing to release
                 if self._is_powered:  # a session could not be ended
                     connection.write(b"stop\npwr off\n")
                 if self._is_taken:
@@ -101,7 +101,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
                 dialog.ask(command)
             self._is_set_up = True
         if self._setup.is_power_on:
-            self._is_powered = True  # also where only the answer is lost
+            self._is_powered = True  # also if only the reply is lost
             dialog.ask("pwr on")
         dialog.ask("start")
 
@@ -109,7 +109,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         try:
             dialog.stop()
         finally:
-            if self._is_powered:  # by us: a device that had its supply before keeps it
+            if self._is_powered:  # only if switched on here: otherwise the device keeps its supply
                 dialog.ask("pwr off")
                 self._is_powered = False
 
@@ -118,7 +118,7 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         dialog.ask("htc")
 
     def _supply_v(self, dialog: Lpm01aDialog) -> float:
-        """Voltage that is going to be set, or that the unit says is set."""
+        """Voltage that will be set, or that the unit reports as set."""
         if self._setup.supply_v is not None:
             return self._setup.supply_v
         self._take(dialog)
@@ -130,25 +130,25 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         low, high = SUPPLY_LIMITS_V
         if not low - 0.1 <= supply_v <= high + 0.1:
             raise UsageError(
-                f"LPM01A gives {low} to {high} V and says {answer[:40]!r}: say what it should be, "
+                f"LPM01A gives {low} to {high} V but reports {answer[:40]!r}: add the voltage, "
                 "as in lpm01a:/dev/ttyACM0,supply=3.3"
             )
         return supply_v
 
 
 def make_meter(options: Options) -> Lpm01a:
-    """From `/dev/ttyACM0,supply=3.3,rate=100k,output=energy`; without a port, the only unit."""
+    """Create the meter for `/dev/ttyACM0,supply=3.3,rate=100k,output=energy`."""
     setup = parse_setup(options)
     path = options.finish().address
     return Lpm01a(lambda: SerialTransport(path or find_port(*USB_ID), BAUD_RATE), setup)
 
 
 def _commands(setup: Lpm01aSetup) -> list[str]:
-    """In an order in which each is possible, whatever the unit was set to before."""
+    """Commands in an order in which each is valid, whatever the unit's previous settings."""
     rate_hz = setup.rate_hz
     commands = [
         *([f"volt {round(setup.supply_v * 1000)}m"] if setup.supply_v is not None else []),
-        "freq 1k",  # which every output and format can
+        "freq 1k",  # supported by every output and format
         f"acqmode {'stat' if setup.is_static else 'dyn'}",
         f"output {'energy' if setup.is_energy else 'current'}",
         f"format {'ascii_dec' if setup.is_ascii else 'bin_hexa'}",

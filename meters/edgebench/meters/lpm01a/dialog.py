@@ -1,11 +1,11 @@
-r"""Commands to a PowerShield, and its answers.
+r"""Commands to a PowerShield, and its responses.
 
     volt 3300m \n   →   \r\n PowerShield > ack volt 3300m \r\n \r\n
                         PowerShield > error volt 9000m \r\n Error detail: … \r\n
                         ("err" in the manual)
     stop \n         →   no ack; the rest of the stream, then "Acquisition completed"
 
-Source: ST UM2243 (commands); what firmware answers: mlcommons/tiny, benchmark/runner,
+Source: ST UM2243 (commands); responses of the firmware: mlcommons/tiny, benchmark/runner,
 power_manager.py; zissis-pap/x-nucleo-lpm01a-gui, core/protocol.py.
 """
 
@@ -27,11 +27,11 @@ _DETAIL = re.compile(rb"Error detail:\s*([^\r\n]+)\r?\n")
 
 
 class Lpm01aRefusal(TargetError):
-    """The unit answers, and says no."""
+    """The unit responds to a command with an error."""
 
 
 class Lpm01aDialog(Dialog):
-    """Asks, and keeps what it read behind an answer for the next read."""
+    """Sends commands, and keeps bytes received after a response for the next read."""
 
     def __init__(self, transport: ByteStream, answer_s: float = ANSWER_S) -> None:
         super().__init__(transport)
@@ -39,17 +39,17 @@ class Lpm01aDialog(Dialog):
         self._ahead = b""
 
     def read(self, timeout_s: float) -> bytes:
-        """Bytes that have arrived."""
+        """Return bytes that have arrived; b"" on timeout."""
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             return ahead
         return super().read(timeout_s)
 
     def ask(self, command: str) -> str:
-        """Send a command; what its acknowledgement says behind the command's own words.
+        """Send a command; returns the text of its acknowledgement after the command itself.
 
         Raises:
-            TargetError: the unit refuses, and why; or it does not answer.
+            TargetError: the unit reports an error, or does not respond.
         """
         self._ahead = b""
         self.write(command.encode() + b"\n")
@@ -59,23 +59,24 @@ class Lpm01aDialog(Dialog):
         match = answer.search(received)
         if match is None:
             raise TargetError(
-                f"LPM01A does not answer `{command}`: {len(received)} bytes in "
+                f"LPM01A did not respond to `{command}`: {len(received)} bytes in "
                 f"{self._answer_s:g} s, without ack or error"
             )
         if not match[1]:
             reason = self._reason(received)
-            raise Lpm01aRefusal(f"LPM01A refuses `{command}`: {reason}")
+            raise Lpm01aRefusal(f"LPM01A rejected `{command}`: {reason}")
         self._ahead = received[match.end() :]
         text = match[2].decode("ascii", "replace").strip()
         return text.removeprefix(command.partition(" ")[2]).strip()
 
     def rouse(self, command: str) -> None:
-        """See that it can be asked: end a stream that somebody left, which refuses all questions.
+        """Make the unit responsive: end a stream left by another client, which blocks all queries.
 
-        A unit at rest is told nothing. A slow stream is seen by its refusal, a fast one drowns it.
+        A unit at rest receives only the query. A slow stream is detected by the rejection of the
+        query, a fast stream by its bytes.
 
         Raises:
-            TargetError: the stream goes on, or there is no answer.
+            TargetError: the stream does not stop, or the unit does not respond.
         """
         if self._transport.read(_QUIET_S):
             self.stop()
@@ -85,17 +86,17 @@ class Lpm01aDialog(Dialog):
             self.stop()
 
     def stop(self) -> None:
-        """End a stream, if there is one, and let it run dry.
+        """End a stream, if any, and discard its remaining bytes.
 
         Raises:
-            TargetError: it goes on.
+            TargetError: the stream does not stop.
         """
         self._ahead = b""
         self.write(b"stop\n")
-        complaint = f"LPM01A does not stop: it still sends after {self._answer_s:g} s"
+        complaint = f"LPM01A does not stop: it still sends data after {self._answer_s:g} s"
         run_dry(self._transport, complaint, self._answer_s)
 
     def _reason(self, received: bytes) -> str:
-        """The reason stands on the line behind; old firmware gives none."""
+        """Reason for an error, from the line after it; old firmware sends none."""
         detail = _DETAIL.search(read_until(self._transport, _DETAIL, _QUIET_S, received))
-        return detail[1].decode("ascii", "replace").strip() if detail else "it gives no reason"
+        return detail[1].decode("ascii", "replace").strip() if detail else "no reason given"

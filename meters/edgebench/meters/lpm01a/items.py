@@ -1,4 +1,4 @@
-"""Items of a PowerShield's stream, whichever format it has on the wire."""
+"""Items of a PowerShield's stream, independent of its format on the wire."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from edgebench.meters.base import Floats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Values:
-    """Samples that follow each other."""
+    """Consecutive samples."""
 
     values: Floats
-    """Ampere, or joule in the interval before; shape (n,)."""
+    """Current in A, or energy in J of the preceding interval; shape (n,)."""
     exponents: NDArray[np.uint8]
-    """Negative power of the format's radix that each has: how fine its step is."""
+    """Negative power of the format's radix per sample, which determines its step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The meter's own time, which it sends once a second among the samples."""
+    """The meter's own time, sent once per second among the samples."""
 
     time_ms: int
-    """Time since the recording began."""
+    """Time since the start of the recording."""
     buffer_ratio: float
-    """Share of its buffer that is full, 0…1."""
+    """Fill level of the meter's buffer, 0…1."""
     is_overflow: bool = False
-    """Samples are lost, as its buffer was too full."""
+    """Samples are lost because the buffer overflowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Bytes that mean nothing: samples are lost here."""
+    """Invalid bytes: samples are lost here."""
 
     count: int
-    """Samples lost at least."""
+    """Minimum number of lost samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The event input D7 changed here, as it was asked to report."""
+    """The event input D7 had an edge of the selected kind here."""
 
     number: int
-    """Count of such events; it begins anew at 0 after the last one of two digits or more."""
+    """Count of such events; after the last number of two or more digits it restarts at 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overcurrent:
-    """More current than the range can measure."""
+    """The current exceeds the measuring range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class PowerDown:
 
 @dataclass(frozen=True, slots=True)
 class SupplyVoltage:
-    """Voltage of the device's supply, as the meter says."""
+    """Voltage of the device's supply, as reported by the meter."""
 
     voltage_v: float
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorMessage:
-    """Error, in the meter's words."""
+    """Error text from the meter."""
 
     text: str
 

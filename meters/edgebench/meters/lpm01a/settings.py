@@ -1,7 +1,7 @@
-"""How a PowerShield is asked to measure, and what it can not do.
+"""Settings of a PowerShield, and combinations that it does not support.
 
 Source: ST UM2243, and the help text of the firmware, quoted in mlcommons/tiny, benchmark/runner,
-power_manager.py: supply, frequencies, 10 kHz of energy, and the table of acquisition times.
+power_manager.py: supply, frequencies, 10 kHz for energy, and the table of acquisition times.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ SUPPLY_LIMITS_V = (1.8, 3.3)
 RATES_HZ = (*(m * 10**e for e in range(5) for m in (1, 2, 5)), 100_000)
 ENERGY_MAX_HZ = 10_000
 ASCII_MAX_HZ = 5_000
-"""Highest rate of text without an end; 10 kHz last a second."""
+"""Highest rate of text for an unlimited time; 10 kHz last a second."""
 
 
 class EventEdge(Enum):
-    """Which edge of input D7 is reported, in the unit's words."""
+    """Edge of input D7 to report, in the unit's notation."""
 
     RISING = "ris"
     FALLING = "fal"
@@ -32,17 +32,17 @@ class Lpm01aSetup:
 
     rate_hz: int
     supply_v: float | None = None
-    """Voltage to set; None: as the unit has it."""
+    """Voltage to set; None: keep the unit's setting."""
     is_energy: bool = False
     """Energy of intervals, instead of the current at instants."""
     is_ascii: bool = False
     is_static: bool = False
-    """Range to 200 mA, for a current that does not change."""
+    """Range of up to 200 mA, for a current that does not change."""
     is_high: bool = False
     """The unit's mode for high current, instead of its best resolution."""
     events: EventEdge | None = None
     is_power_on: bool = False
-    """Switch the device's supply on for the session, and off again after it."""
+    """Switch the device's supply on for the session, and off again afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,21 +51,21 @@ class Lpm01aSettings:
 
     setup: Lpm01aSetup
     supply_v: float
-    """Set, or as the unit said: the stream has no voltage."""
+    """Configured, or reported by the unit: the stream contains no voltage."""
 
 
 def parse_setup(options: Options) -> Lpm01aSetup:
     """Parse the options of a meter's address.
 
     Raises:
-        UsageError: a value is none, or the unit can not do that.
+        UsageError: a value is invalid, or the unit does not support the combination.
     """
     is_static = options.choice("mode", "dyn", "stat")
     is_high = options.choice("function", "optim", "high")
     is_ascii = options.choice("format", "binary", "ascii")
     is_energy = options.choice("output", "current", "energy")
     if options.text("output") is None and not is_high:
-        # Few instants may be in step with the device; the energy of intervals is all there is.
+        # Sparse instants may be in step with the device; the energy of intervals is complete.
         is_energy = (
             options.rate("rate", ASCII_MAX_HZ if is_ascii else RATES_HZ[-1]) <= ENERGY_MAX_HZ
         )
@@ -90,26 +90,24 @@ def parse_setup(options: Options) -> Lpm01aSetup:
 
 
 def check(setup: Lpm01aSetup) -> None:
-    """Refuse what the unit can not do.
+    """Reject settings that the unit does not support.
 
     Raises:
-        UsageError: which value is beyond which limit.
+        UsageError: a value exceeds its limit.
     """
     check_supply(setup.supply_v, SUPPLY_LIMITS_V, "LPM01A gives")
     rate_hz = setup.rate_hz
     if rate_hz not in RATES_HZ:
         raise UsageError(
-            f"LPM01A has no rate of {rate_hz} Hz: 1, 2 or 5 times a power of ten to 100k"
+            f"LPM01A has no rate of {rate_hz} Hz: use 1, 2 or 5 times a power of ten, up to 100k"
         )
     for is_asked, what, limit_hz in (
         (setup.is_energy, "energy", ENERGY_MAX_HZ),
-        (setup.is_ascii, "text without an end", ASCII_MAX_HZ),
+        (setup.is_ascii, "continuous text", ASCII_MAX_HZ),
     ):
         if is_asked and rate_hz > limit_hz:
-            raise UsageError(
-                f"LPM01A sends {what} at {limit_hz} Hz at most, asked for {rate_hz} Hz"
-            )
+            raise UsageError(f"LPM01A sends {what} at {limit_hz} Hz at most, got {rate_hz} Hz")
     if setup.events and not setup.is_ascii:
-        raise UsageError("LPM01A reports events as text only: say format=ascii")
+        raise UsageError("LPM01A reports events only as text: add format=ascii")
     if setup.is_high and (setup.is_energy or setup.is_static):
-        raise UsageError("LPM01A has function=high for output=current and mode=dyn only")
+        raise UsageError("LPM01A supports function=high only with output=current and mode=dyn")

@@ -1,12 +1,12 @@
-"""Places samples on the meter's own time, and finds what is missing.
+"""Places samples on the meter's own time, and finds missing samples.
 
-Theory of operation. Samples have no numbers. Once a second the meter says its time, and how many
-samples there should have been until then follows from the rate. So samples are held back until the
-next stamp. Are some missing, then the place of the loss is known where bytes were damaged, and else
-not: the samples of that second are put at its begin, and the gap reaches over all of it. What comes
-behind the last stamp, less than a second, is checked by nothing.
+Theory of operation. Samples are not numbered. Once per second the meter sends its time, from which
+the expected number of samples follows by the rate. So samples are held back until the next stamp.
+If some are missing, the place of the loss is known if bytes were damaged. Otherwise the samples of
+that second are placed at its start, and the gap covers the whole second. Samples after the last
+stamp, less than a second, are not verified.
 
-The first stamp is 0: samples before it belong to nothing, and are not given to this.
+The first stamp is 0: samples before it are not part of the recording, and are not passed here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from edgebench.meters.lpm01a.items import Stamp, Values
 from edgebench.meters.timeline import Places, UniformTimeline
 
 JUMP_MAX_S = 60
-"""No stamp is so far ahead of the samples: a session gives up a meter that is silent for less."""
+"""Limit of a stamp's lead over the samples: a session gives up a meter that is silent for less."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,14 +33,14 @@ class PlacedValues:
     exponents: NDArray[np.uint8]
     flags: NDArray[np.uint8]
     is_edge: NDArray[np.bool_]
-    """An event came right before."""
+    """An event occurred right before the sample."""
 
     def __getitem__(self, places: slice) -> PlacedValues:
         return PlacedValues(*(getattr(self, one.name)[places] for one in fields(self)))
 
 
 def joined(first: PlacedValues | None, second: PlacedValues) -> PlacedValues:
-    """Samples and the ones that follow them."""
+    """Concatenate samples with the samples that follow them."""
     if first is None:
         return second
     names = [one.name for one in fields(second)]
@@ -49,11 +49,11 @@ def joined(first: PlacedValues | None, second: PlacedValues) -> PlacedValues:
 
 @dataclass(slots=True, eq=False)
 class StampTimeline:
-    """Collects the samples of a second, and places them when its stamp comes."""
+    """Collects the samples of a second, and places them when its stamp arrives."""
 
     uniform: UniformTimeline
     first_end: int = 0
-    """1 where a value is of the interval that ends with it: the first one ends a period late."""
+    """1 if a value covers the interval that ends with it: the first then ends one period later."""
     standing: Flag = Flag.NONE
     """Flags of all samples from here on."""
     _parts: list[Values] = field(default_factory=list[Values])
@@ -63,35 +63,35 @@ class StampTimeline:
     _edges: list[int] = field(default_factory=list[int])
     _count: int = 0
     _hole_at: int | None = None
-    """Place in this second where samples are lost first."""
+    """Place of the first loss in this second."""
     _hole_count: int = 0
-    """Samples that are lost in it at least."""
+    """Minimum number of samples lost in it."""
     _excess: int = 0
-    """Samples that the stamps do not know of."""
+    """Samples in excess of what the stamps imply."""
 
     def add(self, values: Values) -> None:
-        """Samples that follow."""
+        """Append samples."""
         self._parts.append(values)
         self._part_flags.append(self.standing)
         self._count += len(values.values)
 
     def add_hole(self, count: int) -> None:
-        """Samples that are lost here, so many at least."""
+        """Record a loss of at least `count` samples at this place."""
         self.uniform.desync_count += 1
         if self._hole_at is None:
             self._hole_at = self._count
         self._hole_count += count
 
     def mark_neighbours(self, flag: Flag) -> None:
-        """The sample before and the one behind."""
+        """Flag the previous and the next sample."""
         self._marks += [(self._count - 1, flag), (self._count, flag)]
 
     def mark_edge(self) -> None:
-        """The sample behind."""
+        """Mark an edge before the next sample."""
         self._edges.append(self._count)
 
     def stamp(self, stamp: Stamp) -> PlacedValues | None:
-        """The meter says how late it is: the samples until then."""
+        """Place the samples up to the time of this stamp."""
         rate_hz = self.uniform.rate_hz
         expected = round(stamp.time_ms * rate_hz / 1000) + self._excess
         missing = expected - self.uniform.next_index - self._count
@@ -108,7 +108,7 @@ class StampTimeline:
         return self._place(missing, "samples lost")
 
     def finish(self) -> PlacedValues | None:
-        """No stamp will come any more."""
+        """Place the remaining samples without a stamp."""
         return self._place(self._hole_count, "samples lost")
 
     def _place(self, missing: int, cause: str) -> PlacedValues | None:
@@ -132,7 +132,7 @@ class StampTimeline:
         return placed
 
     def _joined(self, places: Places) -> PlacedValues:
-        """The samples of this second, with what is marked at them."""
+        """The samples of this second with their flags and edges."""
         lengths = [len(part.values) for part in self._parts]
         flags = np.repeat(np.array(self._part_flags, np.uint8), lengths)
         for place, flag in self._marks:

@@ -1,1 +1,1 @@
-"""Monsoon HVPM: a supply for the device that measures current and voltage, 5000 times a second."""
+"""Monsoon HVPM: a supply for the device that measures current and voltage at 5000 Hz."""

@@ -1,8 +1,8 @@
 """Turns packets of a Monsoon HVPM into samples: calibration, choice of the converter, losses.
 
-Observations are held back until the unit was calibrated, which takes some seconds. One that went to
-the calibration has a place on the timeline, and a value between its neighbours, with a flag; a
-longer pause is a loss.
+Observations are held back until the unit is calibrated, which takes some seconds. An observation
+used for calibration has a place on the timeline and an interpolated value with a flag; a longer
+pause counts as a loss.
 
 Source: msoon/PyMonsoon 0.1.88, Monsoon/HVPM.py and sampleEngine.py (voltage).
 """
@@ -33,10 +33,10 @@ VOLTAGE_END = 65_535
 FINE, COARSE = 0, 1
 """Ranges."""
 INTERPOLATED_MAX = 10
-"""Observations in a row without a value that are interpolated: assumed, 2 ms, more than one
+"""Longest run of observations without a value that is interpolated: assumed, 2 ms, more than a
 calibration needs."""
 HELD_MAX_S = 30.0
-"""A unit without a calibration for so long has none: nearly five times what five readings take."""
+"""Limit after which a unit counts as uncalibrated: nearly five times what five readings take."""
 _LOST = "dropped by the meter"
 
 
@@ -49,7 +49,7 @@ class MonsoonSettings:
     """Full scales of the two converters."""
     fine_offset: float
     coarse_offset: float
-    """Offsets of their zeros, in steps."""
+    """Zero offsets of the two converters, in steps."""
 
 
 class MonsoonDecoder(UniformDecoder):
@@ -65,11 +65,11 @@ class MonsoonDecoder(UniformDecoder):
         self._is_calibrated = False
         self._rest = b""
         self._waiting: list[tuple[Observations, NDArray[np.int64]]] = []
-        """Observations, and how many are missing before each."""
+        """Observations, and the number missing before each."""
         self._waiting_count = 0
-        """Places that these will take."""
+        """Number of places that these will take."""
         self._lost = 0
-        """Observations missing behind the last that came."""
+        """Observations missing after the last that arrived."""
         self._last: tuple[int, float, float] | None = None
         """Place, current and voltage of the last sample."""
 
@@ -81,7 +81,7 @@ class MonsoonDecoder(UniformDecoder):
         run = self._reader.read(data[:whole])
         for _ in range(run.damaged_count):
             self.timeline.desync()
-        if run.lost.any():  # packets, of which nobody knows how full they were
+        if run.lost.any():  # packets, whose number of observations is unknown
             self.timeline.is_ambiguous = True
         run.lost[0] += self._lost
         self._lost = int(run.lost[-1])
@@ -91,17 +91,17 @@ class MonsoonDecoder(UniformDecoder):
         if self._calibrate(READINGS):
             return self._blocks()
         if self._waiting_count > HELD_MAX_S * self.timeline.rate_hz:
-            raise MeasurementError(f"the HVPM was not calibrated in {HELD_MAX_S:g} s")
+            raise MeasurementError(f"the HVPM was not calibrated within {HELD_MAX_S:g} s")
         return []
 
     def finish(self) -> list[SampleBlock]:
-        """Samples that were held back; calibrated by fewer readings where there are no more."""
+        """Samples that were held back; calibrated with fewer readings if there are no more."""
         blocks: list[SampleBlock] = []
         if self._waiting:
             if not self._calibrate(1):
                 raise MeasurementError("the HVPM was not calibrated yet: record for longer")
             blocks = self._blocks()
-            self._waiting.clear()  # readings at the end, behind which nothing was measured
+            self._waiting.clear()  # readings at the end, without a measurement after them
         if self._lost:
             self.timeline.lose(self._lost, _LOST)
             self._lost = 0
@@ -112,7 +112,7 @@ class MonsoonDecoder(UniformDecoder):
         self._waiting_count += len(lost) + int(lost.sum())
 
     def _calibrate(self, reading_count: int) -> bool:
-        """Calibrate by what waits, if there are so many readings; whether it is calibrated."""
+        """Calibrate if this many readings are waiting; return whether the meter is calibrated."""
         if not self._is_calibrated and self._waiting:
             observations = np.concatenate([one for one, _ in self._waiting])
             kinds = kinds_of(observations)
@@ -124,7 +124,7 @@ class MonsoonDecoder(UniformDecoder):
         return self._is_calibrated
 
     def _blocks(self) -> list[SampleBlock]:
-        """Samples of what waits, up to the last measurement; what is behind it goes on waiting."""
+        """Samples up to the last measurement that waits; later observations keep waiting."""
         if not self._waiting:
             return []
         observations = np.concatenate([one for one, _ in self._waiting])
@@ -134,7 +134,7 @@ class MonsoonDecoder(UniformDecoder):
         self._waiting.clear()
         self._waiting_count = 0
         tail, tail_lost = observations[end:], lost[end:]
-        if len(tail) > INTERPOLATED_MAX:  # a pause, however long it is going to be
+        if len(tail) > INTERPOLATED_MAX:  # a pause, whatever its final length
             self._currents(tail)
             self._lost += len(tail) + int(tail_lost.sum())
         elif len(tail):
@@ -144,7 +144,7 @@ class MonsoonDecoder(UniformDecoder):
         return [self._block(observations[:end], lost[:end])]
 
     def _currents(self, observations: Observations) -> tuple[Floats, NDArray[np.bool_]]:
-        """Currents, and whether they are the coarse converter's; takes the readings among them."""
+        """Currents, and which of them are the coarse converter's; uses the readings among them."""
         kinds = kinds_of(observations)
         fine_a = self._fine.current_a(observations, kinds)
         coarse_a = self._coarse.current_a(observations, kinds)
@@ -152,11 +152,11 @@ class MonsoonDecoder(UniformDecoder):
         return np.where(is_coarse, coarse_a, fine_a), is_coarse
 
     def _block(self, observations: Observations, lost: NDArray[np.int64]) -> SampleBlock:
-        """Samples of observations whose last is a measurement."""
+        """Samples of observations that end with a measurement."""
         current_a, is_coarse = self._currents(observations)
         is_measured = kinds_of(observations) == SampleKind.MEASUREMENT
         is_kept = is_measured | _is_in_short_run(~is_measured)
-        if self._last is None:  # nothing is between the begin and the first measurement
+        if self._last is None:  # skip everything before the first measurement
             first = int(np.argmax(is_measured))
             self.timeline.next_index += first + int(lost[: first + 1].sum())
             observations, lost = observations[first:], lost[first:]
@@ -189,7 +189,7 @@ class MonsoonDecoder(UniformDecoder):
     def _filled(
         self, places: NDArray[np.int64], values: Floats, is_value: NDArray[np.bool_], column: int
     ) -> Floats:
-        """Values, with those between two measurements for what is none. Shape (n,)."""
+        """Values, interpolated between measurements where they are missing. Shape (n,)."""
         known, known_places = values[is_value], places[is_value]
         if self._last is not None:
             known = np.concatenate([[self._last[column]], known])
@@ -198,7 +198,7 @@ class MonsoonDecoder(UniformDecoder):
 
 
 def _is_in_short_run(is_without: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of the observations without a value are few enough in a row to be interpolated."""
+    """Which observations without a value form runs short enough to be interpolated."""
     edges = np.flatnonzero(np.diff(is_without, prepend=False, append=False))
     is_short = is_without.copy()
     for begin, end in edges.reshape(-1, 2):

@@ -1,11 +1,11 @@
-"""Monsoon HVPM: identified by its registers, set where that is asked for, started and stopped.
+"""Monsoon HVPM: identified by its registers, configured if requested, started and stopped.
 
     open     stop · model, serial number, versions, scales, offsets, main voltage
-    session  voltages of main and USB are sampled · voltage and power, if asked for · START, with a
-             calibration every 1.25 s · packets · STOP · everything as it was before
+    session  select voltages of main and USB · set voltage and power, if requested · START, with a
+             calibration every 1.25 s · packets · STOP · restore the previous settings
 
 Source: msoon/PyMonsoon 0.1.88, Monsoon/pmapi.py, HVPM.py (limits of the DAC's calibration, beyond
-which a unit may give another voltage than it is told to), sampleEngine.py (1250 ms). Android,
+which the output voltage of a unit may be wrong), sampleEngine.py (1250 ms). Android,
 acts/controllers/monsoon_lib/api/hvpm/monsoon.py (0.8 to 13.5 V; a register reads as it was set).
 """
 
@@ -39,11 +39,11 @@ _HVPM = 2
 _MODELS = {1: "LVPM", _HVPM: "HVPM"}
 _DAC_LIMITS = {Register.DAC_LOW: (0xD000, 0xF000), Register.DAC_HIGH: (0xC000, 0xD000)}
 _WINDOW_SAMPLES = 20
-"""Fewest samples of a window: assumed, so that its ends are a small part of it."""
+"""Samples in the shortest window: assumed, so that its ends are a small part of it."""
 _SAME_V = 1e-3
-"""Voltages that are this close need not be set."""
-_ASSUMED = "assumed: no data sheet of Monsoon's was at hand"
-"""If a unit is worse than this, the stated uncertainty is too small."""
+"""Voltages closer than this are not set again."""
+_ASSUMED = "assumed: no Monsoon data sheet was available"
+"""If a unit is less accurate, the stated uncertainty is too small."""
 _UNCERTAINTY = (
     *(term(Kind.GAIN, 0.01, _ASSUMED, of_range=place) for place in (FINE, COARSE)),
     term(Kind.OFFSET, 50e-6, _ASSUMED, Unit.AMPERE, of_range=FINE),
@@ -58,15 +58,15 @@ class MonsoonSetup:
     """Options of the user."""
 
     supply_v: float | None = None
-    """Voltage of the main output while it is recorded; None: as it is set."""
+    """Voltage of the main output during the recording; None: keep the current setting."""
     is_power_on: bool = False
-    """Switch an output that is off on for the recording, and off again after it."""
+    """Switch an output that is off on for the recording, and off again afterwards."""
     is_averaging: bool = False
-    """Samples are means, as the user knows of the unit."""
+    """Samples are means, according to the user."""
 
 
 class Monsoon(InstrumentMeter[MonsoonLink]):
-    """One unit."""
+    """A Monsoon HVPM on USB."""
 
     name = "monsoon"
 
@@ -76,15 +76,15 @@ class Monsoon(InstrumentMeter[MonsoonLink]):
         super().__init__(lambda: MonsoonLink(connect()))
         self._setup = setup or MonsoonSetup()
         self._before: dict[Register, int] = {}
-        """Registers that a session has set, as they were."""
+        """Previous values of registers that a session has set."""
         check_supply(self._setup.supply_v, SUPPLY_LIMITS_V, "a Monsoon HVPM gives")
 
     def _describe(self, connection: MonsoonLink) -> Header:
-        connection.stop()  # whoever left it sampling: then it answers nothing
+        connection.stop()  # a unit left sampling does not respond to queries
         model = connection.register(Register.MODEL)
         if model != _HVPM:
             known = _MODELS.get(model, f"model {model}")
-            raise TargetError(f"this {WHAT} is no HVPM but {known}, which is not supported")
+            raise TargetError(f"this {WHAT} is not an HVPM but {known}, which is not supported")
         settings = _settings_of(connection)
         self._refuse_output(connection)
         serial = str(connection.register(Register.SERIAL))
@@ -123,33 +123,33 @@ class Monsoon(InstrumentMeter[MonsoonLink]):
     def _release(self, connection: MonsoonLink) -> None:
         try:
             if self._before:  # a session could not be ended
-                with suppress(TargetError):  # it is gone, or it does not listen
+                with suppress(TargetError):  # the unit is gone or does not respond
                     self._stop(connection)
         finally:
             connection.close()
             self._before.clear()
 
     def _refuse_output(self, link: MonsoonLink) -> None:
-        """Refuse an output that is off, and a unit whose voltage nobody should set.
+        """Reject an output that is off, and a unit whose voltage cannot be set reliably.
 
         Raises:
-            UsageError: the options do not say what to do.
-            TargetError: its output is off, or it may give another voltage than it is told to.
+            UsageError: `power` is given without a voltage.
+            TargetError: the output is off, or the output voltage may be wrong.
         """
         setup = self._setup
         if setup.is_power_on and setup.supply_v is None:
-            raise UsageError("power needs a voltage to switch on: monsoon:,supply=3.7,power")
+            raise UsageError("power requires a voltage to switch on: monsoon:,supply=3.7,power")
         if not link.register(Register.MAIN_VOLTAGE, 4) and not setup.is_power_on:
             raise TargetError(
                 "the main output of this HVPM is off: switch it on, or add `supply=V,power` to "
-                "have it on while it is recorded"
+                "switch it on during the recording"
             )
         if setup.supply_v is None:
             return
         for register, (low, high) in _DAC_LIMITS.items():
             if not low < (value := link.register(register)) < high:
                 raise TargetError(
-                    f"this HVPM may give another voltage than it is told to ({register.name} is "
+                    f"the output voltage of this HVPM may be wrong ({register.name} is "
                     f"{value:#x}): update its firmware to 32, and calibrate its voltage"
                 )
 
@@ -163,7 +163,7 @@ class Monsoon(InstrumentMeter[MonsoonLink]):
         link.start()
 
     def _set(self, link: MonsoonLink, register: Register, value: int, size: int) -> None:
-        """Set a register that is not so, and note how it was."""
+        """Set a register if its value differs, and store the previous value."""
         before = link.register(register, size)
         if before != value:
             self._before[register] = before
@@ -175,11 +175,11 @@ class Monsoon(InstrumentMeter[MonsoonLink]):
         finally:
             for register, value in reversed(tuple(self._before.items())):
                 link.set(register, value)
-                del self._before[register]  # not before: what could not be set is tried again
+                del self._before[register]  # only now: a failed write is retried
 
 
 def make_meter(options: Options) -> Monsoon:
-    """Meter by serial number, if any, and options."""
+    """Create the meter of the unit with this serial number, or of the only unit."""
     setup = MonsoonSetup(
         supply_v=options.number("supply"),
         is_power_on=options.switch("power"),
@@ -190,7 +190,7 @@ def make_meter(options: Options) -> Monsoon:
 
 
 def connect(serial: str = "", backend: object = None) -> BulkTransport:
-    """Transfers from the only unit, or from the one with this serial number."""
+    """Open the only unit, or the unit with this serial number."""
     return BulkTransport(
         find_device([USB_ID], serial, backend, what=WHAT),
         interface=_INTERFACE,
@@ -202,10 +202,10 @@ def connect(serial: str = "", backend: object = None) -> BulkTransport:
 
 
 def _settings_of(link: MonsoonLink) -> MonsoonSettings:
-    """Calibration in the unit.
+    """Read the calibration stored in the unit.
 
     Raises:
-        TargetError: it makes no sense.
+        TargetError: a scale is zero.
     """
     fine, coarse = (
         link.register(register)
@@ -213,7 +213,7 @@ def _settings_of(link: MonsoonLink) -> MonsoonSettings:
     )
     if not fine or not coarse:
         raise TargetError(
-            f"the calibration of this HVPM makes no sense: scales of {fine} and {coarse}; see "
+            f"the calibration of this HVPM is invalid: scales of {fine} and {coarse}; check "
             "whether Monsoon's own program measures with it"
         )
     return MonsoonSettings(

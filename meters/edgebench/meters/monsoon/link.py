@@ -17,31 +17,31 @@ from edgebench.meters.monsoon.packets import (
 from edgebench.protocol.errors import TargetError
 
 CALIBRATION_MS = 1250
-"""Time between two calibrations, as Monsoon's client has it (sampleEngine.py)."""
+"""Interval of calibrations in ms, as in Monsoon's client (sampleEngine.py)."""
 _GATHER_S = 0.02
-"""Transfers are written together; a packet has three observations at most, and comes alone."""
+"""Time to gather transfers for one write; a packet holds up to three observations."""
 _QUIET_S = 0.05
 _DRAIN_S = 2.0
 
 
 class MonsoonLink:
-    """Registers and samples of one unit."""
+    """Registers and samples of a unit."""
 
     def __init__(self, transport: BulkTransport) -> None:
         self._transport = transport
         self.texts = transport.texts
 
     def register(self, register: Register, size: int = 2) -> int:
-        """Value of a register, of so many bytes.
+        """Value of a register, of this many bytes.
 
         Raises:
-            TargetError: the unit does not say, or is busy.
+            TargetError: the unit is sampling, or sends too few bytes.
         """
         answer = self._transport.ask(GET_OR_SET, register, 4)
         value = int.from_bytes(answer, "little")
         if len(answer) < 4 or value == BUSY:
             name = register.name.lower().replace("_", " ")
-            raise TargetError(f"the Monsoon does not tell its {name}")
+            raise TargetError(f"the Monsoon does not report its {name}")
         return int.from_bytes(answer[:size], "little")
 
     def signed(self, register: Register) -> int:
@@ -55,23 +55,23 @@ class MonsoonLink:
         self._transport.tell(GET_OR_SET, value & 0xFFFF, index, value.to_bytes(4, "little"))
 
     def start(self) -> None:
-        """Sample until it is stopped."""
+        """Sample until `stop`."""
         self._transport.tell(START, CALIBRATION_MS, 0, FOREVER.to_bytes(4, "little"))
 
     def stop(self) -> None:
-        """Sample no more, and read what is on its way.
+        """Stop sampling, and discard the remaining packets.
 
         Raises:
-            TargetError: it goes on.
+            TargetError: packets still arrive after 2 s.
         """
         self._transport.tell(STOP)
         deadline_s = time.monotonic() + _DRAIN_S
         while self._transport.read(_QUIET_S):
             if time.monotonic() > deadline_s:
-                raise TargetError(f"the Monsoon still sends {_DRAIN_S:g} s after it was stopped")
+                raise TargetError(f"the Monsoon still sends data {_DRAIN_S:g} s after the stop")
 
     def read(self, timeout_s: float) -> bytes:
-        """Packets of a little while, as records."""
+        """Packets of about 20 ms, as records."""
         records: list[bytes] = []
         deadline_s = time.monotonic() + _GATHER_S
         left_s = timeout_s
@@ -79,11 +79,11 @@ class MonsoonLink:
             while left_s > 0 and (transfer := self._transport.read(left_s)):
                 records.append(record_of(transfer))
                 left_s = deadline_s - time.monotonic()
-        except TargetError:  # it is gone, which the next read says again
+        except TargetError:  # the unit is gone; the next read raises again
             if not records:
                 raise
         return b"".join(records)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the device."""
         self._transport.close()

@@ -1,16 +1,16 @@
-"""Packets of a Monsoon HVPM, a USB transfer each, and what its control requests are.
+"""Packets of a Monsoon HVPM, one per USB transfer, and its control requests.
 
     packet        dropped u16, flags u8, observations u8 (0 to 3), little-endian; the observations
     observation   current coarse and fine of the main output, of USB and of the auxiliary input;
                   voltage of the main output and of USB; u16, big-endian; gain of USB; gain and, in
                   bits 4 and 5, kind of the main output; 18 bytes
-    a request     SET: value u32, its low half in wValue, its third byte in the high one of wIndex,
-                  whose low byte is the register; GET: wIndex is the register, 4 bytes come back
+    a request     SET: value u32, its low half in wValue, its third byte in the high byte of wIndex,
+                  whose low byte is the register; GET: wIndex is the register, 4 bytes are returned
 
 `dropped` counts the packets that the unit had no room for. It is 65535 in the first milliseconds.
 
-A recording has transfers as records of one length, a byte for how long each was and 64 for what it
-was, so that many of them are read at once.
+A recording stores transfers as records of fixed length: a byte for the length of the transfer and
+64 for its content, so that many records can be read at once.
 
 Source: msoon/PyMonsoon 0.1.88, Monsoon/pmapi.py (requests), Operations.py (registers, kinds),
 HVPM.py (byte order); Android, tools/test/connectivity, acts/controllers/monsoon_lib/sampling/hvpm,
@@ -27,18 +27,18 @@ from numpy.typing import NDArray
 
 PACKET_BYTES = 64
 OBSERVATIONS_MAX = 3
-"""Observations in a packet."""
+"""Maximum number of observations in a packet."""
 DROPPED_SIZE = 1 << 16
 NOT_COUNTED = DROPPED_SIZE - 1
-"""Count of dropped packets before the unit has one."""
+"""Value of `dropped` before the unit starts to count."""
 GET_OR_SET, START, STOP = 0x01, 0x02, 0x03
-"""Requests."""
+"""Request codes."""
 BUSY = 0xFFFFFFFE
 """Value of any register while the unit samples."""
 FOREVER = 0xFFFFFFFF
-"""Samples to take: until it is told to stop."""
+"""Number of samples to take: until the stop request."""
 VOLTS = 1 << 20
-"""Main voltage, in steps of a register."""
+"""Steps of the main voltage register per volt."""
 _HEAD_BYTES = 4
 _KIND = 0x30
 
@@ -47,7 +47,7 @@ Observations = NDArray[np.void]
 
 
 class Register(IntEnum):
-    """Number of a value in the unit; those that can be set read as they were set."""
+    """Numbers of the unit's registers; writable registers read back as they were set."""
 
     MAIN_FINE_SCALE = 0x1A
     MAIN_COARSE_SCALE = 0x1B
@@ -65,14 +65,14 @@ class Register(IntEnum):
 
 
 class SampleKind(IntEnum):
-    """What the converters looked at."""
+    """Input of the converters."""
 
     MEASUREMENT = 0x00
     ZERO = 0x10
-    """Their own zero."""
+    """The converters' zero."""
     INVALID = 0x20
     REFERENCE = 0x30
-    """Their own reference."""
+    """The converters' reference."""
 
 
 _OBSERVATION = np.dtype(
@@ -103,38 +103,38 @@ RECORD_BYTES = _RECORD.itemsize
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PacketRun:
-    """Observations of packets that follow each other."""
+    """Observations of consecutive packets."""
 
     observations: Observations
     """Shape (n,)."""
     lost: NDArray[np.int64]
-    """Observations that are missing before each, and behind the last, shape (n + 1,)."""
+    """Observations missing before each, and after the last, shape (n + 1,)."""
     damaged_count: int
-    """Packets that are shorter than they say."""
+    """Packets that are shorter than their header claims."""
 
 
 def record_of(transfer: bytes) -> bytes:
-    """A transfer as a record."""
+    """Convert a transfer to a record."""
     return bytes([len(transfer)]) + transfer[:PACKET_BYTES].ljust(PACKET_BYTES, b"\0")
 
 
 def kinds_of(observations: Observations) -> NDArray[np.uint8]:
-    """What each of them is, shape (n,)."""
+    """Kind of each observation, shape (n,)."""
     kinds: NDArray[np.uint8] = observations["main_gain"] & np.uint8(_KIND)
     return kinds
 
 
 class PacketReader:
-    """Reads records in order; holds how many packets the unit had dropped."""
+    """Reads records in order; keeps the number of packets that the unit had dropped."""
 
     def __init__(self) -> None:
         self._dropped = NOT_COUNTED
 
     def read(self, data: bytes) -> PacketRun:
-        """Observations of so many whole records.
+        """Observations of whole records.
 
-        What was in a packet that was dropped, nobody knows: the unit drops packets when the host is
-        late, so that they are full.
+        Dropped packets count as full, because the unit drops packets when the host is late; their
+        actual content is unknown.
         """
         records: NDArray[np.void] = np.frombuffer(data, _RECORD)
         counts = records["count"].astype(np.int64)
@@ -143,7 +143,7 @@ class PacketReader:
         lost_packets = self._lost_packets(records, is_whole)
         counts[~is_whole] = 0
         missing = lost_packets * OBSERVATIONS_MAX
-        # One that is damaged lost what it held, which its head does not tell for sure.
+        # A damaged packet counts as a loss of three, because its header is not reliable.
         missing[~is_whole] += OBSERVATIONS_MAX
         is_there = np.arange(OBSERVATIONS_MAX) < counts[:, None]
         lost = np.zeros(int(counts.sum()) + 1, np.int64)

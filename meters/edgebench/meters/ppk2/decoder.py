@@ -22,8 +22,8 @@ from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
 SWITCH_SAMPLES = 2
-"""Samples after a saturated one in which the unit has switched to a higher range; the app's own
-filter takes as many for touched by a switch (spike_filter.py)."""
+"""Samples after a saturated sample within which the unit switches to a higher range; Nordic's
+filter treats the same number as affected by a switch (spike_filter.py)."""
 _ADC_AND_RANGE = np.uint32((1 << 17) - 1)
 _ADC = np.uint32((1 << 14) - 1)
 
@@ -34,15 +34,15 @@ class Ppk2Settings:
 
     calibration: Calibration
     supply_v: float
-    """Set (source mode) or given by the user: the meter measures no voltage."""
+    """Configured (source mode) or given by the user: the meter does not measure voltage."""
     is_source: bool
     is_filtered: bool = True
     defaulted: tuple[str, ...] = ()
-    """Constants of the calibration that the unit did not give."""
+    """Calibration constants that the unit did not provide."""
 
 
 class Ppk2Decoder(UniformDecoder):
-    """Holds the framing, the filter and the timeline between packets."""
+    """Keeps the framing, the filter and the timeline between packets."""
 
     def __init__(self, settings: Ppk2Settings) -> None:
         super().__init__(RATE_HZ)
@@ -52,7 +52,7 @@ class Ppk2Decoder(UniformDecoder):
         self._table = calibration_table(settings.calibration, settings.supply_v)
         self._last_beyond = np.zeros(0, np.bool_)
         self._last_ranges = np.zeros(0, np.uint8)
-        """The last samples, until it is known whether the unit switches its range behind them."""
+        """The last samples, until it is known whether a range switch follows them."""
         self._standing = Flag.UNCALIBRATED if settings.defaulted else Flag.NONE
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
@@ -66,7 +66,7 @@ class Ppk2Decoder(UniformDecoder):
         return [self._block(run) for run in self._framer.feed(b"", is_last=True)]
 
     def loss(self) -> LossReport:
-        """Completeness of the recording so far; the counter shows a loss modulo 64 only."""
+        """Completeness of the recording so far; the counter shows losses only modulo 64."""
         desync_count, is_lossy = self._framer.desync_count, self.timeline.lost_count > 0
         return replace(
             super().loss(),
@@ -88,7 +88,7 @@ class Ppk2Decoder(UniformDecoder):
             flags[touched] |= np.uint8(Flag.RANGE_SWITCH)
         spike_w = (unfiltered_a - current_a) * self.settings.supply_v
         is_damaged = ranges >= RANGES
-        current_a[is_damaged] = np.nan  # also where the filter had an answer
+        current_a[is_damaged] = np.nan  # even where the filter has a value
         spike_w[is_damaged] = 0.0
         flags[is_damaged] |= np.uint8(Flag.MISSING)
         is_beyond = (words & _ADC) == SATURATED_ADC
@@ -107,7 +107,7 @@ class Ppk2Decoder(UniformDecoder):
         )
 
     def _count_bounded(self, is_beyond: NDArray[np.bool_], ranges: NDArray[np.uint8]) -> None:
-        """Count saturated samples behind which the unit switches to a higher range."""
+        """Count saturated samples that are followed by a switch to a higher range."""
         is_beyond = np.concatenate([self._last_beyond, is_beyond])
         ranges = np.concatenate([self._last_ranges, ranges])
         whole = max(0, len(ranges) - SWITCH_SAMPLES)
@@ -119,5 +119,5 @@ class Ppk2Decoder(UniformDecoder):
 
 
 def make_decoder(header: Header) -> Ppk2Decoder:
-    """Decoder for a recording of a PPK2."""
+    """Create the decoder of a PPK2's recording."""
     return Ppk2Decoder(from_plain(header.facts, Ppk2Settings))

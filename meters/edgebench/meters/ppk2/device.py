@@ -1,4 +1,4 @@
-"""PPK2: identified by its calibration, set, started and stopped.
+"""PPK2: identified by its calibration, configured, started and stopped.
 
 Source: commands: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py; NordicSemiconductor/
 pc-nrfconnect-ppk, src/constants.ts (opcodes).
@@ -36,7 +36,7 @@ USB_ID = (0x1915, 0xC00A)
 BAUD_RATE = 115_200
 """Ignored by the unit."""
 SUPPLY_LIMITS_V = (0.8, 5.0)
-"""Voltages at its output as a source, and at its input as an ampere meter.
+"""Voltage at the output in source mode, and at the input in ampere-meter mode.
 
 Source: Nordic, PPK2 user guide.
 """
@@ -47,7 +47,7 @@ _ATTEMPTS = 2
 _END = re.compile(re.escape(END))
 _ACCURACY = (0.10, 0.10, 0.10, 0.10, 0.15)
 _RESOLUTION_A = (0.2e-6, 0.5e-6, 5e-6, 50e-6, 1e-3)
-_TABLE = "Nordic, PPK2 user guide, typical; nobody guarantees it"
+_TABLE = "Nordic, PPK2 user guide, typical; not guaranteed"
 _UNCERTAINTY = (
     *(
         term(Kind.GAIN, ratio, _TABLE, of_range=place, origin=Origin.TYPICAL)
@@ -57,30 +57,30 @@ _UNCERTAINTY = (
         term(Kind.RESOLUTION, step_a, _TABLE, Unit.AMPERE, of_range=place, origin=Origin.TYPICAL)
         for place, step_a in enumerate(_RESOLUTION_A)
     ),
-    term(Kind.VOLTAGE, 0.01, "the supply is not measured"),
+    term(Kind.VOLTAGE, 0.01, "the supply voltage is not measured"),
     term(Kind.TIMEBASE, 50e-6, "a crystal"),
 )
 _LIMITS = tuple(
-    CurrentLimit(limit_a=limit_a, range=place, reference="about, where it changes the range")
+    CurrentLimit(limit_a=limit_a, range=place, reference="approximate range switching point")
     for place, limit_a in enumerate((50e-6, 500e-6, 5e-3, 60e-3, 1.0))
 )
-"""Ends of the ranges, about; of the last one, the highest current that Nordic allows."""
+"""Approximate range limits; for the last range, the highest current that Nordic allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ppk2Setup:
-    """How the device is connected, and who feeds it."""
+    """How the device is connected and powered."""
 
     supply_v: float | None = None
-    """Voltage that a source should give, or that the device has; None: as it is."""
+    """Voltage to output as a source, or the device's own; None: as configured in the unit."""
     is_source: bool = False
-    """The unit feeds the device; it never switches that on by itself."""
+    """The unit powers the device; this alone does not switch the supply on."""
     is_power_on: bool = False
-    """Switch the device's supply on for the session, and off again after it."""
+    """Switch the device's supply on for the session, and off again afterwards."""
 
 
 class Ppk2(InstrumentMeter[ByteStream]):
-    """One unit."""
+    """A Power Profiler Kit II on a serial port."""
 
     name = "ppk2"
 
@@ -90,19 +90,19 @@ class Ppk2(InstrumentMeter[ByteStream]):
         self._setup = setup or Ppk2Setup()
         self._is_set_up = False
         self._is_powered = False
-        """Switched on by us, and not off yet."""
+        """Whether this session switched the supply on and not off yet."""
         does = "gives" if self._setup.is_source else "measures at"
         check_supply(self._setup.supply_v, SUPPLY_LIMITS_V, f"PPK2 {does}")
 
     def _describe(self, connection: ByteStream) -> Header:
-        """Stop what streams, and read the calibration."""
+        """Stop a running stream, and read the calibration."""
         metadata = _ask(connection)
         supply_v = self._setup.supply_v
         if supply_v is None and self._setup.is_source and metadata.vdd_mv is not None:
             supply_v = metadata.vdd_mv / 1000
         if supply_v is None:
             raise UsageError(
-                "PPK2 measures no voltage: say what the device is supplied with, as in "
+                "PPK2 measures no voltage: add the supply voltage of the device, as in "
                 "ppk2:/dev/ttyACM0,supply=3.3"
             )
         settings = Ppk2Settings(
@@ -143,7 +143,7 @@ class Ppk2(InstrumentMeter[ByteStream]):
     def _release(self, connection: ByteStream) -> None:
         try:
             if self._is_powered:  # a session could not be ended
-                with suppress(TargetError):  # it is gone, or it does not listen
+                with suppress(TargetError):  # the unit is gone or does not respond
                     connection.write(bytes([_STOP]))
                     connection.write(bytes([_POWER, 0]))
         finally:
@@ -153,7 +153,7 @@ class Ppk2(InstrumentMeter[ByteStream]):
     def _start(self, transport: ByteStream) -> None:
         _drain(transport, "the PPK2")
         setup = self._setup
-        if not self._is_set_up:  # once: another mode, even the same, may be seen by a device
+        if not self._is_set_up:  # once: the device may notice a mode command, even an equal one
             transport.write(bytes([_MODE, _SOURCE if setup.is_source else _AMPERE_METER]))
             if setup.is_source and setup.supply_v is not None:
                 millivolts = round(setup.supply_v * 1000)
@@ -168,15 +168,15 @@ class Ppk2(InstrumentMeter[ByteStream]):
         try:
             transport.write(bytes([_STOP]))
         finally:
-            if self._is_powered:  # by us: a device that had its supply before keeps it
+            if self._is_powered:  # only if switched on here: otherwise the device keeps its supply
                 transport.write(bytes([_POWER, 0]))
                 self._is_powered = False
-        # All of the recording is there: a unit that goes on sending fails the next one's start.
+        # The recording is complete: if the unit keeps sending, the next start fails.
         read_rest(transport, _ANSWER_S)
 
 
 def make_meter(options: Options) -> Ppk2:
-    """Meter by `/dev/ttyACM0,supply=3.3,source,power`; without a port, the only unit."""
+    """Create the meter for `/dev/ttyACM0,supply=3.3,source,power`; the port is optional."""
     setup = Ppk2Setup(
         supply_v=options.number("supply"),
         is_source=options.switch("source"),
@@ -187,19 +187,19 @@ def make_meter(options: Options) -> Ppk2:
 
 
 def _ask(transport: ByteStream) -> Metadata:
-    """The unit's own words, which a stream that still runs must not reach into."""
+    """Read the unit's metadata, after stopping a stream that may still run."""
     answer = b""
     for _ in range(_ATTEMPTS):
         transport.write(bytes([_STOP]))
-        _drain(transport, "no PPK2 answers: this port")
+        _drain(transport, "no PPK2 found: this port")
         transport.write(bytes([_METADATA]))
         answer = read_until(transport, _END, _ANSWER_S)
         if END in answer:
             return parse_metadata(answer)
-    raise TargetError(f"no PPK2 answers: {len(answer)} bytes in {_ANSWER_S:g} s, without an end")
+    raise TargetError(f"no PPK2 found: {len(answer)} bytes in {_ANSWER_S:g} s, without an end")
 
 
 def _drain(transport: ByteStream, who: str) -> None:
-    """Read what is on its way; a console or another instrument never falls silent."""
-    after = f"{_ANSWER_S:g} s after it was told to stop"
+    """Discard pending bytes; a console or another instrument may never fall silent."""
+    after = f"data {_ANSWER_S:g} s after the stop command"
     run_dry(transport, f"{who} still sends {after}", _ANSWER_S)

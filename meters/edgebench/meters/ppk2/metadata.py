@@ -1,12 +1,12 @@
 """Metadata of a PPK2: its calibration, as text.
 
-Lines of `Key: value`, ended by `END`. The answer may come in any number of reads, after bytes of a
-stream that was stopped; a value may be `-nan` where the factory measured none. The flag
-`Calibrated: 0` stands on units that are calibrated, so it is kept and not believed. Of the slopes
-and offsets of each of the five ranges only R and O have no value that would do instead.
+Lines of `Key: value`, terminated by `END`. The response may arrive in any number of reads, after
+bytes of a stopped stream; a value may be `-nan` if the factory did not measure it. The flag
+`Calibrated: 0` also appears on calibrated units, so it is stored but not trusted. Of the slopes and
+offsets of the five ranges, only R and O have no usable default.
 
-Source: format and command 0x19: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py, and what real
-units answered in its issue 49; defaults as there.
+Source: format and command 0x19: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py, and the responses
+of real units in its issue 49; the same defaults.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ END = b"\nEND"
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Constants of each range, five of each."""
+    """Calibration constants, five values each: one per range."""
 
     r: tuple[float, ...]
     """Shunt, ohm."""
@@ -38,26 +38,26 @@ class Calibration:
     i: tuple[float, ...]
     """Ampere."""
     ug: tuple[float, ...]
-    """The user's own gain."""
+    """User gain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The whole answer."""
+    """The parsed response."""
 
     calibration: Calibration
     vdd_mv: float | None
     hardware: str
     defaulted: tuple[str, ...]
-    """Constants that the unit did not give, or gave as no number."""
+    """Constants that the unit did not send, or that are not numbers."""
     text: str
 
 
 def parse_metadata(answer: bytes) -> Metadata:
-    """Read the answer, which may begin with bytes of a stream.
+    """Parse the response, which may start with bytes of a stream.
 
     Raises:
-        MeasurementError: a constant is missing without which every value would be wrong.
+        MeasurementError: a constant without a default is missing.
     """
     lines = answer.rpartition(END)[0 if END in answer else 2].split(b"\n")
     matches = (_LINE.match(line) for line in lines)
@@ -71,7 +71,7 @@ def parse_metadata(answer: bytes) -> Metadata:
         default = _DEFAULTS.get(key, math.nan)
         constants[key.lower()] = tuple(default if one is None else one for one in numbers)
     if missing := [name for name in absent if name.startswith(_NEEDED)]:
-        raise MeasurementError(f"PPK2 gave no calibration: {', '.join(missing)} missing")
+        raise MeasurementError(f"PPK2 sent no calibration: {', '.join(missing)} missing")
     return Metadata(
         calibration=Calibration(**constants),
         vdd_mv=_number(values, "VDD"),

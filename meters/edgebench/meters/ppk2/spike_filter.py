@@ -1,11 +1,11 @@
 """Filter over range switches, as in the PPK2's own application.
 
-At a range switch and for two samples behind it the current is an artefact of the instrument. The
+At a range switch and for two samples after it the current is an artefact of the instrument. The
 application shows a moving average there instead: exponential, with weight 0.18, or 0.06 in the
-highest range. In the highest range the first two of those samples do not enter the averages.
+highest range. In the highest range the first two of those samples are excluded from the averages.
 
-Theory of operation. Which samples do not enter depends on the ranges alone. So they are taken out,
-the averages of the rest are linear, and their values are put where the filter speaks.
+Theory of operation. Only the ranges determine which samples are excluded. So they are removed, the
+averages of the rest are computed linearly, and the results are inserted where the filter applies.
 
 Source: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py, get_adc_result.
 """
@@ -22,16 +22,16 @@ from edgebench.meters.base import Floats
 WEIGHT, WEIGHT_HIGHEST = 0.18, 0.06
 HIGHEST_RANGE = 4
 TOUCHED = 3
-"""Samples at and behind a switch whose values are the filter's."""
+"""Samples at and after a switch whose values come from the filter."""
 HELD = 2
-"""Samples among those that, in the highest range, do not enter the averages."""
+"""Of these, samples that are excluded from the averages in the highest range."""
 _NEGLIGIBLE = 1e-18
-"""A weight that changes no double."""
+"""A weight too small to change a double."""
 _NEVER = TOUCHED
 
 
 class MovingAverage:
-    """Exponential moving average, continued over chunks."""
+    """Exponential moving average, continued across chunks."""
 
     def __init__(self, weight: float) -> None:
         self._weight = weight
@@ -56,7 +56,7 @@ class MovingAverage:
 
 @dataclass(slots=True)
 class SpikeFilter:
-    """State between chunks."""
+    """Filter with its state between chunks."""
 
     _average: MovingAverage = field(default_factory=lambda: MovingAverage(WEIGHT))
     _highest: MovingAverage = field(default_factory=lambda: MovingAverage(WEIGHT_HIGHEST))
@@ -82,7 +82,7 @@ class SpikeFilter:
         filtered = current_a.copy()
         if touched.any():
             where = np.flatnonzero(touched)
-            place = np.cumsum(~held)[where]  # 0: nothing was fed yet
+            place = np.cumsum(~held)[where]  # 0: no sample so far
             is_highest = ranges[where] == HIGHEST_RANGE
             low, high = (
                 np.concatenate([[np.nan if last is None else last], average])
@@ -92,7 +92,7 @@ class SpikeFilter:
         return filtered, touched
 
     def _samples_since(self, ranges: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Samples since the last switch of range, 0 at one."""
+        """Samples since the last range switch; 0 at a switch."""
         count = len(ranges)
         first = ranges[0] if self._last_range is None else self._last_range
         is_switch = np.empty(count, np.bool_)

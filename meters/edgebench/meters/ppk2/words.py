@@ -1,15 +1,15 @@
-"""The stream of a PPK2: 32-bit words, little-endian, 100,000 a second.
+"""The stream of a PPK2: 32-bit words, little-endian, 100,000 per second.
 
     bits 0..13   converter, 14..16 range (0..4), 17 unused, 18..23 counter, 24..31 digital inputs
 
-Theory of operation. Converter and range are 17 bits, so calibration is one look into a table. The
-counter shows how many words are lost, modulo 64. Where one to three bytes are lost, all words
-behind are made of the wrong bytes, and the counter jumps about: five mismatches in eight words, and
-the other three offsets are tried over the next kilobyte. A mismatch waits for seven more words,
-as the words of a lost framing must not be taken for samples.
+Theory of operation. Converter and range are 17 bits, so calibration is one table lookup. The
+counter shows how many words are lost, modulo 64. If one to three bytes are lost, all following
+words consist of the wrong bytes, and the counter jumps: after five mismatches in eight words, the
+other three offsets are tried over the next kilobyte. A mismatch is held back for seven more words,
+because words with lost framing must not be taken for samples.
 
-Source: fields and conversion: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py; the rescue of the
-framing was inspired by ppk2lab's description, and written anew.
+Source: fields and conversion: IRNAS/ppk2-api-python, src/ppk2_api/ppk2_api.py; the recovery of the
+framing was inspired by ppk2lab's description, and written from scratch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Words = NDArray[np.uint32]
 
 
 def calibration_table(calibration: Calibration, supply_v: float) -> NDArray[np.float64]:
-    """Amperes by the lowest 17 bits of a word; NaN for ranges that do not exist."""
+    """Current in A by the lowest 17 bits of a word; NaN for ranges that do not exist."""
     table = np.full(_TABLE_SIZE, np.nan)
     adc = np.arange(1 << 14)
     for r in range(RANGES):
@@ -59,28 +59,28 @@ def counters_of(words: Words) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordRun:
-    """Consecutive words of one framing."""
+    """Consecutive words with the same framing."""
 
     words: Words
     lost: NDArray[np.int64]
     """Words known to be lost before each, modulo 64."""
     is_desync: bool
-    """The framing was lost before the first."""
+    """The framing was lost before the first word."""
 
 
 @dataclass(slots=True)
 class WordFramer:
-    """Finds the words in a byte stream that may have holes."""
+    """Finds the words in a byte stream that may have gaps."""
 
     desync_count: int = 0
     _rest: bytes = b""
     _next_counter: int | None = None
     _is_desync: bool = False
     _is_trusted: bool = False
-    """The offset was tried already: the mismatches are really losses."""
+    """The offset has been tested already: the mismatches are actual losses."""
 
     def feed(self, data: bytes, *, is_last: bool = False) -> list[WordRun]:
-        """The words that are whole, in parts where the framing was lost between them."""
+        """Complete words, split where the framing was lost."""
         self._rest += data
         found: list[WordRun] = []
         while (framed := self._frame(is_last)) is not None:
@@ -102,9 +102,9 @@ class WordFramer:
         return self._rescue(words, is_last) if is_bad else None
 
     def _rescue(self, words: Words, is_last: bool) -> WordRun | None:
-        """Mismatches begin here: is the framing lost, or are the words?"""
+        """Determine whether mismatches at this place mean lost framing or lost words."""
         if len(words) <= _TRIAL_WORDS and not is_last:
-            return None  # wait for more to compare
+            return None  # wait for more words to compare
         trials = [self._score(offset) for offset in range(WORD_BYTES)]
         best = int(np.argmin(trials))
         if best:
@@ -115,7 +115,7 @@ class WordFramer:
         return self._frame(is_last)
 
     def _score(self, offset: int) -> int:
-        """Mismatches with the words beginning there; fewer is better."""
+        """Mismatches if words start at this offset; fewer is better."""
         count = min(_TRIAL_WORDS, (len(self._rest) - offset) // WORD_BYTES)
         if count < 2:
             return _TRIAL_WORDS
@@ -139,9 +139,9 @@ class WordFramer:
 
 
 def _believable(is_wrong: NDArray[np.bool_], is_last: bool) -> tuple[int, bool]:
-    """Up to where the words are samples, and whether the framing is lost behind them.
+    """Number of words that are samples, and whether the framing is lost after them.
 
-    With is_last, what comes at the end is believed.
+    With is_last, words at the end are accepted without further evidence.
     """
     wrong = np.flatnonzero(is_wrong)
     if not wrong.size:

@@ -1,8 +1,8 @@
-"""Answers of instruments: numbers, special values, and blocks.
+"""Responses of instruments: numbers, special values, and blocks.
 
     9.9E+37, INF      beyond the range
     9.91E+37, NAN     no value
-    #<d><length>…     a block: d digits of length, then so many bytes; a line end follows
+    #<d><length>…     a block: d digits of length, then that many bytes; a line end follows
 
 Source: SCPI 1999.0, volume 1, 7.2.1.5 (infinity and not-a-number); IEEE 488.2-1992, 8.7.9
 (definite length arbitrary block).
@@ -17,14 +17,14 @@ from edgebench.meters.base import Flag, Floats
 from edgebench.protocol.errors import TargetError
 
 SPECIAL = 9e36
-"""Nothing that an instrument measures is so large; 9.9E37 of float32 is not quite 9.9E37."""
+"""Larger than any measured value; 9.9E37 as a float32 is not exactly 9.9E37."""
 _NO_VALUE = 9.905e37
-"""Between the two."""
+"""Threshold between the two special values."""
 BLOCK_MAX_BYTES = 1 << 24
 
 
 def numbers_of(text: bytes) -> Floats:
-    """Numbers of an answer, separated by commas; NaN for other words. Shape (n,)."""
+    """Numbers of a response, separated by commas; NaN for other words. Shape (n,)."""
     return np.array([_number(word) for word in text.split(b",")])
 
 
@@ -36,7 +36,7 @@ def _number(word: bytes) -> float:
 
 
 def flags_of(values: Floats) -> NDArray[np.uint8]:
-    """Flags of values as received; a value with a flag has to be made NaN."""
+    """Flags of received values; the caller must replace a flagged value with NaN."""
     size = np.abs(values)
     flags = np.zeros(values.shape, np.uint8)
     is_beyond = (size > SPECIAL) & ((size < _NO_VALUE) | np.isinf(size))
@@ -47,25 +47,25 @@ def flags_of(values: Floats) -> NDArray[np.uint8]:
 
 
 def length_digits(head: bytes) -> int:
-    """Number of length digits of a block, by its first two bytes.
+    """Number of length digits of a block, from its first two bytes.
 
     Raises:
-        TargetError: it is no block.
+        TargetError: the bytes do not start a block.
     """
     if len(head) != 2 or head[:1] != b"#" or head[1:] not in b"123456789":
-        raise TargetError(f"no block of data, it begins with {head!r}")
+        raise TargetError(f"not a block of data: starts with {head!r}")
     return int(head[1:])
 
 
 def block_length(digits: bytes) -> int:
-    """Length of a block, bytes.
+    """Length of a block in bytes.
 
     Raises:
-        TargetError: that is no length, or more than any instrument has.
+        TargetError: the digits are not a number, or exceed 16 MiB.
     """
     length = int(digits) if digits.isdigit() else -1
     if not 0 <= length <= BLOCK_MAX_BYTES:
-        raise TargetError(f"no length of a block: {digits!r}")
+        raise TargetError(f"invalid length of a block: {digits!r}")
     return length
 
 
@@ -73,7 +73,7 @@ def content_of(block: bytes) -> bytes:
     """Content of a block.
 
     Raises:
-        TargetError: it is none, or not whole.
+        TargetError: the bytes are not a block, or the block is incomplete.
     """
     begin = 2 + length_digits(block[:2])
     length = block_length(block[2:begin])

@@ -1,6 +1,6 @@
-"""Decoders of SCPI recordings: blocks of instruments with a timer of their own, or readings.
+"""Decoders of SCPI recordings: blocks from instruments with their own timer, or polled readings.
 
-Samples have no numbers: they are placed one behind the other, and a loss shows in the rate.
+Samples are not numbered: they are placed in sequence, and a loss shows in the rate.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from edgebench.protocol.plain import from_plain
 
 
 class BlockDecoder(UniformDecoder):
-    """Turns answers into samples; values that the instrument did not have are lost."""
+    """Turns responses into samples; missing values of the instrument count as lost."""
 
     def __init__(self, settings: ScpiSettings, rate_hz: float) -> None:
         super().__init__(rate_hz)
         self.settings = settings
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples of an answer."""
+        """Samples of a response."""
         try:
             content = content_of(packet.data)
-        except TargetError:  # a recording that was damaged: how many are lost is not known
+        except TargetError:  # a damaged recording: the number of lost samples is unknown
             self.timeline.desync()
             return []
         current_a, voltage_v = self._values(content)
@@ -58,7 +58,7 @@ class BlockDecoder(UniformDecoder):
         ]
 
     def _values(self, content: bytes) -> tuple[Floats, Floats]:
-        """Current and voltage."""
+        """Current and voltage; each of shape (n,)."""
         if self.settings.kind is AnswerKind.ELOG:
             whole = len(content) // RECORD_BYTES * RECORD_BYTES
             records = np.frombuffer(content[:whole], ">f4").astype(np.float64).reshape(-1, 2)
@@ -68,7 +68,7 @@ class BlockDecoder(UniformDecoder):
 
 
 def make_decoder(header: Header) -> Decoder:
-    """Decoder for a recording of an instrument."""
+    """Create the decoder of a SCPI instrument's recording."""
     settings = from_plain(header.facts, ScpiSettings)
     if settings.kind is AnswerKind.POWER_METER:
         return Wt300Decoder(header)

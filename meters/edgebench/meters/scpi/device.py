@@ -1,9 +1,9 @@
-"""SCPI instrument: identified, then driven by the module of its family.
+"""SCPI instrument: identified, then controlled by the module of its family.
 
 N6700 … N6705    elog.py          the external data log
-WT310 … WT5000   power_meter.py   the values that it displays
+WT310 … WT5000   power_meter.py   the displayed values
 344xxA, SDM3xxx  multimeter.py    a current
-any other        query.py         the numbers that a question of the user's gets
+any other        query.py         the numbers returned by the user's query
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ FAMILIES: tuple[tuple[re.Pattern[str], type[Instrument]], ...] = (
     (MEMORY_MODELS, MemoryMultimeter),
     (re.compile(r"344\d\dA|SDM3\d{3}\S*"), Multimeter),
 )
-"""Families by the model that the instrument says it is; the first that fits counts."""
+"""Families by the reported model; the first match applies."""
 _KNOWN = "N6700 to N6705, WT300 to WT5000, 344xxA, SDM3000"
 
 
 class Scpi(InstrumentMeter[ScpiLink]):
-    """One instrument."""
+    """A SCPI instrument of any supported family."""
 
     name = "scpi"
 
@@ -46,7 +46,7 @@ class Scpi(InstrumentMeter[ScpiLink]):
         self._setup = setup
 
     def _describe(self, connection: ScpiLink) -> Header:
-        """See who answers, say what it will do; a session is what sets it up."""
+        """Identify the instrument and describe its session, which is what configures it."""
         info = identity_of(connection, 4 if self._setup.query is None else 1)
         self._instrument = self._family(info, connection.name)(connection, self._setup, info)
         return self._instrument.describe()
@@ -58,8 +58,8 @@ class Scpi(InstrumentMeter[ScpiLink]):
             if model.fullmatch(info.model):
                 return make
         raise TargetError(
-            f"{address} is a {info.vendor} {info.model}, which has no driver: there are {_KNOWN}; "
-            "for any other, say the question that its power answers, as in query=MEAS:POW?"
+            f"{address} is a {info.vendor} {info.model}, which has no driver; supported: {_KNOWN}; "
+            "for any other, add the query for its power, as in query=MEAS:POW?"
         )
 
     def _record(self, connection: ScpiLink, header: Header, path: Path) -> Recorder:
@@ -67,19 +67,19 @@ class Scpi(InstrumentMeter[ScpiLink]):
 
 
 def identity_of(link: ScpiLink, least_count: int = 4) -> MeterInfo:
-    """Identity of an instrument. Source: IEEE 488.2-1992, 10.14: four fields, separated by commas.
+    """Identify an instrument. Source: IEEE 488.2-1992, 10.14: four fields, separated by commas.
 
     Args:
         link: Link to the instrument.
-        least_count: Number of fields below which it is none; simple instruments give fewer.
+        least_count: Minimum number of fields; simple instruments return fewer than four.
 
     Raises:
-        TargetError: nobody does, or not like an instrument.
+        TargetError: the instrument does not respond, or the response is invalid.
     """
     answer = link.ask_text("*IDN?")
     fields = [field.strip() for field in answer.split(",")]
     if len(fields) < least_count or not answer:
-        raise TargetError(f"{link.name} answers {answer[:60]!r} to `*IDN?`, no instrument does")
+        raise TargetError(f"{link.name} returned {answer[:60]!r} to `*IDN?`, which is no identity")
     fields += [""] * (4 - len(fields))
     return MeterInfo(
         vendor=fields[0],
@@ -91,14 +91,14 @@ def identity_of(link: ScpiLink, least_count: int = 4) -> MeterInfo:
 
 
 def make_meter(options: Options) -> Scpi:
-    """Meter by `TCPIP::192.168.1.5::5025::SOCKET,channel=2,rate=1000`."""
+    """Create the meter for `TCPIP::192.168.1.5::5025::SOCKET,channel=2,rate=1000`."""
     setup = parse_setup(options)
     address = options.finish().address
 
     def connect() -> ScpiLink:
         if not address:
             raise UsageError(
-                "SCPI instruments are not searched for: name one, as in "
+                "SCPI instruments are not searched for: name the address, as in "
                 "scpi:TCPIP::192.168.1.5::5025::SOCKET"
             )
         return open_link(address, baud_rate=setup.baud_rate)

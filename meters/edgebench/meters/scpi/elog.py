@@ -1,11 +1,11 @@
 """Keysight N6700 and N6705 with their modules: the external data log, current and voltage.
 
-    open     nothing: it is known what the instrument will make of the period
+    open     nothing: the period that the instrument will use can be computed
     session  FORM REAL · SENS:ELOG:FUNC:… · SENS:ELOG:PER · SENS:ELOG:PER? · TRIG:ELOG:SOUR BUS
-             INIT:ELOG · TRIG:ELOG · FETC:ELOG? again and again · ABOR:ELOG
+             INIT:ELOG · TRIG:ELOG · FETC:ELOG? repeatedly · ABOR:ELOG
 
-A record is the mean current and the mean voltage of one period. Records have no numbers; the
-instrument keeps 20 s of them and overwrites what nobody fetches, which the rate shows.
+A record is the mean current and the mean voltage of a period. Records are not numbered; the
+instrument keeps 20 s of them and overwrites unfetched records, which shows in the rate.
 
 Source: Keysight N6705C, Operating and Service Guide, External Data Logging: commands, order of a
 record, 102.4 µs for each quantity, periods in steps of 20.48 µs, 20 s of buffer.
@@ -26,35 +26,35 @@ from edgebench.protocol.plain import to_plain
 
 _STEP_NS = 20_480
 _PERIOD_MIN_STEPS = 10
-"""Steps in the shortest period of two quantities."""
+"""Steps in the shortest period for two quantities."""
 RATE_MAX_HZ = 1e9 / (_PERIOD_MIN_STEPS * _STEP_NS)
 RATE_HZ = 1000.0
 RECORD_BYTES = 8
 """Current and voltage, float32."""
-_MODULE = "assumed for any module: see the data sheet of yours"
+_MODULE = "assumed for any module: see your module's data sheet"
 
 
 class Elog(DataLogger):
-    """One output of a modular supply."""
+    """An output of a modular supply."""
 
     def __init__(self, link: ScpiLink, setup: ScpiSetup, info: MeterInfo) -> None:
         super().__init__(link, setup, info)
         self._is_behind = False
-        """The last answer was full: there is more."""
+        """Whether the last response was full, so that more records are waiting."""
 
     def describe(self) -> Header:
-        """Header with the nearest period that the instrument can have."""
+        """Header with the nearest period that the instrument supports."""
         refuse_others(self._setup, self._info, "channel", "rate")
         rate_hz = self._setup.rate_hz or RATE_HZ
         if rate_hz > RATE_MAX_HZ:
             raise UsageError(
                 f"{self._info.model} logs {RATE_MAX_HZ:.0f} records/s of current and voltage at "
-                f"most, asked for {rate_hz:g}"
+                f"most, got {rate_hz:g}"
             )
         return self._header_of(period_s(rate_hz))
 
     def _set_up(self) -> Header:
-        """Choose what is logged; the period is what the instrument made of it."""
+        """Configure the log; the header has the period that the instrument reports."""
         place = self._place
         self._link.forget_errors()
         self._tell(
@@ -71,7 +71,7 @@ class Elog(DataLogger):
         return self._header_of(self._link.ask_period(f"SENS:ELOG:PER? {place}"))
 
     def read(self, timeout_s: float) -> bytes:
-        """Records since the last fetch, as an undecoded block; waits for some to gather."""
+        """Records since the last fetch as an undecoded block; waits up to 0.1 s for new records."""
         if not self._is_behind:
             time.sleep(min(timeout_s, FETCH_S))
         answer = self._link.ask_block(f"FETC:ELOG? {FETCH_COUNT},{self._place}")
@@ -111,7 +111,7 @@ class Elog(DataLogger):
 
 
 def period_s(rate_hz: float) -> float:
-    """Nearest period to this rate that such an instrument can have, seconds."""
+    """Supported period nearest to this rate, in seconds."""
     steps = max(_PERIOD_MIN_STEPS, round(1e9 / rate_hz / _STEP_NS))
     return steps * _STEP_NS / 1e9
 

@@ -1,7 +1,7 @@
-"""Base of instrument families: set up as a recording begins, then polled or emptied.
+"""Base of instrument families: configured when a recording starts, then polled or drained.
 
-PolledInstrument   a question for each value
-DataLogger         logs by a timer of its own, into a memory that is emptied a block at a time
+PolledInstrument   a query per value
+DataLogger         logs by its own timer into a memory, which is read block by block
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from edgebench.meters.stream import StreamSession
 from edgebench.protocol.errors import UsageError
 
 FETCH_S = 0.1
-"""Time in which blocks gather, between two questions."""
+"""Time between two queries, in which blocks accumulate."""
 FETCH_COUNT = 4096
-"""Records in a block, at most."""
+"""Maximum number of records in a block."""
 BUSY_RATIO = 0.8
-"""Share of an interval that a reading may take."""
+"""Maximum share of an interval that a reading may take."""
 _TRIALS = 3
 
 
 class Instrument(ABC):
-    """Instrument that is connected and identified."""
+    """A connected and identified instrument."""
 
     def __init__(self, link: ScpiLink, setup: ScpiSetup, info: MeterInfo) -> None:
         self._link = link
@@ -37,29 +37,29 @@ class Instrument(ABC):
 
     @abstractmethod
     def describe(self) -> Header:
-        """Header with the settings to come, as far as known; by questions only.
+        """Header with the planned settings, as far as known; by queries only.
 
         Raises:
-            EdgebenchError: it does not answer, or the user has to say something first.
+            EdgebenchError: the instrument does not respond, or an option is missing.
         """
 
     @abstractmethod
     def session(self, header: Header, path: Path) -> Recorder:
-        """Recording, which sets the instrument up as it begins and has what came of that."""
+        """Create a recording; it configures the instrument at its start and stores the result."""
 
     @abstractmethod
     def _set_up(self) -> Header:
-        """Choose what it measures, and how often; what came of that."""
+        """Configure quantity and rate; returns the header with the actual settings."""
 
 
 class PolledInstrument(Instrument):
-    """An instrument of which each value is asked for."""
+    """An instrument that is queried for each value."""
 
     question: str
-    """Question whose answer is one value, or the values of one moment."""
+    """Query whose response is a value, or several simultaneous values."""
 
     def session(self, header: Header, path: Path) -> PolledSession:
-        """Recording."""
+        """Create a polled recording."""
         return PolledSession(
             lambda: [timed(lambda: self._link.ask(self.question))],
             header,
@@ -68,7 +68,7 @@ class PolledInstrument(Instrument):
         )
 
     def _fastest_hz(self, wanted_hz: float) -> float:
-        """By the shortest of a few readings: the first one may have to choose a range."""
+        """Rate of the fastest of a few readings: the first may include the choice of a range."""
         fastest_hz = 0.0
         for _ in range(_TRIALS):
             before_s = time.monotonic()
@@ -79,40 +79,40 @@ class PolledInstrument(Instrument):
         return fastest_hz
 
     def _possible_hz(self, wanted_hz: float) -> float:
-        """The default rate, or the highest below it; the rate that the user asks for, or none.
+        """The default rate or the highest possible below it; a requested rate only unchanged.
 
         Raises:
-            UsageError: readings take longer than the rate that was asked for allows.
+            UsageError: readings take too long for the requested rate.
         """
         fastest_hz = self._fastest_hz(wanted_hz)
         if self._setup.rate_hz is not None and wanted_hz > fastest_hz:
             raise UsageError(
-                f"{self._info.model} takes too long for {wanted_hz:g} readings a second: "
+                f"{self._info.model} takes too long for {wanted_hz:g} readings per second: "
                 f"{fastest_hz:.3g} at most"
             )
         return min(wanted_hz, fastest_hz)
 
 
 class DataLogger(Instrument):
-    """An instrument that is the source of its own recording."""
+    """An instrument that supplies the data of its own recording."""
 
     def session(self, header: Header, path: Path) -> StreamSession:
-        """Recording."""
+        """Create a streaming recording."""
         return StreamSession(
             self, header, path, start=self._start, stop=self._stop, set_up=self._set_up
         )
 
     @abstractmethod
     def read(self, timeout_s: float) -> bytes:
-        """Records since the last fetch, as an undecoded block; waits for some to gather."""
+        """Records since the last fetch as an undecoded block; waits up to 0.1 s for new records."""
 
     @abstractmethod
     def _start(self) -> None:
-        """Let it log."""
+        """Start logging."""
 
     @abstractmethod
     def _stop(self) -> None:
-        """Let it log no more."""
+        """Stop logging."""
 
     @property
     def _clock_domain(self) -> str:
@@ -122,7 +122,7 @@ class DataLogger(Instrument):
         """Send commands.
 
         Raises:
-            TargetError: it refuses one.
+            TargetError: the instrument reports an error.
         """
         for command in commands:
             self._link.write(command)

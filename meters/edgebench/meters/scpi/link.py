@@ -1,12 +1,12 @@
-"""Link to an instrument over VISA: sockets, VXI-11, HiSLIP, USB and GPIB, by pyvisa.
+"""Link to an instrument over VISA: sockets, VXI-11, HiSLIP, USB and GPIB, through pyvisa.
 
-A socket and a serial port carry bytes without ends: an answer ends with a line end, a block says
-its own length. The other interfaces carry whole messages.
+A socket and a serial port carry bytes without message boundaries: a response ends with a line end,
+a block contains its own length. The other interfaces carry whole messages.
 
-An instrument that does not answer in time is given up: its late answer would be taken for that to
-the next question.
+An instrument that does not respond in time is given up, because its late response would be taken
+for the response to the next query.
 
-Source: pyvisa-py, tcpip.py: a socket that the other side closed reads as a timeout.
+Source: pyvisa-py, tcpip.py: a socket closed by the other side reads as a timeout.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from edgebench.protocol.text import one_line
 ANSWER_S = 3.0
 _LINE_MAX_BYTES = 1 << 16
 _END_MAX_BYTES = 4
-"""Length of the line end behind a block, with what may be before it."""
+"""Maximum length of the line end after a block, with padding before it."""
 INSTALL = install_command("scpi")
 
 
 class ScpiLink:
-    """Commands to one instrument, and its answers."""
+    """Sends commands to an instrument, and receives its responses."""
 
     def __init__(
         self, resource: Any, name: str, *, is_stream: bool, answer_s: float = ANSWER_S
@@ -38,9 +38,9 @@ class ScpiLink:
         self._answer_s = answer_s
         self._is_stream = is_stream
         self._is_late = False
-        """An answer did not come in time, and what it says next may be that."""
+        """Whether a response timed out, so that the next bytes may belong to it."""
         self.name = name
-        """Address, as the user wrote it."""
+        """Address as given by the user."""
 
     def write(self, command: str) -> None:
         """Send a command.
@@ -52,52 +52,52 @@ class ScpiLink:
             self._resource.write_raw(command.encode("ascii") + b"\n")
 
     def ask(self, command: str) -> bytes:
-        """Send a question; the answer without its line end.
+        """Send a query; returns the response without its line end.
 
         Raises:
-            TargetError: there is none in time.
+            TargetError: no response in time.
         """
         self._put(command)
         with self._about(command):
             return self._line(_LINE_MAX_BYTES).rstrip(b"\r\n")
 
     def ask_text(self, command: str) -> str:
-        """The answer, as text."""
+        """Send a query; returns the response as text."""
         return self.ask(command).decode("ascii", "replace").strip()
 
     def ask_period(self, command: str) -> float:
-        """The answer, as seconds from one value to the next.
+        """Send a query; returns the interval between two values in seconds.
 
         Raises:
-            TargetError: there is no answer in time, or it is no number above 0.
+            TargetError: no response in time, or not a number above 0.
         """
         return self.period_of(self.ask_text(command), command)
 
     def period_of(self, answer: str, command: str) -> float:
-        """Seconds from one value to the next, by the answer to a question.
+        """Parse the response to a query as the interval between two values in seconds.
 
         Raises:
-            TargetError: it is no number above 0; 9.91E+37, which stands for no value, is none.
+            TargetError: it is not a number above 0; 9.91E+37 means that there is no value.
         """
         try:
             period_s = float(answer)
         except ValueError:
             period_s = math.nan
-        if not abs(period_s) <= SPECIAL:  # also where it is NaN
+        if not abs(period_s) <= SPECIAL:  # also if it is NaN
             raise TargetError(
-                f"{self.name} answers {answer[:40]!r} to `{command}`, which is no number"
+                f"{self.name} returned {answer[:40]!r} to `{command}`, which is not a number"
             )
         if period_s <= 0:
             raise TargetError(
-                f"{self.name} answers {period_s:g} s to `{command}`: a period must be above 0"
+                f"{self.name} returned {period_s:g} s to `{command}`: a period must be above 0"
             )
         return period_s
 
     def ask_block(self, command: str) -> bytes:
-        """Send a question that a block answers; all of it, with its head.
+        """Send a query for a block; returns the whole block with its header.
 
         Raises:
-            TargetError: there is none in time, or what comes is no block.
+            TargetError: no response in time, or not a block.
         """
         self._put(command)
         with self._about(command):
@@ -110,29 +110,29 @@ class ScpiLink:
             return head + digits + content
 
     def refuse_errors(self, command: str) -> None:
-        """Ask for the oldest error that the instrument has noted.
+        """Query the oldest error recorded by the instrument.
 
         Raises:
-            TargetError: there is one.
+            TargetError: the instrument has recorded an error.
         """
         answer = self.ask_text(command)
         number, _, words = answer.partition(",")
         if number.strip().lstrip("+-").strip("0"):
             message = words.strip().strip('"') or answer[:40]
-            raise TargetError(f"{self.name} refuses how it should measure: {message}")
+            raise TargetError(f"{self.name} rejected its configuration: {message}")
 
     def forget_errors(self) -> None:
         """Clear the errors of earlier clients."""
         self.write("*CLS")
 
     def close(self) -> None:
-        """Close; may be called twice."""
+        """Close the link; may be called twice."""
         self._resource.close()
 
     def _put(self, question: str) -> None:
-        """Send it; only to an instrument that owes no other answer."""
+        """Send a query, unless a response to an earlier query is still due."""
         if self._is_late:
-            raise TargetError(f"{self.name} has not answered another question: connect to it again")
+            raise TargetError(f"{self.name} did not respond to an earlier query: connect again")
         self.write(question)
 
     def _line(self, limit_bytes: int) -> bytes:
@@ -142,17 +142,17 @@ class ScpiLink:
 
     @contextmanager
     def _about(self, command: str) -> Iterator[None]:
-        """Errors of pyvisa as ours."""
+        """Convert exceptions of pyvisa to TargetError."""
         from pyvisa.errors import Error
 
         try:
             yield
         except TargetError as exc:
-            raise TargetError(f"{self.name} answers `{command}` wrongly: {exc}") from exc
+            raise TargetError(f"{self.name} sent a bad response to `{command}`: {exc}") from exc
         except (Error, OSError) as exc:
             self._is_late = True
             if "TMO" in getattr(exc, "abbreviation", ""):
-                why = f"does not answer `{command}` in {self._answer_s:g} s"
+                why = f"did not respond to `{command}` within {self._answer_s:g} s"
             else:
                 why = f"is gone: {_reason(exc)}"
             raise TargetError(f"{self.name} {why}") from exc
@@ -161,15 +161,15 @@ class ScpiLink:
 def open_link(
     address: str, answer_s: float = ANSWER_S, *, baud_rate: int | None = None
 ) -> ScpiLink:
-    """Connect.
+    """Connect to an instrument.
 
     Args:
         address: Address of a VISA resource, as in TCPIP::192.168.1.5::5025::SOCKET.
-        answer_s: How long an answer may take.
-        baud_rate: Rate of a serial port; None: 9600, and for what is none.
+        answer_s: Time limit of a response.
+        baud_rate: Rate of a serial port; None: 9600. Ignored for other interfaces.
 
     Raises:
-        TargetError: pyvisa is not installed, or nothing can be connected to.
+        TargetError: pyvisa is not installed, or the connection fails.
     """
     try:
         import pyvisa
@@ -182,7 +182,7 @@ def open_link(
         resource.read_termination = "\n" if is_stream else None
         if baud_rate is not None and address.upper().startswith("ASRL"):
             resource.baud_rate = baud_rate
-    except Exception as exc:  # pyvisa-py raises the base class where it cannot connect
+    except Exception as exc:  # pyvisa-py raises the base class if it cannot connect
         raise TargetError(f"no instrument at {address}: {_reason(exc)}") from exc
     return ScpiLink(resource, address, is_stream=is_stream, answer_s=answer_s)
 

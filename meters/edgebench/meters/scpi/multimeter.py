@@ -1,11 +1,11 @@
 """Multimeters as ammeters: Keysight and Agilent 344xx, HP 34401A, Siglent SDM.
 
-    open               nothing but *IDN?: what is asked for is taken for what will be
-    any of them        FORM:DATA ASC · CONF:CURR:DC · CURR:DC:NPLC · READ? for each value
-    34465A, 34470A     a timer of their own fills the memory · R? empties it, a block at a time
+    open               only *IDN?: the requested settings are assumed to be possible
+    all models         FORM:DATA ASC · CONF:CURR:DC · CURR:DC:NPLC · READ? for each value
+    34465A, 34470A     their own timer fills the memory · R? reads it block by block
 
-A multimeter measures no voltage: what the device is supplied with has to be said. What drops at the
-meter's shunt is missing there.
+A multimeter measures no voltage: the user must state the supply voltage of the device. The drop at
+the meter's shunt reduces the actual voltage.
 
 Source: Keysight Truevolt Series, Operating and Service Guide: READ?, R?, SAMP:SOUR TIM, NPLC;
 Siglent SDM Series, Programming Guide: the commands of the 34401A.
@@ -35,29 +35,29 @@ from edgebench.protocol.plain import from_plain, to_plain
 
 MEMORY_MODELS = re.compile(r"344(65|70)A")
 RATE_MAX_HZ = 2000.0
-"""Rate at the shortest aperture that needs no option, 0.02 power line cycles."""
+"""Rate at the shortest aperture available without an option, 0.02 power line cycles."""
 _MEMORY_RATE_HZ = 1000.0
 _POLLED_RATE_HZ = 10.0
 _RANGE_A = 3.0
-"""Range of one with memory, if none is asked for: a range that changes is a hole in the timer."""
+"""Default range with memory: an automatic range would interrupt the timer when it changes."""
 _LINE_CYCLE_S = 0.02
-"""Power line cycle at 50 Hz; an aperture is shorter where it is 60."""
+"""Power line cycle at 50 Hz; at 60 Hz an aperture is shorter."""
 _APERTURES = (100.0, 10.0, 1.0, 0.2, 0.06, 0.02)
-"""Power line cycles."""
+"""Selectable apertures in power line cycles."""
 _ERROR = "SYST:ERR?"
 _MARGIN = 1.25
-"""Times a reading's apertures: it takes the instrument and its line longer than those."""
+"""Factor on a reading's apertures that covers the overhead of instrument and line."""
 _CHANNELS = (Channel("current", "supply of the device, as wired"),)
-_ASSUMED = "assumed for any multimeter: see the data sheet of yours"
+_ASSUMED = "assumed for any multimeter: see your multimeter's data sheet"
 
 
 class Multimeter(PolledInstrument):
-    """An ammeter of which each value is asked for."""
+    """An ammeter that is queried for each value."""
 
     question = "READ?"
 
     def describe(self) -> Header:
-        """The header as asked for; whether it is as fast as that, a session finds out."""
+        """Header with the requested rate; the session checks whether the rate is possible."""
         refuse_others(self._setup, self._info, "supply", "rate", "range")
         return self._header_of(self._setup.rate_hz or _POLLED_RATE_HZ)
 
@@ -65,12 +65,12 @@ class Multimeter(PolledInstrument):
         """Measure direct current, as often as readings allow.
 
         Raises:
-            UsageError: that is less often than asked for.
+            UsageError: the requested rate is too high.
         """
         wanted_hz = self._setup.rate_hz or _POLLED_RATE_HZ
         configure(self._link, self._setup.range_a)
         self._link.write(f"CURR:DC:NPLC {polled_cycles(wanted_hz)}")
-        self._link.ask(_ERROR)  # one that has no such aperture measures with its own
+        self._link.ask(_ERROR)  # instruments without this aperture keep their own
         return self._header_of(self._possible_hz(wanted_hz))
 
     def _header_of(self, rate_hz: float) -> Header:
@@ -90,12 +90,12 @@ class MemoryMultimeter(DataLogger):
     """Ammeter that measures by its own timer."""
 
     def describe(self) -> Header:
-        """Header with the period asked for."""
+        """Header with the requested period."""
         refuse_others(self._setup, self._info, "supply", "rate", "range")
         if self._wanted_hz > RATE_MAX_HZ:
             raise UsageError(
-                f"{self._info.model} measures {RATE_MAX_HZ:g} times a second at most, "
-                f"asked for {self._wanted_hz:g}"
+                f"{self._info.model} measures {RATE_MAX_HZ:g} times per second at most, "
+                f"got {self._wanted_hz:g}"
             )
         return self._header_of(1 / self._wanted_hz)
 
@@ -104,7 +104,7 @@ class MemoryMultimeter(DataLogger):
         return self._setup.rate_hz or _MEMORY_RATE_HZ
 
     def _set_up(self) -> Header:
-        """Set range, aperture and timer; the period is what the instrument made of it."""
+        """Set range, aperture and timer; the header has the period that the instrument reports."""
         configure(self._link, self._setup.range_a or _RANGE_A)
         self._tell(
             f"CURR:DC:NPLC {aperture_cycles(self._wanted_hz):g}",
@@ -132,7 +132,7 @@ class MemoryMultimeter(DataLogger):
         return header_of(self._info, capability, self._setup, AnswerKind.MULTIMETER_MEMORY)
 
     def read(self, timeout_s: float) -> bytes:
-        """Readings since the last fetch, as an undecoded block; waits for some to gather."""
+        """Readings since the last fetch as an undecoded block; waits up to 0.1 s for new ones."""
         time.sleep(min(timeout_s, FETCH_S))
         answer = self._link.ask_block(f"R? {FETCH_COUNT}")
         return answer if content_of(answer) else b""
@@ -145,13 +145,13 @@ class MemoryMultimeter(DataLogger):
 
 
 def configure(link: ScpiLink, range_a: float | None) -> None:
-    """Select direct current as text, in this range or an automatic one.
+    """Select direct current as text, in the given or an automatic range.
 
     Raises:
-        TargetError: it refuses.
+        TargetError: the instrument rejects the configuration.
     """
-    link.write("FORM:DATA ASC")  # a program before us may have left REAL
-    link.forget_errors()  # also of one that knows nothing but text, and not this command
+    link.write("FORM:DATA ASC")  # an earlier client may have left REAL
+    link.forget_errors()  # also of instruments that support only text and not this command
     link.write("CONF:CURR:DC" + (f" {range_a:g}" if range_a else ""))
     link.refuse_errors(_ERROR)
 
@@ -164,10 +164,10 @@ def aperture_cycles(rate_hz: float) -> float:
 
 
 def polled_cycles(rate_hz: float) -> int:
-    """The aperture of readings that are asked for, each of which measures its zero as well.
+    """Aperture of polled readings, each of which also measures its zero.
 
-    By default an aperture is ten cycles, and a reading takes 0.4 s. All of these instruments have
-    these two, and one of a hundred: its 4 s are more than an answer may take.
+    The default aperture is ten cycles, and a reading takes 0.4 s. All these instruments support 1,
+    10 and 100 cycles; with 100, the 4 s of a reading exceed the time limit of a response.
     """
     free_s = BUSY_RATIO / rate_hz
     return 10 if free_s >= _MARGIN * 2 * 10 * _LINE_CYCLE_S else 1
@@ -176,18 +176,18 @@ def polled_cycles(rate_hz: float) -> int:
 def header_of(
     info: MeterInfo, capability: Capability, setup: ScpiSetup, kind: AnswerKind
 ) -> Header:
-    """Header of a recording of either kind.
+    """Header of a recording, for either kind of multimeter.
 
     Raises:
-        UsageError: the user does not say what the device is supplied with.
+        UsageError: the supply voltage of the device is missing.
     """
     if setup.supply_v is None:
         raise UsageError(
-            f"{info.model} measures no voltage: say what the device is supplied with, as in "
+            f"{info.model} measures no voltage: add the supply voltage of the device, as in "
             "scpi:TCPIP::192.168.1.5::5025::SOCKET,supply=3.3"
         )
     offset_a = 5e-4 * (setup.range_a or _RANGE_A)
-    shunt = "assumed: the supply is not measured, and the meter's shunt takes some of it"
+    shunt = "assumed: the supply is not measured, and is reduced by the meter's shunt"
     return Header(
         driver="scpi",
         info=info,
@@ -202,7 +202,7 @@ def header_of(
 
 
 class MultimeterDecoder(PolledDecoder):
-    """One current per point."""
+    """A current per point, multiplied by the supply voltage."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -212,7 +212,7 @@ class MultimeterDecoder(PolledDecoder):
         self._supply_v = settings.supply_v
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """The one value of a round."""
+        """The point of a round's single value."""
         [(time_ns, answer)] = readings
         values = numbers_of(answer or b"")
         flags = Flag(int(flags_of(values)[0])) if len(values) == 1 else Flag.MISSING

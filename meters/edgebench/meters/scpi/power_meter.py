@@ -1,16 +1,16 @@
-"""Yokogawa power meters: voltage, current and power of one element, as displayed.
+"""Yokogawa power meters: voltage, current and power of an element, as displayed.
 
     WT310 … WT333E                            ranges of all elements at once: :INPUT:VOLTAGE:RANGE?
     WT500, WT1801 … WT1806E, WT3000, WT5000   ranges by element: :INPUT:VOLTAGE:RANGE:ELEMENT1?
 
 The instrument computes new values at its update rate, each the mean over the time since the last.
-It is asked once for each; which moment a value belongs to is known to one update.
+It is polled once per update, so the time of a value is known to within one update.
 
-    open     :RATE? · :INPUT:…:RANGE?, whose answers may begin with a header, as a person has set it
-    session  header off · :NUMERIC:… · :RATE, if asked for · both questions again · VALUE? each time
+    open     :RATE? · :INPUT:…:RANGE?, as configured by a person; responses may start with a header
+    session  header off · :NUMERIC:… · :RATE, if requested · both queries again · VALUE? repeatedly
 
 Source: Yokogawa IM WT310-17EN, Communication Interface: `:NUMERIC:NORMAL`, `:RATE`, `:INPUT`;
-NAN where there is no data, INF beyond the range. IM WT1801-17EN and IM WT5000-17EN: the same but
+NAN if there is no data, INF beyond the range. IM WT1801-17EN and IM WT5000-17EN: the same except
 for the ranges, and a model with its options in `*IDN?`, as in WT1806E-5A3-50A3.
 """
 
@@ -31,13 +31,13 @@ from edgebench.protocol.plain import to_plain
 
 _ITEMS = ("U", "I", "P")
 _ERROR = ":STATUS:ERROR?"
-_ASSUMED = "assumed, like a WT310E at direct current: see the data sheet of yours"
+_ASSUMED = "assumed, as for a WT310E at direct current: see your meter's data sheet"
 _OF_READING, _OF_RANGE = 1e-3, 2e-3
 _MIN_WINDOW_UPDATES = 20
 
 
 class Wt300(PolledInstrument):
-    """One element of a power meter."""
+    """An element of a power meter."""
 
     question = ":NUMERIC:NORMAL:VALUE?"
 
@@ -48,7 +48,7 @@ class Wt300(PolledInstrument):
         return self._header_of(self._update_s() if rate_hz is None else 1 / rate_hz)
 
     def _set_up(self) -> Header:
-        """Choose what is answered; ranges stay as a person has set them."""
+        """Configure the responses; ranges stay as configured by a person."""
         link = self._link
         link.forget_errors()
         for command in (
@@ -73,7 +73,7 @@ class Wt300(PolledInstrument):
         answer = without_header(self._link.ask_text(":RATE?"))
         if answer.upper().startswith("AUT"):
             raise UsageError(
-                f"{self._info.model} updates at the rate {answer[:20]!r}: say one, as in rate=4"
+                f"{self._info.model} has the update rate {answer[:20]!r}: set a rate, as in rate=4"
             )
         return self._link.period_of(answer, ":RATE?")
 
@@ -103,14 +103,14 @@ class Wt300(PolledInstrument):
 
 
 class ElementWt(Wt300):
-    """One element of an analyser whose elements have ranges of their own."""
+    """An element of an analyser whose elements have separate ranges."""
 
     def _range_question(self, quantity: str) -> str:
         return f":INPUT:{quantity}:RANGE:ELEMENT{self._setup.place}?"
 
 
 def without_header(answer: str) -> str:
-    """Answer as it would be with `:COMMUNICATE:HEADER OFF`.
+    """Response as it would be with `:COMMUNICATE:HEADER OFF`.
 
     >>> without_header(":INPUT:VOLTAGE:RANGE 300.0E+00"), without_header("300.0E+00")
     ('300.0E+00', '300.0E+00')
@@ -125,14 +125,14 @@ def _uncertainty(update_s: float, ranges: list[str]) -> tuple[UncertaintyTerm, .
         range_w = math.prod(float(one) for one in ranges)
     except ValueError:
         return (gain, edge)  # an external shunt: the range is not in amperes
-    if not abs(range_w) <= SPECIAL:  # it does not know it
+    if not abs(range_w) <= SPECIAL:  # the instrument reports no range
         return (gain, edge)
-    where = f"{_ASSUMED}: of the range, {' V, '.join(ranges)} A as it began"
+    where = f"{_ASSUMED}: initial range, {' V, '.join(ranges)} A"
     return (gain, term(Kind.OFFSET, _OF_RANGE * range_w, where, Unit.WATT), edge)
 
 
 class Wt300Decoder(PolledDecoder):
-    """Voltage, current and power of one point."""
+    """Voltage, current and power per point."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -140,10 +140,10 @@ class Wt300Decoder(PolledDecoder):
         self._last_ns: int | None = None
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """The mean over one update; where rounds were missed, nothing is known before it."""
+        """The mean over one update; after missed rounds, the time before it is unknown."""
         [(time_ns, answer)] = readings
         begin_ns = max(time_ns - self._update_ns, self._last_ns or 0)
-        # A reading that comes a little late is of the whole time since the last.
+        # A slightly late reading covers the whole time since the last.
         if self._last_ns is not None and time_ns - self._last_ns < 1.5 * self._update_ns:
             begin_ns = self._last_ns
         self._last_ns = time_ns
@@ -162,6 +162,6 @@ class Wt300Decoder(PolledDecoder):
                 power_w=power_w,
                 current_a=current_a,
                 voltage_v=voltage_v,
-                flags=Flag(int(flags[2])) | beyond,  # power is no more than current and voltage
+                flags=Flag(int(flags[2])) | beyond,  # power is as reliable as current and voltage
             )
         ]

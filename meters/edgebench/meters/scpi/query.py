@@ -1,20 +1,20 @@
-"""Any SCPI instrument, by a query of the user: `query=MEAS:POW?`.
+"""Any SCPI instrument, by a query that the user provides: `query=MEAS:POW?`.
 
-    open     *IDN? · the question, once: its answer has to be what the user says it is
-    session  the question for each value; nothing is set up, so the instrument measures as a person
-             has set it
+    open     *IDN? · the query, once: its response must match the option `answer`
+    session  the query for each value; nothing is configured, so the instrument measures as a person
+             has configured it
 
     answer   power             W
              current           A, at the voltage that the user states
-             voltage+current   V and A, or the other way round; one question may ask for both, as
-                               MEAS:VOLT?;:MEAS:CURR? does, which "5.01;0.123" answers
+             voltage+current   V and A, or in reverse order; a query may request both, such as
+                               MEAS:VOLT?;:MEAS:CURR?, with the response "5.01;0.123"
 
-A value is an instant, asked for at random times, unless the user says what it is the mean of: then
-the question comes once in that time. Whether it is in step with the instrument's own updates is not
-known, so a value may be of the update before.
+A value is an instant, queried at random times, unless the user states the averaging time: then it
+is queried once per that time. Whether this is in step with the instrument's own updates is unknown,
+so a value may stem from the previous update.
 
-Source: IEEE 488.2-1992, 8.4.1 and 8.5.2: answers to several questions are separated by semicolons,
-values of one answer by commas.
+Source: IEEE 488.2-1992, 8.4.1 and 8.5.2: responses to several queries are separated by semicolons,
+values of a response by commas.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from edgebench.protocol.plain import from_plain, to_plain
 _RATE_HZ = 10.0
 _MIN_WINDOW_VALUES = 20
 _GAIN_RATIO, _OFFSET_A, _OFFSET_W = 5e-3, 5e-3, 25e-3
-"""Assumed: twice to three times what makers of bench supplies state for what they read back, 0.2 %
-and some mA of a range of 3 A, at 5 V."""
-_ASSUMED = "assumed for any instrument: say that of your data sheet, as in"
-_STATED = "as the user states it"
+"""Assumed: twice to three times the readback errors stated by makers of bench supplies, 0.2 %
+and some mA in a range of 3 A, at 5 V."""
+_ASSUMED = "assumed for any instrument: add the value of your data sheet, as in"
+_STATED = "as stated by the user"
 
 
 class QueryInstrument(PolledInstrument):
-    """An instrument of an unknown family, with the query that the user gave."""
+    """An instrument of an unknown family, with the user's query."""
 
     def __init__(self, link: ScpiLink, setup: ScpiSetup, info: MeterInfo) -> None:
         super().__init__(link, setup, info)
         self.question = setup.query or ""
 
     def describe(self) -> Header:
-        """Header, after one answer that is what the user says it is."""
+        """Header, after a response that matches the option `answer`."""
         refuse_others(
             *(self._setup, self._info),
             *("query", "answer", "rate", "mean", "supply", "gain", "offset"),
@@ -63,7 +63,7 @@ class QueryInstrument(PolledInstrument):
         return self._header_of(self._wanted_hz)
 
     def _set_up(self) -> Header:
-        """Nothing is set; only how fast it answers is found out."""
+        """Measure the response time; nothing is configured."""
         return self._header_of(self._possible_hz(self._wanted_hz))
 
     @property
@@ -76,36 +76,34 @@ class QueryInstrument(PolledInstrument):
         return ANSWERS[self._setup.quantities or usual]
 
     def _refuse_answer(self, answer: str) -> None:
-        """Refuse an answer without the numbers that were announced, and options that contradict.
+        """Reject contradictory options, and a response without the expected numbers.
 
         Raises:
             UsageError: the options do not fit together.
-            TargetError: the answer is no such thing.
+            TargetError: the response does not have the expected numbers.
         """
         is_current = self._quantities == ("current",)
         if is_current and self._setup.supply_v is None:
             raise UsageError(
-                "a current alone is no power: say the voltage of the device, as in supply=3.3"
+                "a current requires the supply voltage of the device, as in supply=3.3"
             )
         if not is_current and self._setup.supply_v is not None:
-            raise UsageError(
-                f"supply is for answers that are a current: this one is {self._setup.quantities}"
-            )
+            raise UsageError(f"supply requires answer=current, got answer={self._setup.quantities}")
         values = values_of(answer.encode())
         words = answer.strip()[:40]
         if len(values) != len(self._quantities):
             raise TargetError(
-                f"{self._link.name} answers {words!r} to `{self.question}`, which is not "
-                f"{' and '.join(self._quantities)}: say what it is, as in answer=voltage+current"
+                f"{self._link.name} returned {words!r} to `{self.question}`, which is not "
+                f"{' and '.join(self._quantities)}: add what it is, as in answer=voltage+current"
             )
         if any(math.isnan(value) for value in values) and "NAN" not in answer.upper():
             raise TargetError(
-                f"{self._link.name} answers {words!r} to `{self.question}`, which is no number"
+                f"{self._link.name} returned {words!r} to `{self.question}`, which is not a number"
             )
 
     def _header_of(self, rate_hz: float) -> Header:
         mean_s = self._setup.mean_s
-        # Only means that follow each other without gap or overlap add up to the energy.
+        # Only contiguous means without overlap add up to the energy.
         is_averaging = mean_s is not None and math.isclose(mean_s * rate_hz, 1.0, rel_tol=0.01)
         return Header(
             driver="scpi",
@@ -144,7 +142,7 @@ class QueryInstrument(PolledInstrument):
             term(Kind.OFFSET, setup.offset, _STATED, unit, origin=Origin.DATASHEET)
             if setup.offset is not None
             else term(Kind.OFFSET, offset, f"{_ASSUMED} offset=0.001", unit),
-            term(Kind.EDGE, delay_s, "assumed: the instrument does not say of when its values are"),
+            term(Kind.EDGE, delay_s, "assumed: the age of the values is unspecified"),
         ]
         if setup.supply_v is not None:
             terms.append(term(Kind.VOLTAGE, 0.01, "assumed: the supply is stated, not measured"))
@@ -152,7 +150,7 @@ class QueryInstrument(PolledInstrument):
 
 
 class QueryDecoder(PolledDecoder):
-    """Numbers of one answer per point; an answer that has others is missing."""
+    """The numbers of a response per point; other responses are missing values."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -160,12 +158,12 @@ class QueryDecoder(PolledDecoder):
         self._supply_v = settings.supply_v
         self._quantities = settings.quantities
         if not self._quantities:
-            raise ValueError("a question without a quantity")
+            raise ValueError("a query without a quantity")
         self._interval_ns = round(1e9 / header.capability.rate_hz)
         self._last_ns: int | None = None
 
     def points(self, readings: list[Reading]) -> list[Point]:
-        """The one answer of a round."""
+        """The point of a round's single response."""
         [(time_ns, answer)] = readings
         begin_ns = self._begin_ns(time_ns) if self._capability.is_averaging else None
         values = values_of(answer or b"")
@@ -190,9 +188,9 @@ class QueryDecoder(PolledDecoder):
         ]
 
     def _begin_ns(self, time_ns: int) -> int:
-        """Begin of a mean: the answer before, unless rounds were missed."""
+        """Start of a mean: the previous response, unless rounds were missed."""
         begin_ns = max(time_ns - self._interval_ns, self._last_ns or 0)
-        # A reading that comes a little late is of the whole time since the last.
+        # A slightly late reading covers the whole time since the last.
         if self._last_ns is not None and time_ns - self._last_ns < 1.5 * self._interval_ns:
             begin_ns = self._last_ns
         self._last_ns = time_ns
@@ -200,7 +198,7 @@ class QueryDecoder(PolledDecoder):
 
 
 def values_of(answer: bytes) -> Floats:
-    """Values of an answer, of one question or of several. Shape (n,).
+    """Values of a response, from a single or several queries. Shape (n,).
 
     >>> values_of(b"5.01;0.123").tolist(), values_of(b"5.01, 0.123").tolist()
     ([5.01, 0.123], [5.01, 0.123])

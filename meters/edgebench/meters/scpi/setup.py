@@ -10,9 +10,9 @@ from edgebench.meters.options import MILLIVOLTS_FROM, Options, check_supply
 from edgebench.protocol.errors import UsageError
 
 SUPPLY_LIMITS_V = (0.1, MILLIVOLTS_FROM)
-"""Voltages of what a multimeter is wired into."""
+"""Supply voltages of devices that a multimeter can be wired into."""
 CHANNELS_MAX = 7
-"""Elements of a WT5000; other instruments refuse those that they do not have."""
+"""Elements of a WT5000; instruments with fewer channels reject the others themselves."""
 BAUD_LIMITS = (300.0, 4e6)
 _FIELDS = {
     "channel": "channel",
@@ -24,29 +24,29 @@ _FIELDS = {
     "gain": "gain_ratio",
     "offset": "offset",
 }
-"""Fields of ScpiSetup, by option; `query` and `baud` are for any instrument."""
+"""Fields of ScpiSetup by option; `query` and `baud` apply to any instrument."""
 ANSWERS = {
     "power": ("power",),
     "current": ("current",),
     "voltage+current": ("voltage", "current"),
     "current+voltage": ("current", "voltage"),
 }
-"""Quantities in an answer, by the option that says so."""
+"""Quantities in a response, by the value of the option `answer`."""
 
 
 class AnswerKind(Enum):
-    """Form of an instrument's answers; stored with the recording."""
+    """Format of an instrument's responses; stored with the recording."""
 
     ELOG = "elog"
-    """Blocks of float32, current and voltage in turn."""
+    """Blocks of float32, alternating current and voltage."""
     POWER_METER = "power_meter"
-    """Voltage, current and power, once for each question."""
+    """Voltage, current and power per query."""
     MULTIMETER = "multimeter"
-    """A current, once for each question."""
+    """A current per query."""
     MULTIMETER_MEMORY = "multimeter_memory"
     """Blocks of text: currents, separated by commas."""
     QUERY = "query"
-    """Numbers that a question of the user's gets."""
+    """Numbers returned by the user's query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,29 +54,29 @@ class ScpiSetup:
     """Options of the user."""
 
     channel: int | None = None
-    """Output of a supply, element of a power meter; None: nothing is said, which is the first."""
+    """Output of a supply, element of a power meter; None: not given, the first."""
     rate_hz: float | None = None
-    """Values a second; None: as the instrument has it, or as fast as it is sensible."""
+    """Values per second; None: the instrument's setting, or the default of its family."""
     range_a: float | None = None
-    """Range of a multimeter; None: it chooses by itself."""
+    """Range of a multimeter; None: automatic."""
     supply_v: float | None = None
     """Voltage of the device, which a multimeter does not measure."""
     query: str | None = None
-    """Question of the user's whose answer is the value; None: the instrument's family knows it."""
+    """The user's query for the value; None: defined by the instrument's family."""
     quantities: str | None = None
-    """Quantities in its answer, a key of ANSWERS; None: power, or current with a supply."""
+    """Quantities in its response, a key of ANSWERS; None: power, or current with a supply."""
     mean_s: float | None = None
-    """Time that each answer is the mean of; None: an instant, for all that is known."""
+    """Averaging time of each response; None: assumed to be an instant."""
     gain_ratio: float | None = None
-    """Gain error by the data sheet."""
+    """Gain error from the data sheet."""
     offset: float | None = None
-    """Offset error by the data sheet, in watts, or in amperes where the answer has a current."""
+    """Offset error from the data sheet, in W, or in A if the response contains a current."""
     baud_rate: int | None = None
-    """Rate of a serial port; None: as VISA has it, 9600."""
+    """Rate of a serial port; None: the default of VISA, 9600."""
 
     @property
     def place(self) -> int:
-        """Output or element that is meant."""
+        """Selected output or element."""
         return self.channel or 1
 
 
@@ -87,14 +87,14 @@ class ScpiSettings:
     kind: AnswerKind
     supply_v: float | None = None
     quantities: tuple[str, ...] = ()
-    """Quantities of an answer, in their order, where a question of the user's has them."""
+    """Quantities of a response to the user's query, in order; empty: not a user's query."""
 
 
 def parse_setup(options: Options) -> ScpiSetup:
     """Parse the options of a meter's address.
 
     Raises:
-        UsageError: a value is none.
+        UsageError: a value is invalid.
     """
     channel = options.number("channel")
     if channel is not None and channel not in range(1, CHANNELS_MAX + 1):
@@ -111,15 +111,15 @@ def parse_setup(options: Options) -> ScpiSetup:
         offset=options.positive("offset"),
         baud_rate=_baud_rate(options),
     )
-    check_supply(setup.supply_v, SUPPLY_LIMITS_V, "meter scpi: a device is supplied with")
+    check_supply(setup.supply_v, SUPPLY_LIMITS_V, "meter scpi: supply must be")
     return setup
 
 
 def refuse_others(setup: ScpiSetup, info: MeterInfo, *known: str) -> None:
-    """Refuse options that this instrument has no use for.
+    """Reject options that this instrument does not support.
 
     Raises:
-        UsageError: one was given.
+        UsageError: such an option is given.
     """
     for option, name in _FIELDS.items():
         if option not in known and getattr(setup, name) is not None:
@@ -134,8 +134,7 @@ def _question(options: Options) -> str | None:
         return None
     if "?" not in text or not text.isascii():
         raise UsageError(
-            f"meter scpi: query must be a question of the instrument, as in query=MEAS:POW?, "
-            f"got {text!r}"
+            f"meter scpi: query must contain a question mark, as in query=MEAS:POW?, got {text!r}"
         )
     return text
 

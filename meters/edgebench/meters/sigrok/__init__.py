@@ -1,1 +1,1 @@
-"""Instruments that sigrok drives, through its program sigrok-cli: multimeters, supplies, scopes."""
+"""Instruments supported by sigrok, through sigrok-cli: multimeters, supplies, oscilloscopes."""

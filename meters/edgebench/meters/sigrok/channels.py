@@ -1,7 +1,7 @@
-"""Which channel of a device is what: as the user says, or by the units of its readings.
+"""Assigns quantities to the channels of a device: as the user states, or by their units.
 
-A power is enough; a current needs a voltage, of another channel or stated. An oscilloscope measures
-a current as the voltage of a resistor.
+A power channel is sufficient; a current requires a voltage, from another channel or stated. An
+oscilloscope measures a current as the voltage across a resistor.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ class SigrokSetup:
     """Options of the user."""
 
     driver: str
-    """Driver of sigrok's, with its own options."""
+    """Driver of sigrok with its own options."""
     rate_hz: int | None = None
-    """Samples a second; None: as the device has it."""
+    """Samples per second; None: the device's setting."""
     power: str | None = None
     current: str | None = None
     voltage: str | None = None
-    """Channels; None: found by their units."""
+    """Channel names; None: selected by unit."""
     supply_v: float | None = None
     shunt_ohm: float | None = None
     mean_s: float | None = None
-    """Time that each reading is the mean of; None: an instant, for all that is known."""
+    """Averaging time of each reading; None: assumed to be an instant."""
     gain_ratio: float | None = None
     offset: float | None = None
 
     @property
     def named(self) -> list[str]:
-        """Channels that the user names."""
+        """Channels that the user has named."""
         return [name for name in (self.power, self.voltage, self.current) if name is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class FirstReadings:
-    """First readings of each channel, and how many rounds of them come a second."""
+    """First reading of each channel, and the number of rounds per second."""
 
     by_channel: dict[str, Reading]
     rounds_per_s: float
 
 
 def settings_of(setup: SigrokSetup, first: FirstReadings, *, is_paced: bool) -> SigrokSettings:
-    """Channels of power, or of current and voltage.
+    """Select the channels of power, or of current and voltage.
 
     Raises:
-        UsageError: the units do not tell, or what was named is none.
+        UsageError: the units are ambiguous, or a named channel does not fit.
     """
     units = {name: reading.unit for name, reading in first.by_channel.items()}
     wanted = SigrokSettings(
@@ -74,21 +74,21 @@ def settings_of(setup: SigrokSetup, first: FirstReadings, *, is_paced: bool) -> 
     shown = ", ".join(f"{name} ({unit or 'no unit'})" for name, unit in sorted(units.items()))
     if not (wanted.power or wanted.current):
         raise UsageError(
-            "say which channel is what, as in current=NAME,voltage=NAME or power=NAME; available: "
+            "assign the channels, as in current=NAME,voltage=NAME or power=NAME; available: "
             f"{shown}"
         )
     for name, unit in wanted.channels.items():
         if units.get(name) != unit:
-            hint = "; say the resistor that it measures at, as in shunt=0.1" if unit == "A" else ""
+            hint = "; add the resistor across its input, as in shunt=0.1" if unit == "A" else ""
             raise UsageError(f"channel {name} should measure {unit}; available: {shown}{hint}")
         if re.search(r"\bAC\b", first.by_channel[name].remarks):
-            raise UsageError(f"channel {name} measures AC, of which no power can be made: set DC")
+            raise UsageError(f"channel {name} measures AC, which gives no power: set it to DC")
     _check_quantities(wanted)
     return wanted
 
 
 def _check_quantities(settings: SigrokSettings) -> None:
-    """Refuse what is no power, and what would not be used.
+    """Reject quantities that give no power, and superfluous quantities.
 
     Raises:
         UsageError: a voltage is missing, or there are two.
@@ -96,8 +96,8 @@ def _check_quantities(settings: SigrokSettings) -> None:
     voltages = [settings.voltage, settings.supply_v]
     if settings.power is not None:
         if settings.current is not None or settings.shunt_ohm or any(voltages):
-            raise UsageError("power= is enough: leave current, voltage, supply and shunt out")
+            raise UsageError("power= is sufficient: leave out current, voltage, supply and shunt")
     elif voltages.count(None) != 1:
         raise UsageError(
-            "a current needs one voltage: say voltage=NAME, or that of the device, as in supply=3.3"
+            "a current requires one voltage: add voltage=NAME, or the supply voltage, as supply=3.3"
         )

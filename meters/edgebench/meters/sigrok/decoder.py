@@ -1,9 +1,9 @@
 """Turns the lines of sigrok-cli into samples.
 
-uniform   a device with a sample rate: each channel's values are numbered, and the rate gives
-          their times on the device's clock
-paced     any other: a round of readings, one of each channel, has the time at which the last of
-          them came; nothing else is known of when they were taken
+uniform   a device with a sample rate: the values of each channel are counted, and the rate
+          determines their times on the device's clock
+paced     any other device: a round of readings, one per channel, gets the arrival time of its
+          last reading; the actual times of measurement are unknown
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.plain import from_plain
 
 LATE_ROUNDS = 2.5
-"""Interval, in rounds, above which readings count as lost."""
+"""Interval in rounds above which readings count as lost."""
 HELD_MAX_S = 30.0
-"""Longest that the values of one channel wait for those of another."""
+"""Maximum time for which values of a channel wait for another channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +35,13 @@ class SigrokSettings:
     voltage: str | None = None
     """Channels of these quantities."""
     supply_v: float | None = None
-    """Voltage of the device, where no channel has it."""
+    """Voltage of the device, if no channel measures it."""
     shunt_ohm: float | None = None
-    """Resistor whose voltage the channel of the current measures."""
+    """Resistor across which the current channel measures the voltage."""
 
     @property
     def channels(self) -> dict[str, str]:
-        """Unit of each channel that is used, by its name."""
+        """Unit of each channel in use, by channel name."""
         current_unit = "V" if self.shunt_ohm else "A"
         quantities = ((self.power, "W"), (self.voltage, "V"), (self.current, current_unit))
         return {name: unit for name, unit in quantities if name is not None}
@@ -49,7 +49,7 @@ class SigrokSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Quantities:
-    """Values of samples, shape (n,); what could not be read is NaN, and has a flag."""
+    """Values of samples, shape (n,); unreadable values are NaN and have a flag."""
 
     power_w: Floats
     current_a: Floats | None
@@ -58,7 +58,7 @@ class _Quantities:
 
 
 def _quantities(settings: SigrokSettings, values: dict[str, Floats]) -> _Quantities:
-    """Quantities of the values of each channel, each of shape (n,)."""
+    """Compute quantities from the values of each channel, each of shape (n,)."""
     every = np.stack(list(values.values()))
     is_beyond = np.isinf(every).any(axis=0)
     is_missing = ~np.isfinite(every).all(axis=0)
@@ -73,12 +73,12 @@ def _quantities(settings: SigrokSettings, values: dict[str, Floats]) -> _Quantit
         current_a = current_a / (settings.shunt_ohm or 1.0)
         supply_v = math.nan if settings.supply_v is None else settings.supply_v
         power_w = current_a * (supply_v if voltage_v is None else voltage_v)
-    assert power_w is not None, "make_decoder has refused that"
+    assert power_w is not None, "make_decoder rejects this case"
     return _Quantities(power_w, current_a, voltage_v, flags.astype(np.uint8))
 
 
 class UniformSigrokDecoder(UniformDecoder):
-    """Numbers the values of each channel; a sample is complete when all have come."""
+    """Counts the values of each channel; a sample is complete when all channels have a value."""
 
     def __init__(self, header: Header, settings: SigrokSettings) -> None:
         super().__init__(header.capability.rate_hz)
@@ -125,7 +125,7 @@ class UniformSigrokDecoder(UniformDecoder):
 
 
 class PacedSigrokDecoder(UniformDecoder):
-    """Stamps each round of readings by its arrival."""
+    """Stamps each round of readings with its arrival time."""
 
     def __init__(self, header: Header, settings: SigrokSettings) -> None:
         super().__init__(header.capability.rate_hz)
@@ -147,7 +147,7 @@ class PacedSigrokDecoder(UniformDecoder):
             unit = units.get(reading.channel)
             if unit is None:
                 continue
-            # One that comes twice is of the next round: the other of this one did not come.
+            # A repeated channel belongs to the next round: this round is incomplete.
             is_known = reading.unit == unit
             self._round[reading.channel] = reading.value if is_known else np.nan
             if len(self._round) == len(units):
@@ -160,7 +160,7 @@ class PacedSigrokDecoder(UniformDecoder):
             self._settings, {name: np.array([value]) for name, value in self._round.items()}
         )
         last_ns = self._last_ns
-        # Two that come at once are of two times all the same.
+        # Two rounds that arrive at once still need distinct times.
         time_ns = rx_ns if last_ns is None else max(rx_ns, last_ns + 1)
         passed_ns = self._interval_ns if last_ns is None else time_ns - last_ns
         if last_ns is not None and passed_ns > LATE_ROUNDS * self._interval_ns:
@@ -183,7 +183,7 @@ class PacedSigrokDecoder(UniformDecoder):
 
 
 def make_decoder(header: Header) -> Decoder:
-    """Decoder for a recording of sigrok-cli."""
+    """Create the decoder of a sigrok-cli recording."""
     settings = from_plain(header.facts, SigrokSettings)
     if not (settings.power or settings.current):
         raise ValueError("no channel of a power or a current")

@@ -1,13 +1,13 @@
-"""Instruments that sigrok drives: identification, and recording.
+"""Instruments supported by sigrok: identification and recording.
 
     open     --show: name, channels, whether there is a sample rate · --get samplerate · some
-             readings: units of the channels, and how fast they come where nothing else tells
+             readings: units of the channels, and their rate if the device does not report it
     session  --continuous --output-format analog, ended by a line on its standard input
 
 `--output-format csv` is not used: 0.7.2 mixes it with these lines, and drops values of channels
-whose packets differ in length. What the device loses, sigrok does not tell.
+whose packets differ in length. sigrok does not report losses of the device.
 
-Source: sigrok-cli(1); tried with sigrok-cli 0.7.2: its demo device, an emulated multimeter
+Source: sigrok-cli(1); tested with sigrok-cli 0.7.2: its demo device, an emulated multimeter
 (scpi-dmm) and an emulated supply (scpi-pps).
 """
 
@@ -32,30 +32,30 @@ from edgebench.protocol.errors import TargetError, UsageError
 from edgebench.protocol.plain import to_plain
 
 RATE_MAX_HZ = 100_000
-"""Values come as text, of which this machine has to read a few megabytes a second then."""
+"""At this rate the host must parse a few megabytes of text per second."""
 SUPPLY_LIMITS_V = (0.1, MILLIVOLTS_FROM)
 _SHOWN = re.compile(r"^(?P<driver>\S+) - (?P<name>.+) with \d+ channels?: (?P<channels>.+)$", re.M)
 _SERIAL = re.compile(r" \[S/N: (\S+)\]")
 _HAS_RATE = re.compile(r"^\s+samplerate\b", re.M)
 _ROUNDS = 4
-"""Rounds of readings that tell how fast they come."""
+"""Rounds of readings used to measure their rate."""
 _FIRST_S = 10.0
 _ALL_S = 0.5
-"""Time in which all channels of a device with a sample rate have come: assumed."""
+"""Time within which all channels of a device with a sample rate have arrived: assumed."""
 _WINDOW_SAMPLES = 20
 _LATE_S = 0.25
-"""Assumed: how long a driver of sigrok's gathers samples before it passes them on."""
+"""Assumed: how long a driver of sigrok collects samples before it passes them on."""
 _GAPLESS_RATIO = 0.1
-"""Difference between a mean's time and the readings' interval that is none."""
+"""Maximum relative difference between a mean's time and the interval of the readings."""
 _GAIN_RATIO, _OFFSET_A, _OFFSET_W = 0.03, 5e-3, 25e-3
 """Assumed: 3 % is what makers of small oscilloscopes state for a direct voltage; the offsets are
 those of any SCPI instrument (scpi/query.py)."""
-_ASSUMED = "assumed for any instrument: say that of your data sheet, as in"
-_STATED = "as the user states it"
+_ASSUMED = "assumed for any instrument: add the value of your data sheet, as in"
+_STATED = "as stated by the user"
 
 
 class SigrokMeter(InstrumentMeter[Sigrok]):
-    """One device that sigrok-cli finds."""
+    """A device found by sigrok-cli."""
 
     name = "sigrok"
 
@@ -64,7 +64,7 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
         self._setup = setup
         self._options: tuple[str, ...] = ()
         """Options of sigrok-cli for a recording."""
-        check_supply(setup.supply_v, SUPPLY_LIMITS_V, "meter sigrok: a device is supplied with")
+        check_supply(setup.supply_v, SUPPLY_LIMITS_V, "meter sigrok: supply must be")
 
     def _describe(self, connection: Sigrok) -> Header:
         shown = connection.ask("--show")
@@ -72,7 +72,7 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
         is_paced = _HAS_RATE.search(shown) is None
         rate = [] if is_paced else self._rate_options(connection)
         if is_paced and self._setup.rate_hz is not None:
-            raise UsageError(f"{device['name']} has no sample rate: leave rate= out")
+            raise UsageError(f"{device['name']} has no sample rate: leave out rate=")
         named = self._setup.named
         first = _first_readings(connection, [*rate, *_only(named)], named, is_paced=is_paced)
         settings = settings_of(self._setup, first, is_paced=is_paced)
@@ -81,7 +81,7 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
         if not is_paced:
             rate_hz = float(_rate_of(connection, rate))
         else:
-            if set(used) != set(first.by_channel):  # fewer of them come faster
+            if set(used) != set(first.by_channel):  # fewer channels are faster
                 first = _first_readings(connection, [*self._options], used, is_paced=True)
             rate_hz = first.rounds_per_s
         return self._header_of(device["name"], shown, settings, first, rate_hz)
@@ -91,15 +91,15 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
         return StreamSession(connection, header, path, start=start, stop=connection.stop)
 
     def _rate_options(self, sigrok: Sigrok) -> list[str]:
-        """Options that set the sample rate, after a look at whether the device takes it."""
+        """Options that set the sample rate, after checking that the device accepts it."""
         wanted = self._setup.rate_hz
         options = [] if wanted is None else ["--config", f"samplerate={wanted}"]
         rate = _rate_of(sigrok, options)
         if wanted not in (None, rate):
-            raise UsageError(f"the device takes {rate} samples a second, asked for {wanted}")
+            raise UsageError(f"the device takes {rate} samples per second, got rate={wanted}")
         if rate > RATE_MAX_HZ:
             raise UsageError(
-                f"the device takes {rate} samples a second, which {PROGRAM} would print: choose "
+                f"the device takes {rate} samples per second, which {PROGRAM} prints as text: use "
                 f"up to {RATE_MAX_HZ}, as in rate=20k"
             )
         return options
@@ -113,7 +113,7 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
         rate_hz: float,
     ) -> Header:
         mean_s = self._setup.mean_s
-        # Only means that follow each other without gap or overlap add up to the energy.
+        # Only contiguous means without overlap add up to the energy.
         is_averaging = mean_s is not None and abs(mean_s * rate_hz - 1) <= _GAPLESS_RATIO
         is_paced = settings.is_paced
         longest_s = max(1 / rate_hz, mean_s or 0.0)
@@ -170,14 +170,14 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
             )
             terms.append(term(Kind.VOLTAGE, voltage[0], voltage[1], origin=voltage[2]))
         if settings.is_paced:
-            terms.append(term(Kind.EDGE, longest_s, "readings have the time at which they came"))
+            terms.append(term(Kind.EDGE, longest_s, "readings have only their arrival time"))
         else:
             terms.append(term(Kind.TIMEBASE, 100e-6, "assumed: a crystal"))
         return tuple(terms)
 
 
 def make_meter(options: Options) -> SigrokMeter:
-    """Meter by the name of a driver of sigrok's, and options."""
+    """Create the meter of the device found by a driver of sigrok with these options."""
     addresses = {name: options.text(name) for name in ("conn", "serialcomm")}
     driver = ":".join(
         [options.address, *(f"{name}={value}" for name, value in addresses.items() if value)]
@@ -201,34 +201,34 @@ def make_meter(options: Options) -> SigrokMeter:
 
 def _connect(driver: str) -> Sigrok:
     if not driver or driver.startswith(":"):
-        raise UsageError("name a driver of sigrok's, as in sigrok:scpi-dmm,conn=/dev/ttyUSB0")
+        raise UsageError("name a driver of sigrok, as in sigrok:scpi-dmm,conn=/dev/ttyUSB0")
     return Sigrok(driver)
 
 
 def _device_in(shown: str, driver: str) -> dict[str, str]:
-    """The only device in what --show prints.
+    """Parse the output of --show, which must list one device.
 
     Raises:
-        TargetError: there is none.
-        UsageError: there are several.
+        TargetError: no device is listed.
+        UsageError: several devices are listed.
     """
     matches = list(_SHOWN.finditer(shown))
     if not matches:
-        raise TargetError(f"{PROGRAM} shows no device of {driver}")
+        raise TargetError(f"{PROGRAM} finds no device with {driver}")
     if len(matches) > 1:
-        raise UsageError(f"{len(matches)} devices of {driver}: choose one, as in conn=1-5.3")
+        raise UsageError(f"{len(matches)} devices with {driver}: select one, as in conn=1-5.3")
     return matches[0].groupdict()
 
 
 def _rate_of(sigrok: Sigrok, options: list[str]) -> int:
-    """Sample rate that the device has with these options.
+    """Sample rate of the device with these options.
 
     Raises:
-        TargetError: it does not tell.
+        TargetError: the device reports no sample rate.
     """
     answer = sigrok.ask(*options, "--get", "samplerate").strip()
     if not answer.isdigit() or not int(answer):
-        raise TargetError(f"{PROGRAM} tells {answer[:40]!r} for a sample rate")
+        raise TargetError(f"{PROGRAM} reports {answer[:40]!r} as the sample rate")
     return int(answer)
 
 
@@ -239,16 +239,16 @@ def _only(channels: list[str]) -> list[str]:
 def _first_readings(
     sigrok: Sigrok, options: list[str], channels: list[str], *, is_paced: bool
 ) -> FirstReadings:
-    """Readings of some rounds, or of one where the device has a sample rate.
+    """Readings of several rounds, or of one round if the device has a sample rate.
 
     Args:
         sigrok: The device.
         options: Options of sigrok-cli.
-        channels: Channels that have to be among them; empty: unknown.
-        is_paced: The rounds tell how fast they come.
+        channels: Channels that must be among them; empty: unknown.
+        is_paced: Whether the rate is measured over several rounds.
 
     Raises:
-        TargetError: there are too few in time.
+        TargetError: too few readings arrive in time.
     """
     times_s: dict[str, list[float]] = {}
     readings: dict[str, Reading] = {}
@@ -274,11 +274,11 @@ def _first_readings(
     finally:
         sigrok.stop()
     if not readings:
-        raise TargetError(f"the device measured nothing in {_FIRST_S:g} s")
+        raise TargetError(f"the device sent no reading in {_FIRST_S:g} s")
     longest = max(times_s.values(), key=len)
     passed_s = longest[-1] - longest[0]
     if is_paced and not passed_s:
-        raise TargetError(f"one reading in {_FIRST_S:g} s: too slow to tell its rate")
-    # A few arrivals do not tell more digits.
+        raise TargetError(f"one reading in {_FIRST_S:g} s: too slow to measure its rate")
+    # A few arrivals do not support more digits.
     rounds_per_s = (len(longest) - 1) / passed_s if passed_s else 0.0
     return FirstReadings(readings, float(f"{rounds_per_s:.3g}"))

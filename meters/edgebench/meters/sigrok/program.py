@@ -1,9 +1,9 @@
 """sigrok-cli: queries, and its output while an instrument measures.
 
-It is GPL, so it is only ever another process. A line on its standard input ends what it records;
-its exit code says nothing then (0.7.2 reports an error of its own after a good recording).
+It is GPL, so it always runs in a separate process. A line on its standard input ends a recording;
+its exit code is then meaningless (0.7.2 reports an internal error after a good recording).
 
-Source: sigrok-cli(1); tried with sigrok-cli 0.7.2 and libsigrok 0.5.2.
+Source: sigrok-cli(1); tested with sigrok-cli 0.7.2 and libsigrok 0.5.2.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from edgebench.protocol.text import one_line
 
 PROGRAM = "sigrok-cli"
 _ASK_S = 20.0
-"""Some drivers look for their devices for seconds."""
+"""Some drivers search for their devices for seconds."""
 _END_S = 5.0
 
 
 class Sigrok:
-    """One instrument behind sigrok-cli."""
+    """An instrument behind sigrok-cli."""
 
     def __init__(self, device: str) -> None:
         """Find the program.
 
         Args:
-            device: Driver with its options, as -d takes it.
+            device: Driver with its options, as for the option -d.
 
         Raises:
-            TargetError: it is not installed.
+            TargetError: sigrok-cli is not installed.
         """
         program = shutil.which(PROGRAM)
         if program is None:
@@ -45,13 +45,13 @@ class Sigrok:
         self._command = [program, "--driver", device]
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
-        """Standard error of what runs: nobody reads it while it runs, and no pipe fills up."""
+        """Standard error of the running process: a file, because an unread pipe would fill up."""
 
     def ask(self, *options: str) -> str:
-        """What it prints with these options.
+        """Output of sigrok-cli with these options.
 
         Raises:
-            TargetError: it finds no such device, or does not end.
+            TargetError: the device is not found, or the program does not end in time.
         """
         try:
             process = subprocess.run(
@@ -62,16 +62,16 @@ class Sigrok:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as exc:
-            raise TargetError(f"{PROGRAM} does not answer: {one_line(exc)}") from exc
+            raise TargetError(f"{PROGRAM} failed: {one_line(exc)}") from exc
         if process.returncode:
             raise TargetError(f"{PROGRAM}: {_last_line(process.stderr) or 'no such device'}")
         return process.stdout.decode(errors="replace")
 
     def start(self, *options: str) -> None:
-        """Let it record until it is stopped.
+        """Record until `stop`.
 
         Raises:
-            TargetError: it does not start.
+            TargetError: the program does not start.
         """
         self.stop()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by stop
@@ -88,14 +88,14 @@ class Sigrok:
             raise TargetError(f"{PROGRAM} does not start: {one_line(exc)}") from exc
 
     def read(self, timeout_s: float) -> bytes:
-        """What it has printed; waits at most its timeout for the first byte.
+        """Output since the last read; waits up to the timeout for the first byte.
 
         Raises:
-            TargetError: it has ended.
+            TargetError: the program has ended.
         """
         process = self._process
         if process is None or process.stdout is None:
-            raise TargetError(f"{PROGRAM} does not run")
+            raise TargetError(f"{PROGRAM} is not running")
         if not select.select([process.stdout], [], [], timeout_s)[0]:
             return b""
         data = os.read(process.stdout.fileno(), READ_BYTES)
@@ -104,7 +104,7 @@ class Sigrok:
         return data
 
     def stop(self) -> None:
-        """End what it records, and let it give the device back."""
+        """End the recording, so that the program releases the device."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -127,7 +127,7 @@ class Sigrok:
                     pipe.close()
 
     def close(self) -> None:
-        """End it; may be called twice."""
+        """Stop the program; may be called twice."""
         self.stop()
 
     def _last_error(self) -> str:

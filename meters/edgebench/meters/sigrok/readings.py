@@ -1,8 +1,8 @@
-"""Lines that sigrok-cli prints for analog channels, one a reading: `P1: 101.000 mA DC`.
+"""Lines that sigrok-cli prints for analog channels, one per reading: `P1: 101.000 mA DC`.
 
-A value has as many digits as its driver knows the instrument to have, and its unit a prefix.
+A value has as many digits as its driver supports for the instrument, and its unit has a prefix.
 
-Source: libsigrok 0.5.2, output format `analog`, as sigrok-cli 0.7.2 prints it.
+Source: libsigrok 0.5.2, output format `analog`, as printed by sigrok-cli 0.7.2.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _UNITS = {
 
 
 class Reading(NamedTuple):
-    """One value of one channel; a tuple, since there may be 100,000 a second."""
+    """A value of a channel; a tuple for speed, because there may be 100,000 per second."""
 
     channel: str
     value: float
-    """In the unit without a prefix; infinite beyond the range, NaN where there is none."""
+    """In the unit without a prefix; infinite beyond the range, NaN if there is no value."""
     unit: str
-    """V, A or W, or what else is measured."""
+    """V, A, W, or another unit."""
     step: float
-    """Last digit that is printed."""
+    """Value of the last printed digit."""
     remarks: str
-    """DC, AC, AUTO and alike."""
+    """DC, AC, AUTO and similar."""
 
 
 def readings_of(text: bytes) -> Iterator[Reading]:
-    r"""Readings of whole lines.
+    r"""Parse the readings in complete lines.
 
     >>> [(one.channel, one.value, one.unit, one.step) for one in readings_of(b"P1: 1.50 mA DC\n")]
     [('P1', 0.0015, 'A', 1e-05)]
@@ -54,7 +54,7 @@ def readings_of(text: bytes) -> Iterator[Reading]:
 
 
 def values_of(text: bytes, channel: str, unit: str) -> list[float]:
-    """Values of one channel in whole lines; NaN where it has another unit."""
+    """Values of a channel in complete lines; NaN for values with another unit."""
     name = channel.encode()
     values: list[float] = []
     for channel_name, number, unit_name, _ in _LINE.findall(text):

@@ -11,14 +11,14 @@ SAMPLE = np.dtype("<f8")
 
 
 class SyntheticDecoder(UniformDecoder):
-    """Places means in sequence: nothing is lost between a formula and a file."""
+    """Places means in sequence: nothing is lost between the formula and the file."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header.capability.rate_hz)
         self._rest = b""
 
     def feed(self, packet: Packet) -> list[SampleBlock]:
-        """Samples that are complete now.; half a sample is none."""
+        """Samples that are complete now; an incomplete sample is kept for the next packet."""
         data = self._rest + packet.data
         count, rest = divmod(len(data), SAMPLE.itemsize)
         self._rest = data[len(data) - rest :]

@@ -1,10 +1,10 @@
-"""Synthetic meter: always there, with the session of a real one.
+"""Synthetic meter: always available, with the session of a real meter.
 
 Theory of operation. Without a shape it follows the work of this machine's workers (follow.py). With
-one, a sample is the mean of the waveform over its interval, from the integral in
-closed form, so that the energy of any number of samples is known and not estimated. Samples are
-made as wall time passes and go through the same session and spool as those of a real meter
-(packed float64, watts); their clock is their own, `error` millionths faster than the host's.
+a shape, a sample is the mean of the waveform over its interval, computed from the integral in
+closed form, so that the energy of any number of samples is exact and not estimated. Samples are
+generated as wall time passes and go through the same session and spool as those of a real meter
+(packed float64, watts); they have their own clock, `error` ppm faster than the host's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COMPUTED = "synthetic: computed, nothing is measured"
 
 
 class Generator:
-    """Source of the samples that are due by now."""
+    """Source of the samples that are due."""
 
     def __init__(self, settings: SyntheticSettings, clock_ns: Clock) -> None:
         self._settings = settings
@@ -40,11 +40,11 @@ class Generator:
         self._sent = 0
 
     def start(self) -> None:
-        """Begin at sample 0."""
+        """Start at sample 0."""
         self._began_ns = self._clock_ns()
 
     def read(self, timeout_s: float) -> bytes:
-        """Samples since the last read; waits for a tick where there are none."""
+        """Samples since the last read; waits up to 10 ms if none are due."""
         count = self._due()
         if count == 0:
             time.sleep(min(timeout_s, _TICK_S))
@@ -52,7 +52,7 @@ class Generator:
         return self.samples(count).astype(SAMPLE).tobytes()
 
     def samples(self, count: int) -> Floats:
-        """The next ones, watts."""
+        """The next samples, in W."""
         wanted = self._settings
         time_s = np.arange(self._sent, self._sent + count + 1) / wanted.rate_hz
         power_w = np.diff(wanted.waveform.energy_j(time_s)) * wanted.rate_hz
@@ -62,7 +62,7 @@ class Generator:
         return power_w
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
     def _due(self) -> int:
         rate_hz = self._settings.rate_hz * (1 + self._settings.rate_error_ppm * 1e-6)
@@ -71,7 +71,7 @@ class Generator:
 
 
 class Synthetic:
-    """One waveform."""
+    """A meter that computes a waveform."""
 
     name = "synthetic"
 
@@ -80,7 +80,7 @@ class Synthetic:
         self._clock_ns = clock_ns
 
     def open(self) -> Header:
-        """It is always there."""
+        """Describe the meter; it is always available."""
         return Header(
             driver=self.name,
             info=MeterInfo(vendor="edgebench", model="synthetic, nothing is measured"),
@@ -99,13 +99,13 @@ class Synthetic:
         )
 
     def session(self, path: Path) -> StreamSession:
-        """A recording, from the beginning of the waveform."""
+        """Create a recording from the start of the waveform."""
         make = Follower if self._settings.waveform.shape == "follow" else Generator
         source = make(self._settings, self._clock_ns)
         return StreamSession(source, self.open(), path, start=source.start, stop=source.stop)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 def _uncertainty(settings: SyntheticSettings) -> tuple[UncertaintyTerm, ...]:
@@ -116,5 +116,5 @@ def _uncertainty(settings: SyntheticSettings) -> tuple[UncertaintyTerm, ...]:
 
 
 def make_meter(options: Options) -> Synthetic:
-    """Meter by `square,low=0.2,high=1.0,period=0.1`."""
+    """Create the meter for `square,low=0.2,high=1.0,period=0.1`."""
     return Synthetic(settings_of(options))

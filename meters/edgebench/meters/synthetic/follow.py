@@ -1,12 +1,12 @@
-"""Power that follows the CPU time of the workers on this machine: it looks like a measurement.
+"""Power that follows the CPU time of the workers on this machine: it resembles a measurement.
 
     power = low + (high - low) · CPUs that workers keep busy
 
-So a first run without a meter shows what a run with one looks like: idle, load code, loop. The CPU
-time is the kernel's and exact, but nothing is measured: low and high are made up.
+So a first run without a meter shows what a metered run looks like: idle, load code, loop. The CPU
+time is exact, from the kernel, but nothing is measured: low and high are made up.
 
-Workers are found in /proc, by the module that they run. Another system than Linux has none: there,
-and where the device is another machine, the power is `low` all the time.
+Workers are found in /proc, by the module that they run. On systems other than Linux, and if the
+device is another machine, none are found, and the power is always `low`.
 
 Source: linux/kernel/time/posix-cpu-timers.c, clock_getcpuclockid(3): the clock of a process is the
 complement of its number, shifted by 3, with 2 for its time on CPUs.
@@ -30,10 +30,10 @@ WORKER = b"edgebench.agent.worker.main"
 """Module that a worker runs, as in its command line."""
 _SCAN_S = 0.1
 _CHECKS = 10
-"""Looks at a new process: it has another command line before exec."""
+"""Number of checks of a new process, whose command line changes at exec."""
 _PROC = Path("/proc")
 READ_SAMPLES = 1 << 14
-"""Samples in one read at most: a host that slept does not make one huge packet."""
+"""Maximum number of samples per read, so that a host's sleep does not produce a huge packet."""
 CpuTime = Callable[[], int]
 """CPU time of the workers since the first call, nanoseconds; never decreases."""
 
@@ -47,11 +47,11 @@ class WorkerTime:
         self._next_scan_s = 0.0
         self._checks: dict[int, int] = {}
         self._last_ns: dict[int, int] = {}
-        """CPU time of each worker when it was looked at last."""
+        """CPU time of each worker at the last check."""
         self._sum_ns = 0
 
     def __call__(self) -> int:
-        """CPU time since the first call."""
+        """CPU time in nanoseconds since the first call."""
         if self._clock_s() >= self._next_scan_s:
             self._scan()
             self._next_scan_s = self._clock_s() + _SCAN_S
@@ -65,7 +65,7 @@ class WorkerTime:
         return self._sum_ns
 
     def _scan(self) -> None:
-        """Look at processes that are new."""
+        """Check new processes."""
         try:
             pids = {int(name) for name in os.listdir(self._proc) if name.isdecimal()}
         except OSError:  # not Linux
@@ -85,7 +85,7 @@ class WorkerTime:
 
 
 class Follower:
-    """Source of the samples that are due by now."""
+    """Source of the samples that are due."""
 
     def __init__(
         self, settings: SyntheticSettings, clock_ns: Clock, cpu_time: CpuTime | None = None
@@ -96,25 +96,25 @@ class Follower:
         self._noise = np.random.default_rng(settings.seed)
         self._began_ns = self._sent = 0
         self._looked: tuple[float, float] = (0, 0)
-        """Time and CPU time of the last look, or of the last sample where more are due."""
+        """Time and CPU time of the last read, or of the last sample if more are due."""
         self._edge_ns = 0.0
         """CPU time at the end of the last sample."""
 
     def start(self) -> None:
-        """Begin at sample 0."""
+        """Start at sample 0."""
         self._edge_ns = cpu_ns = self._cpu_time()
         self._began_ns = self._clock_ns()
         self._looked = self._began_ns, cpu_ns
 
     def read(self, timeout_s: float) -> bytes:
-        """Samples since the last read; waits for the next where there are none."""
+        """Samples since the last read; waits for the next sample if none are due."""
         if self._due(self._clock_ns()) == 0:
             next_ns = self._began_ns + (self._sent + 1) * 1e9 / self._rate_hz
             time.sleep(min(timeout_s, max(0.0, (next_ns - self._clock_ns()) / 1e9)))
         return self._samples().astype(SAMPLE).tobytes()
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
     @property
     def _rate_hz(self) -> float:
@@ -125,7 +125,7 @@ class Follower:
         return min(max(0, int(passed_s * self._rate_hz) - self._sent), READ_SAMPLES)
 
     def _samples(self) -> Floats:
-        """The next ones, watts: CPU time between two looks is spread evenly over that time."""
+        """The next samples, in W; CPU time between two reads is spread evenly over that time."""
         cpu_ns, now_ns = self._cpu_time(), self._clock_ns()
         count = self._due(now_ns)
         if count == 0:
@@ -146,7 +146,7 @@ class Follower:
 
 
 def _cpu_ns(pid: int) -> int | None:
-    """CPU time of a process, nanoseconds; None where it has ended."""
+    """CPU time of a process in nanoseconds; None if it has ended."""
     try:
         return time.clock_gettime_ns((~pid << 3) | 2)
     except OSError:

@@ -1,13 +1,13 @@
-"""Waveforms whose energy is known, and the options that name them.
+"""Waveforms with a known energy, and the options that select them.
 
     follow,low=2,high=4
     constant,power=0.5
     square,low=0.2,high=1.0,period=0.1,duty=0.5
     ramp,low=0,high=2,period=10
 
-each with rate=1000,noise=0.01,seed=7,error=50 (samples a second, W, a number, ppm)
+each with rate=1000,noise=0.01,seed=7,error=50 (samples per second, W, a number, ppm)
 
-follow has its power from the work of this machine's workers, as follow.py says; the energy of the
+follow derives its power from the work of this machine's workers (follow.py); the energy of the
 others is known in closed form.
 """
 
@@ -23,12 +23,12 @@ from edgebench.meters.options import Options
 from edgebench.protocol.errors import UsageError
 
 RATE_LIMITS_HZ = (1.0, 200_000.0)
-"""Below, a session takes the meter for silent; above, Python may not keep up."""
+"""Below, a session would regard the meter as silent; above, Python may not keep up."""
 FOLLOW_RATE_HZ = 200.0
-"""Samples that show a load code, at 0.6 % of a CPU: more would be work beside what is timed."""
+"""Fast enough to show a load code, at 0.6 % of a CPU: more would disturb the timed work."""
 _FOLLOW_RATE_MAX_HZ = 1000.0
 _FOLLOW_W = (2.0, 4.0)
-"""Made up: about what a single-board computer takes with no CPU busy, and with one."""
+"""Made up: roughly the power of a single-board computer with no CPU and with one CPU busy."""
 _POWER_LIMITS_W = (-1e6, 1e6)
 _PERIOD_LIMITS_S = (1e-6, 86_400.0)
 
@@ -42,10 +42,10 @@ class Waveform:
     high_w: float
     period_s: float = 1.0
     duty_ratio: float = 1.0
-    """Share of a square's period that is high, from its beginning."""
+    """Share of a square's period that is high, from its start."""
 
     def energy_j(self, time_s: Floats) -> Floats:
-        """Energy since time 0, exact; shape as given."""
+        """Exact energy in J since time 0; same shape as `time_s`."""
         periods: Floats = np.floor(time_s / self.period_s)
         phase_s: Floats = time_s - periods * self.period_s
         rise_w = self.high_w - self.low_w
@@ -60,7 +60,7 @@ class Waveform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticSettings:
-    """Options of the user; the facts of a recording's header."""
+    """Options of the user, stored as the facts of a recording's header."""
 
     waveform: Waveform
     rate_hz: float = 1000.0
@@ -71,10 +71,10 @@ class SyntheticSettings:
 
 
 def settings_of(options: Options) -> SyntheticSettings:
-    """Settings by `square,low=0.2,high=1.0,period=0.1`; it follows the workers by default.
+    """Parse options such as `square,low=0.2,high=1.0,period=0.1`; the default shape is follow.
 
     Raises:
-        UsageError: there is no such shape, or a value is out of its limits.
+        UsageError: the shape is unknown, or a value is outside its limits.
     """
     waveform = _waveform(options)
     is_following = waveform.shape == "follow"
@@ -95,7 +95,7 @@ def settings_of(options: Options) -> SyntheticSettings:
 
 
 def _waveform(options: Options) -> Waveform:
-    # A power without a shape is the constant one that it was before there was another.
+    # A power without a shape selects constant, which used to be the only shape.
     shape = options.address or ("constant" if "power" in options.values else "follow")
     if shape == "follow":
         low_w, high_w = (
@@ -113,7 +113,7 @@ def _waveform(options: Options) -> Waveform:
         return Waveform(shape="ramp", low_w=low_w, high_w=high_w, period_s=period_s)
     if shape != "square":
         raise UsageError(
-            f"meter {options.driver} has no shape {shape!r}: there are follow, constant, square, "
+            f"meter {options.driver} has no shape {shape!r}; available: follow, constant, square, "
             "ramp"
         )
     duty_ratio = options.within("duty", 0.5, (0.0, 1.0))

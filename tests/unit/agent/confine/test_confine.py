@@ -167,7 +167,7 @@ def test_nothing_gets_out_with_landlock_or_namespaces_or_root(
     assert set(endings.values()) <= REFUSED | {"DONE"}
     is_open = not (landlock or namespaces or user is None)
     assert confinement.files.is_applied != is_open
-    assert ("keys among them" in confinement.files.detail) == is_open
+    assert ("including keys" in confinement.files.detail) == is_open
     missing = {"files"} if is_open else set()
     missing |= set() if namespaces else {"network"}
     missing |= set() if namespaces or user is None else {"threads"}
@@ -341,7 +341,7 @@ def test_system_that_kills_for_a_call_costs_that_mechanism_only(
     answer = in_a_child(lambda: to_plain(confine(permissions, Deadly()).record), user=65534)
     files = from_plain(answer, Confinement).files
     assert not files.is_applied
-    assert files.detail.startswith("the system kills processes that try it: ")
+    assert files.detail.startswith("the system kills processes that attempt this: ")
 
 
 def test_filter_of_somebody_else_is_seen() -> None:
@@ -406,4 +406,4 @@ def test_confinement_travels_as_it_is() -> None:
     )
     confinement = from_plain(answer, Confinement)
     assert replace(confinement) == confinement
-    assert "keys among them" in confinement.files.detail
+    assert "including keys" in confinement.files.detail

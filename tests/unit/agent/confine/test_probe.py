@@ -29,8 +29,8 @@ def test_machine_that_confines_has_no_open_files(tmp_path: Path) -> None:
         (("unshare",), "None"),
         (
             ("landlock_create_ruleset", "unshare"),
-            "Operation not permitted: the worker can open every file that its user can, keys among "
-            "them",
+            "Operation not permitted: the worker can open every file that its user can, including "
+            "keys",
         ),
     ],
     ids=["no Landlock", "no namespaces", "neither"],
@@ -55,4 +55,4 @@ def test_probe_that_fails_is_no_promise(tmp_path: Path, monkeypatch: pytest.Monk
     """A Python that does not start would pass for one that confines itself."""
     monkeypatch.setattr(python_start, "INTERPRETER", "/bin/false")
     reason = why_files_open(tmp_path)
-    assert reason == "whether a model is kept from files could not be tried"
+    assert reason == "the confinement of files could not be tested"

@@ -40,7 +40,7 @@ def test_library_that_is_loaded_by_ctypes_is_named_too(monkeypatch: pytest.Monke
         (ModuleNotFoundError("No module named 'x'", name="x"), "apt", "x is not installed",
          INSTALL),
         (ModuleNotFoundError("No module named 'y'", name="y.z"), "apt",
-         "x needs the module y, which is not there", INSTALL),
+         "x needs the module y, which is missing", INSTALL),
         (ImportError(NO_STDCXX), "apt", "needs the system library libstdc++.so.6",
          "sudo apt install libstdc++6"),
         (ImportError(NO_STDCXX_MUSL), "apk", "needs the system library libstdc++.so.6",

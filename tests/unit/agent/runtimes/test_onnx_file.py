@@ -236,7 +236,7 @@ def test_four_bit_weights_are_refused_by_name(tmp_path: Path, code: int, name: s
 def test_nesting_is_allowed_up_to_the_limit_only(tmp_path: Path, is_list: bool) -> None:
     """A runtime that recurses over graphs is killed by its stack."""
     assert "Relu" in inspect(tmp_path, nested(MAX_GRAPH_DEPTH, is_list=is_list)).operators
-    with pytest.raises(ModelRefused, match=f"over {MAX_GRAPH_DEPTH} graphs deep"):
+    with pytest.raises(ModelRefused, match=f"more than {MAX_GRAPH_DEPTH} graphs deep"):
         inspect(tmp_path, nested(MAX_GRAPH_DEPTH + 1, is_list=is_list))
 
 

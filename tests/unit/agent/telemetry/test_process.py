@@ -123,7 +123,7 @@ def test_sampler_that_stands_still_is_lost_and_its_trace_is_kept(
         os.kill(pid, signal.SIGCONT)
 
     facts, heard = sampled(tmp_path, stop)
-    assert lost(heard) == ["the sampler said nothing for 3 s"]
+    assert lost(heard) == ["the sampler sent nothing for 3 s"]
     assert facts.reading_count > 0
 
 

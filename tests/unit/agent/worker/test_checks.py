@@ -317,8 +317,8 @@ def two_inputs() -> FakeModel:
 @pytest.mark.parametrize(
     ("model", "arrays_", "said"),
     [
-        (FakeModel(), {"x": np.zeros((5, 4))}, r"shape \[4\], the model takes \[3\] behind"),
-        (two_inputs(), {}, "a data set has one input, the model has 2"),
+        (FakeModel(), {"x": np.zeros((5, 4))}, r"shape \[4\], the model takes \[3\] after"),
+        (two_inputs(), {}, "a data set requires a model with 1 input, got 2"),
         (FakeModel(lambda x, n: [x * np.nan]), {}, "NaN or infinity"),
     ],
 )

@@ -147,13 +147,13 @@ def test_same_seed_gives_the_same_samples() -> None:
     ("shape", "inputs", "error"),
     [
         ((5, 8, 8, 3), IMAGE, None),
-        ((5, 3, 8, 8), IMAGE, r"shape \[3, 8, 8\], the model takes \[8, 8, 3\] behind its batch"),
+        ((5, 3, 8, 8), IMAGE, r"shape \[3, 8, 8\], the model takes \[8, 8, 3\] after its batch"),
         ((5, 8, 8, 3), [TensorSpec("in", (1, 3, 8, 8), "float32")], None),
         ((5, 12, 16), IMAGE, r"shape \[12, 16\]"),
         ((5, 192), IMAGE, None),
-        ((5, 8, 8, 1), IMAGE, r"shape \[8, 8, 1\], the model takes \[8, 8, 3\] behind its batch"),
+        ((5, 8, 8, 1), IMAGE, r"shape \[8, 8, 1\], the model takes \[8, 8, 3\] after its batch"),
         ((5,), IMAGE, r"shape \[\], the model takes"),
-        ((5, 8, 8, 3), IMAGE * 2, "a data set has one input, the model has 2"),
+        ((5, 8, 8, 3), IMAGE * 2, "a data set requires a model with 1 input, got 2"),
     ],
 )
 def test_data_set_that_cannot_fit_is_refused_by_its_head(
@@ -177,9 +177,9 @@ REAL, TOKENS = TensorSpec("in", (1, 4), "float32"), TensorSpec("ids", (1, 4), "i
 @pytest.mark.parametrize(
     ("spec", "x", "error"),
     [
-        (REAL, np.zeros((5, 4), np.int8), "are int8, input 'in' takes real values, as float32"),
-        (REAL, np.zeros((5, 4), np.uint8), "are uint8, input 'in' takes real values"),
-        (QUANTISED, np.zeros((5, 4), np.int8), "are int8, input 'in' takes real values"),
+        (REAL, np.zeros((5, 4), np.int8), "are int8, but input 'in' takes real values, such"),
+        (REAL, np.zeros((5, 4), np.uint8), "are uint8, but input 'in' takes real values"),
+        (QUANTISED, np.zeros((5, 4), np.int8), "are int8, but input 'in' takes real values"),
         (REAL, np.zeros((5, 4), np.int16), None),
         (REAL, np.zeros((5, 4), np.float16), None),
         (TOKENS, np.zeros((5, 4), np.uint8), None),
@@ -189,7 +189,7 @@ REAL, TOKENS = TensorSpec("in", (1, 4), "float32"), TensorSpec("ids", (1, 4), "i
             np.linspace(-128, 127, 20).reshape(5, 4),
             r"are -128 to 127; input 'in' holds 0 to 0.9961 and clips 100.00% of the values, limit",
         ),
-        (TOKENS, np.full((5, 4), 0.5), "are no int32 numbers, and the model has no scale"),
+        (TOKENS, np.full((5, 4), 0.5), "are not int32 numbers, and the model has no scale"),
         (
             TensorSpec("in", (1, 4), "object"),
             np.zeros((5, 4)),
@@ -397,6 +397,6 @@ def test_real_input_is_not_quantised() -> None:
 def test_sample_of_the_wrong_size_is_refused_with_both_shapes(shape: tuple[int, ...]) -> None:
     """A data set for another model is answered with half of each image."""
     with pytest.raises(
-        MeasurementError, match=r"has shape .*, the model takes \[8, 8, 3\] behind its batch"
+        MeasurementError, match=r"have shape .*, the model takes \[8, 8, 3\] after its batch"
     ):
         arrange(np.zeros(shape), IMAGE[0])

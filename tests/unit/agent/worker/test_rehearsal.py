@@ -86,7 +86,7 @@ def test_outputs_for_a_data_set_have_to_be_numbers_and_fit(
     """All samples are answered after the measurement, and there is no accuracy."""
     floats = np.zeros((1, 10), np.float32)
     assert refuse_outputs([floats], 5) == 200
-    with pytest.raises(DatasetRefused, match="have to be numbers, the model has object"):
+    with pytest.raises(DatasetRefused, match="must be numbers, the model has object"):
         refuse_outputs([floats, np.array(["a"], object)], 5)
     with pytest.raises(DatasetRefused, match=r"2000000 samples .* 76.3 MiB, limit 64.0 MiB"):
         refuse_outputs([floats], 2_000_000)

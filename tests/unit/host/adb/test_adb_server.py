@@ -132,11 +132,11 @@ def test_adb_that_does_not_start_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"SSH-", "no adb server: it answers b'SSH-'"),
-        (b"OKAYzzzz", "announces a text of b'zzzz' bytes"),
-        (b"OKAY0100short", "ended the connection"),
+        (b"SSH-", "not an adb server: replied b'SSH-'"),
+        (b"OKAYzzzz", "text length is b'zzzz', not 4 hex digits"),
+        (b"OKAY0100short", "closed the connection"),
         (b"FAIL0006no way", "refuses host:devices-l: no way"),
-        (b"", "ended the connection"),
+        (b"", "closed the connection"),
     ],
 )
 def test_what_is_no_adb_server_is_one_line(tmp_path: Path, answer: bytes, words: str) -> None:
@@ -251,9 +251,12 @@ def test_discovery_without_adb_lists_plugged_phones_and_starts_nothing(tmp_path:
 @pytest.mark.parametrize(
     ("serial", "words"),
     [
-        ("10.0.0.7:39001", "it may have another port by now: edgebench deploy adb:10.0.0.7:41002"),
-        ("10.0.0.8:39001", "plug it in, or over Wi-Fi: adb connect HOST:PORT"),
-        ("R58M", "plug it in, or over Wi-Fi: adb connect HOST:PORT"),
+        (
+            "10.0.0.7:39001",
+            "use its current port, which has changed: edgebench deploy adb:10.0.0.7:41002",
+        ),
+        ("10.0.0.8:39001", "plug it in, or connect over Wi-Fi: adb connect HOST:PORT"),
+        ("R58M", "plug it in, or connect over Wi-Fi: adb connect HOST:PORT"),
     ],
 )
 def test_phone_that_has_another_port_is_named(tmp_path: Path, serial: str, words: str) -> None:
@@ -284,5 +287,5 @@ def test_all_phones_are_those_that_are_ready(
         monkeypatch.setenv("ADB_SERVER_SOCKET", environment["ADB_SERVER_SOCKET"])
         with pytest.raises(PhoneUnavailable, match=words):
             ready_phones()
-    with pytest.raises(UsageError, match="expected the serial number of one"):
+    with pytest.raises(UsageError, match="expected adb:SERIAL of one phone"):
         parse_target("adb:all")

@@ -219,7 +219,7 @@ def test_other_scenarios_by_loadgen_have_an_end_to_end() -> None:
 
 def test_trace_of_another_length_than_the_record_is_refused() -> None:
     """Half a trace is computed, and looks fine."""
-    with pytest.raises(MeasurementError, match="500 rows, the worker made 499"):
+    with pytest.raises(MeasurementError, match="500 rows, the worker reports 499"):
         measure(
             queries_of(latencies()), spec(Scenario.SINGLE_STREAM), worker_record(latencies(499))
         )

@@ -296,9 +296,9 @@ def test_reconstruction_error_is_the_score_of_an_anomaly() -> None:
 
 def test_reconstruction_needs_its_samples_in_their_size() -> None:
     """The error is computed against samples that were stretched to fit."""
-    with pytest.raises(MeasurementError, match="samples themselves"):
+    with pytest.raises(MeasurementError, match="needs the samples of the data set"):
         judge(np.zeros((2, 4)), [0, 1], "reconstruction_auc")
-    with pytest.raises(MeasurementError, match="size of its sample"):
+    with pytest.raises(MeasurementError, match="differ in size"):
         judge(np.zeros((2, 4)), [0, 1], "reconstruction_auc", inputs=np.zeros((2, 5)))
 
 
@@ -321,7 +321,7 @@ def test_labels_that_do_not_fit_are_refused() -> None:
 
 def test_label_that_is_no_class_is_refused() -> None:
     """Labels of another data set make every model wrong, and each as good as its reference."""
-    with pytest.raises(MeasurementError, match="label 1002 is none of 2 classes"):
+    with pytest.raises(MeasurementError, match="label 1002 is not in 2 classes"):
         judge(np.zeros((3, 2)), [0, 1002, 1], "top1")
 
 

@@ -116,7 +116,7 @@ def test_clock_is_between_the_named_domains() -> None:
 def test_trace_of_another_length_than_the_worker_counted_is_refused() -> None:
     """A trace that lost its end is stored, and doubted only when somebody verifies it."""
     record = run_record(replace(worker_record(latencies()), query_count=501))
-    with pytest.raises(MeasurementError, match="500 rows, the worker made 501"):
+    with pytest.raises(MeasurementError, match="500 rows, the worker reports 501"):
         analyse_run(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
 
 

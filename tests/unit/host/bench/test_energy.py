@@ -174,7 +174,7 @@ def test_file_of_another_time_leaves_the_run_as_it_was(
     before = content(store.directory(RUN_ID))
     half = tmp_path / "half.csv"
     half.write_text("\n".join(text[: len(text) // 2]))
-    with pytest.raises(TraceRefused, match="load codes are not seen in the trace"):
+    with pytest.raises(TraceRefused, match="load codes are not in the trace"):
         add_energy(store, RUN_ID, half, STATED)
     slow = tmp_path / "slow.csv"
     slow.write_text("\n".join(text[:1] + text[1::50]))
@@ -229,7 +229,7 @@ def test_stretch_of_a_file_gives_one_run_its_energy(store: Store, tmp_path: Path
     store_coded_run(store, again, later_s=7.5)
     write_trace_csv(path)
     add_energy(store, RUN_ID, path, STATED)
-    with pytest.raises(TraceRefused, match=f"are those of run {RUN_ID}, which has its energy"):
+    with pytest.raises(TraceRefused, match=f"belong to run {RUN_ID}, whose energy"):
         add_energy(store, again, path, STATED)
     add_energy(store, RUN_ID, path, STATED)  # the same run may have it again
 
@@ -276,7 +276,7 @@ def test_run_with_a_meter_keeps_its_energy(tmp_path: Path, trace: Path) -> None:
     """A plug's log replaces what a power analyser measured."""
     store = Store(tmp_path / "metered")
     store_metered_run(store)
-    with pytest.raises(UsageError, match="has the recording of a meter of its own, synthetic:"):
+    with pytest.raises(UsageError, match="already has the recording of a meter, synthetic:"):
         add_energy(store, RUN_ID, trace, STATED)
 
 

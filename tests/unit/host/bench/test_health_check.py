@@ -51,9 +51,14 @@ class Describing:
             replace(SYSTEM, models_room_bytes=MIN_ROOM_BYTES - 1),
             SEAT,
             e.NoSpace,
-            f"room for models of {MIN_ROOM_BYTES - 1:,} B, at least {MIN_ROOM_BYTES:,} B is needed",
+            f"room for models is {MIN_ROOM_BYTES - 1:,} B, at least {MIN_ROOM_BYTES:,} B is needed",
         ),
-        (SYSTEM, replace(SEAT, temp_c=88.0), e.TooHot, "it has 88.0 °C idle, and ends runs at 88"),
+        (
+            SYSTEM,
+            replace(SEAT, temp_c=88.0),
+            e.TooHot,
+            "idle temperature is 88.0 °C, and runs are aborted at 88",
+        ),
         (SYSTEM, SEAT, e.RuntimeUnavailable, "litert: not installed"),
     ],
 )

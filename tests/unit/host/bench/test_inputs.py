@@ -37,11 +37,11 @@ def test_inputs_are_part_of_the_request(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({}, "there is none"),
-        ({"x": np.array(1.0)}, r"x has the shape \[\]"),
-        ({"x": np.zeros((0, 4))}, r"x has the shape \[0, 4\]"),
-        ({"x": np.zeros((2, 4)), "y": np.zeros((3, 4))}, "same number of samples, have x 2, y 3"),
-        ({"x": np.array([[np.nan]])}, "x holds NaN"),
+        ({}, "got no array"),
+        ({"x": np.array(1.0)}, r"x has shape \[\]"),
+        ({"x": np.zeros((0, 4))}, r"x has shape \[0, 4\]"),
+        ({"x": np.zeros((2, 4)), "y": np.zeros((3, 4))}, "same number of samples, got x 2, y 3"),
+        ({"x": np.array([[np.nan]])}, "x has NaN"),
         ({"x": np.ones((2, 4), np.complex128)}, "must be numbers, x has complex128"),
         ({"x": np.zeros((2, 4), "datetime64[s]")}, "must be numbers, x has datetime64"),
         ({"x": np.array([{}], object)}, "not a .npz file of numbers"),

@@ -201,7 +201,7 @@ def test_cpu_that_a_device_does_not_have_is_refused(usable: tuple[int, ...] | No
     if usable != (0, 1):  # an older agent refuses it itself
         refuse_impossible("pi", request, system, None)
         return
-    with pytest.raises(UsageError, match=r"^no CPU 2 for models on pi, which has 0,1$"):
+    with pytest.raises(UsageError, match=r"^CPU 2 is not available to models on pi, only 0,1$"):
         refuse_impossible("pi", request, system, None)
 
 

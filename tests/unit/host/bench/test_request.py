@@ -81,8 +81,8 @@ def test_each_of_several_runs_under_mlperf_s_preset_has_its_length() -> None:
     [
         ({"runs": 0}, "runs must be 1..1000, got 0"),
         ({"runs": 1001}, "runs must be 1..1000, got 1001"),
-        ({"runs": 3, "is_sustained": True}, "a sustained run is one run, got --runs 3"),
-        ({"runs": 3, "is_profiled": True}, "a profile is one run, got --runs 3"),
+        ({"runs": 3, "is_sustained": True}, "--sustained makes a single run, got --runs 3"),
+        ({"runs": 3, "is_profiled": True}, "--profile makes a single run, got --runs 3"),
     ],
 )
 def test_runs_that_contradict_the_request_are_refused(settings: dict[str, Any], said: str) -> None:
@@ -95,7 +95,7 @@ def test_runs_that_are_too_short_to_be_judged_are_refused() -> None:
     """A thousand loops of a millisecond are measured, and no rule can say what disturbed them."""
     with pytest.raises(
         RunsTooShort,
-        match=r"^11 runs share 1 s: each may end after 0.091 s, at least 0.1 s needed$",
+        match=r"^11 runs share 1 s: each run takes 0.091 s, at least 0.1 s needed$",
     ) as e:
         request(runs=11, duration_s=1.0)
     assert "edgebench bench MODEL --duration 1.1s, or --runs 10" in hint_for(e.value)

@@ -221,7 +221,7 @@ def test_attempts_of_another_campaign_do_not_count(tmp_path: Path) -> None:
 def test_campaign_is_found_by_id_name_and_as_the_last(tmp_path: Path) -> None:
     """`resume` goes on with a campaign of last month."""
     store = Store(tmp_path)
-    with pytest.raises(NoSuchCampaign, match="no campaign was begun"):
+    with pytest.raises(NoSuchCampaign, match="no campaigns in"):
         find_journal(store)
     plans = [
         replace(plan_of(name), created_utc=f"2026-11-2{number}T00:00:00+00:00")
@@ -234,7 +234,7 @@ def test_campaign_is_found_by_id_name_and_as_the_last(tmp_path: Path) -> None:
     assert find_journal(store, "a").directory.name == plans[2].id
     assert find_journal(store, "b").directory.name == plans[1].id
     assert find_journal(store, plans[0].id).plan() == plans[0]
-    with pytest.raises(NoSuchCampaign, match=r"no campaign is called 'c' in .*; available: a, b"):
+    with pytest.raises(NoSuchCampaign, match=r"no campaign 'c' in .*; available: a, b"):
         find_journal(store, "c")
 
 

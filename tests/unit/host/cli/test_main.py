@@ -92,5 +92,5 @@ def test_file_that_cannot_be_read_is_a_document(
     monkeypatch.setattr("edgebench.host.cli.runs.run", denied)
     assert main(["runs", "--json"]) == ExitCode.FAILED
     out, err = capsys.readouterr()
-    assert json.loads(out)["error"]["message"] == "not written or read: Permission denied: /x"
-    assert err.splitlines()[0] == "error: not written or read: Permission denied: /x"
+    assert json.loads(out)["error"]["message"] == "cannot read or write /x: Permission denied"
+    assert err.splitlines()[0] == "error: cannot read or write /x: Permission denied"

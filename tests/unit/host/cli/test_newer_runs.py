@@ -16,7 +16,7 @@ from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.protocol.errors import RunNewer
 
 NEWER = "20260103-000000-ffffffff"
-LINE = f"run has schema version 99, this edgebench knows {SCHEMA_VERSION}"
+LINE = f"run has schema version 99, this edgebench supports {SCHEMA_VERSION}"
 
 
 @pytest.fixture
@@ -82,11 +82,11 @@ def test_history_leaves_it_out_and_says_so(
 ) -> None:
     """Otherwise its newest points would be missing without a word."""
     assert main(["history", "--store", str(store.root)]) == 0
-    assert "warning: 1 run is left out: a newer edgebench made " in capsys.readouterr().err
+    assert "warning: 1 run is left out: made by a newer edgebench" in capsys.readouterr().err
     path = store.directory(RUN_ID) / RUN_FILE
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 99}))
     assert main(["history", "--store", str(store.root)]) == 1
-    assert "error: 2 runs are left out: a newer edgebench made " in capsys.readouterr().err
+    assert "error: 2 runs are left out: made by a newer edgebench" in capsys.readouterr().err
 
 
 def test_python_gets_the_same_error(store: Store) -> None:

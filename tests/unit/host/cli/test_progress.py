@@ -59,7 +59,7 @@ def test_open_files_are_named_once_unless_the_model_is_trusted(watch: Watch) -> 
             watcher.notify(events.FilesOpen(device, "Function not implemented: no keys are safe"))
     lines = out.getvalue().splitlines()
     assert [line.split(":")[0] for line in lines] == ["warning", "hint"] * 2
-    assert lines[0].startswith("warning: pi does not keep models from files: Function not")
+    assert lines[0].startswith("warning: pi lets models access files: Function not")
     assert "--trust-model" in lines[1]
     watcher, out = watch(is_terminal=False)
     watcher.trusts_models = True
@@ -111,9 +111,9 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
     text = out.getvalue()
     assert "note: digits.tflite is measured first, as the reference of the accuracy" in text
     assert "note: runtime tflite is left out: no wheel; install it there with pip x" in text
-    assert "note: run run-0 had finished and was still on the device; stored now" in text
+    assert "note: run run-0 had finished and was still on the device; it is now stored" in text
     assert "warning: run run-2 stays on the device: odd" in text
-    assert "note: run run-1 had been stopped and was still on the device; stored now" in text
+    assert "note: run run-1 had been stopped and was still on the device; it is now stored" in text
     assert "warning: run run-3 of an earlier command failed: no" in text
     assert "2/6 digits.tflite on litert" in text
     assert "\x1b[2J" not in text
@@ -258,7 +258,7 @@ def test_lines_of_several_devices_say_which_it_is(watch: Watch) -> None:
         "run: digits.tflite on litert, pi: preparing, 0:00:00",
         "run: digits.tflite on onnx, jetson: preparing, 0:00:00",
         "warning: jetson: run run-7 stays on the device: no",
-        "warning: nano: no answer; the other devices go on",
+        "warning: nano: no answer; continuing with the other devices",
     ]
     assert [failure.title for failure in watcher.failures] == [
         "pi: digits.tflite on litert",

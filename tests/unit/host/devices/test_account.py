@@ -99,7 +99,7 @@ def test_answer_of_another_kind_is_one_error_that_quotes_it(mark: str, answer: s
     with pytest.raises(RemoteProtocolError) as caught:
         Account(device, "python3").start([])
     text = str(caught.value)
-    assert text.startswith("starting the agent on pi@board: answer is not a Step")
+    assert text.startswith("starting the agent on pi@board: reply is not a Step")
     assert answer[:100] in text
     assert len(text) < 400
 
@@ -155,7 +155,7 @@ def with_value(plain: Any, path: tuple[str, ...], value: object) -> Any:
 )
 def test_platform_that_is_none_is_refused(path: tuple[str, ...], value: object) -> None:
     """A device's machine name writes outside of the cache, its C library builds 10^9 tags."""
-    with pytest.raises(RemoteProtocolError, match="answer is not a DeviceFacts"):
+    with pytest.raises(RemoteProtocolError, match="reply is not a DeviceFacts"):
         account(with_value(FACTS, path, value)).look()
 
 

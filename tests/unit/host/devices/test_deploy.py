@@ -63,7 +63,7 @@ def options_of(
     [
         (["--meter", "ppk3"], "unknown meter 'ppk3'", "edgebench meters"),
         (["--meter", "ppk2:,volts=3"], "has no option 'volts'", "edgebench meters info --help"),
-        (["--meter", "rapl", "--meter", "none"], "goes with no other", "edgebench deploy --help"),
+        (["--meter", "rapl", "--meter", "none"], "excludes all others", "edgebench deploy --help"),
         (["--sync-line", "/dev/ttyS0"], "a sync line is gpio:", "edgebench deploy --help"),
     ],
 )
@@ -152,7 +152,7 @@ def test_wiring_that_an_older_host_does_not_know_is_refused(
     meters: tuple[str, ...], line: str | None
 ) -> None:
     """The agent is replaced by one that refuses to start, or serves less than before."""
-    with pytest.raises(UsageError, match="; pi@board serves it: name another, or none"):
+    with pytest.raises(UsageError, match="; it is configured on pi@board: name another, or none"):
         deploying._extras(REQUEST, AgentOptions("board", 7747, meters, line), has_bridge=False)
 
 
@@ -250,7 +250,7 @@ def test_target_that_fails_keeps_no_other_from_its_turn(
     assert hint.startswith("hint: ")
     assert main(["deploy", *targets, "--name", "board"]) == 2
     error, _ = capsys.readouterr().err.splitlines()
-    assert error.startswith("error: --name goes with one target, not with board@127.0.0.1:1 ")
+    assert error.startswith("error: --name needs a single target, got board@127.0.0.1:1 ")
 
 
 def test_system_without_runtimes_is_refused_before_anything_is_looked_for(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_unknown_transport_is_one_clear_line(files: HostFiles) -> None:
     files.remember(PHONE)
     with pytest.raises(Unreachable) as caught:
         open_device(files, "phone", timeout_s=0.0)
-    line = "phone is reached by 'usb', and this version knows only local, tls, adb, ssh"
+    line = "phone is reached by 'usb', but this version supports only local, tls, adb, ssh"
     assert str(caught.value) == line
 
 
@@ -174,7 +174,7 @@ def test_unknown_transport_does_not_hide_the_other_devices(
     by_name = {device.name: device for device in find_devices(files, timeout_s=0.0)}
     assert by_name["phone"].access == Access.READY
     assert by_name["car"].access == Access.UNREACHABLE
-    assert by_name["car"].reason == "car is reached by 'can', and this version knows only usb"
+    assert by_name["car"].reason == "car is reached by 'can', but this version supports only usb"
 
 
 @pytest.mark.parametrize(

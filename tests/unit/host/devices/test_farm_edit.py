@@ -109,14 +109,14 @@ def test_file_that_is_not_understood_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "farm.toml"
     text = 'schema = 1\n[device."pi\\u0035"]\nmeter = """\n[device.pi5]\n"""\n'
     path.write_text(text)
-    with pytest.raises(StoreError, match="not changed, its form is not understood"):
+    with pytest.raises(StoreError, match="not changed: its formatting is not supported"):
         rename_device(path, "pi5", "new")
     assert path.read_text() == text
 
 
 def test_name_that_the_file_has_is_refused(path: Path) -> None:
     """Two devices share labels and a meter."""
-    with pytest.raises(UsageError, match="has a device 'pi5' already"):
+    with pytest.raises(UsageError, match="already has a device 'pi5'"):
         rename_device(path, "local", "pi5")
     assert path.read_text() == TEXT
 

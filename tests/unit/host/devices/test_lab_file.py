@@ -82,7 +82,7 @@ def test_host_with_devices_of_its_own_gives_them_up_only_when_told(
     """A host loses its devices, since they know it by a key that is gone."""
     files = host(tmp_path / "second", OTHER)
     before = files.identity_path().read_text()
-    with pytest.raises(UsageError, match="paired with pi by an identity of its own; with --repl"):
+    with pytest.raises(UsageError, match="paired with pi with its own identity; --repl"):
         join_lab(files, exported)
     assert files.identity_path().read_text() == before
     assert files.devices() == (OTHER,)
@@ -111,7 +111,7 @@ def changed(path: Path, **changes: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"version": 2}, "lab file has version 2, this edgebench reads 1"),
+        ({"version": 2}, "lab file has version 2, supported is 1"),
         ({"identity_pem": "x"}, "not a lab file: no certificate found"),
         ({"devices": [{"name": "x"}]}, "not a lab file: not a valid LabFile"),
         ({"filler": "x" * 2**20}, "not a lab file: more than 1048576 bytes"),

@@ -188,7 +188,7 @@ def test_wheels_from_a_directory_come_from_nowhere_else(tmp_path: Path) -> None:
         (interpreter("x86_64"), ""),
         (interpreter("armv7l", bits=32), ""),
         (interpreter("aarch64", bits=32), ""),
-        (interpreter("aarch64", libc="musl", minor=2), "not for musl, which Alpine has"),
+        (interpreter("aarch64", libc="musl", minor=2), "not for musl (as in Alpine"),
         (interpreter("riscv64"), "not built for 64-bit RISC-V"),
         (interpreter("i686", bits=32), "not built for 32-bit x86"),
         (interpreter("x86_64", bits=32), "not built for 32-bit x86"),

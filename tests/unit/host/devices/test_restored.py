@@ -95,9 +95,9 @@ def test_agent_that_starts_replaces_the_one_of_before(device: Device) -> None:
 def test_agent_of_before_runs_again(device: Device) -> None:
     """Otherwise a version that does not start on this board takes it out of the farm."""
     second, first = device.places.venvs
-    with pytest.raises(TargetError, match=r"no module named websockets.*; the one of before runs"):
+    with pytest.raises(TargetError, match=r"no module named websockets.*; the previous agent runs"):
         device.upgrade(BAD)
-    assert "note: the new agent does not start; starting the one of before" in device.steps
+    assert "note: the new agent does not start; starting the previous agent" in device.steps
     assert device.program() == first / "bin" / "edgebench-agent"
     assert not second.exists()
     record = device.places.read_record()
@@ -107,7 +107,7 @@ def test_agent_of_before_runs_again(device: Device) -> None:
 def test_neither_agent_starts(device: Device) -> None:
     """Otherwise the message promises an agent that does not run."""
     device.places.agent.write_text(f"#!/bin/sh\n{BAD}\n")
-    with pytest.raises(TargetError, match="nor does the one of before"):
+    with pytest.raises(TargetError, match="the previous agent does not start"):
         device.upgrade(BAD)
     assert not device.places.pid.exists()
 

@@ -52,7 +52,7 @@ def test_renamed_device_is_the_same_device(files: HostFiles, farm: Path) -> None
     ("old", "new", "error", "text"),
     [
         ("nano", "x", NoSuchDevice, "no paired device is called 'nano'"),
-        ("rack", "pi5", UsageError, r"name 'pi5' is taken, by the device at 192\.0\.2\.5:7747"),
+        ("rack", "pi5", UsageError, r"name 'pi5' is taken by the device at 192\.0\.2\.5:7747"),
         ("rack", "05bb", UsageError, "name '05bb' is taken"),
         ("rack", "a/b", UsageError, "not a name: 'a/b'"),
         ("rack", "label:x", UsageError, "not a name"),
@@ -62,9 +62,9 @@ def test_renamed_device_is_the_same_device(files: HostFiles, farm: Path) -> None
         ("rack", "--json", UsageError, "not a name"),
         ("rack", "", UsageError, "not a name"),
         ("rack", "x" * 65, UsageError, "at most 64 characters"),
-        ("rack", "all", UsageError, "name 'all' has a meaning of its own"),
-        ("rack", "local", UsageError, "name 'local' has a meaning of its own"),
-        ("local", "pc", UsageError, "this machine, it cannot be renamed"),
+        ("rack", "all", UsageError, "name 'all' is reserved"),
+        ("rack", "local", UsageError, "name 'local' is reserved"),
+        ("local", "pc", UsageError, "this machine and cannot be renamed"),
         ("rack/rock-5b", "rock", UsageError, "is a seat of the agent 'rack'"),
     ],
 )

@@ -56,7 +56,7 @@ def test_this_machine_belongs_to_all_only_if_the_farm_file_says_so() -> None:
         ("pi", NoSuchDevice, "2 devices match 'pi': pi4, pi5"),
         ("label:jetson", NoSuchDevice, "no device fits 'label:jetson'; available: pi4, pi5"),
         ("colour:red", UsageError, "unknown condition 'colour:red'; available: label, arch, name"),
-        ("pi4,label:pi", UsageError, "write --on pi4 apart"),
+        ("pi4,label:pi", UsageError, "use a separate --on pi4"),
         ("pi4,", NoSuchDevice, "''"),
     ],
 )

@@ -29,8 +29,8 @@ def places(tmp_path: Path) -> Places:
             "wheel pip-26-py3-none-any.whl was changed: its sha256 is d9298a10d1b0…, sent was "
             "ab1042628499…",
         ),
-        ("numpy-99-py3-none-any.whl", b"new", "wheel numpy-99-py3-none-any.whl is there and was "),
-        ("pip-26-py3-none-any.whl", None, "wheel pip-26-py3-none-any.whl was sent and is not "),
+        ("numpy-99-py3-none-any.whl", b"new", "wheel numpy-99-py3-none-any.whl was not sent "),
+        ("pip-26-py3-none-any.whl", None, "wheel pip-26-py3-none-any.whl was sent but is "),
     ],
     ids=["changed", "added", "removed"],
 )

@@ -59,7 +59,7 @@ def invalid(one: ExportedRun) -> ExportedRun:
 
 @pytest.mark.parametrize(
     ("change", "told"),
-    [(without_loadgen, "LoadGen did not issue the queries"), (invalid, "is invalid, and its log")],
+    [(without_loadgen, "LoadGen did not issue the queries"), (invalid, "log not exported: run")],
 )
 def test_run_without_a_log_that_counts_is_refused_before_anything_is_copied(
     change: Callable[[ExportedRun], ExportedRun],

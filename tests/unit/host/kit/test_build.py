@@ -182,7 +182,7 @@ DAMAGES: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "name leads elsewhere": (_changed(MANIFEST, _with(name="../../../../etc")), "damaged"),
     "another place": (_changed(MANIFEST, _with(place="/data")), "not for"),
     "size of a bomb": (_changed(MANIFEST, _with(unpacked_bytes=2**40)), "larger than"),
-    "archive changed": (_changed(ARCHIVE, lambda data: data[:-1] + b"x"), "not the one"),
+    "archive changed": (_changed(ARCHIVE, lambda data: data[:-1] + b"x"), "does not match"),
 }
 
 

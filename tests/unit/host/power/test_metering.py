@@ -119,5 +119,5 @@ def test_code_without_a_meter_is_played_only_if_asked_for() -> None:
     for meter, sync in ((None, None), (FULL, "coded_load"), (None, "loop")):
         nobody = other_instrument(meter, sync=sync, rate_hz=None, idle_duration_s=1.0)
         assert nobody is None
-        with pytest.raises(UsageError, match="--trace-rate is that of an instrument"):
+        with pytest.raises(UsageError, match="--trace-rate is for an instrument"):
             other_instrument(meter, sync=sync, rate_hz=10.0, idle_duration_s=None)

@@ -68,8 +68,8 @@ def refuse(*_: object, **__: object) -> Any:
     ("name", "permission", "words"),
     [
         ("ppk2:/dev/ttyACM0,supply=3.3", Permission.SERIAL_PORT, "dialout $USER"),
-        ("km003c", Permission.USB_TESTER, "rule of udev"),
-        ("fnirsi:/dev/hidraw0", Permission.USB_TESTER, "rule of udev"),
+        ("km003c", Permission.USB_TESTER, "udev rule"),
+        ("fnirsi:/dev/hidraw0", Permission.USB_TESTER, "udev rule"),
     ],
 )
 def test_permission_that_is_missing_is_told_to_the_hint(

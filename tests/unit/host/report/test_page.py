@@ -78,7 +78,7 @@ def test_invalid_run_has_reasons_and_traces_and_no_number() -> None:
     assert "cannot be trusted and are not shown" in page
     assert 'id="time-1-1-1"' in page
     assert 'id="distribution-1"' not in page
-    assert "What would make it better" in page
+    assert "To improve the result" in page
 
 
 def test_failed_run_says_why() -> None:
@@ -109,7 +109,7 @@ def test_run_without_traces_says_that_there_are_only_phases(
     document |= {"worker": None, "telemetry": {**document["telemetry"], "sensors": []}}
     (raw / RECORD_FILE).write_text(json.dumps(document))
     page = run_report([ReportedRun(run, tmp_path)])
-    assert "Phases only: the run recorded no latency, power, temperature or clock" in page
+    assert "Phases only: the run has no trace of latency, power, temperature or clock" in page
     assert "Phases only" not in run_report(reported(PLAIN))
 
 
@@ -270,7 +270,7 @@ def test_number_of_one_run_of_a_set_names_the_run() -> None:
     accuracy = Accuracy("top1", 0.91, None, 100)
     runs[0] = replace(runs[0], metrics=replace(runs[0].metrics, accuracy=accuracy))
     page = run_report([ReportedRun(run, None) for run in runs])
-    assert f"no interval: only run {runs[0].run_id} has it" in page
+    assert f"no interval: only run {runs[0].run_id} has a value" in page
 
 
 def test_set_has_the_interval_between_its_runs() -> None:
@@ -278,7 +278,7 @@ def test_set_has_the_interval_between_its_runs() -> None:
     runs = runs_of_set(stored_run(PLAIN))
     page = run_report([ReportedRun(run, None) for run in runs])
     assert "95 % CI between 5 runs" in page
-    assert "From run to run" in page
+    assert "Variation between runs" in page
     medians = [METRICS["latency_ns.p50"].value(run) or 0 for run in runs]
     assert numbers_on(page)["latency_ns.p50"] == {float(np.median(medians))}
 
@@ -286,7 +286,7 @@ def test_set_has_the_interval_between_its_runs() -> None:
 def test_energy_has_its_budget() -> None:
     """An energy without what its uncertainty is made of."""
     page = run_report([ReportedRun(with_energy(stored_run(METERED)), None)])
-    assert "Where the uncertainty comes from" in page
+    assert "Sources of uncertainty" in page
     assert "edges of the window" in page
     assert "synthetic power" in page, "nobody measured it"
     [(low, high)] = re.findall(
@@ -300,7 +300,7 @@ def test_energy_has_its_budget() -> None:
 def test_campaign_has_all_its_pictures() -> None:
     """A kind of picture is left out as soon as a campaign is real."""
     page = campaign_report(campaign_facts(campaign_sets()))
-    for title in ("By cell", "Devices and models", "Ratios", "Which cells nothing beats", "factor"):
+    for title in ("By cell", "Devices and models", "Ratios", "Pareto front", "factor"):
         assert title in page
     assert "pi5: digits_int8.onnx, onnx, threads 1" in page
     assert page.count("heat-0") > 2
@@ -395,12 +395,12 @@ def test_command_writes_a_report_and_replaces_nothing_else(
     assert path.read_bytes() == before, "the same run makes the same page"
     other = tmp_path / "thesis.html"
     other.write_text("<html>years of work</html>")
-    with pytest.raises(UsageError, match="no report of edgebench"):
+    with pytest.raises(UsageError, match="not an edgebench report"):
         write_report(other, "page")
     with pytest.raises(UsageError, match="report not written"):
         write_report(tmp_path, "page")
     os.mkfifo(pipe := tmp_path / "pipe.html")
-    with pytest.raises(UsageError, match="no report of edgebench"):
+    with pytest.raises(UsageError, match="not an edgebench report"):
         write_report(pipe, "page")  # and not wait for whoever writes to it
     pipe.unlink()
     assert other.read_text() == "<html>years of work</html>"

@@ -98,7 +98,7 @@ def test_value_of_another_kind_is_refused_in_one_line(
         from_document(wrong)
     assert "\n" not in str(refused.value)
     newer = changed(wrong, ("schema_version",), 99)
-    with pytest.raises(RunNewer, match="schema version 99, this edgebench knows") as too_new:
+    with pytest.raises(RunNewer, match="schema version 99, this edgebench supports") as too_new:
         from_document(newer)
     assert not isinstance(too_new.value, RunDamaged), "its hint is another one"
 

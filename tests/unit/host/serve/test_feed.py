@@ -38,14 +38,14 @@ def test_a_store_that_vanishes_is_noted_until_it_is_back(tmp_path: Path) -> None
     """A disk that was unplugged looks like a store that never had a run."""
     store = Store(tmp_path / "store")
     overview = overview_of(store.root)
-    assert "The store is gone" not in str(overview.refresh()), "a new store has no directory yet"
+    assert "The store is missing" not in str(overview.refresh()), "a new store has no directory yet"
     store_run(store)
     assert RUN_ID in str(overview.refresh())
     store.root.rename(tmp_path / "elsewhere")
     overview.refresh()
     whole = json.loads(overview.whole())["sections"]
     assert whole["runs"] == {}
-    assert whole["notes"]["store"]["text"].startswith("The store is gone: ")
+    assert whole["notes"]["store"]["text"].startswith("The store is missing: ")
     assert str(store.runs) in whole["notes"]["store"]["text"]
     (tmp_path / "elsewhere").rename(store.root)
     overview.refresh()

@@ -23,7 +23,7 @@ def test_what_was_applied_is_listed() -> None:
     """A reader would have to know the names of six mechanisms."""
     assert confinement_line(WHOLE) == (
         "kept from programs and sockets, files, the network, rights of root, new rights, "
-        "threads without end"
+        "unlimited threads"
     )
 
 

@@ -180,7 +180,7 @@ def test_run_of_before_some_uncertainties_is_shown(made: Document) -> None:
 def test_meter_without_uncertainty_is_called_that(made: Document) -> None:
     """A file that says nothing of its errors looks exact."""
     found = lines_of(changed(made, components_j={}, u95_absolute_j=0.0, u95_comparative_j=0.0))
-    assert found["uncertainty"].endswith("no component is known")
+    assert found["uncertainty"].endswith("components unknown")
 
 
 def test_run_without_a_meter_has_no_line_of_energy() -> None:

@@ -52,10 +52,10 @@ def level(rate: float) -> list[float]:
     [
         (level(100)[:4], "too few points: 4, at least 5 needed"),
         (level(100), "no change of the level was found"),
-        ([*level(100), *level(90)], "worse by 11"),
-        ([*level(100), *level(99)], "worse by 1"),
-        ([*level(100), *level(110)], "better by 9."),
-        ([*level(100), *level(97.1)], "the interval reaches from +2.9"),
+        ([*level(100), *level(90)], "worse by at least 11"),
+        ([*level(100), *level(99)], "worse by at most 1"),
+        ([*level(100), *level(110)], "better by at least 9."),
+        ([*level(100), *level(97.1)], "the worsening is between +2.9"),
     ],
 )
 def test_sentence_has_the_sign_and_the_size_of_the_change(

@@ -73,8 +73,8 @@ def test_profile_of_an_older_agent_is_shown_by_its_means() -> None:
     [
         (None, "10 samples, own.npz: x [1, 4] int8"),
         (0.0, "10 samples, own.npz: x [1, 4] int8"),
-        (0.004, "10 samples, own.npz (0.40% of the values are clipped: an input holds no such"),
-        (1e-6, "10 samples, own.npz (under 0.01% of the values are clipped: an input holds"),
+        (0.004, "10 samples, own.npz (0.40% of the values are clipped to the range of"),
+        (1e-6, "10 samples, own.npz (under 0.01% of the values are clipped to the"),
     ],
 )
 def test_page_says_which_share_of_the_inputs_is_clipped(clipped: float | None, said: str) -> None:
@@ -103,7 +103,7 @@ def test_run_of_a_set_names_the_set_beside_its_verdict() -> None:
     out.print(run_page(run))
     assert isinstance(out.file, StringIO)
     above, *_ = out.file.getvalue().split("p50", maxsplit=1)
-    assert "run 5 of 5; the verdict of all of them: edgebench show set-1" in above
+    assert "run 5 of 5; the verdict of the set: edgebench show set-1" in above
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

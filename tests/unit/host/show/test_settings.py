@@ -104,7 +104,7 @@ def test_rule_with_the_same_difference_is_enough() -> None:
         requested="cuda", effective="cpu", state=SettingState.DIFFERENT, reason="unused"
     )
     run = noted(unused, "delegate")
-    assert run_notes(run) == ["cuda requested, and it ran nothing"]
+    assert run_notes(run) == ["cuda requested, but it ran no operators"]
     rules = tuple(
         replace(rule, outcome=RuleOutcome.FAIL) if rule.id == "delegation" else rule
         for rule in run.verdict.rules

@@ -513,7 +513,7 @@ def test_cause_is_told_before_what_follows_from_it() -> None:
     [alone] = find_sets([failing(scatter)])
     assert advices(alone) == [f"{LONGER} 300s"]
     [cut] = find_sets([failing({"complete": "interrupted", "enough_time": "4 s"})])
-    assert advices(cut) == [f"let it end: {ASKED}"], "a longer run is not needed"
+    assert advices(cut) == [f"let the run finish: {ASKED}"], "a longer run is not needed"
     [line] = verdict_lines([cut])
     assert line.endswith(": interrupted")
 

@@ -73,7 +73,7 @@ def test_comparison_and_its_sides_are_names(store: Store) -> None:
     pair_up(store)
     assert [one.run_id for one in find_runs(store, "pairs-1f2e3d4c")] == [RUN_ID, OTHER_ID]
     assert [one.run_id for one in find_runs(store, "pairs-1f2e3d4c-candidate")] == [OTHER_ID]
-    with pytest.raises(NoSuchRun, match="not the name of one run"):
+    with pytest.raises(NoSuchRun, match="not the name of a single run"):
         find_run(store, "pairs-1f2e3d4c")
     with pytest.raises(NoSuchRun, match="no comparison 'pairs-1f2e3d4d'") as caught:
         find_runs(store, "pairs-1f2e3d4d")
@@ -118,7 +118,7 @@ def test_tag_of_several_runs_means_all_of_them_or_none(store: Store) -> None:
     for run_id in (RUN_ID, OTHER_ID):
         annotate(store, run_id, lambda _: Annotations(("night",)))
     assert [one.run_id for one in find_runs(store, "night")] == [RUN_ID, OTHER_ID]
-    with pytest.raises(NoSuchRun, match="2 runs are meant by 'night'"):
+    with pytest.raises(NoSuchRun, match="'night' names 2 runs"):
         find_run(store, "night")
     with pytest.raises(NoSuchRun, match="no run matches 'day'"):
         find_run(store, "day")
@@ -161,7 +161,7 @@ def test_unreadable_annotations_cost_the_tags_alone(
     path = store.directory(RUN_ID) / ANNOTATIONS_FILE
     path.write_bytes(left)
     assert find_run(store, RUN_ID).annotations() == Annotations(
-        fault=f"{UNREADABLE}: not tags and a note in JSON: {path}"
+        fault=f"{UNREADABLE}: not JSON with tags and note: {path}"
     )
     assert list_runs(store)[0] == replace(before, note=UNREADABLE)
     assert verify(store, RUN_ID) == []

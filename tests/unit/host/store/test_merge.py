@@ -113,7 +113,7 @@ def test_campaigns_come_along(stores: tuple[Store, Store]) -> None:
 
 def test_what_is_no_other_store_is_refused(stores: tuple[Store, Store], tmp_path: Path) -> None:
     """A typing error says that all is merged."""
-    with pytest.raises(UsageError, match="no store of edgebench there"):
+    with pytest.raises(UsageError, match="not an edgebench store"):
         merge_store(stores[0], Store(tmp_path / "none"))
     with pytest.raises(UsageError, match="cannot be merged with itself"):
         merge_store(stores[0], Store(tmp_path / "there" / ".." / "here"))

@@ -31,8 +31,8 @@ MESSAGE = b"\xf0\xf1Overcurrent\xff\xff" + END
 @pytest.mark.parametrize(
     ("told", "by_session", "kept"),
     [
-        (MESSAGE, None, "the meter says: Overcurrent"),
-        (MESSAGE, "the meter sent nothing for 2 s", "the meter says: Overcurrent"),
+        (MESSAGE, None, "error reported by the meter: Overcurrent"),
+        (MESSAGE, "the meter sent nothing for 2 s", "error reported by the meter: Overcurrent"),
         (b"", "the meter sent nothing for 2 s", "the meter sent nothing for 2 s"),
         (b"", None, None),
     ],
@@ -55,7 +55,7 @@ def test_reason_of_the_meter_goes_before_what_the_session_saw(
         (b"", 0, "3000 samples"),
         (bytes(30), 30, "cut off as by a crash: the last 30 bytes are no whole packet"),
         (b"\x01" * 7, 7, "cut off as by a crash: the last 7 bytes are no whole packet"),
-        (b"\xff" * 50, 0, "the recording of the meter is damaged: 50 bytes from byte "),
+        (b"\xff" * 50, 0, "the recording of the meter is damaged: the last 50 bytes, from byte "),
     ],
 )
 def test_end_of_the_recording_is_told(

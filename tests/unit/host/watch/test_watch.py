@@ -126,7 +126,7 @@ def test_agent_that_invents_seats_has_a_limit(files: HostFiles, tmp_path: Path) 
     assert names == {"evil", *(f"evil/seat{number}" for number in range(m.MAX_SEATS - 1))}
     last = absences(updates)[-1]
     assert last.is_final
-    assert f"nobody asked for: 'seat{m.MAX_SEATS - 1}'" in last.reason
+    assert f"an unwatched seat: 'seat{m.MAX_SEATS - 1}'" in last.reason
 
 
 def test_rack_may_see_more_boards_in_a_year_than_it_has_seats(
@@ -289,7 +289,7 @@ def test_silent_agent_is_away(
     monkeypatch.setattr(follow, "SILENCE_S", 0.1)
     monkeypatch.setattr("edgebench.host.watch.farm.CHECK_S", 0.05)
     updates = asyncio.run(watched(files, tmp_path, {"mute": saying()}, absences))
-    assert absences(updates)[0].reason == "nothing from mute for 0 s"
+    assert absences(updates)[0].reason == "no data from mute for 0 s"
 
 
 def test_several_seats_have_their_names(files: HostFiles, tmp_path: Path) -> None:

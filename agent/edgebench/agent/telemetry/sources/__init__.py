@@ -1,4 +1,4 @@
-"""Telemetry sources, one file each."""
+"""Telemetry sources, each in its own file."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ SOURCES: tuple[type[TelemetrySource], ...] = (
     CpuSource,
     WorkerSource,
 )
-"""All sources; one that has nothing to read here says why."""
+"""All sources; a source without data here reports the reason."""
 ANDROID_SOURCES: tuple[type[TelemetrySource], ...] = (AndroidHeatSource, AndroidStateSource)
 """Sources of services that only Android has."""
 

@@ -1,23 +1,23 @@
 """What Android's services report: heat, battery, screen and power saver.
 
-`dumpsys` is a process of its own, which costs some ten milliseconds of CPU, and more in the service
-that it calls. So heat is read every ten seconds, and the rest once a minute, and both as the
-sampling begins and ends: that is before the worker begins, and after it has ended.
+`dumpsys` is a separate process, which costs some ten milliseconds of CPU, and more in the service
+that it calls. So heat is read every ten seconds, and the rest once a minute, and both at the start
+and end of the sampling: before the worker starts, and after it has ended.
 
     android.thermal_status      0 none, 1 light, 2 moderate, 3 severe, 4 critical, 5 emergency,
                                 6 shutdown; no reading while it is overridden
-    android.thermal_overridden  1 where somebody has overridden the status, which is then no fact
-    thermal.NAME.hal.temp_c     of the block of current temperatures; that of cached ones is stale.
-                                The highest of the HAL's types SKIN and BATTERY have names, too,
-                                since the HAL's own differ between makers
+    android.thermal_overridden  1 if the status is overridden, and therefore meaningless
+    thermal.NAME.hal.temp_c     from the block of current temperatures; the cached block is stale.
+                                The hottest of the HAL's types SKIN and BATTERY also have names,
+                                because the HAL's own names differ between makers
     android.battery_status      1 unknown, 2 charging, 3 discharging, 4 not charging, 5 full
     android.plugged             0 nothing, else the sum of 1 AC, 2 USB, 4 wireless, 8 dock
-    android.battery_faked       1 while `dumpsys battery` is told what to report; then no reading
-                                of the battery is one
+    android.battery_faked       1 while `dumpsys battery` is set to report fixed values; then the
+                                battery's readings are invalid
     android.screen_on           1 awake, 0 asleep or dozing
     android.power_saver         1 on
     android.airplane_mode       1 on
-    android.screen_brightness   0 to 255, as it is set; the maker decides on the light
+    android.screen_brightness   0 to 255, as set; the actual light depends on the maker
 
 Source: platform/frameworks/base, ThermalManagerService, BatteryService, PowerManagerService (the
 methods that dump); `android.os.BatteryManager`, `android.os.Temperature`.
@@ -49,22 +49,22 @@ _NO_TEMPERATURES = {6, 7, 8}
 """Types that are voltage, current and percentage of the battery (BCL)."""
 _NAMED_TYPES = {2: "BATTERY", 3: "SKIN"}
 _NOT_FITTED_C = -100.0
-"""Temperature below which no sensor is fitted, as one of exactly 0."""
+"""Temperature below which no sensor is fitted; exactly 0 means the same."""
 _MODERATE = 2
-"""Place of the threshold from which the device slows down: ThrottlingSeverity.MODERATE."""
+"""Index of the threshold from which the device slows down: ThrottlingSeverity.MODERATE."""
 _ASLEEP = {"Asleep": 0.0, "Dozing": 0.0, "Awake": 1.0, "Dreaming": 1.0}
 _PLUGS = (("AC", 1), ("USB", 2), ("Wireless", 4), ("Dock", 8))
 
 
 def read_heat_c(root: Path, zone: str) -> float | None:
-    """Temperature of a zone of the HAL, or of one of its named types; None where there is none."""
+    """Temperature of a zone of the HAL, or of one of its named types; None if there is none."""
     text = run_command(root, *_HEAT).text
     temp_c = dict(_temperatures(text)).get(f"{zone}.hal", math.nan)
     return None if math.isnan(temp_c) else temp_c
 
 
 class AndroidHeatSource:
-    """Status and temperatures of `dumpsys thermalservice`, which is there since Android 10."""
+    """Status and temperatures of `dumpsys thermalservice`, available since Android 10."""
 
     name = "android_heat"
     rate_hz_max = HEAT_HZ
@@ -123,10 +123,10 @@ def _is_overridden(text: str) -> bool:
 
 
 def _temperatures(text: str) -> list[tuple[str, float]]:
-    """Names and temperatures of the current block; NaN of what is not fitted."""
+    """Names and temperatures of the current block; NaN for a sensor that is not fitted."""
     if not _is_ready(text) or _CURRENT not in text:
         return []
-    # The block ends at the next line that is not indented as its own are.
+    # The block ends at the next line with other indentation.
     block = re.match(r"(?:\s*Temperature\{.*\}\s*\n?)*", text.split(_CURRENT, 1)[1].lstrip("\n"))
     names, temps_c = Names(), list[tuple[str, float]]()
     hottest: dict[str, float] = {}
@@ -147,7 +147,7 @@ def _or_lowest(temp_c: float) -> float:
 
 
 def _zone(names: Names, name: str) -> str:
-    """Name of a zone: `VIRTUAL-SKIN.hal`, and `VIRTUAL-SKIN.hal1` for a second one."""
+    """Name of a zone: `VIRTUAL-SKIN.hal`, and `VIRTUAL-SKIN.hal1` for the second."""
     number = names.next(name).rpartition(".")[2]
     return f"{name}.hal{'' if number == '0' else number}"
 
@@ -181,12 +181,12 @@ class AndroidStateSource:
     rate_hz_max = STATE_HZ
 
     def open(self, root: Path, worker_pid: int) -> AndroidState:
-        """Try each service once."""
+        """Call each service once, to find those that are denied."""
         return AndroidState(root)
 
 
 class AndroidState:
-    """Reads services; one that is denied is absent, and is not called again."""
+    """Reads services; a denied service is absent, and is not called again."""
 
     sensors = (
         *("android.battery_status", "android.plugged", "android.battery_faked"),
@@ -213,7 +213,7 @@ class AndroidState:
                 self.absent[sensor] = output.failure
 
     def read(self) -> Sequence[float]:
-        """As the table above has it; NaN where a service reports nothing."""
+        """Values as in the table above; NaN if a service reports nothing."""
         battery = self._output("android.battery", _BATTERY)
         power = self._output("android.screen_on", _POWER)
         saver = self._output("android.power_saver", _SAVER)
@@ -269,5 +269,5 @@ def _screen(text: str) -> float:
 
 
 def _switch(text: str) -> float:
-    """0 or 1; a device on which it was never set has null, which is 0."""
+    """0 or 1; null, on a device on which it was never set, is 0."""
     return {"1": 1.0, "0": 0.0, "null": 0.0}.get(text.strip(), math.nan)

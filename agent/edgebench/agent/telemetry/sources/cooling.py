@@ -1,6 +1,6 @@
 """Cooling devices: /sys/class/thermal/cooling_device*/cur_state, 0 to max_state.
 
-A fan that runs is not throttling; an idle injector that runs is, though no frequency changes.
+A running fan is not throttling; a running idle injector is, though no frequency changes.
 
 Source: https://docs.kernel.org/driver-api/thermal/sysfs-api.html
 """

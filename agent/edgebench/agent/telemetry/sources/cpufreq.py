@@ -1,12 +1,12 @@
 """CPU frequency: /sys/devices/system/cpu/cpufreq/policy*, kHz.
 
-Per policy, never per CPU: the CPUs of a policy share their frequency. Five numbers, because none
-of them tells everything:
+Per policy, never per CPU: the CPUs of a policy share their frequency. Five numbers, because each is
+incomplete:
 
     freq_hz             `scaling_cur_freq`: on most drivers the last request, not the real frequency
-    freq_hz_average     `cpuinfo_avg_freq`: measured by the hardware, where the kernel has it
-    freq_hz_hardware    `cpuinfo_cur_freq`: as the driver reads it from the hardware, for root only;
-                        not where the average is there: on some drivers it interrupts the CPU
+    freq_hz_average     `cpuinfo_avg_freq`: measured by the hardware, if the kernel has it
+    freq_hz_hardware    `cpuinfo_cur_freq`: read from the hardware by the driver, for root only;
+                        unused if the average exists: on some drivers it interrupts the CPU
     freq_hz_cap         `scaling_max_freq`: lowered by the kernel's cooling, and by power modes
     cycles              the integral of frequency over time since boot, from `time_in_state`; the
                         difference between two readings, over the time between, is the mean
@@ -29,7 +29,7 @@ from edgebench.agent.telemetry.source import (
 )
 
 _TICK_S = 0.01
-"""One tick: USER_HZ is 100 on every architecture that Linux runs on today."""
+"""A tick: USER_HZ is 100 on all current architectures of Linux."""
 
 
 class CpufreqSource:
@@ -50,7 +50,7 @@ class CpufreqSource:
             sensors.add(f"{name}.cycles", policy / "stats/time_in_state", _cycles)
             sensors.add_constant(f"{name}.freq_hz_max", policy / "cpuinfo_max_freq", scaled(1e3))
             sensors.add_constant(f"{name}.freq_hz_min", policy / "cpuinfo_min_freq", scaled(1e3))
-            # A bit for each CPU, so that it fits beside the other constants.
+            # A bit for each CPU, so that it is a number like the other constants.
             cpus = [
                 int(cpu) for cpu in read_text(policy / "related_cpus").split() if cpu.isdecimal()
             ]

@@ -1,6 +1,6 @@
 """Memory of the whole device: available memory and used swap.
 
-Source: proc(5); `MemAvailable` is the kernel's own estimate of what can be had without swapping.
+Source: proc(5); `MemAvailable` is the kernel's estimate of what is available without swapping.
 """
 
 from __future__ import annotations

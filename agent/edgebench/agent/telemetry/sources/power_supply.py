@@ -1,7 +1,7 @@
 """Batteries and mains: /sys/class/power_supply/*, µA, µV, tenths of a degree.
 
-The sign of a battery's current differs by vendor: it is kept as it is. Its status is a word, here
-the number that Android has for it: 1 unknown, 2 charging, 3 discharging, 4 not charging, 5 full.
+The sign of a battery's current differs by vendor and is kept unchanged. Its status is a word,
+stored as Android's number for it: 1 unknown, 2 charging, 3 discharging, 4 not charging, 5 full.
 
 Source: https://docs.kernel.org/power/power_supply_class.html; `android.os.BatteryManager`
 """

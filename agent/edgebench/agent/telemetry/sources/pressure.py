@@ -23,7 +23,7 @@ class PressureSource:
     rate_hz_max = CALM_HZ
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
-        """Open the files; reading fails where the kernel was started with psi=0."""
+        """Open the files; reading fails if the kernel was started with psi=0."""
         sensors = FileSensors()
         for resource in ("cpu", "memory", "io"):
             path = root / "proc/pressure" / resource

@@ -1,7 +1,7 @@
-"""State that the Raspberry Pi's firmware knows and Linux does not: throttled bits, the real clock.
+"""State that only the Raspberry Pi's firmware has: throttled bits, the real clock.
 
-`vcgencmd` is a process of its own, which takes milliseconds: the bits are read once a second (the
-sticky ones remember what happens in between), the clock every second time. Formats:
+`vcgencmd` is a separate process, which takes milliseconds: the bits are read once a second (the
+sticky bits include what happens in between), the clock every second time. Formats:
 `throttled=0x50005`; `frequency(48)=1200000000`, whose index differs between boards.
 
 Source: raspberrypi/documentation, os/graphics-utilities.adoc
@@ -21,8 +21,8 @@ RATE_HZ = 1.0
 CLOCK_EVERY = 2
 _COMMANDS = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
 _TWIN = "sys/devices/platform/soc/soc:firmware/get_throttled"
-"""Bits of the last request to the firmware, bare hexadecimal. They never say that a board is not
-throttled; so they have a name of their own, which no verdict reads."""
+"""Bits of the last request to the firmware, bare hexadecimal. They cannot show that a board is not
+throttled, so they have a separate name, which no verdict uses."""
 _TIMEOUT_S = 2.0
 _THROTTLED = re.compile(rb"throttled=0x([0-9a-fA-F]+)")
 _FREQUENCY = re.compile(rb"frequency\(\d+\)=(\d+)")
@@ -35,12 +35,12 @@ class RaspberryPiSource:
     rate_hz_max = RATE_HZ
 
     def open(self, root: Path, worker_pid: int) -> VcgencmdReader | FileSensors | NoData:
-        """Find vcgencmd; without it, the kernel's file with the last bits that it was told."""
+        """Find vcgencmd; without it, use the kernel's file with the last bits that it received."""
         command = next((root / path for path in _COMMANDS if (root / path).exists()), None)
         if command is not None:
             if not math.isnan(VcgencmdReader(command).read()[0]):
                 return VcgencmdReader(command)
-            return NoData(f"{command} does not answer; is the user in the group video?")
+            return NoData(f"{command} does not respond; is the user in the group video?")
         twin = FileSensors()
         if twin.add("rpi.last_told_bits", root / _TWIN, lambda content: int(content, 16)):
             twin.absent["rpi.throttled_bits"] = f"no vcgencmd, and {_TWIN} may be out of date"
@@ -48,7 +48,7 @@ class RaspberryPiSource:
 
 
 class VcgencmdReader:
-    """Reads the firmware by its command."""
+    """Reads the firmware through its command."""
 
     sensors = ("rpi.throttled_bits", "rpi.arm_freq_hz")
 
@@ -59,7 +59,7 @@ class VcgencmdReader:
         self.absent: dict[str, str] = {}
 
     def read(self) -> Sequence[float]:
-        """Bits 0…3 now, 16…19 since boot; Hz, NaN where the clock was not read."""
+        """Bits 0…3 now, 16…19 since boot; Hz, NaN if the clock was not read."""
         bits = self._ask("get_throttled", pattern=_THROTTLED, base=16)
         is_due = self._count % CLOCK_EVERY == 0
         self._count += 1

@@ -1,8 +1,8 @@
 """Thermal zones: /sys/class/thermal/thermal_zone*/temp, milli-degrees Celsius.
 
 A zone is named by its type and an ordinal: its number changes between boots, and two zones may have
-one type. Trip points say nothing by themselves (a board may map its `hot` trip to a fan), so each
-is kept with the types of the cooling devices that it is bound to.
+the same type. Trip points alone are ambiguous (a board may map its `hot` trip to a fan), so each is
+kept with the types of the cooling devices that it is bound to.
 
 Source: https://docs.kernel.org/driver-api/thermal/sysfs-api.html
 """
@@ -25,9 +25,9 @@ from edgebench.agent.telemetry.source import (
 from edgebench.protocol.thermal import slows_down
 
 _OFFLINE_C = -200.0
-"""Lowest temperature that is believed: a zone of a Jetson that is switched off reports -256 °C."""
+"""Lowest accepted temperature: a zone of a Jetson that is switched off reports -256 °C."""
 _SENSIBLE_TRIP_C = (1.0, 124.0)
-"""Trip points that are believed: 0, -274 and 125 °C stand for none."""
+"""Accepted trip points: 0, -274 and 125 °C mean that there is none."""
 
 
 class ThermalSource:
@@ -57,7 +57,7 @@ def _celsius(content: bytes) -> float:
 
 
 def _trips(zone: Path) -> dict[str, float]:
-    """Trip points by their type; `throttle_c` is the lowest that slows something down."""
+    """Trip points by their type; `throttle_c` is the lowest that slows a component down."""
     trips: dict[str, float] = {}
     bound = _bound_trips(zone)
     for path in sorted(zone.glob("trip_point_*_temp")):

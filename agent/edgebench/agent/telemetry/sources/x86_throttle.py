@@ -1,6 +1,6 @@
 """Thermal throttling as Intel CPUs count it: cpu*/thermal_throttle/*_throttle_count.
 
-A package's counter is repeated on every CPU of it: one CPU of each package is enough. Power limits
+A package's counter is repeated on each of its CPUs: one CPU of each package suffices. Power limits
 are not counted, and the time of an episode is added only when it ends.
 
 Source: torvalds/linux, drivers/thermal/intel/therm_throt.c

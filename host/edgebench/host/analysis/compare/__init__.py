@@ -1,1 +1,1 @@
-"""Is one model better than another? Statistics, and which runs may be compared."""
+"""Comparison of models: statistics, and which runs may be compared."""

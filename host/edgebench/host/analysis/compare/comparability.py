@@ -1,9 +1,9 @@
-"""What two runs must have in common before their numbers may be compared.
+"""What two runs must have in common for a comparison of their numbers.
 
-The fingerprint of a run names everything that changes its numbers and is not the thing under
-test: device, runtime, settings, conditions. The model is the usual thing under test, and no part
-of it. A comparison names the keys in which the sides differ, and is refused unless the user says
-that just this difference is what is to be measured.
+The fingerprint of a run contains everything that changes its numbers and is not under test: device,
+runtime, settings, conditions. The model is usually under test and is not part of it. A comparison
+lists the keys in which the sides differ, and is refused unless the user allows these differences
+because they are what is to be measured.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from edgebench.protocol.spec import SCENARIOS, shape_text
 
 
 def _setting(name: str, run: Run) -> object:
-    """A setting that only some scenarios have."""
+    """A setting that exists only in some scenarios."""
     return getattr(run.spec, name)
 
 
 def _device(run: Run) -> object:
-    """The device; an emulated one whose instructions are counted is the same on every machine."""
+    """The device; an emulated device with counted instructions is the same on every machine."""
     firmware = run.conditions.firmware
     is_counted = run.metrics.instructions_per_inference is not None
     if is_counted and firmware is not None and firmware.emulator is not None:
@@ -34,12 +34,12 @@ def _device(run: Run) -> object:
 
 
 def _of_machine(part: Callable[[Environment], object]) -> Callable[[Run], object]:
-    """What the machine has to do with the numbers; nothing where it is only beside the device."""
+    """A property of the machine; None if the device is a board attached to the machine."""
     return lambda run: None if run.conditions.firmware else part(run.environment)
 
 
 def _firmware(run: Run) -> object:
-    """The program on a device that times itself: its image, or what the board says of it."""
+    """The program on a device that times itself: hash of its image, or its reported version."""
     firmware = run.conditions.firmware
     return firmware and (firmware.sha256 or f"{firmware.name} {firmware.version}")
 
@@ -51,19 +51,19 @@ def _emulator(run: Run) -> object:
 
 
 def _cpu_quota(run: Run) -> object:
-    """Quota of CPU time that allows the least, as a number of CPUs."""
+    """Tightest quota of CPU time, as a number of CPUs."""
     scheduling = run.conditions.scheduling
     quota = tightest_quota(scheduling) if scheduling is not None else None
     return quota and quota.cpu_count
 
 
 def _android_build(around: Environment) -> object:
-    """Build of a phone's system: an update may change clocks and scheduling, and no other key."""
+    """Build of a phone's system: an update may change clocks and scheduling but no other key."""
     return around.android and (around.android.fingerprint_sha256 or around.android.security_patch)
 
 
 def _android_group(run: Run) -> object:
-    """Control group that decided on which CPUs of a phone the model ran."""
+    """Control group that determined the CPUs of a phone on which the model ran."""
     scheduling = run.conditions.scheduling
     groups = scheduling.android if scheduling is not None else None
     return groups and groups.cpuset
@@ -110,23 +110,23 @@ KEYS: dict[str, Callable[[Run], object]] = {
     "emulated": lambda run: run.emulated,
     "simulated": lambda run: run.simulated,
 }
-"""Parts of a fingerprint by name."""
+"""Functions that return the parts of a fingerprint, by key."""
 
 IMPLIED = {"runtime": frozenset({"runtime_version", "delegates_used", "delegate"})}
-"""Who allows a key allows these: another runtime has another version."""
+"""Keys that are allowed together with a key: another runtime has another version."""
 
 Fingerprint = dict[str, str]
 Differences = dict[str, tuple[str, ...]]
-"""Key and the values that occur."""
+"""Keys with the values that occur."""
 
 
 def fingerprint(run: Run, keys: Iterable[str] = KEYS) -> Fingerprint:
-    """Everything about a run that has to be equal for a comparison; absent is a value too."""
+    """Everything about a run that must be equal for a comparison; an absent value is `none`."""
     return {key: _text(KEYS[key](run)) for key in keys}
 
 
 def differences(runs: Iterable[Run]) -> Differences:
-    """The keys in which these runs differ, with the values that occur."""
+    """Keys in which these runs differ, with the values that occur."""
     prints = [fingerprint(run) for run in runs]
     by_key = {key: tuple(dict.fromkeys(one[key] for one in prints)) for key in KEYS}
     return {key: values for key, values in by_key.items() if len(values) > 1}
@@ -136,7 +136,7 @@ def check_keys(allowed: Collection[str]) -> None:
     """Refuse keys that do not exist.
 
     Raises:
-        UsageError: there is no such key.
+        UsageError: a key does not exist.
     """
     if unknown := set(allowed) - KEYS.keys():
         raise unknown_name("key", min(unknown), KEYS)
@@ -147,16 +147,19 @@ def check_comparable(
     candidate: Sequence[Run],
     allowed: Collection[str] = (),
 ) -> Differences:
-    """Refuse runs that differ in more than the model; the differences that were allowed.
+    """Refuse runs that differ in more than the model and the allowed keys.
+
+    Returns:
+        The differences that were allowed.
 
     Raises:
-        NotComparable: they differ in a key that is not allowed.
-        UsageError: there is no such key, or a side has two models.
+        NotComparable: the runs differ in a key that is not allowed.
+        UsageError: a key does not exist, or a side has several models.
     """
     check_keys(allowed)
     allowed = set(allowed).union(*(IMPLIED.get(key, ()) for key in allowed))
     for side, runs in (("baseline", baseline), ("candidate", candidate)):
-        # Of models without a file, those of one name may be the same.
+        # Models without a file may be the same if they have the same name.
         names = {(one := run.model).sha256 or f"in firmware: {one.name}": one.name for run in runs}
         if len(names) > 1:
             raise UsageError(f"{side} has several models: {', '.join(names.values())}")

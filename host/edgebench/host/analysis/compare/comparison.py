@@ -1,12 +1,12 @@
-"""Is the candidate faster, slower, or the same? Three outcomes, and one for "cannot tell".
+"""Outcome of a comparison: better, worse, equivalent or inconclusive.
 
-Theory of operation. The unit of replication is the run: every value here is one run's metric (a
+Theory of operation. The unit of replication is the run: every value here is the metric of a run (a
 median latency, a throughput). Queries within a run share its process, its memory layout and its
-temperature; a test over queries calls four of five identical runs different.
+temperature; a test over queries finds a difference in four of five pairs of identical runs.
 
 Metrics are compared by their ratio, so everything is computed on logarithms: the Hodges–Lehmann
 shift with its exact interval and the exact p value of the same test (`ranks.py`), winsorised signed
-ranks for pairs, rank sums for independent runs. The outcome of one comparison:
+ranks for pairs, rank sums for independent runs. The outcome of a comparison:
 
     too few runs for any p below alpha                             → inconclusive
     the (1 - 2 alpha) interval lies within the margin (TOST)       → equivalent, significant or not
@@ -15,15 +15,15 @@ ranks for pairs, rank sums for independent runs. The outcome of one comparison:
         the change is for the worse, and at least the margin       → worse
     otherwise                                                      → inconclusive
 
-The error of an instrument in the ratio widens both intervals, and no number of runs reduces it: a
+The error of an instrument in the ratio widens both intervals and is not reduced by more runs: a
 change that is significant, but within that error, is inconclusive.
 
-The margin is taken on the logarithm, from 1/(1+m) to 1+m, so that swapping the sides swaps the
-answer. Without a margin nothing can be equivalent.
+The margin applies to the logarithm, from 1/(1+m) to 1+m, so that swapping the sides swaps the
+outcome. Without a margin no outcome is equivalent.
 
-A count that does not scatter, as the instructions of an emulated target, needs no test: one run a
-side decides, within the resolution of the counter. Runs of one side that differ by more refute that
-it does not scatter, and nothing is decided.
+A count that does not scatter, such as the instructions of an emulated target, needs no test: one
+run per side decides, within the resolution of the counter. If runs of the same side differ by more,
+the count does scatter, and the outcome is inconclusive.
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), for runs and ratios;
 Schuirmann (1987) for the two one-sided tests; Holm (1979).
@@ -53,9 +53,12 @@ from edgebench.protocol.errors import MeasurementError, UsageError
 
 ALPHA = 0.05
 POWER = 0.80
-"""Chance that a minimum detectable effect is found."""
+"""Probability that a minimum detectable effect is found."""
 INSTRUMENT_COVERAGE = 2.0
-"""k of what the instrument adds to an interval: about 95 %. Source: JCGM 100:2008 (GUM), 6.3.3."""
+"""Coverage factor k of the instrument's share in an interval: about 95 %.
+
+Source: JCGM 100:2008 (GUM), 6.3.3.
+"""
 
 
 class Design(str, Enum):
@@ -69,7 +72,7 @@ class Design(str, Enum):
 
 
 class ComparisonOutcome(str, Enum):
-    """What can be said of the candidate against the baseline."""
+    """Outcome for the candidate against the baseline."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -79,22 +82,22 @@ class ComparisonOutcome(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules by which a comparison is judged.
+    """Parameters of a comparison.
 
     Raises:
-        UsageError: alpha is outside of (0, 0.5), or the margin is not positive.
+        UsageError: alpha is outside (0, 0.5), or the margin is not positive.
     """
 
     design: Design = Design.PAIRED
     better: Better = Better.LOWER
     alpha: float = ALPHA
-    """Chance of a false alarm, over all comparisons that are made together."""
+    """Probability of a false alarm, over all comparisons that are made together."""
     margin_ratio: float | None = None
-    """Size of the changes that do not matter: 0.03 is 3 %."""
+    """Largest change that does not matter: 0.03 is 3 %; None: every change matters."""
     instrument_ratio: float = 0.0
-    """Standard uncertainty of the ratio by the instrument, which no number of runs reduces."""
+    """Standard uncertainty of the ratio from the instrument, not reduced by more runs."""
     resolution_ratio: float = 0.0
-    """For the exact design: the ratio of two counts that may be the same is off 1 by no more."""
+    """For the exact design: largest deviation from 1 of the ratio of two equal counts."""
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 0.5:
@@ -118,20 +121,20 @@ class Comparison:
     ratio: float
     """Candidate over baseline, Hodges–Lehmann on logarithms."""
     ratio_interval: Bounds | None
-    """Interval of the ratio at 1 - alpha; None for too few runs."""
+    """Interval of the ratio at 1 - alpha; None if there are too few runs."""
     equivalence_interval: Bounds | None
     """Interval of the ratio at 1 - 2 alpha."""
     p_value: float
-    """P value of no difference; 0 or 1 for counts that do not scatter, which differ or do not."""
+    """P value of no difference; for counts that do not scatter, 0 if they differ, else 1."""
     p_adjusted: float
     """P value after Holm, over all comparisons that were made together."""
     smallest_p: float
     """Smallest adjusted p value that this design can have."""
     superiority: float
-    """A12: chance that a run of the candidate has the higher value."""
+    """A12: probability that a run of the candidate has the higher value."""
     cliffs_delta: float
     minimum_detectable_ratio: float | None
-    """Relative change that is found with 80 % by this design, spread and instrument; None for
+    """Relative change that this design, spread and instrument find with 80 % probability; None for
     single runs."""
     outcome: ComparisonOutcome
     reason: str
@@ -141,7 +144,7 @@ def compare(baseline: Floats, candidate: Floats, rules: Rules | None = None) -> 
     """Compare two sides.
 
     Args:
-        baseline: One value per run, shape (m,), all positive.
+        baseline: A value per run, shape (m,), all positive.
         candidate: Shape (n,); for pairs shape (m,), in the order of the baseline.
         rules: Design, direction, alpha and margin.
 
@@ -185,8 +188,8 @@ def compare_many(
 def holm(p_values: Sequence[float]) -> list[float]:
     """P values adjusted so that alpha holds for all of them together, in the order given.
 
-    The i-th smallest of m, i from 0, is multiplied by m - i; no value is smaller than the one
-    before, nor larger than 1.
+    The i-th smallest of m, i from 0, is multiplied by m - i; values do not decrease, and do not
+    exceed 1.
 
     Source: Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
     Statistics 6 (1979), 65-70; as adjusted values Wright, Adjusted p-values for simultaneous
@@ -215,18 +218,18 @@ def minimum_detectable_effect(
     (q(1 - alpha/2) + q(power)) · s · sqrt(1/m + 1/n); for pairs s is the deviation of the
     differences, and 1/n falls away. For a t test; rank tests need more, see `ranks.py`.
 
-    With an instrument that may be off by u, an effect counts beyond the widened interval, and is
+    With an instrument of standard uncertainty u, an effect must exceed the widened interval, and is
     seen with both errors: sqrt((q(1 - alpha/2) · e)² + (k · u)²) + q(power) · sqrt(e² + u²), where
     e is the s · sqrt(…) from above.
 
     Args:
         deviation: Standard deviation between runs, or between the differences of pairs.
         counts: Runs of both sides, or pairs and None.
-        freedom: Degrees of freedom of the deviation, for quantiles of Student's t; None: it is
-            known, normal quantiles.
+        freedom: Degrees of freedom of the deviation, for quantiles of Student's t; None: the
+            deviation is known, normal quantiles.
         alpha: Two-sided level.
-        power: Chance to find the effect.
-        instrument: Standard uncertainty of the effect by the instrument, which all runs share.
+        power: Probability to find the effect.
+        instrument: Standard uncertainty of the effect from the instrument, shared by all runs.
 
     Source: Cohen, Statistical Power Analysis (1988), 2.3; with t quantiles Zar, Biostatistical
     Analysis (2010), 7.5. With an instrument: Currie, Limits for qualitative detection and
@@ -245,7 +248,7 @@ def minimum_detectable_effect(
 
 
 def _logs(values: Floats, name: str) -> Floats:
-    """Logarithms of one side."""
+    """Logarithms of the values of a side."""
     what = f"{name}: " if name else ""
     if values.ndim != 1 or values.size == 0:
         raise MeasurementError(f"{what}no run to compare, shape {values.shape}")
@@ -340,15 +343,15 @@ def _compare_exact(
 def _judge_exact(
     effect: float, spread: float, resolution: float, rules: Rules
 ) -> tuple[ComparisonOutcome, str]:
-    """Outcome of an effect on the logarithm, where nothing should scatter."""
+    """Outcome of an effect on the logarithm, for a count that should not scatter."""
     if spread > resolution:
         return ComparisonOutcome.INCONCLUSIVE, (
             f"runs of one side differ by {math.expm1(spread):.2g}, limit "
-            f"{rules.resolution_ratio:.2g}: something scatters that should not"
+            f"{rules.resolution_ratio:.2g}: the count scatters, but should not"
         )
     if abs(effect) <= resolution:
         return ComparisonOutcome.EQUIVALENT, "the counts are the same within the counter's ticks"
-    certain = "a count that does not scatter: one run a side decides"
+    certain = "a count that does not scatter: one run per side decides"
     limit = math.log1p(rules.margin_ratio) if rules.margin_ratio else 0.0
     if abs(effect) + resolution < limit:
         return ComparisonOutcome.EQUIVALENT, f"within {rules.margin_ratio:.2%}; {certain}"
@@ -372,12 +375,12 @@ def widened(bounds: Bounds | None, shift: float, instrument_ratio: float) -> Bou
 
 
 def as_ratios(bounds: Bounds | None) -> Bounds | None:
-    """Interval of a ratio, from that of its logarithm."""
+    """Interval of a ratio, from the interval of its logarithm."""
     return None if bounds is None else (math.exp(bounds[0]), math.exp(bounds[1]))
 
 
 def _detectable(baseline: Floats, candidate: Floats, rules: Rules) -> float | None:
-    """Minimum detectable relative change: by design, observed spread, and instrument."""
+    """Minimum detectable relative change, from design, observed spread and instrument."""
     m, n = baseline.size, candidate.size
     is_paired = rules.design is Design.PAIRED
     freedom = m - 1 if is_paired else m + n - 2
@@ -388,14 +391,14 @@ def _detectable(baseline: Floats, candidate: Floats, rules: Rules) -> float | No
     else:
         deviation = math.sqrt(float(np.var(baseline) * m + np.var(candidate) * n) / freedom)
     effect = minimum_detectable_effect(
-        # Ranks need more than a t test by a ratio, as if the runs differed by that much more.
+        # Rank tests need a larger effect than a t test by a ratio, as if the spread were larger.
         deviation * (WINSORISED_LOSS if is_paired else RANK_SUM_LOSS),
         (m, None if is_paired else n),
         freedom=freedom,
         alpha=rules.alpha,
         instrument=rules.instrument_ratio,
     )
-    # Senseless spreads would overflow.
+    # Huge spreads would overflow.
     return math.expm1(min(effect, 700.0))
 
 
@@ -408,10 +411,10 @@ def _judge(
     *,
     is_adjusted: bool,
 ) -> tuple[ComparisonOutcome, str]:
-    """Outcome of an effect on the logarithm, and why.
+    """Outcome of an effect on the logarithm, with the reason.
 
-    `p` is the p value and the smallest possible one; `is_adjusted` says that both were multiplied,
-    as several comparisons are made together.
+    `p` holds the p value and the smallest possible p value; `is_adjusted` states that both were
+    multiplied because several comparisons are made together.
     """
     adjusted = " (adjusted for several comparisons)" if is_adjusted else ""
     if p[1] >= rules.alpha or wide is None or narrow is None:
@@ -431,7 +434,7 @@ def _judge(
     if is_within:
         reach = effect - wide[0] if effect > 0 else wide[1] - effect
         return ComparisonOutcome.INCONCLUSIVE, (
-            "the change is within what the meter may be off by, beside chance: "
+            "the change is within the error of the meter combined with chance: "
             f"{math.expm1(abs(effect)):.2%}, limit {math.expm1(reach):.2%}"
         )
     if harm < 0:

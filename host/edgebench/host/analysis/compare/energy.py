@@ -1,9 +1,9 @@
-"""Which energies may be compared, and what is left of the meter's errors in their ratio.
+"""Which energies may be compared, and the share of the meter's errors that remains in their ratio.
 
 Every error that the runs share is one variable. It changes the ratio of two energies by the
-difference of what it does to each, relative to that: a gain does the same to both and cancels, as
-far as both were in the same range; an offset cancels as far as their powers are alike. What is a
-run's own (edges, noise, resolution, …) does not cancel.
+difference of its relative effects on them: a gain has the same effect on both and cancels, as far
+as both were in the same range; an offset cancels as far as their powers are equal. Errors specific
+to a run (edges, noise, resolution, …) do not cancel.
 
 Source: JCGM 100:2008 (GUM), 5.2.2, for the ratio of correlated quantities.
 """
@@ -20,34 +20,34 @@ from edgebench.host.result.run import Run
 from edgebench.protocol.errors import MeasurementError, MetersDiffer, NotMetered, UsageError
 
 MAX_RATIO = 0.5
-"""Beyond, twice the uncertainty is as much as the energy itself."""
+"""Maximum uncertainty of a ratio: beyond, twice the uncertainty is as large as the energy."""
 ENERGY, BATTERY = "energy.", "energy.battery."
-"""Beginnings of the paths of energies, and of those that take a capacity."""
+"""Prefixes of the paths of energies, and of metrics that need a battery capacity."""
 WITHOUT_BUDGET = (
     "energy.phases.",
     "energy.per_query.",
     "energy.power_w_idle",
     "energy.power_w_peak",
 )
-"""Beginnings of the paths whose meter's share in a ratio nobody computes."""
+"""Prefixes of paths for which the meter's share in a ratio is not computed."""
 
 
 def refuse_energy(path: str) -> UsageError:
-    """Why an energy that is none of the metrics cannot be compared."""
+    """The error for the path of an energy that is not a metric."""
     if path.startswith(WITHOUT_BUDGET):
         return UsageError(
-            f"metric {path!r} has no uncertainty of its own to compare by; compare energy_j"
+            f"metric {path!r} cannot be compared: its uncertainty is not computed; compare energy_j"
         )
     names = ", ".join(one.short or one.path for one in METRICS.values() if one.budget is not None)
     return UsageError(f"metric {path!r} cannot be compared; those that can: {names}")
 
 
 def energy_of(run: Run, path: str) -> EnergyResult:
-    """The energy of a run that has a number at this path.
+    """The energy of a run that has a value at this path.
 
     Raises:
-        NotMetered: it was made without a meter.
-        MeasurementError: the energy, or the net one, is refused.
+        NotMetered: the run was made without a meter.
+        MeasurementError: the energy is refused, or the net energy for a net metric.
     """
     energy = run.metrics.energy
     if energy is None:
@@ -61,13 +61,13 @@ def energy_of(run: Run, path: str) -> EnergyResult:
 
 
 def instrument_ratio(metric: Metric, baseline: Sequence[Run], candidate: Sequence[Run]) -> float:
-    """Standard uncertainty of the ratio of two energies by the meter; 0 for any other metric.
+    """Standard uncertainty of the ratio of two energies from the meter; 0 for any other metric.
 
     Raises:
         UsageError: the batteries differ.
-        MetersDiffer: two meters, boundaries or supplies: nothing cancels, the joules are others.
-        MeasurementError: a run has no such energy, or one that is not above what the meter may be
-            off by.
+        MetersDiffer: meter, settings, boundary or supply differ, so no error cancels.
+        MeasurementError: a run has no such energy, or the energy is not above the error of the
+            meter.
     """
     if metric.budget is None:
         return 0.0
@@ -83,8 +83,7 @@ def instrument_ratio(metric: Metric, baseline: Sequence[Run], candidate: Sequenc
     ratio = math.hypot(together(shared), before[1], after[1])
     if ratio >= MAX_RATIO:
         raise MeasurementError(
-            f"{metric.path} of these runs is not above what the meter may be off by: nothing to "
-            "compare"
+            f"{metric.path} of these runs is not above the error of the meter: nothing to compare"
         )
     return ratio
 
@@ -96,7 +95,7 @@ def _refuse_two_meters(energies: Sequence[EnergyResult]) -> None:
         raise MetersDiffer(f"runs cannot be compared, they differ in the meter ({shown})")
     if len({one.settings_sha256 for one in energies}) > 1:
         raise MetersDiffer(
-            f"runs cannot be compared, the meter was another unit or set otherwise ({places.pop()})"
+            f"runs cannot be compared, unit or settings of the meter differ ({places.pop()})"
         )
 
 
@@ -115,7 +114,7 @@ def _place(energy: EnergyResult) -> str:
 def _budget(
     energy: EnergyResult, budget: Budget
 ) -> tuple[float, Mapping[str, float], Mapping[str, float]]:
-    """An energy, the effects that it shares with other runs, and all of its components."""
+    """An energy, its effects shared with other runs, and all its components."""
     if budget is Budget.NET:
         value, common = energy.net_j_per_inference, energy.net_common_j
         components = energy.net_components_j
@@ -128,7 +127,7 @@ def _budget(
 
 
 def _side(energies: Sequence[EnergyResult], budget: Budget) -> tuple[dict[str, float], float]:
-    """Relative effect of each shared variable, mean of the runs; and the worst of their own."""
+    """Relative effect of each shared variable, mean of the runs; and the largest own error."""
     shared: dict[str, float] = {}
     own = 0.0
     for energy in energies:

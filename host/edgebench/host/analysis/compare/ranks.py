@@ -2,21 +2,21 @@
 
 Theory of operation. Under the null hypothesis every pattern of signs (pairs) or every choice of
 which values belong to the first side (independent samples) is equally likely, given the ranks
-that were observed. The distribution of the sum of ranks follows by adding one value after the
-other; ranks are doubled, so that mid-ranks of ties are whole numbers. So p values are exact with
-ties as well, where scipy's are not.
+that were observed. The distribution of the sum of ranks is computed by adding values
+in turn; ranks are doubled, so that mid-ranks of ties are whole numbers. So p values are exact
+even with ties, unlike scipy's.
 
 Signed ranks are capped at half the count of pairs. In Wilcoxon's test, which is the same without
-the cap, one run that a neighbour slowed down takes the largest rank for the wrong side: nine pairs
-of ten that agree leave p at 0.084. With the cap it is 0.029. On normal values the price is a
-detectable effect that is 7 % larger (`WINSORISED_LOSS` against `RANK_SUM_LOSS`).
+the cap, a single run slowed down by another process takes the largest rank for the wrong side: with
+nine of ten pairs in agreement p is 0.084. With the cap it is 0.029. On normal values the cost is a
+7 % larger detectable effect (`WINSORISED_LOSS` against `RANK_SUM_LOSS`).
 
-Estimate and intervals invert the same test. Its statistic falls in steps while a shift is taken
-off the values; the steps of signed ranks are at the means of two differences (Walsh averages),
-those of rank sums at the differences between the sides. The Hodges–Lehmann estimate is where the
-statistic crosses its centre, an interval where it crosses the two tails.
+Estimate and intervals invert the same test. Its statistic falls in steps as a shift is
+subtracted from the values; the steps of signed ranks are at the means of two differences (Walsh
+averages), those of rank sums at the differences between the sides. The Hodges–Lehmann estimate is
+where the statistic crosses its centre, an interval where it crosses the two tails.
 
-Beyond `MAX_PAIRS` and `MAX_INDEPENDENT` the normal approximation takes over.
+Beyond `MAX_PAIRS` and `MAX_INDEPENDENT` the normal approximation is used.
 
 Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods (2014), sections 3.1–3.3 and
 4.1–4.3; Hodges & Lehmann (1963); ties given their ranks: Lehmann, Nonparametrics (1975), 1.4, 3.2;
@@ -38,14 +38,14 @@ Floats = NDArray[np.float64]
 Bounds = tuple[float, float]
 
 MAX_PAIRS = 300
-"""Most pairs with an exact distribution: 45,150 rank sums, 10 ms."""
+"""Maximum number of pairs with an exact distribution: 45,150 rank sums, 10 ms."""
 MAX_INDEPENDENT = 50
-"""Most values on the larger side with an exact distribution."""
+"""Maximum number of values on the larger side with an exact distribution."""
 RANK_SUM_LOSS = math.sqrt(math.pi / 3)
-"""Detectable effect of a rank-sum test over that of a t test, on normal values: its asymptotic
+"""Ratio of the detectable effect of a rank-sum test to a t test's, on normal values: its asymptotic
 relative efficiency is 3/π."""
 WINSORISED_LOSS = 1.0966
-"""Detectable effect of signed ranks capped at half over that of a t test: the efficiency is
+"""Ratio of the detectable effect of signed ranks capped at half to a t test's: the efficiency is
 (∫ a φ)² / ∫ a² = 0.8316 over 0…1, with the score a(u) = min(u, 1/2) and the best score for normal
 values, φ(u) = Φ⁻¹((1 + u) / 2).
 Source: Hettmansperger & McKean (2011), 1.8."""
@@ -53,12 +53,12 @@ Source: Hettmansperger & McKean (2011), 1.8."""
 
 @dataclass(frozen=True, slots=True)
 class ShiftTest:
-    """Shift of one side against the other, and whether it may be chance."""
+    """Shift of the second side against the first, with its p value."""
 
     p_value: float
     """Two-sided p value."""
     smallest_p: float
-    """Smallest p value that this number of values can have at all."""
+    """Smallest possible p value with this number of values."""
     _steps: Floats
     """Shifts at which the statistic falls, in ascending order, shape (s,)."""
     _statistic: Callable[[int], int]
@@ -73,7 +73,7 @@ class ShiftTest:
         return (self._first_step(centre) + self._first_step(centre - 0.5)) / 2
 
     def interval(self, level: float) -> Bounds | None:
-        """Bounds of the shift; None where so few values have no two-sided interval."""
+        """Bounds of the shift; None if there are too few values for a two-sided interval."""
         below = np.cumsum(self._null)
         total = self._null.size - 1
         # The least statistic that a two-sided test at this level does not reject.
@@ -117,7 +117,7 @@ def signed_rank_test(differences: Floats) -> ShiftTest:
 
 
 def rank_sum_test(first: Floats, second: Floats) -> ShiftTest:
-    """Mann–Whitney test; the shift is that of `second` against `first`."""
+    """Mann–Whitney test of the shift of `second` against `first`."""
     steps = np.sort(np.subtract.outer(second, first).ravel())
     doubled = _doubled_ranks(np.concatenate([first, second]))
     m, n = first.size, second.size
@@ -132,7 +132,7 @@ def rank_sum_test(first: Floats, second: Floats) -> ShiftTest:
 
 
 def probability_of_superiority(first: Floats, second: Floats) -> float:
-    """A12: chance that a value of `second` is above one of `first`, ties counted half.
+    """A12: probability that a value of `second` is above a value of `first`; ties count half.
 
     Source: Vargha & Delaney, A critique and improvement of the CL common language effect size
     statistics (2000). Cliff's delta is 2 A12 - 1.
@@ -145,7 +145,7 @@ def probability_of_superiority(first: Floats, second: Floats) -> float:
 
 
 def _doubled_ranks(values: Floats) -> NDArray[np.int64]:
-    """Twice the mid-ranks: count of smaller values, plus that of values not larger, plus 1."""
+    """Twice the mid-ranks: count of smaller values, plus count of values not larger, plus 1."""
     ordered = np.sort(values)
     smaller = np.searchsorted(ordered, values, side="left")
     doubled: NDArray[np.int64] = smaller + np.searchsorted(ordered, values, side="right") + 1
@@ -153,7 +153,7 @@ def _doubled_ranks(values: Floats) -> NDArray[np.int64]:
 
 
 def _signed_rank_sums(doubled: NDArray[np.int64]) -> Floats:
-    """Probability of each sum of the ranks with a positive sign, index: twice the sum."""
+    """Probability of each sum of the ranks with a positive sign; index: twice the sum."""
     total = int(doubled.sum())
     if doubled.size > MAX_PAIRS:
         return _normal(total, total / 2, math.sqrt(float((doubled.astype(float) ** 2).sum())) / 2)
@@ -169,7 +169,7 @@ def _signed_rank_sums(doubled: NDArray[np.int64]) -> Floats:
 
 
 def _rank_sums(doubled: NDArray[np.int64], chosen: int) -> Floats:
-    """Probability of each sum of this many ranks chosen from all, index: twice the sum."""
+    """Probability of each sum of this many ranks chosen from all; index: twice the sum."""
     count, total = doubled.size, int(doubled.sum())
     if max(chosen, count - chosen) > MAX_INDEPENDENT:
         variance = chosen * (count - chosen) / (count - 1) * float(np.var(doubled))
@@ -177,7 +177,7 @@ def _rank_sums(doubled: NDArray[np.int64], chosen: int) -> Floats:
     ways = np.zeros((chosen + 1, total + 1))
     ways[0, 0] = 1.0
     for number, rank in enumerate(doubled, start=1):
-        # From the largest group down, so that every value is chosen at most once.
+        # Descending group size, so that every value is chosen at most once.
         for size in range(min(number, chosen), 0, -1):
             ways[size, rank:] += ways[size - 1, : total + 1 - rank]
     chances: Floats = ways[chosen] / math.comb(count, chosen)
@@ -192,7 +192,7 @@ def _normal(total: int, mean: float, deviation: float) -> Floats:
         certain: Floats = np.eye(1, total + 1, int(mean))[0]
         return certain
     edges = (np.arange(total + 2) - 0.5 - mean) / deviation
-    edges[0], edges[-1] = -math.inf, math.inf  # a tail that is cut off makes its side too certain
+    edges[0], edges[-1] = -math.inf, math.inf  # a truncated tail would make its p value too small
     chances: Floats = np.diff(ndtr(edges))
     return chances
 

@@ -1,8 +1,8 @@
 """Ratios between sets of runs with their intervals, for tables.
 
 The unit of replication is the run, as in `comparison`: the ratio is the Hodges–Lehmann shift of the
-logarithms of the runs' values, and the interval is that of the rank-sum test; of both sides of a
-comparison in pairs, that of the signed-rank test. A ratio is not judged against a margin.
+logarithms of the runs' values, with the interval of the rank-sum test, or of the signed-rank test
+for the two sides of a comparison in pairs. A ratio is not compared with a margin.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SetRatio:
     metric: Metric
     """Headline of both sets."""
     times: float
-    """Factor by which the set is better than the first one; below 1 it is worse."""
+    """Factor by which the set is better than the first set; below 1 it is worse."""
     interval: Bounds
     """95 % confidence interval of the factor, between runs."""
 
@@ -49,9 +49,9 @@ class SetRatio:
 def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
     """Ratio of the other set to the first; None if it has no interval.
 
-    There is none if a set is invalid or has too few runs, if the sets have different headlines or
-    scenarios, if only one of them is simulated or emulated, and for energies, whose meters need the
-    checks of `comparison`.
+    The ratio has no interval if a set is invalid or has too few runs, if the sets have different
+    headlines or scenarios, if only one set is simulated or emulated, or if the headline is an
+    energy, which needs the meter checks of `comparison`.
     """
     metric = METRICS[first.headline]
     is_alike = (
@@ -86,12 +86,12 @@ def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
 def counted_sides(
     first: RunSet, other: RunSet, metrics: Sequence[str] = ()
 ) -> tuple[list[Run], list[Run]]:
-    """Runs of two sets that count; of both sides of a comparison in pairs, those of whole pairs.
+    """Counted runs of two sets; for the two sides of a comparison in pairs, only complete pairs.
 
     Args:
-        first: A set.
-        other: The other one.
-        metrics: Of pairs, both runs must have these.
+        first: The first set.
+        other: The second set.
+        metrics: Metrics that both runs of a pair must have.
     """
     if not _are_sides(first, other):
         return [*first.counted], [*other.counted]
@@ -101,7 +101,7 @@ def counted_sides(
 
 
 def _are_sides(first: RunSet, other: RunSet) -> bool:
-    """Whether the sets are both sides of one comparison in pairs."""
+    """Whether the sets are the two sides of the same comparison in pairs."""
     pair, others = first.first.pair, other.first.pair
     return (
         pair is not None

@@ -1,4 +1,4 @@
-"""Comparison of stored runs: which metric, which design, and which conclusion."""
+"""Comparison of stored runs: choice of metric and design, and the outcome."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.spec import Scenario
 
 DEFAULT_MARGIN_RATIO = 0.01
-"""Changes smaller than this do not matter, unless the user says otherwise.
+"""Default margin: smaller changes do not matter.
 
-A change of just the margin is found half of the time; one of three times the margin, nearly always.
+A change equal to the margin is found half of the time; three times the margin, nearly always.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """Number of compared runs by their verdict; invalid ones are never compared."""
+    """Number of compared runs by verdict; invalid runs are never compared."""
 
     valid_count: int
     suspect_count: int
@@ -60,7 +60,7 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """One metric of two sides."""
+    """Comparison of a metric between two sides."""
 
     metric: str
     """Path under `metrics` of run.json."""
@@ -72,20 +72,20 @@ class RunComparison:
     baseline_runs: tuple[str, ...]
     candidate_runs: tuple[str, ...]
     differs_in: Differences
-    """Keys in which the sides differ, and were allowed to."""
+    """Allowed keys in which the sides differ."""
     marks: Marks
     """Marks of the outcome, from the runs of both sides."""
     verdicts: Verdicts
     is_in_blocks: bool
-    """All runs of one side were made before any of the other: a drift looks like a change."""
+    """All runs of a side were made before any run of the other: a drift looks like a change."""
     result: Comparison
     comparison_id: str | None = None
-    """Id of the pairs; None for runs that were named by sides."""
+    """Id of the comparison in pairs; None for runs that were named by side."""
     left_out_count: int = 0
-    """Number of pairs that are not compared: a run of each failed, is invalid, missing, or without
-    the energy that was asked for."""
+    """Number of pairs that are not compared because a run failed, is invalid, is missing, or lacks
+    the requested energy."""
     in_effect: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Settings that were not in effect as requested in some run, with the values of both sides."""
+    """Settings that were not in effect as requested in a run, with the values of both sides."""
 
 
 Sides = tuple[Sequence[Run], Sequence[Run]]
@@ -101,19 +101,19 @@ def compare_groups(
 ) -> list[RunComparison]:
     """Compare each metric of each group of stored runs; p values are adjusted for their number.
 
-    Runs that one command made as pairs are compared as pairs; all others as independent runs.
+    Runs that a command made as pairs are compared as pairs, all others as independent runs.
 
     Args:
         groups: Baseline and candidate runs.
-        metrics: Numbers under `metrics` in run.json, as `latency_ns.p50`; None: what the
-            scenario is about.
-        margin_ratio: Changes smaller than this do not matter; None: 1 %, and every change of a
-            count that does not scatter matters.
+        metrics: Paths under `metrics` in run.json, such as `latency_ns.p50`; None: the default
+            metric of the scenario.
+        margin_ratio: Changes smaller than this do not matter; None: 1 %, or no margin for a count
+            that does not scatter.
         allowed: Keys in which the sides may differ.
 
     Raises:
         UsageError: the runs differ in more than the model, or the metric does not exist.
-        MeasurementError: a run is invalid, or has no such number.
+        MeasurementError: a run is invalid, or has no value of the metric.
     """
     allowed = tuple(allowed)
     prepared = [
@@ -136,17 +136,17 @@ def compare_pairs(
     margin_ratio: float | None = None,
     allowed: Iterable[str] = (),
 ) -> list[RunComparison]:
-    """Compare runs that were made as pairs: one result per metric, device and runtime.
+    """Compare runs that were made as pairs: a result per metric, device and runtime.
 
     Args:
-        runs: All runs of one or more such comparisons. A pair with a missing, failed or invalid
-            run is left out, and so is one without the energy that is to be compared.
+        runs: All runs of these comparisons. Pairs with a missing, failed or
+            invalid run, or without the energy to compare, are left out.
         metrics: As for `compare_groups`.
         margin_ratio: As for `compare_groups`.
         allowed: As for `compare_groups`.
 
     Raises:
-        NoSecondSide: there is no run, or one that was not made in a pair.
+        NoSecondSide: there is no run, or a run was not made in a pair.
         UsageError: the runs differ in more than the model.
         MeasurementError: a comparison has no pair of valid runs.
     """
@@ -155,7 +155,7 @@ def compare_pairs(
     groups: dict[str, list[Run]] = {}
     for run in runs:
         if run.pair is None:
-            raise NoSecondSide(f"a comparison needs a second side: {run.run_id} is of no pair")
+            raise NoSecondSide(f"a comparison needs a second side: {run.run_id} is not in a pair")
         groups.setdefault(run.pair.comparison_id, []).append(run)
     sides = {name: split_sides(group, metrics or ()) for name, group in groups.items()}
     for name, (baseline, _) in sides.items():
@@ -169,7 +169,7 @@ def compare_pairs(
         replace(
             one,
             comparison_id=name,
-            # Pairs of which at least one run is here, less those compared.
+            # Pairs with at least one run, minus the compared pairs.
             left_out_count=len({run.pair.number for run in groups[name] if run.pair})
             - len(sides[name][0]),
         )
@@ -178,7 +178,11 @@ def compare_pairs(
 
 
 def _refuse_empty(name: str, runs: Sequence[Run], metrics: Sequence[str]) -> NoReturn:
-    """Say why no pair of this comparison can be compared."""
+    """Raise the reason why no pair of this comparison can be compared.
+
+    Raises:
+        MeasurementError: a run lacks the energy, or no pair of valid runs is left.
+    """
     valid = [run for run in runs if not run.verdict.is_refused]
     for path in map(_full_name, metrics):
         if path.startswith(ENERGY) and valid:
@@ -191,7 +195,7 @@ def _refuse_empty(name: str, runs: Sequence[Run], metrics: Sequence[str]) -> NoR
 
 @dataclass(frozen=True, slots=True)
 class _PreparedComparison:
-    """A comparison that may be made."""
+    """A comparison that passed all checks."""
 
     baseline: list[Run]
     candidate: list[Run]
@@ -223,7 +227,7 @@ class _PreparedComparison:
 def settings_in_effect(
     baseline: Sequence[Run], candidate: Sequence[Run]
 ) -> dict[str, tuple[str, str]]:
-    """Settings by name that were not in effect as requested, with the values of both sides."""
+    """Settings that were not in effect as requested, by name, with the values of both sides."""
     differing: dict[str, tuple[str, str]] = {}
     for name in EffectiveSettings.names():
         sides = [
@@ -249,11 +253,11 @@ def _prepare(
     ids = [run.run_id for run in [*baseline, *candidate]]
     twice = {run_id for run_id in ids if ids.count(run_id) > 1}
     if twice:
-        raise UsageError(f"run {min(twice)} is named twice; a run counts once")
+        raise UsageError(f"run {min(twice)} is named twice: name each run once")
     found = check_comparable(baseline, candidate, allowed)
     pairs = _pairs(baseline, candidate)
     before, after = pairs or (list(baseline), list(candidate))
-    # A metric that does not exist is reported before one without direction.
+    # An unknown metric is reported before a metric without a better direction.
     values = _values(before, name), _values(after, name)
     metric = find_metric(name)
     is_positive = min(values[0].min(), values[1].min()) > 0
@@ -265,7 +269,7 @@ def _prepare(
         better=better_of(metric, before),
         margin_ratio=margin_ratio,
         resolution_ratio=resolution_ratio([*before, *after]) if metric.is_exact else 0.0,
-        # An energy that is not positive is refused where the ratio is made.
+        # A non-positive energy is refused when the ratio is computed.
         instrument_ratio=instrument_ratio(metric, before, after) if is_positive else 0.0,
     )
     return _PreparedComparison(before, after, metric, rules, found, values)
@@ -282,10 +286,11 @@ def _full_name(metric: str) -> str:
 
 
 def check_metrics(metrics: Sequence[str], *, is_metered: bool, has_battery: bool = False) -> None:
-    """Refuse metrics that no run could have, before runs are made for them.
+    """Refuse metrics that the runs cannot have, before the runs are made.
 
     Raises:
-        UsageError: it has no better direction, its uncertainty is unknown, or it needs a meter.
+        UsageError: a metric has no better direction, has an unknown uncertainty, or needs a meter
+            or a battery capacity.
     """
     for metric in map(find_metric, metrics):
         if metric.budget is not None and not is_metered:
@@ -295,7 +300,7 @@ def check_metrics(metrics: Sequence[str], *, is_metered: bool, has_battery: bool
 
 
 def split_sides(runs: Sequence[Run], metrics: Sequence[str] = ()) -> tuple[list[Run], list[Run]]:
-    """The runs of a paired comparison by side, without pairs of which one has no such number."""
+    """The runs of complete pairs, by side; pairs that lack an energy in `metrics` are left out."""
     sides: dict[str, dict[int, Run]] = {BASELINE: {}, CANDIDATE: {}}
     for run in runs:
         if run.pair and not run.verdict.is_refused and not _is_energy_missing(run, metrics):
@@ -317,15 +322,15 @@ def _is_energy_missing(run: Run, metrics: Sequence[str]) -> bool:
 
 def _is_in_blocks(baseline: Sequence[Run], candidate: Sequence[Run]) -> bool:
     before, after = (sorted(run.run_id for run in side) for side in (baseline, candidate))
-    # Ids begin with the time. A single run a side has no order to speak of.
+    # Ids begin with the time. The order of a single run per side has no meaning.
     return len(before) + len(after) > 2 and (before[-1] < after[0] or after[-1] < before[0])
 
 
 def _without_failed(runs: Sequence[Run]) -> list[Run]:
-    """The runs of a side that measured something: of a set, those that are left.
+    """The runs of a side that did not fail.
 
     Raises:
-        MeasurementError: none did.
+        MeasurementError: all runs failed.
     """
     counted = [run for run in runs if run.failure is None]
     if not counted and runs[0].failure is not None:
@@ -348,12 +353,12 @@ def _refuse_invalid(runs: Sequence[Run]) -> None:
 
 
 def _rules_behind(verdict: Verdict) -> str:
-    """Rules that make something invalid, not those that would only make it suspect."""
+    """Failed rules that make a run or set invalid rather than suspect, as text."""
     return ", ".join(one.id for one in verdict.failures if one.severity is State.INVALID)
 
 
 def _pairs(baseline: Sequence[Run], candidate: Sequence[Run]) -> tuple[list[Run], list[Run]] | None:
-    """Both sides in the order of their pairs; None when they were not made as pairs."""
+    """Both sides in the order of their pairs; None if they were not made as pairs."""
     before, after = _by_pair(baseline), _by_pair(candidate)
     if before is None or after is None or before.keys() != after.keys():
         return None
@@ -384,7 +389,8 @@ def find_metric(name: str) -> Metric:
     """The metric of this path or short name.
 
     Raises:
-        UsageError: it has no better direction: more warm-up queries are neither good nor bad.
+        UsageError: the metric has no better direction: more warm-up queries are neither good nor
+            bad.
     """
     path = _full_name(name)
     if path in METRICS:
@@ -397,7 +403,7 @@ def find_metric(name: str) -> Metric:
 
 
 def better_of(metric: Metric, runs: Sequence[Run]) -> Better:
-    """Which direction is good in these runs: some metrics of a data set are errors."""
+    """The better direction of a metric: the accuracy metric of some data sets is an error."""
     judged_by = {run.metrics.accuracy.metric for run in runs if run.metrics.accuracy}
     if metric.path == "accuracy.value" and judged_by & ERROR_METRICS:
         return Better.LOWER

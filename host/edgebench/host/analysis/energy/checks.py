@@ -1,17 +1,17 @@
-"""Whether a recording of a meter can be trusted; no number from one that cannot is printed.
+"""Whether a recording of a meter can be trusted; no energy is reported from one that cannot.
 
     complete      nothing ended the recording early
-    calibration   every constant is the meter's own
-    loss          at most 0.1 % of the samples are missing; where the meter cannot tell how many
-                  are, the rate must, as every later sample is of another time otherwise
-    rate          the samples come as fast as they should, within 200 ppm of the host's clock, as
-                  far as arrivals that may be 2 ms late can tell
-    saturation    no sample is at the end of the meter's range, unless the next ones are in a higher
-                  one: those are part of the uncertainty, and count as lost beside the others
+    calibration   every constant comes from the meter
+    loss          at most 0.1 % of the samples are missing; if the meter cannot count them, the rate
+                  must rule out more, because a hidden loss shifts all later samples in time
+    rate          the sample rate is within 200 ppm of the nominal rate by the host's clock, plus
+                  the error from arrivals that may be 2 ms late
+    saturation    no sample is at the end of the meter's range, unless the next samples are in a
+                  higher range: those add to the uncertainty, and at most 0.1 % are allowed
     direction     no power flows back from the device
 
-Source: limits are our own: 0.1 % is below any meter's gain error; crystals of instruments
-and of hosts are within 100 ppm each.
+Source: our own limits: 0.1 % is below any meter's gain error; the crystals of instruments and
+hosts are within 100 ppm each.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from edgebench.meters.cable import BACKWARDS_W
 LOSS_LIMIT_RATIO = 1e-3
 RATE_LIMIT_PPM = 200.0
 ARRIVAL_S = 2e-3
-"""Lateness of an arrival: USB polls once per millisecond, and a busy host is late as well."""
+"""Maximum delay of an arrival: USB polls once per millisecond, and a busy host adds to it."""
 CALIBRATION_TOLD = "is_calibration_told"
-"""Fact of a header; false where nothing is known of the meter behind a file."""
+"""Fact of a header; false if the calibration of the meter behind a file is unknown."""
 
 
 def check_recording(
@@ -37,7 +37,7 @@ def check_recording(
         header: Description of the meter.
         loss: Completeness of the recording.
         flags: All flags that any sample has.
-        power_w_mean: Mean power of the whole recording; None: not looked at.
+        power_w_mean: Mean power of the whole recording; None: skip the direction check.
     """
     if loss.trouble is not None:
         complete = MeterCheck("complete", False, loss.trouble)
@@ -46,7 +46,7 @@ def check_recording(
     else:
         text = _counted(loss.received_count, "sample")
         if loss.torn_bytes:
-            # What is missing there is after the last sample, and no window reaches beyond that.
+            # Missing samples are after the last sample, and no window extends beyond it.
             text += f"; cut off as by a crash: the last {loss.torn_bytes} bytes are no whole packet"
         complete = MeterCheck("complete", True, text)
     rate = _rate(header, loss)
@@ -85,7 +85,7 @@ def _calibration(header: Header, flags: Flag) -> MeterCheck:
 
 
 def _loss(header: Header, loss: LossReport, rate: MeterCheck) -> MeterCheck:
-    # An imported file may say of single samples that they are missing, and of others nothing.
+    # An imported file may mark single samples as missing without detecting other losses.
     is_seen = loss.lost_count or loss.desync_count or loss.is_ambiguous
     if header.capability.loss_detection == "none" and not is_seen:
         return MeterCheck("loss", None, "this meter shows no loss")

@@ -1,12 +1,11 @@
 """Energy from power over time, exactly over a window.
 
-Theory of operation. Power is a line through nodes. A meter that samples instants gives a node each,
-and the energy is that of the trapezoids; one that averages gives two, at the ends of the interval,
-and the energy is that of the rectangles. A window may end anywhere: the line is cut there. Where
-samples are missing, the line is drawn through, and the missing time is reported.
+Theory of operation. Power is a line through nodes. A meter that samples instants gives a node per
+sample, and the energy is the sum of trapezoids; a meter that averages gives two, at the ends of the
+interval, and the energy is the sum of rectangles. A window may end anywhere: the line is cut there.
+Missing samples are bridged by the line, and the missing time is reported.
 
-Source: the rules of the integration of sampled and of averaging meters in the glossary; compare
-../docs/energy.md.
+Source: the glossary, integration of sampling and averaging meters; see also docs/energy.md.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ class PowerLine:
     """Power over time, by nodes."""
 
     time_ns: Nanoseconds
-    """Times of the nodes, not descending, shape (n,), n >= 1; two nodes at one time are a step."""
+    """Times of the nodes, not descending, shape (n,), n >= 1; equal times are a step."""
     power_w: Floats
     """Power at the nodes, shape (n,), no NaN."""
 
     def at(self, time_ns: int) -> float:
-        """Power at a time; the later one at a step."""
+        """Power at a time; at a step, the later power."""
         after = int(np.searchsorted(self.time_ns, time_ns, side="right"))
         if after == len(self.time_ns):
             return float(self.power_w[-1])
@@ -51,7 +50,7 @@ class PowerLine:
         self.check(begin_ns, end_ns)
         first = int(np.searchsorted(self.time_ns, begin_ns, side="right"))
         last = int(np.searchsorted(self.time_ns, end_ns, side="left"))
-        # At a step, the window has the side that is inside.
+        # At a step, the window includes the side inside it.
         at_end = (
             float(self.power_w[last])
             if self.time_ns[last] == end_ns
@@ -65,7 +64,7 @@ class PowerLine:
     def energy_j(self) -> float:
         """Energy of the whole line."""
         passed_s = np.diff(self.time_ns) / 1e9
-        # Not np.dot: how that rounds depends on the CPU, and on some it adds one after another.
+        # Not np.dot: its rounding depends on the CPU, and on some CPUs it sums sequentially.
         return float(np.sum(passed_s * (self.power_w[1:] + self.power_w[:-1]) / 2))
 
     def cumulative_j(self, time_ns: Nanoseconds) -> Floats:
@@ -88,20 +87,20 @@ class PowerLine:
         return energy_j
 
     def check(self, begin_ns: int, end_ns: int) -> None:
-        """Refuse a window that has no energy here.
+        """Refuse a window without an energy.
 
         Raises:
-            MeasurementError: it is empty, or reaches beyond the line.
+            MeasurementError: the window is empty, or reaches beyond the line.
         """
         if end_ns <= begin_ns:
             raise MeasurementError(f"window of {(end_ns - begin_ns) / 1e9:g} s has no energy")
         self.check_inside(begin_ns, end_ns)
 
     def check_inside(self, begin_ns: int, end_ns: int) -> None:
-        """Refuse times that the line does not reach.
+        """Refuse times outside the line.
 
         Raises:
-            MeasurementError: one is before or after it.
+            MeasurementError: a time is before or after the line.
         """
         early = (self.time_ns[0] - begin_ns) / 1e9
         late = (end_ns - self.time_ns[-1]) / 1e9
@@ -113,7 +112,7 @@ class PowerLine:
 
 
 def line_of_instants(time_ns: Nanoseconds, power_w: Floats) -> PowerLine:
-    """Line of a meter that samples; readings that gave no number are left out.
+    """Line of a meter that samples instants; NaN samples are left out.
 
     Args:
         time_ns: Ascending, shape (n,).
@@ -124,12 +123,12 @@ def line_of_instants(time_ns: Nanoseconds, power_w: Floats) -> PowerLine:
 
 
 def between_j(line: PowerLine) -> float:
-    """Standard uncertainty of a line of instants by what the power did between them.
+    """Standard uncertainty of a line of instants from the power between them, J.
 
-    sqrt(sum (dt · dP)² / 2) over the pieces: a power that moves faster than the samples come has a
-    value at each that knows nothing of the next, and half their mean squared difference is its
-    variance; a power that the samples follow has small differences. A single step inside a piece
-    would make dt · dP / sqrt(12), so that is never too little.
+    sqrt(sum (dt · dP)² / 2) over the pieces: if the power changes faster than the sample rate,
+    successive samples are independent, and half their mean squared difference is the variance; if
+    the samples follow the power, the differences are small. A single step inside a piece would give
+    dt · dP / sqrt(12), so the estimate is never too small.
 
     Source: von Neumann et al., The mean square successive difference (1941), for the variance.
     """

@@ -1,4 +1,4 @@
-"""Outline of a line of power: blocks of consecutive samples, for pictures of long recordings."""
+"""Outline of a power line: blocks of consecutive samples, for plots of long recordings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PowerOutline:
         return len(self.begin_ns)
 
     def coarser(self, most: int) -> PowerOutline:
-        """The outline with at most so many blocks, merged from consecutive ones."""
+        """The outline with at most `most` blocks, merged from consecutive blocks."""
         step = math.ceil(len(self) / most)
         if step <= 1:
             return self
@@ -45,7 +45,7 @@ class PowerOutline:
 
 
 def outline_of(line: PowerLine, step: int) -> PowerOutline:
-    """Blocks of `step` sample intervals; each ends where the next one begins."""
+    """Blocks of `step` sample intervals; each ends where the next begins."""
     first = np.arange(0, max(0, len(line.time_ns) - 1), step)
     last = np.minimum(first + step, len(line.time_ns) - 1)
     # An interval without a duration is a step of the power, not a block.
@@ -55,7 +55,7 @@ def outline_of(line: PowerLine, step: int) -> PowerOutline:
         return joined([])
     begin_ns, end_ns = line.time_ns[first], line.time_ns[last]
     energy_j = line.cumulative_j(end_ns) - line.cumulative_j(begin_ns)
-    # reduceat takes pairs of bounds, and rejects the end of the array as the last one.
+    # reduceat takes pairs of bounds, and rejects the end of the array as the last bound.
     bounds = np.stack([first, last + 1], axis=1).reshape(-1)
     power_w = np.append(line.power_w, 0.0)
     return PowerOutline(
@@ -68,7 +68,7 @@ def outline_of(line: PowerLine, step: int) -> PowerOutline:
 
 
 def joined(outlines: list[PowerOutline]) -> PowerOutline:
-    """Concatenation of outlines, each of which begins where the one before ends."""
+    """Concatenation of outlines, each of which begins where the previous ends."""
     if not outlines:
         nothing_ns, nothing_w = np.zeros(0, np.int64), np.zeros(0)
         return PowerOutline(nothing_ns, nothing_ns, nothing_w, nothing_w, nothing_w)
@@ -83,16 +83,16 @@ def joined(outlines: list[PowerOutline]) -> PowerOutline:
 
 @dataclass(slots=True)
 class OutlineBuilder:
-    """Builds the outline of a channel from parts of its line, one row group after the other."""
+    """Builds the outline of a channel from consecutive parts of its line, such as row groups."""
 
     step: int
     """Number of sample intervals per block."""
     _outlines: list[PowerOutline] = field(default_factory=list[PowerOutline])
     _last: PowerLine | None = None
-    """Last node of the part before."""
+    """Last node of the previous part."""
 
     def add(self, line: PowerLine) -> None:
-        """Add the next part, and the interval between it and the part before."""
+        """Add the next part, and the interval between it and the previous part."""
         if not len(line.time_ns):
             return
         if (last := self._last) is not None:

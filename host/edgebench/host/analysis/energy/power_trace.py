@@ -1,4 +1,4 @@
-"""What the analysis needs of a recording of power, wherever that is kept."""
+"""Interface of a power recording for the analysis, independent of its storage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgebench.meters.base import Header, LossReport
 
 
 class PowerTrace(Protocol):
-    """Recording of power; times are those of the meter's clock, nanoseconds."""
+    """Recording of power; all times are nanoseconds of the meter's clock."""
 
     @property
     def header(self) -> Header:
@@ -26,19 +26,19 @@ class PowerTrace(Protocol):
 
     @property
     def arrival(self) -> ArrivalLine | None:
-        """Arrival times of the samples; None where they are unknown."""
+        """Arrival times of the samples; None if they are unknown."""
         ...
 
     @property
     def flags(self) -> int:
-        """Everything that is wrong with any sample."""
+        """Bitwise or of the flags of all samples."""
         ...
 
     def span_ns(self, channel: str) -> tuple[int, int]:
         """First and last time of a channel.
 
         Raises:
-            MeasurementError: it has no number.
+            MeasurementError: the channel has no valid sample.
         """
         ...
 
@@ -51,7 +51,7 @@ class PowerTrace(Protocol):
         ...
 
     def window(self, channel: str, begin_ns: int, end_ns: int) -> EnergyWindow:
-        """Energy between two times, with what its uncertainty depends on.
+        """Energy between two times, with the quantities that determine its uncertainty.
 
         Raises:
             MeasurementError: the window is empty, or reaches beyond the recording.
@@ -59,7 +59,7 @@ class PowerTrace(Protocol):
         ...
 
     def peak_w(self, channel: str, begin_ns: int, end_ns: int) -> float:
-        """Highest value in a window."""
+        """Highest sample in a window, W."""
         ...
 
     def falling_edges(self) -> Mapping[int, Nanoseconds]:

@@ -1,26 +1,26 @@
-"""Energy of a board by the pulses of its timestamp pin alone, without any clock of the board.
+"""Energy of a board from the pulses of its timestamp pin, without the board's clock.
 
 Theory of operation. In MLPerf Tiny's energy mode a board pulls a pin low before the first and after
-the last inference of an `infer`, and the pin is a digital input of the meter. So the ends of each
-window are on the meter's own clock, and nothing has to be aligned: energy between two edges over
-the number of inferences.
+the last inference of an `infer`, and the pin is connected to a digital input of the meter. So the
+ends of each window are on the meter's clock and need no alignment: energy per inference is the
+energy between two edges over the number of inferences.
 
-Which edges are which windows follows from their order. Every `infer` makes two; the board makes
-others when it starts, when it is asked for a `timestamp`, and in windows that are not counted, all
-before the windows that are. So the windows have the last edges of the recording, two each.
+Edges are assigned to windows by their order. Every `infer` makes two; the board makes others when
+it starts, on a `timestamp` command, and in windows that are not counted, all before the counted
+windows. So the windows have the last edges of the recording, two each.
 
-A lost edge shifts all that come before it, so that pauses stand for windows. Edges are refused
+A lost edge shifts all earlier edges, so that pauses are taken for windows. Edges are refused
 
-    where most windows or pauses are not as long as the lines that the bridge read are apart;
-    where the pauses are as long as the windows, since shifted edges would then fit as well;
-    where one window is not as long as the others, of the same count on the same clock: the edge
-    that was lost is one of the first, and most windows are right.
+    if most windows or pauses differ in length from the intervals of the lines the bridge read;
+    if the pauses are as long as the windows, since shifted edges would also fit;
+    if a window differs in length from the others, of the same count on the same clock: then one
+    of the first edges was lost, and most windows are right.
 
-Single lines may be late by seconds on a busy machine. So the bridge's clock refuses, by a generous
-limit, and chooses nothing.
+Single lines may be late by seconds on a busy machine. So the bridge's clock only refuses edges, by
+a generous limit, and does not select them.
 
-The reported energy is that of the median window, as the benchmark's rules ask: five windows, ten
-seconds each or more.
+The reported energy is that of the median window, as the benchmark's rules require: five windows of
+at least ten seconds.
 
 Source: MLPerf Tiny, benchmark/runner (energy between the last two events over the count, median of
 five) and its rules; edges that the meter samples: a sample's interval on either side.
@@ -53,33 +53,33 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, TargetRecord
 
 LATE_S = 2.0
-"""Lateness of most lines, beside the edges that they belong to, on a machine that is busy …"""
+"""Maximum delay of most lines relative to their edges, on a busy machine …"""
 LATE_RATIO = 0.5
-"""… but no larger share of a window: a pause is not to be taken for one."""
+"""… but at most this share of a window, so that a pause is not taken for a window."""
 FEWEST_WINDOWS = 2
-"""With a pause between them, which one window alone cannot be told from."""
+"""Two windows have a pause between them; a single window could itself be a pause."""
 MAX_STARTS = 10_000
-"""Most inferences whose starts are laid out evenly, to see whether a meter is in step with them."""
+"""Maximum number of inferences whose starts are placed evenly for the in-step check."""
 
 
 @dataclass(frozen=True, slots=True)
 class PulsedWindow:
-    """Window of inferences whose ends are pulses, as the bridge knows it."""
+    """Window of inferences that starts and ends with a pulse, as the bridge observed it."""
 
     count: int
-    """Inferences in it."""
+    """Number of inferences in the window."""
     began_ns: int
-    """When the line before its first pulse came, bridge clock."""
+    """Arrival of the line before its first pulse, bridge clock."""
     ended_ns: int
-    """When the line behind its second pulse came, bridge clock."""
+    """Arrival of the line after its second pulse, bridge clock."""
     pace_ns: int | None = None
-    """Interval of its inferences, where they follow a sound, which may be heard in a part of the
-    window only; None: they follow one another."""
+    """Interval of its inferences if audio triggers them, which may play in only a part of the
+    window; None: they run back to back."""
 
 
 @dataclass(frozen=True, slots=True)
 class PulsedEnergy:
-    """Energy of one window."""
+    """Energy of a window."""
 
     window: PulsedWindow
     edges_ns: tuple[int, int]
@@ -89,7 +89,7 @@ class PulsedEnergy:
 
     @property
     def duration_s(self) -> float:
-        """Time between its edges, by the meter."""
+        """Time between its edges, by the meter's clock."""
         return (self.edges_ns[1] - self.edges_ns[0]) / 1e9
 
 
@@ -99,11 +99,11 @@ class PulsedResult:
 
     site: Site
     windows: tuple[PulsedEnergy, ...]
-    """In order of time."""
+    """Ordered by time."""
 
     @property
     def median(self) -> PulsedEnergy:
-        """Window with the median energy per inference; of an even number, the lower one."""
+        """Window with the median energy per inference; for an even number, the lower median."""
         ranked = sorted(self.windows, key=lambda one: one.energy_j_per_inference.value)
         return ranked[(len(ranked) - 1) // 2]
 
@@ -111,9 +111,9 @@ class PulsedResult:
 def find_pulsed_energy(
     record: RunRecord, target: TargetRecord, power: PowerTrace | None, request: EnergyRequest
 ) -> EnergyResult:
-    """Energy of a run on a board in energy mode, or why there is none.
+    """Energy of a run on a board in energy mode, or why it is refused.
 
-    The edges time the windows, also where the energy between them is refused.
+    The durations of the windows are reported even if their energy is refused.
     """
     result = metered_result(record, power, request)
     if power is None:
@@ -159,7 +159,7 @@ def find_pulsed_energy(
 
 
 def _refuse_without_pulses(target: TargetRecord, power: PowerTrace) -> None:
-    """Refuse a recording without pulses of the windows, whatever edges it has."""
+    """Refuse a recording without pulses of the windows, regardless of its edges."""
     if any(one.ticks is not None for one in target.windows):
         raise MeasurementError(
             f"{target.firmware.name} is in performance mode: it makes no pulses that a meter could "
@@ -167,7 +167,7 @@ def _refuse_without_pulses(target: TargetRecord, power: PowerTrace) -> None:
         )
     if target.is_interrupted:
         raise MeasurementError(
-            "the run was stopped in a window, whose pulses nobody can tell from the others"
+            "the run was stopped in a window, so its pulses cannot be assigned to windows"
         )
     if not power.header.capability.digital_count:
         raise MeasurementError(
@@ -184,19 +184,19 @@ def _period_ns(power: PowerTrace) -> float:
 def pulsed_energy(
     power: PowerTrace, windows: Sequence[PulsedWindow], edges_ns: Nanoseconds
 ) -> PulsedResult:
-    """Energy per inference of each window, by the meter's own edges.
+    """Energy per inference of each window, between edges on the meter's clock.
 
     Args:
         power: Recording with a digital input.
         windows: Windows in order of time.
-        edges_ns: Their edges, as `find_edges` has them, shape (windows, 2).
+        edges_ns: Their edges, as returned by `find_edges`, shape (windows, 2).
 
     Raises:
         MeasurementError: a window has no energy.
     """
     refuse_few_instants(power.header.capability)
     site = site_in(power)
-    # Windows and trace are of one clock: all that is open is where in a sample an edge was.
+    # Windows and trace share a clock: the only error is the position of an edge in a sample.
     line = ClockLine(0, 0.0)
     same = Alignment(SyncMethod.EDGE, line, _period_ns(power), mark_count=edges_ns.size)
     trace = AlignedTrace(power, site, same)
@@ -217,10 +217,10 @@ def pulsed_energy(
 
 
 def _count_j(window: PulsedWindow, duration_ns: int, energy_j: float) -> float:
-    """Standard uncertainty of a window's energy by time that belongs to none of its inferences.
+    """Standard uncertainty of a window's energy from time outside its inferences, J.
 
-    A frame of sound that is cut off at either end is not counted, nor is time without a sound; its
-    energy is between none and the average. At least a frame is open: half of one at either end.
+    An audio frame that is cut off at either end is not counted, nor is time without audio; its
+    energy is between zero and the average. At least a frame is uncertain: half at either end.
     """
     if window.pace_ns is None:
         return 0.0
@@ -231,19 +231,20 @@ def _count_j(window: PulsedWindow, duration_ns: int, energy_j: float) -> float:
 def find_edges(
     windows: Sequence[PulsedWindow], edges: Mapping[int, Nanoseconds], period_ns: float
 ) -> tuple[int, Nanoseconds]:
-    """Digital input that has the pulses, and the edges of the windows, shape (windows, 2).
+    """Digital input with the pulses, and the edges of the windows, shape (windows, 2).
 
     Args:
         windows: Windows in order of time.
         edges: Falling edges by digital input, meter clock, ascending.
-        period_ns: Interval of the meter's samples: edges of one pin on two inputs differ by less.
+        period_ns: Sample interval of the meter: edges of a pin on two inputs differ by less.
 
     Raises:
-        MeasurementError: no input has them, two have others, or the pauses are like the windows.
+        MeasurementError: no input has the pulses, two inputs have different pulses that fit, or the
+            pauses are as long as the windows.
     """
     if len(windows) < FEWEST_WINDOWS:
         raise MeasurementError(
-            f"edges of {len(windows)} windows cannot be told from others: it takes {FEWEST_WINDOWS}"
+            f"edges of {len(windows)} windows cannot be identified: {FEWEST_WINDOWS} are needed"
         )
     counts = np.array([one.count for one in windows], np.float64)
     lines_ns = np.array([(one.began_ns, one.ended_ns) for one in windows], np.int64)
@@ -279,7 +280,7 @@ def find_edges(
                 f"inputs {number} and {other} both have pulses that fit the windows, at other times"
             )
     durations_ns, pauses_ns = _durations(pairs)
-    # If these were pauses, the lines' pauses would fit them; if some were, those between them.
+    # If all of these were pauses, they would fit the lines' pauses; if some were, the others.
     for pause_ns in (float(np.median(told_pauses_ns)), float(np.median(pauses_ns))):
         if abs(float(np.median(durations_ns)) - pause_ns) <= allowed_ns:
             raise MeasurementError(

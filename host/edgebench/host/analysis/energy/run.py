@@ -1,16 +1,16 @@
-"""Energy of a run: joules per inference, gross and net, or the reason why there is no such number.
+"""Energy of a run: joules per inference, gross and net, or the reason why it is refused.
 
-Theory of operation. A run has windows on the device's clock: it is idle before and after, loads,
-warms up, and runs the model. Each window is aligned with the meter's trace; the energy of the
-window of the timed inferences, over their number, is the gross energy per inference. Net energy is
-what is left without the power that the device takes when idle, before and after.
+Theory of operation. A run has windows on the device's clock: idle before, load, warm-up, timed
+inferences, idle after. Each window is aligned with the meter's trace; the energy of the window of
+the timed inferences, divided by their number, is the gross energy per inference. Net energy
+subtracts the mean idle power before and after the run.
 
     energy-delay product   gross energy per inference · mean time of an inference
     inferences per joule   1 / gross energy
-    battery                capacity / gross energy, capacity / mean power: nothing else runs,
-                           nothing is lost in between, and the capacity is as stated
+    battery                capacity / gross energy, capacity / mean power: assumes no other load, no
+                           losses, and the stated capacity
 
-A recording that cannot be trusted gives no number at all.
+A recording that cannot be trusted gives no energy.
 
 Source: MLPerf Tiny, benchmark/runner (energy between two marks over the count of inferences);
 Horowitz, Indermaur & Gonzalez, Low-power digital design (1994), for the energy-delay product.
@@ -64,11 +64,11 @@ from edgebench.protocol.errors import MeasurementError, WindowTooShort
 from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
 
 IDLE_WINDOWS = 2
-"""Idle windows that a net energy needs: one alone does not show how the idle power changed."""
+"""Idle windows needed for a net energy: a single window does not show changes of idle power."""
 ENERGY_ERRORS = (MeasurementError, ArithmeticError, LookupError, ValueError, TypeError)
-"""Errors that cost a run its energy, and nothing else."""
+"""Exceptions that refuse the energy of a run but keep its other results."""
 EDGE_QUERIES = 1000
-"""Fewest inferences whose ends are looked at, where there are more."""
+"""Approximate number of inferences whose ends are sampled; at least this many if available."""
 logger = logging.getLogger(__name__)
 
 
@@ -80,7 +80,7 @@ def find_energy(
     clock: ClockModel | None,
     request: EnergyRequest,
 ) -> EnergyResult:
-    """Energy of a run, or why there is none."""
+    """Energy of a run, or why it is refused."""
     result = metered_result(record, power, request)
     if power is None or result.refused is not None:
         return result
@@ -111,9 +111,9 @@ def find_energy(
 def metered_result(
     record: RunRecord, power: PowerTrace | None, request: EnergyRequest
 ) -> EnergyResult:
-    """What is known of the meter without any number, or why there will be none."""
+    """Facts and checks of the meter, without energy; or why the energy is refused."""
     if power is None:
-        # A meter of the host that started the run, which another host of its lab has collected.
+        # The run was collected by another host than the host with the meter.
         reason = "its recording is not here: the meter was at the host that started the run"
         if record.metered is not None:
             reason = record.metered.trouble or "the meter recorded nothing"
@@ -133,10 +133,10 @@ def metered_result(
 
 
 def with_refusal(result: EnergyResult, error: Exception, run_id: str) -> EnergyResult:
-    """The result with one of `ENERGY_ERRORS` as the reason why there is no number."""
+    """The result with one of `ENERGY_ERRORS` as the reason for the refusal."""
     if isinstance(error, MeasurementError):
         return replace(result, refused=str(error), refused_by="energy")
-    # Whatever is wrong with a recording or with us: it costs no latency.
+    # A damaged recording or a bug must not discard the latencies.
     logger.error("energy of run %s", run_id, exc_info=error)
     reason = f"energy cannot be computed: {type(error).__name__}: {error}"
     return replace(result, refused=reason, refused_by="energy")
@@ -151,18 +151,18 @@ def with_gross(
     mean_s: float,
     battery_capacity_j: float | None,
 ) -> EnergyResult:
-    """The result with the energy of a window, gross, and what follows from it.
+    """The result with the gross energy of a window and derived quantities.
 
     Args:
-        result: What is known of the meter.
-        errors: Its errors.
-        window: Window of these inferences.
-        inference_count: Their number.
+        result: Facts and checks of the meter.
+        errors: Errors of the meter.
+        window: Window of the inferences.
+        inference_count: Number of inferences in the window.
         mean_s: Mean time of an inference, for the energy-delay product.
         battery_capacity_j: Capacity that the user stated, if any.
 
     Raises:
-        MeasurementError: the energy is no number, or negative.
+        MeasurementError: the energy is not a number, or negative.
     """
     gross, power_w = errors.gross_per_inference(window, inference_count), errors.mean_power(window)
     if not math.isfinite(gross.value + gross.u95_absolute):
@@ -200,10 +200,10 @@ def _with_numbers(
     timed: TimedQueries,
     battery_capacity_j: float | None,
 ) -> EnergyResult:
-    """The result with every number that the trace gives.
+    """The result with all quantities from the trace.
 
     Raises:
-        MeasurementError: the timed window has no energy, or a negative one.
+        MeasurementError: the timed window has no energy or a negative energy.
     """
     errors = MeterErrors(trace.power.header.uncertainty)
     window = _steady_window(trace, timed)
@@ -233,10 +233,11 @@ def _with_numbers(
 
 
 def _steady_window(trace: AlignedTrace, timed: TimedQueries) -> EnergyWindow:
-    """Window of the inferences that count.
+    """Window of the timed inferences.
 
     Raises:
-        MeasurementError: as `AlignedTrace.window`, with the part of the loop that settling took.
+        MeasurementError: as for `AlignedTrace.window`; a window that is too short also states the
+            settling time.
     """
     starts_ns = timed.queries.start_ns[timed.first_row :]
     try:
@@ -255,7 +256,7 @@ def _with_loop(
     starts_ns: NDArray[np.int64],
     window_ns: tuple[int, int],
 ) -> EnergyWindow:
-    """The window with inferences that may be in step, beside whatever else may."""
+    """The window, with the uncertainty from inferences in step added."""
     loop_j = trace.in_step_j(starts_ns, window_ns)
     return replace(window, in_step_j=math.hypot(window.in_step_j, loop_j))
 
@@ -267,7 +268,7 @@ def _with_net(
     window: EnergyWindow,
     events: Sequence[Event],
 ) -> EnergyResult:
-    """The result with the idle power, and with the energy net of it."""
+    """The result with the idle power and the net energy, or why the net energy is refused."""
     try:
         idles = [trace.window(*times) for times in idle_windows(events)]
     except MeasurementError as exc:
@@ -303,7 +304,7 @@ def _phase(
     times: tuple[int, int] | None,
     starts_ns: NDArray[np.int64],
 ) -> PhaseEnergy:
-    """Energy of a phase in which these inferences began."""
+    """Energy of a phase; `starts_ns` are the starts of the inferences in it."""
     if times is None:
         return PhaseEnergy(refused="there was none")
     try:
@@ -330,7 +331,7 @@ def _phase_energy(errors: MeterErrors, window: EnergyWindow) -> PhaseEnergy:
 def _per_query(
     trace: AlignedTrace, errors: MeterErrors, record: RunRecord, timed: TimedQueries
 ) -> QueryEnergy:
-    """Energy of each inference on its own, or why only their mean is known."""
+    """Percentiles of the energy of single inferences, or why only the mean is known."""
     if not record.spec.scenario.traits.is_single:
         return QueryEnergy(refused=f"queries of {record.spec.scenario.value} are not apart")
     begin_ns = timed.queries.start_ns[timed.first_row :]
@@ -342,7 +343,7 @@ def _per_query(
             f"{in_words(trace.min_window_s)}"
         )
     try:
-        # The inferences at the 50th and the 90th percentile, by nearest rank.
+        # The inferences at the 50th and 90th percentile, by nearest rank.
         ranked = np.argsort(trace.energies_j(begin_ns, end_ns))
         rows = [ranked[max(0, math.ceil(ratio * len(ranked)) - 1)] for ratio in (0.5, 0.9)]
         windows = [trace.window(int(begin_ns[row]), int(end_ns[row])) for row in rows]

@@ -1,4 +1,4 @@
-"""What a trace shows of its meter where the driver declares nothing: a filter, and noise."""
+"""Filter and noise of a meter, estimated from a trace if the driver does not declare them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from edgebench.meters.uncertainty import Kind
 from edgebench.protocol.record import LoadCode
 
 MAX_NOISE_SAMPLES = 20_000
-"""Samples of an idle window that are looked at: they give the noise to 1 %."""
+"""Maximum number of samples used per idle window: they give the noise to 1 %."""
 
 ROUNDING = 1e-9
-"""Step beside the power below which it is one of the arithmetic."""
+"""Ratio of step to power below which the step is a rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenMeter:
-    """A meter's behaviour, as its trace shows it; 0 if nothing shows it or the driver states it."""
+    """A meter's behaviour, estimated from its trace; 0 if undetected or declared by the driver."""
 
     smoothing_s: float = 0.0
-    """Time constant by which it smears changes of the power."""
+    """Time constant with which it smooths changes of the power."""
     noise_w: float = 0.0
     """Standard deviation of a sample while the device is idle."""
 
@@ -39,13 +39,13 @@ def look_at_meter(
     codes: Sequence[LoadCode],
     idles_ns: Sequence[tuple[int, int]],
 ) -> SeenMeter:
-    """Look for what the driver does not state.
+    """Estimate what the driver does not declare.
 
     Args:
         power: The recording.
-        channel: Channel in which the codes are seen.
+        channel: Channel in which the codes were found.
         line: Line from the device's clock to the meter's.
-        codes: Load codes that are seen in the trace; empty where none is.
+        codes: Load codes that were found in the trace; may be empty.
         idles_ns: Idle windows, device clock.
     """
     capability = power.header.capability
@@ -58,7 +58,7 @@ def look_at_meter(
             line,
             1 / capability.rate_hz,
         )
-    # Between instants the power itself counts, and their noise with it.
+    # For instants, the term for the power between samples includes their noise.
     if capability.is_averaging and Kind.NOISE not in declared:
         noise_w = idle_noise_w(power, channel, line, idles_ns)
     return SeenMeter(smoothing_s=smoothing_s, noise_w=noise_w)
@@ -67,9 +67,9 @@ def look_at_meter(
 def idle_noise_w(
     power: PowerTrace, channel: str, line: ClockLine, idles_ns: Sequence[tuple[int, int]]
 ) -> float:
-    """Standard deviation of a sample, by the successive ones while the device is idle.
+    """Standard deviation of a sample, from successive samples while the device is idle.
 
-    The median of their differences: what the device does now and then is no noise of the meter.
+    Uses the median of their differences: occasional activity of the device is not meter noise.
 
     Source: Rousseeuw & Croux, Alternatives to the median absolute deviation (1993), for 1.4826.
     """
@@ -79,7 +79,7 @@ def idle_noise_w(
     highest_w = 0.0
     for begin_ns, end_ns in idles_ns:
         begin, end = (int(one) for one in line.to_meter([begin_ns, end_ns]))
-        # Samples are evenly spaced, so each piece is one of them.
+        # Samples are evenly spaced, so each piece is one sample.
         first = max(0, math.ceil((begin - first_ns) / interval_ns))
         last = math.floor((min(end, last_ns) - first_ns) / interval_ns)
         places = np.arange(first, min(last, first + MAX_NOISE_SAMPLES) + 1)

@@ -1,11 +1,11 @@
-"""Where a meter measures: which of its channels add up to the device, and what is inside them.
+"""Where a meter measures: which of its channels add up to the device, and which are parts of them.
 
-What is inside may not take more than the whole. On a Jetson Nano rails were seen with each other's
-names, and there is no telling which is which: no energy. A processor's `psys` stands still where
-the maker of the board did not wire it up: then its packages are what is measured.
+The parts may not exceed the whole. On some Jetson Nanos rails have swapped names, which cannot be
+resolved, so there is no energy. A processor's `psys` does not change if the board maker did not
+connect it: then the packages are measured.
 
 Source: jetson_stats, forum logs with POM_5V_GPU above POM_5V_IN; energymon, jetson/README (which
-rails of a Jetson are on its module, and which on the carrier board beside it)
+rails of a Jetson are on its module and which on the carrier board)
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from edgebench.meters.rails import TOTAL
 from edgebench.protocol.errors import MeasurementError
 
 WIDEST_FIRST = ("wall", "board", "platform", "module", "battery", "package")
-"""Boundaries that a device has one of each, or several that add up."""
+"""Boundaries that cover a device, alone or, for packages, as a sum; widest first."""
 _PARTS = ("rail",)
-"""Boundaries that say nothing about the device when measured alone."""
+"""Boundaries that do not cover a device when measured alone."""
 _PROCESSORS = {"CPU", "GPU", "SOC", "CV", "DDR"}
-"""Words in names of rails that a Jetson's total feeds; others, as VDD_MUX of a TX2, may not be."""
+"""Words in names of rails that a Jetson's total feeds; others, e.g. a TX2's VDD_MUX, may not be."""
 PARTS_LIMIT_RATIO = 1.1
-"""Share of the whole that its parts may seem to take: two channels differ by as much."""
+"""Maximum ratio of the parts to the whole: two channels may differ by 10 %."""
 logger = logging.getLogger(__name__)
 
 
@@ -41,15 +41,15 @@ class Site:
 
     @property
     def name(self) -> str:
-        """Name for people."""
+        """Display name, such as `package-0 + package-1`."""
         return " + ".join(self.channels)
 
 
 def site_of(header: Header) -> Site:
-    """Widest boundary that a meter measures whole.
+    """Widest boundary that a meter measures completely.
 
     Raises:
-        MeasurementError: it measures parts, and it is unknown of what.
+        MeasurementError: the meter measures only rails, and which of them add up is unknown.
     """
     channels = header.capability.channels
     boundary_of = {channel.name: channel.boundary for channel in channels}
@@ -60,22 +60,22 @@ def site_of(header: Header) -> Site:
     for boundary in WIDEST_FIRST:
         inside = tuple(name for name, has in boundary_of.items() if has == boundary)
         if inside:
-            # Packages add up; of any other, the second is another view of the same.
+            # Packages add up; for other boundaries, a second channel measures the same power.
             return Site(inside if boundary == "package" else inside[:1], boundary)
     if len(channels) == 1 and channels[0].boundary not in _PARTS:
         return Site((channels[0].name,), channels[0].boundary)
     rails = ", ".join(boundary_of)
-    raise MeasurementError(f"nobody knows which of these rails add up to the device: {rails}")
+    raise MeasurementError(f"cannot tell which rails supply the device: {rails}")
 
 
 def site_in(power: PowerTrace) -> Site:
-    """Widest boundary that was measured whole, and takes no less than what is inside it.
+    """Widest boundary that was measured completely and takes no less than its parts.
 
     Raises:
-        MeasurementError: as `site_of`; or parts of it take more than all of it.
+        MeasurementError: as for `site_of`; or the parts take more than the whole.
     """
     site = site_of(power.header)
-    # Channels that are inside the site, none of them inside another.
+    # Channels inside the site; none of them is inside another.
     others = [one for one in power.header.capability.channels if one.name not in site.channels]
     if site.boundary == "platform":
         parts = tuple(one.name for one in others if one.boundary == "package")

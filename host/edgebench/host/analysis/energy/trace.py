@@ -1,7 +1,7 @@
-"""What is known of an instrument that edgebench did not drive: its errors, and what is assumed.
+"""Facts and assumptions about an instrument that edgebench did not drive.
 
-A file of power says what was read, and hardly ever how wrong that may be. So the user states the
-errors of the data sheet; without that, the largest usual ones are assumed, and the result says so.
+A power file contains the readings, but rarely their errors. So the user states the errors from the
+data sheet; otherwise the largest usual errors are assumed, and the result lists the assumptions.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from edgebench.meters.rails import TOTAL
 from edgebench.meters.uncertainty import Distribution, Kind, Origin, UncertaintyTerm, Unit, term
 
 TIMEBASE_RATIO = 1e-4
-"""Error of a crystal; what the file's clock differs from the device's by is added."""
+"""Error of a crystal; the difference between file clock and device clock is added."""
 FORMAT = "format"
 """Fact of a header: the kind of file."""
 IS_ASSUMED = "is_instants_assumed"
-"""Fact of a header: nobody said whether samples are instants."""
+"""Fact of a header: samples are assumed to be instants."""
 IS_STEADY = "is_steady"
-"""Fact of a header: samples are evenly spaced, as those of an instrument with a clock are."""
+"""Fact of a header: samples are evenly spaced, as from an instrument with its own clock."""
 _STATED = "as the user states it"
 
 
 def trace_line(trace: TraceRequest) -> ClockLine:
-    """Line from the device's clock to the file's, by the place where the codes were found."""
+    """Line from the device's clock to the file's, from the position of the load codes."""
     return ClockLine(trace.reference_ns, trace.offset_ns, trace.slope)
 
 
 def trace_file(trace: TraceRequest, header: Header) -> TraceFile:
-    """What a run keeps of the file."""
+    """The facts of the file that a run stores."""
     kinds = {one.kind for one in header.uncertainty if one.origin is Origin.ASSUMED}
     assumed = [TraceAssumption.GAIN] if Kind.GAIN in kinds and trace.gain_ratio is None else []
     if all(one.kind is not Kind.OFFSET for one in header.uncertainty):
@@ -53,8 +53,8 @@ def trace_file(trace: TraceRequest, header: Header) -> TraceFile:
 def instrument_header(imported: Header, trace: TraceRequest) -> Header:
     """Header of the instrument behind a file.
 
-    Its facts are those of the instrument: two files of one instrument have the same, so that their
-    runs can be compared; without a name for it, each file is an instrument of its own.
+    Its facts describe the instrument: two files from the same instrument have the same facts, so
+    their runs can be compared. Without a name, each file counts as a separate instrument.
     """
     name = trace.instrument or f"instrument of {trace.name} ({trace.sha256[:8]})"
     facts = {key: imported.facts.get(key) for key in ("supply_v", TOTAL, FORMAT, IS_ASSUMED)}
@@ -75,7 +75,7 @@ def _terms(trace: TraceRequest) -> tuple[UncertaintyTerm, ...]:
     is_stated = trace.gain_ratio is not None
     origin = Origin.DATASHEET if is_stated else Origin.ASSUMED
     where = _STATED if is_stated else "nobody stated it"
-    # A file whose clock differs from the device's by so much has seconds that are as wrong.
+    # The file's seconds may be wrong by as much as its clock differs from the device's.
     timebase = TIMEBASE_RATIO + abs(trace.slope)
     terms = [
         term(Kind.GAIN, gain, where, origin=origin),
@@ -93,7 +93,7 @@ def _terms(trace: TraceRequest) -> tuple[UncertaintyTerm, ...]:
                 reference="scatter of its samples while the device is idle",
             )
         )
-    # Noise of half a step and more lets rounding average out; less leaves it as it is.
+    # Rounding averages out if the noise is at least half a step.
     if trace.noise_w < trace.resolution_w / 2:
         step = "smallest difference between its values"
         terms.append(term(Kind.RESOLUTION, trace.resolution_w / 2, step, Unit.WATT))

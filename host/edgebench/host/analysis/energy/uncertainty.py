@@ -1,21 +1,21 @@
 """Energy of inferences with its uncertainty, gross and net of idle.
 
-Theory of operation. A window's energy is the reading of the meter with its errors:
+Theory of operation. A window's energy is the meter's reading with its errors:
 
     E = sum over ranges r of (E_r · (1 + gain_r + voltage + timebase + model) + V · T_r · offset_r)
         + noise + edges + missing
 
-Each small quantity is a variable with mean 0. Those that are the meter's own (gain, offset, …) are
-the same variable in every window, so that an offset cancels in the net energy and a gain does not;
-noise, edges and missing samples are a window's own. Gain errors add up linearly, within a range and
-over the ranges, not as if each sample or each range had one of its own: ranges share a converter
-and a reference, and datasheets do not tell how much of the error comes from those.
+Each small quantity is a variable with mean 0. Errors of the meter (gain, offset, …) are the same
+variable in every window, so an offset cancels in the net energy and a gain does not; noise, edges
+and missing samples are separate for each window. Gain errors add up linearly, within a range and
+over the ranges, and are not independent per sample or range: ranges share a converter and a
+reference, and datasheets do not state how much of the error comes from those.
 
-This gives two uncertainties. The absolute one is of all terms. The comparative one is what is left
-beside another run with this meter whose energy is all in the range that holds most of this run's
-energy: what changes both by the same ratio cancels. How two given runs compare follows from the
-signed effect of each variable on both: an offset cancels as far as their powers are alike, and the
-gain of a range as far as both were in it.
+This gives two uncertainties. The absolute uncertainty includes all terms. The comparative
+uncertainty is what remains relative to another run with this meter whose energy is all in the range
+with most of this run's energy: effects that change both by the same ratio cancel. The comparison of
+two given runs uses the signed effect of each variable on both: an offset cancels as far as their
+powers are equal, and the gain of a range as far as both were in it.
 
 Source: JCGM 100:2008 (GUM), 5.2 (correlated inputs), 4.3.7, 6.2.1 (coverage factor); linear error
 propagation by the package `uncertainties`.
@@ -34,7 +34,7 @@ from edgebench.host.analysis.energy.integrate import Floats
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
 
 COVERAGE = 2.0
-"""k of the expanded uncertainties: about 95 %."""
+"""Coverage factor k of the expanded uncertainties: about 95 %."""
 ALL_RANGES = None
 _RATIOS = (Kind.GAIN, Kind.VOLTAGE, Kind.TIMEBASE, Kind.MODEL)
 _RATIO_NAMES = {kind.value for kind in _RATIOS}
@@ -51,44 +51,44 @@ class RangePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyWindow:
-    """One window of a recording."""
+    """Energy of a window of a recording, with the quantities behind its uncertainty."""
 
     energy_j: float
     duration_s: float
     sample_count: int
     supply_v: float
-    """Voltage as set or given, or the mean of what was measured."""
+    """Voltage as set or given, or the mean of the measured voltage."""
     edge_power_w: tuple[float, float]
-    """Power at the two ends."""
+    """Power at begin and end."""
     ranges: Mapping[int | None, RangePart] = field(default_factory=dict[int | None, RangePart])
-    """Parts by number of the range; a meter without ranges has one part, under None."""
+    """Parts by range number; a meter without ranges has one part, under None."""
     in_step_j: float = 0.0
-    """Standard uncertainty by inferences that may be in step with the samples."""
+    """Standard uncertainty from inferences that may be in step with the samples."""
     count_j: float = 0.0
-    """Standard uncertainty by time in the window that belongs to none of its inferences."""
+    """Standard uncertainty from time in the window outside its inferences."""
     missing_s: float = 0.0
     """Time inside the window without a sample."""
     saturated_s: float = 0.0
-    """Time of samples at the end of a range right before a higher one."""
+    """Time of samples at the end of a range right before a higher range."""
     power_w_span: float = 0.0
-    """Highest power less the lowest."""
+    """Highest power minus lowest power."""
     edge_error_s: float = 0.0
-    """Standard uncertainty of each end, by the synchronisation of the clocks."""
+    """Standard uncertainty of each end from the clock synchronisation."""
     sample_s: float = 0.0
-    """Time that a sample stands for: its interval, or what the meter smooths over."""
+    """Time that a sample represents: its interval, or the smoothing time of the meter."""
     rate_j: float = 0.0
-    """Standard uncertainty by the rates of the two clocks, where they differ by more than the
-    driver declares."""
+    """Standard uncertainty from the rates of the two clocks, if they differ by more than the driver
+    declares."""
     noise_w: float = 0.0
-    """Standard deviation of a sample by the trace itself, where the driver declares none."""
+    """Standard deviation of a sample, estimated from the trace if the driver declares none."""
     spike_j: float = 0.0
-    """Energy that the driver's filter removed at switches of the range."""
+    """Energy that the driver's filter removed at range switches."""
     between_j: float = 0.0
-    """Standard uncertainty by what the power did between instantaneous samples."""
+    """Standard uncertainty from the power between instantaneous samples."""
     channel_count: int = 1
-    """Channels that add up; each has the meter's offset, all with the same sign."""
+    """Number of summed channels; each has the meter's offset, all with the same sign."""
     drift_w: float = 0.0
-    """Change of an idle power from before the run to after it, of unknown course in between."""
+    """Change of the idle power from before the run to after it; its course is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,15 @@ class UncertainValue:
 
     value: float
     components: dict[str, float]
-    """Standard uncertainty of each term, by its name; those of the meter come first."""
+    """Standard uncertainty of each term, by name; terms of the meter come first."""
     u_absolute: float
-    """Standard uncertainty of all terms."""
+    """Standard uncertainty from all terms."""
     u_comparative: float
-    """Standard uncertainty without what changes another run in the same range by the same ratio."""
+    """Standard uncertainty without effects that change another run in the same range by the same
+    ratio."""
     common: dict[str, float] = field(default_factory=dict[str, float])
     """Signed effect of each variable that two runs with this meter share, at one standard
-    deviation; the rest of the components are this run's own."""
+    deviation; the other components are specific to this run."""
 
     @property
     def u95_absolute(self) -> float:
@@ -118,7 +119,7 @@ class UncertainValue:
 
 
 class MeterErrors:
-    """Errors of a meter as variables that all windows of one recording share."""
+    """Errors of a meter as variables that all windows of a recording share."""
 
     def __init__(self, terms: Sequence[UncertaintyTerm]) -> None:
         from uncertainties import ufloat
@@ -137,17 +138,17 @@ class MeterErrors:
     def net_per_inference(
         self, window: EnergyWindow, idle: EnergyWindow, inference_count: int
     ) -> UncertainValue:
-        """Energy per inference without what the device takes when idle."""
+        """Energy per inference minus the idle energy."""
         while_idle = self._energy(idle, "idle") * (window.duration_s / idle.duration_s)
         net = (self._energy(window, "window") - while_idle) / inference_count
         return self._uncertain(net, window)
 
     def edges_j(self, edge_power_w: Floats, edge_error_s: float) -> Floats:
-        """Standard uncertainty of the energies of many windows, by their ends alone.
+        """Standard uncertainty of the energies of many windows from their ends only, J.
 
         Args:
-            edge_power_w: Power at the two ends of each, shape (2, n).
-            edge_error_s: Standard uncertainty of each end, by the synchronisation of the clocks.
+            edge_power_w: Power at the two ends of each window, shape (2, n).
+            edge_error_s: Standard uncertainty of each end from the clock synchronisation.
         """
         return _edges_j(edge_power_w, edge_error_s, self._all_terms)
 
@@ -158,7 +159,7 @@ class MeterErrors:
     def sample_u95_w(self, power_w: float, window: EnergyWindow) -> float:
         """Expanded uncertainty of one sample in a window, k = 2.
 
-        The sample may be of any range: the one with the largest error counts.
+        The range of the sample is unknown, so the range with the largest error is used.
         """
         sample_s = window.duration_s / max(1, window.sample_count)
         sample = RangePart(energy_j=power_w * sample_s, duration_s=sample_s)
@@ -177,7 +178,7 @@ class MeterErrors:
         )
 
     def _energy(self, window: EnergyWindow, name: str) -> Any:
-        """Energy of a window as a function of all variables that its error depends on."""
+        """Energy of a window as a function of all error variables."""
         from uncertainties import ufloat
 
         energy: Any = window.energy_j
@@ -222,7 +223,7 @@ class MeterErrors:
 
 @dataclass(frozen=True, slots=True)
 class _Effect:
-    """Effect of one variable of the meter on an energy."""
+    """Effect of a variable of the meter on an energy."""
 
     term: UncertaintyTerm
     slope: float
@@ -234,7 +235,7 @@ class _Effect:
         return self.slope * self.standard
 
     def beside_another(self, value: float, main: int | None) -> float:
-        """Effect that is left beside another run, whose energy is all in the main range."""
+        """Effect that remains relative to another run, whose energy is all in the main range."""
         if not (self.term.is_common and self.term.kind in _RATIOS):
             return self.signed
         if self.term.range in (ALL_RANGES, main):
@@ -243,10 +244,10 @@ class _Effect:
 
 
 def together(signed: Mapping[str, float]) -> float:
-    """Standard uncertainty by all of these effects, given by the name of their variable.
+    """Combined standard uncertainty of these effects, keyed by the name of their variable.
 
-    The ratios of several ranges share a cause to an unknown degree: effects of one sign add up,
-    and those of the other sign take nothing from them. Everything else is independent.
+    The ratio errors of several ranges are correlated to an unknown degree: effects of the same sign
+    add up, and effects of opposite sign do not cancel. All other effects are independent.
     """
     shared: dict[tuple[str, bool], float] = {}
     others: list[float] = []
@@ -261,7 +262,7 @@ def together(signed: Mapping[str, float]) -> float:
 
 
 def _names(terms: Sequence[UncertaintyTerm]) -> list[str]:
-    """One name for each term; a second one of a kind and range has a number."""
+    """A unique name for each term: repeated names of a kind and range are numbered."""
     names: list[str] = []
     for term in terms:
         where = "" if term.range is ALL_RANGES else f"{_OF_RANGE}{term.range}"
@@ -277,7 +278,7 @@ def _parts(window: EnergyWindow) -> Mapping[int | None, RangePart]:
 
 
 def _level_j(unit: Unit, window: EnergyWindow, part: RangePart) -> float:
-    """Joules that one unit more would have added in a part of a window."""
+    """Joules per unit of an offset in a part of a window."""
     if unit is Unit.AMPERE:
         return window.supply_v * part.duration_s
     if unit is Unit.WATT:
@@ -286,34 +287,34 @@ def _level_j(unit: Unit, window: EnergyWindow, part: RangePart) -> float:
 
 
 def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[str, float]:
-    """Standard uncertainty of the energy, J, by cause: errors that no other window shares.
+    """Standard uncertainty of the energy, J, by cause: errors specific to the window.
 
     edges      sqrt(P0² + P1²) · u_t, the two ends being independent; P is the highest power on
-               either side of an end. A lone burst of power P_in beside P_out is read too low on
+               either side of an end. A single burst of power P_in next to P_out is read too low on
                average: bias -2 (P_in - P_out) u_t / sqrt(2 pi), variance
                2 u_t² ((P_in² + P_out²) / 2 - (P_in - P_out)² / (2 pi)). Both together are
                u_t² (P_in² + P_out² + (P_in - P_out)² / pi), never more than 2 · P² · u_t², so
-               that no energy is corrected for a bias that cannot be told from its spread
-    counter    one step of an energy counter at each of the two readings
+               no energy is corrected for a bias that is indistinguishable from its spread
+    counter    a step of the energy counter at each of the two readings
     noise      V · dt · sigma · sqrt(n)
-    clock rate the seconds of one of two clocks are wrong, and nobody knows of which: energy ·
+    clock rate the rate of one of the two clocks is wrong, and it is unknown which: energy ·
                difference of the rates / sqrt(3)
-    in step    the same moments of every inference, in_step.py
-    count      energy of the time that belongs to no inference: from none to all / sqrt(3)
-    between samples  for instants: sqrt(sum (dt · dP)² / 2) over the pieces, less the noise in it
+    in step    samples at the same moments of every inference, in_step.py
+    count      energy of the time outside inferences: from none to all / sqrt(3)
+    between samples  for instants: sqrt(sum (dt · dP)² / 2) over the pieces, minus the noise in it
     missing    lost time · (highest - lowest power) / sqrt(12)
     saturated  time at the end of a range · (highest - lowest power) / sqrt(3): the true power was
-               anywhere from there to what the higher range shows
+               anywhere between there and the reading of the higher range
     sampling   each end lies in a sample, in which the power may have been anywhere in its span:
                interval · (highest - lowest power) / sqrt(12), twice
-    range switches  what a filter removed was the meter's own, or not: / sqrt(3)
+    range switches  what a filter removed was an artefact of the meter, or real: / sqrt(3)
     drift      of the idle power: the mean of two values that differ by d has d / 2
-    resolution of the signal in each range: another signal has another error
+    resolution of the signal in each range: independent for each signal
     """
     edges_j = _edges_j(np.array(window.edge_power_w), window.edge_error_s, terms)
     counter_j = math.hypot(*(term.standard for term in terms if term.unit is Unit.JOULE))
     noise_j = _noise_j(window, terms)
-    # Each range and each channel has an error of resolution of its own.
+    # The resolution error is independent for each range and channel.
     resolution_j = [
         term.standard * _level_j(term.unit, window, part)
         for term in terms
@@ -339,7 +340,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
 
 
 def _edges_j(edge_power_w: Floats, edge_error_s: float, terms: Sequence[UncertaintyTerm]) -> Floats:
-    """Uncertainty by the ends of one window, shape (2,), or of many, shape (2, n)."""
+    """Uncertainty from the ends of one window, shape (2,), or of many, shape (2, n), in J."""
     edge_s = math.hypot(edge_error_s, *(term.standard for term in terms if term.kind is Kind.EDGE))
     edges_j: Floats = np.hypot(edge_power_w[0], edge_power_w[1]) * edge_s
     return edges_j

@@ -30,46 +30,46 @@ from edgebench.protocol.errors import MeasurementError, WindowTooShort
 from edgebench.protocol.record import IDLE_ENDED, Event, Phase, SyncFacts
 
 EDGE_LIMIT_RATIO = 0.05
-"""Share of a window by which its ends may be wrong: beyond, its energy says more about them."""
+"""Maximum error of a window's ends, relative to its length."""
 MIN_SAMPLES = 20
-"""Fewest samples of a window: with fewer, its energy says more about the meter than the device."""
+"""Minimum number of samples in a window; with fewer, the meter dominates its energy."""
 MISSING_LIMIT_RATIO = 1e-3
-"""Share of a window that may have no sample; the limit of a recording is the same."""
+"""Maximum share of a window without samples; equal to the limit of a recording."""
 CODES_OF_RUN = 2
-"""Load codes of a whole run: one before the warm-up, one after the loop."""
+"""Load codes of a complete run: one before the warm-up, one after the loop."""
 EDGE_PIECES = 8
-"""Pieces that the time in which an end may lie is cut into, to see how high the power is there."""
+"""Number of pieces of the time in which an end may lie, to find the highest power there."""
 AROUND = 50
-"""Part of a sample's interval on either side of it where the power is the sample's own."""
+"""Divisor of the sample interval: on either side of a sample, the power is its own for so long."""
 IDLE_BEGIN_RATIO, IDLE_END_RATIO = 0.2, 0.05
-"""Shares left out of an idle window: the device settles, and its end is known to a bound only."""
+"""Shares discarded from an idle window: the device settles, and the end has an error bound."""
 
 
 def shortest_window_s(capability: Capability) -> float:
-    """Shortest window that a meter can resolve, however well its clock is known."""
+    """Shortest window that a meter can resolve, even with a perfectly synchronised clock."""
     return max(capability.min_window_s, MIN_SAMPLES / capability.rate_hz)
 
 
 @dataclass(frozen=True, slots=True)
 class TimedQueries:
-    """Queries of a run, and the first row that counts."""
+    """Queries of a run, and the first row of the timed window."""
 
     queries: Queries
     first_row: int
 
     @property
     def count(self) -> int:
-        """Number of inferences that count."""
+        """Number of timed inferences."""
         return len(self.queries) - self.first_row
 
     @property
     def window_ns(self) -> tuple[int, int]:
-        """First start and last end of what counts, device clock."""
+        """First start and last end of the timed inferences, device clock."""
         return int(self.queries.start_ns[self.first_row]), int(self.queries.end_ns[-1])
 
     @property
     def warmup_ns(self) -> tuple[int, int] | None:
-        """First start and last end of the warm-up; None where there was none."""
+        """First start and last end of the warm-up; None if there was none."""
         if not self.first_row:
             return None
         return int(self.queries.start_ns[0]), int(self.queries.end_ns[self.first_row - 1])
@@ -90,7 +90,7 @@ class TimedQueries:
 
 @dataclass(frozen=True, slots=True)
 class AlignedTrace:
-    """Trace of a meter that can be asked for windows of the device's clock."""
+    """Trace of a meter, addressed by windows of the device's clock."""
 
     power: PowerTrace
     site: Site
@@ -99,7 +99,7 @@ class AlignedTrace:
 
     @property
     def min_window_s(self) -> float:
-        """Shortest window whose energy says more about the device than about meter and clocks."""
+        """Shortest window that meter and synchronisation can resolve."""
         return max(
             shortest_window_s(self.power.header.capability),
             self.alignment.error_ns / 1e9 / EDGE_LIMIT_RATIO,
@@ -107,15 +107,15 @@ class AlignedTrace:
 
     @property
     def meter_text(self) -> str:
-        """The meter in words, with what the synchronisation leaves open."""
+        """The meter as text, with the synchronisation error."""
         error_s = self.alignment.error_ns / 1e9
         return f"this meter, synchronised to {in_words(error_s)}," if error_s else "this meter"
 
     def in_step_j(self, start_ns: NDArray[np.int64], window_ns: tuple[int, int]) -> float:
-        """Standard uncertainty by inferences that may be in step with the meter's samples.
+        """Standard uncertainty from inferences that may be in step with the samples, J.
 
-        Where a meter averages, or samples at random times, nothing is in step. The span of the
-        power is that of the whole recording, since samples in step need not see it.
+        Nothing is in step with a meter that averages or samples at random times. The span of the
+        power is taken from the whole recording, since samples in step may miss it.
 
         Args:
             start_ns: Starts of the inferences, device clock, shape (n,).
@@ -140,7 +140,7 @@ class AlignedTrace:
 
     @property
     def _rate_ratio(self) -> float:
-        """Standard uncertainty of the meter's seconds beyond what its driver declares."""
+        """Relative standard uncertainty of the meter's rate; 0 if the driver declares as much."""
         terms = self.power.header.uncertainty
         declared = math.hypot(*(one.standard for one in terms if one.kind is Kind.TIMEBASE))
         seen = abs(self.alignment.line.slope) / math.sqrt(3)
@@ -148,7 +148,7 @@ class AlignedTrace:
 
     @property
     def edge_error_s(self) -> float:
-        """Standard uncertainty of each end of a window, by the clocks: their bound / sqrt(3)."""
+        """Standard uncertainty of each end of a window from the clocks: error bound / sqrt(3)."""
         return self.alignment.error_ns / 1e9 / math.sqrt(3)
 
     def window(self, begin_ns: int, end_ns: int) -> EnergyWindow:
@@ -156,7 +156,7 @@ class AlignedTrace:
 
         Raises:
             WindowTooShort: the window is too short for this meter.
-            MeasurementError: it is outside the meter's trace, or part of it has no sample.
+            MeasurementError: the window is outside the trace, or part of it has no sample.
         """
         duration_s = (end_ns - begin_ns) / 1e9
         if duration_s < self.min_window_s:
@@ -183,12 +183,12 @@ class AlignedTrace:
         )
 
     def _channel_window(self, channel: str, begin_ns: int, end_ns: int) -> EnergyWindow:
-        """Energy between two meter times, with what ticks of the device may have done to it."""
+        """Energy between two meter times, with the uncertainty from ticks of the device."""
         window = self.power.window(channel, begin_ns, end_ns)
         capability = self.power.header.capability
         if not samples_instants(capability):
             return window
-        # The power at each sample, by the energy right around it: samples are evenly spaced.
+        # The power at each sample, from the energy around it: samples are evenly spaced.
         interval_ns = 1e9 / capability.rate_hz
         zero_ns, last_ns = self.power.span_ns(channel)
         around_ns = max(1, round(interval_ns / AROUND))
@@ -203,7 +203,7 @@ class AlignedTrace:
         return replace(window, in_step_j=tick_w * window.duration_s)
 
     def peak_w(self, begin_ns: int, end_ns: int) -> float | None:
-        """Highest sample between two device times; None for a sum, whose parts peak apart."""
+        """Highest sample between two device times; None for a sum, whose parts peak separately."""
         if len(self.site.channels) > 1:
             return None
         begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
@@ -219,7 +219,7 @@ class AlignedTrace:
         return powers_w
 
     def _edges_w(self, meter_ns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Highest power where each of these ends may lie, shape (n,): inside and outside it."""
+        """Highest power on both sides of each end, within its error, shape (n,)."""
         own_s = [t.standard for t in self.power.header.uncertainty if t.kind is Kind.EDGE]
         reach_ns = self.alignment.error_ns + math.sqrt(3) * sum(own_s) * 1e9
         around_ns = max(1, round(reach_ns))
@@ -247,7 +247,7 @@ class AlignedTrace:
 
 
 def in_words(duration_s: float) -> str:
-    """Duration with a unit that fits.
+    """Duration as text, with a suitable unit.
 
     >>> in_words(8.08e-6), in_words(0.0429), in_words(1.5), in_words(0)
     ('8.08 µs', '42.9 ms', '1.5 s', '0 s')
@@ -259,7 +259,7 @@ def in_words(duration_s: float) -> str:
 
 
 def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
-    """One window for channels that add up; the ranges of one are not those of another."""
+    """Sum of the windows of several channels, without ranges, which differ by channel."""
     if len(windows) == 1:
         return windows[0]
     first = windows[0]
@@ -280,7 +280,7 @@ def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
 
 
 def idle_windows(events: Sequence[Event]) -> list[tuple[int, int]]:
-    """Idle times of the device, device clock, without their beginnings and ends."""
+    """Idle windows of the device, device clock, trimmed at begin and end."""
     windows: list[tuple[int, int]] = []
     begin_ns: int | None = None
     for event in events:
@@ -295,7 +295,7 @@ def idle_windows(events: Sequence[Event]) -> list[tuple[int, int]]:
 
 
 def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
-    """Consecutive windows as one."""
+    """Merge consecutive windows."""
     ranges = {
         number: replace(
             part,
@@ -322,7 +322,7 @@ def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
 
 
 def phase_window(events: Sequence[Event], phase: Phase) -> tuple[int, int] | None:
-    """Begin of a phase, and the next event."""
+    """Begin of a phase and time of the next event; None if the phase did not occur."""
     for event, following in pairwise(events):
         if event.kind == phase.value:
             return event.time_ns, following.time_ns
@@ -330,9 +330,9 @@ def phase_window(events: Sequence[Event], phase: Phase) -> tuple[int, int] | Non
 
 
 def loop_times(events: Sequence[Event], timed: TimedQueries, marks: SyncFacts) -> LoopTimes | None:
-    """Times around the warm-up and the loop; None where the device was not quiet beside them.
+    """Times around the warm-up and the loop; None if the device was not idle around them.
 
-    It is so where it played the load code, which needs a quiet time before it.
+    It is idle there if it played the load code, which is preceded by an idle time.
     """
     if len(marks.codes) != CODES_OF_RUN or not all(code.edges_ns for code in marks.codes):
         return None
@@ -341,7 +341,7 @@ def loop_times(events: Sequence[Event], timed: TimedQueries, marks: SyncFacts) -
     began_ns, start_ns, end_ns = first.edges_ns[-1], int(starts_ns[0]), timed.window_ns[1]
     if warmup is not None and began_ns <= warmup[0] <= start_ns:
         began_ns = warmup[0]
-    # It makes the last pulses between the loop and the quiet time.
+    # The last pulses are sent between the loop and the idle time.
     syncing_ns = (one.time_ns for one in events if one.kind == Phase.SYNCING.value)
     pulses_ns = (pulse.after_ns for pulse in marks.pulses)
     after_ns = [one for one in (*syncing_ns, *pulses_ns) if end_ns <= one < last.edges_ns[0]]

@@ -1,8 +1,8 @@
-"""Settings, which identify a history, and conditions, which may change within one.
+"""Settings, which identify a history, and conditions, which may change within it.
 
-A nightly job measures with the same settings every night. The conditions change meanwhile: the
-model is exported again, a runtime is updated, the governor is changed. Runs with other settings
-belong to another history; a change of the conditions is marked in the history.
+A nightly job measures with the same settings every night. The conditions may change: the model is
+exported again, a runtime is updated, the governor is changed. Runs with other settings belong to
+another history; a change of the conditions is marked in the history.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A metric of one model on one device over time, and whether it became worse.
+"""A metric of a model on a device over time, and whether it became worse.
 
-The runs of one set, or of one side of a comparison, are one point, because they share the
-conditions of the hour. The point's value is the median of the runs, its interval the one between
-runs. Invalid runs are counted and left out.
+The runs of a set, or of a side of a comparison, form a single point, because they share the
+conditions of the hour. The point's value is the median of the runs, its interval the interval
+between runs. Invalid runs are counted and left out.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class HistoryRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPoint:
-    """The runs of one command."""
+    """The runs of a command."""
 
     created_utc: str
     """Time of its first run."""
@@ -85,7 +85,7 @@ class HistoryPoint:
     unwatched: tuple[str, ...] = ()
     """Conditions that could not be read during a run, so that a change was not noticed."""
     changed: Differences
-    """Conditions that differ from those of the point before, with both values."""
+    """Conditions that differ from the previous point, with both values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +115,14 @@ class HistorySubject:
     scenario: str
     threads: int
     kind: str
-    """What was not real: `simulated` or `emulated` device, of an energy `synthetic power`."""
+    """What was not real: `simulated` or `emulated` device; for an energy, `synthetic power`."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Other settings that identify the history, by their keys in a comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A metric over time, one point per command, oldest first."""
+    """A metric over time, with a point per command, oldest first."""
 
     subject: HistorySubject
     metric: str
@@ -147,9 +147,9 @@ class History:
 
     @property
     def worsening_interval(self) -> Bounds | None:
-        """95 % interval of the newest change as a ratio, of which more than 1 is worse.
+        """95 % interval of the newest change as a ratio; above 1 is worse.
 
-        None if the level has not changed, and if the change has no interval.
+        None if the level has not changed, or the change has no interval.
         """
         return _worsening_interval(self.levels, self.better)
 
@@ -179,7 +179,7 @@ def find_history(
         subject: Model, device and settings.
         commands: Runs of each command under the same conditions, oldest first.
         metric: Metric of the runs' values.
-        margin_ratio: Changes for the worse up to this do not matter; None: 1 %.
+        margin_ratio: Worsening up to this does not matter; None: 1 %.
         refused_count: Number of invalid runs that were left out.
         earlier_count: Number of earlier commands that were left out.
     """
@@ -318,7 +318,7 @@ def _judge(
     margin_ratio: float,
     metric: Metric,
 ) -> HistoryOutcome:
-    """Whether the newest level is worse than the one before."""
+    """Outcome of the newest level relative to the previous level."""
     if len(points) < _needed_count(metric):
         return HistoryOutcome.INCONCLUSIVE
     if levels[-1].ratio is None:

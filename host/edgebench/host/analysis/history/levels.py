@@ -1,8 +1,8 @@
 """Changepoints of a history: the greatest contrast of two means, tested by permutation.
 
 Theory of operation. A history has few points with an unknown distribution, and the scatter between
-days is unknown too: the interval between the runs of one command does not include it. So it is
-estimated from the points themselves. Under the null hypothesis of no change the points are
+days is unknown too: the interval between the runs of a command does not include it. So it is
+estimated from the points. Under the null hypothesis of no change the points are
 exchangeable: the greatest contrast of the observed order is then above 95 % of the greatest
 contrasts of random orders with a probability of 5 %, whatever the distribution. A history is
 searched
@@ -140,7 +140,7 @@ def _significant_cuts(
 
 
 def _lasting_contrasts(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Greatest contrast of one cut in each row, and the cut; shapes (r,) and (r, 1)."""
+    """Greatest contrast of a single cut in each row, and the cut; shapes (r,) and (r, 1)."""
     count = rows.shape[1]
     centred = rows - rows.mean(axis=1, keepdims=True)
     lengths = np.arange(MIN_LEVEL_LENGTH, count - MIN_LEVEL_LENGTH + 1)

@@ -1,17 +1,17 @@
-"""Where a series changes its mean or its variance: optimal partitioning.
+"""Changepoints of the mean or the variance of a series, by optimal partitioning.
 
-Theory of operation. A series is cut into segments, each with a normal distribution of its own. A
+Theory of operation. A series is cut into segments, each with its own normal distribution. A
 segment of m values with variance v costs m·ln v (twice its negative log-likelihood, without
 constants), and every further segment costs a penalty. The best cut of the first t values ends in
 a segment that begins at some s, after the best cut of the first s:
 
     best[t] = min over s of  best[s] + cost(s, t) + penalty
 
-With cumulative sums all costs that end at t are one vector operation, so the exact minimum over
-all cuts takes n of them: 0.05 s for 2000 values, whatever they are. PELT prunes the candidates s
-to reach the same minimum, but prunes nothing while nothing changes, which is the usual case here;
-the `ruptures` package, whose cost calls numpy for every pair (s, t), takes seconds for 600 values.
-The tests compare this module with it.
+With cumulative sums, all costs that end at t are one vector operation, so the exact minimum over
+all cuts takes n operations: 0.05 s for any 2000 values. PELT prunes the candidates s to reach the
+same minimum, but prunes none of them in a series without changes, which is the usual case here.
+The `ruptures` package, whose cost calls numpy for every pair (s, t), takes seconds for 600 values;
+the tests compare this module with it.
 
 Source: Jackson et al., An algorithm for optimal partitioning of data on an interval (2005);
 penalty and cost as in Killick et al., Optimal detection of changepoints with a linear
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_SEGMENT_LENGTH = 2
-"""Shortest segment: one value has no variance."""
+"""Shortest segment: a single value has no variance."""
 PENALTY_FACTOR = 15.0
 """Penalty of a segment, times ln n. Source: Barrett et al. (2017), section 4.3; warmup_stats."""
 
@@ -34,14 +34,14 @@ PENALTY_FACTOR = 15.0
 def find_changepoints(
     values: NDArray[np.float64], *, floor: float, strictness: float = 1.0
 ) -> list[int]:
-    """Ends of the segments of a series; the last one is its length.
+    """Ends of the segments of a series; the last end is the length of the series.
 
     Args:
         values: Shape (n,), n >= 2, in order of time.
-        floor: Standard deviation below which nothing is worth a segment, unit of the values.
-        strictness: Factor on the penalty, for values that are not independent.
+        floor: Standard deviation, in the unit of the values, below which a change is ignored.
+        strictness: Factor on the penalty, for dependent values.
 
-    Source: see the head of this module.
+    Source: see the module's docstring.
     """
     count = int(values.size)
     penalty = PENALTY_FACTOR * math.log(count) * strictness
@@ -55,7 +55,7 @@ def find_changepoints(
 def _best_cuts(
     values: NDArray[np.float64], least_variance: float, penalty: float
 ) -> tuple[float, NDArray[np.int64]]:
-    """Least cost of the whole, and where the last segment before each end begins."""
+    """Least cost of the whole series, and the start of the last segment for each end."""
     count = int(values.size)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     squares = np.concatenate([[0.0], np.cumsum(values**2)])

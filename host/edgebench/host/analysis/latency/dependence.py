@@ -1,23 +1,23 @@
 """Effective count: the number of independent queries that a series is worth.
 
-Theory of operation. The variance of a mean over n dependent values is that over n / tau
-independent ones, with tau = 1 + 2 (r_1 + r_2 + …), the integrated autocorrelation time. The sum of
-estimated correlations never settles; Geyer's initial positive sequence ends it where the sum of
-two neighbours is not positive any more, which for a reversible process only noise can do.
+Theory of operation. The variance of a mean over n dependent values equals the variance over n / tau
+independent values, with tau = 1 + 2 (r_1 + r_2 + …), the integrated autocorrelation time. The sum
+of estimated correlations does not converge; Geyer's initial positive sequence ends it at the first
+pair of neighbours whose sum is not positive, which only noise can cause in a reversible process.
 
-A long series is first averaged over blocks. That loses nothing: dependence within blocks is in the
-variance of their means, and what reaches further is in their correlations:
+A long series is first averaged over blocks, without loss: dependence within blocks is part of the
+variance of their means, and dependence beyond them is part of their correlations:
 tau = (block size · variance of block means / variance of values) · (tau of block means).
 
-A tau that independence would also give is not believed; then n values are worth n.
+A tau that independent values could also have is rejected; then n values are worth n.
 
-An interval needs a count that is not too large. `cautious_count` raises a believed tau by its
-standard error, and takes the largest of three estimates. Geyer's sum sees a dependence that is
-strong over few lags. It misses a weak one over many, as of a tail percentile where a device
-switches between two levels for seconds: the series is mostly noise, only its mean drifts. So tau is
-also estimated from the variance of the means of 16 long blocks, with the factor of Student's t for
-so few, and, for an indicator, from its changes, as for a Markov chain of two states.
-benchmarks/coverage.py has what intervals cover with it.
+An interval needs a count that is not too large. `cautious_count` raises an accepted tau by its
+standard error, and uses the largest of three estimates. Geyer's sum detects a dependence that is
+strong over few lags. It misses a weak dependence over many lags, such as that of a tail percentile
+on a device that switches between two levels for seconds: the series is mostly noise, and only its
+mean drifts. So tau is also estimated from the variance of the means of 16 long blocks, with the
+factor of Student's t for this count, and, for an indicator, from its changes, as for a Markov chain
+of two states. benchmarks/coverage.py lists the coverage of the intervals.
 
 Source: Geyer, Practical Markov chain Monte Carlo (1992), 3.3; error of tau: Madras & Sokal, The
 pivot algorithm (1988), appendix C: Var(tau) = 2 (2 M + 1) / n · tau², M the last lag that counts;
@@ -33,23 +33,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_CORRELATED_POINTS = 2**16
-"""Points whose correlations are computed; the Fourier transforms take 5 ms."""
+"""Largest number of points to correlate; their Fourier transforms take 5 ms."""
 TAU_STANDARD_ERRORS = 2.0
-"""Distance of tau from 1 that may be chance."""
+"""Distance of tau from 1, in standard errors, that may be chance."""
 BLOCKS = 16
-"""Long blocks whose means show a dependence of long reach."""
+"""Number of long blocks, whose means show dependence over many lags."""
 BLOCK_ERRORS = 4.0
-"""Distance of their tau from 1 that may be chance: independent values exceed it in 1 of 500."""
+"""Distance of the blocks' tau from 1, in standard errors, that may be chance: independent values
+exceed it in 1 of 500 series."""
 _STUDENT = 1.182
 """Square of the ratio of the 97.5 % quantiles of Student's t with 15 degrees of freedom, 2.131, and
 of the normal distribution, 1.960."""
 
 
 def cautious_count(values: NDArray[np.float64]) -> float:
-    """Number of independent values that a series is worth at least; see the head of this module.
+    """Lower estimate of the number of independent values that a series is worth.
 
     Args:
         values: Shape (n,), in order of time; for a percentile the indicator "at or below it".
+
+    Source: see the module's docstring.
     """
     time, error = autocorrelation_time(values)
     if time > 1.0:
@@ -58,14 +61,14 @@ def cautious_count(values: NDArray[np.float64]) -> float:
 
 
 def autocorrelation_time(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Tau by Geyer's sequence, 1 where it may be chance, and its relative standard error.
+    """Tau by Geyer's sequence, 1 if it may be chance, and its relative standard error.
 
     n values are worth n / tau independent ones.
 
     Args:
         values: Shape (n,), in order of time.
 
-    Source: see the head of this module.
+    Source: see the module's docstring.
     """
     count = int(values.size)
     size = -(-count // MAX_CORRELATED_POINTS)
@@ -80,7 +83,7 @@ def autocorrelation_time(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _block_time(values: NDArray[np.float64]) -> float:
-    """Tau by the means of long blocks; 1 where it may be chance."""
+    """Tau by the means of long blocks; 1 if it may be chance."""
     size, power = values.size // BLOCKS, float(np.var(values))
     if size < 2 or power == 0.0:
         return 1.0
@@ -92,9 +95,9 @@ def _block_time(values: NDArray[np.float64]) -> float:
 
 
 def _two_state_time(values: NDArray[np.float64]) -> float:
-    """Tau of an indicator as of a Markov chain: (1 + r) / (1 - r), r = 1 - p01 - p10.
+    """Tau of an indicator as a Markov chain: (1 + r) / (1 - r), r = 1 - p01 - p10.
 
-    1 for values that are no indicator.
+    1 for values that are not an indicator.
     """
     is_set = values == values.max()
     if not np.all(is_set | (values == values.min())):
@@ -107,7 +110,7 @@ def _two_state_time(values: NDArray[np.float64]) -> float:
 
 
 def autocorrelations(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Correlation of a series, not constant, with itself at lags 0…n-1, by Fourier transform."""
+    """Autocorrelation of a non-constant series at lags 0…n-1, by Fourier transform."""
     deviations = values - values.mean()
     length = 1 << (2 * values.size - 1).bit_length()
     spectrum = np.fft.rfft(deviations, length)

@@ -1,24 +1,25 @@
 """Early stopping: the order statistic that may stand for a percentile after a number of queries.
 
-A short run may report a percentile if it reports a pessimistic one. With n queries of which t
-are slower than the number that is reported, the number is an upper bound on the p-th percentile
-at 99 % confidence when
+A short run may report a percentile if its estimate is pessimistic. With n queries of which t are
+slower than the reported number, the number is an upper bound on the p-th percentile at 99 %
+confidence when
 
     P[Bin(n, 1 - p) <= t] = I_p(n - t, t + 1) < 0.01        (I: regularised incomplete beta)
 
-and the largest t that satisfies it is the one that counts. The number reported is then one order
-statistic above that bound, and at least one query must be slower, as MLPerf's load generator does
-it: the numbers here are its numbers.
+and the largest t that satisfies it counts. The reported number is one order statistic above that
+bound, and at least one query must be slower. This module computes the same numbers as MLPerf's load
+generator.
 
-It scans t = 1, 2, 3… and searches, for each, the smallest count of fast queries that passes.
+LoadGen scans t = 1, 2, 3… and searches, for each, the smallest count of fast queries that passes.
 The probability falls with the count of fast queries and rises with t, so for a given n one
 bisection over t is enough: 22 evaluations for four million queries.
 
 LoadGen sums a series where scipy evaluates the same function; they agree to about 1e-9 of 0.01,
-while neighbouring t lie 1e-3 and more apart, so they choose the same t but for one n in millions.
+while neighbouring t differ by 1e-3 and more, so both choose the same t except for one n in
+millions.
 
-Queries are taken to be independent. Under drift or autocorrelation the promise does not hold;
-`latency.py` has the intervals for that.
+The method assumes independent queries. Under drift or autocorrelation the confidence does not
+hold; the intervals of `summary.py` account for that.
 
 Source: mlcommons/inference, loadgen/early_stopping.cc and loadgen/results.cc (6.0.17).
 """
@@ -33,13 +34,13 @@ from numpy.typing import NDArray
 from edgebench.protocol.errors import UsageError
 
 DOUBT = 1 - 0.99
-"""Probability that the estimate is below the percentile; a few ulp above 0.01, as LoadGen's is."""
+"""Probability that the estimate is below the percentile; a few ulp above 0.01, as in LoadGen."""
 
 
 def estimate(ordered: NDArray[np.int64], p: float) -> int | None:
     """Early-stopping estimate of a percentile; None below `min_query_count(p)` queries.
 
-    For single_stream, `ordered` holds latencies of samples, for multi_stream those of queries.
+    For single_stream, `ordered` contains latencies of samples, for multi_stream those of queries.
 
     Args:
         ordered: Latencies in ascending order, shape (n,), nanoseconds.
@@ -58,10 +59,11 @@ def server_passes(query_count: int, over_latency_count: int, p: float) -> bool:
     Args:
         query_count: Queries of the run.
         over_latency_count: Queries that took longer than the limit, counted from scheduled times.
-        p: Part of all queries that must be in time, ratio in (0, 1).
+        p: Share of all queries that must be in time, ratio in (0, 1).
 
     Raises:
-        UsageError: p is not inside (0, 1), or more queries are late than there are.
+        UsageError: p is not inside (0, 1), or `over_latency_count` is negative or exceeds
+            `query_count`.
     """
     _check(p)
     if not 0 <= over_latency_count <= query_count:
@@ -79,7 +81,7 @@ def min_query_count(p: float) -> int:
 
 
 def min_under_latency_count(over_latency_count: int, p: float) -> int:
-    """Smallest number of fast queries that makes up for this number of slow ones.
+    """Smallest number of fast queries that compensates for this number of slow queries.
 
     Raises:
         UsageError: p is not inside (0, 1), or the count is negative.
@@ -98,7 +100,7 @@ def min_under_latency_count(over_latency_count: int, p: float) -> int:
 
 
 def allowed_over_latency_count(query_count: int, p: float) -> int | None:
-    """Number of queries that may be slower, at least one; None where there are too few queries.
+    """Number of queries that may be slower, at least 1; None if there are too few queries.
 
     Raises:
         UsageError: p is not inside (0, 1).
@@ -110,14 +112,14 @@ def allowed_over_latency_count(query_count: int, p: float) -> int | None:
 
 
 def _passes(under_count: int, over_count: int, p: float) -> bool:
-    """Whether so few slow queries would be a surprise if the percentile were higher."""
+    """Whether so few slow queries are improbable if the percentile is higher."""
     from scipy.special import betainc
 
     return under_count > 0 and bool(betainc(under_count, over_count + 1, p) < DOUBT)
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Smallest number in low…high from which on a condition holds; it holds at `high`."""
+    """Smallest number in low…high at which a monotonic condition holds; it holds at `high`."""
     while low < high:
         middle = (low + high) // 2
         if holds(middle):

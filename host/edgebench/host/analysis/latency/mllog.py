@@ -18,12 +18,12 @@ PREFIX = ":::MLLOG"
 
 
 def read_result(log: str) -> LoadgenResult | None:
-    """Result that a detail log ends with; None when LoadGen was stopped before its end.
+    """Result at the end of a detail log; None if LoadGen was stopped before its end.
 
     Raises:
         MeasurementError: a line is damaged.
     """
-    values = dict(_entries(log))  # of a repeated key, the last one counts
+    values = dict(_entries(log))  # the last value of a repeated key counts
     if "result_validity" not in values:
         return None
     rate = values.get("result_samples_per_second", values.get("result_completed_samples_per_sec"))
@@ -35,7 +35,7 @@ def read_result(log: str) -> LoadgenResult | None:
         p50_ns=_integer(values.get("result_50.00_percentile_latency_ns")),
         p90_ns=_integer(values.get("result_90.00_percentile_latency_ns")),
         p99_ns=_integer(values.get("result_99.00_percentile_latency_ns")),
-        # "ms" is MultiStream, whose rule wants the p99; the value is in nanoseconds.
+        # "ms" is MultiStream, whose rule needs the p99; the value is in nanoseconds.
         early_stopping_p90_ns=_integer(values.get("early_stopping_latency_ss")),
         early_stopping_p99_ns=_integer(values.get("early_stopping_latency_ms")),
         samples_per_s=None if rate is None else float(rate),

@@ -1,7 +1,7 @@
-"""Outliers among latencies. They are labelled, counted and kept: nothing is ever dropped.
+"""Outliers among latencies. They are labelled and counted, and never dropped.
 
-Fences are the usual ones of a box plot; the score is the distance from the median in units of
-the median absolute deviation, which a few outliers cannot move.
+The fences are those of a box plot; the score is the distance from the median in units of the
+median absolute deviation, which a few outliers do not change.
 
 Source: Tukey, Exploratory Data Analysis (1977), 2C, for fences of 1.5 and 3 interquartile ranges;
 Iglewicz & Hoaglin, How to detect and handle outliers (1993), 3.3, for the modified score and its
@@ -25,13 +25,13 @@ Values = NDArray[np.int64] | NDArray[np.float64]
 
 
 def label_outliers(latency_ns: Values) -> Outliers:
-    """Count the outliers.
+    """Count the mild and severe outliers on either side, and those by score.
 
     Args:
         latency_ns: Shape (n,), n >= 1, in any order.
 
     Raises:
-        MeasurementError: there is no query.
+        MeasurementError: `latency_ns` is empty.
     """
     if latency_ns.size == 0:
         raise MeasurementError("no query was measured")
@@ -57,7 +57,7 @@ def label_outliers(latency_ns: Values) -> Outliers:
 def modified_scores(values: Values, median: float | None = None) -> NDArray[np.float64] | None:
     """0.6745 · distance from the median / median absolute deviation, shape (n,).
 
-    None where that deviation is zero: every other value would be infinitely far.
+    None if that deviation is zero, because every other value would be infinitely far.
     """
     distances = np.abs(values - (float(np.median(values)) if median is None else median))
     deviation = float(np.median(distances))

@@ -1,4 +1,4 @@
-"""Query trace, and what a scenario means by the latency of a query."""
+"""Query trace, and the latency of a query as each scenario defines it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Queries:
     """One row per inference, in issue order, warm-up first; all columns have shape (n,).
 
     Attributes:
-        scheduled_ns: When the inference's query was due, device clock.
-        start_ns: When its inputs were about to be copied in.
-        invoke_start_ns: When the inputs were there.
-        invoke_end_ns: When the model returned.
-        end_ns: When the outputs were copied out.
+        scheduled_ns: Due time of the inference's query, device clock.
+        start_ns: Time before its inputs were copied in.
+        invoke_start_ns: Time when the inputs were in place.
+        invoke_end_ns: Time when the model returned.
+        end_ns: Time after the outputs were copied out.
         sample: Index of the prepared input.
         warmup_count: Number of rows, from the first, that were issued as warm-up.
     """
@@ -45,11 +45,12 @@ class Queries:
         return self.invoke_end_ns - self.invoke_start_ns
 
     def check(self) -> None:
-        """Refuse a trace that cannot be true.
+        """Reject an impossible trace.
 
         Raises:
-            MeasurementError: a span ends before it starts, inferences overlap, or a time is beyond
-                the range of a clock.
+            MeasurementError: the columns differ in length, a span ends before it starts, a query
+                starts before it is due, inferences overlap, or a time is beyond the range of a
+                clock.
         """
         columns = self.start_ns, self.invoke_start_ns, self.invoke_end_ns, self.end_ns
         if len({len(column) for column in (*columns, self.scheduled_ns, self.sample)}) > 1:
@@ -61,7 +62,7 @@ class Queries:
             raise MeasurementError("query trace is not in order: a query started before it was due")
         if np.any(self.scheduled_ns[1:] < self.scheduled_ns[:-1]):
             raise MeasurementError("query trace is not in order: a query was due before the last")
-        # In order, the first and the last are the extremes; their difference must fit, too.
+        # The first and the last of ordered times are the extremes; their difference must also fit.
         if len(moments) and not (
             self.scheduled_ns[0] >= -MAX_TIME_NS and moments[-1] <= MAX_TIME_NS
         ):
@@ -70,8 +71,8 @@ class Queries:
     def query_ns(self, spec: RunSpec, first_row: int) -> Nanoseconds | None:
         """Latency of each query from this row on, as the scenario defines it, shape (queries,).
 
-        Single-stream and server: from when it was due to its outputs. Multi-stream: until the last
-        of its samples. Offline: None, there is only one query.
+        Single-stream and server: from the due time to the outputs. Multi-stream: until the outputs
+        of the last sample. Offline: None, because the run is a single query.
 
         Source: mlcommons/inference, loadgen/README.md, table of scenarios.
         """

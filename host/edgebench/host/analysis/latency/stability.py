@@ -1,22 +1,23 @@
-"""How much do the latencies of a run vary, and do they alternate between two levels?
+"""Variation of the latencies of a run, and alternation between two levels.
 
-Theory of operation. Three looks at the invocations that count, each simple enough to be believed:
+Theory of operation. Three simple measures of the counted invocations:
 
 1. The interquartile range over the median.
-2. The medians of ten blocks of equal time, and their range: whatever made the latency wander for
-   seconds, a percentile of the whole run is then a matter of when it was measured.
-3. Two levels. The medians of nine successive invocations, which no single spike moves, are split in
-   two groups by least squares. They are levels, and not the two halves of one distribution, if the
-   groups are far apart for what they vary in themselves (Ashman's D: 2.7 for a normal
-   distribution, 3.5 for a uniform one, such as a drift); if each lasts, several medians at a time,
-   where samples of two costs in random order change at every second one; and if each is left and
-   comes back. A latency between the levels belongs to the one that it comes from.
+2. The medians of ten blocks of equal time, and their range. If the latency drifts for seconds, for
+   any reason, a percentile of the whole run depends on the time of the measurement.
+3. Two levels. The medians of nine successive invocations, which a single spike does not change, are
+   split in two groups by least squares. The groups are levels, and not the two halves of a single
+   distribution, under three conditions. They are far apart relative to the variation within them
+   (Ashman's D: 2.7 for a normal distribution, 3.5 for a uniform distribution, such as a drift).
+   Each stay lasts for several medians; samples of two costs in random order stay for two on
+   average. And the run leaves each level and returns to it. A latency between the levels belongs to
+   the level before it.
 
-A level that comes back is no warm-up. `comes_back` asks that of a warm-up that was found: whether
-the latencies that were to be cut occur again after the cut.
+A level that returns is not a warm-up. `comes_back` checks a detected warm-up: whether the latencies
+before the cut occur again after it.
 
-Source: Ashman, Bird & Zepf, Detecting bimodality in astronomical datasets (1994), for D; the limits
-are our own: figures in the tests, and for real runs in docs/decisions/0023.
+Source: Ashman, Bird & Zepf, Detecting bimodality in astronomical datasets (1994), for D. The limits
+are edgebench's own: figures in the tests, and for real runs in docs/decisions/0023.
 """
 
 from __future__ import annotations
@@ -33,30 +34,30 @@ Floats = NDArray[np.float64]
 
 BLOCK_COUNT = 10
 MIN_BLOCK_SIZE = 10
-"""Fewest invocations that a block has on average; a median of fewer varies too much by itself."""
+"""Smallest average number of invocations per block; a median of fewer varies too much by chance."""
 SLICE_SIZE = 9
-"""Successive invocations whose median is one point in the search of levels."""
+"""Number of successive invocations whose median is a point in the search for levels."""
 MIN_SLICES = 30
 MIN_DISTANCE = 4.0
-"""Least D of two levels; one level with noise or drift has at most 3.5."""
+"""Least D of two levels; a single level with noise or drift has at most 3.5."""
 MIN_LEVEL_RATIO = 1.10
-"""Least ratio of two levels: nearer ones cannot move the median by more than what may pass."""
+"""Least ratio of two levels; closer levels cannot move the median beyond the accepted range."""
 MIN_LEVEL_SHARE = 0.10
-"""Least share of each level. A rarer one is a tail, for which p90 and p99 have their intervals."""
+"""Least share of each level. A rarer level is a tail, covered by the intervals of p90 and p99."""
 MIN_DWELL_SLICES = 3.0
 """Least mean stay on a level, in medians; costs in random order stay for 2."""
 MIN_DEPENDENT_DWELL_SLICES = 1.5
-"""Least mean stay from which on a percentile is taken to depend on the visits to a level. With that
-of switching, runs of 1000 queries with a slow level for 30 at a time keep an interval of p50 in
-28 %, which holds the true value in 69 %; with 2, in 5 % and 7 %; with this, in none."""
+"""Least mean stay for which a percentile depends on the visits to a level. With the limit of
+switching, runs of 1000 queries with a slow level for 30 at a time keep an interval of p50 in 28 %,
+which contains the true value in 69 %; with 2, in 5 % and 7 %; with this limit, in none."""
 MIN_CYCLE_S = 0.010
-"""Least time for a stay on both levels. Faster alternation, as with a timer's tick, averages out in
-a run of seconds: an idle machine has a run with 1 ms on a level 39 % higher after 4 ms on the lower
-one, whose medians of ten blocks range over 0.1 %."""
+"""Least time for a stay on both levels. Faster alternation, such as by a timer's tick, averages out
+in a run of seconds: on an idle machine, a run with 1 ms on a level 39 % higher after each 4 ms on
+the lower level has medians of ten blocks that range over 0.1 %."""
 MIN_VISITS = 2
-"""Fewest separate stays on each level: once is a warm-up or a slow-down."""
+"""Fewest separate stays on each level; a single stay is a warm-up or a slowdown."""
 RETURN_SHARE = 0.05
-"""Least share of the rest of a run on the level that was to be cut, for it to have come back."""
+"""Least share of the rest of a run on the level before the cut, for that level to have returned."""
 _HYSTERESIS = 0.3
 """Distance from a level, relative to that of both, within which it is reached."""
 
@@ -65,9 +66,9 @@ def stability(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Stabilit
     """Variation of the latencies of a run.
 
     Args:
-        latency_ns: Invocations that count, shape (n,), n >= 1.
+        latency_ns: Counted invocations, shape (n,), n >= 1.
         start_ns: Their starts, shape (n,).
-        end_ns: End of the last one.
+        end_ns: End of the last invocation.
     """
     first, median, third = (float(one) for one in np.percentile(latency_ns, (25, 50, 75)))
     edges = np.linspace(start_ns[0], end_ns, BLOCK_COUNT + 1)[1:-1]
@@ -88,7 +89,7 @@ def find_levels(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Latenc
     Args:
         latency_ns: Invocations, shape (n,), in order of time.
         start_ns: Their starts, shape (n,).
-        end_ns: End of the last one.
+        end_ns: End of the last invocation.
     """
     stays = _stays(latency_ns)
     if stays is None:
@@ -113,9 +114,10 @@ def find_levels(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Latenc
 
 
 def rarer_level(latency_ns: Integers) -> tuple[float, int]:
-    """Share of the rarer of two levels, and how often it was visited; 0 and 0 for one level.
+    """Share of the rarer of two levels, and its number of visits; 0 and 0 for a single level.
 
-    What a run says of a percentile that depends on a level is worth no more than its visits there.
+    A percentile that depends on a level is worth at most as many independent values as the run has
+    visits to that level.
 
     Args:
         latency_ns: Invocations or queries, shape (n,), in order of time.
@@ -129,19 +131,19 @@ def rarer_level(latency_ns: Integers) -> tuple[float, int]:
 
 
 def comes_back(latency_ns: Integers, begin: int, cut: int) -> bool:
-    """Whether the latencies between two rows occur again after them, and not just as spikes.
+    """Whether the latencies between two rows occur again after them, and not only as spikes.
 
     Args:
         latency_ns: All invocations, shape (n,).
-        begin: First row of those that are to be cut.
-        cut: Row after the last of them.
+        begin: First row before the cut.
+        cut: First row after the cut.
     """
     before, after = _slice_medians(latency_ns[begin:cut]), _slice_medians(latency_ns[cut:])
     if not before.size or not after.size:
         return False
     level, rest = float(np.median(before)), float(np.median(after))
     if max(level, rest) < MIN_LEVEL_RATIO * min(level, rest):
-        return False  # within what may pass anyhow, and noise reaches from one to the other
+        return False  # within the accepted range, and noise reaches from one level to the other
     between = math.sqrt(max(level, 1.0) * max(rest, 1.0))
     is_there = after > between if level > rest else after < between
     return float(is_there.mean()) >= RETURN_SHARE
@@ -150,18 +152,18 @@ def comes_back(latency_ns: Integers, begin: int, cut: int) -> bool:
 def _stays(
     latency_ns: Integers, min_dwell_slices: float = MIN_DWELL_SLICES
 ) -> tuple[tuple[float, float], NDArray[np.bool_], tuple[int, int]] | None:
-    """Logarithms of two levels, where the latency is on the higher, and visits of both; or None."""
+    """Logarithms of two levels, the slices on the higher level, and the visits to each; or None."""
     medians = _slice_medians(latency_ns)
     if medians.size < MIN_SLICES:
         return None
     values = np.log(np.maximum(medians, 1.0))
     # Highest value of the lower of two groups with the least sum of squares. The extreme thousandth
-    # of both ends is pulled in, so that one spike is no group.
+    # at both ends is clipped, so that a single spike is not a group.
     bounds = np.quantile(values, (0.001, 0.999))
     ordered = np.sort(np.clip(values, *bounds))
     sums, counts = np.cumsum(ordered)[:-1], np.arange(1, ordered.size)
     total = float(ordered.sum())
-    # The sum of squares is least where that between the groups is largest.
+    # The sum of squares within the groups is least where that between them is largest.
     between = sums**2 / counts + (total - sums) ** 2 / (ordered.size - counts)
     split = float(ordered[int(np.argmax(between))])
     low, high = values[values <= split], values[values > split]
@@ -171,7 +173,7 @@ def _stays(
     spread = math.hypot(_spread(low, middle[0]), _spread(high, middle[1])) / math.sqrt(2)
     if middle[1] - middle[0] < max(math.log(MIN_LEVEL_RATIO), MIN_DISTANCE * spread):
         return None
-    # Whether each point is on the high level: the one that was reached last.
+    # Whether each point is on the high level, which is so if that was the last level reached.
     reach = _HYSTERESIS * (middle[1] - middle[0])
     is_reached = (values <= middle[0] + reach) | (values >= middle[1] - reach)
     last = np.maximum.accumulate(np.where(is_reached, np.arange(values.size), 0))
@@ -191,5 +193,5 @@ def _slice_medians(latency_ns: Integers) -> Floats:
 
 
 def _spread(values: Floats, middle: float) -> float:
-    """Standard deviation of a normal distribution with this median absolute deviation."""
+    """Standard deviation of a normal distribution with the values' median absolute deviation."""
     return 1.4826 * float(np.median(np.abs(values - middle)))

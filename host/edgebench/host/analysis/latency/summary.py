@@ -1,17 +1,16 @@
 """Latency summaries with intervals.
 
-Percentiles are order statistics without interpolation, so every number that is reported was
-really measured. Where there are too few queries for a two-sided 95 % interval, the percentile is
-None.
+Percentiles are order statistics without interpolation, so every reported number is a measured
+value. A percentile with too few queries for a two-sided 95 % interval is None.
 
-Intervals are exact for independent queries. Queries are hardly ever independent: a clock that
-changes, or another process that runs for a moment, slows many in a row, and a hundred thousand of
-them may say no more about the median than five hundred would. So each interval is corrected for
-autocorrelation: it takes the ranks of the effective count of queries, at the same quantiles. It is
-the exact interval where there is no sign of dependence. Where there is, the effective count is an
-estimate, on the cautious side, and the interval is None where that is too small to be relied on.
-benchmarks/coverage.py has how often the intervals hold the true value, and where they cannot: a
-run that saw one of two levels only knows nothing of the other.
+Intervals are exact for independent queries. Queries are rarely independent: a changing clock, or
+another process that runs for a moment, slows many queries in a row, and a hundred thousand of them
+may determine the median no better than five hundred. So each interval is corrected for
+autocorrelation: it uses the ranks of the effective count of queries, at the same quantiles. Without
+a sign of dependence, it is the exact interval. With dependence, the effective count is a cautious
+estimate, and the interval is None if that is too small to be reliable. benchmarks/coverage.py lists
+how often the intervals contain the true value, and where they cannot: a run on only one of two
+levels contains no information about the other.
 """
 
 from __future__ import annotations
@@ -27,20 +26,22 @@ from edgebench.host.result.latency import PERCENTILES, EffectiveCount, Interval,
 from edgebench.protocol.errors import MeasurementError
 
 MIN_DEPENDENT_COUNT = 45
-"""Fewest independent queries that dependent ones have to be worth for any interval. With 45,
-1 % of the series worth 15 have one, as their dependence is underestimated, and 77 % of those worth
-50, of which 96 % hold. With 30, 12 % of the former have one, of which 84 % hold; with 60, half of
-the latter, of which 93 % hold. benchmarks/coverage.py: AR 0.99 of 3000, AR 0.9 of 1000."""
+"""Fewest independent queries that dependent queries have to be worth for any interval. With 45, an
+interval exists for 1 % of the series worth 15, whose dependence is underestimated, and for 77 % of
+those worth 50, of which 96 % contain the true value. With 30, 12 % of the former have an interval,
+of which 84 % are right; with 60, half of the latter, of which 93 % are right.
+benchmarks/coverage.py: AR 0.99 of 3000, AR 0.9 of 1000."""
 MIN_LEVEL_VISITS = 30
-"""Fewest visits of the rarer of two levels for an interval of a percentile that depends on it: with
-fewer, how much of the run they were is chance. With 20, the runs that have an interval of p50 are
-those that happened to switch often: of 10,000 queries with stays of 300, 12 %, and 81 % hold."""
+"""Fewest visits to the rarer of two levels for an interval of a percentile that depends on it: with
+fewer, the share of the level is chance. With 20, the runs with an interval of p50 are those that
+happened to switch often: of runs of 10,000 queries with stays of 300, 12 % have an interval, and
+81 % of these are right."""
 LEVEL_REACH = 0.2
-"""Largest share that a level may have, relative to that of the queries above a percentile, from
-which on the percentile depends on it."""
+"""Share of a level, relative to the share of the queries above a percentile, from which on the
+percentile depends on the level."""
 DEPENDENT_MARGIN = 1.6
-"""Factor on the fewest queries that have an interval, for queries that depend on each other: with
-fewer, an interval is there because the effective count came out too large."""
+"""Factor on the fewest queries with an interval, for dependent queries: with fewer, an interval
+exists only because the effective count was overestimated."""
 
 
 def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
@@ -50,7 +51,7 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
         latency_ns: Per-query latency, shape (n,), nanoseconds, n >= 1, warm-up excluded.
 
     Raises:
-        MeasurementError: there is no query.
+        MeasurementError: `latency_ns` is empty.
     """
     if latency_ns.size == 0:
         raise MeasurementError("no query was measured")
@@ -91,14 +92,14 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
 
 
 def share_limit(share: float, visits: int) -> float:
-    """Largest share of time on a level that a run with so few visits to it is compatible with.
+    """Upper confidence limit of the share of time on a level, for a run with few visits to it.
 
-    The lengths of stays, on the level and beside it, are taken for exponential: twice their sum
-    over their mean is chi-squared with 2 v degrees of freedom each, and so the ratio of the odds
-    that were seen to the true ones has the F distribution with 2 v and 2 v.
+    The lengths of stays on and off the level are assumed to be exponential: twice their sum over
+    their mean is chi-squared with 2 v degrees of freedom each, so the ratio of the observed odds to
+    the true odds has the F distribution with 2 v and 2 v degrees of freedom.
 
     Args:
-        share: Share that was seen, ratio in (0, 1).
+        share: Observed share, ratio in (0, 1).
         visits: Number of stays, v >= 1.
 
     Source: Lawless, Statistical Models and Methods for Lifetime Data (2003), 4.1, for ratios of
@@ -111,11 +112,11 @@ def share_limit(share: float, visits: int) -> float:
 
 
 def _effective_count(latency_ns: NDArray[np.int64], ordered: NDArray[np.int64], p: float) -> int:
-    """Number of independent queries that say as much about a percentile."""
+    """Number of independent queries that determine a percentile as precisely."""
     value = ordered[_index(ordered.size, p)]
     count = cautious_count((latency_ns <= value).astype(np.float64))
     if np.searchsorted(ordered, value, "right") - np.searchsorted(ordered, value, "left") > 1:
-        # With many equal values one side may hold nearly everything, and so tell nothing.
+        # With many equal values, one side may contain nearly all values, and so no information.
         count = min(count, cautious_count((latency_ns < value).astype(np.float64)))
     return int(count)
 
@@ -128,17 +129,17 @@ def _index(count: int, p: float) -> int:
 def percentile_interval(
     ordered: NDArray[np.int64], p: float, effective: int | None = None
 ) -> Interval | None:
-    """95 % interval of a percentile; None where the effective count is too small.
+    """95 % interval of a percentile; None if the effective count is too small.
 
     With l and u the ranks for m independent queries, the ranks among n are l (n+1)/(m+1), rounded
-    down, and the mirror image of that for n + 1 - u: the same expected quantiles, the same ranks
-    for m = n.
+    down, and the mirror image of that for n + 1 - u. The expected quantiles are the same, and for
+    m = n the ranks are the same.
 
     Args:
         ordered: Values in ascending order, shape (n,).
         p: Which percentile, ratio in (0, 1).
-        effective: Number of independent values that they are worth; None, or all of them: they are
-            independent.
+        effective: Number of independent values that they are worth; None, or n, for independent
+            values.
 
     Source: E[F(X_(l))] = l / (m + 1): David & Nagaraja, Order Statistics (2003), 2.2.
     """
@@ -164,7 +165,7 @@ def mean_interval(
 
     Args:
         values: Shape (n,), in any order.
-        effective: Number of independent values that they are worth; None: all of them.
+        effective: Number of independent values that they are worth; None for n.
     """
     from scipy.special import stdtrit
 
@@ -178,7 +179,7 @@ def mean_interval(
 
 
 def percentile(ordered: NDArray[np.int64], p: float) -> tuple[int | None, Interval | None]:
-    """One percentile with its interval for independent queries; both None where they are too few.
+    """A percentile with its interval for independent queries; both None for too few queries.
 
     Args:
         ordered: Values in ascending order, shape (n,).
@@ -193,7 +194,7 @@ def percentile(ordered: NDArray[np.int64], p: float) -> tuple[int | None, Interv
 
 
 def interval_ranks(count: int, p: float) -> tuple[int, int] | None:
-    """Ranks, from 1, of the order statistics that bound a percentile; None where unbounded.
+    """Ranks, from 1, of the order statistics that bound a percentile; None if it is unbounded.
 
     Equal-tailed and exact: with F the binomial distribution function,
     l = max{l: F(l-1; n, p) <= alpha/2} and u = min{u: F(u-1; n, p) >= 1 - alpha/2}.
@@ -201,7 +202,7 @@ def interval_ranks(count: int, p: float) -> tuple[int, int] | None:
     Source: Hahn & Meeker, Statistical Intervals (1991), 5.2.
     """
     tail = (1 - LEVEL) / 2
-    # The quantile is min{k: F(k) >= q}; ranks are one higher.
+    # The quantile is min{k: F(k) >= q}; ranks are higher by 1.
     upper = binomial_quantile(1 - tail, count, p) + 1
     lower = binomial_quantile(tail, count, p)
     if binomial_cdf(lower, count, p) <= tail:

@@ -1,29 +1,29 @@
-"""Is there a steady state, and from which query on?
+"""Detection of the steady state of a run and of its first query.
 
 Theory of operation, in five steps:
 
 1. A long series is reduced to at most `MAX_SEARCHED_POINTS` blocks, each by the mean of its
-   middle half. Cutting n points costs n², and what is looked for (a device that warms up or slows
-   down) lasts much longer than a block: a warm-up that is shorter than 1/2000 of the run moves no
-   percentile that the run supports. The mean of the middle half ignores spikes as a median
-   does, up to a quarter of the block, and unlike a median it does not jump by a whole tick when
-   the clock is coarse and the share of the two neighbouring ticks changes a little.
-2. Values far from their neighbours are pulled in to a bound, for the search of changepoints only.
-   A normal cost would give every spike a segment of its own.
+   middle half. Cutting n points costs n², and the events of interest (a device that warms up or
+   slows down) last much longer than a block: a warm-up that is shorter than 1/2000 of the run does
+   not change any percentile that the run supports. The mean of the middle half ignores spikes as a
+   median does, up to a quarter of the block. Unlike a median, it does not jump by a whole tick when
+   the clock is coarse and the share of the two neighbouring ticks changes slightly.
+2. Values far from their neighbours are clipped, for the search of changepoints only. A normal cost
+   would give every spike its own segment.
 3. Changepoints of mean or variance are found (`changepoints.py`). If the values inside the
-   segments depend on each other, noise looks like shifts; the search is repeated with a penalty
+   segments depend on each other, noise resembles shifts; the search is repeated with a penalty
    that is stricter by the autocorrelation time.
 4. From the end backwards, segments belong to the steady state while their level equals that of
-   the last one, within 1 % and what the noise leaves open. Short excursions that return to the
+   the last segment, within 1 % plus the uncertainty by noise. Short excursions that return to the
    level (another process ran for a moment) do not end it, nor do the last few queries.
-5. The steady state has to cover the last quarter of the run. Its level against the fastest
-   lasting segment tells a warm-up from a slow-down.
+5. The steady state has to cover the last quarter of the run. Its level relative to the fastest
+   lasting segment distinguishes a warm-up from a slowdown.
 
-Nothing is dropped: a class and an index are returned, the series is left alone.
+No query is dropped: the result is a class and an index, and the series is unchanged.
 
 Source: Barrett et al., Virtual machine warmup blows hot and cold (2017), section 4, and
 softdevteam/warmup_stats for the classes, the filter window and the penalty; steps 1 and 3, the
-middle half and the excursions are our own, measured in the tests.
+middle half and the excursions are edgebench's own, measured in the tests.
 """
 
 from __future__ import annotations
@@ -40,26 +40,27 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.latency.changepoints import find_changepoints
 
 MIN_QUERY_COUNT = 20
-"""Fewest queries that can be classified: a quarter of fewer is not even a handful."""
+"""Fewest queries that can be classified; a quarter of fewer is less than five queries."""
 MAX_SEARCHED_POINTS = 2000
-"""Most points that are searched; that takes 0.05 s."""
+"""Largest number of searched points, which take 0.05 s."""
 DELTA_RATIO = 0.01
-"""Relative difference below which two levels are equal."""
+"""Relative difference up to which two levels are equal."""
 STEADY_RATIO = 0.25
-"""Part of the run, at its end, that has to be steady. Source: warmup_stats, 500 of 2000."""
+"""Share of the run, at its end, that has to be steady. Source: warmup_stats, 500 of 2000."""
 LASTING_RATIO = 0.02
-"""Part of the run that a segment must last to say something about the device."""
+"""Share of the run that a segment must last to characterise the device."""
 EXCURSIONS_RATIO = 0.10
-"""Part of the steady state that excursions from its level may take in total. On a shared virtual
-machine, 5 % called every fourth run of 2 s unsteady that otherwise stayed on its level."""
+"""Share of the steady state that excursions from its level may take in total. On a shared virtual
+machine, a limit of 5 % classified every fourth run of 2 s as unsteady although it otherwise stayed
+on its level."""
 FILTER_WINDOW = 201
-"""Neighbourhood that says whether a value is far. Source: warmup_stats, 200, here with a centre."""
+"""Neighbourhood of a value, for clipping. Source: warmup_stats, 200, here with a centre."""
 FILTER_RANGES = 3.0
-"""Distance from the median that is far, in P90-P10. Source: warmup_stats, outliers."""
+"""Distance from the median to clip at, in units of P90-P10. Source: warmup_stats, outliers."""
 LEVEL_STANDARD_ERRORS = 3.0
-"""Distance of two levels that noise alone may explain."""
+"""Distance of two levels, in standard errors, that noise alone may explain."""
 MAX_STRICTNESS = 20.0
-"""Longest autocorrelation time that is believed; an AR(1) series with 0.9 has 19."""
+"""Largest accepted autocorrelation time; an AR(1) series with 0.9 has 19."""
 
 
 class SteadyClass(str, Enum):
@@ -67,11 +68,11 @@ class SteadyClass(str, Enum):
 
     FLAT = "flat"
     WARMUP = "warmup"
-    """Another level at first, then the fastest lasting one until the end."""
+    """Another level at first, then the fastest lasting level until the end."""
     SLOWDOWN = "slowdown"
-    """Steady at the end, on a slower level than an earlier lasting one."""
+    """Steady at the end, on a slower level than an earlier lasting level."""
     SWITCHING = "switching"
-    """Between two levels, over and over (`stability.py`)."""
+    """Repeated changes between two levels (`stability.py`)."""
     NO_STEADY_STATE = "no_steady_state"
 
 
@@ -87,27 +88,27 @@ class Segment:
 
     @property
     def query_count(self) -> int:
-        """Length of the segment."""
+        """Number of queries in the segment."""
         return self.end_index - self.start_index
 
 
 @dataclass(frozen=True, slots=True)
 class SteadyState:
-    """Class of a run, and where its steady state begins."""
+    """Class of a run, and the start of its steady state."""
 
     steady_class: SteadyClass | None
-    """Class of the run; None: too few queries to tell."""
+    """Class of the run; None if it has too few queries."""
     first_steady_index: int | None
-    """Index into the given series; None where there is no steady state or too few queries."""
+    """Index into the given series; None without a steady state or with too few queries."""
     segments: tuple[Segment, ...]
     block_size: int
-    """Queries per point that was searched; indexes are multiples of it."""
+    """Queries per searched point; indexes are multiples of it."""
 
 
 def level_range_ratio(segments: Sequence[Segment]) -> float:
-    """Range of the levels of a run, over the lowest one.
+    """Range of the levels of a run, over the lowest level.
 
-    Levels that less than `LASTING_RATIO` of the queries are beyond are left out, at either end.
+    At either end, the levels of the extreme `LASTING_RATIO` of the queries are left out.
 
     Args:
         segments: All segments of the run, at least one.
@@ -131,15 +132,15 @@ def find_steady_state(latency_ns: NDArray[np.int64]) -> SteadyState:
     if count < MIN_QUERY_COUNT:
         return SteadyState(None, None, (), 1)
     values, block_size = _reduced(latency_ns)
-    # The series with every value within a bound of its neighbourhood.
+    # The series, with every value clipped to a range around its neighbourhood.
     half = min(FILTER_WINDOW // 2, values.size - 1)
     padded = np.pad(values, half, mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
     low, middle, high = np.percentile(windows, (10, 50, 90), axis=1)
     reach = FILTER_RANGES * np.maximum(high - low, DELTA_RATIO * middle)
     bounded = np.clip(values, middle - reach, middle + reach)
-    # Finer changes than a third of what counts as a change are not looked for: segments of a
-    # nearly constant series would otherwise be infinitely certain.
+    # The floor is a third of the smallest difference of levels. Without it, the segments of a
+    # nearly constant series would be infinitely certain.
     floor = max(DELTA_RATIO / 3 * float(np.median(bounded)), 1e-9)
     ends = find_changepoints(bounded, floor=floor)
     dependence = _autocorrelation_time(bounded, ends)
@@ -169,7 +170,7 @@ def find_steady_state(latency_ns: NDArray[np.int64]) -> SteadyState:
             replace(
                 segment,
                 start_index=segment.start_index * block_size,
-                # The last block reaches to the end.
+                # The last block extends to the end of the series.
                 end_index=count
                 if segment.end_index == values.size
                 else segment.end_index * block_size,
@@ -183,7 +184,7 @@ def find_steady_state(latency_ns: NDArray[np.int64]) -> SteadyState:
 def _reduced(latency_ns: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:
     """At most `MAX_SEARCHED_POINTS` values for the series, and the queries per value.
 
-    The last block also holds what is left over.
+    The last block also contains the remaining queries.
     """
     size = -(-latency_ns.size // MAX_SEARCHED_POINTS)
     if size == 1:
@@ -207,7 +208,7 @@ def _autocorrelation_time(values: NDArray[np.float64], ends: list[int]) -> float
     """Number of values that are worth one independent value, by the typical segment.
 
     The median over the segments, weighted by their length, so that a ramp that was cut into
-    steps does not speak for the rest. 1.0 where no correlation is certain.
+    steps does not determine the result. 1.0 without a significant correlation.
 
     Source: AR(1): n_eff = n (1 - r) / (1 + r); |r| < 2 / sqrt(n) is noise (Bartlett 1946).
     """
@@ -228,7 +229,7 @@ def _autocorrelation_time(values: NDArray[np.float64], ends: list[int]) -> float
 
 
 def _classify(segments: list[Segment], tolerances: list[float]) -> tuple[int | None, SteadyClass]:
-    """First steady point, None where there is none, and the class."""
+    """First steady point, None without a steady state, and the class."""
     count = segments[-1].end_index
     lasting = [
         index for index, part in enumerate(segments) if part.query_count >= LASTING_RATIO * count

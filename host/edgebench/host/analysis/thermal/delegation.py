@@ -1,4 +1,4 @@
-"""Which accelerator a model ran on, so that its clock is the model's and not that of the CPU."""
+"""The accelerator that a model ran on, whose clock is compared in place of the CPU's."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from edgebench.protocol.record import OperatorPlacement
 from edgebench.protocol.thermal import Expectation, ExpectedAccelerator
 
 _MOST = 0.5
-"""Share of the operators beside the CPU from which on their clock decides the latency."""
+"""Share of the operators off the CPU from which on their accelerator's clock sets the latency."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """A model of which most operators ran beside the CPU."""
+    """A model whose operators ran mostly on an accelerator."""
 
     devfreq: str | None
-    """Accelerator's name under /sys/class/devfreq; None where its clock was not read."""
+    """Accelerator's name under /sys/class/devfreq; None if its clock was not read."""
 
 
 def uses_accelerator(placement: Iterable[OperatorPlacement]) -> bool:
-    """Whether a part of the model ran beside the CPU, as far as the runtime reports it."""
+    """Whether a part of the model ran on an accelerator, as far as the runtime reports it."""
     return not all(is_cpu(part.place) for part in placement)
 
 
 def find_delegation(
     placement: Iterable[OperatorPlacement], telemetry: TelemetryTrace, expected: Expectation
 ) -> Delegation | None:
-    """Accelerator that ran most of the model; None for the CPU, and where it is not reported."""
+    """Accelerator that ran most of the model; None for the CPU or an unreported placement.
+
+    If several accelerators match, the one whose mean clock is nearest to its highest.
+    """
     parts = list(placement)
     total = sum(part.count for part in parts)
     beside = [part for part in parts if not is_cpu(part.place)]
@@ -46,7 +49,7 @@ def find_delegation(
     ]
     if not read:
         return Delegation(None)
-    # Of several, the one at work: the clock of an idle one is far below its highest.
+    # The clock of an idle accelerator is far below its highest.
     return Delegation(max(read, key=lambda one: _share_of_highest(one, telemetry)).devfreq)
 
 

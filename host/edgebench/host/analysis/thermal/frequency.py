@@ -1,18 +1,18 @@
-"""Frequency that the model really ran at, as far as the device reports it.
+"""Frequency at which the model ran, as far as the device reports it.
 
-The profile orders the sources by how far they can be believed:
+The profile orders the sources by their reliability:
 
     vcgencmd:arm         measured by the firmware of a Raspberry Pi
     cpuinfo_avg_freq     measured by the hardware, where the kernel has it
-    cpuinfo_cur_freq     as the driver reads it from the hardware; only where the agent is root
-    time_in_state        mean over a window, however slowly it is sampled
+    cpuinfo_cur_freq     as the driver reads it from the hardware; only if the agent is root
+    time_in_state        mean over a window, at any sampling rate
     scaling_cur_freq     on many drivers only the frequency that was requested
 
-Where a profile says that the kernel's frequency is only a request (the firmware decides), the
-kernel's own bookkeeping, which is the last two, is not believed; its cap is, when it falls.
+If a profile states that the kernel's frequency is only a request (the firmware decides), the
+kernel's own bookkeeping, which is the last two sources, is not used; a falling cap still is.
 
-Where most of a model runs on an accelerator, its clock is the model's: that of the CPU, which waits
-for it, falls when there is nothing to do.
+If most of a model runs on an accelerator, the accelerator's clock is the model's: the CPU waits for
+the accelerator, and its clock falls while it is idle.
 
 Source: device facts of the profiles; kernel documentation, admin-guide/pm/cpufreq.
 """
@@ -47,27 +47,27 @@ _SENSORS = {
 _REQUESTS = frozenset({"time_in_state", "scaling_cur_freq"})
 _POLICY = re.compile(r"cpufreq\.policy([0-9]{1,4})\.")
 SAME_CLUSTER_RATIO = 0.1
-"""Difference of the highest frequencies within a cluster: cores of one kind differ by less."""
+"""Difference of the highest frequencies within a cluster: cores of the same type differ by less."""
 _CPUS_MAX = 1024
-"""Number of CPUs, more than a sensor's mask of them, which is a double, can hold."""
+"""Limit on CPU numbers; more than fit into a sensor's mask of CPUs, which is a double."""
 
 
 ByWindow = Callable[[Series, Nanoseconds], Floats]
-"""Reading of each window: `Series.medians` or, where a dip must not be outvoted, `Series.means`."""
+"""Reading of each window: `Series.medians` or, to keep short dips visible, `Series.means`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frequency:
-    """Frequency under the model, by window."""
+    """Frequency of the model's CPU or accelerator, by window."""
 
     freq_hz: Floats | None
-    """Frequency, shape (k,); NaN where not read; None where no source can be believed."""
+    """Frequency, shape (k,); NaN where not read; None without a trusted source."""
     cap_hz: Floats | None
     """Highest frequency that the kernel allowed, shape (k,)."""
     policy: Floats
-    """Number of the policy that the model ran on, shape (k,); NaN where it is unknown."""
+    """Number of the policy that the model ran on, shape (k,); NaN where unknown."""
     cluster: Floats
-    """Lowest policy of the same kind of core, shape (k,): x86 has a policy for each core."""
+    """Lowest policy of the same type of core, shape (k,): x86 has a policy for each core."""
 
 
 def find_frequency(
@@ -77,7 +77,7 @@ def find_frequency(
     by_window: ByWindow = Series.medians,
     delegation: Delegation | None = None,
 ) -> Frequency:
-    """Frequency by the first source of the profile's order that was read, or the accelerator's."""
+    """Frequency by the first available source in the profile's order, or the accelerator's."""
     if delegation is not None:
         return _of_accelerator(telemetry, delegation, edges_ns, by_window)
     policy = _policy_by_window(telemetry, edges_ns)
@@ -114,7 +114,7 @@ def _of_accelerator(
 def nominal_freq_hz(
     telemetry: TelemetryTrace, expected: Expectation, policy: float
 ) -> float | None:
-    """Frequency that a policy should run at: the profile's, or the kernel's cap at the start."""
+    """Nominal frequency of a policy: the profile's, or the kernel's cap at the start."""
     if math.isnan(policy):
         return None
     for cluster in expected.clusters:
@@ -126,14 +126,14 @@ def nominal_freq_hz(
 
 
 def most_common(values: Floats) -> float:
-    """Most frequent value; NaN where none is known."""
+    """Most frequent value that is not NaN; NaN if all are."""
     known, counts = np.unique(values[~np.isnan(values)], return_counts=True)
     return float(known[np.argmax(counts)]) if known.size else math.nan
 
 
 def cpu_mask(telemetry: TelemetryTrace, policy: int) -> int:
-    """CPUs of a policy, a bit for each; 0 where unknown."""
-    # A device sends these numbers: it may send any.
+    """CPUs of a policy, as a bit mask; 0 if unknown."""
+    # The device sends these numbers, so any value is possible.
     mask = telemetry.constants.get(f"cpufreq.policy{policy}.cpu_mask", 0.0)
     return int(mask) if math.isfinite(mask) and mask > 0 else 0
 
@@ -161,7 +161,7 @@ def _policy_by_window(telemetry: TelemetryTrace, edges_ns: Nanoseconds) -> Float
 
 
 def _clusters(telemetry: TelemetryTrace, policy_by_window: Floats) -> Floats:
-    """Lowest policy whose highest frequency is about the same: those are one cluster."""
+    """Cluster by window: the lowest policy with about the same highest frequency."""
     clusters = policy_by_window.copy()
     leaders: dict[float, float] = {}
     for policy in np.unique(policy_by_window[~np.isnan(policy_by_window)]):
@@ -180,9 +180,9 @@ def _read_by_policy(
     edges_ns: Nanoseconds,
     by_window: ByWindow,
 ) -> Floats | None:
-    """Sensor of whichever policy the model ran on; None where none of them has it.
+    """Sensor of the policy that the model ran on, by window; None if no policy has it.
 
-    A clock of 0 Hz under a model that runs is a counter that stands still, and no reading.
+    A clock of 0 Hz while a model runs is a stopped counter, and counts as not read.
     """
     values: Floats | None = None
     for policy in np.unique(policy_by_window[~np.isnan(policy_by_window)]):

@@ -1,21 +1,22 @@
 """Four signals of whether a device slowed down, each by window.
 
-    I  indicator     the device itself says so: firmware bits, throttle counters, cooling devices
+    I  indicator     reported by the device: firmware bits, throttle counters, cooling devices
     F  frequency     below 0.97 of the baseline, on the model's own policy or accelerator; or a
                      lowered cap
-    T  temperature   within 2 °C of where the device throttles, or above
+    T  temperature   within 2 °C of the throttle temperature, or above it
     L  latency       above 1.05 of the baseline, in at least 3 windows in a row
 
-A cycle that is shorter than three windows raises no three of them, and where it takes a quarter of
-each, no median either. So a run in which none of that shows is read again in slices of half a
-second, with means in place of medians: L is then a latency that is higher again and again.
+A cycle that is shorter than three windows does not raise three windows in a row and, if it takes a
+quarter of each window, does not raise a median either. So a run without these signals is analysed
+again in slices of half a second, with means in place of medians: L is then a latency that is
+repeatedly higher.
 
-Near the limit, causes count: a latency that is 2 % higher in windows that are hot and have a lower
-clock is one that heat has raised.
+Near the limit, causes count: if the latency is 2 % higher in windows that are hot and have a lower
+clock, heat has raised it.
 
-A window's frequency counts only where the model keeps the CPU busy: otherwise a governor idles.
-Windows in which the model ran on another cluster than in the baseline have neither F nor L:
-another kind of core is no slower clock.
+A window's frequency counts only if the model keeps the CPU busy, because governors lower the clock
+of an idle CPU. Windows in which the model ran on another cluster than in the baseline have neither
+F nor L, because another type of core is not a slower clock.
 """
 
 from __future__ import annotations
@@ -45,45 +46,45 @@ from edgebench.protocol.thermal import Expectation
 FREQ_DROP_LIMIT_RATIO = 0.97
 LATENCY_LIMIT_RATIO = 1.05
 EXPLAINED_LIMIT_RATIO = 1.02
-"""Higher latency that is believed where heat and a lower clock explain it. The mean of the middle
-half of a window repeats to well within 1 % on a quiet device."""
+"""Smallest increase of the latency that counts if heat and a lower clock explain it. The mean of
+the middle half of a window repeats to well within 1 % on a quiet device."""
 NOISE_LIMIT = 5.0
-"""Standard deviations of a window by which it must be above the lower quartile of the baseline:
-that is 0.7 of them below the mean, and may be 2 by chance in a baseline of two windows. Latencies
-that vary by less than about 10 % keep the limit above."""
+"""Standard deviations by which a slower window must exceed the lower quartile of the baseline. The
+quartile is 0.7 standard deviations below the mean, and may be 2 below it by chance in a baseline of
+two windows. Latencies that vary by less than about 10 % keep the limit above."""
 STEP_QUARTILE = 0.4506
 """Lower quartile of the difference between two normal variables over their standard deviation."""
 CYCLE_S = 30.0
-"""Time in which a cycle must show: governors of skin temperature act in tens of seconds."""
+"""Longest cycle to detect: governors of skin temperature act in tens of seconds."""
 RECURRING_SHARE = 0.1
-"""Share of a cycle that is slow. A clock that is a third lower in less than a tenth of the time
-costs less than 5 %."""
+"""Least slow share of a cycle. A clock that is a third lower in less than a tenth of the time costs
+less than 5 %."""
 RECURRING_S, RECURRING_RUN_SHARE = 3.0, 0.02
-"""Time that all slow parts together take at least, and their share of the run, as of a level that
-the search for the warm-up believes."""
+"""Least time of all slow parts together, and their least share of the run, which is that of a
+lasting level in the search for the warm-up."""
 CHANGE_QUANTILE = 0.95
-"""Share of the windows in which a change of the clock counts: a moment is none."""
+"""Quantile of the windows' changes of the clock that is reported; short changes do not count."""
 TEMP_MARGIN_C = 2.0
 LASTING = 3
-"""Windows in a row with a higher latency, before it counts."""
+"""Number of windows in a row with a higher latency before it counts."""
 BUSY_LIMIT_RATIO = 0.8
-"""Share of a window that inferences take, for its frequency to say anything."""
+"""Least share of a window that inferences take for its frequency to count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One signal by window."""
+    """A signal by window."""
 
     is_set: WindowMask
     known: WindowMask
-    """Windows in which anything was read that could have set it."""
+    """Windows with a reading that could have set the signal."""
 
     def covers(self, windows: WindowMask) -> bool:
-        """Whether it is known in most of these windows, of which there are some."""
+        """Whether the signal is known in most of these windows; False without windows."""
         return int(np.count_nonzero(self.known & windows)) * 2 > int(np.count_nonzero(windows))
 
     def explains(self, windows: WindowMask) -> bool:
-        """Whether it is set in most of these windows, as far as it is known there."""
+        """Whether it is known in most of these windows, and set in most of the known windows."""
         there = np.count_nonzero(self.known & windows)
         return self.covers(windows) and np.count_nonzero(self.is_set & windows) * 2 > there
 
@@ -93,51 +94,51 @@ class FrequencySignal(Signal):
     """Set where the frequency, or its cap, was below the baseline."""
 
     is_measured: bool
-    """Whether there was a frequency to believe, not only a cap."""
+    """Whether the run has a trusted frequency, not only a cap."""
     baseline_hz: float | None
     nominal_hz: float | None
-    """Frequency that the device should run at."""
+    """Nominal frequency of the device."""
     change_ratio: float | None
-    """Distance from the baseline that 95 % of the windows keep within; None where not measured."""
+    """95th percentile of the windows' relative distance from the baseline; None if not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Time that the model spent on another kind of core than on most of the run."""
+    """Time that the model spent on another type of core than for most of the run."""
 
     ratio: float
-    """Share of the windows, those in which it moved among them."""
+    """Share of the windows, including those in which the model moved."""
     latency_ratio: float | None
-    """Latency there over that on the usual kind; None where it never stayed for a whole window."""
+    """Latency there over that on the usual type; None if it never stayed for a whole window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """All signals by window; None where no source reports it."""
+    """All signals by window; a signal is None if no source reports it."""
 
     indications: list[Indication]
     indicator: Signal | None
     frequency: FrequencySignal | None
     temperature: Signal | None
     throttle_c: float | None
-    """Temperature at which the device throttles: the lowest of what is known of its zones."""
+    """Temperature at which the device throttles: the lowest known limit of its zones."""
     latency: WindowMask
     """Windows with a higher latency that lasts."""
     slower: WindowMask
-    """Windows with a higher latency, however short."""
+    """Windows with a higher latency, including short periods."""
     latency_ns: Floats
     """Latency, shape (k,); NaN where no inference began."""
     baseline_ns: float
     baseline: WindowMask
-    """Windows that the others are compared with."""
+    """Windows of the baseline, shape (k,)."""
     is_home: WindowMask
-    """Windows in which the model ran on the kind of core that it ran on most, and did not move."""
+    """Windows in which the model stayed on the type of core that it ran on most."""
     moved: Move | None
-    """Time on another kind of core; None: there was none."""
+    """Time on another type of core; None if the model did not move."""
     is_sliced: bool
-    """Whether these are slices, and the latency was higher again and again."""
+    """Whether the windows are slices, and L is a repeatedly higher latency."""
     indicated_elsewhere: tuple[str, ...]
-    """What the device says about parts that the model did not run on."""
+    """Reports of the device about parts that the model did not run on."""
 
     @property
     def sources(self) -> dict[str, Signal]:
@@ -160,7 +161,7 @@ def find_signals(
     delegation: Delegation | None = None,
     is_sliced: bool = False,
 ) -> Signals:
-    """Look at every window; as slices, with means in place of medians."""
+    """Signals of every window; for slices, from means in place of medians."""
     reading = Series.means if is_sliced else Series.medians
     frequency = find_frequency(telemetry, expected, windows.edges_ns, reading, delegation)
     home = most_common(frequency.cluster)
@@ -198,7 +199,7 @@ def find_signals(
         latency = _recurring(is_slower, is_known, windows)
         latency &= _stands_out(latency, latency_ns, is_known)
     else:
-        # Slower, hot and with a slower clock: that need not last to be believed.
+        # A slower window that is hot and has a lower clock counts without lasting.
         latency = _lasting(is_slower, is_known) | (is_slower & is_explained)
         latency |= _lasting(is_raised & is_explained, is_known)
     return Signals(
@@ -222,13 +223,13 @@ def find_signals(
 
 
 def _baseline_and_limit_ns(latency_ns: Floats, baseline: WindowMask) -> tuple[float, float]:
-    """Latency of the baseline, and the one above which a window is slower; NaN without one."""
+    """Latency of the baseline, and the limit of slower windows; NaN without a baseline."""
     if not baseline.any():
         return math.nan, math.nan
-    # The lower quartile: a warm-up that was left in makes some of these windows slow.
+    # The lower quartile, because a remaining warm-up makes some of these windows slow.
     baseline_ns = float(np.quantile(latency_ns[baseline], 0.25, method="lower"))
-    # Standard deviation of a window, by the differences from each to the next. The lower quartile
-    # of the differences: a trend is none, and up to half of them may be steps.
+    # Standard deviation of a window, by the differences between neighbours. The lower quartile of
+    # the differences is insensitive to a trend, and to steps in up to half of them.
     steps_ns = np.abs(np.diff(latency_ns))
     steps_ns = steps_ns[~np.isnan(steps_ns)]
     noise_ns = NOISE_LIMIT * (
@@ -243,7 +244,7 @@ def _busy_ratio(
     """Share of each window in which the model kept its threads busy."""
     busy_ratio = windows.busy_ratio(timeline)
     if (cpu_s := telemetry.series.get("worker.cpu_s")) is not None:
-        # Between short inferences there are gaps as long as they are; CPU time has none.
+        # Gaps between short inferences are as long as the inferences; CPU time has no gaps.
         busy_ratio = np.fmax(busy_ratio, cpu_s.rates(windows.edges_ns) / threads)
     return busy_ratio
 
@@ -257,7 +258,7 @@ def find_recurring_signals(
     threads: int = 1,
     delegation: Delegation | None = None,
 ) -> tuple[Windows, Signals] | None:
-    """Slices of a run in which the latency is higher again and again; None where it is not."""
+    """Slices of a run, and their signals, if the latency is repeatedly higher; None otherwise."""
     steps_ns = [np.diff(series.time_ns) for series in telemetry.series.values()]
     reading_s = min((float(np.median(one)) / 1e9 for one in steps_ns if one.size), default=0.0)
     slices = cut_into_slices(timeline, windows, reading_s)
@@ -287,7 +288,7 @@ def _move(latency_ns: Floats, is_home: WindowMask, is_away: WindowMask) -> Move 
 
 
 def _recurring(is_slower: WindowMask, is_known: WindowMask, slices: Windows) -> WindowMask:
-    """Slow slices that come again and again, or that last as long as windows have to."""
+    """Slow slices that recur, or that last as long as slow windows have to."""
     nowhere = np.zeros_like(is_slower)
     where = np.flatnonzero(is_known)
     if not where.size:
@@ -306,9 +307,9 @@ def _recurring(is_slower: WindowMask, is_known: WindowMask, slices: Windows) -> 
 
 
 def _stands_out(slow: WindowMask, latency_ns: Floats, is_known: WindowMask) -> bool:
-    """Whether the slices between the slow ones are faster by as much as a slowdown takes.
+    """Whether the slices between the slow slices are faster by at least the limit of a slowdown.
 
-    A latency that rose to about the limit, and stayed there, crosses it again and again by chance.
+    A latency that rose to about the limit, and stayed there, crosses it repeatedly by chance.
     """
     where = np.flatnonzero(slow)
     if not where.size:
@@ -334,7 +335,7 @@ def _frequency_signal(
         is_set |= frequency.cap_hz < FREQ_DROP_LIMIT_RATIO * cap_at_start_hz
         known |= ~np.isnan(frequency.cap_hz)
     if frequency.freq_hz is not None and baseline_hz is not None:
-        # A cap that did not fall says nothing where the clock itself is not read any more.
+        # Without readings of the clock, only a fallen cap counts.
         known = is_busy & ~np.isnan(frequency.freq_hz) | is_set
         is_set |= (frequency.freq_hz < FREQ_DROP_LIMIT_RATIO * baseline_hz) & is_busy
         read_hz = frequency.freq_hz[is_busy & ~np.isnan(frequency.freq_hz)]
@@ -355,7 +356,7 @@ def _median_hz(values: Floats | None, where: WindowMask) -> float | None:
 def _temperature_signal(
     telemetry: TelemetryTrace, expected: Expectation, windows: Windows
 ) -> tuple[Signal | None, float | None]:
-    """Windows in which a zone is near where it throttles, and where the first of them does."""
+    """Windows in which a zone is near its throttle temperature, and the lowest of these limits."""
     is_set, known = np.zeros(windows.count, np.bool_), np.zeros(windows.count, np.bool_)
     limits = []
     for name, series in telemetry.named("thermal.", ".temp_c").items():
@@ -370,11 +371,11 @@ def _temperature_signal(
 
 
 def _throttle_c(sensor: str, telemetry: TelemetryTrace, expected: Expectation) -> float | None:
-    """Where a zone begins to throttle: the kernel's own trip, where the profile trusts that."""
+    """Temperature at which a zone throttles: the kernel's trip point if the profile trusts it."""
     trip_c = telemetry.constants.get(f"{sensor.removesuffix('.temp_c')}.throttle_c")
     zone = expected.zone(_zone_type(sensor))
     if zone is None:
-        # An unknown board: a trip that is bound to something that slows down is telling.
+        # An unknown board: the trip point counts, because a device that slows down is bound to it.
         return trip_c if not expected.zones else None
     return trip_c if zone.trips_in_sysfs and trip_c is not None else zone.throttle_c
 
@@ -384,7 +385,7 @@ def _zone_type(sensor: str) -> str:
 
 
 def _lasting(windows: WindowMask, is_known: WindowMask) -> WindowMask:
-    """Windows with enough neighbours of their kind; a window that says nothing parts none."""
+    """Windows in a long enough row of set windows; unknown windows do not interrupt a row."""
     lasting = np.zeros_like(windows)
     where = np.flatnonzero(is_known)
     for row in np.split(where, np.flatnonzero(np.diff(windows[where])) + 1):
@@ -396,9 +397,9 @@ def _lasting(windows: WindowMask, is_known: WindowMask) -> WindowMask:
 def start_and_max_temp_c(
     telemetry: TelemetryTrace, expected: Expectation, windows: Windows
 ) -> tuple[float | None, float | None]:
-    """First reading of the run and the highest, of the hottest zone that matters."""
+    """First reading of the run, and the highest: each of the hottest relevant zone."""
     every = telemetry.named("thermal.", ".temp_c")
-    # A board may have a dummy that always says 100 °C.
+    # A board may have a dummy zone that always reads 100 °C.
     known = [series for name, series in every.items() if expected.zone(_zone_type(name))]
     begin, end = windows.edges_ns[0], windows.edges_ns[-1]
     inside = [

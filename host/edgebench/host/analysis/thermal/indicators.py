@@ -1,17 +1,17 @@
-"""What the device itself reports about slowdowns, by window, with its cause.
+"""Slowdowns that the device itself reports, by window, with their causes.
 
-Only what is new counts: bits and counters from before the run say nothing.
+Only changes count: bits and counters from before the run are ignored.
 
-    vcgencmd               now-bits in any window; sticky bits where they appear first
+    vcgencmd               now-bits in any window; sticky bits in the window of their first reading
     x86_throttle_count     counts that grow
     soctherm_oc            events that grow: over-current, or the supply
-    android_thermal_status moderate or worse, from one such reading to the next
-    cooling_device         above state 0, where it cools by slowing down what the model runs on
+    android_thermal_status moderate or worse, from each such reading to the next
+    cooling_device         above state 0, if it cools by slowing down the model's own part
     under-voltage alarms   that rise
 
-The firmware of a Raspberry Pi sets "throttled" (bit 2) for heat and for a weak supply alike. Where
-the supply bits are set in the same window or next to it, and the temperature does not speak for
-heat, the supply was the cause.
+The firmware of a Raspberry Pi sets "throttled" (bit 2) both for heat and for a weak supply. If the
+supply bits are set in the same window or a neighbour, and the temperature is not near the limit,
+the supply was the cause.
 
 Source: device facts of the profiles; torvalds/linux, drivers/thermal/intel/therm_throt.c.
 """
@@ -44,66 +44,66 @@ THERMAL_STATUS_MODERATE."""
 _BITS_MAX = 2.0**32
 _WORST_FIRST = ("undervoltage", "thermal", "overcurrent")
 _OF_CPU = re.compile(r"(?:cpufreq|cpuidle|idle)-cpu([0-9]{1,4})")
-"""Type of a cooling device that names the first CPU of the policy that it slows down, since Linux
-5.12; before, it was only a number in the order of registration: `thermal-cpufreq-1`."""
+"""Type of a cooling device with the first CPU of the policy that it slows down, since Linux 5.12;
+before, the type had only a number in the order of registration: `thermal-cpufreq-1`."""
 _OF_DEVFREQ = re.compile(r"(?:thermal-)?(?:devfreq|gpufreq)-(.+)")
 _CAP_LOWERED_RATIO = 0.999
-"""Cap against the undisturbed one: the smallest step of a table is far more."""
+"""Cap over the undisturbed cap; the smallest step of a frequency table is far more."""
 _UNDER_VOLTAGE_EVENT = "oc1"
-"""Event of a Jetson's soctherm that means the supply."""
+"""Event of a Jetson's soctherm for a weak supply."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlace:
-    """Place of the model: a cooling device of another part of the chip does not slow it down."""
+    """Place of the model: cooling devices of other parts of the chip do not slow it down."""
 
     policy: Floats
-    """Policy that the model ran on by window, shape (k,); NaN where unknown."""
+    """Policy that the model ran on, by window, shape (k,); NaN where unknown."""
     is_one_thread: bool
-    """Whether the policy is that of all of its threads."""
+    """Whether the model has a single thread, so that the policy covers all of its threads."""
     is_affected: WindowMask
     """Windows with a higher latency or a lower clock, shape (k,)."""
     delegation: Delegation | None = None
-    """Accelerator that ran most of the model; None: the CPU did."""
+    """Accelerator that ran most of the model; None for the CPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Indication:
-    """One thing that the device says."""
+    """A slowdown that the device reports."""
 
     cause: str
     """Cause: thermal, undervoltage or overcurrent."""
     detail: str
     windows: WindowMask
-    """Windows in which it was seen, shape (k,)."""
+    """Windows in which it was reported, shape (k,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Indications:
-    """Everything that the device says, and whether it could have said anything."""
+    """All reports of the device, and the windows in which its indicators were read."""
 
     indications: list[Indication]
-    """Indications in the profile's order of indicators, then by the count of windows."""
+    """Indications in the profile's order of indicators, then by their number of windows."""
     known: WindowMask
     """Windows in which an indicator was read, shape (k,)."""
     elsewhere: tuple[str, ...] = ()
-    """Details of what the device says about parts that the model did not run on."""
+    """Details of reports about parts that the model did not run on."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Readings:
-    """Everything that was read during a run, and the windows of that run."""
+    """Readings of a run, with its windows and the place of the model."""
 
     telemetry: TelemetryTrace
     expected: Expectation
     edges_ns: Nanoseconds
     is_hot: WindowMask
-    """Windows near where the device throttles; none where no temperature is known."""
+    """Windows near the throttle temperature; all False if no temperature is known."""
     place: ModelPlace | None
-    """Place of the model; None: every device may have slowed it down."""
+    """Place of the model; None if every cooling device may have slowed it down."""
 
     def inside(self, series: Series) -> Series:
-        """Readings of the run, with the state it began in and the one it ended in."""
+        """Readings of the run, with the last reading before it and the first after it."""
         first, last = np.searchsorted(series.time_ns, [self.edges_ns[0], self.edges_ns[-1]])
         kept = slice(max(0, int(first) - 1), int(last) + 1)
         return Series(series.time_ns[kept], series.value[kept])
@@ -138,7 +138,15 @@ def find_indications(
     is_hot: WindowMask | None,
     place: ModelPlace | None = None,
 ) -> Indications:
-    """What the device says; the first indication is the one that explains most."""
+    """Reports of the device; the first indication explains most.
+
+    Args:
+        telemetry: Trace of the run.
+        expected: Profile of the device.
+        edges_ns: Edges of the windows, shape (k + 1,).
+        is_hot: Windows near the throttle temperature, shape (k,); None if unknown.
+        place: Place of the model; None if every cooling device may have slowed it down.
+    """
     nowhere = np.zeros(len(edges_ns) - 1, np.bool_)
     is_hot = nowhere if is_hot is None else is_hot
     readings = _Readings(telemetry, expected, edges_ns, is_hot, place)
@@ -172,12 +180,12 @@ def _firmware(readings: _Readings) -> Indications:
     bits = np.clip(inside.value, 0, _BITS_MAX).astype(np.int64)
 
     def windows_with(now: int, sticky: int) -> WindowMask:
-        """Windows with a now-bit, and those in which a sticky bit was seen first."""
+        """Windows with a now-bit, and those of the first reading of a sticky bit."""
         is_set = (bits & now) != 0
         fresh = int(bits[-1]) & ~int(bits[0]) & sticky
         while fresh:
             bit = fresh & -fresh
-            # Too short for the sampling, but the firmware remembers that it was.
+            # The event was too short for the sampling, but the sticky bit records it.
             is_set[np.argmax((bits & bit) != 0)] = True
             fresh ^= bit
         return readings.windows_of(inside, is_set)
@@ -237,12 +245,12 @@ def _cooling(readings: _Readings) -> Indications:
 
 
 def _slows_the_model(readings: _Readings, kind: str, windows: WindowMask) -> bool:
-    """Whether a cooling device that was at work in these windows can have slowed the model down.
+    """Whether a cooling device that was active in these windows can have slowed the model down.
 
-    By its name, if that tells. A numbered one lowers the cap of the model's own policy, or it is
-    another's. Where neither tells, by its effect: a device that was at work for a part of the run
-    in which the model was no slower than in the rest slows something else down. One that was always
-    at work has no rest to compare with: then the device is believed.
+    The device's name decides, if it identifies a part of the chip. A numbered device belongs to the
+    model's own policy if it lowers that policy's cap. Otherwise the effect decides: a device slows
+    another part down if the model was not slower while it was active than in the rest of the run. A
+    device that was always active leaves nothing to compare with, and is assumed to slow the model.
     """
     place = readings.place
     if place is None:
@@ -277,7 +285,7 @@ def _slows_the_model(readings: _Readings, kind: str, windows: WindowMask) -> boo
 def _is_cap_lowered(readings: _Readings, name: str, windows: WindowMask) -> bool | None:
     """Whether the cap of a policy or device was lower in these windows than in the others.
 
-    None where it was not read.
+    None if the cap was not read.
     """
     cap = readings.telemetry.series.get(f"{name}.freq_hz_cap")
     if cap is None:
@@ -288,7 +296,7 @@ def _is_cap_lowered(readings: _Readings, name: str, windows: WindowMask) -> bool
     is_working = np.zeros_like(is_inside)
     is_working[is_inside] = windows[at[is_inside]]
     working_hz, resting_hz = cap.value[is_working], cap.value[is_inside & ~is_working]
-    # Always at work: only the hardware's limit is left to compare with.
+    # For a device that is always active, the only reference is the hardware's limit.
     top_hz = readings.telemetry.constants.get(f"{name}.freq_hz_max")
     if resting_hz.size:
         top_hz = float(np.median(resting_hz))
@@ -320,7 +328,7 @@ def _alarms(readings: _Readings) -> Indications:
         windows = readings.windows_of(inside, inside.value > inside.value[:1])
         if windows.any():
             indications.append(Indication("undervoltage", f"{name} was raised", windows))
-    # An alarm alone says nothing about heat: it is no source for "not throttled".
+    # An alarm of the supply does not cover heat, so it cannot support "not throttled".
     return Indications(indications, readings.known([]))
 
 
@@ -332,4 +340,4 @@ _SOURCES: dict[str, Callable[[_Readings], Indications]] = {
     "cooling_device": _cooling,
     "undervoltage": _alarms,
 }
-"""Indicator by the name that a profile gives it."""
+"""Indicators by their names in profiles."""

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Nanoseconds = NDArray[np.int64]
 WindowMask = NDArray[np.bool_]
-"""Windows that something is true of, shape (k,)."""
+"""True for each window with a property, shape (k,)."""
 NONSENSE = 1e18
-"""Value that no sensor reaches: cycles of a year at 5 GHz are 1.6e17. Sums of such overflow."""
+"""Value that no sensor reaches: the cycles of a year at 5 GHz are 1.6e17. Larger values, whose sums
+may overflow, are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Readings of one sensor over time, without those that gave no number."""
+    """Readings of a sensor over time, without those that are not numbers."""
 
     time_ns: Nanoseconds
     """Times of the readings, ascending, shape (n,), device clock."""
@@ -32,7 +33,7 @@ class Series:
         return window_medians(self.time_ns, self.value, edges_ns)
 
     def means(self, edges_ns: Nanoseconds) -> Floats:
-        """Mean of each window, shape (k,): no dip is outvoted; NaN without a reading."""
+        """Mean of each window, shape (k,), in which short dips count; NaN without a reading."""
         sums = window_sums(self.time_ns, self.value, edges_ns)
         counts = np.diff(np.searchsorted(self.time_ns, edges_ns))
         return np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
@@ -50,15 +51,15 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryTrace:
-    """Everything that was sampled during a run."""
+    """All samples of a run, by sensor."""
 
     series: Mapping[str, Series] = field(default_factory=dict[str, Series])
     constants: Mapping[str, float] = field(default_factory=dict[str, float])
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Reason by sensor or source."""
+    """Reason why it was not read, by sensor or source."""
 
     def named(self, prefix: str, suffix: str) -> dict[str, Series]:
-        """Sensors whose names begin and end like this."""
+        """Sensors whose names have this prefix and suffix."""
         return {
             name: series
             for name, series in self.series.items()
@@ -69,7 +70,7 @@ class TelemetryTrace:
 def split_by_sensor(
     time_ns: Nanoseconds, sensor: NDArray[np.int64], value: Floats, names: Iterable[str]
 ) -> dict[str, Series]:
-    """Columns of a trace by sensor; a sensor that never gave a number is left out."""
+    """Columns of a trace by sensor, without sensors that have no number."""
     by_sensor: dict[str, Series] = {}
     is_number = np.isfinite(value) & (np.abs(value) < NONSENSE)
     for index, name in enumerate(names):
@@ -81,12 +82,12 @@ def split_by_sensor(
 
 
 def window_medians(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -> Floats:
-    """Median of the values in each window, shape (k,); NaN where it has none.
+    """Median of the values in each window, shape (k,); NaN for a window without values.
 
     Args:
         time_ns: Ascending, shape (n,).
         value: Shape (n,).
-        edges_ns: Ascending, shape (k + 1,); a window has its first edge and not its last.
+        edges_ns: Ascending, shape (k + 1,); a window includes its first edge and excludes its last.
     """
     bounds = np.searchsorted(time_ns, edges_ns)
     return np.array(
@@ -98,9 +99,9 @@ def window_medians(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -
 
 
 def window_midmeans(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -> Floats:
-    """Mean of the middle half of the values in each window, shape (k,); NaN where it has none.
+    """Mean of the middle half of each window's values, shape (k,); NaN for a window without values.
 
-    It is as robust as a median against outliers, and does not jump where values have two modes.
+    It is as robust as a median against outliers, and does not jump between two modes.
 
     Args: as for `window_medians`.
     """
@@ -111,7 +112,7 @@ def window_midmeans(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) 
 def window_upper_trimmed_means(
     time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds
 ) -> Floats:
-    """Mean of each window without its highest tenth, shape (k,); NaN where it has no value.
+    """Mean of each window without its highest tenth, shape (k,); NaN for a window without values.
 
     A slowdown that takes a quarter of the window shows; single outliers do not.
 

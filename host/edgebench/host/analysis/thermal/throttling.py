@@ -1,28 +1,29 @@
-"""Did the device slow down, when, and why?
+"""Detection of slowdowns of the device: their onset and their cause.
 
 Theory of operation. A run is cut into windows of 1 to 5 s. The first windows, at least 5 s, are the
-baseline. Four signals are read in every window (see heat_signals): I, what the device itself says;
-F, its frequency; T, its temperature; L, the latency.
+baseline. Four signals are read in every window (see heat_signals): I, the reports of the device; F,
+its frequency; T, its temperature; L, the latency.
 
     I     F     T     L      verdict
     yes   any   any   any    throttled:<cause of the indicator>, certain
-    –     yes   yes   yes    throttled:thermal, probable; also where no frequency can be believed
+    –     yes   yes   yes    throttled:thermal, probable; also without a trusted frequency
     –     no    yes   yes    throttled:hidden (firmware, idle injection)
-    –     yes   no    yes    frequency_limited:power_limit; :unknown where nothing tells of heat
-    –     no    no    yes    interference: not thermal; unknown where not enough can be read
-    –     any   any   no     not_throttled, if there was anything to read; also where the model was
-                             slower on another kind of core: that is no heat, and told beside it
-    nothing to read          unknown; never "not throttled"
+    –     yes   no    yes    frequency_limited:power_limit; :unknown without a signal of heat
+    –     no    no    yes    interference: not thermal; unknown if too few signals can be read
+    –     any   any   no     not_throttled if any signal was read; also if the model was slower on
+                             another type of core, which is not heat, and is reported separately
+    no signal read           unknown; never "not throttled"
 
-A signal explains a higher latency only if it is set in most of the slower windows; one that was
-not read in most of them says nothing. Interference is what is left when everything else is out: it
-takes a frequency that can be believed and either a temperature with a known limit or an indicator.
+A signal explains a higher latency only if it is set in most of the slower windows; a signal that
+was not read in most of them is ignored. Interference is the remaining cause when all others are
+excluded: it requires a trusted frequency, and a temperature with a known limit or an indicator.
 
-A device that slows down in short cycles has no three slow windows in a row. Where nothing lasts,
-the run is read again in slices, and the same table holds for a latency that is higher again and
-again; where heat and clock do not explain it, only if it is so for a fifth of that time.
+A device that slows down in short cycles does not have three slow windows in a row. If no slowdown
+lasts, the run is analysed again in slices, and the same table applies to a latency that is
+repeatedly higher; if heat and clock do not explain it, only if a fifth of the slices between the
+first and the last slow slice are slow.
 
-Source: benchexec (counters); node_exporter; the combination with the latency is our own.
+Source: benchexec (counters); node_exporter; the combination with the latency is edgebench's own.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ from edgebench.protocol.thermal import Expectation
 
 MIN_WINDOWS = 8
 UNEXPLAINED_SHARE = 0.2
-"""Share of the slices between the first slow one and the last that are slow, where nothing explains
-them: housekeeping of the system takes less."""
+"""Least share of slow slices, between the first and the last of them, if their cause is unknown:
+housekeeping of the system takes less."""
 SUSTAINED_SHARE = 0.2
-"""Last part of a run, which stands for what the device can sustain."""
+"""Share of a run, at its end, that represents the sustained performance."""
 
 
 def find_throttling(
@@ -71,7 +72,15 @@ def find_throttling(
     threads: int = 1,
     placement: Iterable[OperatorPlacement] = (),
 ) -> ThermalResult:
-    """Judge one run; `timeline` without the warm-up."""
+    """Thermal result of a run.
+
+    Args:
+        timeline: Inferences, without the warm-up.
+        telemetry: Trace of the run.
+        expected: Profile of the device.
+        threads: Threads of the model.
+        placement: Operators by place, as the runtime reports them.
+    """
     delegation = find_delegation(placement, telemetry, expected)
     windows = cut_into_windows(timeline)
     signals = find_signals(
@@ -92,8 +101,8 @@ def find_throttling(
         result = _indicated(signals)
     else:
         result = _unknown(
-            f"{windows.length_s * windows.count:.2f} s is too short to detect throttling, "
-            f"{MIN_WINDOWS * window_length_s(timeline) + 1:.0f} s after the warm-up would do"
+            f"{windows.length_s * windows.count:.2f} s is too short to detect throttling; "
+            f"{MIN_WINDOWS * window_length_s(timeline) + 1:.0f} s after the warm-up are enough"
         )
     heat, clock = signals.temperature, signals.frequency
     is_baseline_cool = None
@@ -113,7 +122,7 @@ def find_throttling(
 
 
 def _is_told(result: ThermalResult, signals: Signals) -> bool:
-    """Whether slow slices are explained, or too many to leave unexplained."""
+    """Whether slow slices have a known cause, or are too many to ignore without one."""
     slow = np.flatnonzero(signals.latency)
     return result.is_slowed or len(slow) >= UNEXPLAINED_SHARE * (slow[-1] - slow[0] + 1)
 
@@ -123,11 +132,11 @@ def _explained(signals: Signals) -> ThermalResult:
     if signals.indications:
         return _indicated(signals)
     if not signals.sources:
-        return _unknown("no temperature, frequency or indicator can be read here")
+        return _unknown("no temperature, frequency or indicator can be read")
     slow, clock, heat = signals.latency, signals.frequency, signals.temperature
     if not slow.any():
         return _not_slower(signals)
-    rose = "the latency rose again and again" if signals.is_sliced else "the latency rose"
+    rose = "the latency rose repeatedly" if signals.is_sliced else "the latency rose"
     has_slower_clock = clock is not None and clock.explains(slow)
     is_clock_known = clock is not None and clock.is_measured and clock.covers(slow)
     if heat is not None and heat.explains(slow):
@@ -167,7 +176,7 @@ def _not_slower(signals: Signals) -> ThermalResult:
         return _unknown("the model moved between types of cores for most of the run")
     signs = [one.is_set[-1] for one in (signals.frequency, signals.temperature) if one]
     if signals.slower[-1] and any(signs):
-        return _unknown("the latency rose only at the very end: measure longer to know why")
+        return _unknown("the latency rose only at the very end: measure longer to find the cause")
     reason = f"{_growth(signals)}; read: {', '.join(read)}"
     for detail in signals.indicated_elsewhere:
         reason += f"; {detail}, which did not slow the model down"
@@ -179,7 +188,7 @@ def _not_slower(signals: Signals) -> ThermalResult:
 
 
 def _growth(signals: Signals) -> str:
-    """How much the latency rose, on the type of core that the model ran on most."""
+    """Text of how much the latency rose, on the type of core that the model ran on most."""
     known_ns = signals.latency_ns[signals.is_home & ~np.isnan(signals.latency_ns)]
     last = known_ns[-max(1, round(SUSTAINED_SHARE * len(known_ns))) :]
     growth = float(np.median(last)) / signals.baseline_ns if last.size else 1.0
@@ -198,7 +207,7 @@ def _unknown(reason: str) -> ThermalResult:
 def _with_numbers(
     result: ThermalResult, signals: Signals, timeline: Timeline, windows: Windows
 ) -> ThermalResult:
-    """The result with its onset, and with latency and throughput before and after it."""
+    """Add the onset, and latency and throughput before and after it, to a result."""
     signs = _signs(signals) if result.is_slowed else np.zeros(windows.count, np.bool_)
     onset = before = after = None
     if signs.any():
@@ -210,7 +219,7 @@ def _with_numbers(
         after = summarize(steady_ns) if steady_ns.size else None
     first, last = windows.baseline_count, max(1, round(SUSTAINED_SHARE * windows.count))
     sustained_ns = _sustained_ns(signals, signs, last)
-    # Throttled from the start, there is no undisturbed speed that anything could be a share of.
+    # A device that is throttled from the start has no undisturbed speed to compare with.
     slow_count = int(np.count_nonzero(signs & signals.baseline))
     baseline_count = int(np.count_nonzero(signals.baseline))
     has_peak = baseline_count > 0 and slow_count * 2 <= baseline_count
@@ -237,25 +246,26 @@ def _with_numbers(
 
 
 def _sustained_ns(signals: Signals, signs: WindowMask, count: int) -> float | None:
-    """Latency in the last windows; None where most of them were on another type of core.
+    """Latency in the last windows; None if most of them were on another type of core.
 
-    That is no property of the device that the first windows could be compared with.
+    On another type of core, the latency cannot be compared with that of the first windows.
     """
     is_last = np.zeros_like(signals.is_home)
     is_last[-count:] = ~np.isnan(signals.latency_ns[-count:])
     known = is_last & signals.is_home
     if not known.any() or np.count_nonzero(known) * 2 < np.count_nonzero(is_last):
         return None
-    # A median does not see what comes and goes.
+    # A median ignores intermittent slowdowns.
     is_mixed = 0 < np.count_nonzero(signs & known) * 2 < np.count_nonzero(known)
     middle = np.mean if signals.is_sliced or is_mixed else np.median
     return float(middle(signals.latency_ns[known]))
 
 
 def _signs(signals: Signals) -> WindowMask:
-    """Windows in which the device is slower for the reason that was found.
+    """Windows in which the device is slower for the detected reason.
 
-    A latency that grew earlier and for another reason, as by a neighbour at the start, is no sign.
+    An earlier increase of the latency for another reason, such as other load at the start, is not a
+    sign.
     """
     reasons = np.zeros_like(signals.latency)
     for indication in signals.indications:
@@ -268,7 +278,7 @@ def _signs(signals: Signals) -> WindowMask:
         reasons = signals.latency & np.logical_or.reduce([hot, *others[1:]])
     signs, anchors = reasons.copy(), widened(reasons)
     for windows in others:
-        # A row of windows counts as a whole where it reaches into one of the reasons.
+        # A row of windows counts as a whole if it overlaps or adjoins a window with a reason.
         edges = np.flatnonzero(np.diff(windows)) + 1
         for row in np.split(np.arange(len(windows)), edges):
             if windows[row[0]] and anchors[row].any():
@@ -277,6 +287,6 @@ def _signs(signals: Signals) -> WindowMask:
 
 
 def _rows(windows: WindowMask) -> list[tuple[int, int]]:
-    """First window of each sequence of set windows, and the first window after it."""
+    """First window of each row of set windows, and the first window after the row."""
     changes = np.flatnonzero(np.diff(np.concatenate([[False], windows, [False]])))
     return [(int(first), int(last)) for first, last in changes.reshape(-1, 2)]

@@ -1,4 +1,4 @@
-"""When the inferences of a run began, how long they took, and the windows it is cut into."""
+"""Starts and durations of the inferences of a run, and the windows that the run is cut into."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from edgebench.host.analysis.thermal.telemetry import (
 )
 
 WINDOW_S = (1.0, 5.0)
-"""Shortest and longest window, as long as inferences are short."""
+"""Shortest and longest window, for short inferences."""
 WINDOWS = 60
-"""Typical count of windows in a run."""
+"""Typical number of windows in a run."""
 MIN_INFERENCES = 5
-"""Inferences per window, on average, that a median needs: slow models have longer windows."""
+"""Average number of inferences per window that a median needs: slow models have longer windows."""
 SLICE_S = 0.5
-"""Slice of a window: a third to a half of the shortest cycle of a thermal governor that is worth
-telling. Governors poll every 0.1 to 2 s (`polling-delay-passive` of device trees)."""
+"""Slice of a window: a third to a half of the shortest relevant cycle of a thermal governor.
+Governors poll every 0.1 to 2 s (`polling-delay-passive` of device trees)."""
 READINGS_PER_SLICE = 2.5
 BASELINE_S = 5.0
 BASELINE_SHARE_MAX = 0.25
@@ -31,7 +31,7 @@ BASELINE_SHARE_MAX = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """When each inference began and how long it took, on the device's clock."""
+    """Start and duration of each inference, on the device's clock."""
 
     start_ns: Nanoseconds
     """Starts, ascending, shape (n,), n >= 1."""
@@ -58,17 +58,17 @@ class Windows:
 
     @property
     def length_s(self) -> float:
-        """Length of one window."""
+        """Length of each window, in seconds."""
         return float(self.edges_ns[1] - self.edges_ns[0]) / 1e9
 
     @property
     def duration_s(self) -> float:
-        """Length of all windows."""
+        """Length of all windows together, in seconds."""
         return self.length_s * self.count
 
     @property
     def baseline_count(self) -> int:
-        """Number of windows that the others are compared with: 5 s, at most a quarter."""
+        """Number of windows in the baseline: 5 s, at least 2 windows, at most a quarter of them."""
         wanted = math.ceil(BASELINE_S / self.length_s)
         return max(2, min(wanted, int(BASELINE_SHARE_MAX * self.count)))
 
@@ -99,7 +99,7 @@ class Windows:
 
 
 def cut_into_windows(timeline: Timeline) -> Windows:
-    """Windows of 1 to 5 s, or longer where so few inferences fit in."""
+    """Windows of 1 to 5 s, or longer for slow models."""
     begin, end = int(timeline.start_ns[0]), timeline.end_ns
     wanted_ns = 1e9 * window_length_s(timeline)
     count = max(1, int((end - begin) // wanted_ns))
@@ -107,9 +107,9 @@ def cut_into_windows(timeline: Timeline) -> Windows:
 
 
 def cut_into_slices(timeline: Timeline, windows: Windows, reading_s: float) -> Windows | None:
-    """Slices of half a second, or longer where so few inferences or readings fit in.
+    """Slices of half a second, or longer for slow models or slow sensors.
 
-    None where that is no finer than the windows.
+    None if they are longer than half a window.
 
     Args:
         timeline: Inferences.
@@ -126,7 +126,7 @@ def cut_into_slices(timeline: Timeline, windows: Windows, reading_s: float) -> W
 
 
 def window_length_s(timeline: Timeline) -> float:
-    """Length that a window of this run should have."""
+    """Target length of the windows of a run, in seconds."""
     duration_s = (timeline.end_ns - int(timeline.start_ns[0])) / 1e9
     shortest, longest = WINDOW_S
     length_s = min(max(duration_s / WINDOWS, shortest), longest)

@@ -1,7 +1,7 @@
-"""What helps: steps that rules offer, with numbers from what the run asked for.
+"""Advice of rules: steps that may improve the next run, with numbers from the run's options.
 
-Each is a function of the situation, so that what does not apply is not offered, and more is more
-than what was asked for.
+Each advice is a function of the situation: it leaves out steps that do not apply, and raises a
+setting above the value that the run requested.
 """
 
 from __future__ import annotations
@@ -14,42 +14,40 @@ from edgebench.host.options.bench import OPTIONS
 from edgebench.host.options.command import Asked, NextStep, command
 
 AWAKE = "adb shell svc power stayon true"
-_SHARED = (
-    "measure where nobody else uses the CPUs: those of a virtual machine or container are shared"
-)
+_SHARED = "measure on CPUs without other load: those of a virtual machine or container are shared"
 
 
 class Advice(NamedTuple):
-    """What improves the next run."""
+    """Steps that may improve the next run."""
 
     steps: tuple[NextStep, ...]
     joint: str = "or"
     """Word between the steps."""
 
     def __str__(self) -> str:
-        """The advice in one line."""
+        """The steps in one line."""
         return f"; {self.joint} ".join(map(str, self.steps))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What was measured, and what can be changed about it."""
+    """Settings of the measured runs, and the changes that the device allows."""
 
     asked: Asked = field(default_factory=Asked)
-    """What the runs asked for."""
+    """Options that the runs were requested with."""
     free_cpus: tuple[int, ...] = ()
-    """CPUs for the model that leave others to the rest; empty if there are none."""
+    """CPUs for the model that leave others to the remaining processes; empty if there are none."""
     has_governors: bool = True
-    """Whether the kernel shows governors of the CPU's frequency."""
+    """Whether the kernel reports governors of the CPU's frequency."""
     can_be_longer: bool = True
-    """Whether a run takes longer if it is asked to: it may end by its number of queries."""
+    """Whether a longer requested duration makes a run longer; it may end by its query count."""
     warmup_query_count: int = 0
-    """Queries of a warm-up that is long enough."""
+    """Number of queries of a warm-up that is long enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advise:
-    """Makes an advice for a situation."""
+    """Factory of the advice for a situation."""
 
     make: Callable[[Situation], Advice]
 
@@ -59,12 +57,12 @@ class Advise:
 
 
 def do(text: str, *values: object) -> Advice:
-    """A step."""
+    """Advice of a single step."""
     return Advice((NextStep(text, *values),))
 
 
 def always(text: str, *values: object) -> Advise:
-    """A step that depends on nothing."""
+    """Advice of a step that applies in every situation."""
     return Advise(lambda _: do(text, *values))
 
 
@@ -74,13 +72,14 @@ def again(text: str, *words: str, **changes: Any) -> Advise:
 
 
 def more(text: str, field_name: str, least: float, needs: str | None = None) -> Advise:
-    """Measure again, with more of something than was asked for.
+    """Measure again, with a setting above the requested value.
 
     Args:
         text: The step.
-        field_name: What there is more of.
-        least: The least that is advised.
-        needs: Field of an option that this needs; it is named where the run has none.
+        field_name: Setting to raise.
+        least: Smallest value to advise.
+        needs: Field of an option that the setting requires; the command includes its flag if the
+            run did not set it.
     """
 
     @Advise
@@ -95,7 +94,7 @@ def more(text: str, field_name: str, least: float, needs: str | None = None) -> 
 
 
 def longer_than(least_s: float) -> Advise:
-    """Measure for longer, where that makes a run longer."""
+    """Measure for longer, or leave the CPUs to the model if a run ends by its query count."""
 
     @Advise
     def advise(to: Situation) -> Advice:
@@ -111,7 +110,7 @@ longer = longer_than(120.0)
 
 @Advise
 def alone(to: Situation) -> Advice:
-    """Leave the CPUs to the model."""
+    """Keep other programs off the model's CPUs."""
     if not to.free_cpus:
         return do("end other programs on the device: top lists them")
     text = (
@@ -122,13 +121,13 @@ def alone(to: Situation) -> Advice:
 
 @Advise
 def alone_or_longer(to: Situation) -> Advice:
-    """Leave the CPUs to the model, or measure for longer."""
+    """Keep other programs off the model's CPUs, or measure for longer."""
     return Advice(tuple(dict.fromkeys((*alone(to).steps, *longer_than(300.0)(to).steps))))
 
 
 @Advise
 def alone_and_more_runs(to: Situation) -> Advice:
-    """Leave the CPUs to the model, and make more runs."""
+    """Keep other programs off the model's CPUs, and make more runs."""
     cpus: dict[str, Any] = {"cpus": to.free_cpus} if to.free_cpus else {}
     runs = to.asked.bench(**cpus, runs=int(to.asked.more("runs", 15)))
     return Advice((*alone(to).steps, NextStep("make more runs: {}", runs)), joint="and")
@@ -136,27 +135,27 @@ def alone_and_more_runs(to: Situation) -> Advice:
 
 @Advise
 def one_level(to: Situation) -> Advice:
-    """Keep the latency on one level: by CPUs of one kind, and one frequency."""
+    """Keep the latency on a single level, by CPUs of the same type and a fixed frequency."""
     if not to.has_governors:
         return one_kind(to) if to.free_cpus else do(_SHARED)
     if not to.free_cpus:
         return governor(to)
-    text = "bind the model to CPUs of one kind, and fix their frequency: {}"
+    text = "bind the model to CPUs of the same type, and fix their frequency: {}"
     return do(text, to.asked.bench(cpus=to.free_cpus, governor="performance"))
 
 
 @Advise
 def one_kind(to: Situation) -> Advice:
-    """Keep the model on CPUs of one kind."""
+    """Keep the model on CPUs of the same type."""
     if not to.free_cpus:
-        text = "measure when nothing else uses the memory of the device: {}"
+        text = "measure while no other process uses the device's memory: {}"
         return do(text, to.asked.bench())
-    return do("bind the model to CPUs of one kind: {}", to.asked.bench(cpus=to.free_cpus))
+    return do("bind the model to CPUs of the same type: {}", to.asked.bench(cpus=to.free_cpus))
 
 
 @Advise
 def governor(to: Situation) -> Advice:
-    """Fix the frequency of the CPU, where the kernel has governors."""
+    """Fix the frequency of the CPU if the kernel has governors."""
     if not to.has_governors:
         return do(_SHARED)
     return do("fix the CPU's frequency during the run: {}", to.asked.bench(governor="performance"))
@@ -164,7 +163,7 @@ def governor(to: Situation) -> Advice:
 
 @Advise
 def schedule(to: Situation) -> Advice:
-    """Ask for a scheduling that the agent may give."""
+    """Request scheduling that the agent is permitted to apply."""
     if not to.free_cpus:
         text = "start the agent as root for --priority realtime: {}"
         return do(text, to.asked.bench())
@@ -187,7 +186,7 @@ def sample_less(to: Situation) -> Advice:
 def warm_up(to: Situation) -> Advice:
     """Warm up for long enough."""
     longer_warmup = to.asked.bench(warmup_query_count=to.warmup_query_count)
-    return do("warm up for as long as it took: {}", longer_warmup)
+    return do("warm up until the latency is steady: {}", longer_warmup)
 
 
 cool = more(
@@ -197,20 +196,20 @@ more_quota = again(
     "raise or remove the CPU quota of the agent's container, pod or unit (docker run --cpus N, "
     "limits.cpu, CPUQuota=); then {}"
 )
-more_memory = always("end programs that take memory there, or measure a smaller model")
+more_memory = always("end other programs on the device to free memory, or measure a smaller model")
 see_sensors = always(
     "measure on the device itself, not in a virtual machine or container that hides its sensors"
 )
-sample = again("let it sample: {}", telemetry_rate_hz=10.0)
+sample = again("enable sampling: {}", telemetry_rate_hz=10.0)
 other_runtime = again("try another runtime or no delegate: {}", runtime="all")
 check_meter = always(
-    "see which check failed in docs/meters.md, and check the meter: {}",
+    "look up the failed check in docs/meters.md, and test the meter: {}",
     command("meters", "selftest", "METER"),
 )
 
 
 def without_repeats(advices: Iterable[Advice]) -> list[Advice]:
-    """The advices in their order, each once, and none whose steps another one has, too."""
+    """The advices in order, without duplicates and without those contained in another advice."""
     once = list(dict.fromkeys(advices))
     return [
         advice

@@ -1,4 +1,4 @@
-"""Rules about energy: a meter that failed costs no latency, and gives no joules."""
+"""Rules about energy: after a failed meter the run keeps its latency, and has no energy."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from edgebench.host.result.energy import SYNTHETIC, SyncMethod
 from edgebench.host.result.units import format_joules
 
 IDLE_LIMIT_RATIO = 0.1
-"""Share of the net power by which idle before and after may differ …"""
+"""Largest difference of idle power before and after the run: this share of the net power …"""
 IDLE_STEADY_RATIO = 0.02
-"""… or of the idle power itself: where the model takes next to nothing, net says so."""
+"""… or this share of the idle power, if that is more: the net power may be close to zero."""
 
 EDGE_WINDOW_MIN_S = 10.0
 """Source: MLPerf Tiny run rules, energy: windows of ten seconds or more."""
@@ -38,7 +38,7 @@ class _EnergyRule(Rule[EvidenceT]):
 
 
 class MeterRule(_EnergyRule[MeteredEvidence]):
-    """The recording is complete, calibrated, without losses and not at the end of a range."""
+    """The recording is complete, calibrated, without losses and within the meter's range."""
 
     id, severity = "meter", SUSPECT
     advise = advice.check_meter
@@ -65,16 +65,16 @@ class MeterRule(_EnergyRule[MeteredEvidence]):
         return holds(not failed, self.checked(checks="; ".join(lines)))
 
 
-_SYNC = advice.again("give the meter's clock a load to align with: {}", sync="coded_load")
+_SYNC = advice.again("align the meter's clock by a coded load: {}", sync="coded_load")
 _SEE_WIRES = advice.again(
-    "see whether the meter is wired to this device; then give the meter's clock a load to align "
-    "with: {}",
+    "check that the meter is wired to this device; then align the meter's clock by a coded load: "
+    "{}",
     sync="coded_load",
 )
 
 
 class EnergySyncRule(_EnergyRule[Evidence]):
-    """The meter's clock is aligned with the device's; that needs marks which the meter sees."""
+    """The meter's clock is aligned with the device's, by marks in the recording."""
 
     id, severity = "energy_sync", SUSPECT
     advise = _SYNC
@@ -89,7 +89,7 @@ class EnergySyncRule(_EnergyRule[Evidence]):
     @staticmethod
     def not_seen(value: float, limit: float, *, method: str) -> str:
         within = f"{method}, within {1e3 * value:.3g} ms"
-        return f"{within}: the meter does not see the load code; is it wired to this device?"
+        return f"{within}: the recording lacks the load code; is the meter wired to this device?"
 
     @reason("blind", _SEE_WIRES)
     @staticmethod
@@ -121,7 +121,7 @@ class EnergySyncRule(_EnergyRule[Evidence]):
 
 
 class EnergyIdleRule(_EnergyRule[Evidence]):
-    """The device took as much when idle before the run as after it."""
+    """The idle power of the device is the same before and after the run."""
 
     id, severity = "energy_idle", SUSPECT
     advise = advice.more(
@@ -130,7 +130,7 @@ class EnergyIdleRule(_EnergyRule[Evidence]):
         10.0,
         "meter",
     )
-    no_power = plain("no_power", "the recording gives no power")
+    no_power = plain("no_power", "the recording contains no power")
 
     @reason("")
     @staticmethod
@@ -151,7 +151,7 @@ class EnergyIdleRule(_EnergyRule[Evidence]):
         if energy.power_w_mean is None:
             return unknown(self.no_power())
         if before_w is None or after_w is None or energy.power_w_idle is None:
-            why = energy.net_refused or "idle was recorded on one side of the run only"
+            why = energy.net_refused or "idle power was recorded only before or only after the run"
             return unknown(self.one_side(why=why))
         net_w = abs(energy.power_w_mean - energy.power_w_idle)
         limit_w = max(IDLE_LIMIT_RATIO * net_w, IDLE_STEADY_RATIO * energy.power_w_idle)
@@ -160,12 +160,12 @@ class EnergyIdleRule(_EnergyRule[Evidence]):
 
 
 def _use_real_meter(to: Situation) -> Advice:
-    text = "measure with a real meter: {}; which there are: {}"
+    text = "measure with a real meter: {}; list the meters: {}"
     return advice.do(text, to.asked.bench("--meter", "METER"), command("meters"))
 
 
 class EnergyRule(_EnergyRule[MeteredEvidence]):
-    """There is a number, if one was requested and measured."""
+    """The run has an energy if it was requested and measured."""
 
     id, severity = "energy", SUSPECT
     advise = advice.check_meter
@@ -204,11 +204,11 @@ class EnergyRule(_EnergyRule[MeteredEvidence]):
 
 
 class EnergyWindowsRule(_EnergyRule[MeteredEvidence]):
-    """Each window between two edges of the meter is as long as the benchmark's rules ask."""
+    """Each window between two edges of the meter is as long as the benchmark's rules require."""
 
     id, severity = "energy_windows", SUSPECT
     advise = advice.more("make the windows longer: {}", "duration_s", 120.0, "meter")
-    no_edges = plain("no_edges", "no window has edges that the meter saw")
+    no_edges = plain("no_edges", "no window has edges in the recording")
     shortest = plain(
         "",
         lambda value, limit: (
@@ -237,4 +237,4 @@ METERED_TARGET_RULES: tuple[Rule[MeteredEvidence], ...] = (
     EnergyWindowsRule(),
     EnergyRule(),
 )
-"""For a target, whose windows have edges that a meter sees."""
+"""Rules for a target, whose windows have edges in the recording of a meter."""

@@ -1,4 +1,4 @@
-"""What the rules of a run look at."""
+"""Evidence for the rules of a run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the rules look at."""
+    """Evidence for the rules of a device with an agent."""
 
     record: RunRecord
     worker: WorkerRecord
     measured: Measurement
     facts: HostFacts
     energy: EnergyResult | None = None
-    """None: no meter was asked for."""
+    """None if no meter was requested."""
 
     @property
     def measured_record(self) -> MeasuredRecord:
@@ -32,17 +32,17 @@ class Evidence:
 
     @property
     def is_of_several(self) -> bool:
-        """Whether it is one of a set or of pairs, whose interval is that between the runs."""
+        """Whether the run belongs to a set or to pairs, whose interval is that between runs."""
         return self.facts.member is not None or self.facts.pair is not None
 
     @property
     def issued_rows(self) -> int:
-        """Timed inferences that were made."""
+        """Number of timed inferences, without those of the warm-up."""
         return self.worker.query_count - self.worker.warmup_query_count
 
     @property
     def loop_s(self) -> float:
-        """Duration of the timed loop."""
+        """Duration of the timed loop, in seconds of the monotonic clock."""
         return (self.worker.after.monotonic_ns - self.worker.before.monotonic_ns) / 1e9
 
     @property
@@ -52,9 +52,9 @@ class Evidence:
 
 
 class MeteredEvidence(Protocol):
-    """What the rules about energy look at, of every kind of device."""
+    """Evidence for the rules about energy, of every kind of device."""
 
     @property
     def energy(self) -> EnergyResult | None:
-        """Energy of the run; None: no meter was asked for."""
+        """Energy of the run; None if no meter was requested."""
         ...

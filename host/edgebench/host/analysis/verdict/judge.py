@@ -1,7 +1,7 @@
-"""Can the number be trusted? Each rule looks at one thing.
+"""Verdict on a run, a target or a set of runs. Each rule checks one condition.
 
-A rule that fails makes a run invalid or suspect, as its `severity` says. One that was asked and
-cannot tell is unknown, and shown; one that was never asked is not applicable.
+A failed rule makes the run invalid or suspect, depending on its `severity`. A rule whose evidence
+is missing is unknown, and shown; a rule that does not concern the run is not applicable.
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ _UNSEEN = (RuleOutcome.UNKNOWN, RuleOutcome.NOT_APPLICABLE)
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Apply every rule."""
+    """Apply every rule for runs of a device with an agent."""
     return _judged([(rule, rule.check(evidence)) for rule in RULES])
 
 
 def judge_target(evidence: TargetEvidence) -> Verdict:
-    """Apply every rule for targets; neither clock nor heat changes a count of instructions."""
+    """Apply every rule for targets.
+
+    Counts of instructions have no unwatched quantities, because neither clock nor heat changes
+    them.
+    """
     verdict = _judged([(rule, rule.check(evidence)) for rule in TARGET_RULES])
     return replace(verdict, unwatched=()) if evidence.is_counted else verdict
 
@@ -37,13 +41,13 @@ def judge_target(evidence: TargetEvidence) -> Verdict:
 def judge_set(
     evidence: SetEvidence, of_runs: Iterable[Finding], unwatched: Iterable[str]
 ) -> Verdict:
-    """Apply every rule for sets, beside what its runs broke."""
+    """Apply every rule for sets, and include the given findings of its runs."""
     own = (_finding(rule, rule.check(evidence)) for rule in SET_RULES)
     return verdict_of([*own, *of_runs], unwatched)
 
 
 def verdict_of(findings: Iterable[Finding], unwatched: Iterable[str] = ()) -> Verdict:
-    """Verdict with these findings: invalid or suspect, as the worst one that failed."""
+    """Verdict with these findings; its state is that of the most severe failed finding."""
     rules = tuple(findings)
     failed = {finding.severity for finding in rules if finding.outcome is RuleOutcome.FAIL}
     worst = next((state for state in (State.INVALID, State.SUSPECT) if state in failed), None)
@@ -64,7 +68,7 @@ def _judged(rulings: Sequence[tuple[Rule[Any], Ruling]]) -> Verdict:
 
 
 def judge_failure(failure: Failure) -> Verdict:
-    """The verdict of a run that measured nothing: it is not complete, and no other rule applies."""
+    """Verdict on a run without measurements: it is not complete, and no other rule applies."""
     rule = CompleteRule()
     return verdict_of([_finding(rule, rule.ruling(Outcome.FAILED, failure.message))])
 
@@ -83,5 +87,5 @@ def _finding(rule: Rule[Any], ruling: Ruling) -> Finding:
 
 
 def _real(number: float | None) -> float | None:
-    """A count as 64.0: so run.json says the same whether it was computed, or read and written."""
+    """Number as a float, so that run.json has 64.0 for a count that was computed or read back."""
     return None if number is None else float(number)

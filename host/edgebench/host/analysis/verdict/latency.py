@@ -1,4 +1,4 @@
-"""Rules about the latency: known well enough, steady, and more than its own harness."""
+"""Rules about the latency: its precision, its steadiness and the share of the harness."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from edgebench.protocol.spec import samples_per_query
 
 STEADY_LIMIT_RATIO = 0.5
 MIN_EFFECTIVE_COUNT = 100
-"""Independent queries that a median has to be worth. With fewer, the autocorrelation itself is
-known to a third at best, and the interval no better than that (benchmarks/coverage.py)."""
+"""Independent queries that a median has to be worth. With fewer, the autocorrelation is estimated
+to a third at best, and the interval no better than that (benchmarks/coverage.py)."""
 SPREAD_LIMIT_RATIO = 0.25
 """Interquartile range over the median. pyperf warns where the standard deviation is 10 % of the
 mean, which is 0.13; ordinary runs on a shared virtual machine have up to 0.08, runs that switched
 between levels 0.29 and 0.63."""
 LEVEL_LIMIT_RATIO = PRECISION_SUSPECT_RATIO
-"""Range of the levels of one of several runs that does not stay on one, over the lowest: where in
-the run its median was taken moves it by no more than what its interval may have as half-width."""
+"""Range of the levels over the lowest, for a run of several that changes its level. The part of
+the run that its median covers then moves the median by at most the allowed half-width."""
 BLOCK_LIMIT_RATIO = 0.10
 """Range of the medians of ten blocks, over the median: a tenth is a change that people act on.
-Ordinary runs have 0.002 on an idle machine and 0.04 on a shared one."""
+Ordinary runs have 0.002 on an idle machine and 0.04 on a shared machine."""
 HARNESS_SUSPECT_RATIO = 0.01
 HARNESS_INVALID_RATIO = 0.10
 BINDING_LIMIT_RATIO = 0.02
@@ -49,7 +49,7 @@ is about the 5 % of PRECISION_SUSPECT_RATIO."""
 
 
 class ProfileRule(Rule[Evidence]):
-    """A profile that was asked for is there."""
+    """The run has the operator profile that was requested."""
 
     id, severity = "profile", INVALID
     advise = advice.again("profile on another runtime: {}", is_profiled=True, runtime="onnx")
@@ -70,19 +70,19 @@ class ProfileRule(Rule[Evidence]):
         if not evidence.record.spec.is_profiled:
             return not_applicable(self.not_asked())
         if check.profile_error is not None or not check.operators:
-            why = check.profile_error or "the runtime gave no profile"
+            why = check.profile_error or "the runtime returned no profile"
             return holds(False, self.absent(why=why))
         found = self.made(run_count=check.profile_run_count)
         return holds(True, found, value=len(check.operators), unit="count")
 
 
 class _HarnessRule(Rule[Evidence]):
-    """The timed loop itself is a small part of what it measures."""
+    """The timed loop itself takes a small share of the measured time."""
 
     limit: float
     advise = advice.always(
-        "use the number to compare models as small as this one, not as the model's own time: "
-        "the loop adds the same to each"
+        "use the number to compare models of similar size, not as the model's own time: the loop "
+        "adds the same to each"
     )
 
     @reason("")
@@ -103,21 +103,21 @@ class _HarnessRule(Rule[Evidence]):
 
 
 class HarnessDominatesRule(_HarnessRule):
-    """The timed loop itself is not what was measured."""
+    """The timed loop itself does not dominate the measured time."""
 
     id, severity, includes = "harness_dominates", INVALID, "harness_share"
     limit = HARNESS_INVALID_RATIO
 
 
 class HarnessShareRule(_HarnessRule):
-    """The timed loop itself costs next to nothing of what it measures."""
+    """The timed loop itself takes a negligible share of the measured time."""
 
     id, severity = "harness_share", SUSPECT
     limit = HARNESS_SUSPECT_RATIO
 
 
 class BindingShareRule(Rule[Evidence]):
-    """The runtime's Python binding costs little of what was measured."""
+    """The runtime's Python binding takes a small share of the measured time."""
 
     id, severity = "binding_share", SUSPECT
     advise = advice.always(
@@ -139,7 +139,7 @@ class BindingShareRule(Rule[Evidence]):
     @reason("no_c")
     @staticmethod
     def not_in_c(value: float, limit: float, *, why: str | None) -> str:
-        return f"how much of the latency is the Python binding's is not known: {why}"
+        return f"the Python binding's share of the latency is unknown: {why}"
 
     @reason("why")
     @staticmethod
@@ -160,7 +160,7 @@ class BindingShareRule(Rule[Evidence]):
         if binding.c_p50_ns is not None:
             added_ns = binding.p50_ns - binding.c_p50_ns
             return at_most(added_ns / median_ns, BINDING_LIMIT_RATIO, "ratio", self.added())
-        # The binding alone takes no longer than a model does through it.
+        # An addition through the binding takes at least the binding's own time: an upper bound.
         most = binding.p50_ns / median_ns
         if most > BINDING_LIMIT_RATIO:
             return unknown(self.not_in_c(why=binding.reason))
@@ -168,13 +168,13 @@ class BindingShareRule(Rule[Evidence]):
 
 
 class SteadyStateRule(Rule[Evidence]):
-    """What counts is on one level, or on levels that are near each other."""
+    """The counted queries stay on one level, or on levels that are close together."""
 
     id, severity, cause = "steady_state", SUSPECT, Cause.SCATTER
     advise = advice.longer_than(300.0)
     switching = plain(
         SteadyClass.SWITCHING.value,
-        "switching: the latency of the start came back",
+        "switching: the latency returned to its level at the start",
         advice.one_level,
     )
     flat = plain(
@@ -223,7 +223,7 @@ class SteadyStateRule(Rule[Evidence]):
     @reason("too_few", advice.longer)
     @staticmethod
     def too_few(value: float, limit: float, *, count: int) -> str:
-        return f"{count} queries are too few to tell"
+        return f"{count} queries are too few to detect a steady state"
 
     def check(self, evidence: Evidence) -> Ruling:
         steady, first = evidence.measured.steady, evidence.measured.first_row
@@ -241,8 +241,8 @@ class SteadyStateRule(Rule[Evidence]):
             return holds(False, switching, value=first, unit="count")
         if steady.steady_class in (SteadyClass.SLOWDOWN, SteadyClass.NO_STEADY_STATE):
             is_slower = steady.steady_class is SteadyClass.SLOWDOWN
-            # The interval of a run alone has nothing of a level that it has just begun to leave;
-            # that of several runs is from run to run, and has the drift in it.
+            # The interval within a run does not cover a level that the run has just begun to
+            # leave; the interval between several runs includes the drift.
             limit = LEVEL_LIMIT_RATIO if evidence.is_of_several else DELTA_RATIO
             found = self.slower() if is_slower else self.unsteady()
             return at_most(level_range_ratio(steady.segments), limit, "ratio", found)
@@ -253,7 +253,7 @@ class SteadyStateRule(Rule[Evidence]):
 
 
 class SteadyShareRule(Rule[Evidence]):
-    """A warm-up that was found may not take most of what was measured."""
+    """The detected warm-up takes less than half of the timed inferences."""
 
     id, severity = "steady_share", SUSPECT
     advise = advice.warm_up
@@ -271,12 +271,12 @@ class SteadyShareRule(Rule[Evidence]):
 
 
 class _PrecisionRule(Rule[Evidence]):
-    """The median is known so well."""
+    """The interval of the median is narrow enough."""
 
     advise = advice.longer
     no_interval = plain("no_interval", "too few independent queries for an interval of p50")
-    in_set = plain("in_set", "one of several runs: the interval between them counts")
-    profiled = plain("profiled", "the run is about the times of the operators")
+    in_set = plain("in_set", "one of several runs: the interval between runs counts")
+    profiled = plain("profiled", "the run profiles operators, not the latency")
     width = plain("", lambda value, limit: f"p50 ±{value:.2%} (95 % CI), limit {limit:.0%}")
 
     worth = plain(
@@ -288,7 +288,7 @@ class _PrecisionRule(Rule[Evidence]):
 
 
 class PrecisionFloorRule(_PrecisionRule):
-    """The median is known at all."""
+    """The interval of the median is narrow enough for a valid run."""
 
     id, severity, includes = "precision_floor", INVALID, "precision"
 
@@ -302,9 +302,9 @@ class PrecisionFloorRule(_PrecisionRule):
 
 
 class PrecisionRule(_PrecisionRule):
-    """The median is known well enough to be compared with anything.
+    """The interval of the median is narrow enough for a comparison.
 
-    Of one of several runs it need not be: what counts is how far their medians lie apart.
+    The rule does not apply to one of several runs: there, the spread of their medians counts.
     """
 
     id, severity, cause = "precision", SUSPECT, Cause.SCATTER
@@ -323,7 +323,7 @@ class PrecisionRule(_PrecisionRule):
 
 
 def _headline(evidence: Evidence) -> LatencySummary:
-    """The latencies that the run is about."""
+    """Latencies per inference for single-query scenarios, else per query."""
     measured = evidence.measured
     is_single = evidence.record.spec.scenario.traits.is_single
     return measured.invoke if is_single or measured.query is None else measured.query
@@ -352,7 +352,7 @@ class SpreadRule(Rule[Evidence]):
 
 
 class BlockStabilityRule(Rule[Evidence]):
-    """Another tenth of the run would have given the same median."""
+    """Each tenth of the run has about the same median."""
 
     id, severity, cause = "block_stability", SUSPECT, Cause.SCATTER
     advise = advice.alone_or_longer
@@ -366,7 +366,7 @@ class BlockStabilityRule(Rule[Evidence]):
     @reason("too_few")
     @staticmethod
     def too_few(value: float, limit: float, *, count: int) -> str:
-        return f"{count} inferences are too few to tell"
+        return f"{count} inferences are too few for ten blocks"
 
     def check(self, evidence: Evidence) -> Ruling:
         range_ratio = evidence.measured.stability.block_range_ratio

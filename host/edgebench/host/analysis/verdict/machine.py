@@ -1,4 +1,4 @@
-"""Rules about the machine: its clocks, its frequency, and what else it did meanwhile."""
+"""Rules about the machine: its clocks, its frequency, and its other load during the run."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ CLOCK_INVALID_RATIO = 0.01
 CLOCK_SUSPECT_RATIO = 0.001
 """Source: mlcommons/inference, loadgen: monotonic against wall clock, error and warning."""
 CPU_SHARE_LIMIT_RATIO = 0.9
-"""Share of a CPU that a thread that never waits should get."""
+"""Share of a CPU that a thread without waits should get."""
 BACKGROUND_LIMIT_RATIO = 0.10
-"""Share of the CPUs under test. A load average would count our own earlier runs."""
+"""Share of the CPUs under test. A load average would include edgebench's own earlier runs."""
 MIN_JUDGED_S = 0.1
 """Ten of the kernel's ticks."""
 CPU_STALL_LIMIT_RATIO = 0.05
 """Part of the run in which a thread waited for a CPU; on a quiet machine it is below 1 %."""
 MEMORY_STALL_LIMIT_RATIO = 0.01
 QUOTA_LIMIT_RATIO = 0.01
-"""Share of the run in periods in which a quota was used up: fewer of them can move no percentile up
+"""Share of the run in periods whose quota was used up; a smaller share cannot change percentiles up
 to p99."""
 FREQ_CHANGE_LIMIT_RATIO = 0.02
-"""Frequency at the end, or between, against the start."""
+"""Relative change of the frequency, at the end of the run or during it, from the start."""
 
 
 class _ClockRule(Rule[Evidence]):
-    """Monotonic and wall clock differ by so little."""
+    """The rates of the monotonic and the wall clock differ by at most the limit."""
 
     limit: float
     advise = advice.always(
-        "let nothing set the device's clock during a run: timedatectl set-ntp false"
+        "keep the device's clock from being set during a run: timedatectl set-ntp false"
     )
     stood_still = plain("stood_still", "the monotonic clock stood still")
     difference = plain(
@@ -78,32 +78,35 @@ class ClockRule(_ClockRule):
 
 
 class ClockDriftRule(_ClockRule):
-    """Monotonic and wall clock hardly differ."""
+    """The rates of the monotonic and the wall clock differ by at most 0.1 %."""
 
     id, severity = "clock_drift", SUSPECT
     limit = CLOCK_SUSPECT_RATIO
 
 
 def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
-    """CPU time that others took during the timed loop over that of the CPUs under test, 0…1.
+    """CPU time of other processes during the timed loop, over that of the CPUs under test, 0…1.
 
-    The model keeps no more CPUs busy than it has threads: those are under test, and one of them
-    taken by a neighbour is a whole one, however many idle ones the device has beside them. Which
-    they are is known if the worker was bound. If it was not, a thread may have run on any CPU and
-    time that others took on any of them may have been its own; where the scheduler kept them apart,
-    they still shared caches, memory and the power budget. So time on every CPU that the worker
-    could use counts, and on the other hardware thread of the same cores, but on no CPU beyond.
+    The model keeps at most as many CPUs busy as it has threads: these CPUs are under test. A CPU
+    under test that another process takes counts as a whole CPU, regardless of how many idle CPUs
+    the device has. The worker's binding determines which CPUs are under test. Without a binding, a
+    thread may run on any CPU, so other processes may take its time on each; where the scheduler
+    separates them, they still share caches, memory and the power budget. So the time on every CPU
+    that the worker may use counts, and on the other hardware thread of the same cores, but on no
+    further CPU.
 
-    Measured on a virtual machine of two CPUs, the model bound to one, a process that only counts to
-    the other: an inference of MobileNet (1 ms) and of a face detector (7 ms) took 7 to 8 % more CPU
-    time (10th percentile; 12 to 15 % in the median), one of 25 µs, which fits into a cache, 0.3 %.
+    Measured on a virtual machine with two CPUs, the model bound to one CPU and a process that only
+    counts bound to the other: an inference of MobileNet (1 ms) and of a face detector (7 ms) took 7
+    to 8 % more CPU time (10th percentile; 12 to 15 % in the median); an inference of 25 µs, whose
+    data fits into a cache, took 0.3 % more.
 
-    A run of an older agent, without times by CPU, has the share of all CPUs; None: untold.
+    Runs of older agents, without times by CPU, have the share of all CPUs. None if the kernel does
+    not report CPU times.
     """
     before, after = worker.before, worker.after
     own_s = after.own_cpu_s - before.own_cpu_s
     busy_before_s = {one.cpu: one.busy_s for one in before.cpus}
-    # A CPU that went offline or came back has no difference.
+    # CPUs that went offline or came back have no difference.
     passed_s = [
         one.busy_s - busy_before_s[one.cpu] for one in after.cpus if one.cpu in busy_before_s
     ]
@@ -120,7 +123,7 @@ def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
 
 
 class BackgroundLoadRule(Rule[Evidence]):
-    """Other processes left the CPUs under test alone."""
+    """Other processes hardly used the CPUs under test."""
 
     id, severity, cause = "background_load", SUSPECT, Cause.BUSY_MACHINE
     watches = WatchedQuantity.LOAD
@@ -136,7 +139,7 @@ class BackgroundLoadRule(Rule[Evidence]):
     @reason("under_test")
     @staticmethod
     def taken_under_test(value: float, limit: float) -> str:
-        # Of as many CPUs as the model has threads, on any of its CPUs; cut off at 100 %.
+        # Share of as many CPUs as the model has threads, on any of its CPUs; at most 100 %.
         share = f"CPU time worth {value:.1%} of what"
         share = "at least as much CPU time as" if value >= 1 else share
         return f"other processes used {share} the model's threads can use, limit {limit:.0%}"
@@ -144,7 +147,7 @@ class BackgroundLoadRule(Rule[Evidence]):
     @reason("too_short", advice.longer)
     @staticmethod
     def too_short(value: float, limit: float, *, loop_s: float) -> str:
-        return f"{loop_s:.3f} s is too short to tell what other processes took"
+        return f"{loop_s:.3f} s is too short to measure the load of other processes"
 
     def check(self, evidence: Evidence) -> Ruling:
         ratio = background_busy_ratio(evidence.worker, evidence.record.spec.threads)
@@ -158,17 +161,17 @@ class BackgroundLoadRule(Rule[Evidence]):
 
 @dataclass(frozen=True, slots=True)
 class ThreadShares:
-    """How the worker's threads spent the timed loop, in threads: 1 is one of them all the time."""
+    """Time of the worker's threads by state, over the timed loop: 1 is one thread all the time."""
 
     running: float
     """Sum over all threads."""
     waiting: float
     waiting_max: float
-    """Waiting of the thread that waited longest."""
+    """Share of the thread that waited longest."""
 
 
 def thread_shares(evidence: Evidence) -> ThreadShares | None:
-    """Shares of running and waiting; None where the kernel does not account for them."""
+    """Shares of running and waiting; None if the kernel does not account for them."""
     times, loop_s = loop_times(evidence.worker), evidence.loop_s
     if not times or loop_s <= 0:
         return None
@@ -180,15 +183,15 @@ def thread_shares(evidence: Evidence) -> ThreadShares | None:
 class CpuQuotaRule(Rule[Evidence]):
     """No quota of CPU time stopped the worker.
 
-    A group that has used its quota up is stopped for the rest of the period, in the middle of an
-    inference. The latencies are then about the quota.
+    The kernel stops a group that has used up its quota for the rest of the period, in the middle of
+    an inference. The latencies then show the quota.
     """
 
     id, severity, cause = "cpu_quota", SUSPECT, Cause.QUOTA
     advise = advice.more_quota
     no_quota = plain("no_quota", "no control group has a quota of CPU time")
     not_reported = plain(
-        "not_told", "the device reports no control groups, so a CPU quota is not known"
+        "not_told", "the device does not report control groups: a CPU quota is unknown"
     )
 
     @reason("")
@@ -218,7 +221,7 @@ class CpuQuotaRule(Rule[Evidence]):
 
 
 def _used_up_quota(worker: WorkerRecord) -> float | None:
-    """CPUs of the quota that stopped the worker; None where none did."""
+    """Number of CPUs of the quota that stopped the worker; None if no quota did."""
     quota = tightest_quota(worker.scheduling)
     if quota is None or throttled_ratio(worker) <= QUOTA_LIMIT_RATIO:
         return None
@@ -226,7 +229,7 @@ def _used_up_quota(worker: WorkerRecord) -> float | None:
 
 
 class _StallRule(Rule[Evidence]):
-    """No task waited for long, by pressure stall information."""
+    """No task waited long, according to pressure stall information."""
 
     not_reported = plain("not_told", "the kernel has no pressure stall information")
 
@@ -238,7 +241,15 @@ class _StallRule(Rule[Evidence]):
         limit: float,
         found: Reason,
     ) -> Ruling:
-        """The ruling on the time for which tasks waited before and after the loop."""
+        """The ruling on the share of the loop during which tasks waited.
+
+        Args:
+            evidence: Evidence of the run.
+            before_s: Total stall time before the loop; None if the kernel does not report it.
+            after_s: The same after the loop.
+            limit: Largest share.
+            found: Reason of the ruling.
+        """
         if before_s is None or after_s is None or evidence.loop_s <= 0:
             return unknown(self.not_reported())
         return at_most((after_s - before_s) / evidence.loop_s, limit, "ratio", found)
@@ -247,9 +258,9 @@ class _StallRule(Rule[Evidence]):
 class CpuPressureRule(_StallRule):
     """No thread of the worker waited long for a CPU.
 
-    The slowest thread decides when an inference ends, so the one that waited longest counts, not
-    their mean. Pressure stall information, which older runs have, is about all tasks on all CPUs: a
-    model on one of 16 hardly shows in it, and two neighbours who disturb each other do.
+    The slowest thread determines when an inference ends, so the longest wait counts, not the mean.
+    Pressure stall information, which older runs have, covers all tasks on all CPUs: it hardly shows
+    the waits of a model on one CPU of 16, and does show those of two unrelated processes.
     """
 
     id, severity, cause = "cpu_pressure", SUSPECT, Cause.BUSY_MACHINE
@@ -269,7 +280,7 @@ class CpuPressureRule(_StallRule):
     @staticmethod
     def more_threads(value: float, limit: float, *, threads: int, cpu_count: int) -> str:
         more = f"more threads ({threads}) than CPUs ({cpu_count})"
-        return f"{more}: one of them waited during {value:.1%} of the run, limit {limit:.0%}"
+        return f"{more}: a thread waited during {value:.1%} of the run, limit {limit:.0%}"
 
     @more_threads.advice
     @staticmethod
@@ -311,7 +322,7 @@ class CpuPressureRule(_StallRule):
 
 
 class MemoryPressureRule(_StallRule):
-    """Nothing waited long for memory, by pressure stall information."""
+    """No task waited long for memory, according to pressure stall information."""
 
     id, severity, cause = "memory_pressure", SUSPECT, Cause.MEMORY
     advise = advice.more_memory
@@ -334,11 +345,11 @@ class MemoryPressureRule(_StallRule):
 
 
 class FrequencyRule(Rule[Evidence]):
-    """Governor and frequency stayed what they were.
+    """Governor and frequency did not change during the run.
 
-    At both ends of the loop, and between them by the telemetry, which has the clock that the model
-    ran at. A device that slowed down is named by the rule about heat, and not again here. Beside an
-    accelerator, the frequency of the CPU tells nothing.
+    The rule compares both ends of the loop, and the values between them in the telemetry, which has
+    the clock at which the model ran. A slowdown is reported by the rule about heat, not by this
+    rule. On an accelerator, the frequency of the CPU is irrelevant.
     """
 
     id, severity, watches = "frequency", SUSPECT, WatchedQuantity.CLOCK
@@ -377,7 +388,7 @@ class FrequencyRule(Rule[Evidence]):
         at_ends = None
         is_reported = before.freq_hz and after.freq_hz and max(before.freq_hz) > 0
         if is_reported and not uses_accelerator(evidence.worker.placement):
-            # The worker's CPU is the busiest one, and so the fastest; others may sleep and wake.
+            # The worker's CPU is the busiest, and so the fastest; others may sleep and wake.
             at_ends = abs(max(after.freq_hz) / max(before.freq_hz) - 1)
         if between is not None and (at_ends is None or between > at_ends):
             kind = self.between(governors=governors)
@@ -389,7 +400,7 @@ class FrequencyRule(Rule[Evidence]):
 
 
 class SchedulingRule(Rule[Evidence]):
-    """The worker was bound and prioritised as was requested."""
+    """The worker had the requested CPUs and priority."""
 
     id, severity = "scheduling", SUSPECT
     advise = advice.schedule
@@ -422,11 +433,11 @@ class SchedulingRule(Rule[Evidence]):
 
 
 class CpuShareRule(Rule[Evidence]):
-    """The worker had a CPU for each of its threads; a rival on the same core shows nowhere else.
+    """The worker had a CPU for each of its threads. Only this rule shows a rival on the same core.
 
-    Threads of a pool are idle where a model cannot be split, and that is the model's own speed. So
-    where the kernel reports how long they waited for a CPU, less than a CPU for each of them is
-    allowed as long as they got what they wanted, and at least one of them always ran.
+    The threads of a pool are idle where a model cannot be split, which is part of the model's own
+    speed. So where the kernel reports how long threads waited for a CPU, less than a CPU per thread
+    is allowed if the threads got the time that they could use and at least one thread always ran.
     """
 
     id, severity, cause = "cpu_share", SUSPECT, Cause.BUSY_MACHINE
@@ -444,7 +455,7 @@ class CpuShareRule(Rule[Evidence]):
     @staticmethod
     def of_threads(value: float, limit: float, *, threads: int, cpu_count: float) -> str:
         had = f"the worker's {threads} threads had {cpu_count:.2f} CPUs during the run"
-        return f"{had}: {value:.1%} of one each, at least {limit:.0%} needed"
+        return f"{had}: {value:.1%} of a CPU per thread, at least {limit:.0%} needed"
 
     @reason("of_wanted")
     @staticmethod
@@ -466,7 +477,7 @@ class CpuShareRule(Rule[Evidence]):
     @reason("too_short", advice.longer)
     @staticmethod
     def too_short(value: float, limit: float, *, loop_s: float) -> str:
-        return f"{loop_s:.3f} s is too short to tell which share of a CPU the worker had"
+        return f"{loop_s:.3f} s is too short to measure the worker's share of a CPU"
 
     def check(self, evidence: Evidence) -> Ruling:
         worker, loop_s, threads = evidence.worker, evidence.loop_s, evidence.record.spec.threads
@@ -492,7 +503,7 @@ class CpuShareRule(Rule[Evidence]):
 
 
 class MemoryRule(Rule[Evidence]):
-    """The worker fitted into the memory that was free."""
+    """The worker's peak memory did not exceed the available memory."""
 
     id, severity, cause = "memory", SUSPECT, Cause.MEMORY
     advise = advice.more_memory
@@ -504,14 +515,14 @@ class MemoryRule(Rule[Evidence]):
     def check(self, evidence: Evidence) -> Ruling:
         available_bytes = evidence.record.environment.memory_available_bytes
         peak_bytes = evidence.worker.memory.peak_rss_bytes
-        # Older agents had 0 where /proc was not readable.
+        # Older agents report 0 if /proc is not readable.
         if not available_bytes or not peak_bytes:
             return unknown(self.not_reported())
         return at_most(peak_bytes, available_bytes, "bytes", self.used())
 
 
 class SwapRule(Rule[Evidence]):
-    """Nothing was swapped in or out."""
+    """No pages were swapped in or out during the run."""
 
     id, severity, cause = "swap", SUSPECT, Cause.MEMORY
     advise = advice.more_memory

@@ -1,4 +1,4 @@
-"""Rules about the model's outputs: a fast model that is wrong is of no use."""
+"""Rules about the model's outputs: finite, in agreement with reference kernels, accurate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from edgebench.host.result.outputs import Accuracy, ReferenceAccuracy
 from edgebench.protocol.record import TargetRecord
 
 OutputEvidence = Evidence | TargetEvidence
-"""Outputs are judged alike, whether the worker or the target timed the inferences."""
+"""The same rules apply to outputs whether the worker or the target timed the inferences."""
 SATURATION = (
     "this CPU has AVX2 but no VNNI: there, onnxruntime adds products of 8-bit activations and int8 "
     "weights in 16 bits, which saturate; quantise with a reduced range (7-bit weights) or with "
@@ -35,16 +35,16 @@ SATURATION = (
 )
 FLOAT_AGREEMENT_LIMIT = 0.05
 QUANTIZED_AGREEMENT_LIMIT = 0.3
-"""RMS difference to the reference kernels over the spread of the outputs, of models whose
-operators all multiply floats, and of others.
+"""Largest RMS difference to the reference kernels, over the spread of the outputs: for models whose
+operators all multiply floats, and for others.
 
 Measured on 59 pairs of model and runtime, random inputs: at most 0.012 for floats and 0.19 for
-quantised models, but for a detector whose list of boxes comes in another order. On 65 pairs, 37
-models on three runtimes, x86-64: 25 of floats at most 3.9e-6, 40 quantised ones at most 0.191
-(MobileNet EdgeTPU, uint8), but for that detector. Floats are summed in another order; a quantised
-activation that is rounded to the other side moves by a whole step. So the limits are 4 and 1.6
-times the worst. Outputs in a wrong order have 1.1 and more; one of 64 channels that is lost
-has 0.125, sqrt(1/64).
+quantised models, except for a detector that lists its boxes in another order. On 65 pairs, 37
+models on three runtimes, x86-64: 25 float pairs at most 3.9e-6, 40 quantised pairs at most 0.191
+(MobileNet EdgeTPU, uint8), except for that detector. Kernels sum floats in different orders; a
+quantised activation that is rounded the other way changes by a whole step. So the limits are 4 and
+1.6 times the worst. Outputs in a wrong order have 1.1 and more; the loss of 1 of 64 channels has
+0.125, sqrt(1/64).
 """
 _FLOAT_PRECISIONS = frozenset(
     {"fp64", "fp32", "fp16"}
@@ -52,10 +52,10 @@ _FLOAT_PRECISIONS = frozenset(
 )
 """Precisions of models whose operators multiply floats."""
 LITERT_ROUNDING_SINCE = (1, 4)
-"""First version of LiteRT whose reference kernels round as firmware means it that names LiteRT.
+"""First version of LiteRT whose reference kernels round like firmware that declares "litert".
 
-Measured on four int8 models of MLPerf Tiny, six inputs each: 1.4.0, 2.0.3, 2.1.0 and 2.3.0 give the
-same outputs to the last bit; 1.2.0 rounds fully connected layers otherwise, by up to 3 steps.
+Measured on four int8 models of MLPerf Tiny, six inputs each: the outputs of 1.4.0, 2.0.3, 2.1.0 and
+2.3.0 are equal to the last bit; 1.2.0 rounds fully connected layers differently, by up to 3 steps.
 """
 ACCURACY_SUSPECT_RATIO = 0.98
 ACCURACY_INVALID_RATIO = 0.93
@@ -67,7 +67,7 @@ class FiniteOutputsRule(Rule[OutputEvidence]):
     """No output is NaN or infinite."""
 
     id, severity = "finite_outputs", INVALID
-    advise = advice.again("give the model inputs that make sense: {}", inputs="FILE.npz")
+    advise = advice.again("run the model on realistic inputs: {}", inputs="FILE.npz")
     not_finite = plain("not_finite", "outputs contain NaN or infinity")
     finite = plain("", lambda value, limit: f"outputs are finite for {value:.0f} different samples")
 
@@ -90,10 +90,10 @@ def _difference(
 
 
 class _AgreementRule(Rule[OutputEvidence]):
-    """Outputs agree with those of reference kernels."""
+    """The outputs agree with those of reference kernels."""
 
     advise = advice.other_runtime
-    not_asked = plain("not_asked", "not compared: switched off")
+    not_asked = plain("not_asked", "not compared: the comparison is switched off")
 
     @reason("")
     @staticmethod
@@ -124,19 +124,21 @@ class _AgreementRule(Rule[OutputEvidence]):
 
     @reason(
         "constant",
-        advice.again("give the model inputs that change its outputs: {}", inputs="FILE.npz"),
+        advice.again("run the model on inputs that change its outputs: {}", inputs="FILE.npz"),
     )
     @staticmethod
     def constant(value: float, limit: float, *, reference: str) -> str:
         return (
-            f"the outputs of {reference} are one constant for all samples, which tells nothing "
-            "about the kernels"
+            f"the outputs of {reference} are constant for all samples: they do not test the kernels"
         )
 
     @reason("unbounded")
     @staticmethod
     def unbounded(value: float, limit: float, *, reference: str) -> str:
-        return f"differs from {reference} without bound: one is not a number, or 0"
+        return (
+            f"the difference from {reference} is unbounded: outputs are not finite, or the "
+            "reference is 0"
+        )
 
     @reason("not_compared")
     @staticmethod
@@ -144,13 +146,19 @@ class _AgreementRule(Rule[OutputEvidence]):
         return f"not compared: {why}"
 
     def agrees(self, evidence: OutputEvidence, share: float | None, which: str) -> Ruling:
-        """The ruling on the difference of an output, the best or the worst."""
+        """The ruling on the difference of an output, the best or the worst.
+
+        Args:
+            evidence: Evidence of the run.
+            share: RMS difference over the spread of the outputs; None if it has no bound.
+            which: "best" or "worst".
+        """
         agreement, check = evidence.measured.quality.agreement, evidence.measured_record.check
         if agreement is None:
             why = evidence.measured.quality.agreement_error or check.reference_error
             if why is None and not evidence.record.spec.is_checked:
                 return not_applicable(self.not_asked())
-            why = why or "there are no outputs of reference kernels"
+            why = why or "the run has no outputs of reference kernels"
             return unknown(self.not_compared(why=why))
         if agreement.is_constant:
             return holds(False, self.constant(reference=agreement.reference))
@@ -169,9 +177,9 @@ class _AgreementRule(Rule[OutputEvidence]):
 
 
 class AgreementRule(_AgreementRule):
-    """At least one output agrees: no kernel is wrong from the first operator on.
+    """At least one output agrees: the kernels are not wrong from the first operator on.
 
-    An output that never changes agrees whatever the kernels compute.
+    A constant output agrees regardless of what the kernels compute.
     """
 
     id, severity, includes = "agreement", INVALID, "agreement_of_all"
@@ -183,7 +191,7 @@ class AgreementRule(_AgreementRule):
 
 
 class AgreementOfAllRule(_AgreementRule):
-    """All outputs agree; a detector may list equal boxes in another order, and be right."""
+    """All outputs agree. A detector may fail although it is right: it may reorder equal boxes."""
 
     id, severity = "agreement_of_all", SUSPECT
 
@@ -194,7 +202,7 @@ class AgreementOfAllRule(_AgreementRule):
 
 
 def _claims_exactness(evidence: OutputEvidence) -> bool:
-    """Whether the firmware says that its outputs equal those of the reference to the last bit."""
+    """Whether the firmware declares that its outputs equal the reference's to the last bit."""
     measured = evidence.measured_record
     reference = measured.check.reference_runtime
     if not isinstance(measured, TargetRecord) or reference is None:
@@ -218,7 +226,8 @@ def _saturates(evidence: OutputEvidence) -> bool:
     """Whether the kernels for this model saturate on a CPU with the reported features.
 
     With AVX2 and without VNNI, onnxruntime adds products of 8-bit activations and int8 weights in
-    16 bits. int8 activations in QDQ form are no way out: on x86-64 they are made uint8 ones.
+    16 bits. int8 activations in QDQ form saturate as well: on x86-64, onnxruntime converts them to
+    uint8.
 
     Source: onnxruntime.ai/docs/performance/model-optimizations/quantization.html, "When and why do
     I need to try U8U8?"; onnxruntime, qdq_s8_to_u8.cc.
@@ -241,7 +250,7 @@ def _saturates(evidence: OutputEvidence) -> bool:
 
 
 def accuracy_drop(accuracy: Accuracy, reference: ReferenceAccuracy | None) -> float | None:
-    """How much worse than the reference, in the unit of the metric; None without one."""
+    """Loss of accuracy against the reference, in the unit of the metric; None without reference."""
     if reference is None:
         return None
     sign = -1 if accuracy.metric in ERROR_METRICS else 1
@@ -260,7 +269,7 @@ def _measured(metric: str, accuracy: float, sample_count: int) -> str:
 
 
 class _AccuracyRule(Rule[OutputEvidence]):
-    """So much of the accuracy of the unquantised sibling is left."""
+    """The model keeps at least `limit` of the accuracy of its unquantised sibling."""
 
     limit: float
     advise = _quantise_again
@@ -305,7 +314,7 @@ class _AccuracyRule(Rule[OutputEvidence]):
         reference_accuracy: float,
     ) -> str:
         measured = _measured(metric, accuracy, sample_count)
-        return f"{measured}; {reference} has 0: labels and outputs do not belong together"
+        return f"{measured}; {reference} has 0: the labels do not match the outputs"
 
     @reason("not_judged")
     @staticmethod
@@ -354,14 +363,14 @@ class _AccuracyRule(Rule[OutputEvidence]):
 
 
 class AccuracyFloorRule(_AccuracyRule):
-    """What is left of the accuracy of the unquantised sibling is worth measuring."""
+    """The model keeps at least 93 % of the accuracy of its unquantised sibling."""
 
     id, severity, includes = "accuracy_floor", INVALID, "accuracy"
     limit = ACCURACY_INVALID_RATIO
 
 
 class AccuracyRule(_AccuracyRule):
-    """Nearly all of the accuracy of the unquantised sibling is left."""
+    """The model keeps at least 98 % of the accuracy of its unquantised sibling."""
 
     id, severity = "accuracy", SUSPECT
     limit = ACCURACY_SUSPECT_RATIO

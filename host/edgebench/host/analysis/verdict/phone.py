@@ -1,7 +1,7 @@
-"""Rules about phones: battery, screen, power saver, scheduling, and heat as the system reports it.
+"""Rules about phones: battery, screen, power saver, scheduling, and heat as reported by the system.
 
-They apply to devices whose system is Android; `suspended` applies to every device that records both
-of the clocks that it compares.
+The rules apply to devices that run Android; `suspended` applies to every device that records both
+clocks that it compares.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ LIGHT, MODERATE = 1, 2
 """Source: `android.os.PowerManager`, THERMAL_STATUS_LIGHT, THERMAL_STATUS_MODERATE."""
 STATUS_NAMES = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
 SUSPEND_LIMIT_S = 0.02
-"""Time for which the two clocks may differ by the way they are read. A suspend and the resume after
-it take longer."""
+"""Largest difference of the two clocks that the order of reading them may cause. A suspend with its
+resume takes longer."""
 _BACKGROUND = frozenset({"background", "system-background", "restricted"})
-"""Groups of processes in the background; they get few CPUs, and those the slow ones. Source:
+"""Groups of processes in the background; they may use few CPUs, and only slow CPUs. Source:
 https://source.android.com/docs/core/perf/cgroups."""
 
 
 class _PhoneRule(Rule[Evidence]):
     """A rule about the state of a phone."""
 
-    no_phone = plain("no_phone", "the system is no Android")
+    no_phone = plain("no_phone", "the system is not Android")
     not_reported = plain("not_told", "the system does not report it")
 
     def on_phone(self, evidence: Evidence) -> Ruling:
@@ -53,7 +53,12 @@ class _PhoneRule(Rule[Evidence]):
         return self.on_phone(evidence)
 
     def never(self, ratio: float | None, found: Reason) -> Ruling:
-        """The ruling on a state that no reading may have."""
+        """The ruling on a state that must not occur in any reading.
+
+        Args:
+            ratio: Share of the readings with the state; None if the system does not report it.
+            found: Reason of the ruling.
+        """
         return (
             unknown(self.not_reported()) if ratio is None else at_most(ratio, 0.0, "ratio", found)
         )
@@ -61,7 +66,7 @@ class _PhoneRule(Rule[Evidence]):
 
 @advice.Advise
 def _pull_the_cable(to: Situation) -> Advice:
-    heeds = "where the phone heeds it: adb shell setprop power.battery_input.suspended true"
+    heeds = "if the phone supports it: adb shell setprop power.battery_input.suspended true"
     steps = (
         NextStep("pull the cable (the run waits there for {})", to.asked.collect()),
         NextStep(f"{heeds}, and false after"),
@@ -70,14 +75,14 @@ def _pull_the_cable(to: Situation) -> Advice:
 
 
 class ChargingRule(_PhoneRule):
-    """The phone ran from its battery, which did not charge: that heats it."""
+    """The phone ran on its battery and did not charge, because charging heats it."""
 
     id, severity = "charging", SUSPECT
     advise = _pull_the_cable
     faked = plain(
         "faked",
-        "the battery's service reports what it was told to (dumpsys battery)",
-        advice.always("let it report again: adb shell dumpsys battery reset"),
+        "the battery's service reports values that dumpsys battery set",
+        advice.always("restore the reports of the battery: adb shell dumpsys battery reset"),
     )
     charged = plain("", lambda value, limit: f"the battery charged in {value:.0%} of the readings")
 
@@ -89,7 +94,7 @@ class ChargingRule(_PhoneRule):
 
 
 class ScreenRule(_PhoneRule):
-    """The screen was on: with it off, the system slows processes down, and may sleep."""
+    """The screen was on. With the screen off, the system slows processes down and may sleep."""
 
     id, severity = "screen", SUSPECT
     advise = advice.always(
@@ -102,7 +107,7 @@ class ScreenRule(_PhoneRule):
 
 
 class SuspendedRule(Rule[Evidence]):
-    """The device did not sleep during the run: its monotonic clock stands still meanwhile."""
+    """The device did not sleep during the run; its monotonic clock stops during sleep."""
 
     id, severity = "suspended", SUSPECT
     advise = advice.again(f"keep the device awake: on a phone, {advice.AWAKE}; then {{}}")
@@ -124,7 +129,7 @@ class SuspendedRule(Rule[Evidence]):
 
 
 class PowerSaverRule(_PhoneRule):
-    """The power saver, which lowers clocks, was off."""
+    """The power saver, which lowers clock frequencies, was off."""
 
     id, severity = "power_saver", SUSPECT
     advise = advice.always("switch the power saver off: adb shell settings put global low_power 0")
@@ -137,12 +142,12 @@ class PowerSaverRule(_PhoneRule):
 
 
 def _sample_or_upgrade(to: Situation) -> Advice:
-    sampled = NextStep("let it sample: {}", to.asked.bench(telemetry_rate_hz=10.0))
+    sampled = NextStep("enable sampling: {}", to.asked.bench(telemetry_rate_hz=10.0))
     return Advice((sampled, NextStep("upgrade its agent: {}", command("deploy", "adb:SERIAL"))))
 
 
 class PhoneSettingsRule(Rule[Evidence]):
-    """Airplane mode and brightness were those that the run asked for."""
+    """Airplane mode and brightness were as requested by the run."""
 
     id, severity = "phone_settings", SUSPECT
     advise = advice.always("leave the phone alone during the run, and measure again")
@@ -173,7 +178,7 @@ class PhoneSettingsRule(Rule[Evidence]):
             return not_applicable(self.not_asked())
         is_reported = state.airplane_mode_ratio is not None or not spec.is_airplane_mode
         if not is_reported or (requested is not None and state.screen_brightness is None):
-            return holds(False, self.not_reported())  # an earlier agent ignores the request
+            return holds(False, self.not_reported())  # earlier agents ignore the request
         if spec.is_airplane_mode and state.airplane_mode_ratio != 1:
             off_ratio = 1 - (state.airplane_mode_ratio or 0.0)
             return at_most(off_ratio, 0.0, "ratio", self.not_in_airplane_mode())
@@ -185,7 +190,7 @@ class PhoneSettingsRule(Rule[Evidence]):
 
 
 class SchedulingGroupRule(_PhoneRule):
-    """The worker's control groups gave it all CPUs and all of their clock."""
+    """The worker's control groups allowed all CPUs at their full clock."""
 
     id, severity = "scheduling_group", SUSPECT
     advise = advice.always(f"keep the screen on: {advice.AWAKE}")
@@ -196,7 +201,7 @@ class SchedulingGroupRule(_PhoneRule):
         value: float, limit: float, *, group: str, cpu_count: int, of_cpu_count: int
     ) -> str:
         on = f"group {group}, on {cpu_count} of {of_cpu_count} CPUs"
-        return f"{on}; it is not that of an app in front"
+        return f"{on}; the group is not that of a foreground app"
 
     @reason("few_cpus")
     @staticmethod
@@ -208,7 +213,7 @@ class SchedulingGroupRule(_PhoneRule):
     @reason("background")
     @staticmethod
     def background(value: float, limit: float, *, group: str) -> str:
-        return f"group {group} is for processes in the background: it gets the slow CPUs"
+        return f"group {group} is for background processes, which run on slow CPUs"
 
     @reason("clamped")
     @staticmethod
@@ -233,7 +238,7 @@ class SchedulingGroupRule(_PhoneRule):
 
 
 class _ThermalStatusRule(_PhoneRule):
-    """The system reported less heat than this."""
+    """The thermal status of the system stayed below `lowest`."""
 
     lowest: int
     cause, watches = Cause.HEAT, WatchedQuantity.HEAT
@@ -241,7 +246,7 @@ class _ThermalStatusRule(_PhoneRule):
     overridden = plain(
         "overridden",
         "Android's thermal status was overridden (cmd thermalservice override-status)",
-        advice.always("let it report again: adb shell cmd thermalservice reset"),
+        advice.always("restore the thermal status: adb shell cmd thermalservice reset"),
     )
 
     @reason("")
@@ -263,14 +268,14 @@ class _ThermalStatusRule(_PhoneRule):
 
 
 class ThermalStatusModerateRule(_ThermalStatusRule):
-    """The system did not throttle by its own account."""
+    """The system did not report that it throttles."""
 
     id, severity, includes = "thermal_status_moderate", INVALID, "thermal_status"
     lowest = MODERATE
 
 
 class ThermalStatusRule(_ThermalStatusRule):
-    """The system reported no heat at all."""
+    """The system reported no thermal status above none."""
 
     id, severity = "thermal_status", SUSPECT
     lowest = LIGHT

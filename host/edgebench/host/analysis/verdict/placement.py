@@ -1,4 +1,4 @@
-"""Rules about where the model ran: on the delegate that was asked for, or somewhere else."""
+"""Rules about where the model ran: on the requested delegate or elsewhere."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from edgebench.host.options.command import NextStep, command
 from edgebench.protocol.record import WorkerRecord
 
 DELEGATED_LIMIT_RATIO = 0.5
-"""Share of the operators; below, it is not the delegate that was measured."""
+"""Share of the operators on the delegate; below it, the run does not measure the delegate."""
 
 
 def _other_delegate(to: Situation) -> Advice:
     listed = NextStep("see which delegates the device has: {}", command("devices"))
     without = to.asked.bench(without=("delegate",))
-    return Advice((listed, NextStep("measure without one: {}", without)))
+    return Advice((listed, NextStep("measure without a delegate: {}", without)))
 
 
 class DelegationRule(Rule[Evidence]):
@@ -61,7 +61,7 @@ class DelegationRule(Rule[Evidence]):
         places = set(operator_places(evidence.worker))
         used = {plain_name(name) for name in (*runtime.delegates_used, *places)}
         missing = [name for name in names if plain_name(name) not in used]
-        # The interpreter lists no operators of a graph that a signature names.
+        # The interpreter does not list the operators of a signature's graph.
         is_listed = places or evidence.record.spec.signature is None
         if missing and is_listed and (places or not all("/" in name for name in missing)):
             return holds(False, self.requested(asked=asked, ran=ran))
@@ -71,7 +71,7 @@ class DelegationRule(Rule[Evidence]):
 
 
 class DelegatedShareRule(Rule[Evidence]):
-    """Most of the model ran where it was meant to run."""
+    """Most operators of the model ran on the requested delegate."""
 
     id, severity = "delegated_share", SUSPECT
     advise = advice.again("see which operators stay on the CPU: {}", is_profiled=True)
@@ -81,7 +81,7 @@ class DelegatedShareRule(Rule[Evidence]):
     @reason("")
     @staticmethod
     def share(value: float, limit: float, *, count: int, total: int) -> str:
-        return f"{count} of {total} operators ran on it, at least {limit:.0%} needed"
+        return f"{count} of {total} operators ran on the delegate, at least {limit:.0%} needed"
 
     def check(self, evidence: Evidence) -> Ruling:
         requested = evidence.worker.runtime.delegates_requested
@@ -97,7 +97,7 @@ class DelegatedShareRule(Rule[Evidence]):
 
 
 def _placement_text(worker: WorkerRecord) -> str:
-    """How many operators ran where, as far as the runtime reports it: names and counts."""
+    """Number of operators per place, as reported by the runtime; else the names of delegates."""
     counts = operator_places(worker)
     if not counts:
         return f"used: {', '.join(worker.runtime.delegates_used) or 'none'}"

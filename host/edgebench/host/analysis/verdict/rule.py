@@ -1,8 +1,8 @@
-"""What a rule of the verdict is: one class, in which all that is known of it stands.
+"""Rules of the verdict: a rule is a class that contains its check, reasons, sentences and advice.
 
 A rule checks evidence and returns a ruling: its outcome, and a reason. The facts of a reason are
-the keyword arguments of the function that makes its sentence, and run.json has them by name. So a
-sentence is made when it is shown, and a fact that is misspelt fails the type check.
+the keyword arguments of the function that makes its sentence, and run.json stores them by name. So
+sentences are made when they are shown, and a misspelt fact fails the type check.
 
     Evidence ──Rule.check──▶ Ruling(outcome, Reason) ──judge──▶ Finding in run.json
                                                                     │
@@ -38,7 +38,7 @@ P = ParamSpec("P")
 
 
 class Cause(Enum):
-    """What several rules may be signs of: shown once, by the first of them that failed."""
+    """A cause that several rules may indicate; it is shown once, by the first failed rule."""
 
     BUSY_MACHINE = "busy_machine"
     MEMORY = "memory"
@@ -48,7 +48,7 @@ class Cause(Enum):
 
 
 class WatchedQuantity(Enum):
-    """What rules watch for the whole of a run, where the device lets them."""
+    """A quantity that rules watch during the whole run, if the device reports it."""
 
     CLOCK = "clock"
     HEAT = "heat"
@@ -57,18 +57,18 @@ class WatchedQuantity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a rule found what it found."""
+    """Why a rule came to its outcome."""
 
     kind: ReasonKind[Any]
     facts: Mapping[str, Fact]
-    """What its sentence names beside value and limit."""
+    """The facts in its sentence, in addition to value and limit."""
 
 
 class ReasonKind(Generic[P]):
-    """A kind of reason: its name in run.json, its facts, its sentence, and what helps.
+    """A kind of reason: its name in run.json, its facts, its sentence, and its advice.
 
-    Its facts are the keyword arguments of the function that makes its sentence: `str`, `int`,
-    `float` or `bool`, or one of them and None. Calling it with them gives the reason.
+    The facts are the keyword arguments of the function that makes the sentence: `str`, `int`,
+    `float` or `bool`, or one of them and None. Call the kind with its facts to make a reason.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class ReasonKind(Generic[P]):
         """A kind of reason.
 
         Args:
-            key: Name in run.json; empty for the reason of a rule that needs no other.
+            key: Name in run.json; empty for the usual reason of a rule.
             sentence: Makes the sentence of value and limit, in the unit of the finding, and facts.
-            advise: What helps; None: what helps for any reason of the rule.
-            cause: Cause beside that of the rule.
+            advise: Advice for this reason; None for the rule's advice.
+            cause: Cause of this reason; None for the rule's cause.
         """
         self.key = key
         self.cause = cause
@@ -100,9 +100,9 @@ class ReasonKind(Generic[P]):
         return Reason(kind, cast("Mapping[str, Fact]", facts))
 
     def advice(self, make: Callable[Concatenate[float, Situation, P], Advice]) -> ReasonKind[P]:
-        """Take a function that makes the advice of value, situation and facts.
+        """Register a function that makes the advice from value, situation and facts.
 
-        The value is 0 where the finding has none.
+        The value is 0 if the finding has no value.
         """
         self._advise = make
         return self
@@ -113,15 +113,15 @@ class ReasonKind(Generic[P]):
         return _types_of(self._sentence)
 
     def sentence(self, found: Finding) -> str | None:
-        """Sentence of a stored finding; None where another version had other facts."""
+        """Sentence of a stored finding; None if its facts are those of another version."""
         facts = self._facts(found)
         try:
             return None if facts is None else self._sentence(*_numbers(found), **facts)
-        except (LookupError, ArithmeticError):  # a number is absent, or out of all bounds
+        except (LookupError, ArithmeticError):  # a number is absent or out of range
             return None
 
     def advice_for(self, found: Finding, to: Situation) -> Advice | None:
-        """What helps for this reason; None: what helps for any reason of the rule."""
+        """Advice for this reason; None if the rule's advice applies."""
         facts = self._facts(found)
         if facts is None or self._advise is None:
             return None
@@ -137,7 +137,7 @@ class ReasonKind(Generic[P]):
 def reason(
     key: str, advise: Advise | None = None, cause: Cause | None = None
 ) -> Callable[[Callable[Concatenate[float, float, P], str]], ReasonKind[P]]:
-    """A kind of reason, by the function that makes its sentence."""
+    """Decorator: makes a kind of reason from the function that makes its sentence."""
     return lambda sentence: ReasonKind(key, sentence, advise, cause)
 
 
@@ -147,13 +147,13 @@ def plain(
     advise: Advise | None = None,
     cause: Cause | None = None,
 ) -> ReasonKind[[]]:
-    """A kind of reason without facts: its sentence may depend on value and limit."""
+    """A kind of reason without facts; its sentence may depend on value and limit."""
     sentence = text if callable(text) else lambda _value, _limit: text
     return ReasonKind(key, sentence, advise, cause)
 
 
 class _Absent(float):
-    """A number that a finding does not have: no sentence can be made with it."""
+    """A number that the finding does not have; formatting it raises LookupError."""
 
     def __new__(cls) -> _Absent:
         return super().__new__(cls, math.nan)
@@ -172,7 +172,7 @@ def _numbers(found: Finding) -> tuple[float, float]:
 
 @cache
 def _types_of(sentence: Callable[..., str]) -> Mapping[str, frozenset[type]]:
-    """Types of the facts that a sentence names."""
+    """Types of the facts of a sentence, by name; a float may also be an int."""
     names = [
         name
         for name, parameter in signature(sentence).parameters.items()
@@ -192,7 +192,7 @@ def _is_real(hint: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What one rule found."""
+    """Outcome of a rule, with its reason and the compared numbers."""
 
     outcome: RuleOutcome
     reason: Reason
@@ -200,7 +200,7 @@ class Ruling:
     limit: float | None = None
     unit: str | None = None
     severity: State | None = None
-    """What the run becomes, where that is not the same for each ruling of the rule."""
+    """State of the run after this failure; None for the rule's severity."""
 
 
 class Rule(Generic[EvidenceT]):
@@ -208,22 +208,22 @@ class Rule(Generic[EvidenceT]):
 
     id: ClassVar[str]
     severity: ClassVar[State]
-    """What the run becomes when it fails."""
+    """State of the run if the rule fails."""
     cause: ClassVar[Cause | None] = None
     watches: ClassVar[WatchedQuantity | None] = None
-    """What was not watched if all rules that watch it are unknown."""
+    """Quantity that counts as unwatched if all rules that watch it are unknown."""
     includes: ClassVar[str | None] = None
-    """Rule with a milder limit on the same number: said once is enough."""
+    """Rule with a milder limit on the same number, not shown again if this rule fails."""
     advise: ClassVar[Advise]
-    """What helps if it fails, for reasons that have no advice of their own."""
+    """Advice if the rule fails, for reasons without their own advice."""
 
     def check(self, evidence: EvidenceT) -> Ruling:
-        """Apply the rule."""
+        """Apply the rule to the evidence."""
         raise NotImplementedError
 
     @classmethod
     def reasons(cls) -> Mapping[str, ReasonKind[Any]]:
-        """Reasons that its check may give, by name."""
+        """Reasons that the check may return, by name."""
         return {
             value.key: value
             for kind in reversed(cls.__mro__)
@@ -233,12 +233,12 @@ class Rule(Generic[EvidenceT]):
 
 
 def at_most(value: float, limit: float, unit: str, reason: Reason) -> Ruling:
-    """Kept as long as the value is not above the limit."""
+    """Ruling that passes if the value is not above the limit."""
     return holds(value <= limit, reason, value=value, limit=limit, unit=unit)
 
 
 def at_least(value: float, limit: float, unit: str, reason: Reason) -> Ruling:
-    """Kept as long as the value is not below the limit."""
+    """Ruling that passes if the value is not below the limit."""
     return holds(value >= limit, reason, value=value, limit=limit, unit=unit)
 
 
@@ -250,16 +250,16 @@ def holds(
     limit: float | None = None,
     unit: str | None = None,
 ) -> Ruling:
-    """Kept, or broken."""
+    """Ruling that passes if `is_kept`, and fails otherwise."""
     outcome = RuleOutcome.PASS if is_kept else RuleOutcome.FAIL
     return Ruling(outcome, reason, value, limit, unit)
 
 
 def unknown(reason: Reason) -> Ruling:
-    """Checked, but the evidence for an answer is missing."""
+    """Ruling of a rule that applies to the run but lacks the evidence."""
     return Ruling(RuleOutcome.UNKNOWN, reason)
 
 
 def not_applicable(reason: Reason) -> Ruling:
-    """Never asked: the run has nothing that the rule looks at."""
+    """Ruling of a rule that does not concern the run."""
     return Ruling(RuleOutcome.NOT_APPLICABLE, reason)

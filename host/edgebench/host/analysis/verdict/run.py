@@ -1,4 +1,4 @@
-"""Rules about the run itself: whole, real, long enough, and as fast as its queries come."""
+"""Rules about the run itself: complete, real, long enough, and as fast as its queries arrive."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from edgebench.protocol.errors import ErrorCode
 from edgebench.protocol.record import TOO_HOT, Outcome
 from edgebench.protocol.spec import MLPERF_PRESET, Engine, samples_per_query
 
-COUNTED = "counts of instructions are reproducible to the resolution of the counter: one is enough"
+COUNTED = "counts of instructions are reproducible to the counter's resolution: one is enough"
 
 
 class RunEndRule(Rule[EvidenceT]):
-    """The measurement went to its end."""
+    """The measurement ran to completion."""
 
     id, severity = "complete", INVALID
-    advise = advice.again("let it end: {}")
+    advise = advice.again("let the run finish: {}")
 
     @reason("")
     @staticmethod
@@ -51,23 +51,28 @@ class RunEndRule(Rule[EvidenceT]):
 
     @classmethod
     def was_stopped(cls, finding: Finding) -> bool:
-        """Whether the finding is that a run was stopped, for no reason of its own."""
+        """Whether the finding is that a run was interrupted without a recorded reason."""
         ended, why = finding.facts.get("ended"), finding.facts.get("why")
         return finding.id == cls.id and ended == Outcome.INTERRUPTED.value and why is None
 
     def ruling(self, outcome: Outcome, why: str | None) -> Ruling:
-        """The ruling on a run that ended so."""
+        """The ruling on a run with this outcome.
+
+        Args:
+            outcome: How the run ended.
+            why: Reason of the outcome; None if the record has none.
+        """
         kind = self.ended_for if why else self.ended
         return holds(outcome is Outcome.COMPLETED, kind(ended=outcome.value, why=why))
 
 
 class CompleteRule(RunEndRule[Evidence]):
-    """The measurement went to its end."""
+    """The measurement ran to completion."""
 
     def check(self, evidence: Evidence) -> Ruling:
         record = evidence.record
         why = next((event.detail for event in record.events if event.kind == TOO_HOT), None)
-        # A device that is gone tells nothing of the run: it is made again, as one that was stopped.
+        # A lost device is no property of the run: it is repeated like an interrupted run.
         if why is None and record.error_code not in (0, ErrorCode.DEVICE_GONE):
             why = record.error
         longest_s = record.spec.max_duration_s
@@ -78,17 +83,17 @@ class CompleteRule(RunEndRule[Evidence]):
 
 
 class RealProcessorRule(Rule[EvidenceT]):
-    """The CPU is real: the times of an emulated one mean nothing.
+    """The CPU is real, because times on an emulated CPU are meaningless.
 
-    Virtual machines and containers run their code on the real one. Others who share it with them
-    are seen by other rules (time that a hypervisor takes counts as time of others); so they are
-    named, and fail nothing.
+    Virtual machines and containers run their code on the real CPU, so the reason names them, and
+    the rule passes. Other rules detect load that shares the CPU (time that a hypervisor takes
+    counts as time of other processes).
     """
 
     id, severity = "real_time", INVALID
     advise = advice.again("measure on a real CPU: {}", "--on", "DEVICE")
     real = plain("", "the CPU is real")
-    emulated = plain("emulated", "the CPU is emulated: times mean nothing")
+    emulated = plain("emulated", "the CPU is emulated: its times are meaningless")
 
     @reason("behind")
     @staticmethod
@@ -97,11 +102,11 @@ class RealProcessorRule(Rule[EvidenceT]):
 
 
 class RealTimeRule(RealProcessorRule[Evidence]):
-    """The CPU is real: the times of an emulated one mean nothing.
+    """The CPU is real, because times on an emulated CPU are meaningless.
 
-    Virtual machines and containers run their code on the real one. Others who share it with them
-    are seen by other rules (time that a hypervisor takes counts as time of others); so they are
-    named, and fail nothing.
+    Virtual machines and containers run their code on the real CPU, so the reason names them, and
+    the rule passes. Other rules detect load that shares the CPU (time that a hypervisor takes
+    counts as time of other processes).
     """
 
     def check(self, evidence: Evidence) -> Ruling:
@@ -112,7 +117,7 @@ class RealTimeRule(RealProcessorRule[Evidence]):
 
 
 class NoSimulationRule(Rule[EvidenceT]):
-    """The device is no simulation."""
+    """The device is not simulated."""
 
     id, severity = "real_device", SUSPECT
     advise = advice.again("measure on a real device: {}", "--on", "DEVICE")
@@ -121,7 +126,7 @@ class NoSimulationRule(Rule[EvidenceT]):
 
 
 class RealDeviceRule(NoSimulationRule[Evidence]):
-    """The device is no simulation."""
+    """The device is not simulated."""
 
     def check(self, evidence: Evidence) -> Ruling:
         is_simulated = evidence.record.simulated
@@ -129,7 +134,7 @@ class RealDeviceRule(NoSimulationRule[Evidence]):
 
 
 class QueryCountRule(Rule[EvidenceT]):
-    """As many queries as requested were issued; those lost to warm-up are for another rule."""
+    """As many queries as requested were issued. Another rule covers those lost to warm-up."""
 
     id, severity = "enough_queries", INVALID
     advise = advice.longer
@@ -152,18 +157,18 @@ class QueryCountRule(Rule[EvidenceT]):
     def _(value: float, to: Situation, *, counted: str, max_duration_s: float) -> Advice:
         more = to.asked.bench(max_duration_s=to.asked.more("max_duration_s", 3600.0))
         done = max(1, int(value * (to.asked.value("runs") or 1)))
-        text = "allow more time, or ask for fewer queries: {}, or --min-queries {}"
+        text = "allow more time, or request fewer queries: {}, or --min-queries {}"
         return advice.do(text, more, done)
 
 
 class EnoughQueriesRule(QueryCountRule[Evidence]):
-    """As many queries as requested were issued; those lost to warm-up are for another rule."""
+    """As many queries as requested were issued. Another rule covers those lost to warm-up."""
 
     def check(self, evidence: Evidence) -> Ruling:
         spec = evidence.record.spec
         count, least = evidence.issued_rows // samples_per_query(spec), spec.min_query_count
         found = self.issued(counted=spec.scenario.traits.counted)
-        # A complete run has too few for one reason only.
+        # A complete run can have too few queries only because of its maximum duration.
         is_cut = evidence.record.outcome is Outcome.COMPLETED and count < least
         if is_cut and spec.max_duration_s is not None:
             found = self.cut_off(
@@ -173,7 +178,7 @@ class EnoughQueriesRule(QueryCountRule[Evidence]):
 
 
 class DurationRule(Rule[EvidenceT]):
-    """The timed loop took as long as was asked for."""
+    """The timed loop took at least the requested duration."""
 
     id, severity = "enough_time", INVALID
     advise = advice.longer
@@ -186,16 +191,16 @@ class DurationRule(Rule[EvidenceT]):
 
     @classmethod
     def is_full(cls, finding: Finding) -> bool:
-        """Whether the finding is that a run ended by its number of queries."""
+        """Whether the finding is that a run ended by its maximum number of queries."""
         return finding.id == cls.id and finding.reason == cls.full.key
 
 
 class EnoughTimeRule(DurationRule[Evidence]):
-    """The timed loop took as long as was asked for."""
+    """The timed loop took at least the requested duration."""
 
     def check(self, evidence: Evidence) -> Ruling:
         spec, took_s = evidence.record.spec, evidence.loop_s
-        # MLPerf knows no such maximum, and what a device sustains is a question of time.
+        # MLPerf has no such maximum, and sustained performance depends on time.
         is_limited = not (spec.preset.startswith(MLPERF_PRESET) or spec.is_sustained)
         if is_limited and evidence.issued_rows >= spec.max_query_count:
             full = self.full(max_query_count=spec.max_query_count)
@@ -204,9 +209,13 @@ class EnoughTimeRule(DurationRule[Evidence]):
 
 
 def fewer_qps(qps: float, per_s: float) -> float:
-    """Arrivals per second that leave the device time, two digits.
+    """Arrivals per second that leave the device idle time, rounded to two digits.
 
-    At most half of those that were too many, and four fifths of what was completed.
+    At most half of the rate that was too high, and four fifths of the completed queries per second.
+
+    Args:
+        qps: Arrivals per second of the run.
+        per_s: Completed queries per second; 0 if unknown.
     """
     return float(f"{min(qps / 2, 0.8 * per_s if per_s > 0 else qps / 2):.2g}")
 
@@ -220,9 +229,9 @@ def _half_of_arrivals(to: Situation) -> Advice:
 
 
 class KeepsUpRule(Rule[Evidence]):
-    """A query takes less time than the next one takes to come.
+    """A query takes less time than the interval between arrivals.
 
-    Else the queue grows until the run ends, and the latency shows how long the run was.
+    Otherwise the queue grows until the run ends, and the latency reflects the length of the run.
     """
 
     id, severity = "keeps_up", INVALID
@@ -260,7 +269,7 @@ class LatencyTargetRule(Rule[Evidence]):
     advise = _half_of_arrivals
     no_target = plain("no_target", "no target latency was requested")
     known_to_loadgen = plain(
-        "known_to_loadgen", "only LoadGen knows when a query was due: see its log"
+        "known_to_loadgen", "only LoadGen's log has the scheduled times of the queries"
     )
 
     @reason("")
@@ -283,8 +292,8 @@ class LatencyTargetRule(Rule[Evidence]):
         target_percentile: float,
     ) -> str:
         return (
-            f"{_over(value, count, target_s)}: too few queries to tell whether "
-            f"p{100 * target_percentile:g} meets the target; {needed} would do"
+            f"{_over(value, count, target_s)}: too few queries to decide whether "
+            f"p{100 * target_percentile:g} meets the target; {needed} are enough"
         )
 
     @too_few.advice
@@ -368,7 +377,7 @@ class LatencyTargetRule(Rule[Evidence]):
 
 
 def _over(value: float, count: int, target_s: float) -> str:
-    """Queries that took longer than the target."""
+    """Text of how many queries took longer than the target."""
     return f"{value:.0f} of {count} queries took longer than {format_ns(target_s * 1e9)}"
 
 
@@ -377,7 +386,7 @@ class LoadgenRule(Rule[Evidence]):
 
     id, severity = "loadgen", INVALID
     advise = advice.more(
-        "read why in the run's raw/ directory; most often it is too short: {}",
+        "read the reason in the run's raw/ directory; most such runs are too short: {}",
         "duration_s",
         600.0,
     )

@@ -1,4 +1,4 @@
-"""Rules about the runs of a set together: how many count, and how far they lie apart."""
+"""Rules about the runs of a set: their number, and the spread between them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from edgebench.host.analysis.verdict.rule import (
 
 @dataclass(frozen=True, slots=True)
 class SetEvidence:
-    """What the rules of sets look at."""
+    """Evidence for the rules of sets."""
 
     counted: int
     """Runs that are not invalid."""
     planned: int
     needed: int
-    """Runs that an interval between them needs."""
+    """Number of runs that an interval between runs needs."""
     name: str
-    """Metric that the set is judged by, for people."""
+    """Display name of the metric that the set is judged by."""
     half_width_ratio: float | None
-    """Half of its interval between runs, over it; None without one."""
+    """Half-width of the metric's interval between runs, over the metric; None without interval."""
 
 
 @advice.Advise
@@ -46,7 +46,7 @@ def _enough_runs(to: Situation) -> Advice:
 
 
 class RunCountRule(Rule[SetEvidence]):
-    """Enough runs count for an interval between them; none makes a set invalid."""
+    """Enough runs count for an interval between runs; a set without counted runs is invalid."""
 
     id, severity = "run_count", SUSPECT
     advise = _enough_runs
@@ -64,7 +64,7 @@ class RunCountRule(Rule[SetEvidence]):
 
 
 class _BetweenRunsRule(Rule[SetEvidence]):
-    """The runs lie so near each other."""
+    """The interval between runs is narrow enough."""
 
     limit: float
     advise = advice.alone_and_more_runs
@@ -78,7 +78,7 @@ class _BetweenRunsRule(Rule[SetEvidence]):
     @reason("too_few")
     @staticmethod
     def too_few(value: float, limit: float, *, name: str) -> str:
-        return "too few runs for an interval between them"
+        return "too few runs for an interval between runs"
 
     def check(self, evidence: SetEvidence) -> Ruling:
         if evidence.half_width_ratio is None:
@@ -88,14 +88,14 @@ class _BetweenRunsRule(Rule[SetEvidence]):
 
 
 class BetweenRunsFloorRule(_BetweenRunsRule):
-    """The number of the set is known at all."""
+    """The interval between runs is narrow enough for a valid set."""
 
     id, severity, includes = "between_runs_floor", INVALID, "between_runs"
     limit = PRECISION_INVALID_RATIO
 
 
 class BetweenRunsRule(_BetweenRunsRule):
-    """The number of the set is known well enough to be compared with anything."""
+    """The interval between runs is narrow enough for a comparison."""
 
     id, severity = "between_runs", SUSPECT
     limit = PRECISION_SUSPECT_RATIO

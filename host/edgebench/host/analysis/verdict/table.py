@@ -1,4 +1,4 @@
-"""The rules of a run, a target and a set, in the order in which a person should read them."""
+"""The rules of a run, a target and a set, in the order in which they are shown."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
     *target.RULES_OF_DEVICE,
     *energy.METERED_TARGET_RULES,
 )
-"""Rules for a target that timed itself; one of the same name as above looks at the same thing."""
+"""Rules for a target that timed itself; rules with a name from above check the same condition."""
 ALL_RULES: tuple[Rule[Any], ...] = (*RULES, *TARGET_RULES, *run_set.SET_RULES)
 BY_ID: dict[str, Rule[Any]] = {rule.id: rule for rule in ALL_RULES}
-"""By name. Of two of one name the one for targets, which has the reasons of both."""
+"""Rules by name. Where two share a name, the rule for targets, which has the reasons of both."""
 
 
 def kind_of(finding: Finding) -> ReasonKind[Any] | None:
-    """Kind of the reason of a finding; None where this version has no such rule or reason."""
+    """Kind of a finding's reason; None if this version does not have the rule or the reason."""
     rule = BY_ID.get(finding.id)
     return None if rule is None else rule.reasons().get(finding.reason or "")
 
 
 def cause_of(finding: Finding) -> Cause | None:
-    """Possible cause of a finding: that of its reason, or else of its rule."""
+    """Possible cause of a finding: that of its reason, or else that of its rule."""
     kind, rule = kind_of(finding), BY_ID.get(finding.id)
     if kind is not None and kind.cause is not None:
         return kind.cause

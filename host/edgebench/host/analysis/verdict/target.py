@@ -1,7 +1,7 @@
 """Rules for a target that timed itself.
 
-A microcontroller has no governor, no swap and nobody else's processes, so the rules about these
-are not among them.
+A microcontroller has no governor, no swap and no other processes, so the rules about these are
+left out.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ if TYPE_CHECKING:
 MIN_TARGET_WINDOWS = 5
 """Source: MLPerf Tiny run rules: the median of five windows."""
 RANGE_LIMIT_RATIO = 0.01
-"""Range of the times of the windows, over their median. A microcontroller has nothing else to do;
-different inputs differ by tens of ticks in millions (saturation takes branches)."""
+"""Range of the times of the windows, over their median. A microcontroller has no other load; the
+times of different inputs differ by tens of ticks in millions (saturation takes branches)."""
 CLOCK_LIMIT_RATIO = 0.02
-"""Difference of the target's counter and the clock beside it. An RC oscillator is off by 1 % over
-temperature (STM32L4 data sheet, HSI16); a counter whose rate was told wrongly, or that has wrapped
-around unnoticed, by far more."""
+"""Difference of the target's counter and the clock of the machine that it is connected to. An RC
+oscillator deviates by 1 % over temperature (STM32L4 data sheet, HSI16); a counter whose rate is
+stated wrongly, or that wrapped around undetected, deviates by far more."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetEvidence:
-    """What the rules of targets look at."""
+    """Evidence for the rules of targets."""
 
     record: RunRecord
     target: TargetRecord
     measured: WindowMeasurement
     facts: HostFacts
     energy: EnergyResult | None = None
-    """None: no meter was asked for."""
+    """None if no meter was requested."""
 
     @property
     def measured_record(self) -> MeasuredRecord:
@@ -71,7 +71,7 @@ class TargetEvidence:
 
     @property
     def is_counted(self) -> bool:
-        """Whether the target is emulated, and its instructions are counted: no time is claimed."""
+        """Whether the target is emulated and its instructions are counted; it reports no times."""
         return self.measured.instructions_per_inference is not None
 
 
@@ -79,7 +79,7 @@ _BY_METER = ("--meter", "METER")
 
 
 class TargetCompleteRule(RunEndRule[TargetEvidence]):
-    """The measurement went to its end."""
+    """The measurement ran to completion."""
 
     def check(self, evidence: TargetEvidence) -> Ruling:
         record = evidence.record
@@ -88,9 +88,9 @@ class TargetCompleteRule(RunEndRule[TargetEvidence]):
 
 
 class TargetRealTimeRule(RealProcessorRule[TargetEvidence]):
-    """The times are those of a real processor; where instructions are counted, none is claimed."""
+    """The times are those of a real processor; counts of instructions have no times."""
 
-    counted = plain("counted", "instructions are counted, and no time is claimed")
+    counted = plain("counted", "instructions are counted, and no time is reported")
 
     def check(self, evidence: TargetEvidence) -> Ruling:
         if evidence.is_counted:
@@ -100,10 +100,10 @@ class TargetRealTimeRule(RealProcessorRule[TargetEvidence]):
 
 
 class TargetRealDeviceRule(NoSimulationRule[TargetEvidence]):
-    """The device is no simulation; an emulated one that only counts does not pretend to be one."""
+    """The device is not simulated; an emulated device that only counts instructions passes."""
 
     counted = plain(
-        "counted", "the device is emulated: its instructions are counted, and no time is claimed"
+        "counted", "the device is emulated: its instructions are counted, and no time is reported"
     )
 
     def check(self, evidence: TargetEvidence) -> Ruling:
@@ -113,7 +113,7 @@ class TargetRealDeviceRule(NoSimulationRule[TargetEvidence]):
 
 
 class TargetEnoughQueriesRule(QueryCountRule[TargetEvidence]):
-    """The run has as many inferences as were requested."""
+    """The run has at least the requested number of inferences."""
 
     uncounted = plain("counted", COUNTED)
 
@@ -128,12 +128,12 @@ class TargetEnoughQueriesRule(QueryCountRule[TargetEvidence]):
 
 
 class TargetEnoughTimeRule(DurationRule[TargetEvidence]):
-    """The windows took as long as was asked for, together."""
+    """The windows together took at least the requested duration."""
 
     counted = plain("counted", COUNTED)
     no_time = plain(
         "no_time",
-        "the device is in energy mode and has no time, and no meter has edges of its windows",
+        "the device is in energy mode and reports no time, and no meter recorded window edges",
         advice.again(
             "wire the meter to the board's pin, see docs/bring-your-own-board.md; then {}",
             *_BY_METER,
@@ -141,8 +141,8 @@ class TargetEnoughTimeRule(DurationRule[TargetEvidence]):
     )
     untimed = plain(
         "heard",
-        "the firmware prints no time, and neither an interface board nor a meter timed it",
-        advice.again("time it by a meter: {}", *_BY_METER),
+        "the firmware prints no time, and no interface board or meter timed the windows",
+        advice.again("time the windows by a meter: {}", *_BY_METER),
     )
 
     def check(self, evidence: TargetEvidence) -> Ruling:
@@ -156,7 +156,7 @@ class TargetEnoughTimeRule(DurationRule[TargetEvidence]):
 
 
 class EnoughWindowsRule(Rule[TargetEvidence]):
-    """The run has as many windows as a median needs."""
+    """The run has enough windows for a median."""
 
     id, severity = "enough_windows", SUSPECT
     advise = advice.longer
@@ -172,7 +172,7 @@ class EnoughWindowsRule(Rule[TargetEvidence]):
 
 
 class DatasetCompleteRule(Rule[TargetEvidence]):
-    """Every sample of the data set was run that was to be."""
+    """All requested samples of the data set were run."""
 
     id, severity = "dataset_complete", SUSPECT
     advise = advice.more("allow the data set more time: {}", "dataset_limit_s", 86400.0, "accuracy")
@@ -199,23 +199,23 @@ class DatasetCompleteRule(Rule[TargetEvidence]):
 
     @classmethod
     def was_stopped(cls, finding: Finding) -> bool:
-        """Whether the finding is that a data set was stopped."""
+        """Whether the finding is that the run of a data set was stopped."""
         return finding.id == cls.id and finding.facts.get("is_stopped") is True
 
 
 class KnownModelRule(Rule[TargetEvidence]):
-    """The model is a file, so that it can be told from another one."""
+    """The model is a file, so that its hash identifies it."""
 
     id, severity = "known_model", SUSPECT
-    advise = advice.again("measure a model file instead, where the firmware takes one: {}")
-    of_file = plain("", "the model is a file whose hash is known")
+    advise = advice.again("measure a model file instead, if the firmware accepts model files: {}")
+    of_file = plain("", "the model is a file with a recorded hash")
 
     @reason("in_firmware")
     @staticmethod
     def in_firmware(value: float, limit: float, *, model: str) -> str:
         return (
-            f"{model} is in the firmware of the device: no file and no hash tell it from another "
-            "of that name"
+            f"{model} is built into the device's firmware: neither file nor hash distinguishes it "
+            "from another model of that name"
         )
 
     def check(self, evidence: TargetEvidence) -> Ruling:
@@ -230,10 +230,10 @@ class InputsReadBackRule(Rule[TargetEvidence]):
 
     id, severity = "inputs_read_back", SUSPECT
     advise = advice.always(
-        "look at the line to the board: {}", command("bridge", "console", "BOARD")
+        "check the connection to the board: {}", command("bridge", "console", "BOARD")
     )
     equal = plain("", "the inputs on the device are those that were sent")
-    not_reported = plain("not_told", "the firmware does not report which input it has got")
+    not_reported = plain("not_told", "the firmware does not report its input")
     live = plain("heard", "the device runs on live audio: no inputs are sent to it")
 
     def check(self, evidence: TargetEvidence) -> Ruling:
@@ -247,13 +247,13 @@ class InputsReadBackRule(Rule[TargetEvidence]):
 
 
 class WindowRangeRule(Rule[TargetEvidence]):
-    """Each window would have given the same number."""
+    """The windows have about the same times."""
 
     id, severity = "window_range", SUSPECT
     advise = advice.longer
-    single = plain("one", "one window is too few to tell")
+    single = plain("one", "a single window has no range")
     no_time = plain("no_time", "the windows were not timed")
-    live = plain("heard", "windows are as long as the sound that the device gets")
+    live = plain("heard", "windows are as long as the audio that the device receives")
     times = plain(
         "",
         lambda value, limit: (
@@ -273,15 +273,15 @@ class WindowRangeRule(Rule[TargetEvidence]):
 
 
 class TargetClockRule(Rule[TargetEvidence]):
-    """The target's counter runs as fast as its firmware states."""
+    """The target's counter runs at the rate that its firmware states."""
 
     id, severity, watches = "target_clock", INVALID, WatchedQuantity.CLOCK
     advise = advice.again(
         "state the rate of the board's counter in its firmware, see docs/firmware.md; then measure "
         "again: {}"
     )
-    emulated = plain("emulated", "an emulator's counter follows no clock")
-    no_time = plain("no_time", "the device is in energy mode, and has no time")
+    emulated = plain("emulated", "an emulator's counter does not follow a clock")
+    no_time = plain("no_time", "the device is in energy mode, and reports no time")
     untimed = plain("heard", "the firmware prints no time: there is no counter to check")
     difference = plain(
         "",
@@ -302,9 +302,9 @@ class TargetClockRule(Rule[TargetEvidence]):
 
 
 class TargetThermalRule(SlowdownRule[TargetEvidence]):
-    """The temperature of a microcontroller cannot be read."""
+    """The temperature of a microcontroller cannot be read, so slowdowns are unknown."""
 
-    counted = plain("counted", "heat changes no count of instructions")
+    counted = plain("counted", "heat does not change counts of instructions")
 
     def check(self, evidence: TargetEvidence) -> Ruling:
         return not_applicable(self.counted()) if evidence.is_counted else unknown(self.no_sensor())
@@ -325,5 +325,5 @@ RULES_OF_DEVICE: tuple[Rule[TargetEvidence], ...] = (
     TargetClockRule(),
     TargetThermalRule(),
 )
-"""In the order in which a person should read them. One of the name of a rule of other devices looks
-at the same thing."""
+"""In the order in which a person should read them. A rule that shares its name with a rule of other
+devices checks the same condition."""

@@ -1,4 +1,4 @@
-"""Rules about heat: did the device slow down, did it start cool, was it watched?"""
+"""Rules about heat: slowdowns, start temperature, clocks, cooldown and telemetry."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ from edgebench.host.result.thermal import ThermalState
 from edgebench.protocol.thermal import CooldownOutcome
 
 MOVED_LIMIT_RATIO = 0.05
-"""Share of the run on another type of core: less shows in the highest percentiles only."""
+"""Share of the run on another type of core; less affects only the highest percentiles."""
 SAMPLER_LIMIT_RATIO = 0.01
-"""Share of one CPU that watching may cost where it may take the time from the model."""
+"""Share of one CPU that the sampler may take if it may compete with the model."""
 APART_LIMIT_RATIO = 0.02
-"""Share of a CPU that is not under test: there it only takes heat, caches and memory. A slow core
-needs more time for the same readings, and a busy one begins each of them with cold caches."""
+"""Share of a CPU that the sampler may take if that CPU is not under test. There it affects only
+heat, caches and memory. A slow core needs more time for the same readings, and a busy core begins
+each reading with cold caches."""
 
 
 class SlowdownRule(Rule[EvidenceT]):
-    """The device did not slow down."""
+    """The device did not slow down by heat."""
 
     id, severity, cause = "thermal", SUSPECT, Cause.HEAT
     watches = WatchedQuantity.HEAT
@@ -73,7 +74,7 @@ class SlowdownRule(Rule[EvidenceT]):
 
 
 class ThermalRule(SlowdownRule[Evidence]):
-    """The device did not slow down."""
+    """The device did not slow down by heat."""
 
     def check(self, evidence: Evidence) -> Ruling:
         throttling = evidence.measured.throttling
@@ -96,7 +97,7 @@ class ThermalRule(SlowdownRule[Evidence]):
 
 
 class InterferenceRule(Rule[Evidence]):
-    """Nothing but heat slowed the device down."""
+    """The device did not slow down for reasons other than heat."""
 
     id, severity = "interference", SUSPECT
     advise = advice.alone
@@ -132,14 +133,14 @@ class InterferenceRule(Rule[Evidence]):
 
 
 class StartTemperatureRule(Rule[Evidence]):
-    """The run began below where the device throttles: a hot start hides everything."""
+    """The run began below the device's throttle temperature; a hot start hides throttling."""
 
     id, severity, cause = "start_temperature", SUSPECT, Cause.HEAT
     watches = WatchedQuantity.HEAT
     advise = advice.cool
     no_limit = plain(
         "no_limit",
-        "no temperature with a known throttle temperature can be read",
+        "no readable temperature has a known throttle temperature",
         advice.see_sensors,
     )
     not_read = plain(
@@ -177,7 +178,7 @@ class StartTemperatureRule(Rule[Evidence]):
 
 
 class NominalClockRule(Rule[Evidence]):
-    """The clock was what it should be: a low one from the start is no onset, and yet slow."""
+    """The clock was nominal. A clock that is low from the start has no onset, and is still slow."""
 
     id, severity, watches = "nominal_clock", SUSPECT, WatchedQuantity.CLOCK
     advise = advice.governor
@@ -229,12 +230,12 @@ def _clocks(freq_hz: float, nominal_freq_hz: float) -> str:
 
 
 class CooldownRule(Rule[Evidence]):
-    """The device was as cool as it should be before the run."""
+    """The device had cooled down to the target temperature before the run."""
 
     id, severity, cause = "cooldown", SUSPECT, Cause.HEAT
     advise = advice.cool
     not_asked = plain("not_asked", "no wait was requested")
-    no_sensor = plain("no_sensor", "no temperature with a known target can be read")
+    no_sensor = plain("no_sensor", "no readable temperature has a known target")
 
     @reason("")
     @staticmethod
@@ -276,7 +277,7 @@ class CooldownRule(Rule[Evidence]):
 
 
 class TelemetryRule(Rule[Evidence]):
-    """The device was watched, and the watching cost nothing."""
+    """The run has telemetry, and the sampler took little CPU time."""
 
     id, severity = "telemetry", SUSPECT
     advise = advice.sample_less
@@ -321,12 +322,12 @@ class TelemetryRule(Rule[Evidence]):
 
 
 def _rounded_up(ratio: float) -> float:
-    """A share rounded up, so that what is over the limit never reads as the limit itself."""
+    """A share rounded up to 0.01 %, so that a value above the limit never reads as the limit."""
     return math.ceil(round(ratio * 1e4, 6)) / 1e4
 
 
 def _is_apart(evidence: Evidence) -> bool:
-    """Whether the model had CPUs of its own, and left one for the sampler."""
+    """Whether the model was bound to CPUs, with at least one other CPU left for the sampler."""
     bound = evidence.worker.scheduling.cpus
     usable_count = evidence.record.environment.cpu.usable_count
     return bool(evidence.record.spec.cpus) and len(bound) < usable_count

@@ -5,8 +5,8 @@
                      job with the id of its run →  settle, make
                    ← its events, and a bundle of the run
 
-The coordinator decides: what is made next, under which id, and whether it is tried again. Dask
-carries jobs to the lab host, begins them again there after a restart, and takes results back. A job
-is idempotent, so nothing is lost or made twice whichever process dies: the truth is the
-coordinator's store and the device, and the agent's lease is the only lock.
+The coordinator decides which run is made next, under which id, and whether it is retried. Dask
+transports jobs to the lab host, restarts them there after the lab host restarts, and returns the
+results. Jobs are idempotent, so no run is lost or made twice if any process dies: the authoritative
+state is in the coordinator's store and on the device, and the agent's lease is the only lock.
 """

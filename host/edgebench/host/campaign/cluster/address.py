@@ -1,4 +1,4 @@
-"""The scheduler of a cluster, and the certificates by which it and lab hosts know each other."""
+"""The address of a cluster's scheduler, and the certificates for mutual authentication."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 INSTALL = install_command("cluster", HOST_DISTRIBUTION)
 CONNECT_TIMEOUT_S = 5.0
-"""Longest wait for a scheduler, or for a lab host's first answer."""
+"""Longest wait for a connection to a scheduler or a lab host."""
 _SCHEMES = ("tcp://", "tls://")
 _PORT = re.compile(r"[0-9]{1,9}")
 MAX_PORT = 65535
@@ -24,12 +24,12 @@ MAX_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """Where a Dask scheduler listens."""
+    """Address of a Dask scheduler."""
 
     address: str
-    """As Dask prints it: tcp://HOST:PORT, or tls://HOST:PORT."""
+    """In Dask's format: tcp://HOST:PORT, or tls://HOST:PORT."""
     tls_ca_file: Path | None = None
-    """Certificate of the authority that signed those of scheduler, lab hosts and coordinators."""
+    """CA certificate of the scheduler, the lab hosts and the coordinators."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
 
@@ -38,31 +38,31 @@ class ClusterAddress:
         host, _, port = authority.rpartition(":")
         if f"{scheme}://" not in _SCHEMES or not host or not _PORT.fullmatch(port):
             raise UsageError(
-                f"address of a cluster is tcp://HOST:PORT or tls://HOST:PORT, got {self.address!r}"
+                f"cluster address must be tcp://HOST:PORT or tls://HOST:PORT, got {self.address!r}"
             )
         if not 1 <= int(port) <= MAX_PORT:
-            raise UsageError(f"port of a cluster is 1 to {MAX_PORT}, got {port}")
+            raise UsageError(f"cluster port must be 1 to {MAX_PORT}, got {port}")
         files = (self.tls_ca_file, self.tls_cert, self.tls_key)
         if scheme == "tls" and None in files:
             raise UsageError("tls:// needs --tls-ca-file, --tls-cert and --tls-key")
         if scheme == "tcp" and any(files):
-            raise UsageError(f"certificates are for tls://, got {self.address}")
+            raise UsageError(f"certificates need a tls:// address, got {self.address}")
         for path in files:
             if path is not None and not path.is_file():
                 raise UsageError(f"no such file: {path}")
 
     @property
     def host(self) -> str:
-        """Name or address of its machine."""
+        """Name or IP address of the scheduler's machine."""
         return self.address.partition("://")[2].rpartition(":")[0].strip("[]")
 
     @property
     def port(self) -> int:
-        """Port at which it listens."""
+        """Port of the scheduler."""
         return int(self.address.rpartition(":")[2])
 
     def security(self) -> Security:
-        """What Dask needs to know of the certificates."""
+        """The certificates as Dask's security settings."""
         from distributed.security import Security
 
         if self.tls_ca_file is None:
@@ -79,16 +79,16 @@ class ClusterAddress:
 
 
 def configure_dask() -> None:
-    """Load Dask, which says nothing on stderr and gives up on a silent peer within seconds.
+    """Configure Dask to log nothing to stderr, and to time out on a silent peer within seconds.
 
     Raises:
-        UsageError: it is not installed.
+        UsageError: Dask is not installed.
     """
     if find_spec("distributed") is None:
-        raise UsageError(f"several lab hosts need the package distributed: {INSTALL}")
+        raise UsageError(f"clusters need the package distributed: {INSTALL}")
     from dask import config  # pyright: ignore[reportPrivateImportUsage]  # dask exports it so
 
-    # Before distributed is loaded, which sets up its logs by this.
+    # Set before distributed is imported, because the import configures its logging.
     config.set(
         {
             "logging": {"distributed": "critical"},

@@ -1,12 +1,13 @@
 """A lab host: a Dask worker whose resources are devices, and whose tasks are jobs on them.
 
-Theory of operation. A job is idempotent: what was begun on its device is settled, then its run is
-made under the id that the coordinator has given it, unless it was started before. So Dask may begin
-a job again, and the coordinator may give it to another lab host that offers the device. The agent's
-lease is the only lock. A run is stored here, and its device keeps it, until the coordinator has it.
+Theory of operation. A job is idempotent: it settles earlier runs of its device, then makes its run
+under the id given by the coordinator, unless that run was started before. Therefore Dask may
+restart a job, and the coordinator may assign it to another lab host that offers the device. The
+agent's lease is the only lock. A run is stored here, and kept by its device, until the coordinator
+has it.
 
-A device stays open between the jobs of a campaign; another campaign is refused meanwhile. A job
-whose scheduler died goes on, and the job that follows it on the device waits for its end.
+A device stays open between the jobs of a campaign; jobs of other campaigns are refused during that
+time. A job continues if its scheduler dies; the device's next job waits for its end.
 """
 
 from __future__ import annotations
@@ -71,24 +72,24 @@ from edgebench.system.unforeseen import named_error
 from edgebench.system.whole_files import make_directory, write_whole
 
 LAB_DIRECTORY = "lab"
-"""Directory of a host's store that is its store as a lab host: runs leave it once their coordinator
-has them, which may be this host."""
+"""Directory in a host's store that contains its store as a lab host. Runs are removed from it once
+their coordinator, which may be this host, has them."""
 FILES_DIRECTORY = "cluster"
 IDLE_S = 60.0
-"""Time without a job after which a device is let go."""
+"""Time without a job after which a device is closed."""
 UNUSED_S = 30 * 86400.0
-"""Time after which a lab host forgets a file that no campaign needed."""
+"""Time after which a lab host removes a file that no campaign has used."""
 RECONNECT_S = 1.0
-"""Pause before the scheduler is tried again."""
+"""Pause between attempts to connect to the scheduler."""
 SPARE_THREADS = 8
-"""Threads of a worker beside one for each device: for offers, files and parts of runs."""
+"""Threads of a worker in addition to one per device: for offers, files and parts of runs."""
 LAB_RESOURCE, DEVICE_RESOURCE = "lab:", "device:"
 """Prefixes of the resources of a lab host: its name, and the names of its devices."""
 MAX_JOBS = 10_000
-"""Units of the name: jobs of one lab host at the same time."""
+"""Units of the name resource: maximum number of simultaneous jobs of a lab host."""
 NAME_TAKEN = "name taken"
-"""What a scheduler answers to the second worker of a name; Source: distributed 2026.8.0,
-`Scheduler.add_worker`."""
+"""Part of the scheduler's error message for a second worker with the same name. Source: distributed
+2026.8.0, `Scheduler.add_worker`."""
 _SENT = (
     events.DeviceBusy,
     events.DeviceStillBusy,
@@ -99,22 +100,22 @@ _SENT = (
     events.TelemetryReport,
     events.EarlierRunFailed,
 )
-"""Events that a coordinator shows; the others follow from what it gets."""
+"""Events that are sent to the coordinator; it derives the others from the outcome of a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOffer:
-    """A device that a lab host measures on."""
+    """A device that a lab host offers."""
 
     name: str
     id: str
     pin: str
-    """Digest of its agent's certificate: two devices may have one name."""
+    """Digest of its agent's certificate, because two devices may have the same name."""
     seat: str = ""
     arch: str = ""
     labels: tuple[str, ...] = ()
     meter: str | None = None
-    """Meter that the lab host's farm file has for it."""
+    """Meter of the device in the lab host's farm file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceJob:
-    """What a lab host does on a device for a campaign; without a run to make, it settles."""
+    """A job of a campaign on a device; without a `run_id`, it only settles earlier runs."""
 
     device: str
     campaign: str
@@ -136,32 +137,32 @@ class DeviceJob:
     settings: Settings
     cell: Cell
     files: Mapping[str, FileRef]
-    """Files of the campaign, by the paths that settings and cells have for them."""
+    """Files of the campaign, by their paths in settings and cells."""
     stored: tuple[str, ...]
-    """Runs that the coordinator has: lab host and device may forget them."""
+    """Runs that the coordinator has stored; lab host and device may delete them."""
     begun: tuple[str, ...] = ()
-    """Runs of which it knows only that they were begun."""
+    """Runs that were begun, with an outcome unknown to the coordinator."""
     run_id: str | None = None
     """Run to make."""
     place: Place | None = None
     member: SetMember | None = None
     references: Mapping[str, ReferenceAccuracy] = field(default_factory=dict)
     is_last: bool = False
-    """Whether the device is let go afterwards."""
+    """Whether to close the device after the job."""
     store_url: str | None = None
-    """Where bundles of runs are put, as fsspec has it; None: they wait here."""
+    """fsspec URL to which bundles of runs are uploaded; None: the coordinator fetches them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutcome:
-    """What became of a job."""
+    """The outcome of a job."""
 
     lab: str
     """Name of the lab host."""
     missing: tuple[FileRef, ...] = ()
-    """Files without which the job was not begun."""
+    """Files that the lab host lacks; if there are any, the job was not begun."""
     runs: Mapping[str, int] = field(default_factory=dict)
-    """Runs that wait to be fetched, by id: the sizes of their bundles, in bytes."""
+    """Sizes of the bundles that are ready to be fetched, in bytes, by run id."""
     refused: tuple[tuple[str, EdgebenchError], ...] = ()
     """Runs that can never be stored."""
     error: EdgebenchError | None = None
@@ -170,25 +171,25 @@ class JobOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabHost:
-    """A lab host, and what it offers."""
+    """A lab host with its devices and its store."""
 
     name: str
     host: BenchHost
     store: Store
-    """Store for the runs on their way, and the files that coordinators send."""
+    """Store for runs in transit, and for files from coordinators."""
     offers: tuple[DeviceOffer, ...]
 
     def path(self, file: FileRef) -> Path:
-        """Where a file of a coordinator is, or will be; its name is kept, as results have it."""
+        """Path of a file from a coordinator; its name is kept, because results contain it."""
         digest = hashlib.sha256(f"{file.sha256} {file.name}".encode()).hexdigest()
         return self.store.root / FILES_DIRECTORY / digest[:32] / Path(file.name).name
 
     def bundle(self, run_id: str) -> Path:
-        """Where the bundle of a run is, or will be."""
+        """Path of the bundle of a run."""
         return self.store.root / FILES_DIRECTORY / f"{self.store.directory(run_id).name}{SUFFIX}"
 
     def not_writable(self, exc: OSError) -> StoreError:
-        """The error for a store that cannot be written: a disk may have room again."""
+        """Convert an `OSError` of the store; the error may pass when the disk has room again."""
         return StoreError(f"store not writable: {exc.strerror}: {self.store.root}")
 
 
@@ -202,19 +203,19 @@ class LabRuns(RunPlan):
         self.refusals: list[tuple[str, EdgebenchError]] = []
 
     def is_wanted(self, run_id: str) -> bool:
-        """Whether the run is the campaign's; those of others are left alone."""
+        """Whether the run belongs to the campaign; other runs stay on the device."""
         return is_of_campaign(run_id, self._campaign)
 
     def on_progress(self, run_id: str) -> InProgress:
-        """Follow a run of the campaign that another lab host has started."""
+        """Follow a run of the campaign that another lab host started; wait for any other run."""
         return InProgress.FOLLOW if self.is_wanted(run_id) else InProgress.WAIT
 
     def fetched(self, run: Run) -> None:
-        """Keep it for the coordinator."""
+        """Keep the id for the coordinator."""
         self.fetched_ids.append(run.run_id)
 
     def refused(self, run_id: str, error: EdgebenchError) -> None:
-        """Keep the reason for the coordinator."""
+        """Keep the error for the coordinator, unless it may pass."""
         if may_pass(error):
             raise error
         if not isinstance(error, NoSuchRun):
@@ -222,7 +223,7 @@ class LabRuns(RunPlan):
 
 
 class LabDevice:
-    """A device of this lab host: one job at a time, and open between those of a campaign."""
+    """A device of this lab host, which does one job at a time and stays open during a campaign."""
 
     def __init__(self, host: LabHost, finishing: FinishingProcess) -> None:
         self._host = host
@@ -235,14 +236,14 @@ class LabDevice:
         self._cancellation = Cancellation()
         self._timer = threading.Timer(IDLE_S, self._let_go)
         self._started: set[str] = set()
-        """Ids of runs that were started here, or were about to be."""
+        """Ids of runs that were, or may have been, started here."""
 
     def stop(self) -> None:
         """Stop the run in progress."""
         self._cancellation.request()
 
     def _let_go(self) -> None:
-        """Close the device, as no job came for a while; not under one that has just come."""
+        """Close the device after `IDLE_S` without a job, unless a job has just begun."""
         if self._lock.acquire(blocking=False):
             with ExitStack() as stack:
                 stack.callback(self._lock.release)
@@ -254,9 +255,9 @@ class LabDevice:
             self._open.close()
 
     def do(self, job: DeviceJob, notify: events.Notify) -> JobOutcome:
-        """Do a job; the one before it ends first.
+        """Do a job, after the previous job has ended.
 
-        A run that failed is for the coordinator to judge.
+        The coordinator decides what to do about a failed run.
         """
         if self._campaign not in (None, job.campaign):
             busy = LeaseHeld(f"{job.device} is in use by the campaign {self._campaign}")
@@ -273,12 +274,12 @@ class LabDevice:
                 exc.is_unstarted |= job.run_id not in self._started
                 outcome = replace(outcome, error=exc)
                 if may_pass(exc):
-                    self._close()  # a link that is gone is opened anew
+                    self._close()  # the next job connects again
             except OSError as exc:
                 error = self._host.not_writable(exc)
                 error.is_unstarted = job.run_id not in self._started
                 outcome = replace(outcome, error=error)
-            except Exception as exc:  # a defect of ours: the coordinator shows it
+            except Exception as exc:  # a bug, which the coordinator reports
                 outcome = replace(outcome, error=named_error(exc, "lab host"))
             if job.is_last:
                 self._close()
@@ -292,7 +293,7 @@ class LabDevice:
             return replace(outcome, runs=runs, refused=tuple(plan.refusals))
 
     def _do(self, job: DeviceJob, plan: LabRuns, notify: events.Notify) -> None:
-        """Settle, and make the run of a job unless it was started before.
+        """Settle earlier runs, and make the run of a job unless it was started before.
 
         Raises:
             Interrupted: the command was cancelled.
@@ -300,8 +301,8 @@ class LabDevice:
             OSError: the store cannot be written.
         """
         store, run_id = self._host.store, job.run_id
-        # A run that was started before is on the device, or lost: its id is not used again. Nor is
-        # one that was settled: Dask may begin a job late whose coordinator has given it up.
+        # A run that was started before is on the device, or lost, so its id is not used again. The
+        # same holds for settled runs: Dask may begin a job late, after the coordinator gave it up.
         self._started.update(job.begun)
         if run_id is not None and (store.unfinished / run_id).exists():
             self._started.add(run_id)  # by this lab host, before it was killed
@@ -339,7 +340,7 @@ class LabDevice:
         outcomes.succeeded()
 
     def _request(self, job: DeviceJob) -> BenchRequest:
-        """The request of a job's cell, with the files of the coordinator where they are here."""
+        """The request of a job's cell, with the local paths of the coordinator's files."""
 
         def local(path: str) -> str:
             file = job.files.get(path)
@@ -351,7 +352,7 @@ class LabDevice:
     def _opened(
         self, job: DeviceJob, device: KnownDevice, request: BenchRequest, notify: events.Notify
     ) -> DeviceSession:
-        """The session of the device, which stays open between the jobs of a campaign."""
+        """Open the session of the device, or return the open session of the campaign."""
         if self._session is None:
             measuring = MeasuringHost(
                 store=self._host.store,
@@ -367,10 +368,10 @@ class LabDevice:
         return self._session
 
     def _forget(self, session: DeviceSession, stored: Sequence[str]) -> None:
-        """Let device and store forget runs that the coordinator has."""
+        """Delete runs that the coordinator has stored from device and store."""
         listing, store = session.client.list_runs(), self._host.store
         if listing.running is not None:
-            return  # a device that measures is left alone
+            return  # do not disturb a measurement
         for run_id in set(stored) & set(listing.finished):
             session.client.acknowledge(run_id)
         remove_runs(store, [run_id for run_id in stored if store.has(run_id)])
@@ -378,10 +379,10 @@ class LabDevice:
             self._host.bundle(run_id).unlink(missing_ok=True)
 
     def _bundled(self, run_id: str, store_url: str | None) -> int:
-        """Write the bundle of a run, where the coordinator gets it; its size in bytes.
+        """Write the bundle of a run for the coordinator, and return its size in bytes.
 
         Raises:
-            StoreError: it cannot be read or written.
+            StoreError: the run cannot be read, or the bundle not be written.
         """
         path = self._host.bundle(run_id)
         if not path.exists():
@@ -393,7 +394,7 @@ class LabDevice:
 
 
 _here: list[tuple[LabHost, Mapping[str, LabDevice]]] = []
-"""The lab host of this process, which the tasks below are for, and its devices."""
+"""The lab host of this process and its devices, for the tasks below."""
 
 
 def offers() -> tuple[str, str, tuple[DeviceOffer, ...]]:
@@ -403,11 +404,11 @@ def offers() -> tuple[str, str, tuple[DeviceOffer, ...]]:
 
 
 def do_job(job: DeviceJob, contents: Mapping[FileRef, bytes]) -> JobOutcome:
-    """Task: do a job on its device; its events go to the coordinator, as a topic of Dask's.
+    """Task: do a job on its device; its events are sent to the coordinator as a Dask topic.
 
     Args:
         job: The job.
-        contents: Files that the lab host did not have when the job was given before.
+        contents: Files that were missing on the lab host at an earlier submission of the job.
 
     Raises:
         StoreError: the files cannot be written.
@@ -425,24 +426,24 @@ def do_job(job: DeviceJob, contents: Mapping[FileRef, bytes]) -> JobOutcome:
     if missing:
         return JobOutcome(lab=host.name, missing=missing)
     for file in job.files.values():
-        os.utime(host.path(file).parent)  # kept for another while
+        os.utime(host.path(file).parent)  # restarts its time until `UNUSED_S`
 
     def notify(event: events.MeasurementEvent) -> None:
         if isinstance(event, _SENT):
-            with suppress(OSError, RuntimeError, ValueError):  # the scheduler is gone
+            with suppress(OSError, RuntimeError, ValueError):  # the scheduler is unreachable
                 worker.log_event(job.campaign, pickle.dumps(event))
 
     return devices[job.device].do(job, notify)
 
 
 def stop_job(device: str) -> None:
-    """Task: stop what a device does."""
+    """Task: stop the run of a device."""
     [(_, devices)] = _here
     devices[device].stop()
 
 
 def read_part(run_id: str, offset: int, size_bytes: int) -> bytes:
-    """Task: a part of the bundle of a run."""
+    """Task: read a part of the bundle of a run."""
     [(host, _)] = _here
     with host.bundle(run_id).open("rb") as file:
         file.seek(offset)
@@ -459,28 +460,28 @@ def work_for(
     on_connected: Callable[[str, Sequence[str]], None],
     on_away: Callable[[str], None],
 ) -> None:
-    """Be a lab host until Ctrl-C; a scheduler that goes away is waited for.
+    """Run as a lab host until Ctrl-C; reconnect if the scheduler goes away.
 
     Args:
         bench: This host.
         cluster: The scheduler.
-        words: Words that choose the devices to offer.
-        name: Name of the lab host, which no other one has.
-        address: Address of this host at which the scheduler reaches it; None: Dask finds one.
-        on_connected: Called each time that the scheduler has accepted it, with its name and the
+        words: Words that select the devices to offer.
+        name: Unique name of the lab host.
+        address: Address at which the scheduler reaches this host; None: determined by Dask.
+        on_connected: Called each time the scheduler accepts the lab host, with its name and the
             names of its devices.
-        on_away: Called with the reason if the scheduler is away or does not accept it; again where
-            the reason is another one.
+        on_away: Called with the reason if the scheduler is away or rejects the lab host; called
+            again only if the reason changes.
 
     Raises:
         UsageError: Dask is not installed.
-        NoSuchDevice: no paired device is chosen.
+        NoSuchDevice: no paired device is selected.
     """
     configure_dask()
     farm = bench.farm()
     chosen = [device for device in bench.choose(words, farm) if device.pin]
     if not chosen:
-        raise NoSuchDevice("a lab host offers paired devices, and this machine itself is none")
+        raise NoSuchDevice("no paired device to offer; this machine itself cannot be offered")
     offers = [
         DeviceOffer(
             name=device.name,
@@ -524,9 +525,9 @@ async def _work(
     resources = {f"{DEVICE_RESOURCE}{offer.name}": 1 for offer in host.offers}
     while True:
         worker: Any = None
-        shutil.rmtree(folder, ignore_errors=True)  # that of a worker that was killed
+        shutil.rmtree(folder, ignore_errors=True)  # left by a worker that was killed
         try:
-            # Dask's worker tries for ever, and does not report that no scheduler answers.
+            # Dask's worker retries for ever without reporting that no scheduler responds.
             opened = asyncio.open_connection(cluster.host, cluster.port)
             _, writer = await asyncio.wait_for(opened, CONNECT_TIMEOUT_S)
             writer.close()
@@ -563,14 +564,13 @@ async def _work(
 
 
 def why_away(exc: BaseException) -> str:
-    """Why the scheduler cannot be reached, for people.
-
+    """Message that states why the scheduler cannot be reached.
     >>> why_away(ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 8786)"))
     'Connection refused'
     """
     errno, text = (exc.errno, exc.strerror) if isinstance(exc, OSError) else (None, None)
-    if errno is not None and errno > 0:  # those of the resolver are no numbers of the system
+    if errno is not None and errno > 0:  # resolver errors have negative numbers
         return os.strerror(errno)
     if isinstance(exc, asyncio.TimeoutError):
-        return f"no answer within {CONNECT_TIMEOUT_S:g} s"
+        return f"no response within {CONNECT_TIMEOUT_S:g} s"
     return text or str(exc) or type(exc).__name__

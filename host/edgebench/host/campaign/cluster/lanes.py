@@ -1,4 +1,4 @@
-"""The devices of lab hosts, as a campaign of a coordinator measures on them: by jobs of Dask's."""
+"""Coordinator's side of a campaign over lab hosts: measures on their devices with Dask jobs."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ from edgebench.protocol.text import one_line
 from edgebench.system.whole_files import make_directory
 
 LOOK_S = 0.5
-"""Interval at which a job, and the lab hosts, are looked at."""
+"""Interval at which jobs and lab hosts are polled."""
 TASK_TIMEOUT_S = 20.0
-"""Longest time for a task that measures nothing: a part of a run goes over slow links."""
+"""Timeout of a task that measures nothing; long enough for a part of a run over a slow link."""
 PART_BYTES = 2**20
-"""Size of the parts of runs; a link with 420 kbit/s carries one within the time of a task. A run
-whose link was cut goes on with the part that was lost."""
+"""Size of the parts of runs; a link with 420 kbit/s transfers a part within the timeout of a task.
+After a broken link, the transfer resumes with the lost part."""
 VIA = "lab"
-"""Transport of a device that only lab hosts reach."""
+"""Transport of a device that is reached only through a lab host."""
 _BROKEN = (
     OSError,
     RuntimeError,
@@ -84,36 +84,36 @@ _BROKEN = (
     asyncio.CancelledError,
     CancelledError,
 )
-"""What Dask raises where a scheduler or worker is gone."""
+"""Exceptions of Dask if a scheduler or worker is unreachable."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabDescription:
-    """A lab host that is connected to the scheduler now."""
+    """A lab host that is connected to the scheduler."""
 
     name: str
     address: str
-    """Address of its worker; a new one after each start."""
+    """Address of its worker, which changes at each start."""
     version: str
     devices: tuple[DeviceOffer, ...]
 
     def device(self, name: str) -> DeviceAtLab | None:
-        """A device that it offers, as the journal notes it."""
+        """A device that it offers, for the journal; None if it does not offer the device."""
         offer = next((offer for offer in self.devices if offer.name == name), None)
         return DeviceAtLab(self.name, offer.pin, offer.seat) if offer else None
 
 
 class ClusterConnection:
-    """A client of a scheduler, for any thread; connected anew after the scheduler was away."""
+    """A thread-safe client of a scheduler, which reconnects after the scheduler was away."""
 
     def __init__(
         self, cluster: ClusterAddress, topic: str = "", on_event: events.Notify | None = None
     ) -> None:
-        """Use a scheduler.
+        """Create a client, without connecting.
 
         Args:
             cluster: The scheduler.
-            topic: Campaign of the events; empty: of none.
+            topic: Campaign whose events are received; empty for none.
             on_event: Consumer of the events of lab hosts.
         """
         self._cluster = cluster
@@ -143,10 +143,10 @@ class ClusterConnection:
                 client.close(timeout=CONNECT_TIMEOUT_S)
 
     def client(self) -> Any:
-        """The client, which is connected.
+        """The connected client.
 
         Raises:
-            LinkLost: no scheduler answers.
+            LinkLost: the scheduler does not respond.
         """
         from distributed import Client
 
@@ -165,27 +165,27 @@ class ClusterConnection:
                     if self._on_event is not None:
                         self._client.subscribe_topic(self._topic, self._received)
                 except _BROKEN as exc:
-                    raise LinkLost(f"no scheduler answers at {self._cluster.address}") from exc
+                    raise LinkLost(f"no scheduler responds at {self._cluster.address}") from exc
             return self._client
 
     def _received(self, event: tuple[float, bytes]) -> None:
         assert self._on_event is not None, "it was subscribed to"
-        with suppress(Exception):  # Dask's thread has other things to receive
+        with suppress(Exception):  # an exception would end Dask's receiving thread
             self._on_event(pickle.loads(event[1]))
 
     def labs(self) -> list[LabDescription]:
-        """The lab hosts that are there, by name.
+        """The connected lab hosts, sorted by name.
 
         Raises:
-            LinkLost: the scheduler is not there.
+            LinkLost: the scheduler does not respond.
         """
         client = self.client()
-        if time.monotonic() - self._looked_s < LOOK_S:  # for many lanes together
+        if time.monotonic() - self._looked_s < LOOK_S:  # one request for all lanes
             return sorted(self._labs.values(), key=lambda lab: lab.name)
         try:
             workers = client.scheduler_info(n_workers=-1)["workers"]
         except _BROKEN as exc:
-            raise LinkLost(f"no scheduler answers at {self._cluster.address}") from exc
+            raise LinkLost(f"no scheduler responds at {self._cluster.address}") from exc
         at = [
             address
             for address, worker in workers.items()
@@ -194,7 +194,7 @@ class ClusterConnection:
         known = {address: self._labs[address] for address in at if address in self._labs}
         for address in at:
             if address not in known:
-                with suppress(EdgebenchError):  # one that is out of order keeps no other away
+                with suppress(EdgebenchError):  # a failing lab host must not hide the others
                     name, version, devices = self.task(address, tasks.offers)
                     offered = devices if version == software() else ()
                     known[address] = LabDescription(name, address, version, offered)
@@ -202,24 +202,24 @@ class ClusterConnection:
         return sorted(known.values(), key=lambda lab: lab.name)
 
     def task(self, address: str, function: Callable[..., Any], *args: object) -> Any:
-        """The result of a task of one lab host, which measures nothing.
+        """Run a task that measures nothing on a lab host, and return its result.
 
         Raises:
-            LinkLost: it is gone, or there is no result in time.
+            LinkLost: the lab host is unreachable, or has no result within `TASK_TIMEOUT_S`.
         """
         try:
             future = self.client().submit(function, *args, workers=[address], pure=False)
             return future.result(timeout=TASK_TIMEOUT_S)
         except _BROKEN as exc:
-            raise LinkLost(f"lab host at {address} does not answer: {one_line(exc)}") from exc
+            raise LinkLost(f"lab host at {address} does not respond: {one_line(exc)}") from exc
 
 
 def offered_devices(cluster: ClusterAddress) -> tuple[list[KnownDevice], Farm]:
-    """The devices that lab hosts offer, and what their farm files have about them.
+    """The devices that lab hosts offer, and their entries in the lab hosts' farm files.
 
     Raises:
-        UsageError: two lab hosts call different devices by one name.
-        LabHostsUnreachable: no scheduler answers, or no lab host offers any.
+        UsageError: lab hosts use the same name for different devices.
+        LabHostsUnreachable: the scheduler does not respond, or no lab host offers a device.
     """
     with ClusterConnection(cluster) as connection:
         labs = connection.labs()
@@ -229,8 +229,8 @@ def offered_devices(cluster: ClusterAddress) -> tuple[list[KnownDevice], Farm]:
             other, known = offers.setdefault(offer.name, (lab.name, offer))
             if (known.pin, known.seat) != (offer.pin, offer.seat):
                 raise UsageError(
-                    f"{offer.name} is one device for lab host {other} and another one for "
-                    f"lab host {lab.name}; rename one of them"
+                    f"{offer.name} names different devices on the lab hosts {other} and "
+                    f"{lab.name}; rename one of them"
                 )
     if not offers:
         raise LabHostsUnreachable(f"no lab host offers a device: {_seen(labs)}")
@@ -252,23 +252,23 @@ def _known_device(name: str, offer: DeviceOffer | None) -> KnownDevice:
 
 
 def _seen(labs: Sequence[LabDescription]) -> str:
-    """Which lab hosts are there, for an error."""
+    """List of the connected lab hosts, for an error message."""
     names = [lab.name if lab.devices else f"{lab.name} ({lab.version})" for lab in labs]
-    return f"lab hosts there: {', '.join(names)}" if names else "no lab host is there"
+    return f"connected lab hosts: {', '.join(names)}" if names else "no lab host is connected"
 
 
 @dataclass(slots=True)
 class LaneHome:
-    """The lab host by which a device is measured."""
+    """The lab host of a device."""
 
     at: DeviceAtLab = NO_LAB
-    """The lab host and the device: only the same device is taken over by another lab host."""
+    """The lab host and the device's identity: another lab host may only take over that device."""
     away_s: float | None = None
-    """Time since which it is away; None: it is there."""
+    """Time at which the lab host was first missing; None if it is connected."""
 
 
 class LabSession:
-    """A device while a campaign measures on it by a lab host."""
+    """A session of a campaign with a device of a lab host."""
 
     def __init__(
         self, lanes: ClusterLanes, device: str, notify: events.Notify, cancellation: Cancellation
@@ -279,10 +279,10 @@ class LabSession:
         self._cancellation = cancellation
         self._plan: RunPlan | None = None
         self._taken: list[str] = []
-        """Runs of the last job that are stored here: the lab host may forget them."""
+        """Runs of the last job that are stored here, so that the lab host may delete them."""
 
     def settle(self, plan: RunPlan) -> None:
-        """Take over what the lab host finds on the device, and what it has of this campaign."""
+        """Fetch and store the campaign's runs that are on the device or at the lab host."""
         self._plan = plan
         stored, begun = self._lanes.known_runs(self._device)
         outcome = self._do(self._job(stored=tuple(stored), begun=tuple(begun)))
@@ -293,7 +293,7 @@ class LabSession:
             raise outcome.error
 
     def make(self, order: RunOrder) -> Run:
-        """Take over a run that a lab host makes."""
+        """Let the lab host make a run, then fetch and store it."""
         assert isinstance(order, CellOrder), "lab hosts make the runs of campaigns"
         assert order.new_id is not None, "a campaign gives its runs their ids"
         run_id = order.new_id()
@@ -314,12 +314,12 @@ class LabSession:
         refusal = dict(outcome.refused).get(run_id)
         if (error := outcome.error or refusal or (failure_of(run) if run else None)) is not None:
             raise error
-        if run is None:  # a job that was begun again found no trace of it
+        if run is None:  # a restarted job found no trace of it
             raise LinkLost(f"run {run_id} was lost with its lab host")
         return run
 
     def finish(self) -> None:
-        """Let lab host and device forget what is stored here."""
+        """Let lab host and device delete the runs that are stored here."""
         stored, _ = self._lanes.known_runs(self._device)
         outcome = self._do(self._job(stored=tuple(stored), is_last=True))
         if outcome.error is not None:
@@ -343,14 +343,14 @@ class LabSession:
         return replace(job, **changes)
 
     def _do(self, job: DeviceJob) -> JobOutcome:
-        """The outcome of a job, for which files are sent that the lab host does not have.
+        """Submit a job, send the files that the lab host lacks, and return the outcome.
 
         Raises:
-            Interrupted: the command was cancelled, and the lab host is gone.
+            Interrupted: the command was cancelled, and the lab host is away.
             LabHostsUnreachable: no lab host offers the device.
-            LinkLost: the scheduler is gone.
+            LinkLost: the scheduler does not respond.
             UsageError: a file cannot be read.
-            FileChanged: it is not what it was.
+            FileChanged: a file changed during the campaign.
         """
         paths = {file: path for path, file in job.files.items()}
         contents: dict[FileRef, bytes] = {}
@@ -364,9 +364,9 @@ class LabSession:
                     raise FileChanged(f"file changed while it was sent: {paths[file]}")
 
     def _outcome(self, job: DeviceJob, contents: Mapping[FileRef, bytes]) -> JobOutcome:
-        """Wait for a job; Dask begins it again at a lab host that comes back.
+        """Wait for a job; Dask restarts it when the lab host reconnects.
 
-        After `lab_wait_s`, it is given to another one that offers the device.
+        After `lab_wait_s`, the job is assigned to another lab host that offers the device.
         """
         from distributed import KilledWorker, wait
 
@@ -374,13 +374,13 @@ class LabSession:
         lab: LabDescription | None = None
         future: Any = None
         is_stopping, run_id = False, job.run_id
-        with ExitStack() as given:  # a job that has not begun must not begin later
+        with ExitStack() as given:  # releases the job, so that it cannot begin later
             while True:
                 try:
                     found = lanes.lab_of(self._device, self._notify)
                     if found is not None and (lab is None or found.name != lab.name):
                         if lab is not None and run_id is not None:
-                            # It may have been started there: what is on the device is taken.
+                            # The run may have been started there, so only settle the device.
                             job = replace(job, run_id=None, begun=(run_id,))
                         given.close()
                         lab, future = found, self._submitted(job, contents, found)
@@ -396,21 +396,21 @@ class LabSession:
                     if cancellation.is_requested and found is None:
                         raise Interrupted(None)
                     if cancellation.is_requested and found is not None:
-                        is_stopping = True  # again until it ends: the job may not have begun
+                        is_stopping = True  # repeated, because the job may not have begun yet
                         lanes.connection.task(found.address, tasks.stop_job, job.device)
-                except KeyboardInterrupt:  # a lane alone is in the main thread
+                except KeyboardInterrupt:  # a single lane runs in the main thread
                     if is_stopping:
                         raise
                     cancellation.request()
-                except KilledWorker as exc:  # Dask begins no job again that ended so many workers
-                    raise LinkLost(f"lab host ended again and again: {one_line(exc)}") from exc
+                except KilledWorker as exc:  # Dask gives up a job after several dead workers
+                    raise LinkLost(f"lab host died repeatedly: {one_line(exc)}") from exc
                 except _BROKEN as exc:
-                    raise LinkLost(f"no scheduler answers: {one_line(exc)}") from exc
+                    raise LinkLost(f"scheduler does not respond: {one_line(exc)}") from exc
 
     def _submitted(
         self, job: DeviceJob, contents: Mapping[FileRef, bytes], lab: LabDescription
     ) -> Any:
-        """The job, as a task that needs the device and the lab host."""
+        """Submit the job as a task that requires the device and the lab host as resources."""
         return self._lanes.connection.client().submit(
             tasks.do_job,
             job,
@@ -420,11 +420,11 @@ class LabSession:
         )
 
     def _take_over(self, outcome: JobOutcome, made: str | None = None) -> None:
-        """Store the runs that wait at a lab host; the plan gets those but the one that was made.
+        """Fetch and store the runs of an outcome; pass all except `made` to the plan.
 
         Raises:
-            LinkLost: the lab host is gone; what has come is kept, and the rest fetched later.
-            RunDamaged: what came is no bundle of the run.
+            LinkLost: the lab host is away; received parts are kept, and the rest is fetched later.
+            RunDamaged: the received file is not a bundle of the run.
             RunNotStored: the store cannot be written; lab host and device keep the run.
         """
         store = self._lanes.store
@@ -455,7 +455,7 @@ class LabSession:
                 self._plan.refused(run_id, error)
 
     def _receive(self, path: Path, run_id: str, outcome: JobOutcome) -> None:
-        """Receive the bundle of a run; what has come of it before is kept."""
+        """Fetch the bundle of a run, resuming after parts that were received before."""
         size_bytes, url = outcome.runs[run_id], self._lanes.store_url
         if url is not None:
             get_file(f"{url}/{path.name}", path)
@@ -469,7 +469,7 @@ class LabSession:
                 lab.address, tasks.read_part, run_id, done, PART_BYTES
             )
             if not got:
-                raise LinkLost(f"lab host {outcome.lab} sent nothing of run {run_id}")
+                raise LinkLost(f"lab host {outcome.lab} sent no data of run {run_id}")
             with part.open("ab") as file:
                 file.write(got)
         part.replace(path)
@@ -504,10 +504,10 @@ class ClusterLanes:
     files: dict[str, FileRef] = field(default_factory=dict)
     """Files of the campaign by their paths."""
     choosing: threading.Lock = field(default_factory=threading.Lock)
-    """Held while a lab host is chosen: lanes that begin at the same moment go to different ones."""
+    """Held while a lab host is chosen, so that simultaneous lanes choose different lab hosts."""
 
     def lane(self, device: str, work: CampaignWork) -> DeviceRuns:
-        """The runs of a device; a lab host that is not there yet is waited for when they begin."""
+        """The runs of a device; they wait for a missing lab host when they begin."""
         home = self.homes.setdefault(device, LaneHome())
         labs = [lab for lab in self.connection.labs() if lab.device(device)]
         lab = self._preferred(home, labs) if labs else None
@@ -531,19 +531,19 @@ class ClusterLanes:
 
         Raises:
             Interrupted: the command was cancelled.
-            LabHostsUnreachable: none offers it.
-            LinkLost: the scheduler is not there.
+            LabHostsUnreachable: no lab host offers the device.
+            LinkLost: the scheduler does not respond.
         """
         while self.lab_of(device, notify) is None:
             cancellation.wait(LOOK_S)
         yield LabSession(self, device, notify, cancellation)
 
     def lab_of(self, device: str, notify: events.Notify) -> LabDescription | None:
-        """The lab host of a device: the last one, or after a wait another one; None meanwhile.
+        """The lab host of a device: its last, or after `lab_wait_s` another; None during the wait.
 
         Raises:
-            LabHostsUnreachable: none offers it, after its lab host was waited for.
-            LinkLost: the scheduler is not there.
+            LabHostsUnreachable: no lab host offers the device after `lab_wait_s`.
+            LinkLost: the scheduler does not respond.
         """
         home, wait_s, now_s = self.homes[device], self.plan.spec.lab_wait_s, time.monotonic()
         labs = self.connection.labs()
@@ -561,7 +561,7 @@ class ClusterLanes:
         gone = f"lab host {home.at.lab} is away" if home.at.lab else f"no lab host offers {device}"
         if is_late:
             raise LabHostsUnreachable(
-                f"{gone}, waited for {wait_s:g} s, and no other one offers {device}; {_seen(labs)}"
+                f"{gone}, waited for {wait_s:g} s, and no other offers {device}; {_seen(labs)}"
             )
         if home.away_s is None:
             home.away_s = now_s
@@ -571,15 +571,15 @@ class ClusterLanes:
         return None
 
     def _preferred(self, home: LaneHome, labs: Sequence[LabDescription]) -> LabDescription:
-        """The lab host of before, else the one with the fewest lanes."""
+        """The device's last lab host, or else the lab host with the fewest lanes."""
         lanes = [one.at.lab for one in self.homes.values() if one is not home]
         return min(labs, key=lambda lab: (lab.name != home.at.lab, lanes.count(lab.name), lab.name))
 
     def files_of(self, paths: set[str]) -> Mapping[str, FileRef]:
-        """The files among these names; the others are built-in models and data sets.
+        """The names that are files; other names are built-in models and data sets.
 
         Raises:
-            UsageError: one cannot be read.
+            UsageError: a file cannot be read.
         """
         for path in paths - set(self.files):
             if Path(path).is_file():
@@ -588,7 +588,7 @@ class ClusterLanes:
         return {path: self.files[path] for path in sorted(paths) if path in self.files}
 
     def known_runs(self, device: str) -> tuple[list[str], list[str]]:
-        """Runs of a device that are stored, and those that were only begun."""
+        """Runs of a device that are stored, and runs that were begun with an unknown outcome."""
         state = campaign_state(self.store, self.journal, self.plan)
         attempts = [
             attempt
@@ -603,10 +603,10 @@ class ClusterLanes:
 
 
 def _is_offered(device: str, at: DeviceAtLab, lab: LabDescription) -> bool:
-    """Whether a lab host offers this device, and no other one of its name.
+    """Whether a lab host offers this device, and not a different device with the same name.
 
-    The host that measured on it decides itself which device has the name: one that was set up anew
-    has another certificate, and its operator was asked.
+    For the lab host that measured on it, the name is sufficient: a device that was set up again has
+    a new certificate, and the lab host's operator has confirmed the replacement.
     """
     there = lab.device(device)
     if there is None:
@@ -615,7 +615,7 @@ def _is_offered(device: str, at: DeviceAtLab, lab: LabDescription) -> bool:
 
 
 def resumed_homes(journal: Journal) -> dict[str, LaneHome]:
-    """The lab hosts that measured on the devices of a campaign before, by device."""
+    """The last lab hosts of a campaign's devices, by device."""
     return {name: LaneHome(note.at) for name, note in journal.read().lanes.items() if note.at.lab}
 
 
@@ -626,14 +626,14 @@ def cluster_lanes(
     notify: events.Notify,
     store_url: str | None = None,
 ) -> OpenLanes:
-    """What leads to the devices of lab hosts.
+    """Opener of the lanes of devices that lab hosts offer.
 
     Args:
         cluster: The scheduler that the lab hosts are connected to.
-        journal: The campaign; its last notes say which lab host measured on which device.
+        journal: The campaign; its last entries contain the lab host of each device.
         store: Its store.
         notify: Consumer of the events of lab hosts.
-        store_url: Where lab hosts put finished runs, as fsspec has it; None: in Dask's hands.
+        store_url: fsspec URL to which lab hosts upload finished runs; None: sent through Dask.
     """
 
     @contextmanager
@@ -642,7 +642,7 @@ def cluster_lanes(
     ) -> Iterator[ClusterLanes]:
         del count
         refuse_own_meter(plan.spec.settings.meter)
-        # What a coordinator that was killed has stored already.
+        # Files of runs that a killed coordinator has already stored.
         for path in (store.root / FILES_DIRECTORY).glob(f"*-{plan.id}-*"):
             if path.suffix == SUFFIX or store.has(path.stem):
                 path.unlink()

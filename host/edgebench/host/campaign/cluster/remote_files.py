@@ -1,4 +1,4 @@
-"""Bundles of runs on a file system that lab hosts and coordinator share, as fsspec has it."""
+"""Bundles of runs on an fsspec file system that lab hosts and coordinator share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def put_file(path: Path, url: str) -> None:
 
 
 def get_file(url: str, path: Path) -> None:
-    """Copy a file from a URL, which is removed there.
+    """Copy a file from a URL, then remove it there.
 
     Raises:
         LinkLost: the URL cannot be read.

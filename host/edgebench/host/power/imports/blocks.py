@@ -1,8 +1,8 @@
 """Rows of a table as blocks of samples: times ascend, values are numbers, and gaps are counted.
 
-A table numbers no samples, so a loss shows only as a gap in its times. Where the steps are alike, a
-step about as long as several is a gap; where they are not, as in a log that writes changes only,
-nobody can tell.
+A table does not number its samples, so a loss shows only as a gap in its times. If the steps are
+uniform, a step of about several steps' length is a gap; if they are not, as in a log that writes
+changes only, gaps cannot be detected.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from edgebench.meters.scpi.answers import SPECIAL, flags_of
 from edgebench.protocol.errors import FileRefused
 
 Values = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.object_]
-"""Values of a column: numbers, or words."""
+"""Values of a column: numbers or text."""
 _FLAG_LIMIT = 255
 MAX_ROWS_OF_ONE_TIME = 1 << 20
-"""Rows of one time that are held back: 200 s of a program that takes 5000 samples a second."""
+"""Maximum number of buffered rows that share a time: 200 s at 5000 samples per second."""
 FULL_RATIO = 0.9
-"""Share of an instrument's rate above which it is that rate, with a few samples lost."""
+"""Ratio to an instrument's full rate above which the rate is the full rate, with lost samples."""
 STEADY_SHARE = 0.9
-"""Share of the steps that are alike in a table whose gaps show: our own choice."""
+"""Minimum share of uniform steps for gap detection: our own choice."""
 ALIKE_RATIO = 0.5
-"""Deviation of a step from the typical one, relative to that: a busy computer logs late."""
+"""Relative deviation of a uniform step from the typical step: a busy computer logs late."""
 GAP_STEPS = 1.9
-"""Length of a gap in typical steps, as for a meter that is polled."""
+"""Minimum length of a gap in typical steps, as for a polled meter."""
 LATE_STEPS = 2.5
-"""Length of a gap with the step behind it; a sample that was only written late has less."""
+"""Minimum length of a gap plus the next step; less if a sample was only written late."""
 GAPS_MAX = 1000
-"""Gaps that are listed; the last one includes all that follow."""
+"""Maximum number of listed gaps; the last includes all later gaps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Rate of the first samples, and how steady it is."""
+    """Rate of the first samples, and whether it is steady."""
 
     rate_hz: float
-    """Rate without the gaps, where they show."""
+    """Rate without the gaps, if they can be detected."""
     is_steady: bool
 
 
@@ -61,17 +61,17 @@ def pace_of(time_ns: NDArray[np.int64]) -> Pace:
 
 @dataclass(slots=True)
 class GapFinder:
-    """Finds the gaps, and counts the samples that are missing in them."""
+    """Detects gaps and counts the samples missing in them."""
 
     count: int = 0
     gaps: list[Gap] = field(default_factory=list[Gap])
 
     def look(self, pace: Pace, time_ns: NDArray[np.int64]) -> None:
-        """Look at the times of samples, shape (n,), which begin with the last one seen before."""
+        """Process times of samples, shape (n,); the first is the last time of the previous call."""
         if not pace.is_steady:
             return
         steps = np.diff(time_ns) * (pace.rate_hz / 1e9)
-        # A sample that was only written late has the next one close behind it.
+        # A sample that was only written late is followed closely by the next.
         with_next = steps + np.append(steps[1:], np.inf)
         for place in np.flatnonzero((steps > GAP_STEPS) & (with_next > LATE_STEPS)):
             begin_ns, end_ns = int(time_ns[place]), int(time_ns[place + 1])
@@ -85,7 +85,7 @@ class GapFinder:
 
 @dataclass(slots=True)
 class SampleTally:
-    """Counts of samples, for the report of losses."""
+    """Counts of samples, for the loss report."""
 
     count: int = 0
     missing_count: int = 0
@@ -98,7 +98,7 @@ class SampleTally:
         self.saturated_count += int(np.count_nonzero(flags & int(Flag.SATURATED)))
 
     def loss(self) -> LossReport:
-        """Losses that the file itself states: the samples that it calls missing."""
+        """Losses that the file states: samples marked as missing."""
         return LossReport(
             received_count=self.count - self.missing_count,
             lost_count=self.missing_count,
@@ -108,40 +108,40 @@ class SampleTally:
 
 @dataclass(slots=True, eq=False)
 class TableDecoder:
-    """Rows of a table to blocks of samples; holds where the last block ended."""
+    """Converts rows of a table to blocks of samples; keeps the end of the last block."""
 
     columns: TableColumns
     supply_v: float | None
     place_of: Callable[[int], str]
-    """Words for a row, counted from 0: its line."""
+    """Description of a row for errors, such as its line; rows count from 0."""
     samples: Samples = Samples.INSTANTS
     may_miss: bool = False
-    """Values that are no numbers are missing samples, as the program writes them."""
+    """Whether values that are not numbers are missing samples, as known for the program."""
     full_rate_hz: float | None = None
-    """Rate of the instrument, at which its program does not average."""
+    """Full rate of the instrument, at which its program does not average."""
     tally: SampleTally = field(default_factory=SampleTally)
     pace: Pace | None = None
-    """Pace of the first block: nothing else in a table gives the rate."""
+    """Pace of the first block, the only source of the rate in a table."""
     _gaps: GapFinder = field(default_factory=GapFinder)
     _last_ns: int | None = None
     _channel: object = None
     _held: tuple[float, int] = (np.nan, int(Flag.MISSING))
-    """Power and flags of the last row of a file that writes changes only."""
+    """Power and flags of the last row, for a file that writes changes only."""
 
     def loss(self) -> LossReport:
-        """Samples that the table calls missing, and those that are missing by its times."""
+        """Samples marked as missing in the table, and those missing in its gaps."""
         loss = self.tally.loss()
         lost_count = loss.lost_count + self._gaps.count
         return replace(loss, lost_count=lost_count, gaps=tuple(self._gaps.gaps))
 
     def block(self, values: Mapping[str, Values]) -> SampleBlock:
-        """The next rows.
+        """Convert the next rows.
 
         Args:
-            values: Values by the name of their column, as in the file; NaN where there is none.
+            values: Values by column name, as in the file; NaN for missing values.
 
         Raises:
-            FileRefused: a value is no number, or time does not ascend.
+            FileRefused: a value is not a number, or the times do not ascend.
         """
         self._refuse_several(values)
         time_ns = self._time_ns(values)
@@ -151,11 +151,11 @@ class TableDecoder:
         for name, column in self.columns.electrical.items():
             raw = values[column.name]
             # Only a sample that is flagged as missing may have no value.
-            self._refuse_first(~(np.isfinite(raw) | is_missing), column, "no number")
+            self._refuse_first(~(np.isfinite(raw) | is_missing), column, "not a number")
             known[name] = np.where(is_missing, np.nan, raw * column.scale)
         if (power_w := known.get("power")) is None:
             voltage_v = known.get("voltage", self.supply_v)
-            assert voltage_v is not None, "find_columns has refused that"
+            assert voltage_v is not None, "checked by find_columns"
             power_w = known["current"] * voltage_v
         block = SampleBlock(
             channel=0,
@@ -182,9 +182,9 @@ class TableDecoder:
         return block
 
     def _means(self, block: SampleBlock, last_ns: int | None) -> SampleBlock:
-        """Samples with the intervals that they are means over.
+        """Add to each sample the interval over which it is a mean.
 
-        Behind a gap, a mean is that of its own interval, and not of the gap.
+        After a gap, a mean covers one typical step, not the gap.
         """
         if last_ns is None:
             typical_ns = 1e9 / self.pace.rate_hz if self.pace else 1.0
@@ -197,7 +197,7 @@ class TableDecoder:
         return replace(block, begin_ns=begin_ns.astype(np.int64))
 
     def _held_values(self, block: SampleBlock, last_ns: int | None) -> SampleBlock:
-        """Each value from its own row to the next; the first row of all ends nothing."""
+        """Each value lasts from its row to the next; the first row ends no interval."""
         first = 1 if last_ns is None else 0
         times_ns = block.time_ns if first else np.concatenate([[last_ns or 0], block.time_ns])
         power_w, flags = (
@@ -217,18 +217,18 @@ class TableDecoder:
         )
 
     def _refuse_several(self, values: Mapping[str, Values]) -> None:
-        """Refuse a second channel: a table of several is neither one series nor one power."""
+        """Refuse a second channel: rows of several channels are not a single series of power."""
         if (column := self.columns.channel) is None:
             return
         names = values[column.name]
         first = names[0] if not self.tally.count else self._channel
         self._channel = first
         is_other = np.array([name != first for name in names], np.bool_)
-        why = f"a channel beside {str(first)[:40]!r}: import each as a file of its own"
+        why = f"another channel than {str(first)[:40]!r}: import each from its own file"
         self._refuse_first(is_other, column, why)
 
     def _flags(self, values: Mapping[str, Values], count: int) -> NDArray[np.uint8]:
-        """Flags of the table, and of values that an instrument writes for overrange or no value."""
+        """Flags of the table, plus those of special values for overrange or no value."""
         flags = np.zeros(count, np.uint8)
         if (column := self.columns.flags) is not None:
             raw = values[column.name]
@@ -244,13 +244,13 @@ class TableDecoder:
         return flags
 
     def _time_ns(self, values: Mapping[str, Values]) -> NDArray[np.int64]:
-        """Times of the rows: of a clock, by the number of the row, or as numbers."""
+        """Times of the rows: clock times, row numbers over the rate, or numbers."""
         column = self.columns.time
         time_ns = self._plain_time_ns(values)
         if (milliseconds := self.columns.millisecond) is not None:
             raw = values[milliseconds.name]
             is_wrong = ~(np.abs(raw) < TIME_LIMIT_NS / milliseconds.scale)  # also where it is NaN
-            self._refuse_first(is_wrong, milliseconds, "no time")
+            self._refuse_first(is_wrong, milliseconds, "not a time")
             time_ns = time_ns + np.rint(raw * milliseconds.scale).astype(np.int64)
         before_ns = time_ns[0] - 1 if self._last_ns is None else self._last_ns
         is_late = np.diff(time_ns, prepend=before_ns) <= 0
@@ -273,8 +273,8 @@ class TableDecoder:
                 ]
             return clock_times_ns(texts, self._last_ns)
         limit = TIME_LIMIT_NS / column.scale
-        self._refuse_first(~(np.abs(raw) < limit), column, "no time")  # also where it is NaN
-        # Whole numbers stay whole: as floats, nanoseconds since 1970 are off by a hundred.
+        self._refuse_first(~(np.abs(raw) < limit), column, "not a time")  # also where it is NaN
+        # Integers stay integers: as floats, nanoseconds since 1970 are off by about a hundred.
         scaled = raw * int(column.scale)
         rounded = scaled if scaled.dtype.kind == "i" else np.rint(scaled)
         time_ns: NDArray[np.int64] = rounded.astype(np.int64)
@@ -287,17 +287,17 @@ class TableDecoder:
 
 
 def spread_rows(batches: Iterator[dict[str, Values]], name: str) -> Iterator[dict[str, Values]]:
-    """Rows of which several have one time, or step back, spread evenly up to the next time.
+    """Spread rows that share a time, or step back, evenly up to the next time.
 
-    A program that stamps a packet, or whole seconds, gives its samples one time. The rows of a time
-    are held back until the next one is known, so that no file is read whole.
+    A program that timestamps packets or whole seconds gives several samples the same time. The rows
+    of a time are buffered only until the next time, so the file is never held in memory.
 
     Args:
-        batches: Values by the name of their column.
-        name: Column of the times: whole nanoseconds.
+        batches: Values by column name.
+        name: Column of the times, in whole nanoseconds.
 
     Raises:
-        FileRefused: more rows have one time than are held back.
+        FileRefused: more than MAX_ROWS_OF_ONE_TIME rows share a time.
     """
     held: dict[str, Values] = {}
     typical_ns = 0
@@ -313,8 +313,8 @@ def spread_rows(batches: Iterator[dict[str, Values]], name: str) -> Iterator[dic
         count = int(np.flatnonzero(is_first)[-1])
         if len(time_ns) - count > MAX_ROWS_OF_ONE_TIME:
             raise FileRefused(
-                f"more than {MAX_ROWS_OF_ONE_TIME} samples have one time: export finer times, or "
-                "say the rate, as in --rate 1000"
+                f"more than {MAX_ROWS_OF_ONE_TIME} samples share a time: export finer times, or "
+                "give the rate, as in --rate 1000"
             )
         held = {key: values[count:] for key, values in rows.items()}
         held[name] = np.maximum(held[name], time_ns[count])
@@ -327,14 +327,15 @@ def spread_rows(batches: Iterator[dict[str, Values]], name: str) -> Iterator[dic
 def _spread_ns(
     time_ns: Values, typical_ns: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
-    """Times spread up to the next one, shape (n,).
+    """Spread equal times evenly up to the next time.
 
     Args:
         time_ns: Times of the rows, shape (n,), n >= 1.
-        typical_ns: Typical time of a row so far, which counts if there is one time only.
+        typical_ns: Typical duration of a row so far, used if all rows share a time.
 
     Returns:
-        The times; whether a row is the first one of its time; and the typical time of a row.
+        The times, shape (n,); whether each row is the first of its time; the typical duration of a
+        row.
     """
     stamped_ns = np.maximum.accumulate(time_ns.astype(np.int64))
     is_first = np.diff(stamped_ns, prepend=stamped_ns[0] - 1) > 0

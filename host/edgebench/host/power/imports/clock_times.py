@@ -1,10 +1,10 @@
-"""Times of a clock as text, in the ways that instruments and programs write them.
+"""Clock times as text, in the formats that instruments and programs write.
 
     2026-11-22T09:00:00.123456+01:00   2026/11/22 09:00:00.5   22.11.2026 09:00:00,5   09:00:00.5
-    11-22-2026 09:00:00                (only of programs that are known to begin with the month)
+    11-22-2026 09:00:00                (only for programs that are known to write the month first)
 
-Only differences of times are used, so a missing date or zone does no harm; a time that has passed
-midnight and has no date goes on.
+Only differences of times are used, so a date or zone may be missing; times without a date continue
+across midnight.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _CLOCK = re.compile(
 _DAY_NS = 86_400_000_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
 TIME_LIMIT_NS = 1 << 62
-"""Limit of a time: the difference of two is still an int64."""
+"""Limit of a time, so that the difference of two times fits an int64."""
 
 
 def is_clock_time(text: str) -> bool:
-    """Whether a text is the time of a clock.
+    """Whether a text is a clock time.
 
     >>> is_clock_time("2026-11-22T09:00:00Z"), is_clock_time("09:00:01.5"), is_clock_time("12.5")
     (True, True, False)
@@ -40,10 +40,10 @@ def is_clock_time(text: str) -> bool:
 
 
 def clock_ns(text: str, *, is_month_first: bool = False) -> int:
-    """A time of a clock in nanoseconds; since 1970 if it has a date, else since midnight.
+    """A clock time in nanoseconds, since 1970 if it has a date, else since midnight.
 
     Raises:
-        ValueError: it is no time, or one beyond TIME_LIMIT_NS.
+        ValueError: the text is not a clock time, or is beyond TIME_LIMIT_NS.
 
     >>> clock_ns("1970-01-01T01:00:00.5+01:00"), clock_ns("22.11.2026 09:00:00,25") % 10**9
     (500000000, 250000000)
@@ -52,7 +52,7 @@ def clock_ns(text: str, *, is_month_first: bool = False) -> int:
     """
     match = _CLOCK.fullmatch(text)
     if match is None:
-        raise ValueError(f"no time: {text[:40]!r}")
+        raise ValueError(f"not a time: {text[:40]!r}")
     seconds = int(match["h"]) * 3600 + int(match["m"]) * 60 + int(match["s"] or 0)
     time_ns = seconds * 1_000_000_000 + int((match["part"] or "0").ljust(9, "0"))
     zone = match["zone"]
@@ -67,19 +67,19 @@ def clock_ns(text: str, *, is_month_first: bool = False) -> int:
         parts = [parts[2], *(parts[:2] if is_month_first else parts[1::-1])]
     time_ns += (date(parts[0], parts[1], parts[2]).toordinal() - _EPOCH) * _DAY_NS
     if abs(time_ns) >= TIME_LIMIT_NS:
-        raise ValueError(f"no time: {text[:40]!r}")
+        raise ValueError(f"not a time: {text[:40]!r}")
     return time_ns
 
 
 def clock_times_ns(texts: Iterable[str], last_ns: int | None = None) -> NDArray[np.int64]:
-    """Times of a clock, in nanoseconds, shape (n,); one without a date goes on after midnight.
+    """Clock times in nanoseconds, shape (n,); times without a date continue across midnight.
 
     Args:
-        texts: The times in the order of the file.
-        last_ns: Time of the row before them.
+        texts: The times in file order.
+        last_ns: Time of the preceding row.
 
     Raises:
-        FileRefused: one is no time.
+        FileRefused: a text is not a clock time.
     """
     times: list[int] = []
     before_ns = last_ns
@@ -87,11 +87,11 @@ def clock_times_ns(texts: Iterable[str], last_ns: int | None = None) -> NDArray[
         try:
             time_ns = clock_ns(str(text))
         except ValueError as exc:
-            raise FileRefused(f"not a time of a clock: {str(text)[:40]!r}") from exc
+            raise FileRefused(f"not a clock time: {str(text)[:40]!r}") from exc
         if before_ns is not None and time_ns < _DAY_NS:
             days = max(0, before_ns // _DAY_NS)
             time_ns += days * _DAY_NS
-            # Half a day back is midnight; a little back is a log out of order, which is refused.
+            # Half a day back is midnight; a smaller step back is a disordered log, refused later.
             if before_ns - time_ns > _DAY_NS // 2:
                 time_ns += _DAY_NS
         times.append(time_ns)

@@ -1,12 +1,12 @@
-"""Columns of a table of power: a quantity by its name, with the unit in the name.
+"""Columns of a power table, identified by the quantity and unit in their names.
 
     t_s  time_s  timestamp_ms  Timestamp(ms)     current_mA  Current(uA)  mA  amps_a
     voltage_V  volts_v  V  Main Voltage (V)      power_W  watts_w  mW  flags  channel
 
-A unit is never guessed: nobody would see a factor of a thousand in the result. A column without a
-unit, as power_factor or time_utc, is ignored where another column has the quantity. Two kinds of
-times need none: the time of a clock, as 2026-11-22T09:00:00.5Z, and seconds since 1970 (or ms, µs,
-ns), which are told apart by their size. Whoever knows better names the columns.
+Units are never guessed, because a factor of a thousand would go unnoticed in the result. A column
+without a unit, such as power_factor or time_utc, is ignored if another column has the quantity. Two
+kinds of times need no unit: clock times, such as 2026-11-22T09:00:00.5Z, and seconds since 1970 (or
+ms, µs, ns), which are distinguished by their magnitude. Options that name columns take precedence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _QUANTITIES = {
 }
 _QUANTITY_OF = {word: name for name, words in _QUANTITIES.items() for word in words}
 _SAME = ("main", "avg", "average", "mean", "dc")
-"""Words before a quantity that leave it what it is."""
+"""Words before a quantity that do not change its meaning."""
 _UNITS: dict[str, dict[str, float]] = {
     "time": {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "µs": 1000, "ns": 1},
     "current": {"A": 1.0, "a": 1.0, "mA": 1e-3, "uA": 1e-6, "µA": 1e-6, "nA": 1e-9},
@@ -36,20 +36,20 @@ _UNITS: dict[str, dict[str, float]] = {
     "power": {"W": 1.0, "w": 1.0, "mW": 1e-3, "uW": 1e-6, "µW": 1e-6, "nW": 1e-9},
 }
 _BARE = {unit: name for name, units in _UNITS.items() for unit in units if name != "time"}
-"""A unit on its own names an electrical quantity."""
+"""A unit alone as a column name identifies an electrical quantity."""
 _NAME = re.compile(r"((?:[A-Za-z]+\s+)*[A-Za-z]+)(?:[\s_]*[\[(]\s*([^\])]+?)\s*[\])]|[\s_]+(\S+))?")
 _LAST_UNIT = re.compile(r".*?(?:[\[(]\s*([^\])]+?)\s*[\])]|[\s_]([^\s_\[\]()]+))\s*")
 _EPOCHS = ((1e9, 4e9, 1e9), (1e12, 4e12, 1e6), (1e15, 4e15, 1e3), (1e18, 4e18, 1.0))
-"""Least and greatest number of a time since 1970, from 2001 to 2096, and its unit in ns: seconds,
-milliseconds, microseconds and nanoseconds are a thousand apart."""
+"""Lowest and highest number of a time since 1970, from 2001 to 2096, and its unit in ns: seconds,
+milliseconds, microseconds and nanoseconds differ by factors of a thousand."""
 ROWS = "#rows"
-"""Name of a time that is the number of the row over the rate."""
+"""Name of a time that is computed as row number over rate."""
 SHOWN_COLUMNS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """One column that is used."""
+    """A column that is used."""
 
     name: str
     """Name in the file."""
@@ -57,7 +57,7 @@ class TableColumn:
     scale: float
     """Factor to SI units; for the time, to nanoseconds."""
     is_clock: bool = False
-    """A time of a clock, written in words."""
+    """Whether it holds clock times, as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class TableColumns:
     power: TableColumn | None = None
     flags: TableColumn | None = None
     channel: TableColumn | None = None
-    """Name of the channel of each row: words, not numbers."""
+    """Name of the channel of each row, as text."""
 
     @property
     def facts(self) -> dict[str, str]:
@@ -90,13 +90,13 @@ class TableColumns:
 
     @property
     def used(self) -> list[TableColumn]:
-        """Columns of numbers, in the order of the file."""
+        """Numeric columns, in file order."""
         time = None if self.time.is_clock or self.time.name == ROWS else self.time
         every = (time, self.millisecond, self.current, self.voltage, self.power, self.flags)
         return sorted((one for one in every if one is not None), key=lambda one: one.index)
 
     def has_unit(self, column: TableColumn, unit: str) -> bool:
-        """Whether a unit behind a value of a column is the one that its name has."""
+        """Whether a unit after a value has the scale of the column."""
         every = {"time": self.time, **self.electrical}
         return any(
             one == column and _UNITS[quantity].get(unit) == column.scale
@@ -105,7 +105,7 @@ class TableColumns:
 
     @property
     def words(self) -> list[TableColumn]:
-        """Columns of words."""
+        """Text columns."""
         time = self.time if self.time.is_clock else None
         return [one for one in (self.date, time, self.channel) if one is not None]
 
@@ -113,15 +113,15 @@ class TableColumns:
 def find_columns(
     names: Sequence[str], options: ImportOptions, first_row: Sequence[str] = ()
 ) -> TableColumns:
-    """The columns by their names.
+    """Find the columns by their names.
 
     Args:
         names: Names of all columns.
-        options: Columns that the user names, and what else the file does not say.
-        first_row: Values of the first row, which show what kind of time it has.
+        options: Columns that the user names, and other facts that the file does not state.
+        first_row: Values of the first row, which determine the kind of time.
 
     Raises:
-        FileRefused: a unit is missing, two columns have one quantity, or there is no power.
+        FileRefused: a unit is missing, two columns have the same quantity, or there is no power.
     """
     columns: dict[str, TableColumn] = {}
     unknown_units: dict[str, str] = {}
@@ -134,7 +134,7 @@ def find_columns(
             continue
         quantity, scale = meaning
         if quantity in _named(options) or (has_power and quantity in _BARE.values()):
-            continue  # the user knows better than the names
+            continue  # the user's options take precedence over the names
         if isinstance(scale, str):
             time = _time_without_unit(name, index, first_row) if quantity == "time" else None
             if time is None:
@@ -159,10 +159,10 @@ def find_columns(
 def known_columns(
     known: KnownTable, names: Sequence[str], options: ImportOptions, first_row: Sequence[str]
 ) -> TableColumns:
-    """The columns of a table of a known kind.
+    """The columns of a known table.
 
     Raises:
-        FileRefused: there is no power, or a voltage was given for a file that has one.
+        FileRefused: there is no power, or --supply was given for a file with power or voltage.
     """
     columns: dict[str, TableColumn] = {}
     for quantity, choices in known.columns.items():
@@ -195,7 +195,7 @@ def _named(options: ImportOptions) -> dict[str, str]:
 def _column_of_user(
     names: Sequence[str], first_row: Sequence[str], quantity: str, text: str
 ) -> TableColumn:
-    """A column that the user names, as `P` or, where its name has no unit, as `P:mW`."""
+    """A column that the user names, as `P` or, if its name has no unit, as `P:mW`."""
     name, _, unit = (text, "", "") if text in names else text.rpartition(":")
     if name not in names:
         raise ColumnsUnknown(f"no column is named {name or text!r}{_found(names)}")
@@ -215,10 +215,10 @@ def _column_of_user(
 
 
 def _meaning(name: str) -> tuple[str, float | str] | None:
-    """Quantity and scale, or why it has no scale; None for a column of anything else."""
+    """Quantity and scale, or why it has no scale; None for any other column."""
     if name.lower() in ("flags", "channel"):
         return name.lower(), 1.0
-    name = name.replace("μ", "µ")  # the Greek letter U+03BC, and the sign U+00B5
+    name = name.replace("μ", "µ")  # the Greek letter U+03BC to the micro sign U+00B5
     if name in _BARE:
         return _BARE[name], _UNITS[_BARE[name]][name]
     match = _NAME.fullmatch(name)
@@ -237,7 +237,7 @@ def _meaning(name: str) -> tuple[str, float | str] | None:
 
 
 def _time_without_unit(name: str, index: int, first_row: Sequence[str]) -> TableColumn | None:
-    """A time that needs no unit: of a clock, or since 1970."""
+    """A time column that needs no unit: clock times, or numbers since 1970."""
     if _is_clock_at(first_row, index):
         return TableColumn(name, index, 1.0, is_clock=True)
     try:
@@ -255,24 +255,24 @@ def _is_clock_at(first_row: Sequence[str], index: int) -> bool:
 def _check(columns: dict[str, TableColumn], names: Sequence[str], supply_v: float | None) -> None:
     if "time" not in columns:
         raise ColumnsUnknown(
-            f"no column of time: name one t_s, or time_ms, …; or --time COLUMN{_found(names)}"
+            f"no time column: name it t_s, time_ms, …, or give --time COLUMN{_found(names)}"
         )
     if supply_v is not None and ("power" in columns or "voltage" in columns):
         known = columns.get("power") or columns["voltage"]
-        raise FileRefused(f"--supply has no use: the file has {known.name!r}")
+        raise FileRefused(f"--supply does not apply: the file has {known.name!r}")
     if "power" in columns:
         return
     if "current" not in columns:
         raise ColumnsUnknown(
-            "no column of power or current: name one power_W, or current_A, …; or --power COLUMN, "
+            "no power or current column: name it power_W, current_A, …, or give --power COLUMN "
             f"or --current COLUMN{_found(names)}"
         )
     if "voltage" not in columns and supply_v is None:
-        raise FileRefused("current without a voltage: say what it was, as in --supply 3.3")
+        raise FileRefused("current without a voltage: give the voltage, as in --supply 3.3")
 
 
 def _found(names: Sequence[str]) -> str:
-    """The columns of the file, for an error: the user has to name them."""
+    """The columns of the file, for an error message."""
     shown = [repr(name[:40]) for name in names[:SHOWN_COLUMNS]]
     more = len(names) - len(shown)
     return f"; columns found: {', '.join(shown)}" + (f" and {more} more" if more else "")

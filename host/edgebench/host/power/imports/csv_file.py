@@ -1,7 +1,7 @@
-"""CSV, block by block: separators `,` `;` tab and space, lines of anything before the header.
+"""CSV, block by block: separators `,` `;` tab and space; any lines before the header.
 
-pyarrow reads numbers fast, and says little of what it refuses; such a file is read again by
-Python's own reader, up to the first wrong value.
+pyarrow reads numbers fast, but its errors are terse. A file that it rejects is read again with
+Python's csv module, up to the first invalid value.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ _NO_VALUE = ("", "nan", "NaN", "NAN", "null", "NULL", "None", "NA", "N/A", "n/a"
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+(?:[eE][-+]?\d+)?\s*")
 _WITH_UNIT = re.compile(r"\s*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-zµ]*)\s*")
 MAX_COLUMNS = 1000
-"""Most columns of a table; a file in one line is none."""
+"""Maximum number of columns; a file without line ends is not a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class CsvLayout:
-    """Layout of a file by its header."""
+    """Layout of a file, from its header."""
 
     path: Path
     names: tuple[str, ...]
     separator: str
     skipped_count: int
-    """Lines up to the header, and the header."""
+    """Number of lines up to and including the header."""
     columns: TableColumns
     encoding: str
     decimal: str
     """Decimal point or comma."""
     known: KnownTable | None = None
-    """Program that wrote it; None for any other table."""
+    """Known program that wrote the file; None for any other table."""
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Words that stand for no value."""
+        """Texts that mark a missing value."""
         return _NO_VALUE + (self.known.missing if self.known else ())
 
 
@@ -69,7 +69,7 @@ def read_layout(path: Path, options: ImportOptions) -> CsvLayout:
     """Find the header.
 
     Raises:
-        FileRefused: there is no header, or not all that is needed.
+        FileRefused: there is no header, or a required column is missing.
         OSError: the file is not readable.
     """
     encoding = _encoding_of(path)
@@ -77,10 +77,10 @@ def read_layout(path: Path, options: ImportOptions) -> CsvLayout:
         with path.open(encoding=encoding) as file:
             head = [file.readline(LINE_CHARACTERS) for _ in range(HEADER_LINES)]
     except UnicodeDecodeError as exc:
-        raise FileRefused("neither a .ppk2, nor Parquet, nor a CSV as UTF-8 text") from exc
+        raise FileRefused("not a .ppk2, a Parquet file or a CSV in UTF-8") from exc
     lines = [(number, line) for number, line in enumerate(head, 1) if line.strip()]
     first_error: FileRefused | None = None
-    # A line of # may be the header itself, where no other is.
+    # A line with # may be the header, if no other line is.
     for is_comment in (False, True):
         for place, (number, line) in enumerate(lines):
             if line.startswith("#") is not is_comment:
@@ -90,13 +90,13 @@ def read_layout(path: Path, options: ImportOptions) -> CsvLayout:
             try:
                 return _layout(path, text, number, following, encoding, options)
             except FileRefused as exc:
-                # What the first line says counts, where no line behind it is a header.
+                # If no line is a header, the error of the first line is reported.
                 first_error = first_error or exc
     raise first_error or FileRefused("no header line with the names of columns")
 
 
 def _encoding_of(path: Path) -> str:
-    """Encoding by the first bytes: programs for Windows write UTF-16, or Latin 1."""
+    """Encoding, from the first bytes: programs for Windows write UTF-16 or Latin 1."""
     with path.open("rb") as file:
         head = file.read(LINE_CHARACTERS)
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -104,7 +104,7 @@ def _encoding_of(path: Path) -> str:
     try:
         head.decode("utf-8")
     except UnicodeDecodeError as exc:
-        # A text of one byte a letter has no control characters; anything else is no text.
+        # Single-byte text has no control characters; other content is not text.
         is_text = exc.start < len(head) - 4 and not re.search(rb"[\x00-\x08\x0e-\x1f]", head)
         return "latin-1" if is_text else "utf-8-sig"
     return "utf-8-sig"
@@ -113,14 +113,14 @@ def _encoding_of(path: Path) -> str:
 def _layout(
     path: Path, line: str, number: int, following: str, encoding: str, options: ImportOptions
 ) -> CsvLayout:
-    if "\0" in line + following:  # the reader of Python 3.10 has an error of its own for it
-        raise FileRefused("a line has a NUL: no text")
+    if "\0" in line + following:  # Python 3.10's csv module raises its own error for NUL
+        raise FileRefused("not text: a line contains a NUL")
     separator = next((one for one in _SEPARATORS if one in line.strip()), ",")
     names = tuple(
         name.strip() for name in next(csv.reader([line.strip("\r\n")], delimiter=separator))
     )
     if len(names) > MAX_COLUMNS:
-        raise FileRefused(f"a header of more than {MAX_COLUMNS} columns: no table of power")
+        raise FileRefused(f"not a power table: a header of more than {MAX_COLUMNS} columns")
     twice = [name for name in names if name and names.count(name) > 1]
     first_row = next(csv.reader([following.strip("\r\n")], delimiter=separator), [])
     first_row = [value.strip() for value in first_row]
@@ -128,7 +128,7 @@ def _layout(
     known = None if is_named else known_table(names)
     if twice and known is None:
         raise FileRefused(f"two columns are named {twice[0]!r}")
-    # A separator at the end of each line makes a column without a name.
+    # A separator at the end of each line creates a column without a name.
     named = tuple(
         name if name and names.index(name) == index else f"#{index}"
         for index, name in enumerate(names)
@@ -146,7 +146,7 @@ def read_rows(layout: CsvLayout, table: TableDecoder) -> Iterator[SampleBlock]:
     """All samples, a block of text at a time.
 
     Raises:
-        FileRefused: a line or a value is wrong.
+        FileRefused: a line or a value is invalid.
     """
     batches = _batches(layout)
     if layout.known is not None and layout.known.may_repeat:
@@ -156,7 +156,7 @@ def read_rows(layout: CsvLayout, table: TableDecoder) -> Iterator[SampleBlock]:
 
 
 def _batches(layout: CsvLayout) -> Iterator[dict[str, Values]]:
-    """Values of each column that is used, a block of text at a time."""
+    """Values of the used columns, a block of text at a time."""
     known = layout.known
     is_text = known is not None and (known.has_units or known.has_footer)
     kinds = {
@@ -201,7 +201,7 @@ def _batches(layout: CsvLayout) -> Iterator[dict[str, Values]]:
 
 
 def _without_footer(values: dict[str, Values], layout: CsvLayout) -> dict[str, Values]:
-    """The rows whose time is one: what follows the samples has other words in its place."""
+    """The rows with a valid time: lines after the samples have other text in its place."""
     time = layout.columns.time
     if time.name == ROWS:
         return values
@@ -213,27 +213,27 @@ def _without_footer(values: dict[str, Values], layout: CsvLayout) -> dict[str, V
 
 
 def _without_units(texts: Values, layout: CsvLayout, column: TableColumn) -> NDArray[np.float64]:
-    """Numbers that have their unit behind them; NaN for those that are missing."""
+    """Numbers that are followed by their unit; NaN for missing values."""
     numbers = np.full(len(texts), np.nan)
     for row, text in enumerate(texts):
         if text is None or str(text).strip() in layout.missing:
             continue
         if (match := _WITH_UNIT.fullmatch(str(text))) is None:
-            raise FileRefused(f"column {column.name!r}: no number: {str(text)[:40]!r}")
+            raise FileRefused(f"column {column.name!r}: not a number: {str(text)[:40]!r}")
         if match[2] and not layout.columns.has_unit(column, match[2]):
-            raise FileRefused(f"column {column.name!r}: another unit: {str(text)[:40]!r}")
+            raise FileRefused(f"column {column.name!r}: wrong unit: {str(text)[:40]!r}")
         numbers[row] = float(match[1])
     return numbers
 
 
 def _spread(layout: CsvLayout, batches: Iterator[dict[str, Values]]) -> Iterator[dict[str, Values]]:
-    """Rows of one time, spread up to the next one."""
+    """Rows that share a time, spread up to the next time."""
     time = layout.columns.time
     if time.name == ROWS or time.is_clock:
         yield from batches
         return
     for rows in spread_rows(_whole_times(layout, batches), time.name):
-        # In the column's own unit, as integers of nanoseconds over its scale.
+        # In the unit of the column: integer nanoseconds over its scale.
         scaled: Values = rows[time.name] / time.scale
         yield {**rows, time.name: scaled}
 
@@ -241,7 +241,7 @@ def _spread(layout: CsvLayout, batches: Iterator[dict[str, Values]]) -> Iterator
 def _whole_times(
     layout: CsvLayout, batches: Iterator[dict[str, Values]]
 ) -> Iterator[dict[str, Values]]:
-    """Batches whose times are whole nanoseconds."""
+    """Batches with times in whole nanoseconds."""
     time = layout.columns.time
     count = 0
     for rows in batches:
@@ -249,21 +249,21 @@ def _whole_times(
         is_wrong = ~(np.abs(times) < TIME_LIMIT_NS / time.scale)  # also where it is NaN
         if is_wrong.any():
             place = line_of(layout, count + int(np.argmax(is_wrong)))
-            raise FileRefused(f"{place}, column {time.name!r}: no time")
+            raise FileRefused(f"{place}, column {time.name!r}: not a time")
         count += len(times)
         yield rows | {time.name: np.rint(times * time.scale).astype(np.int64)}
 
 
 def line_of(layout: CsvLayout, row: int) -> str:
-    """Words for a row, counted from 0."""
+    """Line number of a row, as text; rows count from 0."""
     number, _ = next(islice(_lines(layout), row, None), (0, []))
     return f"line {number}"
 
 
 def _lines(layout: CsvLayout) -> Iterator[tuple[int, list[str]]]:
-    """Number and fields of each line that is not empty."""
+    """Line number and fields of each non-empty line."""
     with layout.path.open(encoding=layout.encoding, errors="replace", newline="") as file:
-        # A line that never ends is not read whole.
+        # The length of a line is limited: a file may have no line ends.
         lines = iter(lambda: file.readline(LINE_CHARACTERS), "")
         reader = csv.reader(islice(lines, layout.skipped_count, None), delimiter=layout.separator)
         for fields in reader:
@@ -282,9 +282,9 @@ def _first_wrong(layout: CsvLayout) -> str | None:
                 try:
                     float("nan" if text in layout.missing else text.replace(layout.decimal, "."))
                 except ValueError:
-                    why = f"no number: {text[:40]!r}"
+                    why = f"not a number: {text[:40]!r}"
                     if "," in text and layout.decimal == ".":
-                        why = f"decimal comma in {text[:40]!r}: write numbers with a point"
+                        why = f"decimal comma in {text[:40]!r}: use a decimal point"
                     return f"line {number}, column {column.name!r}: {why}"
     except csv.Error as exc:
         return f"not a CSV: {exc}"

@@ -1,8 +1,8 @@
-"""A file as a session: read, stored as any recording is, and judged by the same checks.
+"""Import a file as a session: stored like any recording, and subject to the same checks.
 
-What a file does not state stays unknown: it has no uncertainty, no boundary, and a clock of its own
-that no other is compared with. A power.parquet of ours keeps its meter, its uncertainty and its
-losses, so that a recording that was refused is not trusted for having been imported.
+What a file does not state stays unknown: it has no uncertainty, no boundary, and its own clock
+domain, which is not compared with any other. A power.parquet written by edgebench keeps its meter,
+uncertainty and losses, so that a refused recording does not become trusted by an import.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ DRIVER = "import"
 BOUNDARY = "not told"
 SUPPLY_LIMITS_V = (0.0, 1000.0)
 MAX_RATE_HZ = 1e8
-TOO_FEW = "fewer than two samples have no energy"
+TOO_FEW = "fewer than two samples: energy needs at least two"
 _MAGIC_BYTES = 4
 _HEAD_BYTES = 4096
-"""Bytes in which a log without a magic number is recognised."""
+"""Leading bytes in which a log without a magic number is recognised."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportFile:
-    """A file to import, with what the user says of it."""
+    """A file to import, with the user's options."""
 
     path: Path
     sha256: str
@@ -61,8 +61,8 @@ class ImportFile:
         """The file at a path.
 
         Raises:
-            FileRefused: it is no regular file.
-            OSError: it cannot be read.
+            FileRefused: the path does not exist or is not a regular file.
+            OSError: the file cannot be read.
         """
         if not path.is_file():
             raise FileRefused("no such file" if not path.exists() else "not a regular file")
@@ -72,23 +72,23 @@ class ImportFile:
 
     @property
     def supply_v(self) -> float | None:
-        """Voltage that the user gave for it."""
+        """Voltage from the user's options; None if not given."""
         return self.options.supply_v
 
     @property
     def clock_domain(self) -> str:
-        """Name of the clock of its samples, which no other is compared with."""
+        """Clock domain of its samples, which is not compared with any other."""
         return f"file:{self.sha256[:12]}"
 
     def facts(self, others: Mapping[str, object]) -> dict[str, object]:
-        """Facts of the file for the header of the recording; others replace its own."""
+        """Facts of the file for the header of the recording; `others` take precedence."""
         own = {"file": self.path.name, "sha256": self.sha256, "size_bytes": self.size_bytes}
         return {**own, "supply_v": self.supply_v, **others}
 
     def header(
         self, rate_hz: float, facts: Mapping[str, object], *, is_averaging: bool = False
     ) -> Header:
-        """Header of a recording of one channel, of which only the file is known."""
+        """Header of a recording with one channel, from the facts of the file only."""
         return Header(
             driver=DRIVER,
             info=MeterInfo(vendor="imported", model=self.path.name),
@@ -103,28 +103,28 @@ class ImportFile:
         )
 
     def refuse_power_given(self, why: str) -> None:
-        """Refuse a voltage for a file that has its power.
+        """Refuse `--supply` for a file that contains power.
 
         Raises:
             FileRefused: a voltage was given.
         """
         if self.supply_v is not None:
-            raise FileRefused(f"--supply has no use: {why}")
+            raise FileRefused(f"--supply does not apply: {why}")
 
     def check_unchanged(self) -> None:
-        """Hold the file against its digest, which is kept: a log may still be written to.
+        """Compare the file with its digest, which is stored: a log may still be written to.
 
         Raises:
             FileRefused: the file changed.
         """
         with self.path.open("rb") as file:
             if sha256_of(file).hexdigest() != self.sha256:
-                raise FileRefused("the file changed while it was read: import it when it is whole")
+                raise FileRefused("the file changed while it was read: import the final file")
 
 
 @dataclass(frozen=True, slots=True)
 class ImportSamples:
-    """Samples of a file, as those of a meter."""
+    """Samples of a file in the form of a meter's samples."""
 
     header: Header
     blocks: Iterator[SampleBlock]
@@ -132,7 +132,7 @@ class ImportSamples:
 
 
 AS_IT_IS = ImportOptions()
-"""Options of a file that says everything itself."""
+"""Options for a file that is self-describing."""
 
 
 def import_file(path: Path, directory: Path, options: ImportOptions = AS_IT_IS) -> StoredSession:
@@ -140,7 +140,7 @@ def import_file(path: Path, directory: Path, options: ImportOptions = AS_IT_IS) 
 
     Raises:
         FileRefused: the file is damaged, states too little, or is of an unknown kind.
-        UsageError: an option is out of its limits.
+        UsageError: an option is outside its limits.
         StoreError: the directory cannot be written, or holds a recording.
     """
     file, samples = open_file(path, options)
@@ -151,17 +151,17 @@ def import_file(path: Path, directory: Path, options: ImportOptions = AS_IT_IS) 
 
 
 def open_file(path: Path, options: ImportOptions) -> tuple[ImportFile, ImportSamples]:
-    """A file, and its samples as those of a meter.
+    """Open a file, with its samples in the form of a meter's samples.
 
     Raises:
         FileRefused: the file is damaged, states too little, or is of an unknown kind.
-        UsageError: an option is out of its limits.
+        UsageError: an option is outside its limits.
     """
     low, high = SUPPLY_LIMITS_V
     supply_v, rate_hz = options.supply_v, options.rate_hz
     if supply_v is not None and not low < supply_v <= high:
         raise UsageError(
-            f"--supply must be above {low:g} and at most {high:g} V, got {supply_v:g}: write volts"
+            f"--supply must be above {low:g} and at most {high:g} V, got {supply_v:g}: give volts"
         )
     if rate_hz is not None and not 0 < rate_hz <= MAX_RATE_HZ:
         raise UsageError(f"--rate must be above 0 and at most {MAX_RATE_HZ:g} Hz, got {rate_hz:g}")
@@ -178,7 +178,7 @@ def write_samples(directory: Path, file: ImportFile, samples: ImportSamples) -> 
     """Write the samples of a file into a directory.
 
     Raises:
-        FileRefused: a value is wrong, or the file changed meanwhile.
+        FileRefused: a value is invalid, or the file changed while it was read.
         OSError: the directory cannot be written.
     """
     try:
@@ -190,7 +190,7 @@ def write_samples(directory: Path, file: ImportFile, samples: ImportSamples) -> 
 
 
 def _reader_of(path: Path) -> Callable[[ImportFile], ImportSamples]:
-    """The reader for a file by its first bytes; its name only says what it should have been."""
+    """The reader for a file, by its first bytes; the suffix only identifies a damaged file."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     magic = head[:_MAGIC_BYTES]
@@ -202,7 +202,7 @@ def _reader_of(path: Path) -> Callable[[ImportFile], ImportSamples]:
     if magic == jls_file.MAGIC[:_MAGIC_BYTES]:
         return _from_jls
     if path.suffix.lower() in (".ppk2", ".parquet", ".jls", ".sr"):
-        raise FileRefused(f"no {path.suffix} file: it begins with {magic!r}")
+        raise FileRefused(f"not a {path.suffix} file: starts with {magic!r}")
     if ptdaemon_file.FIRST_LINE.match(head):
         return _from_ptdaemon
     if lpm01a_log.IS_LOG.search(head):
@@ -215,7 +215,7 @@ def _from_ppk2(file: ImportFile) -> ImportSamples:
     if content.count < 2:
         raise FileRefused(TOO_FEW)
     if file.supply_v is None:
-        raise FileRefused("a .ppk2 has no voltage: say what it was, as in --supply 3.3")
+        raise FileRefused("a .ppk2 has no voltage: give it, as in --supply 3.3")
     tally = SampleTally()
     blocks = ppk2_file.read_samples(content, file.supply_v, tally)
     facts = {FORMAT: "Power Profiler .ppk2", IS_STEADY: True}
@@ -265,7 +265,7 @@ def _from_log(file: ImportFile) -> ImportSamples:
 
 
 def _from_ptdaemon(file: ImportFile) -> ImportSamples:
-    file.refuse_power_given("the file has its power")
+    file.refuse_power_given("the file contains power")
     kind = _samples_of(file.options, Samples.MEANS)
     table = _table_decoder(ptdaemon_file.COLUMNS, file, lambda row: f"sample {row + 1}", kind)
     blocks = ptdaemon_file.read_rows(file.path, table)
@@ -273,10 +273,10 @@ def _from_ptdaemon(file: ImportFile) -> ImportSamples:
 
 
 def _from_text_log(file: ImportFile) -> ImportSamples:
-    file.refuse_power_given("the file has its power")
+    file.refuse_power_given("the file contains power")
     with file.path.open("rb") as content:
         log = text_logs.log_of(content.read(_HEAD_BYTES))
-    assert log is not None, "_reader_of has seen it"
+    assert log is not None, "checked by _reader_of"
     kind = _samples_of(file.options, log.samples)
     table = TableDecoder(
         text_logs.log_columns(file.options.rate_hz),
@@ -323,7 +323,7 @@ def _table_decoder(
 
 
 def _samples_of(options: ImportOptions, known: Samples | None) -> Samples | None:
-    """What samples are: as the user says, as the program is known for, or None."""
+    """Kind of the samples: from the options, else as known for the program; None if unknown."""
     if options.is_averaging is None:
         return known
     return Samples.MEANS if options.is_averaging else Samples.INSTANTS
@@ -365,7 +365,7 @@ def _from_table(
 
 
 def _from_own(file: ImportFile) -> ImportSamples:
-    file.refuse_power_given("edgebench wrote this file, with its power")
+    file.refuse_power_given("edgebench wrote this file, which contains power")
     try:
         recorded = read_facts_of(file.path)
     except StoreError as exc:

@@ -1,14 +1,14 @@
-"""Recordings of Joulescopes: JLS version 2, read by the vendor's pyjls.
+"""Recordings of Joulescopes: JLS version 2, read with the vendor's pyjls.
 
     source    an instrument; becomes a channel
-    signal    current, voltage, power, gpi[0] …: its rate, the number of its first sample, samples
+    signal    current, voltage, power, gpi[0] …: its rate, number of the first sample, samples
     gaps      are NaN
-    UTC       pairs of a sample's number and the time
+    UTC       pairs of sample number and time
 
-A file that was not closed is refused: pyjls would repair it in place, and change what was recorded.
+A file that was not closed is refused: pyjls would repair it in place and so change the recording.
 
-Source: jetperch/jls, include/jls/format.h: the file header (identification, length when it was
-closed); pyjls, Reader.
+Source: jetperch/jls, include/jls/format.h: the file header (identification, length at closing);
+pyjls, Reader.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ INPUT_COUNT = 4
 _HEADER = struct.Struct("<16sQ")
 _NS_PER_S = 1e9
 _RATE_SPAN_S = 2.0
-"""Shortest time over which the UTC in a file gives the rate."""
+"""Minimum span of the UTC entries from which the rate is computed."""
 _DAMAGED = (RuntimeError, ValueError, OSError, LookupError)
 
 
 @dataclass(frozen=True, slots=True)
 class JlsSignal:
-    """Samples of one signal: where they begin, and how many there are."""
+    """Range of the samples of one signal."""
 
     id: int
     rate_hz: int
     first: int
-    """Number of its first sample; signals of one rate count alike."""
+    """Number of its first sample; signals of the same rate share the numbering."""
     count: int
 
     @property
     def end(self) -> int:
-        """Number behind its last sample."""
+        """Number after its last sample."""
         return self.first + self.count
 
 
@@ -66,18 +66,18 @@ class JlsInstrument:
     voltage: JlsSignal | None
     power: JlsSignal | None
     inputs: tuple[tuple[int, JlsSignal], ...]
-    """Digital inputs that were recorded, with their numbers."""
+    """Recorded digital inputs, with their numbers."""
 
     @property
     def master(self) -> JlsSignal:
-        """Signal whose samples are those of the recording."""
+        """Signal that defines the samples of the recording: power, else current."""
         signal = self.power or self.current
-        assert signal is not None, "_check has refused that"
+        assert signal is not None, "checked by _check"
         return signal
 
     @property
     def limits(self) -> tuple[int, int]:
-        """First sample and end of the range that every electrical signal covers."""
+        """First sample and end of the range that all used electrical signals cover."""
         used = [self.power] if self.power else [self.current, self.voltage]
         signals = [signal for signal in used if signal is not None]
         return max(one.first for one in signals), min(one.end for one in signals)
@@ -85,39 +85,40 @@ class JlsInstrument:
 
 @dataclass(frozen=True, slots=True)
 class JlsFile:
-    """Contents of a file, without its samples."""
+    """Metadata of a file."""
 
     path: Path
     instruments: tuple[JlsInstrument, ...]
     utc_first: str | None
     """UTC of the first sample, ISO 8601."""
     rate_error_ppm: float | None
-    """Error of the instrument's clock against the UTC in the file; the largest of several."""
+    """Error of an instrument's clock against the UTC in the file; the largest of all."""
     rate_span_s: float | None
 
     @property
     def rate_hz(self) -> float:
-        """Samples a second."""
+        """Samples per second, the same for all instruments."""
         return float(self.instruments[0].master.rate_hz)
 
     def loss(self, tally: SampleTally) -> LossReport:
-        """Missing samples, and the error of the rate."""
+        """Missing samples and the rate error."""
         loss = tally.loss()
         return replace(loss, rate_error_ppm=self.rate_error_ppm, rate_span_s=self.rate_span_s)
 
 
 def read_jls(path: Path, supply_v: float | None) -> JlsFile:
-    """Read all but the samples.
+    """Read the metadata.
 
     Raises:
-        FileRefused: it is damaged, was not closed, or has no power; or pyjls is not installed.
+        FileRefused: the file is damaged, was not closed, or has no power; or pyjls is not
+            installed.
     """
     _check_closed(path)
     with _opened(path) as reader:
         try:
             instruments = _instruments(reader, supply_v)
             times = [_times(reader, instrument.master) for instrument in instruments]
-            # The worst clock, whichever it is: a check of the first says nothing about the others.
+            # The check applies to the worst clock of all instruments.
             errors = [(error, span_s) for _, error, span_s in times if error is not None]
             worst = max(errors, key=lambda one: abs(one[0]), default=(None, None))
             return JlsFile(path, instruments, times[0][0], *worst)
@@ -128,7 +129,7 @@ def read_jls(path: Path, supply_v: float | None) -> JlsFile:
 def read_samples(
     source: JlsFile, supply_v: float | None, tally: SampleTally
 ) -> Iterator[SampleBlock]:
-    """All samples, instrument by instrument, a block at a time.
+    """All samples, instrument by instrument, in blocks.
 
     Raises:
         FileRefused: the file is damaged.
@@ -151,22 +152,22 @@ def _check_closed(path: Path) -> None:
     with path.open("rb") as file:
         head = file.read(_HEADER.size)
     if len(head) < _HEADER.size:
-        raise FileRefused(f"no .jls: {len(head)} bytes")
+        raise FileRefused(f"not a .jls file: only {len(head)} bytes")
     magic, length = _HEADER.unpack(head)
     if magic != MAGIC:
         raise FileRefused("not a .jls of version 2")
     if length != path.stat().st_size:
         raise FileRefused(
-            f".jls that was not closed, or was cut: {path.stat().st_size} bytes of {length}; "
-            "a copy that the Joulescope UI has opened once is whole"
+            f".jls was not closed or is truncated: {path.stat().st_size} of {length} bytes; "
+            "open a copy in the Joulescope UI to repair it"
         )
 
 
-def _opened(path: Path) -> Any:  # a pyjls.Reader, which has no types
+def _opened(path: Path) -> Any:  # a pyjls.Reader, which is untyped
     try:
         import pyjls
     except ImportError:
-        raise FileRefused(f"pyjls is not installed, .jls needs it: {INSTALL}") from None
+        raise FileRefused(f"pyjls is not installed, but needed for .jls: {INSTALL}") from None
     try:
         return pyjls.Reader(str(path))
     except _DAMAGED as exc:
@@ -205,16 +206,16 @@ def _instruments(reader: Any, supply_v: float | None) -> tuple[JlsInstrument, ..
 
 def _check(instruments: Sequence[JlsInstrument], supply_v: float | None) -> None:
     if not instruments:
-        raise FileRefused("no signal of a fixed rate in it")
+        raise FileRefused("no signal of a fixed rate in the file")
     for instrument in instruments:
         if instrument.power is None and instrument.current is None:
             raise FileRefused(f"{instrument.name}: neither power nor current was recorded")
         if instrument.power is None and instrument.voltage is None and supply_v is None:
             raise FileRefused(
-                f"{instrument.name}: current without a voltage: say it, as in --supply 3.3"
+                f"{instrument.name}: current without a voltage: give it, as in --supply 3.3"
             )
         if supply_v is not None and (instrument.power or instrument.voltage):
-            raise FileRefused(f"--supply has no use: {instrument.name} has its own voltage")
+            raise FileRefused(f"--supply does not apply: {instrument.name} has its own voltage")
         if (
             instrument.power is None
             and instrument.voltage
@@ -222,14 +223,14 @@ def _check(instruments: Sequence[JlsInstrument], supply_v: float | None) -> None
         ):
             raise FileRefused(f"{instrument.name}: current and voltage have different rates")
         if instrument.limits[1] - instrument.limits[0] < 2:
-            raise FileRefused("fewer than two samples have no energy")
+            raise FileRefused("fewer than two samples: energy needs at least two")
     rates = {instrument.master.rate_hz for instrument in instruments}
     if len(rates) > 1:
-        raise FileRefused(f"instruments of different rates: {', '.join(map(str, sorted(rates)))}")
+        raise FileRefused(f"instruments have different rates: {', '.join(map(str, sorted(rates)))}")
 
 
 def _times(reader: Any, master: JlsSignal) -> tuple[str | None, float | None, float | None]:
-    """UTC of the first sample; error of the rate, ppm, and the time that it was measured over."""
+    """UTC of the first sample; rate error in ppm, and the time over which it was measured."""
     from pyjls import time64
 
     entries: list[NDArray[np.int64]] = []
@@ -261,8 +262,8 @@ def _block(
     power_w = _values(reader, instrument.power, master, first, count)
     if power_w is None:
         volts = supply_v if voltage_v is None else voltage_v
-        assert current_a is not None, "_check has refused that"
-        assert volts is not None, "and that"
+        assert current_a is not None, "checked by _check"
+        assert volts is not None, "checked by _check"
         power_w = current_a * volts
     digital, is_carried = _digital(reader, instrument, first, count)
     flags = np.where(np.isfinite(power_w), 0, int(Flag.MISSING)).astype(np.uint8)
@@ -283,7 +284,7 @@ def _block(
 def _values(
     reader: Any, signal: JlsSignal | None, master: JlsSignal, first: int, count: int
 ) -> Floats | None:
-    """Samples by number, NaN where the signal has none; None where its rate is another one."""
+    """Samples by number, NaN outside the signal; None if its rate differs from the master's."""
     if signal is None or signal.rate_hz != master.rate_hz:
         return None
     values = np.full(count, np.nan)
@@ -298,7 +299,7 @@ def _values(
 def _digital(
     reader: Any, instrument: JlsInstrument, first: int, count: int
 ) -> tuple[NDArray[np.uint8] | None, NDArray[np.bool_]]:
-    """A bit for each input, and where one was not recorded yet or any more: its nearest value."""
+    """A bit per input, and where an input was not recorded, so that its nearest value is used."""
     bits, is_carried = np.zeros(count, np.uint8), np.zeros(count, np.bool_)
     for number, signal in instrument.inputs:
         ratio = signal.rate_hz / instrument.master.rate_hz

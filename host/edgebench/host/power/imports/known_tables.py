@@ -1,8 +1,8 @@
-"""Tables of programs whose columns are known by name, with what their samples are.
+"""Tables of programs whose columns are known by name, with the kind of their samples.
 
-A program's own names may lack a unit, or have a wrong one; its documentation says more than its
-header. Where the documentation does not say whether a sample is a mean over its interval, nobody
-knows, and the user is asked.
+A program's column names may lack a unit or have a wrong unit; its documentation is more reliable
+than its header. If the documentation does not state whether a sample is a mean over its interval,
+the user has to state it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from enum import Enum
 
 S, MS = 1_000_000_000.0, 1_000_000.0
 CLOCK = None
-"""Scale of a column that is the time of a clock."""
+"""Scale of a column with clock times."""
 Columns = dict[str, tuple[tuple[str, float | None], ...]]
-"""Names of a column and their scales, by quantity; the first that is there counts."""
+"""Column names and their scales, by quantity; the first name present is used."""
 
 
 class Samples(Enum):
-    """What a sample stands for."""
+    """What a sample represents."""
 
     MEANS = "means"
-    """Mean over the interval that ends with it."""
+    """Mean over the interval that ends at its time."""
     INSTANTS = "instants"
     HELD = "held"
-    """Value that holds until the next one: only changes are written."""
+    """Value that holds until the next sample: only changes are written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,26 +34,26 @@ class KnownTable:
 
     name: str
     marks: frozenset[str]
-    """Columns by which it is recognised; all have to be there."""
+    """Columns that identify the table; all must be present."""
     columns: Columns
     samples: Samples | None = None
-    """None: its documentation does not say."""
+    """None: its documentation does not state it."""
     has_units: bool = False
-    """Values have their unit behind them."""
+    """Values are followed by their unit."""
     has_footer: bool = False
-    """Lines of anything else follow the last sample."""
+    """Other lines follow the last sample."""
     may_repeat: bool = False
-    """Successive rows may have one time, or an earlier one: they are spread up to the next."""
+    """Successive rows may share a time or step back: they are spread up to the next time."""
     full_rate_hz: float | None = None
-    """Rate at which samples are instants, and below which they are means; None: as `samples`."""
+    """Rate at which samples are instants; below it, they are means. None: always `samples`."""
     smoothing_s: float | None = None
     """Time over which the instrument smears a change."""
     missing: tuple[str, ...] = field(default=())
-    """Words that stand for a missing value."""
+    """Texts that mark a missing value."""
 
 
 KNOWN = (
-    # Monsoon Solutions, PowerTool manual, "Export": one row an interval, means and peaks.
+    # Monsoon Solutions, PowerTool manual, "Export": one row per interval, means and peaks.
     KnownTable(
         name="Monsoon PowerTool CSV",
         marks=frozenset({"Time (s)", "Main Avg Power (mW)"}),
@@ -71,7 +71,7 @@ KNOWN = (
         samples=Samples.MEANS,
     ),
     # msoon/PyMonsoon, Monsoon/sampleEngine.py: time.time() - start, which is seconds, under the
-    # name "Time(ms)"; one time for each USB packet of up to three samples.
+    # name "Time(ms)"; one time per USB packet of up to three samples.
     KnownTable(
         name="Monsoon Python CSV",
         marks=frozenset({"Main(mA)"}),
@@ -95,7 +95,7 @@ KNOWN = (
         missing=("unavailable", "unknown"),
     ),
     # NVIDIA, nvidia-smi manual: power.draw is the mean of one second since Ampere, and the last
-    # reading before; which one is not in the file.
+    # reading on older GPUs; the file does not state which.
     *(
         KnownTable(
             name="nvidia-smi CSV",
@@ -128,7 +128,7 @@ KNOWN = (
         samples=Samples.MEANS,
     ),
     # Intel Power Gadget, PowerLog: the power is the energy since the last row over its time; totals
-    # follow behind an empty line.
+    # follow after an empty line.
     KnownTable(
         name="Intel Power Gadget log",
         marks=frozenset({"Elapsed Time (sec)", "Processor Power_0(Watt)"}),
@@ -185,10 +185,10 @@ KNOWN = (
         full_rate_hz=100_000.0,
     ),
 )
-"""In this order: the first that fits."""
+"""Checked in this order; the first match is used."""
 
 
 def known_table(names: Sequence[str]) -> KnownTable | None:
-    """The known layout with these columns; None where there is none."""
+    """The known layout with these columns; None if no layout matches."""
     present = set(names)
     return next((one for one in KNOWN if one.marks <= present), None)

@@ -1,12 +1,12 @@
-"""Logs of a PowerShield's serial port: what it answered, then its samples as text.
+"""Logs of a PowerShield's serial port: its replies, then its samples as text.
 
-    PowerShield > ack output energy          current or energy: has to be there
-    PowerShield > ack volt 3300m             or --supply; energy needs neither
-    PowerShield > ack freq 1k                or what two stamps have between them
+    PowerShield > ack output energy          current or energy: required
+    PowerShield > ack volt 3300m             or --supply; not needed for energy
+    PowerShield > ack freq 1k                or the samples between two timestamps
     TimeStamp: 000s 000ms, buff 00%
     6409-07
 
-The bytes are read by the driver's own decoder, losses and stamps included.
+The driver's decoder reads the bytes, including losses and timestamps.
 
 Source: ST UM2243; meters/lpm01a/ascii.py for the lines.
 """
@@ -25,7 +25,7 @@ from edgebench.meters.lpm01a.settings import RATES_HZ, Lpm01aSettings, Lpm01aSet
 from edgebench.protocol.errors import FileRefused, UsageError
 
 HEAD_BYTES = 1 << 20
-"""Bytes in which the settings have to be, and two stamps if the rate is not among them."""
+"""Leading bytes that must contain the settings, and two timestamps if the rate is not set."""
 CHUNK_BYTES = 1 << 16
 IS_LOG = re.compile(rb"PowerShield > |^TimeStamp: ?\d", re.MULTILINE)
 _OUTPUT = re.compile(rb"ack output (energy|current)")
@@ -44,11 +44,11 @@ class Lpm01aLog:
 
     @property
     def capability(self) -> Capability:
-        """Capability of the unit that wrote it; the log does not say which one that was."""
+        """Capability of the unit that wrote it, which the log does not identify."""
         return capability("lpm01a", self.settings.setup, "")
 
     def decoder(self) -> Lpm01aDecoder:
-        """A decoder of its samples."""
+        """A new decoder for its samples."""
         return Lpm01aDecoder(self.settings)
 
 
@@ -56,26 +56,26 @@ def read_log(path: Path, supply_v: float | None) -> Lpm01aLog:
     """Find the settings.
 
     Raises:
-        FileRefused: it does not tell what its numbers are.
+        FileRefused: output mode, rate or voltage is missing, or a setting is invalid.
     """
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     output = _OUTPUT.findall(head)
     if not output:
-        raise FileRefused("a log of a PowerShield without `ack output`: current, or energy?")
+        raise FileRefused("PowerShield log without `ack output`: current or energy is unknown")
     is_energy = output[-1] == b"energy"
     supplies = _SUPPLY.findall(head)
     if supplies and supply_v is not None:
-        raise FileRefused(f"--supply has no use: the log says {int(supplies[-1]) / 1000:g} V")
+        raise FileRefused(f"--supply does not apply: the log states {int(supplies[-1]) / 1000:g} V")
     known_v = int(supplies[-1]) / 1000 if supplies else supply_v
     if known_v is None and not is_energy:
-        raise FileRefused("current without a voltage: say what it was, as in --supply 3.3")
+        raise FileRefused("current without a voltage: give the voltage, as in --supply 3.3")
     setup = Lpm01aSetup(rate_hz=_rate_hz(head), is_energy=is_energy, is_ascii=True)
     try:
         check(setup)
     except UsageError as exc:
         raise FileRefused(str(exc)) from exc
-    # Without a voltage there is energy, which needs none; only the limit of the range does, and
+    # Without a voltage the output is energy, which needs it only for the limit of the range:
     # 3.3 V is the highest.
     return Lpm01aLog(
         path, Lpm01aSettings(setup=setup, supply_v=3.3 if known_v is None else known_v)
@@ -83,14 +83,14 @@ def read_log(path: Path, supply_v: float | None) -> Lpm01aLog:
 
 
 def read_samples(log: Lpm01aLog, decoder: Lpm01aDecoder) -> Iterator[SampleBlock]:
-    """All samples, a piece of the file at a time."""
+    """All samples, decoded in chunks of the file."""
     with log.path.open("rb") as file:
         packets = (Packet(0, 0, data) for data in iter(lambda: file.read(CHUNK_BYTES), b""))
         yield from blocks_of(decoder, packets)
 
 
 def loss_of(decoder: Lpm01aDecoder) -> LossReport:
-    """Losses by the decoder's account; without a rate, as a log has no times of arrival."""
+    """Losses from the decoder, without a rate error: a log has no arrival times."""
     return replace(decoder.loss(), rate_error_ppm=None, rate_span_s=None)
 
 
@@ -101,12 +101,12 @@ def _rate_hz(head: bytes) -> int:
         return int(number) * (1000 if kilo else 1)
     stamps = list(_STAMP.finditer(head))
     if len(stamps) < 2:
-        raise FileRefused("no rate: neither `ack freq` nor two stamps in it")
+        raise FileRefused("no rate: the log has neither `ack freq` nor two timestamps")
     first, second = ((int(one[1]) * 1000 + int(one[2])) / 1000 for one in stamps[:2])
     count = len(_SAMPLE.findall(head, stamps[0].end(), stamps[1].start()))
     if second <= first or not count:
-        raise FileRefused("no rate: no samples between the first two stamps")
+        raise FileRefused("no rate: no samples between the first two timestamps")
     seen_hz = count / (second - first)
-    # A few lines of that second may be lost; the unit has no rates in between.
+    # A few lines may be lost; the unit supports only the rates in RATES_HZ.
     nearest: int = min(RATES_HZ, key=lambda rate_hz: abs(rate_hz - seen_hz))
     return nearest

@@ -1,4 +1,4 @@
-"""Parquet, batch by batch: a plain table, or power.parquet of another run or session."""
+"""Parquet, batch by batch: a plain table, or the power.parquet of a run or session."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from edgebench.protocol.text import one_line
 BATCH_ROWS = 1 << 16
 OWN_KEY = b"edgebench"
 _ADDED_LATER = ("spike_w",)
-"""Columns that files of older versions lack."""
+"""Columns that files of older edgebench versions lack."""
 
 
 def is_own(path: Path) -> bool:
-    """Whether edgebench wrote it.
+    """Whether edgebench wrote the file.
 
     Raises:
-        FileRefused: it is no Parquet.
-        OSError: it is not readable.
+        FileRefused: the file is not Parquet.
+        OSError: the file is not readable.
     """
     try:
         return OWN_KEY in (pq.read_metadata(path).metadata or {})
@@ -41,14 +41,14 @@ def read_columns(path: Path, options: ImportOptions) -> TableColumns:
     """The columns of a plain table, by quantity.
 
     Raises:
-        FileRefused: there is no power, or a column holds no numbers.
+        FileRefused: there is no power, or a used column is not numeric.
     """
     schema = pq.read_schema(path)
     columns = find_columns(schema.names, options)
     for column in columns.used:
         kind = schema.field(column.index).type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            raise FileRefused(f"column {column.name!r} holds {kind}, no numbers")
+            raise FileRefused(f"column {column.name!r} holds {kind}, not numbers")
     return columns
 
 
@@ -56,7 +56,7 @@ def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
     """All samples of a plain table.
 
     Raises:
-        FileRefused: a value is wrong, or the file is damaged.
+        FileRefused: a value is invalid, or the file is damaged.
     """
     names = [column.name for column in table.columns.used]
     channel = table.columns.channel
@@ -66,7 +66,7 @@ def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
             values: dict[str, Values] = {}
             for name in names:
                 numbers = batch.column(name).to_numpy(zero_copy_only=False)
-                # Integers stay integers where every row has a value.
+                # Integers stay integers if every row has a value.
                 is_whole = numbers.dtype.kind in "iu"
                 values[name] = numbers.astype(np.int64 if is_whole else np.float64)
             texts = {name: np.array(batch.column(name).to_pylist(), np.object_) for name in words}
@@ -74,10 +74,10 @@ def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
 
 
 def read_own(path: Path, facts: PowerFacts) -> Iterator[SampleBlock]:
-    """All samples of a power.parquet, channel by channel, in the order of the file.
+    """All samples of a power.parquet, channel by channel, in file order.
 
     Raises:
-        FileRefused: it is damaged, or its rows do not fit its metadata.
+        FileRefused: the file is damaged, or its rows do not match its metadata.
     """
     _check_schema(pq.read_schema(path))
     capability = facts.header.capability
@@ -85,26 +85,26 @@ def read_own(path: Path, facts: PowerFacts) -> Iterator[SampleBlock]:
     counts = dict.fromkeys(numbers, 0)
     last_ns: dict[str, int] = {}
     for batch in _batches(path):
-        # A batch may span row groups, and so channels.
+        # A batch may span row groups and thus channels.
         names = batch.column("channel").to_pylist()
         for channel in dict.fromkeys(names):
             if channel not in numbers:
-                raise FileRefused(f"channel {channel!r} is none of the meter's")
+                raise FileRefused(f"channel {channel!r} is not a channel of the meter")
             part = batch.filter(pa.array([name == channel for name in names]))
             block = _own_block(part, numbers[channel], counts[channel])
             if capability.is_averaging and block.begin_ns is None:
-                raise FileRefused(f"channel {channel!r}: intervals without a beginning")
+                raise FileRefused(f"channel {channel!r}: intervals have no begin")
             before_ns = last_ns.get(channel, int(block.time_ns[0]))
             if np.any(np.diff(block.time_ns, prepend=before_ns) < 0):
-                raise FileRefused(f"channel {channel!r}: time does not ascend")
+                raise FileRefused(f"channel {channel!r}: times do not ascend")
             counts[channel] += part.num_rows
             last_ns[channel] = int(block.time_ns[-1])
             yield block
-    # The losses in the metadata are those of all these samples, and of no others.
+    # The losses in the metadata apply to exactly these samples.
     for channel, count in counts.items():
         row_count = sum(one.row_count for one in facts.groups if one.channel == channel)
         if count != row_count:
-            raise FileRefused(f"channel {channel!r}: {count} samples of {row_count}")
+            raise FileRefused(f"channel {channel!r}: {count} of {row_count} samples")
 
 
 def _check_schema(schema: Any) -> None:
@@ -114,7 +114,7 @@ def _check_schema(schema: Any) -> None:
             raise FileRefused(f"damaged: no column {field.name!r}")
         if index >= 0 and schema.field(index).type != field.type:
             raise FileRefused(
-                f"damaged: column {field.name!r} holds {schema.field(index).type}, no {field.type}"
+                f"damaged: column {field.name!r} holds {schema.field(index).type}, not {field.type}"
             )
 
 
@@ -128,9 +128,9 @@ def _own_block(batch: Any, channel: int, index0: int) -> SampleBlock:
     time_ns, flags = column("time_ns", np.int64), column("flags", np.uint8)
     power_w = column("watts_w", np.float64)
     if time_ns is None or flags is None or power_w is None:
-        raise FileRefused("a sample has no time, no power or no flags")
+        raise FileRefused("a sample lacks time, power or flags")
     if np.isinf(power_w).any():
-        raise FileRefused("the power of a sample is no number")
+        raise FileRefused("the power of a sample is not a number")
     return SampleBlock(
         channel=channel,
         index0=index0,

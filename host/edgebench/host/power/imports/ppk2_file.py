@@ -1,13 +1,13 @@
 """Recordings of Nordic's Power Profiler app: a zip with metadata.json and session.raw.
 
-    session.raw     for each sample float32 µA and u16, two bits for each of eight digital inputs:
+    session.raw     per sample: float32 µA and u16, two bits for each of eight digital inputs:
                     01 low, 10 high, 11 both within the sample; little-endian
     metadata.json   {"metadata": {"samplesPerSecond": 100000, …}, "formatVersion": 2}
 
-The app averages on the host where it was asked for fewer than 100 000 samples a second. It writes
-no voltage, no negative current and no gaps.
+The app averages on the host if fewer than 100 000 samples per second were requested. It writes no
+voltage, no negative current and no gaps.
 
-Source: NordicSemiconductor/pc-nrfconnect-ppk, what its version 4 saves (formatVersion 2).
+Source: NordicSemiconductor/pc-nrfconnect-ppk, the format of its version 4 (formatVersion 2).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FORMAT_VERSION = 2
 INPUT_COUNT = 8
 _METADATA_LIMIT_BYTES = 1 << 20
 _DEFLATE_LIMIT = 1100
-"""Limit on the ratio of compression: deflate reaches 1032 at most (zlib.net/zlib_tech.html)."""
+"""Limit on the compression ratio: deflate reaches 1032 at most (zlib.net/zlib_tech.html)."""
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
 
 
@@ -49,7 +49,7 @@ class Ppk2File:
 
     @property
     def is_averaging(self) -> bool:
-        """Whether the app averaged its samples."""
+        """Whether the app averaged its samples: its rate is below 100 kHz."""
         return self.rate_hz < FULL_RATE_HZ
 
 
@@ -57,17 +57,17 @@ def read_ppk2(path: Path) -> Ppk2File:
     """Read the metadata.
 
     Raises:
-        FileRefused: it is damaged, or of another version.
+        FileRefused: the file is damaged, or has an unsupported version.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             raw, text = _member(archive, "session.raw"), _member(archive, "metadata.json")
             if text.file_size > _METADATA_LIMIT_BYTES:
-                raise FileRefused(f"metadata.json has {text.file_size} bytes: no .ppk2")
+                raise FileRefused(f"not a .ppk2 file: metadata.json has {text.file_size} bytes")
             with archive.open(text) as file:
                 rate_hz = _rate_hz(file.read(_METADATA_LIMIT_BYTES))
     except _DAMAGED as exc:
-        raise FileRefused(f"damaged .ppk2, not a whole zip: {one_line(exc)}") from exc
+        raise FileRefused(f"damaged .ppk2, not a complete zip: {one_line(exc)}") from exc
     if raw.file_size % SAMPLE.itemsize:
         raise FileRefused(f"session.raw ends in the middle of a sample: {raw.file_size} bytes")
     return Ppk2File(path, rate_hz, raw.file_size // SAMPLE.itemsize)
@@ -77,10 +77,10 @@ def _member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     try:
         member = archive.getinfo(name)
     except KeyError:
-        raise FileRefused(f"no {name} in it: no .ppk2") from None
+        raise FileRefused(f"not a .ppk2 file: {name} is missing") from None
     if member.file_size > _DEFLATE_LIMIT * max(1, member.compress_size):
         raise FileRefused(
-            f"{name} declares {member.file_size} bytes, of {member.compress_size} in the file"
+            f"{name} declares {member.file_size} bytes, but has {member.compress_size} in the file"
         )
     return member
 
@@ -90,17 +90,17 @@ def _rate_hz(text: bytes) -> float:
         plain = json.loads(text)
         version, rate = plain["formatVersion"], plain["metadata"]["samplesPerSecond"]
     except (ValueError, LookupError, TypeError, RecursionError) as exc:
-        raise FileRefused("metadata.json does not say rate and version: no .ppk2") from exc
+        raise FileRefused("not a .ppk2 file: metadata.json lacks rate or version") from exc
     if version != FORMAT_VERSION:
-        raise FileRefused(f".ppk2 of version {version!r}: only {FORMAT_VERSION} is known")
+        raise FileRefused(f".ppk2 of version {version!r}: only {FORMAT_VERSION} is supported")
     is_number = isinstance(rate, (int, float)) and not isinstance(rate, bool)
     if not is_number or not math.isfinite(rate) or not 0 < rate <= FULL_RATE_HZ:
-        raise FileRefused(f"{rate!r} samples a second: a PPK2 has 1 to {FULL_RATE_HZ:.0f}")
+        raise FileRefused(f"{rate!r} samples per second: a PPK2 has 1 to {FULL_RATE_HZ:.0f}")
     return float(rate)
 
 
 def read_samples(source: Ppk2File, supply_v: float, tally: SampleTally) -> Iterator[SampleBlock]:
-    """All samples, a block at a time.
+    """All samples, in blocks.
 
     Raises:
         FileRefused: the file ends early, or its checksum is wrong.
@@ -113,7 +113,7 @@ def read_samples(source: Ppk2File, supply_v: float, tally: SampleTally) -> Itera
     except _DAMAGED as exc:
         raise FileRefused(f"damaged .ppk2: {one_line(exc)}") from exc
     if tally.count != source.count:
-        raise FileRefused(f"session.raw has {tally.count} samples of {source.count}")
+        raise FileRefused(f"session.raw has {tally.count} of {source.count} samples")
 
 
 def _block(
@@ -127,7 +127,7 @@ def _block(
     edges = np.arange(first, first + len(raw) + 1) * (1e9 / source.rate_hz)
     edges_ns = np.rint(edges).astype(np.int64)
     tally.add(flags)
-    # An input that was high in any part of the sample.
+    # An input is set if it was high in any part of the sample.
     inputs = np.zeros(len(raw), np.uint8)
     for number in range(INPUT_COUNT):
         is_high = (raw["bits"] & np.uint16(2 << (2 * number))) != 0

@@ -1,13 +1,13 @@
-"""Logs of SPEC PTDaemon, as MLPerf Power keeps them in spl.txt: a sample a line, names and values.
+"""Logs of SPEC PTDaemon, as in MLPerf Power's spl.txt: names and values, one sample per line.
 
     Time,28-12-2020 15:21:14.682,Watts,22.95,Volts,228.57,Amps,0.20643,PF,0.4864,Mark,x_testing
 
-Times are of the wall clock of its machine, without a zone: only their differences are used. A
-value of -1 is one that the analyser did not give.
+Times are wall-clock times of its machine, without a zone: only their differences are used. A value
+of -1 means that the analyser gave no value.
 
-Source: mlcommons/power-dev, ptd_client_server: what the daemon answers to RL, and its checks; SPEC,
-PTDaemon documentation: a sample is the analyser's average over the interval, as meters/ptdaemon.py
-has it.
+Source: mlcommons/power-dev, ptd_client_server: the daemon's reply to RL, and its checks; SPEC,
+PTDaemon documentation: a sample is the analyser's average over the interval, as in
+meters/ptdaemon.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COLUMNS = TableColumns(
     power=TableColumn("Watts", 1, 1.0),
     flags=TableColumn("flags", 2, 1.0),
 )
-"""Columns with the analyser's own power: volts times amperes would ignore the power factor."""
+"""Columns with the analyser's power: volts times amperes would ignore the power factor."""
 _EPOCH = datetime(1970, 1, 1)
 _BATCH_LINES = 4096
 _LINE_CHARACTERS = 1 << 12
@@ -44,7 +44,7 @@ def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
     """All samples, a batch of lines at a time.
 
     Raises:
-        FileRefused: a line is not the daemon's, or time does not ascend.
+        FileRefused: a line is not a PTDaemon sample, or the times do not ascend.
     """
     with path.open(encoding="ascii", errors="replace") as file:
         lines = iter(lambda: file.readline(_LINE_CHARACTERS), "")
@@ -62,23 +62,23 @@ def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
 
 def _parse(line: str, number: int) -> tuple[int, float]:
     """Time in nanoseconds, and watts."""
-    if not line.endswith("\n"):  # a value without its end is another value
+    if not line.endswith("\n"):  # a truncated number is a wrong number
         if len(line) == _LINE_CHARACTERS:
             raise FileRefused(f"line {number} is longer than {_LINE_CHARACTERS} characters")
-        raise FileRefused(f"line {number}: the log was cut off in it")
+        raise FileRefused(f"line {number}: the log was cut off in this line")
     fields = line.strip().split(",")
     names, texts = fields[0::2], fields[1::2]
     try:
         if names[0] != "Time" or len(names) != len(texts) or names.count("Watts") != 1:
-            raise ValueError("names and values do not go in pairs")
+            raise ValueError("names and values are not in pairs")
         values = dict(zip(names, texts, strict=True))
         time = datetime.strptime(values["Time"], "%d-%m-%Y %H:%M:%S.%f")
         time_ns = (time - _EPOCH) // timedelta(microseconds=1) * 1000
         if abs(time_ns) >= TIME_LIMIT_NS:
-            raise ValueError(f"no time: {values['Time']!r}")
+            raise ValueError(f"not a time: {values['Time']!r}")
         power_w = float(values["Watts"])
         if not math.isfinite(power_w):
-            raise ValueError(f"no number: {values['Watts']!r}")
+            raise ValueError(f"not a number: {values['Watts']!r}")
     except ValueError as exc:
-        raise FileRefused(f"line {number}: no sample of PTDaemon: {exc}") from exc
+        raise FileRefused(f"line {number}: not a PTDaemon sample: {exc}") from exc
     return time_ns, power_w

@@ -1,11 +1,11 @@
-"""Recordings of sigrok-cli and PulseView: `.sr`, a zip of samples by channel.
+"""Recordings of sigrok-cli and PulseView: `.sr`, a zip with samples per channel.
 
     version             2
     metadata            [device 1] samplerate=5 kHz · analog1=A0 · analog2=A2 …
     analog-1-NUMBER-K   samples of the channel with that number, float32, part K; from 1 on
 
-The values are in volts, amperes or watts, but the file does not say in which: whoever imports it
-names the channels with their units. It says nothing of losses or of the time of day.
+The values are in volts, amperes or watts, but the file does not state the unit: the user names the
+channels with their units. The file contains neither losses nor the time of day.
 
 Source: files of sigrok-cli 0.7.2; sigrok.org/wiki/File_format:Sigrok/v2.
 """
@@ -35,7 +35,7 @@ _DEVICE = "device 1"
 _METADATA_LIMIT_BYTES = 1 << 20
 _PART_LIMIT_BYTES = 1 << 28
 _DEFLATE_LIMIT = 1100
-"""Limit on the ratio of compression: deflate reaches 1032 at most (zlib.net/zlib_tech.html)."""
+"""Limit on the compression ratio: deflate reaches 1032 at most (zlib.net/zlib_tech.html)."""
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(|k|M|G)Hz")
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _CHANNEL = re.compile(r"analog(\d+)")
@@ -49,12 +49,12 @@ class SigrokFile:
 
     path: Path
     rate_hz: float | None
-    """None: the device had no sample rate, for which sigrok writes 0 Hz."""
+    """None: the device had no sample rate; sigrok writes 0 Hz then."""
     channels: dict[str, str]
-    """Number of each channel, by its name."""
+    """Channel numbers, by channel name."""
 
     def columns(self, options: ImportOptions) -> TableColumns:
-        """The channels by quantity, as the user names them.
+        """The channels by quantity, from the user's options.
 
         Raises:
             FileRefused: there is no sample rate, or no power.
@@ -62,14 +62,14 @@ class SigrokFile:
         rate_hz = options.rate_hz or self.rate_hz
         if rate_hz is None:
             raise FileRefused(
-                "a .sr of a device without a sample rate has no times: say the rate, as in --rate "
+                "a .sr of a device without a sample rate has no times: give the rate, as in --rate "
                 "10, or record it with edgebench meters record sigrok:DRIVER"
             )
         return find_columns(list(self.channels), replace(options, rate_hz=rate_hz))
 
 
 def is_sigrok(path: Path) -> bool:
-    """Whether a zip is one of sigrok's; a damaged one is none."""
+    """Whether a file is a sigrok zip; False for a damaged zip."""
     with suppress(*_DAMAGED), zipfile.ZipFile(path) as archive:
         return {"version", "metadata"} <= set(archive.namelist())
     return False
@@ -79,27 +79,27 @@ def read_sigrok(path: Path) -> SigrokFile:
     """Read the metadata.
 
     Raises:
-        FileRefused: it is damaged, of another version, or has no analog channel.
+        FileRefused: the file is damaged, has an unsupported version, or has no analog channel.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             version = _member(archive, "version", _METADATA_LIMIT_BYTES).strip()
             text = _member(archive, "metadata", _METADATA_LIMIT_BYTES).decode(errors="replace")
     except _DAMAGED as exc:
-        raise FileRefused(f"damaged .sr, not a whole zip: {one_line(exc)}") from exc
+        raise FileRefused(f"damaged .sr, not a complete zip: {one_line(exc)}") from exc
     if version != VERSION:
-        raise FileRefused(f".sr of version {version[:20]!r}: only {VERSION!r} is known")
+        raise FileRefused(f".sr of version {version[:20]!r}: only {VERSION!r} is supported")
     parser = configparser.RawConfigParser(strict=False)
     try:
         parser.read_string(text)
         device = dict(parser[_DEVICE])
     except (configparser.Error, KeyError) as exc:
-        raise FileRefused(f"the metadata do not tell a device: {one_line(exc)}") from exc
+        raise FileRefused(f"the metadata contain no device: {one_line(exc)}") from exc
     channels = {
         name: match[1] for key, name in device.items() if (match := _CHANNEL.fullmatch(key))
     }
     if not channels:
-        raise FileRefused("a .sr without an analog channel has no power")
+        raise FileRefused("no power: the .sr has no analog channel")
     rate = _RATE.fullmatch(device.get("samplerate", ""))
     rate_hz = float(rate[1]) * _PREFIXES[rate[2]] if rate else 0.0
     return SigrokFile(path, rate_hz or None, channels)
@@ -109,7 +109,7 @@ def read_samples(source: SigrokFile, table: TableDecoder) -> Iterator[SampleBloc
     """All samples, a part at a time.
 
     Raises:
-        FileRefused: the file is damaged, or its channels differ in length.
+        FileRefused: the file is damaged, or its channels have different lengths.
     """
     names = [column.name for column in table.columns.used]
     waiting: dict[str, list[Floats]] = {name: [] for name in names}
@@ -124,7 +124,7 @@ def read_samples(source: SigrokFile, table: TableDecoder) -> Iterator[SampleBloc
                         values = np.frombuffer(data[: len(data) // 4 * 4], "<f4")
                         waiting[name].append(values.astype(np.float64))
                 part += 1
-                # Rows of which every channel has come; the rest goes on waiting.
+                # Rows that every channel has; the others wait for the next part.
                 come = {name: np.concatenate(parts or [_NONE]) for name, parts in waiting.items()}
                 count = min(map(len, come.values()))
                 waiting = {name: [values[count:]] for name, values in come.items()}
@@ -146,7 +146,7 @@ def _member(archive: zipfile.ZipFile, name: str, limit_bytes: int) -> bytes:
     try:
         member = archive.getinfo(name)
     except KeyError:
-        raise FileRefused(f"no {name} in it: no .sr") from None
+        raise FileRefused(f"not a .sr file: {name} is missing") from None
     limit = min(limit_bytes, _DEFLATE_LIMIT * max(1, member.compress_size))
     if member.file_size > limit:
         raise FileRefused(f"{name} declares {member.file_size} bytes, limit {limit}")

@@ -1,4 +1,4 @@
-"""Logs of programs that print a line for each sample: what their lines look like, and how to read.
+"""Logs of programs that print a line per sample: their formats and parsers.
 
     tegrastats     11-22-2026 09:00:00 RAM 3162/7620MB … VDD_IN 4952mW/4952mW VDD_SOC …
     Tasmota        09:00:00.123 MQT: tele/plug/SENSOR = {"Time":"…","ENERGY":{"Power":17.15,…}}
@@ -6,7 +6,7 @@
                    "switch:0":{"apower":8.4}}}
     perf stat      1.000982343,12.74,Joules,power/energy-pkg/,…
 
-Lines of anything else are passed over: a console prints more than power.
+Other lines are skipped: a console prints more than power.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ from edgebench.protocol.errors import FileRefused
 
 BATCH_LINES = 4096
 _LINE_CHARACTERS = 1 << 14
-_ONE_CHANNEL = "import each as a file of its own"
+_ONE_CHANNEL = "import each from its own file"
 
 
 @dataclass(frozen=True, slots=True)
 class LogSample:
-    """Sample of one line."""
+    """Sample from one line."""
 
     time_ns: int | None
-    """None where the line has none."""
+    """None if the line has no time."""
     value: float
-    """Watts, or joules since the line before."""
+    """Watts, or joules since the previous line."""
     channel: str = ""
-    """Name of what was measured, as far as the line says it."""
+    """Name of the measured device, as far as the line states it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextLog:
-    """Log of one program."""
+    """Log format of one program."""
 
     name: str
     mark: re.Pattern[str]
-    """Line by which it is recognised."""
+    """Line that identifies the format."""
     parse: Callable[[str], LogSample | None]
-    """One line; None for a line of anything else, ValueError for one that is wrong."""
+    """Parses a line: None for an unrelated line, ValueError for an invalid line."""
     samples: Samples | None = None
-    """None: its documentation does not say."""
+    """None: its documentation does not state it."""
     is_energy: bool = False
-    """Values are joules since the line before, not watts."""
+    """Values are joules since the previous line, not watts."""
     may_repeat: bool = False
-    """Successive lines may have one time, of whole seconds."""
+    """Successive lines may share a time, in whole seconds."""
 
 
 _JETSON_TOTAL = re.compile(r"\b(?:VDD_IN|POM_5V_IN|VIN_SYS_5V0|VIN) (\d+)(?:mW)?/\d+")
@@ -72,7 +72,7 @@ _PREFIX_EPOCH = re.compile(r"\s*(\d{10}(?:\.\d+)?)\s")
 
 
 def _tegrastats(line: str) -> LogSample | None:
-    """Power of the whole board: the rail that feeds all others."""
+    """Power of the whole board: the rail that feeds all other rails."""
     if (total := _JETSON_TOTAL.search(line)) is None:
         return None
     time = _JETSON_TIME.match(line)
@@ -81,7 +81,7 @@ def _tegrastats(line: str) -> LogSample | None:
 
 
 def _tasmota(line: str) -> LogSample | None:
-    """Power of a plug; the console's own time is finer than the one in the message."""
+    """Power of a plug; the console's timestamp is finer than the message's."""
     message = _message(line)
     if isinstance(status := message.get("StatusSNS"), dict):
         message = status
@@ -92,14 +92,14 @@ def _tasmota(line: str) -> LogSample | None:
     time_ns, inner = _time_before(line), message.get("Time")
     if time_ns is None and isinstance(inner, str):
         time_ns = clock_ns(inner)
-    # tele/plug/SENSOR, each TelePeriod, and stat/plug/STATUS8, when asked, are of one plug.
+    # tele/plug/SENSOR (every TelePeriod) and stat/plug/STATUS8 (on request) are the same plug.
     topic = line[: line.find("{")].rstrip(" \t=").rpartition(" ")[2].split("/")[:-1]
     plug = "/".join(part for part in topic if part not in ("tele", "stat"))
     return LogSample(time_ns, power_w, plug)
 
 
 def _shelly(line: str) -> LogSample | None:
-    """Power of a plug or a meter, by its notifications or by its status."""
+    """Power of a plug or a meter, from its notifications or its status."""
     message = _message(line)
     params = message.get("params") if isinstance(message.get("params"), dict) else message
     assert isinstance(params, dict)
@@ -109,18 +109,18 @@ def _shelly(line: str) -> LogSample | None:
         powers_w = {key: power_w for key, power_w in powers if power_w is not None}
         if len(powers_w) > 1:
             first, second = (key[:40] for key in islice(powers_w, 2))
-            raise ValueError(f"channel {second!r} beside {first!r}: {_ONE_CHANNEL}")
+            raise ValueError(f"channel {second!r} in addition to {first!r}: {_ONE_CHANNEL}")
         for component, power_w in powers_w.items():
             seconds = _number(params.get("ts"))
             time_ns = _time_before(line) if seconds is None else _seconds_ns(seconds)
-            # An answer to Switch.GetStatus names its switch by its id only.
+            # A response to Switch.GetStatus identifies its switch only by id.
             named = component if ":" in component else parts[component].get("id", "")
             return LogSample(time_ns, power_w, f"{message.get('src', '')} {named}".strip())
     return None
 
 
 def _perf(line: str) -> LogSample | None:
-    """Energy of the package since the line before."""
+    """Energy of the package since the previous line."""
     fields = line.strip().split(";" if ";" in line else ",")
     if len(fields) < 4 or fields[2] != "Joules" or "energy-pkg" not in fields[3]:
         return None
@@ -128,7 +128,7 @@ def _perf(line: str) -> LogSample | None:
 
 
 def _message(line: str) -> dict[str, Any]:
-    """JSON object of a line; empty where there is none."""
+    """JSON object of a line; empty if the line has none."""
     begin = line.find("{")
     if begin < 0:
         return {}
@@ -140,7 +140,7 @@ def _message(line: str) -> dict[str, Any]:
 
 
 def _time_before(line: str) -> int | None:
-    """Time that was written in front of a message."""
+    """Time in front of a message; None if there is none."""
     if (match := _PREFIX_TIME.match(line)) is not None:
         return clock_ns(match[1])
     if (match := _PREFIX_EPOCH.match(line)) is not None:
@@ -149,7 +149,7 @@ def _time_before(line: str) -> int | None:
 
 
 def _number(value: object) -> float | None:
-    """A number of a message; None for anything else, infinite where no float is as great."""
+    """A number of a message; None for any other value, infinite if it exceeds a float."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -160,7 +160,7 @@ def _number(value: object) -> float | None:
 
 def _seconds_ns(seconds: float) -> int:
     if not abs(seconds) < TIME_LIMIT_NS / 1e9:  # also where they are NaN
-        raise ValueError(f"no time: {seconds:g} s")
+        raise ValueError(f"not a time: {seconds:g} s")
     return round(seconds * 1e9)
 
 
@@ -173,7 +173,7 @@ LOGS = (
         parse=_tegrastats,
         may_repeat=True,
     ),
-    # Tasmota documentation, "Power Monitoring" and "MQTT": tele/…/SENSOR each TelePeriod.
+    # Tasmota documentation, "Power Monitoring" and "MQTT": tele/…/SENSOR every TelePeriod.
     TextLog(
         name="Tasmota log",
         mark=re.compile(r'"ENERGY":\s*\{.*"Power":'),
@@ -189,7 +189,7 @@ LOGS = (
         samples=Samples.HELD,
     ),
     # perf-stat(1), -I with -x and "CSV FORMAT": time stamp, value, unit, event; the counter's
-    # value since the line before.
+    # value since the previous line.
     TextLog(
         name="perf stat log",
         mark=re.compile(r"^\s*[\d.]+[,;][\d.]+[,;]Joules[,;]power/energy-pkg", re.MULTILINE),
@@ -201,13 +201,13 @@ LOGS = (
 
 
 def log_of(head: bytes) -> TextLog | None:
-    """The program that wrote a file with these first bytes."""
+    """The log format that matches these first bytes; None if no format matches."""
     text = head.decode("utf-8", errors="replace")
     return next((one for one in LOGS if one.mark.search(text)), None)
 
 
 def log_columns(rate_hz: float | None) -> TableColumns:
-    """Columns of a log: its time, its power, and what is missing."""
+    """Columns of a log: time and power; the time is computed from the rate if given."""
     time = TableColumn("time", 0, 1) if rate_hz is None else TableColumn(ROWS, -1, 1e9 / rate_hz)
     return TableColumns(time=time, power=TableColumn("power", 1, 1.0))
 
@@ -216,7 +216,7 @@ def read_log(path: Path, log: TextLog, table: TableDecoder) -> Iterator[SampleBl
     """All samples, a batch at a time.
 
     Raises:
-        FileRefused: it has no times and nobody gave a rate, a time does not ascend, or it has
+        FileRefused: the log has neither times nor a given rate, its times do not ascend, or it has
             several channels.
     """
     is_by_rate = table.columns.time.name == ROWS
@@ -232,7 +232,7 @@ def read_log(path: Path, log: TextLog, table: TableDecoder) -> Iterator[SampleBl
 
 
 def _columns(samples: list[LogSample]) -> dict[str, Values]:
-    """Values of a batch by the name of their column."""
+    """Values of a batch, by column name."""
     return {
         "power": np.array([one.value for one in samples]),
         "time": np.array([one.time_ns or 0 for one in samples], np.int64),
@@ -240,10 +240,10 @@ def _columns(samples: list[LogSample]) -> dict[str, Values]:
 
 
 def _batches(path: Path, log: TextLog, *, has_times: bool) -> Iterator[list[LogSample]]:
-    """Samples of all lines that have one, some thousands at a time.
+    """Samples of all lines, up to BATCH_LINES at a time.
 
     Raises:
-        FileRefused: a line is wrong, of another channel, or without a time where it needs one.
+        FileRefused: a line is invalid, belongs to another channel, or lacks a required time.
     """
     batch: list[LogSample] = []
     first: str | None = None
@@ -253,15 +253,15 @@ def _batches(path: Path, log: TextLog, *, has_times: bool) -> Iterator[list[LogS
             try:
                 sample = log.parse(line)
             except ValueError as exc:
-                raise FileRefused(f"line {number}: no line of a {log.name}: {exc}") from exc
+                raise FileRefused(f"line {number}: not a line of a {log.name}: {exc}") from exc
             if sample is None:
                 continue
             first = sample.channel if first is None else first
             if sample.channel != first:
-                channel = f"channel {sample.channel[:40]!r} beside {first[:40]!r}"
+                channel = f"channel {sample.channel[:40]!r} in addition to {first[:40]!r}"
                 raise FileRefused(f"line {number}: {channel}: {_ONE_CHANNEL}")
             if has_times and sample.time_ns is None:
-                raise FileRefused(f"this {log.name} has no times: say its rate, as in --rate 10")
+                raise FileRefused(f"this {log.name} has no times: give its rate, as in --rate 10")
             batch.append(sample)
             if len(batch) == BATCH_LINES:
                 yield batch
@@ -271,7 +271,7 @@ def _batches(path: Path, log: TextLog, *, has_times: bool) -> Iterator[list[LogS
 
 
 def _past_midnight(batches: Iterator[dict[str, Values]]) -> Iterator[dict[str, Values]]:
-    """Times of day that go on after midnight; times with a date are left alone."""
+    """Times of day, continued across midnight; times with a date are unchanged."""
     day_ns = 86_400_000_000_000
     last_ns: int | None = None
     days = 0
@@ -287,15 +287,15 @@ def _past_midnight(batches: Iterator[dict[str, Values]]) -> Iterator[dict[str, V
 
 
 def _mean_powers(batches: Iterator[dict[str, Values]]) -> Iterator[dict[str, Values]]:
-    """Powers, of joules since the line before."""
+    """Powers, from joules since the previous line."""
     last_ns: int | None = None
     for rows in batches:
         time_ns, value_j = rows["time"], rows["power"]
         passed_s = np.diff(time_ns, prepend=last_ns or 0) / 1e9
         power_w = value_j / np.where(passed_s > 0, passed_s, np.nan)
         if last_ns is None:
-            # Times count from the program's start: where the log was cut, nothing tells the
-            # interval of its first line.
+            # Times count from the program's start: if the log was cut, the interval of its first
+            # line is unknown.
             typical_s = float(np.median(passed_s[1:])) if len(passed_s) > 1 else 0.0
             if abs(passed_s[0] - typical_s) > typical_s / 2:
                 time_ns, power_w = time_ns[1:], power_w[1:]

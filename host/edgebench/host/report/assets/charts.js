@@ -1,5 +1,5 @@
 "use strict";
-/* Draws the charts of a report from the JSON beside each of them.
+/* Draws the charts of a report from the JSON next to each chart.
 
    All panels of a time chart share one view, [begin, end] in seconds, and are redrawn when it
    changes. Texts are set by textContent only, because names of models and sensors can contain
@@ -160,7 +160,7 @@
       return [Math.max(0, first - 1), Math.min(this.count, last + 1)];
     }
 
-    /* Columns {begin, end, low, mean, high}; null if the values are few enough to be drawn singly. */
+    /* Columns {begin, end, low, mean, high}; null if there are few enough values to draw each. */
     columns(view, width) {
       const [first, last] = this.range(view);
       const isBand = this.form === "band";
@@ -240,7 +240,7 @@
       add(plot, "path", { class: `line c${color}`, d: line });
     }
 
-    /* A bar from the begin to the end of each window, with the number of inferences in it. */
+    /* A bar from the start to the end of each window, with its number of inferences. */
     drawWindows(plot, color, x, y, view) {
       const [first, last] = this.range(view);
       let path = "";
@@ -292,7 +292,7 @@
         button.addEventListener("click", action);
       }
       this.area = addHtml(figure, "div", "panels");
-      addHtml(figure, "figcaption", "note", "Drag to zoom, double-click to reset; Ctrl and wheel, or two fingers, zoom too. Keys: + − ← → 0, and Shift with ← → for the values.");
+      addHtml(figure, "figcaption", "note", "Drag to zoom, double-click to reset; Ctrl and wheel, or two fingers, also zoom. Keys: + − ← → 0, and Shift with ← → for the values.");
       this.listen();
     }
 
@@ -364,7 +364,7 @@
       this.show(this.view.map((time) => time + by));
     }
 
-    /* Zooms so that the times which two fingers touched first stay under them. */
+    /* Zooms so that the times first touched by two fingers stay under the fingers. */
     pinchTo(places) {
       const box = this.area.getBoundingClientRect();
       const parts = places.map((at) => (at - box.left - LEFT) / (box.width - LEFT - RIGHT));
@@ -373,7 +373,7 @@
       if (length > 0) this.show([this.pinch[0] - parts[0] * length, this.pinch[0] + (1 - parts[0]) * length]);
     }
 
-    /* Shows the values of all panels at a time; null: none. */
+    /* Shows the values of all panels at a time; null hides them. */
     point(time) {
       this.at = time;
       const isOn = time !== null && this.x !== undefined;
@@ -432,9 +432,9 @@
       svg.dataset.begin = this.view[0];
       svg.dataset.end = this.view[1];
       svg.dataset.panel = panel.title;
-      // The axis of a ratio begins at 0: a change from 99.8 to 100 % would fill the panel otherwise.
+      // The axis of a ratio starts at 0; otherwise a change from 99.8 to 100 % would fill the panel.
       if (panel.unit === "ratio" && hasValues) [bounds[0], bounds[1]] = [0, Math.max(1, bounds[1])];
-      // At least 1 % high for windows: a single tick of the counter would fill the panel otherwise.
+      // At least 1 % high for windows; otherwise a single tick of the counter would fill the panel.
       const least = panel.traces[0].form === "windows" ? 0.005 * (bounds[0] + bounds[1]) / 2 : 0;
       if (bounds[1] - bounds[0] < 2 * least) [bounds[0], bounds[1]] = [(bounds[0] + bounds[1]) / 2 - least, (bounds[0] + bounds[1]) / 2 + least];
       const y = scaleOf(...(hasValues && panel.unit !== "ratio" ? padded(...bounds, isLog) : [0, hasValues ? bounds[1] : 1]), bottom, TOP, isLog);
@@ -504,7 +504,7 @@
         add(svg, "text", { class: "axis", x: place, y: 14 + 16 * row, "text-anchor": "middle" }, text);
       }
       const outside = data.below_count + data.above_count;
-      const text = `Bars: share of the latencies${outside ? `; ${outside} of ${total} are outside of the axis` : ""}. Line, by the axis on the right: cumulative share${data.ecdfs.length > 1 ? ", of each run" : ""}.${hasShading ? " Shaded: 95 % interval of a percentile." : ""}`;
+      const text = `Bars: share of the latencies${outside ? `; ${outside} of ${total} are outside the axis` : ""}. Line (right axis): cumulative share${data.ecdfs.length > 1 ? " of each run" : ""}.${hasShading ? " Shaded: 95 % interval of a percentile." : ""}`;
       addHtml(figure, "figcaption", "note", text);
     }
   }
@@ -528,7 +528,7 @@
       const x = scaleOf(left, right, LEFT, width - RIGHT, isLogX), y = scaleOf(low, high, bottom, top, isLogY);
       const best = data.dots.filter((cell) => cell.is_best).sort((a, b) => a.x - b.x);
       const joined = best.filter((cell) => cell.is_joined);
-      const svg = newSvg(figure, width, height, `${data.x_title} against ${data.y_title}`, `${data.dots.length} cells, of which nothing beats ${best.map((cell) => cell.name).join("; ")}`);
+      const svg = newSvg(figure, width, height, `${data.x_title} against ${data.y_title}`, `${data.dots.length} cells, Pareto front: ${best.map((cell) => cell.name).join("; ")}`);
       axisX(svg, x, data.x_unit, top, bottom);
       axisY(svg, y, data.y_unit, width);
       add(svg, "text", { class: "title", x: LEFT, y: 14 }, data.y_title);
@@ -555,13 +555,13 @@
       }
       const better = data.is_y_lower_better ? "lower left" : "upper left";
       const third = data.accuracy_title ? ` and accuracy (${data.accuracy_title})` : "";
-      const apart = best.length > joined.length ? " Filled and off the line: only for its accuracy." : "";
-      const keys = addHtml(figure, "p", "note", `Better is ${better}. Filled: no other cell beats it in these two${third}. Line: no other cell beats it in these two alone.${apart} `);
+      const apart = best.length > joined.length ? " Filled and off the line: on the front because of its accuracy." : "";
+      const keys = addHtml(figure, "p", "note", `Better is ${better}. Filled: Pareto front of these two metrics${third}. Line: Pareto front of these two metrics only.${apart} `);
       data.groups.forEach((name, group) => addHtml(keys, "span", `key c${group % 6}`, `${"●■▲◆"[group % 4]} ${name} `));
     }
   }
 
-  /* Points at even distances, in the order of time, so that a burst of runs is legible too. */
+  /* Evenly spaced points in order of time, so that a burst of runs is also legible. */
   class HistoryChart {
     constructor(figure, data) {
       this.figure = figure;
@@ -601,7 +601,7 @@
         ["◎ on this page", points.some((point) => point.is_shown)], ["│ 95 % interval between runs", points.some((point) => point.low !== null)],
         ["━ level", true], ["┆ new level", levels.length > 1], ["◆ other conditions", points.some((point) => point.changed)],
       ];
-      addHtml(figure, "figcaption", "note", `${marks.filter(([, isThere]) => isThere).map(([mark]) => mark).join("  ")}. Points are in the order of time, at even distances. The axis does not begin at zero.`);
+      addHtml(figure, "figcaption", "note", `${marks.filter(([, isThere]) => isThere).map(([mark]) => mark).join("  ")}. Points are in order of time, evenly spaced. The axis does not start at zero.`);
     }
 
     range() {
@@ -612,7 +612,7 @@
       return padded(Math.max(low - room, Math.min(...ends)), Math.min(high + room, Math.max(...ends)), false);
     }
 
-    /* As many dates as fit; times of day if all points are of one day. */
+    /* As many dates as fit; times of day if all points are from the same day. */
     drawDates(svg, x, bottom, width) {
       const { points } = this.data, isOneDay = points[0].date.slice(0, 10) === points[points.length - 1].date.slice(0, 10);
       const step = Math.ceil(points.length / Math.max(1, Math.floor((width - LEFT - RIGHT) / 84)));

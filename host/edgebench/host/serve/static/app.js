@@ -1,4 +1,4 @@
-// The live page: rows arrive as server-sent events; every text in them is shown as text, never as HTML.
+// Live page: rows arrive as server-sent events; all texts in them are inserted as text, never as HTML.
 "use strict";
 
 /** Rows of each section, by key. */
@@ -24,7 +24,7 @@ function cell(label, ...children) {
 
 /** A duration in its two largest units, as "1 h 05 min". */
 function duration(seconds) {
-  if (!Number.isFinite(seconds)) return "—"; // of a date that is none
+  if (!Number.isFinite(seconds)) return "—"; // malformed date
   const whole = Math.max(0, Math.round(seconds));
   const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
   const two = (number) => String(number).padStart(2, "0");
@@ -196,7 +196,7 @@ function update(section, changed) {
   });
   const empty = place.closest("section").querySelector(".empty");
   if (empty) {
-    empty.textContent = empty.dataset.text; // until now it said that the section is loading
+    empty.textContent = empty.dataset.text; // replaces the loading text
     empty.hidden = place.children.length > 0;
   }
   if (place.closest("table")) place.closest("table").hidden = place.children.length === 0;
@@ -215,14 +215,14 @@ function take(message) {
 
 function showLink(text, className) {
   const link = document.getElementById("link");
-  if (link.textContent === text) return; // a screen reader would read it again with each message
+  if (link.textContent === text) return; // an unchanged status would be read out again
   link.textContent = text;
   link.className = className;
 }
 
 function follow() {
   const source = new EventSource("/events");
-  source.onopen = () => showLink("loading", ""); // the first message comes once the store is read
+  source.onopen = () => showLink("loading", ""); // the first message follows once the store is read
   source.onerror = () => {
     const isClosed = source.readyState === EventSource.CLOSED;
     showLink(isClosed ? "not connected: is edgebench serve running? reload this page" : "connection lost, trying again", "lost");

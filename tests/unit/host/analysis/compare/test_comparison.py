@@ -175,7 +175,7 @@ def test_change_within_the_meter_is_not_called_chance(change: float) -> None:
     assert found.outcome is ComparisonOutcome.INCONCLUSIVE
     assert found.p_adjusted < 0.05
     assert found.reason == (
-        "the change is within what the meter may be off by, beside chance: "
+        "the change is within the error of the meter combined with chance: "
         f"{max(found.ratio, 1 / found.ratio) - 1:.2%}, limit 2.02%"
     )
     noisy = compare(*sides(1.0, noise=0.01), Rules(instrument_ratio=0.01))

@@ -177,10 +177,10 @@ def test_energies_that_are_no_goal_are_refused_before_and_after_the_runs(made: D
         ("energy.duration_s", "energy.battery.inference_count, energy.battery.duration_s"),
         ("energy.u95_absolute_j", "cannot be compared"),
         ("energy.battery.capacity_j", "cannot be compared"),
-        ("energy.phases.steady.energy_j", "no uncertainty of its own to compare by; compare e"),
-        ("energy.per_query.p50_j", "no uncertainty of its own to compare by; compare energy_j"),
-        ("energy.power_w_idle_before", "no uncertainty of its own to compare by"),
-        ("energy.power_w_peak", "no uncertainty of its own to compare by"),
+        ("energy.phases.steady.energy_j", "its uncertainty is not computed; compare e"),
+        ("energy.per_query.p50_j", "its uncertainty is not computed; compare energy_j"),
+        ("energy.power_w_idle_before", "its uncertainty is not computed"),
+        ("energy.power_w_peak", "its uncertainty is not computed"),
     ],
 )
 def test_refusal_says_why_and_what_can_be_compared(metric: str, said: str) -> None:
@@ -331,7 +331,7 @@ def test_metric_that_no_run_can_have_is_refused_before_the_runs(
     ("change", "reason"),
     [
         ({"supply_v": 5.0}, "supply 5 V"),
-        ({"settings_sha256": "other"}, "another unit or set otherwise"),
+        ({"settings_sha256": "other"}, "unit or settings of the meter differ"),
     ],
 )
 def test_meter_that_was_set_otherwise_is_another_one(
@@ -363,5 +363,5 @@ def test_energy_that_is_not_above_its_uncertainty_is_not_compared(made: Document
     """A net energy of nothing gives an interval of billions of percent."""
     before, after = sides(made)
     after[0]["metrics"]["energy"]["components_j"] = {"edges of the window": 1.0}
-    with pytest.raises(MeasurementError, match="not above what the meter may be off by"):
+    with pytest.raises(MeasurementError, match="not above the error of the meter"):
         compared((before, after))

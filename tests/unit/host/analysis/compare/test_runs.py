@@ -121,7 +121,7 @@ def test_each_comparison_in_pairs_is_one_and_an_empty_one_is_refused_by_name() -
 
 def test_run_of_no_pair_needs_a_second_side() -> None:
     """Whoever forgets the candidate is told to measure again."""
-    with pytest.raises(NoSecondSide, match="run-0 is of no pair"):
+    with pytest.raises(NoSecondSide, match="run-0 is not in a pair"):
         compare_pairs([run(1000, 0)])
 
 
@@ -227,7 +227,7 @@ def test_setting_without_effect_is_noted_in_a_comparison() -> None:
     sides = [threads(1, i) for i in range(8)], [threads(2, i + 10) for i in range(8)]
     (found,) = compare_groups([sides], allowed=["threads"])
     assert found.in_effect == {"threads": ("1", "1")}
-    assert "note: threads in effect: 1 / 1, which is not what was requested" in comparison_lines(
+    assert "note: threads in effect: 1 / 1, which differs from the request" in comparison_lines(
         [found]
     )
     (plain,) = compare_groups([(sides[0], [threads(1, i + 10) for i in range(8)])])

@@ -222,7 +222,7 @@ def test_lines_that_are_late_choose_no_other_edges() -> None:
 @pytest.mark.parametrize("windows", [[], windows_at((10, 20))])
 def test_windows_without_pauses_are_refused(windows: list[PulsedWindow]) -> None:
     """An error of numpy instead of a line; or any two edges are a window."""
-    with pytest.raises(MeasurementError, match=f"edges of {len(windows)} windows cannot be told"):
+    with pytest.raises(MeasurementError, match=f"edges of {len(windows)} windows cannot be"):
         find_edges(windows, {0: ns(5, 15)}, PERIOD_NS)
 
 

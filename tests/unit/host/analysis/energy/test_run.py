@@ -517,7 +517,7 @@ def test_rails_of_which_nobody_knows_the_sum_are_refused(tmp_path: Path) -> None
     power_w = steps(time_ns, LEVELS)
     meter = header(Channel("a", "rail"), Channel("b", "rail"), facts={})
     found = found_in(recorded(tmp_path, time_ns, power_w, power_w, of=meter))
-    assert found.refused == "nobody knows which of these rails add up to the device: a, b"
+    assert found.refused == "cannot tell which rails supply the device: a, b"
 
 
 def test_meter_of_the_agent_has_the_device_s_clock(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_energy_by_the_file_of_another_instrument_holds_the_truth(name: str, fil
 @pytest.mark.parametrize(
     ("meter", "reason"),
     [
-        (SimulatedMeter(rate_hz=1e3, elsewhere_s=0.3), "load codes are not seen in the trace"),
+        (SimulatedMeter(rate_hz=1e3, elsewhere_s=0.3), "load codes are not in the trace"),
         (SimulatedMeter(rate_hz=10.0), r"10 samples per second, too few"),
         (SimulatedMeter(rate_hz=1e3, is_averaging=False), "may be in step with whatever"),
     ],

@@ -59,7 +59,7 @@ SLOWED: dict[str, Any] = {
     "cap": step(1.0, 2 / 3, 60.0),
 }
 BY_CHANCE = Cycle(0.97, 3.71)
-AGAIN = "again and again"
+AGAIN = "repeatedly"
 
 NPU, GPU = "fdab0000.npu", "fb000000.gpu"
 BOARD = replace(
@@ -124,7 +124,7 @@ CASES: dict[str, Case] = {
     "clock that is told flat": Case(duty(QUARTER, clock=flat(1.0)), HIDDEN, AGAIN),
     "1 s of 4 without heat": Case(duty(QUARTER, temp_c=flat(60.0)), LIMITED),
     "neighbour for 1 s of 4": Case(
-        Story(latency=QUARTER.of(1.5)), OTHER, "again and again without heat"
+        Story(latency=QUARTER.of(1.5)), OTHER, "repeatedly without heat"
     ),
     "neighbour for 2 s of 6": Case(Story(latency=Cycle(2.0, 6.0).of(1.3)), OTHER),
     # A small step.

@@ -560,7 +560,7 @@ def test_run_of_seconds_is_too_short_to_tell_unless_the_device_does() -> None:
     assert found.verdict == "unknown"
     assert "too short" in found.reason
     assert "3.00 s is too short" in found.reason
-    assert "9 s after the warm-up would do" in found.reason
+    assert "9 s after the warm-up are enough" in found.reason
     bits = with_series(run, rpi__throttled_bits=(float(0x40004),) * 360)
     assert find_throttling(short, bits, RASPBERRY_PI).verdict == "throttled:thermal"
 

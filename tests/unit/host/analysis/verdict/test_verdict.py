@@ -509,7 +509,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("finite_outputs", State.INVALID, worker(output=OutputFacts("", is_finite=False))),
     ("accuracy_floor", State.INVALID, accuracy(0.90)),
     ("accuracy_floor", State.INVALID, lambda e: held_against(0.0)(accuracy(0.0)(e))),
-    ("accuracy_floor", State.INVALID, not_judged("label 5 is none of 2 classes")),
+    ("accuracy_floor", State.INVALID, not_judged("label 5 is not in 2 classes")),
     ("accuracy", State.SUSPECT, accuracy(0.95)),
     ("agreement", State.INVALID, differs(0.31, 1.0)),
     ("agreement", State.INVALID, differs(None, None)),
@@ -919,7 +919,7 @@ def test_meter_that_does_not_see_the_device_work_is_suspect() -> None:
     verdict = judged(unseen(good()))
     assert verdict.state is State.SUSPECT
     assert [failed.id for failed in verdict.failures] == ["energy_sync"]
-    assert "is it wired to this device?" in verdict.failures[0].detail
+    assert "is the meter wired to this device?" in verdict.failures[0].detail
 
 
 def test_meter_that_sees_nothing_of_the_device_says_what_to_look_at() -> None:
@@ -963,7 +963,7 @@ def test_more_threads_than_cpus_are_the_cause_that_is_told() -> None:
     verdict = judged(worker(scheduling=scheduling)(evidence))
     rule = rule_of(verdict, "cpu_pressure")
     assert rule.detail == (
-        "more threads (4) than CPUs (2): one of them waited during 50.0% of the run, limit 5%"
+        "more threads (4) than CPUs (2): a thread waited during 50.0% of the run, limit 5%"
     )
     assert str(advice_for(rule, Situation())).endswith(
         "no more threads than CPUs: edgebench bench MODEL --threads 2"
@@ -1027,7 +1027,7 @@ def test_missed_target_tells_what_was_reached_or_how_many_queries_are_needed() -
     few = replace(evidence.measured, early_stopping=EarlyStopping(None, None, 0, False))
     rule = rule_of(judged(replace(evidence, measured=few)), "latency_target")
     assert rule.detail.endswith(
-        "too few queries to tell whether p99 meets the target; 459 would do"
+        "too few queries to decide whether p99 meets the target; 459 are enough"
     )
 
 

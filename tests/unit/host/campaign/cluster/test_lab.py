@@ -16,7 +16,7 @@ from edgebench.host.campaign.cluster.lab import why_away
     [
         (OSError(errno.ECONNREFUSED, "Connect call failed"), "Connection refused"),
         (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service"),
-        (asyncio.TimeoutError(), "no answer within 5 s"),
+        (asyncio.TimeoutError(), "no response within 5 s"),
         (RuntimeError("name taken, lab"), "name taken, lab"),
         (EOFError(), "EOFError"),
     ],

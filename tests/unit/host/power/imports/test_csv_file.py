@@ -65,11 +65,11 @@ def test_energy_is_that_of_the_columns(
     [
         ("t_s,power_W\n0,1\n1,2\n1,3\n", r"line 4, column 't_s': not later"),
         ("t_s,power_W\n0,1\n1,2\n0.5,3\n", r"line 4, column 't_s': not later"),
-        ("# a\nt_s,power_W\n0,1\n\n1,nan\n", r"line 5, column 'power_W': no number"),
-        ("t_s,power_W\n0,1\n1,\n", r"line 3, column 'power_W': no number"),
-        ("t_s,power_W\n0,1\n,2\n", r"line 3, column 't_s': no time"),
-        ("t_s,power_W\n0,1\n1,inf\n", r"line 3, column 'power_W': no number"),
-        ("t_s,power_W\n0,1\n1,oops\n", r"line 3, column 'power_W': no number: 'oops'"),
+        ("# a\nt_s,power_W\n0,1\n\n1,nan\n", r"line 5, column 'power_W': not a number"),
+        ("t_s,power_W\n0,1\n1,\n", r"line 3, column 'power_W': not a number"),
+        ("t_s,power_W\n0,1\n,2\n", r"line 3, column 't_s': not a time"),
+        ("t_s,power_W\n0,1\n1,inf\n", r"line 3, column 'power_W': not a number"),
+        ("t_s,power_W\n0,1\n1,oops\n", r"line 3, column 'power_W': not a number: 'oops'"),
         ("t_s;power_W\n0;1\n0,5;2\n", r"line 3, column 't_s': decimal comma in '0,5'"),
         ("t_s,power_W\n0,1\n0,5,2\n", r"line 3: expected 2 columns, got 3"),
         ("t_s,power_W\n0,1\n1\n", r"line 3: expected 2 columns, got 1"),
@@ -81,17 +81,17 @@ def test_energy_is_that_of_the_columns(
         ("t_s,current_A,mA\n0,1,1\n1,1,1\n", r"two columns of current"),
         ("t_s,A,V,power_factor\n0,1,1,1\n1,1,1,1\n", r"'power_factor' has the unit 'factor'"),
         ("t_s,mA,voltage_range\n0,1,1\n1,1,1\n", r"'voltage_range' has the unit 'range'"),
-        ("t_s,power_W,channel\n0,1,a\n1,1,a\n2,9,b\n", r"line 4, column 'channel': a chan.*'a'"),
-        ("t_s,power_W,Channel\n0,1,1\n1,1,\n", r"line 3, column 'Channel': a channel beside '1'"),
+        ("t_s,power_W,channel\n0,1,a\n1,1,a\n2,9,b\n", r"line 4, column 'channel': another.*'a'"),
+        ("t_s,power_W,Channel\n0,1,1\n1,1,\n", r"line 3, column 'Channel': another .* '1'"),
         ("t_s,t_s,power_W\n0,0,1\n1,1,1\n", r"two columns are named 't_s'"),
-        ("power_W\n1\n1\n", r"no column of time"),
-        ("t_s,note\n0,1\n", r"no column of power or current"),
+        ("power_W\n1\n1\n", r"no time column"),
+        ("t_s,note\n0,1\n", r"no power or current column"),
         ("t_s,mA\n0,1\n1,1\n", r"current without a voltage"),
         ("t_s,power_W\n0,1\n", r"fewer than two samples"),
         ("t_s,power_W\n", r"fewer than two samples|Empty"),
         ("", r"no header line"),
-        ("1,2\n3,4\n", r"no column of time"),
-        ("t_s,power_W\n0,1\n1e30,1\n", r"line 3, column 't_s': no time"),
+        ("1,2\n3,4\n", r"no time column"),
+        ("t_s,power_W\n0,1\n1e30,1\n", r"line 3, column 't_s': not a time"),
     ],
 )
 def test_wrong_value_is_named_by_line_and_column(tmp_path: Path, text: str, reason: str) -> None:
@@ -189,7 +189,7 @@ def test_gaps_beyond_number_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_supply_beside_a_voltage_is_refused(tmp_path: Path) -> None:
     """Somebody believes that the given voltage was used."""
-    with pytest.raises(FileRefused, match="--supply has no use: the file has 'power_W'"):
+    with pytest.raises(FileRefused, match="--supply does not apply: the file has 'power_W'"):
         imported(tmp_path, "t_s,power_W\n0,1\n1,1\n", 3.3)
 
 
@@ -312,19 +312,19 @@ MONSOON = "Time(ms),Main(mA),Main Voltage(V)\n0.001,500,4.0\n"
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (SMI.format("12 mW"), r"column 'power.draw \[W\]': another unit: ' 12 mW'"),
-        (SMI.format("12 A"), r"column 'power.draw \[W\]': another unit: ' 12 A'"),
-        (SMI.format("1.2.3 W"), r"column 'power.draw \[W\]': no number: ' 1.2.3 W'"),
-        (SMI.format(". W"), r"column 'power.draw \[W\]': no number: ' . W'"),
-        (WTVIEWER + "2,2026/11/22,09:00:00,,20.0\n", "line 3, column 'Millisecond': no time"),
-        (WTVIEWER + "2,2026/11/22,09:00:00,1e308,20.0\n", "line 3, column 'Millisecond': no time"),
-        (MONSOON + "1e300,500,4.0\n", r"line 3, column 'Time\(ms\)': no time"),
-        (MONSOON + "nan,500,4.0\n", r"line 3, column 'Time\(ms\)': no time"),
+        (SMI.format("12 mW"), r"column 'power.draw \[W\]': wrong unit: ' 12 mW'"),
+        (SMI.format("12 A"), r"column 'power.draw \[W\]': wrong unit: ' 12 A'"),
+        (SMI.format("1.2.3 W"), r"column 'power.draw \[W\]': not a number: ' 1.2.3 W'"),
+        (SMI.format(". W"), r"column 'power.draw \[W\]': not a number: ' . W'"),
+        (WTVIEWER + "2,2026/11/22,09:00:00,,20.0\n", "line 3, column 'Millisecond': not a time"),
+        (WTVIEWER + "2,2026/11/22,09:00:00,1e308,20.0\n", "column 'Millisecond': not a time"),
+        (MONSOON + "1e300,500,4.0\n", r"line 3, column 'Time\(ms\)': not a time"),
+        (MONSOON + "nan,500,4.0\n", r"line 3, column 'Time\(ms\)': not a time"),
         (
             MONSOON.replace("0.001", "09:00:00") + "09:00:00,500,4.0\n",
             r"line 3, column 'Time\(ms\)': not later",
         ),
-        ("time,power_W\n2026-11-22T09:00:00,5\n9999-01-01T00:00:00,5\n", "not a time of a clock"),
+        ("time,power_W\n2026-11-22T09:00:00,5\n9999-01-01T00:00:00,5\n", "not a clock time"),
     ],
 )
 def test_value_of_a_known_program_that_is_no_number_or_time_is_refused(

@@ -392,15 +392,15 @@ def test_second_gpu_or_sensor_is_refused(tmp_path: Path) -> None:
         "index, timestamp, power.draw [W]\n0, 2025/04/09 08:59:06.356, 63.86 W\n"
         "1, 2025/04/09 08:59:06.360, 56.78 W\n"
     )
-    with pytest.raises(FileRefused, match="a channel beside '0': import each as a file"):
+    with pytest.raises(FileRefused, match="another channel than '0': import each from"):
         import_file(path, tmp_path / "session")
 
 
 @pytest.mark.parametrize(
     ("text", "options", "reason"),
     [
-        ("a,b,c\n1,2,3\n", ImportOptions(), "no column of time: .*--time COLUMN.*'a', 'b', 'c'"),
-        ("t_s,b\n1,2\n", ImportOptions(), "--power COLUMN, or --current COLUMN.*: 't_s', 'b'"),
+        ("a,b,c\n1,2,3\n", ImportOptions(), "no time column: .*--time COLUMN.*'a', 'b', 'c'"),
+        ("t_s,b\n1,2\n", ImportOptions(), "--power COLUMN or --current COLUMN.*: 't_s', 'b'"),
         ("t_s,P\n1,2\n", ImportOptions(), "column 'P' has no unit.*columns found: 't_s', 'P'"),
         ("t,P_W\n1,2\n", ImportOptions(), "column 't' has no unit.*columns found: 't', 'P_W'"),
         (
@@ -438,7 +438,7 @@ def test_log_without_times_asks_for_its_rate(tmp_path: Path) -> None:
     example = EXAMPLES["tegrastats, JetPack 4"]
     path = tmp_path / "tegrastats.log"
     path.write_text(example.text)
-    with pytest.raises(FileRefused, match="has no times: say its rate, as in --rate 10"):
+    with pytest.raises(FileRefused, match="has no times: give its rate, as in --rate 10"):
         import_file(path, tmp_path / "session")
 
 

@@ -80,7 +80,7 @@ def test_current_alone_needs_a_voltage(tmp_path: Path) -> None:
     [channel] = import_file(path, tmp_path / "s", ImportOptions(supply_v=5.0)).channels()
     assert channel.power_w_mean == pytest.approx(0.5, rel=1e-6)
     whole = write_jls(tmp_path / "b.jls", power((0, SECOND)))
-    with pytest.raises(FileRefused, match="--supply has no use"):
+    with pytest.raises(FileRefused, match="--supply does not apply"):
         import_file(whole, tmp_path / "t", ImportOptions(supply_v=5.0))
 
 
@@ -166,7 +166,7 @@ def test_file_that_was_not_closed_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "cut.jls"
     for length in [*range(0, len(whole), 4001), len(whole) - 1]:
         path.write_bytes(whole[:length])
-        with pytest.raises(FileRefused, match=r"was not closed|bytes|no \.jls"):
+        with pytest.raises(FileRefused, match=r"was not closed|bytes|not a \.jls"):
             import_file(path, tmp_path / "s")
         assert path.read_bytes() == whole[:length]
     assert not (tmp_path / "s" / POWER_FILE).exists()
@@ -208,7 +208,7 @@ def test_other_file_of_that_name_is_refused(tmp_path: Path) -> None:
     """A file of the first version, or a text, is read as a table."""
     path = tmp_path / "a.jls"
     path.write_bytes(b"\xd3tagfmt \r\n \n  \x1a" + bytes(40))
-    with pytest.raises(FileRefused, match=r"no \.jls file: it begins with"):
+    with pytest.raises(FileRefused, match=r"not a \.jls file: starts with"):
         import_file(path, tmp_path / "s")
 
 

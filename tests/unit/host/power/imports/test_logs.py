@@ -121,12 +121,12 @@ def test_overflow_of_the_analyser_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ([LINE.format(1, "x")], "line 2: no sample of PTDaemon"),
-        ([LINE.format(1, "nan")], "line 2: no sample of PTDaemon: no number"),
-        (["Time,28-12-2020 15:21:02.000,Volts,230"], "do not go in pairs"),
-        (["Time,28-12-2020 15:21:02.000,Watts"], "do not go in pairs"),
-        (["Time,31-02-2020 15:21:02.000,Watts,5"], "line 2: no sample"),
-        (["Time,28-12-9999 15:21:02.000,Watts,5"], "line 2: no sample of PTDaemon: no time"),
+        ([LINE.format(1, "x")], "line 2: not a PTDaemon sample"),
+        ([LINE.format(1, "nan")], "line 2: not a PTDaemon sample: not a number"),
+        (["Time,28-12-2020 15:21:02.000,Volts,230"], "are not in pairs"),
+        (["Time,28-12-2020 15:21:02.000,Watts"], "are not in pairs"),
+        (["Time,31-02-2020 15:21:02.000,Watts,5"], "line 2: not a PTDaemon sample"),
+        (["Time,28-12-9999 15:21:02.000,Watts,5"], "line 2: not a PTDaemon sample: not a time"),
         ([LINE.format(0, 5)], "sample 2, column 'Time': not later"),
         ([], "fewer than two samples"),
     ],
@@ -146,7 +146,7 @@ def test_log_that_was_cut_off_in_a_sample_is_refused(tmp_path: Path, kept: str) 
     lines = [LINE.format(at, 22.95) for at in range(3)]
     path = tmp_path / "spl.txt"
     path.write_text("\n".join([*lines[:2], lines[2].partition(",Watts,")[0] + kept]))
-    with pytest.raises(FileRefused, match="line 3: the log was cut off in it"):
+    with pytest.raises(FileRefused, match="line 3: the log was cut off in this line"):
         import_file(path, tmp_path / "session")
 
 
@@ -155,7 +155,7 @@ def test_current_of_a_shield_has_the_voltage_of_the_log(tmp_path: Path) -> None:
     log = shield_log(np.full(3000, 0.01), energy=False, head="PowerShield > ack volt 1800m\r\n")
     [channel] = imported(tmp_path, log).channels()
     assert channel.power_w_mean == pytest.approx(0.018)
-    with pytest.raises(FileRefused, match=r"the log says 1\.8 V"):
+    with pytest.raises(FileRefused, match=r"the log states 1\.8 V"):
         imported(tmp_path, log, 3.3)
 
 
@@ -190,7 +190,7 @@ def test_range_of_a_shield_is_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("log", "supply_v", "reason"),
     [
-        (b"TimeStamp: 000s 000ms, buff 00%\r\n6409-07\r\n", None, "current, or energy"),
+        (b"TimeStamp: 000s 000ms, buff 00%\r\n6409-07\r\n", None, "current or energy is unknown"),
         (b"PowerShield > ack output current\r\n", None, "without a voltage"),
         (b"PowerShield > ack output energy\r\nTimeStamp: 000s 000ms\r\n", None, "no rate"),
         (b"PowerShield > ack output energy\r\nPowerShield > ack freq 7k\r\n", None, "no rate of"),

@@ -58,12 +58,12 @@ def test_plain_table_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
-        ({"t_s": [0.0, None], "power_W": [1.0, 1.0]}, r"row 2, column 't_s': no time"),
-        ({"t_s": [0.0, 1.0], "power_W": [1.0, None]}, r"row 2, column 'power_W': no number"),
+        ({"t_s": [0.0, None], "power_W": [1.0, 1.0]}, r"row 2, column 't_s': not a time"),
+        ({"t_s": [0.0, 1.0], "power_W": [1.0, None]}, r"row 2, column 'power_W': not a number"),
         ({"t_s": [0, 0], "power_W": [1.0, 1.0]}, r"row 2, column 't_s': not later"),
         ({"t_s": ["0", "1"], "power_W": [1.0, 1.0]}, r"column 't_s' holds string"),
         ({"t_s": [0, 1], "power": [1.0, 1.0]}, r"column 'power' has no unit"),
-        ({"t_s": [], "power_W": []}, r"holds null, no numbers"),
+        ({"t_s": [], "power_W": []}, r"holds null, not numbers"),
     ],
 )
 def test_wrong_table_is_refused(tmp_path: Path, columns: dict[str, Any], reason: str) -> None:
@@ -83,7 +83,7 @@ def test_several_channels_in_one_table_are_refused(tmp_path: Path, is_dictionary
         power_W=np.arange(100) % 2.0,
         channel=names.dictionary_encode() if is_dictionary else names,
     )
-    with pytest.raises(FileRefused, match="row 2, column 'channel': a channel beside 'cpu'"):
+    with pytest.raises(FileRefused, match="row 2, column 'channel': another channel than 'cpu'"):
         import_file(path, tmp_path / "session")
 
 
@@ -143,10 +143,10 @@ def rewritten(folder: Path, name: str, table: pa.Table) -> Path:
         ),
         (
             lambda table: table.set_column(3, "watts_w", pa.array([np.inf] * 3000)),
-            "the power of a sample is no number",
+            "the power of a sample is not a number",
         ),
-        (lambda table: pa.concat_tables([table[:900], table[2100:]]), "1800 samples of 3000"),
-        (lambda table: table[:0], "0 samples of 3000"),
+        (lambda table: pa.concat_tables([table[:900], table[2100:]]), "1800 of 3000 samples"),
+        (lambda table: table[:0], "0 of 3000 samples"),
     ],
 )
 def test_rows_that_its_account_is_not_of_are_refused(
@@ -189,7 +189,7 @@ def test_file_with_a_false_name_is_refused(tmp_path: Path) -> None:
     """A CSV that is named .parquet is refused by a library, in its own words."""
     path = tmp_path / "a.parquet"
     path.write_text("t_s,power_W\n0,1\n")
-    with pytest.raises(FileRefused, match=r"no \.parquet file: it begins with b't_s,'"):
+    with pytest.raises(FileRefused, match=r"not a \.parquet file: starts with b't_s,'"):
         import_file(path, tmp_path / "session")
 
 

@@ -55,12 +55,12 @@ def test_value_that_is_none_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"leave_out": "session.raw"}, r"no session\.raw in it"),
-        ({"leave_out": "metadata.json"}, r"no metadata\.json in it"),
+        ({"leave_out": "session.raw"}, r"session\.raw is missing"),
+        ({"leave_out": "metadata.json"}, r"metadata\.json is missing"),
         ({"version": 1}, "of version 1"),
-        ({"rate": 0}, "0 samples a second"),
-        ({"rate": "many"}, "'many' samples a second"),
-        ({"rate": float("nan")}, "nan samples a second"),
+        ({"rate": 0}, "0 samples per second"),
+        ({"rate": "many"}, "'many' samples per second"),
+        ({"rate": float("nan")}, "nan samples per second"),
         ({"tail": b"abc"}, "middle of a sample"),
     ],
 )
@@ -78,7 +78,7 @@ def test_file_that_is_not_whole_is_refused(
 def test_too_few_samples_have_no_energy(tmp_path: Path, count: int) -> None:
     """One sample is an energy of zero, which a CSV of it is not."""
     path = write_ppk2(tmp_path / "a.ppk2", [1000.0] * count)
-    with pytest.raises(FileRefused, match="fewer than two samples have no energy"):
+    with pytest.raises(FileRefused, match="fewer than two samples: energy needs at least two"):
         import_file(path, tmp_path / "session", ImportOptions(supply_v=SUPPLY_V))
 
 

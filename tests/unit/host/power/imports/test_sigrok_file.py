@@ -70,7 +70,7 @@ def test_file_without_a_rate_needs_one(tmp_path: Path) -> None:
     """Readings of a multimeter have a time that nobody knows."""
     metadata = METADATA.replace("1.5 kHz", "0 Hz") + CHANNELS
     path = make_file(tmp_path / "a.sr", metadata=metadata)
-    with pytest.raises(FileRefused, match="without a sample rate has no times: say the rate"):
+    with pytest.raises(FileRefused, match="without a sample rate has no times: give the rate"):
         import_file(path, tmp_path / "session", CURRENT)
     told = ImportOptions(current="I1:A", supply_v=2.0, rate_hz=10.0, is_averaging=True)
     [channel] = import_file(path, tmp_path / "session", told).channels()
@@ -80,11 +80,11 @@ def test_file_without_a_rate_needs_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "options", "why"),
     [
-        ({}, ImportOptions(), "no column of power or current.*'V1', 'I1'"),
+        ({}, ImportOptions(), "no power or current column.*'V1', 'I1'"),
         ({}, ImportOptions(current="I9:A", supply_v=2.0), "no column is named 'I9'"),
         ({"version": "1"}, CURRENT, "of version b'1'"),
-        ({"metadata": "[device 2]\n"}, CURRENT, "do not tell a device"),
-        ({"metadata": METADATA}, CURRENT, "without an analog channel"),
+        ({"metadata": "[device 2]\n"}, CURRENT, "contain no device"),
+        ({"metadata": METADATA}, CURRENT, "has no analog channel"),
         ({"analog-1-4-2": []}, ImportOptions(current="I1:A", voltage="V1:V"), "longer are V1 by 1"),
         ({"analog-1-4-1": [], "analog-1-4-2": []}, CURRENT, "fewer than two samples"),
     ],
@@ -101,7 +101,7 @@ def test_file_that_says_too_little_is_refused(
 def test_damaged_file_is_told(tmp_path: Path) -> None:
     """The end of a file that was cut off is an error of Python's."""
     whole = make_file(tmp_path / "a.sr").read_bytes()
-    for content, why in ((whole[:-30], "not a whole zip"), (b"time,power\n", r"no \.sr file")):
+    for content, why in ((whole[:-30], "complete zip"), (b"time,power\n", r"not a \.sr file")):
         path = tmp_path / "b.sr"
         path.write_bytes(content)
         with pytest.raises(FileRefused, match=why):

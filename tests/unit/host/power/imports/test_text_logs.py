@@ -53,26 +53,26 @@ def perf(at_s: object, energy_j: object) -> str:
     [
         (
             [shelly(at_s, 10 ** (at_s % 2), of=f"switch:{at_s % 2}") for at_s in range(4)],
-            "line 2: channel 'plug-a switch:1' beside 'plug-a switch:0': import each as a file",
+            "line 2: channel 'plug-a switch:1' in addition to 'plug-a switch:0': import each",
         ),
         (
             [shelly(at_s, 5, source=f"plug-{at_s % 2}") for at_s in range(4)],
-            "line 2: channel 'plug-1 switch:0' beside 'plug-0 switch:0': import each as a file",
+            "line 2: channel 'plug-1 switch:0' in addition to 'plug-0 switch:0': import each",
         ),
         (
             [tasmota(f"09:00:0{i}", 5, topic=f"tele/plug{i % 2}/SENSOR") for i in range(4)],
-            "line 2: channel 'plug1' beside 'plug0': import each as a file",
+            "line 2: channel 'plug1' in addition to 'plug0': import each",
         ),
         (
             [
                 shelly(0, 5),
                 '{"params":{"ts":1,"switch:0":{"apower":5},"switch:1":{"apower":7}}}',
             ],
-            "channel 'switch:1' beside 'switch:0': import each as a file",
+            "channel 'switch:1' in addition to 'switch:0': import each",
         ),
         (
             [f'17638020{i:02d} {{"id":{i % 2},"apower":5}}' for i in range(4)],
-            "line 2: channel '1' beside '0': import each as a file",
+            "line 2: channel '1' in addition to '0': import each",
         ),
     ],
 )
@@ -127,17 +127,17 @@ def test_line_of_anything_else_is_passed_over(tmp_path: Path, program: str, line
     ("program", "line", "reason"),
     [
         ("tasmota", 'tele/plug/SENSOR {"Time":5,"ENERGY":{"Power":5}}', "has no times"),
-        ("tasmota", '{"Time":"9999-01-01T00:00:00","ENERGY":{"Power":5}}', "line 4: .* no time"),
-        ("tasmota", f"9999999999 {tasmota('', 5)}", "line 4: .* no time: 1e.10 s"),
-        ("shelly", shelly("Infinity", 5), "line 4: no line of a Shelly log: no time: inf s"),
-        ("shelly", shelly("NaN", 5), "line 4: no line of a Shelly log: no time: nan s"),
-        ("shelly", shelly("1e300", 5), "line 4: no line of a Shelly log: no time: 1e.300 s"),
-        ("shelly", shelly(DIGITS, 5), "line 4: no line of a Shelly log: no time: inf s"),
-        ("shelly", shelly(7, DIGITS), "column 'power': no number"),
-        ("tegrastats", tegrastats(3, DIGITS), "column 'power': no number"),
-        ("perf", perf("1e999", 5), "line 4: no line of a perf stat log: no time: inf s"),
-        ("perf", perf("1e12", 5), "line 4: no line of a perf stat log: no time: 1e.12 s"),
-        ("perf", perf(4, "1e999"), "column 'power': no number"),
+        ("tasmota", '{"Time":"9999-01-01T00:00:00","ENERGY":{"Power":5}}', "line 4: .* not a time"),
+        ("tasmota", f"9999999999 {tasmota('', 5)}", "line 4: .* not a time: 1e.10 s"),
+        ("shelly", shelly("Infinity", 5), "line 4: not a line of a Shelly log: not a time: inf s"),
+        ("shelly", shelly("NaN", 5), "line 4: not a line of a Shelly log: not a time: nan s"),
+        ("shelly", shelly("1e300", 5), "line 4: not a line of a Shelly log: not a time: 1e.300 s"),
+        ("shelly", shelly(DIGITS, 5), "line 4: not a line of a Shelly log: not a time: inf s"),
+        ("shelly", shelly(7, DIGITS), "column 'power': not a number"),
+        ("tegrastats", tegrastats(3, DIGITS), "column 'power': not a number"),
+        ("perf", perf("1e999", 5), "line 4: not a line of a perf stat log: not a time: inf s"),
+        ("perf", perf("1e12", 5), "line 4: not a line of a perf stat log: not a time: 1e.12 s"),
+        ("perf", perf(4, "1e999"), "column 'power': not a number"),
     ],
 )
 def test_line_that_no_program_writes_is_refused(

@@ -1,4 +1,4 @@
-"""Conversion of a device's time to a meter's, with a bound on the error."""
+"""Conversion of device time to meter time, with a bound on the error."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class ClockLine:
     slope: float = 0.0
 
     def to_meter(self, device_ns: Any) -> NDArray[np.int64]:
-        """Device times as meter times, of the same shape."""
+        """Device times as meter times, same shape."""
         times = np.asarray(device_ns, np.int64)
         moved = self.offset_ns + self.slope * (times - self.reference_ns)
         meter_ns: NDArray[np.int64] = times + np.rint(moved).astype(np.int64)
         return meter_ns
 
     def to_device(self, meter_ns: Any) -> NDArray[np.int64]:
-        """Meter times as device times, of the same shape; to_meter's inverse, to 1 ns."""
+        """Meter times as device times, same shape; the inverse of `to_meter`, to 1 ns."""
         times = np.asarray(meter_ns, np.int64)
         since_ns = times - self.reference_ns - round(self.offset_ns)
         device_ns: NDArray[np.int64] = self.reference_ns + np.rint(
@@ -39,31 +39,31 @@ class ClockLine:
         return device_ns
 
     def shifted(self, by_ns: float) -> ClockLine:
-        """This line, later by a time."""
+        """The line with its offset increased by a time."""
         return replace(self, offset_ns=self.offset_ns + by_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Result of one method of alignment."""
+    """Result of an alignment method."""
 
     method: SyncMethod
     line: ClockLine
     error_ns: float
     """Bound on the error of a time inside the run."""
     residual_ns: float | None = None
-    """Standard deviation of the marks about the line; None where there are no marks."""
+    """Standard deviation of the marks about the line; None if there are no marks."""
     mark_count: int = 0
 
 
 def host_line(clock: ClockModel) -> ClockLine:
-    """Line from the device's clock to that of the host."""
+    """Line from the device's clock to the host's."""
     slope = -clock.slope / (1 + clock.slope)
     return ClockLine(clock.reference_ns + round(clock.offset_ns), -clock.offset_ns, slope)
 
 
 def after_arrival(line: ClockLine, arrival: ArrivalLine) -> ClockLine:
-    """Line from the device's clock to the meter's, where `line` leads to the clock of the arrivals.
+    """Line from the device's clock to the meter's; `line` leads to the clock of the arrivals.
 
     host = meter + offset + slope · meter, so meter = (host - offset) / (1 + slope).
     """
@@ -78,8 +78,8 @@ def fit_line(device_ns: Nanoseconds, meter_ns: Nanoseconds, *, slope: float | No
 
     Args:
         device_ns: Times of the marks, shape (n,), n >= 1; n >= 2 at different times for a slope.
-        meter_ns: The same marks by the meter, shape (n,).
-        slope: Slope that is known from elsewhere; None: fit it.
+        meter_ns: The same marks by the meter's clock, shape (n,).
+        slope: Known slope; None: fit it.
     """
     reference_ns = round(float(device_ns.mean()))
     x = (device_ns - reference_ns).astype(np.float64)
@@ -92,6 +92,6 @@ def fit_line(device_ns: Nanoseconds, meter_ns: Nanoseconds, *, slope: float | No
 def residuals_ns(
     line: ClockLine, device_ns: Nanoseconds, meter_ns: Nanoseconds
 ) -> NDArray[np.float64]:
-    """Time by which each mark is later than the line says, shape (n,)."""
+    """Time by which each mark is later than the line, shape (n,)."""
     off_ns: NDArray[np.float64] = (meter_ns - line.to_meter(device_ns)).astype(np.float64)
     return off_ns

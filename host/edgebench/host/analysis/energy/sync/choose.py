@@ -1,15 +1,15 @@
-"""Every method to align a meter's trace with a run, and the best of them.
+"""All methods to align a meter's trace with a run, and the choice of the best.
 
 shared_clock   the agent polled the meter itself: nothing to convert
 probes         device → host by two-way probes; the meter's samples have the host's timestamps
-arrival        device → host by probes, host → meter by the arrival times of samples, which are
-               late by an unknown part of what USB and the host may take
+arrival        device → host by probes, host → meter by the arrival times of samples, which have
+               an unknown delay up to the limit of USB and host
 edge           pulses on a wire
-coded_load     a load code that is seen in the power
-loop           the start and the end of the loop, where the code is not seen
+coded_load     a load code found in the power
+loop           the start and end of the loop, if the code is not found
 
-Nothing bounds how late samples arrive but a mark. So where the device played a code and the meter
-did not see it, arrivals alone are no alignment.
+Only a mark bounds the delay of the samples. So if the device played a code and it is not found in
+the trace, arrivals alone are not accepted as an alignment.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import SyncFacts
 
 PROBE_NS = 100e3
-"""Error of a steady clock over an honest link, however short the round trips."""
+"""Minimum error of a steady clock over a symmetric link, even with short round trips."""
 CLOCK_RESIDUAL_FACTOR = 3.0
-"""Residual over what is expected above which one of the clocks was set, or sleeps."""
+"""Ratio of residual to expected residual above which a clock was set or slept."""
 _PRECEDENCE = (
     (SyncMethod.EDGE, SyncMethod.CODED_LOAD),
     (SyncMethod.EDGE, SyncMethod.ARRIVAL),
     (SyncMethod.CODED_LOAD, SyncMethod.ARRIVAL),
     (SyncMethod.LOOP, SyncMethod.ARRIVAL),
 )
-"""Methods that contradict each other: the stronger, then the weaker."""
+"""Pairs of methods that are checked for contradiction: the stronger, then the weaker."""
 _BETTER_MARKS = SyncMethod.EDGE, SyncMethod.CODED_LOAD
-"""Marks that are better than the loop's own: where one of them is seen, it is not looked for."""
+"""Marks that are better than the loop's: if one of them is found, the loop is not searched."""
 NOT_SEEN = "the meter does not see the load code, so nothing bounds how late its samples come"
 
 
 @dataclass(frozen=True, slots=True)
 class SyncChoice:
-    """Best alignment, and all methods that were tried."""
+    """Best alignment and all methods that were tried."""
 
     best: Alignment | None
     tried: tuple[SyncAttempt, ...]
@@ -68,7 +68,7 @@ class SyncChoice:
 
     @property
     def result(self) -> EnergySync:
-        """What the run keeps of it."""
+        """The choice as stored in the result of the run."""
         best = self.best
         if best is None:
             return EnergySync(asked=self.wanted, tried=self.tried)
@@ -87,19 +87,19 @@ class SyncChoice:
 
 @dataclass(frozen=True, slots=True)
 class RunClocks:
-    """What is known of the clocks of a run, beside the marks."""
+    """Clock information of a run, in addition to the marks."""
 
     probes: ClockModel | None
-    """Model of host and device."""
+    """Model of host clock and device clock."""
     is_meter_beside_device: bool
-    """Whether the agent recorded it: arrivals and polls have the device's timestamps."""
+    """Whether the agent recorded the meter: arrivals and polls have the device's timestamps."""
     span_ns: tuple[int, int]
-    """First and last device time for which an error has to hold."""
+    """First and last device time for which an error bound must hold."""
     loop: LoopTimes | None = None
-    """Start and end of the loop; None where the device was not quiet around it."""
+    """Start and end of the loop; None if the device was not idle around it."""
     place: ClockLine | None = None
-    """Where the load codes were found in a trace whose clock is otherwise unknown; None for a meter
-    that edgebench drove."""
+    """Position of the load codes in a trace whose clock is otherwise unknown; None for a meter that
+    edgebench drove."""
 
 
 def find_sync(
@@ -109,10 +109,10 @@ def find_sync(
     clocks: RunClocks,
     wanted: SyncMethod | None = None,
 ) -> SyncChoice:
-    """Try every method; the best is the one with the least error, or the one that is wanted.
+    """Try every method, and choose the method with the smallest error, or the requested method.
 
-    A method that is wanted is still compared with the others: what they contradict does not become
-    true by being asked for.
+    A requested method is still compared with the others: a contradicted method is not used even if
+    it was requested.
     """
     methods = dict(_Methods(power, channel, marks, clocks).all())
     alignments: dict[SyncMethod, Alignment] = {}
@@ -156,22 +156,22 @@ def find_sync(
 
 
 def _is_made_up(power: PowerTrace) -> bool:
-    """Whether the power follows no device, and has no buffer on its way to the host."""
+    """Whether the power is synthetic: independent of the device and without a buffer."""
     return all(one.boundary == SYNTHETIC for one in power.header.capability.channels)
 
 
 def _contradicted(alignments: Mapping[SyncMethod, Alignment]) -> dict[SyncMethod, str]:
-    """Methods that another one shows to be wrong, and why.
+    """Methods that another method contradicts, and why.
 
-    A wire is believed before a pattern in the power, and either before arrivals, since a buffer on
-    the way never shows in those.
+    A wire takes precedence over a pattern in the power, and both take precedence over arrivals,
+    which do not show a buffer on the way.
     """
     wrong: dict[SyncMethod, str] = {}
     for stronger, weaker in _PRECEDENCE:
         one, other = alignments.get(stronger), alignments.get(weaker)
         if one is None or other is None or stronger in wrong or weaker in wrong:
             continue
-        # How much later a moment is in the meter's trace by the stronger method.
+        # How much later the stronger method places a moment in the meter's trace.
         when_ns = one.line.reference_ns
         later_ns = int(one.line.to_meter(when_ns) - other.line.to_meter(when_ns))
         if abs(later_ns) <= one.error_ns + other.error_ns:
@@ -183,7 +183,7 @@ def _contradicted(alignments: Mapping[SyncMethod, Alignment]) -> dict[SyncMethod
                 f"samples arrive {later_ns / 1e6:.3g} ms late, as {stronger.value} shows"
             )
         else:
-            # No sample can come before it is taken.
+            # No sample can arrive before it is taken.
             wrong[stronger] = (
                 f"samples would have come {-later_ns / 1e6:.3g} ms before they were taken"
             )
@@ -198,10 +198,10 @@ class _Methods:
     clocks: RunClocks
 
     def all(self) -> Iterator[tuple[SyncMethod, Callable[[], Alignment]]]:
-        """Methods that the meter can have at all."""
+        """Methods that are possible with the meter."""
         capability = self.power.header.capability
         if self.clocks.place is not None:
-            pass  # a file does not say when its samples came
+            pass  # a file contains no arrival times
         elif capability.clock_domain != HOST_CLOCK:
             yield SyncMethod.ARRIVAL, self._arrival
         elif self.clocks.is_meter_beside_device:
@@ -210,7 +210,7 @@ class _Methods:
             yield SyncMethod.PROBES, self._probes
         if capability.digital_count:
             yield SyncMethod.EDGE, self._edge
-        # A meter that smooths over more than a chip sees its begin when it is over.
+        # A meter that smooths over more than a chip cannot resolve the code.
         chips_ns = [e - b for code in self.marks.codes for b, e in pairwise(code.edges_ns)]
         if not chips_ns or (capability.smoothing_s or 0.0) * 1e9 <= min(chips_ns):
             yield SyncMethod.CODED_LOAD, self._coded_load
@@ -222,9 +222,9 @@ class _Methods:
         return Alignment(SyncMethod.SHARED_CLOCK, ClockLine(0, 0.0), 0.0)
 
     def _probes(self) -> Alignment:
-        """Alignment by the probes of the device's clock.
+        """Alignment from probes of the device's clock.
 
-        The error is that at the worse end of the span: probes of a host that went away are all
+        The error is taken at the worse end of the span: if the host disconnected, all probes are
         from before.
         """
         model = self.clocks.probes
@@ -254,7 +254,7 @@ class _Methods:
         )
 
     def _guess(self) -> ClockLine:
-        """Line by the first method, which needs no mark."""
+        """Line from the first method, which needs no mark."""
         if self.clocks.place is not None:
             return self.clocks.place
         _, align = next(self.all())
@@ -266,7 +266,7 @@ class _Methods:
         period_ns = 1e9 / self.power.header.capability.rate_hz
         slope = None
         if self.power.arrival:
-            # Arrivals give the rate of the meter's clock; the pulses themselves need no other.
+            # Arrivals give the rate of the meter's clock; without them, the pulses give it.
             with suppress(MeasurementError):
                 slope = self._guess().slope
         return align_edges(self.marks, self.power.falling_edges(), period_ns, slope)
@@ -280,7 +280,7 @@ class _Methods:
             self._guess(),
             span_ns=self.clocks.span_ns,
             drift=self._drift,
-            # The codes of a file were found in it before, and other runs may be close by.
+            # The codes of a file were located before, and other runs may be nearby.
             search_ns=SEARCH_NS if self.clocks.place is None else 0.0,
         )
         return self._blurred(alignment)
@@ -300,13 +300,13 @@ class _Methods:
 
     @property
     def _drift(self) -> float:
-        """Error of a rate taken from arrivals; the probes, too, may mistake the device's."""
+        """Error of a rate from arrivals, plus the error of the device's rate from probes."""
         model = self.clocks.probes
         slope_error = 0.0 if self.clocks.is_meter_beside_device or not model else model.slope_error
         return ONE_CODE_DRIFT + slope_error
 
     def _blurred(self, alignment: Alignment) -> Alignment:
-        """A sample may be of any time of its period, or smoothed over more."""
+        """The alignment with half the smoothing time added to its error."""
         blur_s = self.power.header.capability.smoothing_s or 0.0
         return replace(alignment, error_ns=alignment.error_ns + 1e9 * blur_s / 2)
 

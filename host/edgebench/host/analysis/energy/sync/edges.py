@@ -1,9 +1,9 @@
-"""Pulses on a wire: which falling edge of the meter's input is which pulse of the device.
+"""Pulses on a wire: match falling edges of the meter's input with pulses of the device.
 
-Theory of operation. The device sends a few pulses at irregular distances, and notes when. For each
-digital input, every pair of an early pulse and an edge is a guess at the offset; the guess with
-which most pulses find an edge is right, as the distances fit nothing else. An input that carries
-something else fits nothing. No other clock is needed, nor a first guess.
+Theory of operation. The device sends a few pulses at irregular distances and records their times.
+For each digital input, every pair of an early pulse and an edge is a guess at the offset; the guess
+with which most pulses match an edge is right, because the distances fit only once. An input with
+another signal does not match. Neither another clock nor a first guess is needed.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import SyncFacts
 
 DRIFT_LIMIT = 300e-6
-"""Drift of two crystals of 100 ppm each, and a margin; where nothing is known of the rate."""
+"""Drift of two crystals of 100 ppm each, plus a margin; used if the rate is unknown."""
 GUESS_NS = 3e6
-"""Error of a rate taken from arrivals, at the other end of a recording."""
+"""Error of a rate from arrivals, at the other end of a recording."""
 NEEDED_RATIO = 0.8
-"""Share of the pulses that must be found: a glitch may hide one or two."""
+"""Share of the pulses that must be found: a glitch may hide one or two pulses."""
 MIN_FOUND = 4
 MAX_EDGES = 4000
-"""Edges above which an input carries something else: mains hum has as many in 80 s."""
+"""Number of edges above which an input carries another signal: mains hum has as many in 80 s."""
 FIRST_PULSES = 3
-"""Number of first pulses of which at least one is found."""
+"""Number of first pulses, of which at least one must be found."""
 MARK_RESIDUAL_FACTOR = 3.0
-"""Residual over what line and sampling explain above which a mark is not ours."""
+"""Ratio of residual to the error from line and sampling above which a mark is rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Match:
     found: Nanoseconds
-    """Indices of the pulses that have an edge."""
+    """Indices of the pulses with a matching edge."""
     edges: Nanoseconds
     """Times of those edges."""
 
@@ -54,21 +54,21 @@ def align_edges(
     period_ns: float,
     slope: float | None = None,
 ) -> Alignment:
-    """Align the pulses with the edges of whatever input has them.
+    """Align the pulses with the edges of the input that carries them.
 
     Args:
-        sync: Marks of the device.
+        sync: Pulses and other marks recorded by the device.
         edges: Falling edges by digital input, meter clock, ascending.
         period_ns: Sampling period of the meter.
-        slope: Meter seconds per device second, minus one, as arrivals show it.
+        slope: Meter seconds per device second, minus one, from arrivals; None if unknown.
 
     Raises:
-        MeasurementError: there are no pulses, or no input has them.
+        MeasurementError: there are fewer than MIN_FOUND pulses, or no input has them.
     """
     if len(sync.pulses) < MIN_FOUND:
         raise MeasurementError(sync.error or "the device has no line to a digital input")
     times = np.array([(pulse.before_ns + pulse.after_ns) // 2 for pulse in sync.pulses])
-    # How far an edge may be from the middle of its pulse.
+    # Maximum distance of an edge from the middle of its pulse.
     widest_ns = max(pulse.after_ns - pulse.before_ns for pulse in sync.pulses)
     explained_ns = widest_ns / 2 + sync.latency_ns + period_ns
     span_ns = float(times[-1] - times[0])
@@ -93,7 +93,7 @@ def align_edges(
 def _match(
     times: Nanoseconds, edges: Nanoseconds, allowed_ns: float, slope: float
 ) -> _Match | None:
-    """Offset with which most pulses find an edge; None where too few do, or two offsets fit."""
+    """Match with the most pulses; None if too few pulses match, or two offsets fit."""
     first = times[:FIRST_PULSES]
     counts = np.concatenate([_counts(one, times, edges, allowed_ns, slope) for one in first])
     offsets_ns = (edges - first[:, None]).reshape(-1)  # in the same order
@@ -113,7 +113,7 @@ def _match(
 def _counts(
     pulse_ns: int, times: Nanoseconds, edges: Nanoseconds, allowed_ns: float, slope: float
 ) -> NDArray[np.int64]:
-    """Number of pulses that find an edge if this pulse is that edge, for each edge."""
+    """Number of pulses that match an edge, assuming that `pulse_ns` is each of the edges."""
     line = ClockLine(int(pulse_ns), 0.0, slope)
     expected = line.to_meter(times) + (edges - pulse_ns)[:, None]
     is_near = np.abs(_nearest(expected, edges) - expected) <= allowed_ns
@@ -122,14 +122,18 @@ def _counts(
 
 
 def _nearest(expected: Nanoseconds, edges: Nanoseconds) -> Nanoseconds:
-    """Edge next to each of these times, of any shape."""
+    """Edge nearest to each of these times, of any shape."""
     after = np.clip(np.searchsorted(edges, expected), 1, len(edges) - 1)
     is_before = expected - edges[after - 1] <= edges[after] - expected
     return np.where(is_before, edges[after - 1], edges[after])
 
 
 def _judged(match: _Match, times: Nanoseconds, explained_ns: float) -> Alignment:
-    """Line through the marks, without those that are no pulses of ours after all."""
+    """Line through the marks, without outliers.
+
+    Raises:
+        MeasurementError: too few marks remain.
+    """
     device_ns, edges_ns = times[match.found], match.edges
     limit_ns = MARK_RESIDUAL_FACTOR * explained_ns
     while True:

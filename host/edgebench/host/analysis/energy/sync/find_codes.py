@@ -1,13 +1,13 @@
-"""Both load codes of a run in a trace whose clock is unknown: where they may be.
+"""Possible positions of a run's two load codes in a trace whose clock is unknown.
 
-Theory of operation. A file of another instrument has times of some clock: since 1970, since its
-first sample, by the wall. So each code is looked for in the whole file, by the correlation of its
-chips with the mean powers at every quarter of a chip. The two codes of a run are as far apart by
-the device's clock as in the file, but for the error of two clocks; a pair that is not is none of
-this run. What is left may be several places, as where a file has several runs of one kind: then
-the codes of the other runs decide, which have to be where the place says.
+Theory of operation. The times in a file of another instrument may count from 1970 or from its first
+sample, or be wall-clock times. So each code is searched in the whole file, by the correlation of
+its chips with the mean powers at every quarter of a chip. The distance of the two codes is the same
+in the file as on the device, within the error of two clocks; any other pair is rejected. Several
+positions may remain, for example if a file contains several runs of the same kind: then the codes
+of the other runs decide, which must be where the position predicts.
 
-The result is only the first guess of `align_code`, which judges it by its own limits.
+The result is only the first guess for `align_code`, which applies its own limits.
 
 Source: Golomb, Shift Register Sequences (1967), for the autocorrelation.
 """
@@ -28,22 +28,23 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import LoadCode
 
 MAX_STEPS = 1 << 23
-"""Most places in a file: 11 h with chips of 20 ms. Each takes 40 bytes of memory."""
+"""Maximum number of positions in a file: 11 h with chips of 20 ms. Each takes 40 bytes."""
 RATE_LIMIT = 1e-3
-"""Most by which the file's clock and the device's may differ: crystals are within 2e-4, the clocks
-of computers that a time server sets are slewed by 5e-4 at most (adjtime, ntpd)."""
+"""Maximum rate difference of file clock and device clock: crystals are within 2e-4; computer clocks
+set by a time server are slewed by at most 5e-4 (adjtime, ntpd)."""
 MIN_EACH = 0.5
 MIN_MEAN = 0.75
-"""Least correlation of each code, and of both. By chance, 31 chips of noise have 0.18 (standard
-deviation), so both have 0.13: 0.75 is 5.9 of them, once in a hundred million places."""
+"""Minimum correlation of each code, and of their mean. By chance, 31 chips of noise have 0.18
+(standard deviation), so the mean has 0.13: 0.75 is 5.9 of them, once in a hundred million
+positions."""
 RIVAL_PLACE_RATIO = 0.8
-"""Correlation of another place, over the best one, at which that one is a guess."""
+"""Ratio of another position's correlation to the best, from which it is also a candidate."""
 MAX_PLACES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class CodePlace:
-    """Place in the file where both codes of a run are seen."""
+    """Position in the file where both codes of a run are found."""
 
     line: ClockLine
     """Line from the device's clock to the file's, to about a quarter of a chip."""
@@ -52,7 +53,7 @@ class CodePlace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodeSearch:
-    """Correlation of a trace with the load code of one length, at every quarter of a chip."""
+    """Correlation of a trace with a load code, at every quarter of a chip."""
 
     first_ns: int
     step_ns: int
@@ -64,12 +65,12 @@ class CodeSearch:
         """Correlate a whole trace with a code.
 
         Args:
-            code: The code as it was played; its chips are evenly spaced, but for stalls.
+            code: The code as it was played; its chips are evenly spaced, except for stalls.
             cumulative: Energy of the trace.
             span_ns: First and last time of the trace.
 
         Raises:
-            MeasurementError: the trace is shorter than the code, or far too long.
+            MeasurementError: the trace is shorter than the code, or has too many positions.
         """
         is_busy = np.array(code.is_busy, np.float64)
         chip_ns = float(np.median(np.diff(code.edges_ns)))
@@ -83,12 +84,12 @@ class CodeSearch:
             )
         if count > MAX_STEPS:
             raise MeasurementError(
-                f"the trace lasts {span_s / 3600:.3g} h, too long to look for a code with chips of "
+                f"the trace lasts {span_s / 3600:.3g} h, too long to search a code with chips of "
                 f"{in_words(chip_ns / 1e9)}: cut it to the run"
             )
         energy_j = cumulative(span_ns[0] + np.arange(count, dtype=np.int64) * step_ns)
         chips_w = energy_j[STEPS_PER_CHIP:] - energy_j[:-STEPS_PER_CHIP]
-        # Differences of a sum have its rounding: below that, the power stands still.
+        # Differences of a sum have its rounding error: below that, the power is constant.
         rounding_j = 16 * float(np.finfo(np.float64).eps * np.abs(energy_j).max())
         return cls(span_ns[0], step_ns, _correlation(chips_w, is_busy, rounding_j))
 
@@ -100,10 +101,10 @@ class CodeSearch:
 
 
 def _correlation(chips_w: Floats, is_busy: NDArray[np.float64], least_w: float) -> Floats:
-    """Correlation of the code with the chips from each place on, shape (n,)."""
+    """Correlation of the code with the chips from each position, shape (n,)."""
     count = len(chips_w) - STEPS_PER_CHIP * (len(is_busy) - 1)
     product, total, square = np.zeros(count), np.zeros(count), np.zeros(count)
-    chips_w = chips_w - chips_w.mean()  # the squares keep their digits
+    chips_w = chips_w - chips_w.mean()  # avoids cancellation in the squares
     for number, sign in enumerate(is_busy - is_busy.mean()):
         first = number * STEPS_PER_CHIP
         here = chips_w[first : first + count]
@@ -121,15 +122,15 @@ def _correlation(chips_w: Floats, is_busy: NDArray[np.float64], least_w: float) 
 def find_codes(
     codes: Sequence[LoadCode], cumulative: Cumulative, span_ns: tuple[int, int]
 ) -> tuple[tuple[CodePlace, ...], CodeSearch]:
-    """Places where both codes are seen, the best first, and the search for more.
+    """Positions where both codes are found, the best first, and the search for other codes.
 
     Args:
-        codes: Codes of the run: one before the warm-up, one behind the loop.
+        codes: Codes of the run: one before the warm-up, one after the loop.
         cumulative: Energy of the trace.
         span_ns: First and last time of the trace.
 
     Raises:
-        MeasurementError: there is no such place.
+        MeasurementError: there is no such position.
     """
     # Imported here: few runs have a code.
     from scipy.ndimage import maximum_filter1d
@@ -142,7 +143,7 @@ def find_codes(
     apart = round(apart_ns / search.step_ns)
     reach = int(np.ceil(RATE_LIMIT * apart)) + 1
     first = search.correlation
-    # The best second code within reach of where it should be, for each place of the first.
+    # The best second code within reach of its predicted position, for each first position.
     second = np.zeros(len(first))
     if apart < len(first):
         second[: len(first) - apart] = maximum_filter1d(first, 2 * reach + 1)[apart:]
@@ -157,14 +158,14 @@ def find_codes(
         other = low + int(np.argmax(first[low : best + apart + reach + 1]))
         slope = (other - best) * search.step_ns / apart_ns - 1
         if abs(slope) * apart_ns < search.step_ns:
-            slope = 0.0  # less than the places can show
+            slope = 0.0  # below the resolution of the positions
         offset_ns = search.first_ns + best * search.step_ns - begins_ns[0]
         places.append(CodePlace(ClockLine(begins_ns[0], offset_ns, slope), highest))
         both[max(0, best - 2 * STEPS_PER_CHIP) : best + 2 * STEPS_PER_CHIP + 1] = 0.0
     if not places:
         highest = float(((first + second) / 2).max(initial=0.0))
         raise MeasurementError(
-            f"the run's two load codes are not seen in the trace: correlation {highest:.2f}, limit "
+            f"the run's two load codes are not in the trace: correlation {highest:.2f}, limit "
             f"{MIN_MEAN:g}"
         )
     return tuple(places), search
@@ -176,16 +177,17 @@ def choose_place(
     others: Sequence[LoadCode],
     twin_count: int = 0,
 ) -> CodePlace:
-    """The place of this run, by the codes of other runs of the same device.
+    """Choose the position of this run, by the codes of other runs of the same device.
 
     Args:
-        places: Where both codes of the run are seen.
+        places: Positions where both codes of the run are found.
         search: The search that found them.
         others: Codes of other runs of the device.
-        twin_count: Other runs of its set whose codes are as far apart, and fit any of the places.
+        twin_count: Number of other runs of its set with the same code distance, which fit any of
+            the positions.
 
     Raises:
-        MeasurementError: several places are as good, or several runs.
+        MeasurementError: several positions or several runs fit equally well.
     """
     if len(places) == 1 and not twin_count:
         return places[0]
@@ -193,7 +195,7 @@ def choose_place(
     best = max(counts)
     if len(places) == 1 and not best:
         raise MeasurementError(
-            f"the load codes of one run are seen in the trace, and {twin_count + 1} runs of the "
+            f"the trace contains the load codes of one run, but {twin_count + 1} runs of the "
             "set fit: record the whole set"
         )
     if counts.count(best) > 1:
@@ -203,14 +205,14 @@ def choose_place(
         ]
         shown = ", ".join(f"{one:.4g} s" for one in sorted(map(float, at_s))[:4])
         raise MeasurementError(
-            f"the load codes of such a run are seen in {len(places)} places of the trace, {shown} "
-            "from its first sample, and nothing tells which is this run: cut the trace to the run"
+            f"the load codes of the run fit in {len(places)} places of the trace, {shown} "
+            "from its first sample: cut the trace to the run"
         )
     return places[counts.index(best)]
 
 
 def are_alike(codes: Sequence[LoadCode], other: Sequence[LoadCode]) -> bool:
-    """Whether the codes of two runs are as far apart, so that one is not told from the other."""
+    """Whether the codes of two runs have the same distance, so that the runs are ambiguous."""
     if len(codes) != len(other) or not all(one.edges_ns for one in (*codes, *other)):
         return False
     mine_ns, other_ns = (one[-1].edges_ns[0] - one[0].edges_ns[0] for one in (codes, other))

@@ -1,17 +1,17 @@
-"""The load code that the device played, located in the power that the meter recorded.
+"""The load code that the device played, located in the recorded power.
 
-Theory of operation. The device is active and idle by a maximum-length sequence, and notes when each
-chip really began. Such a sequence resembles itself at no other shift, so the correlation of the
-chips' mean powers with the code has one peak, even if it is seconds away from where any other clock
-says. Around it, every change between active and idle is a mark of its own: with power P_a before
-and P_b after, and the energy E of half a chip (h) on either side of where the change should be, it
-is later by
+Theory of operation. The device is active and idle by a maximum-length sequence, and records when
+each chip began. Such a sequence correlates with itself at no other shift, so the correlation of the
+chips' mean powers with the code has one peak, even if it is seconds away from the guess of another
+clock. Around it, every change between active and idle is a separate mark: with power P_a before and
+P_b after, and the energy E of half a chip (h) on either side of the expected change, the change is
+late by
 
     d = (E - (P_a + P_b) · h) / (P_a - P_b)
 
-which needs no shape of the change, and works at any rate of sampling: all of it is energy, which
-is exact at any time. A line through these marks is the alignment; their spread is its error, and
-the time by which the rises are later than the falls bounds the device's own delays.
+which is independent of the shape of the change and of the sample rate, because it uses only energy,
+which is exact at any time. A line through these marks is the alignment; their spread is its error,
+and the time by which rises are later than falls bounds the device's own delays.
 
 Source: Golomb, Shift Register Sequences (1967), for the autocorrelation.
 """
@@ -40,27 +40,27 @@ SEARCH_NS = 5e9
 SEARCH_CHIPS = 6
 """… and at least this many chips, so that the best shift can be compared with others."""
 MAX_GRID = 4_000_000
-"""Most grid points, 32 MB: a code that needs more was not played as it says."""
+"""Maximum number of grid points, 32 MB: a code that needs more has an invalid record."""
 STEPS_PER_CHIP = 4
 GRID_PER_CHIP = 40
-"""Grid points per chip at which the energy is read; between them power is taken for constant."""
+"""Grid points per chip at which the energy is read; between them, power is taken as constant."""
 MIN_CORRELATION = {1: 0.85, 2: 0.7}
-"""Least correlation by number of codes: below, it is not the code that is seen. The correlation of
-31 chips with white noise has a deviation of 0.18, and 500 shifts of a chip are tried: once in a
-million such searches for two codes, once in 2000 for one, noise is taken for the code."""
+"""Minimum correlation by number of codes. The correlation of 31 chips with white noise has a
+standard deviation of 0.18, and 500 shifts of a chip are tried: noise is taken for the code once in
+a million searches for two codes, and once in 2000 for one code."""
 MIN_CORRELATION_EACH = 0.5
-"""Least correlation of each code alone, at the shift that is best for both."""
+"""Minimum correlation of each code alone, at the shift that is best for both."""
 RIVAL_PEAK_RATIO = 0.8
-"""Height of another peak, over the best one, at which the result is a guess."""
+"""Ratio of another peak to the best, above which the result is ambiguous."""
 MIN_MARKS = 6
 MIN_MARKS_RATIO = 0.5
-"""Share of the changes of a code that must be seen, and agree about where they are."""
+"""Share of the changes of a code that must be found at consistent times."""
 WHOLE_RATIO = 0.8
-"""Length of a whole chip, over the typical one: a chip that a stall cut short has no marks."""
+"""Minimum length of a chip relative to the typical chip: a chip cut by a stall has no marks."""
 ONE_CODE_DRIFT = 50e-6
-"""Error of the rate by arrivals, where no second code gives it."""
+"""Error of the rate from arrivals, if no second code gives the rate."""
 FLAT_RATIO = 0.2
-"""Size of a change, over the typical one, below which it is no mark."""
+"""Size of a change, relative to the typical change, below which it is not a mark."""
 OUTLIER_FACTOR = 5.0
 """Distance of an outlier, in standard deviations of a normal spread with this median deviation."""
 _MAD_TO_SIGMA = 1.4826
@@ -91,13 +91,13 @@ def align_code(
     Args:
         codes: Codes as they were played.
         cumulative: Energy of the meter's trace.
-        guess: Line from the device's clock to the meter's, by any other method.
-        span_ns: First and last device time for which the error has to hold.
+        guess: Line from the device's clock to the meter's, from any other method.
+        span_ns: First and last device time for which the error must hold.
         drift: Error of the guess's rate.
-        search_ns: Distance of the codes from where the guess has them, at most.
+        search_ns: Maximum distance of the codes from the position given by the guess.
 
     Raises:
-        MeasurementError: none was played, or it is not seen clearly.
+        MeasurementError: no code was played, or it is not found clearly.
     """
     if not codes:
         raise MeasurementError("the device played no load code")
@@ -105,20 +105,20 @@ def align_code(
     search_ns = max(search_ns, SEARCH_CHIPS * chip_ns)
     traces = [CodeTrace.of(code, cumulative, guess, search_ns) for code in codes]
     line = guess.shifted(_peak_ns(traces, guess, search_ns))
-    # The second pass starts from the result of the first, and is the last that changes anything.
+    # The second pass starts from the result of the first; a third would change nothing.
     line, _ = _refined(traces, line, guess)
     line, marks = _refined(traces, line, guess)
     alignment = _judged(marks, line, traces)
     if len(codes) > 1:
         return alignment
-    # One code alone gives no rate: that of the guess is believed from here to the far end.
+    # A single code gives no rate: the rate of the guess is used from here to the far end.
     far_ns = max(abs(time_ns - line.reference_ns) for time_ns in span_ns)
     return replace(alignment, error_ns=alignment.error_ns + drift * far_ns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodeTrace:
-    """One code, and the energy around it."""
+    """A code, and the energy around it."""
 
     edges_ns: Nanoseconds
     is_busy: NDArray[np.bool_]
@@ -130,10 +130,10 @@ class CodeTrace:
     def of(
         cls, code: LoadCode, cumulative: Cumulative, guess: ClockLine, search_ns: float
     ) -> CodeTrace:
-        """The code, and the energy for so long before and after it.
+        """The code, and the energy up to `search_ns` before and after it.
 
         Raises:
-            MeasurementError: it is none, or nothing was recorded there.
+            MeasurementError: the code is invalid, or nothing was recorded there.
         """
         edges_ns = np.array(code.edges_ns, np.int64)
         is_busy = np.array(code.is_busy, np.bool_)
@@ -153,17 +153,17 @@ class CodeTrace:
 
     @property
     def changes(self) -> NDArray[np.bool_]:
-        """Whether active and idle change at each edge between two chips, shape (n - 1,)."""
+        """Whether the load changes at each edge between two chips, shape (n - 1,)."""
         changes: NDArray[np.bool_] = self.is_busy[1:] != self.is_busy[:-1]
         return changes
 
     @property
     def chip_ns(self) -> float:
-        """Duration of a typical chip."""
+        """Median duration of a chip."""
         return float(np.median(np.diff(self.edges_ns)))
 
     def energy_j(self, meter_ns: NDArray[np.float64] | Nanoseconds) -> Floats:
-        """Energy up to these times; the last one known beyond the recording."""
+        """Energy up to these times; beyond the recording, its last energy."""
         energy_j: Floats = np.interp(meter_ns, self.grid_ns, self.grid_j)
         return energy_j
 
@@ -185,10 +185,10 @@ class CodeTrace:
 
 
 def _peak_ns(codes: Sequence[CodeTrace], guess: ClockLine, search_ns: float) -> float:
-    """Shift at which the codes are seen best.
+    """Shift at which the codes correlate best.
 
     Raises:
-        MeasurementError: they are not seen, or in two places.
+        MeasurementError: the codes are not found, or fit in two places.
     """
     chip_ns = codes[0].chip_ns
     steps = int(search_ns / chip_ns * STEPS_PER_CHIP)
@@ -212,7 +212,7 @@ def _peak_ns(codes: Sequence[CodeTrace], guess: ClockLine, search_ns: float) -> 
 def _refined(
     codes: Sequence[CodeTrace], line: ClockLine, guess: ClockLine
 ) -> tuple[ClockLine, _Marks]:
-    """Line through the changes near a line, and their marks; one code alone gives no rate."""
+    """Line through the changes near `line`, and their marks; a single code gives no rate."""
     each = [_marks_of(code, line) for code in codes]
     marks = _Marks(
         np.concatenate([one.device_ns for one in each]),
@@ -223,7 +223,7 @@ def _refined(
         raise MeasurementError(
             f"{len(marks.device_ns)} changes of the load are seen, {MIN_MARKS} needed"
         )
-    # Only the marks that agree about the offset: something else on the device may be active, too.
+    # Only marks with a consistent offset: other processes on the device may be active.
     off_ns = residuals_ns(line, marks.device_ns, marks.meter_ns)
     off_ns -= np.median(off_ns)
     limit_ns = OUTLIER_FACTOR * _MAD_TO_SIGMA * float(np.median(np.abs(off_ns)))
@@ -234,13 +234,13 @@ def _refined(
 
 
 def _marks_of(code: CodeTrace, line: ClockLine) -> _Marks:
-    """Each change between active and idle, by the device and by the meter."""
+    """Each change between active and idle, in device time and meter time."""
     is_change = code.changes
     inner = code.edges_ns[1:-1][is_change]
     is_rise = code.is_busy[1:][is_change]
     middle = line.to_meter(inner).astype(np.float64)
     half = code.chip_ns / 2
-    # Power beside a change, from its own chips' far halves: near it, the change itself may lie.
+    # Power before and after a change, from the far halves of its chips: the change may lie near.
     before_w = code.mean_w(middle - half, middle - half / 2)
     after_w = code.mean_w(middle + half / 2, middle + half)
     energy_nj = 1e9 * (code.energy_j(middle + half) - code.energy_j(middle - half))
@@ -261,7 +261,7 @@ def _judged(marks: _Marks, line: ClockLine, codes: Sequence[CodeTrace]) -> Align
     """The line as an alignment, with its error at the ends of its span, where the marks are; k = 2.
 
     Raises:
-        MeasurementError: too few changes are seen, or too faintly.
+        MeasurementError: too few changes are found, or they are too faint.
     """
     count = len(marks.device_ns)
     expected = sum(int(code.changes.sum()) for code in codes)
@@ -269,7 +269,7 @@ def _judged(marks: _Marks, line: ClockLine, codes: Sequence[CodeTrace]) -> Align
         raise MeasurementError(f"{count} of {expected} changes of the load are seen")
     off_ns = residuals_ns(line, marks.device_ns, marks.meter_ns)
     spread_ns = float(off_ns.std(ddof=2))
-    # By how much rises are later than falls is what the device's own delays do to both.
+    # The time by which rises are later than falls comes from the device's own delays.
     rises, falls = off_ns[marks.is_rise], off_ns[~marks.is_rise]
     lopsided_ns = abs(float(rises.mean() - falls.mean())) / 2 if len(rises) and len(falls) else 0.0
     # Half of the marks are at each end of the span.

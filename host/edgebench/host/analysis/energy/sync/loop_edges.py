@@ -1,14 +1,14 @@
-"""The loop's own start and end, located in the power that the meter recorded.
+"""The start and end of the loop, located in the recorded power.
 
-Theory of operation. The device is quiet right before the warm-up and right after the timed loop,
-and active in between. So the loop is one rise and one fall of the power, whose distance is known.
-The place where they are is looked for as that of a load code is; then each of the two is a mark by
-the energy around it (load_code.py). What else the power does is not known beforehand, so the error
-of a mark is that of the same sum where there is no change: in the middle of the loop, and where the
-device is idle. The two marks are later than they should be by the same time, unless something else
-is seen; half of the difference between them is part of the error.
+Theory of operation. The device is idle right before the warm-up and right after the timed loop, and
+active in between. So the loop is a rise and a fall of the power at a known distance. Their position
+is searched like that of a load code; then each of the two is a mark, from the energy around it
+(load_code.py). Other changes of the power are unknown beforehand, so the error of a mark is
+estimated from the same sum where there is no change: in the middle of the loop, and while the
+device is idle. Both marks are late by the same time unless there is a disturbance; half of the
+difference between them is part of the error.
 
-This needs less of the power than a load code, and tells less: two marks, and no rate.
+This method needs a weaker signal than a load code, but gives only two marks and no rate.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import LoadCode
 
 MAX_SEARCHED = 20_000_000
-"""Most pairs of a shift and a piece of time that are compared; each takes some 60 bytes."""
+"""Maximum number of pairs of shift and time piece; each takes some 60 bytes."""
 HALF_OF_LOOP = 8
-"""The power on one side of a mark is looked at for this part of the loop, so that a loop has places
-enough where its own fluctuation is seen; and for no longer than the device is quiet."""
+"""Divisor of the loop: the power on each side of a mark is evaluated for this part of the loop,
+which leaves enough positions to estimate its fluctuation, and for at most the idle time."""
 MIN_HALF_SAMPLES = 4
-"""Samples in that time below which the meter is too slow to tell a change from a sample."""
+"""Number of samples in that time below which the meter is too slow to resolve a change."""
 NEAR_CHIPS = 3
-"""Pieces of the loop next to each end that count for themselves in the search, as much as the quiet
-one outside; all between them counts as one more, however long it is."""
+"""Number of pieces of the loop next to each end that have separate weights in the search, equal to
+the idle piece outside; the rest of the loop counts as a single piece, regardless of its length."""
 RIVAL_FACTOR, RIVAL_LEFT = 4.0, 0.1
-"""Variance that another place leaves unexplained, over what the best one leaves, and the least of
-it, below which the result is a guess: another activity as long as the loop may be it."""
+"""Limits on the variance that another position leaves unexplained, relative to the best position
+and absolute; below, the result is ambiguous: other activity may be as long as the loop."""
 EDGE_COVERAGE = 3.0
-"""k of the fluctuation: it is estimated from few independent places in a short loop."""
+"""Coverage factor k of the fluctuation, which a short loop estimates from few positions."""
 EARLY_NS = 5e6
-"""No sample comes before it is taken, but the first guess may be wrong by this much."""
+"""Maximum negative shift: no sample arrives early, but the guess may be wrong by this much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class LoopTimes:
     rise_ns: tuple[int, int]
     """First and last time at which the activity may have begun."""
     fall_ns: tuple[int, int]
-    """First and last time at which it may have ended."""
+    """First and last time at which the activity may have ended."""
     quiet_ns: int
-    """Duration for which the device is quiet after it."""
+    """Duration for which the device is idle after the loop."""
     idle_ns: tuple[tuple[int, int], ...]
     """Windows in which the device is idle."""
     code_ns: tuple[tuple[int, int], ...]
-    """Windows of the load codes, of which the meter may see a little."""
+    """Windows of the load codes, which the meter may record faintly."""
 
     @property
     def marks_ns(self) -> Nanoseconds:
@@ -72,7 +72,7 @@ class LoopTimes:
 
     @property
     def open_ns(self) -> float:
-        """Error of the marks from what the device itself does not report."""
+        """Error of the marks from the device's uncertainty about rise and fall."""
         return max(end - begin for begin, end in (self.rise_ns, self.fall_ns)) / 2
 
 
@@ -90,23 +90,23 @@ def align_loop(
     Args:
         loop: Times of the device.
         cumulative: Energy of the meter's trace.
-        guess: Line from the device's clock to the meter's, by the arrival of the samples.
-        span_ns: First and last device time for which the error has to hold.
+        guess: Line from the device's clock to the meter's, from the arrival of the samples.
+        span_ns: First and last device time for which the error must hold.
         drift: Error of the guess's rate.
-        sample_ns: Time that a sample of the meter stands for.
+        sample_ns: Time that a sample of the meter represents.
 
     Raises:
-        MeasurementError: the loop is not seen, or not clearly.
+        MeasurementError: the loop is not found, or not clearly.
     """
     rise_ns, fall_ns = (int(mark) for mark in loop.marks_ns)
     half_ns = min(loop.quiet_ns, (fall_ns - rise_ns) // HALF_OF_LOOP)
     if half_ns < MIN_HALF_SAMPLES * sample_ns:
         raise MeasurementError("the meter is too slow to see when the loop begins and ends")
-    # The whole run is looked at, from where its first samples may lie to where its last may.
+    # Covers the whole run, from the earliest possible first sample to the latest last sample.
     trace = CodeTrace.of(_as_code(loop, half_ns), cumulative, guess, _search_ns(loop))
     line = guess.shifted(_peak_ns(trace, loop, guess, half_ns))
     edges = _Edges(trace, half_ns)
-    # The second pass starts from the result of the first, and is the last that changes anything.
+    # The second pass starts from the result of the first; a third would change nothing.
     for _ in range(2):
         late_ns, step_w = edges.at(line.to_meter(loop.marks_ns))
         line = line.shifted(float(late_ns.mean()))
@@ -127,14 +127,14 @@ def align_loop(
 
 
 def _search_ns(loop: LoopTimes) -> float:
-    """Distance to search; the idle windows around the loop have to be within it, too."""
+    """Distance to search; it must include the idle windows around the loop."""
     marks_ns = loop.marks_ns
     reach_ns = (max(marks_ns[0] - begin, end - marks_ns[1]) for begin, end in loop.idle_ns)
     return SEARCH_NS + max((float(one) for one in reach_ns), default=0.0)
 
 
 def _as_code(loop: LoopTimes, half_ns: int) -> LoadCode:
-    """The loop as a code: quiet, active, quiet."""
+    """The loop as a code: idle, active, idle."""
     rise_ns, fall_ns = (int(mark) for mark in loop.marks_ns)
     near_ns = half_ns * np.arange(-1, NEAR_CHIPS + 1)
     edges_ns = np.concatenate([rise_ns + near_ns, (fall_ns - near_ns)[::-1]])
@@ -143,10 +143,10 @@ def _as_code(loop: LoopTimes, half_ns: int) -> LoadCode:
 
 
 def _peak_ns(trace: CodeTrace, loop: LoopTimes, guess: ClockLine, half_ns: int) -> float:
-    """Shift at which the loop is seen best, and the device idle where it was.
+    """Shift at which the active loop and the idle windows fit best.
 
     Raises:
-        MeasurementError: it is not seen, or in two places.
+        MeasurementError: the loop is not found, or fits in two places.
     """
     shifts_ns = np.arange(-EARLY_NS - half_ns, SEARCH_NS, half_ns / 4)
     pieces = [
@@ -185,13 +185,13 @@ def _peak_ns(trace: CodeTrace, loop: LoopTimes, guess: ClockLine, half_ns: int) 
 def _explained(power_w: Floats, is_busy: NDArray[np.bool_], needed: int) -> Floats:
     """Share of the power's variance that active and idle explain at each shift, shape (m,).
 
-    Active and idle pieces have the same weight together. A fall where there should be a rise
-    explains nothing, nor does a shift where the first pieces, which are needed, were not recorded.
+    Active pieces together have the same weight as idle pieces. The share is 0 for a fall instead of
+    a rise, and for a shift at which one of the first `needed` pieces was not recorded.
 
     Args:
-        power_w: Mean power of each piece at each shift, shape (m, n); NaN: it was not recorded.
-        is_busy: Shape (n,).
-        needed: Number of the first pieces that have to be recorded.
+        power_w: Mean power of each piece at each shift, shape (m, n); NaN if not recorded.
+        is_busy: Whether each piece is active, shape (n,).
+        needed: Number of first pieces that must be recorded.
     """
     is_known = ~np.isnan(power_w)
     power_w = np.where(is_known, power_w, 0.0)
@@ -209,25 +209,25 @@ def _explained(power_w: Floats, is_busy: NDArray[np.bool_], needed: int) -> Floa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Edges:
-    """Changes of the power, by the energy of half a window on either side."""
+    """Changes of the power, located by the energy of half a window on either side."""
 
     trace: CodeTrace
     half_ns: int
 
     def at(self, meter_ns: Nanoseconds) -> tuple[Floats, Floats]:
-        """How much later each change is than here, and how much power it takes away."""
+        """Delay of each change relative to `meter_ns`, and power before minus after, shape (n,)."""
         excess_j, step_w = self._excess_j(meter_ns)
         late_ns = np.zeros(len(meter_ns))
         np.divide(1e9 * excess_j, step_w, out=late_ns, where=step_w != 0)
         return late_ns, step_w
 
     def noise_j(self, loop: LoopTimes, line: ClockLine) -> float:
-        """Standard deviation of the energy around a mark, by places without a change.
+        """Standard deviation of the energy around a mark, from positions without a change.
 
-        A mark has one half in the loop, and the other where the device is quiet.
+        A mark has half its window in the loop and half where the device is idle.
 
         Raises:
-            MeasurementError: there is no such place.
+            MeasurementError: there is no such position.
         """
         spans = ((loop.rise_ns[1], loop.fall_ns[0]),), (*loop.idle_ns, *loop.code_ns)
         squares: list[float] = []
@@ -242,7 +242,7 @@ class _Edges:
     def _places(
         self, windows: tuple[tuple[int, int], ...], line: ClockLine
     ) -> Iterator[Nanoseconds]:
-        """Meter times inside these windows of the device, as far as they were recorded."""
+        """Recorded meter times inside these device windows."""
         first_ns, last_ns = int(self.trace.grid_ns[0]), int(self.trace.grid_ns[-1])
         for window in windows:
             begin_ns, end_ns = (int(time) for time in line.to_meter(window))
@@ -251,7 +251,7 @@ class _Edges:
 
     def _excess_j(self, meter_ns: Nanoseconds) -> tuple[Floats, Floats]:
         middle, half = meter_ns.astype(np.float64), float(self.half_ns)
-        # Power beside a change, from the far halves: near it, the change itself may lie.
+        # Power before and after a change, from the far halves: the change may lie in the near.
         before_w = self.trace.mean_w(middle - half, middle - half / 2)
         after_w = self.trace.mean_w(middle + half / 2, middle + half)
         energy_j = self.trace.energy_j(middle + half) - self.trace.energy_j(middle - half)

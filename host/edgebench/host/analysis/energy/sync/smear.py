@@ -1,13 +1,13 @@
-"""How far an instrument smears a change of power, by the load code that it recorded.
+"""Time over which an instrument smears a change of power, from the recorded load code.
 
-Theory of operation. Many instruments filter, and few files say so. A filter delays every change,
-which the alignment by those changes contains, and makes it less steep, which costs a window the
-power at its ends. The code has changes of many spacings; behind a filter of the time constant T
-they are those of the code passed through it. So the powers of quarters of chips are compared with
-the code behind filters of several T, each at several shifts, by least squares for the two levels.
-The largest T that fits as well as the best counts.
+Theory of operation. Many instruments filter, and few files state it. A filter delays every change,
+which the alignment by those changes includes, and makes it less steep, which changes the power at
+the ends of a window. The code has changes of many spacings; a recording with a filter of time
+constant T shows the filtered code. So the powers of quarters of chips are compared with the code
+after filters of several T, each at several shifts, by least squares for the two levels. The largest
+T that fits as well as the best is used.
 
-Source: our own; a mean over L is fitted by T between L / 4 and L / 2, as simulated in the tests.
+Source: our own; a mean over L is fitted with T between L / 4 and L / 2, as simulated in the tests.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from edgebench.host.analysis.energy.sync.load_code import Cumulative
 from edgebench.protocol.record import LoadCode
 
 QUARTERS = 4
-"""Pieces of a chip that are compared."""
+"""Number of pieces per chip that are compared."""
 FINE = 64
-"""Steps of the filtered code in a chip."""
+"""Steps of the filtered code per chip."""
 RATIOS = (0.0, 0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.625, 0.75, 1.0, 1.25, 1.5, 2.0)
-"""Time constants that are tried, in chips; of a longer one, the code itself is not seen."""
+"""Time constants that are tried, in chips; with a longer one, the code is not detected."""
 ENOUGH_BETTER = 0.8
-"""Ratio of the squares with a filter to those without, above which there may be none."""
+"""Ratio of the squares with a filter to those without, above which no filter is assumed."""
 AS_GOOD = 1.1
-"""Ratio of the squares to the least ones up to which a filter fits as well."""
+"""Ratio of the squares to the least squares up to which a filter fits as well."""
 
 
 def smear_s(
     codes: Sequence[LoadCode], cumulative: Cumulative, line: ClockLine, sample_s: float
 ) -> float:
-    """Time constant of what smears the changes of the codes; 0 where they are sharp.
+    """Time constant that smears the changes of the codes; 0 if they are sharp.
 
-    It lies between two of those that are tried, so the one above is returned.
+    It lies between two of the time constants tried, so the next larger value is returned.
 
     Args:
-        codes: Codes that are seen in the trace.
+        codes: Codes that were found in the trace.
         cumulative: Energy of the trace.
-        line: Line from the device's clock to the trace's, by those codes.
-        sample_s: Interval of the samples, over which they are means at least.
+        line: Line from the device's clock to the trace's, from those codes.
+        sample_s: Sample interval, over which the samples are at least averaged.
     """
     squares = np.zeros(len(RATIOS))
     chip_s = float(np.median(np.diff(codes[0].edges_ns))) / 1e9
@@ -66,13 +66,13 @@ def smear_s(
 
 
 def _quarters(edges_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Edges of the quarters of chips."""
+    """Edges of quarter chips."""
     places = np.arange((len(edges_ns) - 1) * QUARTERS + 1) / QUARTERS
     return np.rint(np.interp(places, np.arange(len(edges_ns)), edges_ns)).astype(np.int64)
 
 
 def _left(powers_w: Floats, is_busy: NDArray[np.float64], ratio: float, sample: float) -> float:
-    """Least squares that a code behind a filter leaves of the powers, at the best shift.
+    """Sum of squared residuals of the powers from a filtered code, at the best shift.
 
     Args:
         powers_w: Mean powers of the quarters of chips, shape (n,).
@@ -80,7 +80,7 @@ def _left(powers_w: Floats, is_busy: NDArray[np.float64], ratio: float, sample: 
         ratio: Time constant of the filter, in chips.
         sample: Interval of the samples, in chips.
     """
-    # Imported here: their import takes a second of CPU, and few runs have a code.
+    # Imported here: the import takes a second of CPU, and few runs have a code.
     from scipy.optimize import minimize_scalar
     from scipy.signal import lfilter
 
@@ -102,7 +102,7 @@ def _left(powers_w: Floats, is_busy: NDArray[np.float64], ratio: float, sample: 
         off = power_w - slope * model
         return float(off @ off)
 
-    # The alignment has the delay of the filter, and half a sample's.
+    # The alignment includes the delay of the filter and half a sample.
     reach = ratio + sample + 1 / 16
     first = min(np.linspace(-reach, 2 * reach, 25), key=left)
     minimum = minimize_scalar(left, bounds=(first - reach / 8, first + reach / 8), method="bounded")

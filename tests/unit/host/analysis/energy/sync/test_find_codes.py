@@ -72,7 +72,7 @@ def test_codes_are_found_whatever_clock_a_file_has(zero_ns: int, drift: float) -
 def test_noise_is_no_code(seed: int) -> None:
     """Ten minutes of somebody else's device are taken for the run."""
     cumulative, span_ns = trace([], 600.0, noise_w=1.0, seed=seed)
-    with pytest.raises(MeasurementError, match="load codes are not seen in the trace"):
+    with pytest.raises(MeasurementError, match="load codes are not in the trace"):
         find_codes([code(40.0), code(100.0)], cumulative, span_ns)
 
 
@@ -80,7 +80,7 @@ def test_codes_that_are_further_apart_are_of_another_run() -> None:
     """A run of 60 s is aligned with one of 61 s beside it."""
     played = [code(40.0), code(101.0)]
     cumulative, span_ns = trace(played, 150.0)
-    with pytest.raises(MeasurementError, match="load codes are not seen in the trace"):
+    with pytest.raises(MeasurementError, match="load codes are not in the trace"):
         find_codes([code(40.0), code(100.0)], cumulative, span_ns)
 
 
@@ -107,9 +107,7 @@ def test_trace_that_is_too_short_or_too_long_says_so(monkeypatch: pytest.MonkeyP
     with pytest.raises(MeasurementError, match=r"the trace lasts 100 ms, shorter than the load"):
         find_codes(codes, cumulative, (0, SECOND_NS // 10))
     monkeypatch.setattr(finder, "MAX_STEPS", 1000)
-    with pytest.raises(
-        MeasurementError, match=r"too long to look for a code .*: cut it to the run"
-    ):
+    with pytest.raises(MeasurementError, match=r"too long to search a code .*: cut it to the run"):
         find_codes(codes, cumulative, span_ns)
 
 
