@@ -69,7 +69,7 @@ def test_ports_are_listed_for_programs_and_for_people(
     assert all(list(one) == list(port) for one in document["ports"])
     print_ports([nucleo], as_json=False, is_confirmed=False)
     shown = capsys.readouterr()
-    for word in ("/dev/ttyACM0", "066A", "not identified", "python (7)"):
+    for word in ("/dev/ttyACM0", "066A", "unknown", "python (7)"):
         assert word in shown.out
     assert "edgebench bridge list --confirm" in shown.err
 

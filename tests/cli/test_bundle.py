@@ -54,7 +54,7 @@ def test_bundle_opens_where_a_run_is_named(edgebench: Run, stored: Store, tmp_pa
         f"verified: {METERED}: every number follows from the raw files\n",
     )
     merged = edgebench("store", "merge", path, *elsewhere)
-    assert merged.out.startswith("merged: 1 run added, 0 here already")
+    assert merged.out.startswith("merged: 1 run added, 0 already here")
 
 
 def test_bundle_of_several_runs_is_listed_and_verified(

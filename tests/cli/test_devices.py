@@ -30,7 +30,7 @@ def test_device_is_labelled_renamed_and_forgotten(edgebench: Run, known: Host) -
     said = edgebench("devices", "label", "pi5", "pi", "--json")
     assert json.loads(said.out) == {"name": "pi5", "labels": ["fast", "pi"]}
     said = edgebench("devices", "rename", "05bb", "window")
-    assert (said.code, said.out) == (0, "renamed: 05bb is window now\n")
+    assert (said.code, said.out) == (0, "renamed: 05bb is now window\n")
     assert json.loads(edgebench("devices", "--json", "rename", "window", "pi").out) == {
         "name": "pi"
     }

@@ -89,7 +89,7 @@ def test_run_that_is_not_there_is_a_usage_error(edgebench: Run, command: str, na
     assert (said.code, said.out) == (2, "")
     error, hint = said.err.splitlines()
     assert error.startswith(f"error: no run matches {name!r} among 0 in ")
-    assert hint.startswith("hint: measure one: edgebench bench MODEL; or open a bundle: ")
+    assert hint.startswith("hint: measure a model: edgebench bench MODEL; or open a bundle: ")
 
 
 @pytest.mark.parametrize("command", ["bundle", "report", "tag"])

@@ -16,7 +16,7 @@ from edgebench.host.report.subject import ReportedRun
 from edgebench.host.result.campaign import CampaignSummary, LaneStatus
 from edgebench.host.result.document import from_document, to_document
 from edgebench.host.result.facts import SetMember
-from edgebench.host.result.marks import Marks
+from edgebench.host.result.marks import ResultMarks
 from edgebench.host.result.run import Metrics, Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
@@ -140,7 +140,7 @@ def campaign_facts(sets: Sequence[RunSet]) -> CampaignFacts:
         highest_ratio=0.82,
         place_count=2,
         pair_count=10,
-        marks=Marks("valid"),
+        marks=ResultMarks("valid"),
     )
     return CampaignFacts(
         summary=summary,

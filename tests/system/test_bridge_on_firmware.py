@@ -177,7 +177,7 @@ def test_energy_mode_and_restart_on_open(binary: Path, tmp_path: Path) -> None:
             process.wait()
             os.close(held)
             held = -1
-            with pytest.raises(BoardLost, match="was lost|was disconnected"):
+            with pytest.raises(BoardLost, match=r"was lost|was disconnected"):
                 board.connect()
     finally:
         process.kill()

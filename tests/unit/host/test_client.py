@@ -110,7 +110,7 @@ def test_run_that_the_disk_has_no_room_for_is_not_fetched(tmp_path: Path) -> Non
     """A gigabyte is fetched until the disk is full, and the error says neither size nor limit."""
     link = FakeLink(m.SpooledFile(min(SPOOL_FILES), MAX_FILE_BYTES, ""))
     free = shutil.disk_usage(tmp_path)._replace(free=1000)
-    said = f"it takes {format_bytes(MAX_FILE_BYTES)}, disk has 1000 B free: {tmp_path}"
+    said = f"needs {format_bytes(MAX_FILE_BYTES)}, disk has 1000 B free: {tmp_path}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: free)
         with pytest.raises(StoreError, match=re.escape(said)):

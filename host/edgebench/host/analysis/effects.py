@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgebench.host.analysis.median import LEVEL
-from edgebench.host.result.marks import Marks, together
+from edgebench.host.result.marks import ResultMarks, together
 from edgebench.host.result.verdict import State
 
 MIN_ROUNDS = 3
@@ -36,7 +36,7 @@ class Observation:
     round: int
     value: float
     """Metric of the run, above zero."""
-    marks: Marks
+    marks: ResultMarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class FactorEffect:
     place_count: int
     """Combinations of the other factors at which both levels were measured."""
     pair_count: int
-    marks: Marks
+    marks: ResultMarks
     """Marks of the runs of both levels."""
 
     @property

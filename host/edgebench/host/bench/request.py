@@ -62,6 +62,7 @@ def needed_pair_count(comparison_count: int) -> int:
     """Minimum number of pairs for a significant result in a family of comparisons.
 
     Holm's method multiplies the smallest p value by the number of comparisons.
+
     >>> needed_pair_count(1), needed_pair_count(2), needed_pair_count(12)
     (6, 7, 9)
     """

@@ -40,6 +40,13 @@ from edgebench.protocol.text import printable
 from edgebench.protocol.traces import METER_FILE
 
 _SENTENCE = re.compile(r"verdict\.rules\[\d+\]\.detail")
+"""Sentences that are generated from numbers of the same document."""
+_SENTENCE_WITH_NUMBERS = re.compile(
+    r"verdict\.rules\[\d+\]\.facts\.(?:why|checks)|metrics\.thermal\.reason"
+    r"|metrics\.energy\.(?:.+\.)?(?:refused|net_refused|detail|reason)"
+)
+"""Sentences that contain numbers which are nowhere else."""
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +92,17 @@ def verify(store: Store, run_id: str) -> list[Difference]:
 
 
 def _is_reworded(difference: Difference) -> bool:
-    """Whether only the sentence of a finding differs, which is generated from its data for display.
+    """Whether two texts are the same sentence in the words of two versions of edgebench.
 
-    The wording depends on the version of edgebench, but every version writes a sentence.
+    Every version writes a sentence, and with the same numbers, in whatever order.
     """
-    is_sentence = _SENTENCE.fullmatch(difference.key) is not None
-    return is_sentence and isinstance(difference.stored, str) and difference.stored != ""
+    stored, computed = difference.stored, difference.computed
+    if not isinstance(stored, str) or not isinstance(computed, str) or not stored:
+        return False
+    if _SENTENCE.fullmatch(difference.key):
+        return True
+    is_sentence = _SENTENCE_WITH_NUMBERS.fullmatch(difference.key) is not None
+    return is_sentence and sorted(_NUMBER.findall(stored)) == sorted(_NUMBER.findall(computed))
 
 
 def _trace_differences(directory: Path, record: RunRecord, version: int) -> list[Difference]:

@@ -77,6 +77,7 @@ def asked(command: str, options: argparse.Namespace) -> Asked:
     """The contents of a command line, for hints.
 
     A placeholder is filled in only if it stands for a single word, except `RUN…`.
+
     >>> given = argparse.Namespace(run=["r1", "r 2"], meter="ppk2", given=[])
     >>> asked("show", given).names
     {'RUN…': ('r1', 'r 2'), 'METER': ('ppk2',)}
@@ -108,6 +109,7 @@ def asked(command: str, options: argparse.Namespace) -> Asked:
 
 def _grouped(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[list[str]]:
     """Group the given arguments: positional arguments alone, options with their values.
+
     >>> parser = argparse.ArgumentParser()
     >>> actions = [parser.add_argument("models"), parser.add_argument("--on")]
     >>> _grouped(parser, ["a.onnx", "--on", "pi5", "--", "-b.onnx"])

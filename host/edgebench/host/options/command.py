@@ -42,6 +42,7 @@ class Command:
 
 def command(*words: str | Sequence[str]) -> Command:
     """The command with these words; lists of words are flattened.
+
     >>> str(command("meters", "info", Placeholder("METER")))
     'edgebench meters info METER'
     >>> str(command("show", ["a b", "c"]))
@@ -53,6 +54,7 @@ def command(*words: str | Sequence[str]) -> Command:
 
 class NextStep:
     """Something the user can do: a text that begins with a verb, often with commands in it.
+
     >>> longer = command("bench", Placeholder("MODEL"), "--wait", "10m")
     >>> str(NextStep("wait: {}; or end it: {}", longer, command("stop")))
     'wait: edgebench bench MODEL --wait 10m; or end it: edgebench stop'

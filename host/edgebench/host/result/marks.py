@@ -2,8 +2,8 @@
 
     Run.marks, RunSet.marks ──▶ together() ──▶ comparisons, effects and points of a history
 
-Every table, page, chart and export takes its wording from `Marks`, so that each number is shown
-with its marks.
+Every table, page, chart and export takes its wording from `ResultMarks`, so that each number is
+shown with its marks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BEST_FIRST = (State.VALID.value, State.SUSPECT.value, State.INVALID.value, FAIL
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class ResultMarks:
     """Marks of the numbers of a run, of a set, or of several runs together."""
 
     state: str
@@ -49,7 +49,7 @@ class Marks:
     def label(self) -> str:
         """All marks.
 
-        >>> Marks("valid", ("temperature",), ("simulated",)).label
+        >>> ResultMarks("valid", ("temperature",), ("simulated",)).label
         'valid, unwatched: temperature, simulated'
         """
         unwatched = [f"unwatched: {', '.join(self.unwatched)}"] if self.unwatched else []
@@ -63,11 +63,11 @@ def marks_of(
     simulated: bool,
     emulated: bool,
     energy: EnergyResult | None,
-) -> Marks:
+) -> ResultMarks:
     """Marks of a run, from the fields of its document."""
     device = {SIMULATED: simulated, EMULATED: emulated}
     is_synthetic = energy is not None and energy.boundary == SYNTHETIC
-    return Marks(
+    return ResultMarks(
         FAILED if has_failed else verdict.state.value,
         verdict.unwatched if verdict.state is State.VALID else (),
         tuple(name for name, applies in device.items() if applies),
@@ -75,7 +75,7 @@ def marks_of(
     )
 
 
-def together(marks: Iterable[Marks], verdict: Verdict | None = None) -> Marks:
+def together(marks: Iterable[ResultMarks], verdict: Verdict | None = None) -> ResultMarks:
     """Marks of a number computed from several runs.
 
     Args:
@@ -87,7 +87,7 @@ def together(marks: Iterable[Marks], verdict: Verdict | None = None) -> Marks:
     unwatched = union(one.unwatched for one in each)
     if verdict is not None and not all(one.state == FAILED for one in each):
         state, unwatched = verdict.state.value, verdict.unwatched
-    return Marks(
+    return ResultMarks(
         state,
         unwatched if state == State.VALID.value else (),
         union(one.device for one in each),

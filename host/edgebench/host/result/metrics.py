@@ -12,7 +12,7 @@ from enum import Enum
 
 from edgebench.host.result.keys import key_of
 from edgebench.host.result.latency import PERCENTILES, LatencySummary
-from edgebench.host.result.marks import Marks
+from edgebench.host.result.marks import ResultMarks
 from edgebench.host.result.run import Run
 
 GROSS_ENERGY = "energy.gross_j_per_inference"
@@ -111,7 +111,7 @@ class Metric:
         half_width = abs(value * u95_j / whole_j)
         return value - half_width, value + half_width
 
-    def relevant(self, marks: Marks) -> Marks:
+    def relevant(self, marks: ResultMarks) -> ResultMarks:
         """Marks of this metric: `synthetic power` applies only to metrics of power and energy."""
         return marks if self.budget is not None else replace(marks, power=())
 

@@ -19,7 +19,7 @@ from edgebench.host.result.latency import (
     Stability,
     WarmupCut,
 )
-from edgebench.host.result.marks import Marks, marks_of
+from edgebench.host.result.marks import ResultMarks, marks_of
 from edgebench.host.result.outputs import Accuracy, Agreement
 from edgebench.host.result.settings import EffectiveSettings
 from edgebench.host.result.thermal import ThermalResult
@@ -251,7 +251,7 @@ class Run:
         return side_id(self.pair.comparison_id, self.pair.side) if self.pair else None
 
     @property
-    def marks(self) -> Marks:
+    def marks(self) -> ResultMarks:
         """Marks of the run's numbers."""
         return marks_of(
             self.verdict,

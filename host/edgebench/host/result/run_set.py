@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edgebench.host.result.keys import key
-from edgebench.host.result.marks import Marks, together
+from edgebench.host.result.marks import ResultMarks, together
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Verdict
 
@@ -83,7 +83,7 @@ class RunSet:
         return tuple(run for run in self.runs if not run.verdict.is_refused)
 
     @property
-    def marks(self) -> Marks:
+    def marks(self) -> ResultMarks:
         """Marks of the set's numbers."""
         return together((run.marks for run in self.runs), self.verdict)
 

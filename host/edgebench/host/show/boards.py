@@ -48,4 +48,4 @@ def _board(one: PortReport) -> Text:
         return Text(printable(f"{one.board}{model}"), style="green")
     if one.trouble is not None:
         return Text(printable(f"no: {one.trouble}"), style="yellow")
-    return Text("not identified" if one.is_candidate else "-")
+    return Text("unknown" if one.is_candidate else "-")

@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from edgebench.host.result.energy import SYNTHETIC
-from edgebench.host.result.marks import FAILED, Marks
+from edgebench.host.result.marks import FAILED, ResultMarks
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, headline_latency
 from edgebench.host.result.numbers import number_of
 from edgebench.host.result.run import Run
@@ -455,7 +455,7 @@ def _verdict_of(one: RunSet) -> Text:
     return marks_cell(one.marks)
 
 
-def marks_cell(marks: Marks) -> Text:
+def marks_cell(marks: ResultMarks) -> Text:
     """A verdict with the labels of a simulated or emulated device, and the mark for unread sensors.
 
     The sensors that could not be read are listed below the table; synthetic power is marked in the

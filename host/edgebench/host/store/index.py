@@ -18,7 +18,7 @@ from zlib import crc32
 from edgebench.host.analysis.history.conditions import conditions_of, digest, settings_of
 from edgebench.host.result.document import created_utc
 from edgebench.host.result.energy import SYNTHETIC
-from edgebench.host.result.marks import EMULATED, SIMULATED, SYNTHETIC_POWER, Marks
+from edgebench.host.result.marks import EMULATED, SIMULATED, SYNTHETIC_POWER, ResultMarks
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import SCHEMA_VERSION, Run
 from edgebench.host.store.annotations import UNREADABLE, read_annotations
@@ -96,10 +96,10 @@ class RunSummary:
     """Side of the comparison, `baseline` or `candidate`, for a run that is part of a pair."""
 
     @property
-    def marks(self) -> Marks:
+    def marks(self) -> ResultMarks:
         """Marks of the run's numbers; the state may also be `damaged` or `newer`."""
         is_synthetic = self.energy_boundary == SYNTHETIC
-        return Marks(
+        return ResultMarks(
             self.verdict,
             tuple(self.unwatched.split(", ")) if self.unwatched else (),
             tuple(name for name in self.kind.split() if name in (SIMULATED, EMULATED)),

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from edgebench.host.analysis.effects import Observation, factor_effects
-from edgebench.host.result.marks import Marks
+from edgebench.host.result.marks import ResultMarks
 from edgebench.host.result.verdict import State
 
-VALID = Marks("valid")
+VALID = ResultMarks("valid")
 MODELS, THREADS = ("fp32", "int8"), (1, 4)
 
 
@@ -61,7 +61,7 @@ def test_one_suspect_run_makes_its_effects_suspect() -> None:
     """A ratio of numbers that nobody trusts is printed like any other."""
     rows = observed(1)
     assert {one.verdict for one in factor_effects(rows, ["model"])} == {State.VALID}
-    rows[-1] = replace(rows[-1], marks=Marks("suspect"))
+    rows[-1] = replace(rows[-1], marks=ResultMarks("suspect"))
     assert {one.verdict for one in factor_effects(rows, ["model"])} == {State.SUSPECT}
 
 

@@ -111,7 +111,7 @@ def test_pipe_and_device_are_refused_at_once(tmp_path: Path) -> None:
     [
         ({"x": X}, "needs the arrays x and y, got x"),
         ({"y": Y}, "needs the arrays x and y, got y"),
-        ({"images": X, "labels": Y}, "has images, labels"),
+        ({"images": X, "labels": Y}, "got images, labels"),
         ({"x": X, "y": Y[:3]}, r"x has shape \[4, 8, 8, 1\], y has \[3\]"),
         ({"x": X, "y": Y.reshape(4, 1)}, r"y has \[4, 1\]"),
         ({"x": X, "y": np.array(3)}, r"y has \[\]"),
@@ -120,9 +120,9 @@ def test_pipe_and_device_are_refused_at_once(tmp_path: Path) -> None:
         ({"x": X[None], "y": Y}, r"batch dimension before its samples: x has shape \[1, 4, 8"),
         ({"x": np.array(["a", "b"]), "y": Y[:2]}, "needs numbers in x, got type <U1"),
         ({"x": X.astype(complex), "y": Y}, "needs numbers in x, got type complex"),
-        ({"x": X + np.nan, "y": Y}, "finite numbers in x, 256 of 256 are NaN or infinite"),
+        ({"x": X + np.nan, "y": Y}, "finite numbers in x: 256 of 256 are NaN or infinite"),
         ({"x": X, "y": np.array(list("abcd"))}, "needs numbers in y, got type <U1"),
-        ({"x": X, "y": Y + np.inf}, "finite numbers in y, 4 of 4 are"),
+        ({"x": X, "y": Y + np.inf}, "finite numbers in y: 4 of 4 are"),
         ({"x": X, "y": Y - 2}, "class numbers from 0 in y for the metric top1"),
         (
             {"x": X, "y": Y + 0.5, "metric": np.array("top1")},

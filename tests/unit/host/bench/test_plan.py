@@ -189,7 +189,7 @@ def test_file_that_a_device_has_no_room_for_is_refused_unread(
     if is_taken:
         refuse_impossible("pi", request, system, None)
         return
-    with pytest.raises(TooLarge, match=r"^file of 5 B, pi has room for 4 B: a\.tflite$"):
+    with pytest.raises(TooLarge, match=r"^file has 5 B, pi has room for 4 B: a\.tflite$"):
         refuse_impossible("pi", request, system, None)
 
 

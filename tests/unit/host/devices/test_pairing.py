@@ -121,7 +121,7 @@ def test_replacing_is_asked_for(
 
 def test_script_is_told_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script waits for an answer that nobody types."""
-    with pytest.raises(BoardKnown, match="agent is on the board of 'pi5', which does not answer"):
+    with pytest.raises(BoardKnown, match="agent is on the board of 'pi5', which does not respond"):
         decided(monkeypatch, None, "y\n", is_terminal=False)
 
 

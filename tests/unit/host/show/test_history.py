@@ -15,7 +15,7 @@ from edgebench.host.analysis.history.history import (
     HistorySubject,
     find_history,
 )
-from edgebench.host.result.marks import Marks
+from edgebench.host.result.marks import ResultMarks
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.show.history import histories_page, outcome_sentence, subject_lines
 
@@ -32,7 +32,7 @@ def history(*values: float) -> History:
                 run_id=str(number),
                 created_utc="",
                 set_id=None,
-                marks=Marks("valid"),
+                marks=ResultMarks("valid"),
                 value=value,
                 conditions={},
             )

@@ -21,7 +21,7 @@ from edgebench.host.analysis.compare.energy import (
 from edgebench.host.analysis.outputs import ERROR_METRICS
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.result.facts import BASELINE, CANDIDATE
-from edgebench.host.result.marks import Marks, together
+from edgebench.host.result.marks import ResultMarks, together
 from edgebench.host.result.metrics import (
     BY_SHORT_NAME,
     METRICS,
@@ -73,7 +73,7 @@ class RunComparison:
     candidate_runs: tuple[str, ...]
     differs_in: Differences
     """Allowed keys in which the sides differ."""
-    marks: Marks
+    marks: ResultMarks
     """Marks of the outcome, from the runs of both sides."""
     verdicts: Verdicts
     is_in_blocks: bool

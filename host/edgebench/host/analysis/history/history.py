@@ -27,7 +27,7 @@ from edgebench.host.analysis.history.levels import (
 )
 from edgebench.host.analysis.median import SIGMAS, are_too_far_apart, median_interval
 from edgebench.host.analysis.run_set import over_runs
-from edgebench.host.result.marks import Marks, union
+from edgebench.host.result.marks import ResultMarks, union
 from edgebench.host.result.metrics import METRICS, Better, Metric
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
@@ -58,7 +58,7 @@ class HistoryRun:
     run_id: str
     created_utc: str
     set_id: str | None
-    marks: Marks
+    marks: ResultMarks
     value: float | None
     """Value in the unit of the metric; None if the run has none."""
     conditions: Fingerprint

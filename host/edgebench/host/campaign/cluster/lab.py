@@ -565,6 +565,7 @@ async def _work(
 
 def why_away(exc: BaseException) -> str:
     """Message that states why the scheduler cannot be reached.
+
     >>> why_away(ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 8786)"))
     'Connection refused'
     """

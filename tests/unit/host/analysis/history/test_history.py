@@ -14,7 +14,7 @@ from edgebench.host.analysis.history.history import (
     HistorySubject,
     find_history,
 )
-from edgebench.host.result.marks import Marks
+from edgebench.host.result.marks import ResultMarks
 from edgebench.host.result.metrics import INSTRUCTIONS, METRICS
 
 SUBJECT = HistorySubject(
@@ -29,7 +29,7 @@ def command(number: int, values: Sequence[float | None], **conditions: str) -> l
             run_id=f"{number:04}-{place}",
             created_utc=f"2026-01-{1 + number % 28:02}T00:00:00+00:00",
             set_id=f"set-{number}",
-            marks=Marks("valid"),
+            marks=ResultMarks("valid"),
             value=value,
             headline_value=value,
             conditions=conditions or {"governor": "performance"},

@@ -11,7 +11,7 @@ from edgebench.protocol.errors import UsageError
 @pytest.mark.parametrize("port", ["0", "65536", "87860", "-1", "x", "", "1" * 5000])
 def test_port_that_is_none_is_refused(port: str) -> None:
     """A digit too many ends in a traceback of the system, once the lab host has started."""
-    with pytest.raises(UsageError, match="cluster (address|port) must be"):
+    with pytest.raises(UsageError, match=r"cluster (address|port) must be"):
         ClusterAddress(f"tcp://127.0.0.1:{port}")
 
 
