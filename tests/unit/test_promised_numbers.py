@@ -1,7 +1,8 @@
-"""Numbers that the documentation promises, each in digits beside the sentence that promises it.
+"""Numbers that the documentation promises, each in digits next to the sentence that promises it.
 
 The tests of a limit import it, so that they follow it wherever it goes. Here it has to stay where
-the documentation says that it is: whoever changes one changes the other, and this table.
+the documentation states that it is: a change to either requires a change to the other, and to this
+table.
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("COVERAGE", 2.0, "a coverage factor of k = 2"),
         ],
         "host.result.energy": [
-            ("ASSUMED_GAIN", 0.15, "the gain (15 % if nobody states one)"),
+            ("ASSUMED_GAIN", 0.15, "the gain (15 % if no gain is stated)"),
         ],
         "host.analysis.energy.trace": [
             ("TIMEBASE_RATIO", 100e-6, "100 ppm plus the difference"),
@@ -609,7 +610,7 @@ def test_number_is_what_the_documentation_promises(
 def test_preset_is_what_the_documentation_promises(
     preset: str, duration_s: float, query_count: int, promise: str
 ) -> None:
-    """Otherwise runs of one preset would be of two lengths, with nothing to tell them apart."""
+    """Otherwise runs of one preset would be of two lengths, with nothing to distinguish them."""
     fixed = PRESETS[preset]
     assert (fixed["duration_s"], fixed["min_query_count"]) == (duration_s, query_count)
     assert promise in text_of("docs/measurement.md")

@@ -87,7 +87,7 @@ class Crowd:
 
 @pytest.fixture
 def crowd() -> Iterator[Crowd]:
-    """Nobody yet."""
+    """A crowd without peers."""
     with ExitStack() as stack:
         yield Crowd(stack)
 
@@ -101,7 +101,7 @@ def at(network: int, number: int = 0) -> Any:
     "sent", [b"", b"\x16", HELLO[:4], HELLO[:5], HELLO[:6], HELLO[:-1]], ids=len
 )
 def test_connection_without_a_whole_hello_gets_no_handshake(crowd: Crowd, sent: bytes) -> None:
-    """Otherwise a byte costs a handshake's memory and time."""
+    """Otherwise a byte would cost a handshake's memory and time."""
     crowd.connect(at(1), sent)
     assert crowd.granted() == []
     assert crowd.is_open(at(1))
@@ -122,14 +122,14 @@ def test_connection_without_a_whole_hello_gets_no_handshake(crowd: Crowd, sent: 
     ],
 )
 def test_what_is_no_hello_is_dropped_at_once(crowd: Crowd, sent: bytes) -> None:
-    """Otherwise whatever is no TLS keeps a place until its time is over."""
+    """Otherwise a peer without TLS would keep a place until its time is over."""
     crowd.connect(at(1), sent)
     assert not crowd.is_open(at(1))
     assert crowd.granted() == []
 
 
 def test_peer_that_has_gone_costs_no_handshake(crowd: Crowd) -> None:
-    """Otherwise a flood need not even wait for an answer."""
+    """Otherwise a flood would not even have to wait for a response."""
     crowd.connect(at(1), HELLO)
     crowd.connect(at(2), HELLO)
     crowd.peers[at(1)].close()
@@ -144,7 +144,7 @@ def test_peer_that_has_gone_costs_no_handshake(crowd: Crowd) -> None:
 
 
 def test_oldest_without_a_hello_goes_first(crowd: Crowd) -> None:
-    """Otherwise a host whose hello is there is dropped for peers that send nothing."""
+    """Otherwise a host whose hello is there would be dropped for peers that send nothing."""
     crowd.connect(at(1, 0), HELLO)
     for number in range(1, MAX_PARKED_PER_NETWORK + 1):
         crowd.connect(at(1, number), b"\x16")
@@ -154,7 +154,7 @@ def test_oldest_without_a_hello_goes_first(crowd: Crowd) -> None:
 
 
 def test_random_one_goes_where_all_have_sent_a_hello(crowd: Crowd) -> None:
-    """Otherwise whoever knows the order keeps every other connection of its address out."""
+    """Otherwise a peer that knows the order could keep all other connections of its address out."""
     survivors: Counter[int] = Counter()
     for trial in range(20):
         addresses = [at(trial, number) for number in range(2 * MAX_PARKED_PER_NETWORK)]
@@ -168,7 +168,7 @@ def test_random_one_goes_where_all_have_sent_a_hello(crowd: Crowd) -> None:
 
 
 def test_network_with_the_most_gives_way(crowd: Crowd) -> None:
-    """Otherwise peers with many connections drive away one with a single one."""
+    """Otherwise peers with many connections would drive away a peer with a single connection."""
     crowd.connect(at(0), HELLO)
     for number in range(MAX_PARKED):
         crowd.connect(at(1 + number // MAX_PARKED_PER_NETWORK, number), HELLO)
@@ -177,14 +177,14 @@ def test_network_with_the_most_gives_way(crowd: Crowd) -> None:
 
 
 def test_addresses_of_one_ipv6_network_are_one_network(crowd: Crowd) -> None:
-    """Otherwise each of anybody's 2^64 addresses has a budget of its own."""
+    """Otherwise each of a user's 2^64 addresses would have a budget of its own."""
     for number in range(MAX_PARKED_PER_NETWORK + 1):
         crowd.connect((f"2001:db8::{number:x}%eth0", 1000, 0, 0))
     assert len(crowd.open_addresses) == MAX_PARKED_PER_NETWORK
 
 
 def test_new_network_gets_the_next_handshake(crowd: Crowd) -> None:
-    """Otherwise a host waits behind everything that a flood has sent before."""
+    """Otherwise a host would wait behind everything that a flood has sent before."""
     for number in range(100):
         crowd.connect(at(1 + number % 5, number), HELLO)
     for address in crowd.granted():
@@ -195,7 +195,7 @@ def test_new_network_gets_the_next_handshake(crowd: Crowd) -> None:
 
 
 def test_network_of_a_known_peer_is_first_again(crowd: Crowd) -> None:
-    """Otherwise the second connection of a host waits until every address of a flood had one."""
+    """Otherwise a host's second connection would wait for every address of a flood."""
     crowd.connect(at(99), HELLO)
     assert crowd.granted() == [at(99)]
     crowd.admission.leave(at(99), is_known=True)
@@ -208,7 +208,7 @@ def test_network_of_a_known_peer_is_first_again(crowd: Crowd) -> None:
 
 
 def test_silent_handshake_gives_way_and_one_that_we_are_slow_with_does_not(crowd: Crowd) -> None:
-    """Otherwise eight hellos keep everybody out, or a busy agent drops the host that it serves."""
+    """Otherwise eight hellos would keep all others out, or a busy agent would drop its own host."""
     for number in range(MAX_HANDSHAKES + 2):
         crowd.connect(at(number), HELLO)
     in_progress = crowd.granted()
@@ -224,7 +224,7 @@ def test_silent_handshake_gives_way_and_one_that_we_are_slow_with_does_not(crowd
 def test_hosts_of_the_same_network_wait_longer(
     crowd: Crowd, network: int, patience_s: float
 ) -> None:
-    """Otherwise a loaded host that opens many connections loses some that it is slow with."""
+    """Otherwise a loaded host that opens many connections would lose some that it is slow with."""
     for number in range(MAX_HANDSHAKES):
         crowd.connect(at(1, number), HELLO)
     for address in crowd.granted():
@@ -237,7 +237,7 @@ def test_hosts_of_the_same_network_wait_longer(
 
 
 def test_handshake_that_is_over_makes_room(crowd: Crowd) -> None:
-    """Otherwise the budget is used up by peers that were let in, or have failed, long ago."""
+    """Otherwise the budget would be used up by peers that were let in, or failed, long ago."""
     for number in range(MAX_HANDSHAKES + 2):
         crowd.connect(at(number), HELLO)
     known, failed, *_ = crowd.granted()

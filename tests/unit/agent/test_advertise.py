@@ -18,12 +18,12 @@ LOOKS = 200
 
 
 def on_loopback(_: tuple[str, ...] = ()) -> Zeroconf:
-    """A responder that nobody hears outside of this machine."""
+    """A responder that is not reachable outside this machine."""
     return Zeroconf(interfaces=[LOOPBACK], ip_version=IPVersion.V4Only)
 
 
 def test_announcement_follows_the_seats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A board is plugged in, and the network hears of it when the agent is restarted."""
+    """Otherwise the network would learn of a plugged-in board when the agent is restarted."""
     monkeypatch.setattr(advertise, "_responder", on_loopback)
     seats, changed = ["1"], asyncio.Event()
 

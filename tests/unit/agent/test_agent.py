@@ -1,4 +1,4 @@
-"""Seats of one agent, and which of their runs may start beside each other."""
+"""Seats of one agent, and which of their runs may start at the same time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOARD = "qemu:mps2-an386"
 
 
 def test_board_is_not_opened_while_a_run_of_the_machine_starts(tmp_path: Path) -> None:
-    """Neither of two runs that start at the same time sees the other, and both are disturbed."""
+    """Otherwise two runs that start together would not see, and would disturb, each other."""
     need_tool("qemu-system-arm")
     told: list[str] = []
 
@@ -46,7 +46,7 @@ def test_board_is_not_opened_while_a_run_of_the_machine_starts(tmp_path: Path) -
 
 
 def test_meter_records_one_board_at_a_time(tmp_path: Path) -> None:
-    """The second of two runs finds the meter's port in use, and is stored without its energy."""
+    """Otherwise the second of two runs would find the meter's port in use, and lack its energy."""
     need_tool("qemu-system-arm")
     meter = "ppk2:/dev/ttyACM0"
 
@@ -72,7 +72,7 @@ def test_meter_records_one_board_at_a_time(tmp_path: Path) -> None:
 
 
 def test_simulated_boards_start_side_by_side(tmp_path: Path) -> None:
-    """Thirty boards of a farm wait for each other."""
+    """Otherwise thirty boards of a farm would wait for each other."""
 
     async def story() -> None:
         boards = ("imx8mp-evk:1", "imx8mp-evk:2")

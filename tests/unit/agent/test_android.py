@@ -52,7 +52,7 @@ def properties(tmp_path: Path, name: str) -> tuple[AndroidProperties, Path]:
 def test_phone_is_described_by_its_properties(
     tmp_path: Path, name: str, device: tuple[str, str, str, str]
 ) -> None:
-    """Otherwise a phone is "localhost" with Linux, and has the profile of any board."""
+    """Otherwise a phone would be "localhost" with Linux, and have the profile of any board."""
     shown, root = properties(tmp_path, name)
     found = describe_phone(shown, tmp_path, None, root)
     assert (found.name, found.profile, found.soc, found.os) == device
@@ -61,7 +61,7 @@ def test_phone_is_described_by_its_properties(
 
 
 def test_phone_is_the_same_device_after_a_new_installation(tmp_path: Path) -> None:
-    """Otherwise a phone is another device each time its agent's state is removed."""
+    """Otherwise a phone would be another device each time its agent's state is removed."""
     shown, root = properties(tmp_path, "android_phone")
     assert shown.serial == SERIAL["ro.serialno"]
 
@@ -81,7 +81,7 @@ def test_phone_is_the_same_device_after_a_new_installation(tmp_path: Path) -> No
 
 
 def test_environment_has_the_build_and_no_fingerprint(tmp_path: Path) -> None:
-    """Otherwise a result does not say which Android it was made on, or tells too much of it."""
+    """Otherwise a result would not state its Android version, or would reveal too much of it."""
     shown, root = properties(tmp_path, "android_16")
     profile = match_profile(identify(shown, root))
     state = tmp_path / "state"
@@ -98,7 +98,7 @@ def test_environment_has_the_build_and_no_fingerprint(tmp_path: Path) -> None:
 
 
 def test_emulator_of_android_is_named(tmp_path: Path) -> None:
-    """Otherwise the emulator on a PC passes for a phone."""
+    """Otherwise the emulator on a PC would pass for a phone."""
     _, root = properties(tmp_path, "android_8")
     shown = AndroidProperties({"ro.boot.qemu": "1"})
     profile = match_profile(identify(shown, root))
@@ -111,7 +111,7 @@ def test_emulator_of_android_is_named(tmp_path: Path) -> None:
 def test_board_is_no_phone_for_its_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a PC with Android's tools is a phone."""
+    """Otherwise a PC with Android's tools would be a phone."""
     monkeypatch.setenv("ANDROID_ROOT", "/system")
     assert not is_android(make_tree(tmp_path, RASPBERRY_PI_5))
 
@@ -125,7 +125,7 @@ def test_board_is_no_phone_for_its_variables(
     ],
 )
 def test_command_that_is_denied_has_no_output(tmp_path: Path, script: str, failure: str) -> None:
-    """Otherwise a denial, which ends with 0, is read as a battery without a status."""
+    """Otherwise a denial, which ends with 0, would be read as a battery without a status."""
     program = tmp_path / "system/bin/dumpsys"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -136,12 +136,12 @@ def test_command_that_is_denied_has_no_output(tmp_path: Path, script: str, failu
 
 
 def test_command_that_is_not_there_has_a_reason(tmp_path: Path) -> None:
-    """Otherwise a system without it ends the sampler."""
+    """Otherwise a system without the command would end the sampler."""
     assert "No such file" in run_command(tmp_path, "dumpsys", "power").failure
 
 
 def test_what_the_kernel_denies_is_absent_with_its_reason(tmp_path: Path) -> None:
-    """Otherwise a phone that denies its temperatures is said to have none."""
+    """Otherwise a phone that denies its temperatures would be reported to have none."""
     need_root()
     _, root = properties(tmp_path, "android_phone")
     for path in (tmp_path, *tmp_path.parents[:2]):
@@ -162,7 +162,7 @@ def test_what_the_kernel_denies_is_absent_with_its_reason(tmp_path: Path) -> Non
 
 
 def test_groups_are_those_that_android_mounts(tmp_path: Path) -> None:
-    """Otherwise a process in the background, or with a clamped clock, is as any other."""
+    """Otherwise a background process, or a clamped clock, would look like any other."""
     files = {
         "system/build.prop": "",
         "proc/self/cgroup": "4:cpuset:/foreground/7\n2:cpu:/background\n0::/uid_2000/pid_7\n",
@@ -178,7 +178,7 @@ def test_groups_are_those_that_android_mounts(tmp_path: Path) -> None:
 
 
 def test_temperature_is_answered_at_once_and_none_is_old() -> None:
-    """Otherwise each look at a phone starts a command, or the agent waits for one that hangs."""
+    """Otherwise each look at a phone would start a command, or wait for one that hangs."""
     now_s, temps_c, may_end = 0.0, iter((31.0, 32.0, 33.0)), threading.Event()
     may_end.set()
 

@@ -1,4 +1,4 @@
-"""The store of models: resumable, verified, bounded."""
+"""The model store: resumable, verified, bounded."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def send(upload: Upload, data: bytes, chunk: int = 1000) -> None:
 
 
 def store_model(store: ArtifactStore, data: bytes) -> Path:
-    """Bring a whole model in."""
+    """Store a whole model."""
     upload = store.begin(digest(data), len(data))
     send(upload, data)
     store.commit(upload)
@@ -51,7 +51,7 @@ def store(tmp_path: Path) -> ArtifactStore:
 def test_model_that_gets_its_name_while_others_are_counted_is_no_error(
     store: ArtifactStore,
 ) -> None:
-    """`edgebench-agent status` fails while a host sends a model."""
+    """Otherwise `edgebench-agent status` would fail while a host sends a model."""
     path = store_model(store, MODEL)
     path.with_suffix(".part").write_bytes(MODEL)
     counted = store._entries()
@@ -63,7 +63,7 @@ def test_model_that_gets_its_name_while_others_are_counted_is_no_error(
 
 
 def test_whole_model_is_kept_under_its_digest(store: ArtifactStore) -> None:
-    """A model that was pushed cannot be run."""
+    """Otherwise a model that was pushed could not be run."""
     assert store.offset(digest(MODEL), len(MODEL)) == (0, False)
     path = store_model(store, MODEL)
     assert store.verified_path(digest(MODEL)) == path
@@ -74,7 +74,7 @@ def test_whole_model_is_kept_under_its_digest(store: ArtifactStore) -> None:
 
 
 def test_empty_model_is_a_model(store: ArtifactStore) -> None:
-    """A file of no bytes hangs the transfer instead of being refused by the runtime."""
+    """Otherwise the runtime would not get to refuse an empty file, which hangs the transfer."""
     assert store_model(store, b"").read_bytes() == b""
 
 
@@ -83,7 +83,7 @@ def test_empty_model_is_a_model(store: ArtifactStore) -> None:
 def test_transfer_resumes_wherever_it_was_cut(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int]
 ) -> None:
-    """A lost link damages the model, or costs the bytes that had arrived."""
+    """Otherwise a lost link would damage the model, or cost the bytes that had arrived."""
     store = ArtifactStore(tmp_path_factory.mktemp("models"))
     for cut in sorted(cuts):
         upload = store.begin(digest(MODEL), len(MODEL))
@@ -94,7 +94,7 @@ def test_transfer_resumes_wherever_it_was_cut(
 
 
 def test_part_survives_the_death_of_the_agent(store: ArtifactStore, tmp_path: Path) -> None:
-    """A new agent begins again although half of the model is on its disk."""
+    """Otherwise a new agent would begin again although half of the model is on its disk."""
     upload = store.begin(digest(MODEL), len(MODEL))
     send(upload, MODEL[:5000])
     upload.close()
@@ -107,7 +107,7 @@ def test_part_survives_the_death_of_the_agent(store: ArtifactStore, tmp_path: Pa
 
 
 def test_model_that_arrives_damaged_is_refused_and_forgotten(store: ArtifactStore) -> None:
-    """Other bytes than promised are measured, or block the next transfer for ever."""
+    """Otherwise wrong bytes would be measured, or block the next transfer for ever."""
     wrong = MODEL[:-1] + b"\x00"
     upload = store.begin(digest(MODEL), len(MODEL))
     send(upload, wrong)
@@ -118,7 +118,7 @@ def test_model_that_arrives_damaged_is_refused_and_forgotten(store: ArtifactStor
 
 
 def test_commit_of_a_model_that_is_too_short_keeps_what_came(store: ArtifactStore) -> None:
-    """A part passes for a whole model, or is thrown away."""
+    """Otherwise a part would pass for a whole model, or be thrown away."""
     upload = store.begin(digest(MODEL), len(MODEL))
     send(upload, MODEL[:1000])
     with pytest.raises(ModelRefused, match=f"incomplete: 1000 of {len(MODEL)} bytes"):
@@ -127,7 +127,7 @@ def test_commit_of_a_model_that_is_too_short_keeps_what_came(store: ArtifactStor
 
 
 def test_bytes_behind_the_announced_size_are_refused(store: ArtifactStore) -> None:
-    """A host announces a byte, passes the quota, and fills the disk."""
+    """Otherwise a host could announce a byte, pass the quota, and fill the disk."""
     upload = store.begin(digest(MODEL), 10)
     with pytest.raises(UsageError, match="10 bytes"):
         asyncio.run(upload.write(0, memoryview(b"x" * 11)))
@@ -137,7 +137,7 @@ def test_bytes_behind_the_announced_size_are_refused(store: ArtifactStore) -> No
 
 @pytest.mark.parametrize("offset_bytes", [-1, 1, 999, 2**60])
 def test_chunk_out_of_order_is_refused(store: ArtifactStore, offset_bytes: int) -> None:
-    """A hole in the model is filled with whatever comes next."""
+    """Otherwise a hole in the model would be filled with whatever comes next."""
     upload = store.begin(digest(MODEL), len(MODEL))
     with pytest.raises(UsageError, match=f"chunk at byte {offset_bytes}, expected 0"):
         asyncio.run(upload.write(offset_bytes, memoryview(b"data")))
@@ -145,7 +145,7 @@ def test_chunk_out_of_order_is_refused(store: ArtifactStore, offset_bytes: int) 
 
 
 def test_part_that_is_longer_than_the_model_begins_again(store: ArtifactStore) -> None:
-    """A part from a wrong announcement can never become whole."""
+    """Otherwise a part from a wrong announcement could never become whole."""
     upload = store.begin(digest(MODEL), 2 * len(MODEL))
     send(upload, MODEL + b"more than that")
     upload.close()
@@ -157,7 +157,7 @@ def test_part_that_is_longer_than_the_model_begins_again(store: ArtifactStore) -
 
 
 def test_model_that_is_damaged_on_disk_is_noticed_before_it_runs(store: ArtifactStore) -> None:
-    """A model that a power cut tore is measured."""
+    """Otherwise a model that a power cut tore would be measured."""
     path = store_model(store, MODEL)
     path.write_bytes(MODEL[:-1])
     with pytest.raises(ModelRefused, match="damaged on disk"):
@@ -171,7 +171,7 @@ def test_model_that_is_damaged_on_disk_is_noticed_before_it_runs(store: Artifact
     "name", ["", "0" * 63, "0" * 65, "A" * 64, "../" + "0" * 61, "0" * 63 + "\n", "0" * 64 + "\n"]
 )
 def test_name_that_is_no_digest_is_refused(store: ArtifactStore, name: str) -> None:
-    """A path from the wire leaves the store."""
+    """Otherwise a path from the wire could leave the store."""
     for call in (store.path, partial(store.offset, size_bytes=1), store.verified_path):
         with pytest.raises(UsageError, match="not a sha256"):
             call(name)
@@ -179,7 +179,7 @@ def test_name_that_is_no_digest_is_refused(store: ArtifactStore, name: str) -> N
 
 @pytest.mark.parametrize("left", [b"", MODEL[:4096], MODEL + b"more"])
 def test_model_of_another_size_is_fetched_again(store: ArtifactStore, left: bytes) -> None:
-    """Otherwise a file that a power cut emptied counts as complete, and the next run fails."""
+    """Otherwise a file emptied by a power cut would count as complete, and fail the next run."""
     path = store_model(store, MODEL)
     path.write_bytes(left)
     assert store.offset(digest(MODEL), len(MODEL)) == (0, False)
@@ -187,7 +187,7 @@ def test_model_of_another_size_is_fetched_again(store: ArtifactStore, left: byte
 
 
 def test_model_over_the_quota_is_refused_and_costs_nothing(tmp_path: Path) -> None:
-    """A model that can never fit throws all others out."""
+    """Otherwise a model that can never fit would evict all others."""
     store = ArtifactStore(tmp_path / "models", quota_bytes=1000)
     kept = store_model(store, b"k" * 900)
     with pytest.raises(NoSpace, match=r"model of 1001 B, quota 1000 B$"):
@@ -196,7 +196,7 @@ def test_model_over_the_quota_is_refused_and_costs_nothing(tmp_path: Path) -> No
 
 
 def test_least_recently_used_model_goes_first(tmp_path: Path) -> None:
-    """The model of the running campaign goes, and an old one stays."""
+    """Otherwise the model of the running campaign would be evicted, and an old model would stay."""
     store = ArtifactStore(tmp_path / "models", quota_bytes=3000)
     models = [bytes([i]) * 1000 for i in range(3)]
     for age, data in enumerate(models):
@@ -214,7 +214,7 @@ def test_least_recently_used_model_goes_first(tmp_path: Path) -> None:
 def test_quota_holds_whatever_comes(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int]
 ) -> None:
-    """Models together take more than the quota."""
+    """Otherwise models together would take more than the quota."""
     store = ArtifactStore(tmp_path_factory.mktemp("models"), quota_bytes=1500)
     for i, size in enumerate(sizes):
         data = bytes([i]) * size
@@ -226,7 +226,7 @@ def test_quota_holds_whatever_comes(
 
 
 def test_resumed_model_does_not_push_itself_out(tmp_path: Path) -> None:
-    """A part is counted twice, or is removed to make room for its own rest."""
+    """Otherwise a part would be counted twice, or be removed to make room for its own rest."""
     store = ArtifactStore(tmp_path / "models", quota_bytes=1000)
     data = b"x" * 1000
     upload = store.begin(digest(data), 1000)
@@ -240,7 +240,7 @@ def test_resumed_model_does_not_push_itself_out(tmp_path: Path) -> None:
 
 
 def test_model_of_a_run_stays_while_another_seat_gets_one(tmp_path: Path) -> None:
-    """A run cools its device down for minutes, and finds its model gone."""
+    """Otherwise a run would cool its device down for minutes, and find its model gone."""
     store = ArtifactStore(tmp_path / "models", quota_bytes=1000)
     data = b"r" * 600
     store_model(store, data)

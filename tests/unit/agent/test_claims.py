@@ -24,27 +24,27 @@ def claims() -> Claims:
 
 
 def test_command_of_the_same_environment_is_served(claims: Claims) -> None:
-    """Otherwise each command starts an agent, or is refused while another measures."""
+    """Otherwise each command would start an agent, or be refused while another measures."""
     for user in ("first", "second"):
         assert claims.decide(SAME, user, "ada@pi").outcome is ClaimOutcome.SAME
 
 
 @pytest.mark.parametrize("claim", [OTHER_SETTINGS, OTHER_LIBRARIES])
 def test_idle_agent_leaves_for_another_environment(claims: Claims, claim: AgentClaim) -> None:
-    """Otherwise its runtimes, or their settings, are measured in place of the command's own."""
+    """Otherwise its runtimes, or their settings, would be measured instead of the command's own."""
     reply = claims.decide(claim, "user", None)
     assert reply.outcome is ClaimOutcome.LEAVES
     assert (reply.interpreter, reply.pid) == ("/venv/bin/python", os.getpid())
 
 
 def test_agent_that_leaves_takes_nobody_in(claims: Claims) -> None:
-    """Otherwise a command that comes between is cut off."""
+    """Otherwise a command that comes in between would be cut off."""
     claims.decide(OTHER_LIBRARIES, "user", None)
     assert claims.decide(SAME, "late", None).outcome is ClaimOutcome.LEAVES
 
 
 def test_agent_with_a_conversation_or_a_lease_stays(claims: Claims) -> None:
-    """Otherwise a command of another environment ends a measurement."""
+    """Otherwise a command of another environment would end a measurement."""
     claims.enter("measuring")
     assert claims.decide(OTHER_LIBRARIES, "user", None).outcome is ClaimOutcome.BUSY
     claims.end("measuring")
@@ -62,6 +62,6 @@ def test_agent_with_a_conversation_or_a_lease_stays(claims: Claims) -> None:
     ],
 )
 def test_agent_that_serves_stays(claims: Claims, claim: AgentClaim, outcome: ClaimOutcome) -> None:
-    """Otherwise a command ends an agent that others need, or measures its runtimes unsaid."""
+    """Otherwise a command would end an agent that others need, or silently measure its runtimes."""
     claims.leave = None
     assert claims.decide(claim, "user", None).outcome is outcome

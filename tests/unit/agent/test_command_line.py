@@ -9,7 +9,7 @@ from edgebench.agent.cli import command_parser
 
 @pytest.mark.parametrize("words", [["srve"], ["serve", "--prot", "1"]])
 def test_typo_is_one_line_and_a_hint(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """After a typo, the host's command line says what to do, and the agent's prints its usage."""
+    """Otherwise the agent would print its usage after a typo, where the host states what to do."""
     with pytest.raises(SystemExit) as left:
         command_parser().parse_args(words)
     assert left.value.code == 2

@@ -25,7 +25,7 @@ PI_5_IDLE_C = 48.3
 
 
 class Device:
-    """A device in a time of its own, which passes while somebody sleeps."""
+    """A device with a clock of its own, which advances during each sleep."""
 
     def __init__(self, temp_c: Callable[[float], float | None]) -> None:
         self.now_s = 100.0
@@ -54,13 +54,13 @@ class Device:
 
 
 def pi_5(time_s: float) -> float:
-    """The trace, and what comes after it; in steps of half a degree, as its sensor has."""
+    """The trace, and what comes after it, in steps of half a degree like its sensor's."""
     times, temps = zip(*PI_5_COOLING, strict=True)
     return round(2 * float(np.interp(time_s, times, temps))) / 2
 
 
 def test_bare_pi_5_is_not_cool_after_ten_minutes_and_that_is_said() -> None:
-    """A fixed pause of five minutes starts the next run on a board with a hot case."""
+    """Otherwise the next run would start on a hot case, as after a fixed pause of five minutes."""
     profile = find_profile("raspberrypi-5")
     assert profile is not None
     assert Gate(profile.cooldown, 40.0).target_c == 43.0, "three degrees over the coolest"
@@ -77,7 +77,7 @@ def test_bare_pi_5_is_not_cool_after_ten_minutes_and_that_is_said() -> None:
 def test_gate_opens_when_it_is_cool_and_hardly_cools_any_more(
     max_c: float, earliest_s: float, latest_s: float
 ) -> None:
-    """A run starts as soon as the junction is cool, while the case is still hot."""
+    """Otherwise a run would start as soon as the junction is cool, while the case is still hot."""
     found = Device(pi_5).wait(Gate(Cooldown(max_c=max_c), None))
     assert found.outcome is CooldownOutcome.COOL
     assert earliest_s <= found.waited_s <= latest_s
@@ -88,26 +88,26 @@ def test_gate_opens_when_it_is_cool_and_hardly_cools_any_more(
 
 
 def test_device_that_still_cools_has_to_wait() -> None:
-    """Three degrees a minute are called steady."""
+    """Otherwise three degrees a minute would be called steady."""
     found = Device(lambda time_s: 60.0 - 3 * time_s / 60).wait(Gate(Cooldown(max_c=59.0), None))
     assert found.outcome is CooldownOutcome.TIMED_OUT
 
 
 def test_cool_device_starts_at_once() -> None:
-    """Every run of a campaign waits half a minute for nothing."""
+    """Otherwise every run of a campaign would wait half a minute for nothing."""
     found = Device(lambda _: 40.0).wait(Gate(Cooldown(), 39.0))
     assert (found.outcome, found.waited_s) == (CooldownOutcome.COOL, 5.0)
 
 
 def test_unknown_device_starts_at_once() -> None:
-    """A board without a profile is never measured."""
+    """Otherwise a board without a profile would never be measured."""
     found = Device(lambda _: 70.0).wait(Gate(Cooldown(), None))
     assert (found.outcome, found.waited_s) == (CooldownOutcome.COOL, 0.0)
     assert found.target_c is None
 
 
 def test_sensor_that_dies_ends_the_wait() -> None:
-    """A thermometer that answers no more keeps the device for ten minutes."""
+    """Otherwise a thermometer that no longer responds would keep the device for ten minutes."""
     found = Device(lambda time_s: 80.0 if time_s < 20 else None).wait(
         Gate(Cooldown(max_c=50.0), None)
     )
@@ -118,7 +118,7 @@ def test_sensor_that_dies_ends_the_wait() -> None:
 
 
 def test_sensor_that_fails_for_a_moment_is_asked_again() -> None:
-    """One busy bus, and the run starts hot with the remark that there is no sensor."""
+    """Otherwise a busy bus would let the run start hot, with the remark that there is no sensor."""
     found = Device(lambda time_s: None if 20 <= time_s < 35 else max(50.0, 80.0 - time_s)).wait(
         Gate(Cooldown(max_c=60.0), None)
     )
@@ -127,7 +127,7 @@ def test_sensor_that_fails_for_a_moment_is_asked_again() -> None:
 
 
 def test_slope_is_that_of_all_readings() -> None:
-    """The step of a sensor at one end of the window passes for a device that cools."""
+    """Otherwise the step of a sensor at one end of the window would pass for a cooling device."""
     steady = Gate(Cooldown(max_c=60.0, poll_s=5.0), None)
     steady.readings = [(5.0 * i, 50.75 if i == 0 else 50.0) for i in range(7)]
     slope = steady.slope_c_per_min
@@ -139,7 +139,7 @@ def test_slope_is_that_of_all_readings() -> None:
 
 
 def test_gate_may_be_held_by_somebody_else() -> None:
-    """The zone of the gate is cool, another one is above its limit, and the run starts."""
+    """Otherwise the run would start with the gate's zone cool, but another above its limit."""
     device = Device(lambda _: 40.0)
     found = asyncio.run(
         wait_until_cool(
@@ -155,7 +155,7 @@ def test_gate_may_be_held_by_somebody_else() -> None:
 
 
 def test_stopped_wait_ends() -> None:
-    """Ctrl-C while a device cools is heard after ten minutes."""
+    """Otherwise Ctrl-C while a device cools would take effect after ten minutes."""
     found = Device(lambda _: 80.0).wait(Gate(Cooldown(max_c=50.0), None), stop_at_s=12.0)
     assert (found.outcome, found.waited_s) == (CooldownOutcome.STOPPED, 15.0)
 
@@ -163,7 +163,7 @@ def test_stopped_wait_ends() -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("timeout_s", [math.nan, -1.0, 0.0])
 def test_senseless_timeout_is_over_at_once(timeout_s: float) -> None:
-    """A run waits until NaN, which is for ever."""
+    """Otherwise a run would wait until NaN, which is for ever."""
     found = Device(lambda _: 80.0).wait(Gate(Cooldown(max_c=50.0), None), timeout_s)
     assert (found.outcome, found.waited_s) == (CooldownOutcome.TIMED_OUT, 0.0)
 
@@ -184,7 +184,7 @@ def test_senseless_timeout_is_over_at_once(timeout_s: float) -> None:
 def test_thermometer_is_the_zone_of_the_profile(
     tmp_path: Path, board: str, expected: float | None
 ) -> None:
-    """The gate waits for a zone that has nothing to do with the model."""
+    """Otherwise the gate would wait for a zone that has nothing to do with the model."""
     root = make_board(tmp_path, BOARDS[board])
     profile = find_profile(BOARDS[board].profile)
     assert profile is not None

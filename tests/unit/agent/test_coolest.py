@@ -20,7 +20,7 @@ def coolest(folder: Path, machine: str = "this", after: timedelta = timedelta())
 
 
 def test_agent_that_starts_on_a_hot_device_knows_how_cool_it_was(tmp_path: Path) -> None:
-    """An agent that is restarted after a hot run calls 65 degrees cool."""
+    """Otherwise an agent that is restarted after a hot run would call 65 degrees cool."""
     coolest(tmp_path).see(41.5)
     again = coolest(tmp_path, after=timedelta(days=1))
     again.see(65.0)
@@ -31,7 +31,7 @@ def test_agent_that_starts_on_a_hot_device_knows_how_cool_it_was(tmp_path: Path)
 
 
 def test_each_machine_has_its_own(tmp_path: Path) -> None:
-    """Two boards with one home directory are held against each other."""
+    """Otherwise two boards with one home directory would be held against each other."""
     coolest(tmp_path, "cool board").see(30.0)
     coolest(tmp_path, "warm board").see(45.0)
     assert coolest(tmp_path, "cool board").temp_c == 30.0
@@ -40,7 +40,7 @@ def test_each_machine_has_its_own(tmp_path: Path) -> None:
 
 
 def test_coolest_of_another_season_is_forgotten(tmp_path: Path) -> None:
-    """In summer, every run waits for a temperature of last winter."""
+    """Otherwise, in summer, every run would wait for a temperature of last winter."""
     coolest(tmp_path).see(30.0)
     assert coolest(tmp_path, after=KEPT_FOR - timedelta(days=1)).temp_c == 30.0
     late = coolest(tmp_path, after=KEPT_FOR)
@@ -51,7 +51,7 @@ def test_coolest_of_another_season_is_forgotten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("temp_c", [-273.15, -40.0, 85.0, math.nan, math.inf, None])
 def test_nonsense_is_not_kept(tmp_path: Path, temp_c: float | None) -> None:
-    """A sensor says -273 once, and no run ever starts cool again."""
+    """Otherwise, after a single reading of -273, no run would ever start cool again."""
     coolest(tmp_path).see(temp_c)
     assert coolest(tmp_path).temp_c is None
 
@@ -68,7 +68,7 @@ def test_nonsense_is_not_kept(tmp_path: Path, temp_c: float | None) -> None:
 def test_one_slip_at_the_start_is_no_baseline(
     readings: list[float | None], expected: float | None
 ) -> None:
-    """A sensor says 0 °C once, and for 60 days no run ever starts cool."""
+    """Otherwise, after a single reading of 0 °C, no run would start cool for 60 days."""
     left = iter(readings)
     assert settled_c(lambda: next(left), pause=lambda _: None) == expected
 
@@ -89,7 +89,7 @@ def test_one_slip_at_the_start_is_no_baseline(
     ],
 )
 def test_damaged_file_is_made_anew(tmp_path: Path, content: bytes) -> None:
-    """A power cut at the wrong moment, and the agent never starts again."""
+    """Otherwise the agent would never start again after a power cut at the wrong moment."""
     (tmp_path / COOLEST_FILE).write_bytes(content)
     found = coolest(tmp_path)
     assert found.temp_c is None
@@ -98,7 +98,7 @@ def test_damaged_file_is_made_anew(tmp_path: Path, content: bytes) -> None:
 
 
 def test_directory_that_cannot_be_written_costs_no_run(tmp_path: Path) -> None:
-    """A full disk ends a run over a temperature that only helps the next one."""
+    """Otherwise a full disk would end a run over a temperature that only helps the next run."""
     found = Coolest(tmp_path / "gone" / COOLEST_FILE, "this")
     found.see(41.0)
     assert found.temp_c == 41.0
@@ -107,7 +107,7 @@ def test_directory_that_cannot_be_written_costs_no_run(tmp_path: Path) -> None:
 def test_hot_device_is_no_baseline_at_the_first_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent is installed right after a compilation, and 65 degrees are cool from then on."""
+    """Otherwise 65 degrees would be cool for an agent installed right after a compilation."""
     monkeypatch.setattr("os.getloadavg", lambda: (0.1, 0.8, 1.2))
     found = coolest(tmp_path)
     found.see_at_start(65.0, 45.0)

@@ -13,7 +13,7 @@ from edgebench.agent.cpu_ticks import CpuTicks, own_cpus, parse_cpu_ticks, read_
 
 
 def test_all_cpus_and_each_one_are_counted() -> None:
-    """Guest time is counted twice, or time that a hypervisor took not at all."""
+    """Otherwise guest time would be counted twice, or time that a hypervisor took not at all."""
     stat = (
         b"cpu  10 1 2 100 20 3 4 5 9 9\ncpu0 1 0 0 1 0 0 0 0 0 0\ncpu12 0 0 0 7 0 0 0 0\nintr 5\n"
     )
@@ -26,17 +26,17 @@ def test_all_cpus_and_each_one_are_counted() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"intr 1\n", b"cpu  1 2\n", b"cpu  a b c d e f g h\n"])
 def test_file_that_tells_nothing_has_no_ticks(tmp_path: Path, content: bytes) -> None:
-    """A kernel that hides its counters makes every run look undisturbed."""
+    """Otherwise a kernel that hides its counters would make every run look undisturbed."""
     assert read_cpu_ticks(make_tree(tmp_path, {"proc/stat": content})) == {}
 
 
 def test_absent_file_has_no_ticks(tmp_path: Path) -> None:
-    """An agent on Android does not measure at all."""
+    """Otherwise an agent on Android would not measure at all."""
     assert read_cpu_ticks(tmp_path) == {}
 
 
 def test_this_machine_counts_up() -> None:
-    """The real file is not what the made-up ones are."""
+    """Otherwise the real file would differ from the made-up ones."""
     first, second = read_cpu_ticks()["all"], read_cpu_ticks()["all"]
     assert second.total >= first.total >= first.busy > 0
 
@@ -45,7 +45,7 @@ def test_this_machine_counts_up() -> None:
 def test_cpus_of_a_system_that_does_not_tell_are_all(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    """An agent does not start where the call is missing or denied."""
+    """Otherwise an agent would not start where the call is missing or denied."""
 
     def refuse(_: int) -> NoReturn:
         raise error

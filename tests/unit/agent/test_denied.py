@@ -1,4 +1,4 @@
-"""Facts that the system keeps from the agent, one at a time: it does without."""
+"""Facts that the system withholds from the agent, one at a time: it does without."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgebench.agent.worker.facts import proportional_bytes, read_moment
 
 
 def look(state: Path) -> None:
-    """Ask for everything that an agent, a worker and a sampler ask for."""
+    """Request everything that an agent, a worker and a sampler request."""
     assert describe_device(state).id
     assert describe_environment().cpu.usable_count >= 1
     assert not is_emulated()
@@ -29,13 +29,13 @@ def look(state: Path) -> None:
 
 @pytest.mark.parametrize("pattern", FILES)
 def test_no_file_is_needed(tmp_path: Path, pattern: str) -> None:
-    """One file that is not readable keeps the agent from starting, or a run from being made."""
+    """Otherwise one unreadable file would keep the agent from starting, or prevent a run."""
     with denied_files(pattern):
         look(tmp_path)
 
 
 def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
-    """A memory of 0 bytes, which every model exceeds."""
+    """Otherwise the memory would have 0 bytes, which every model exceeds."""
     with denied_files(*FILES):
         look(tmp_path)
         environment = describe_environment()
@@ -49,7 +49,7 @@ def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
 def test_device_without_a_load_average_has_no_idle_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
 ) -> None:
-    """The agent of a warm phone, which tells no load, does not start."""
+    """Otherwise the agent of a warm phone, which reports no load, would not start."""
     if is_there:
         monkeypatch.setattr(os, "getloadavg", no_load)
     else:

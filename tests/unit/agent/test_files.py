@@ -9,7 +9,7 @@ from edgebench.agent.files import keep_end, keep_regular
 
 
 def test_end_of_a_long_log_is_kept_and_a_short_one_as_it_is(tmp_path: Path) -> None:
-    """The line that says why a worker died is dropped, or a gigabyte of log is kept."""
+    """Otherwise the reason for a worker's death would be dropped, or a gigabyte of log kept."""
     path = tmp_path / "worker.log"
     path.write_bytes(b"chatter\nreason\n")
     for size in (100, 15):
@@ -20,7 +20,7 @@ def test_end_of_a_long_log_is_kept_and_a_short_one_as_it_is(tmp_path: Path) -> N
 
 
 def test_only_regular_files_of_a_worker_are_kept(tmp_path: Path) -> None:
-    """The daemon would write through a link to its own keys, or wait for a pipe for ever."""
+    """Otherwise the daemon would write through a link to its keys, or wait for a pipe for ever."""
     run, keys = tmp_path / "run", tmp_path / "keys"
     keys.mkdir()
     (keys / "id").write_text("secret")

@@ -1,4 +1,4 @@
-"""Governors are set when the operator asks, and restored whatever happens."""
+"""Governors are set at the operator's request, and restored whatever happens."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def state(tmp_path: Path) -> Path:
 
 
 def test_every_policy_is_set_and_restored(root: Path, state: Path) -> None:
-    """The big cores stay slow, or the board of a colleague stays at full clock for ever."""
+    """Otherwise the big cores would stay slow, or a colleague's board at full clock for ever."""
     before = now(root)
     assert len(before) == 3
     governors = Governors(state, root)
@@ -48,7 +48,7 @@ def test_every_policy_is_set_and_restored(root: Path, state: Path) -> None:
 
 
 def test_agent_that_was_killed_restores_when_it_starts_again(root: Path, state: Path) -> None:
-    """A crash leaves the clocks as no operator wanted them."""
+    """Otherwise a crash would leave the clocks as no operator wanted them."""
     before = now(root)
     Governors(state, root).set("powersave")
     Governors(state, root).restore()
@@ -58,7 +58,7 @@ def test_agent_that_was_killed_restores_when_it_starts_again(root: Path, state: 
 def test_governor_that_is_not_offered_is_refused_with_those_that_are(
     root: Path, state: Path
 ) -> None:
-    """A misspelt governor is written into the kernel, or ignored."""
+    """Otherwise a misspelt governor would be written into the kernel, or ignored."""
     before = now(root)
     with pytest.raises(
         GovernorRefused, match=r"governor fast is not offered; available: .*schedutil"
@@ -69,7 +69,7 @@ def test_governor_that_is_not_offered_is_refused_with_those_that_are(
 
 
 def test_policy_that_may_not_be_set_leaves_all_as_they_were(root: Path, state: Path) -> None:
-    """Half of the clocks are changed, and the run is refused."""
+    """Otherwise half of the clocks would be changed, and the run refused."""
     before = now(root)
     path = root / "sys/devices/system/cpu/cpufreq/policy6/scaling_governor"
     path.unlink()
@@ -82,7 +82,7 @@ def test_policy_that_may_not_be_set_leaves_all_as_they_were(root: Path, state: P
 
 
 def test_machine_without_policies_says_so(tmp_path: Path, state: Path) -> None:
-    """A virtual machine is said to run at full clock."""
+    """Otherwise a virtual machine would be reported to run at full clock."""
     with pytest.raises(GovernorRefused, match="offers no frequency policies"):
         Governors(state, tmp_path).set("performance")
 
@@ -91,7 +91,7 @@ def test_machine_without_policies_says_so(tmp_path: Path, state: Path) -> None:
 def test_damaged_account_of_an_earlier_agent_does_not_keep_it_from_starting(
     root: Path, state: Path, content: str
 ) -> None:
-    """A full disk at the wrong moment, and the agent never starts again."""
+    """Otherwise the agent would never start again after a full disk at the wrong moment."""
     (state / KEPT_FILE).write_text(content)
     Governors(state, root).restore()
     Governors(state, root).set("performance")
@@ -100,7 +100,7 @@ def test_damaged_account_of_an_earlier_agent_does_not_keep_it_from_starting(
 def test_policy_that_cannot_be_restored_is_tried_again_at_the_next_start(
     root: Path, state: Path
 ) -> None:
-    """A CPU that is off when the run ends keeps the governor of the run for ever."""
+    """Otherwise a CPU that is off when the run ends would keep the run's governor for ever."""
     before = now(root)
     Governors(state, root).set("powersave")
     path = root / "sys/devices/system/cpu/cpufreq/policy4/scaling_governor"
@@ -120,7 +120,7 @@ def test_policy_that_cannot_be_restored_is_tried_again_at_the_next_start(
 def test_account_with_what_is_no_governor_is_not_written_into_the_kernel(
     root: Path, state: Path, name: object
 ) -> None:
-    """A damaged file keeps the agent from starting, or its content lands in /sys."""
+    """Otherwise a damaged file would keep the agent from starting, or its content land in /sys."""
     before = now(root)
     policy = root / "sys/devices/system/cpu/cpufreq/policy0"
     elsewhere = make_tree(root / "elsewhere", {"scaling_governor": "mine\n"})

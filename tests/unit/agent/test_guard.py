@@ -1,4 +1,4 @@
-"""The guard of the highest temperature: what it hears, and what becomes of the run."""
+"""The guard of the highest temperature: what it receives, and what becomes of the run."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Case:
         self.stop_count += 1
 
     def start(self, *before: HeatReport | SamplerLoss) -> None:
-        """Hear these, then let the run start."""
+        """Receive these reports, then let the run start."""
         for said in before:
             self.guard.hear(said)
         asyncio.run(self.guard.let_start())
 
 
 def test_hot_run_is_stopped_once_and_says_at_which_temperature() -> None:
-    """A run is stopped, and its record says that somebody stopped it."""
+    """Otherwise a run would be stopped with the record that a user stopped it."""
     case = Case()
     case.start(COOL)
     assert case.guard.error is None
@@ -52,7 +52,7 @@ def test_hot_run_is_stopped_once_and_says_at_which_temperature() -> None:
 
 
 def test_hot_device_does_not_start() -> None:
-    """The wait for a cool device times out, and the run begins above the limit."""
+    """Otherwise the wait for a cool device would time out, and the run begin above the limit."""
     case = Case()
     assert case.guard.may_start()
     case.guard.hear(HOT)
@@ -63,14 +63,14 @@ def test_hot_device_does_not_start() -> None:
 
 
 def test_device_that_has_cooled_starts() -> None:
-    """A board that was hot once never runs again."""
+    """Otherwise a board that was hot once would never run again."""
     case = Case()
     case.start(HOT, COOL)
     assert case.guard.error is None
 
 
 def test_lost_sampler_is_as_bad_as_a_hot_device() -> None:
-    """The guard dies with the sampler, and nobody learns of it."""
+    """Otherwise the guard would die with the sampler, unnoticed."""
     case = Case()
     case.start(COOL)
     case.guard.hear(LOST)
@@ -88,7 +88,10 @@ def test_lost_sampler_is_as_bad_as_a_hot_device() -> None:
 
 
 def test_lost_sampler_costs_only_telemetry_where_there_is_no_limit() -> None:
-    """A measurement of an hour is lost with a sensor's reader, on a PC that nothing can cook."""
+    """Otherwise a measurement of an hour would be lost with a sensor's reader.
+
+    It would be lost even on a PC that nothing can cook.
+    """
     case = Case(limit_c=None)
     case.start(LOST)
     case.guard.hear(LOST)
@@ -97,7 +100,7 @@ def test_lost_sampler_costs_only_telemetry_where_there_is_no_limit() -> None:
 
 
 def test_device_without_a_sensor_is_measured_and_the_record_says_so() -> None:
-    """A board whose kernel shows no zone can never be measured."""
+    """Otherwise a board whose kernel shows no zone could never be measured."""
     case = Case()
     case.start(BLIND)
     assert case.guard.error is None
@@ -105,7 +108,7 @@ def test_device_without_a_sensor_is_measured_and_the_record_says_so() -> None:
 
 
 def test_sampler_that_tells_nothing_lets_nobody_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run begins before the first look at the temperature."""
+    """Otherwise the run would begin before the first look at the temperature."""
     monkeypatch.setattr(guards, "FIRST_LOOK_S", 0.05)
     with pytest.raises(TargetError, match="no temperature reading for"):
         Case().start()

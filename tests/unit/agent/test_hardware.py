@@ -43,7 +43,7 @@ def with_interface(
 
 
 def test_built_in_network_cards_are_evidence(tmp_path: Path) -> None:
-    """Otherwise a board without a serial number is not told from its copy."""
+    """Otherwise a board without a serial number could not be distinguished from its copy."""
     with_interface(tmp_path, "eth0", "DC:A6:32:00:00:01")
     with_interface(tmp_path, "wlan0", "dc:a6:32:00:00:02", bus="platform/soc/mmc1")
     cards = read_hardware(tmp_path).network_cards
@@ -72,13 +72,13 @@ def test_built_in_network_cards_are_evidence(tmp_path: Path) -> None:
 def test_what_moves_or_is_drawn_is_no_evidence(
     tmp_path: Path, address: str, options: Mapping[str, str | int]
 ) -> None:
-    """Otherwise a dongle, a random address or a virtual machine's makes a new board."""
+    """Otherwise a dongle, a random address or a virtual machine's would make a new board."""
     with_interface(tmp_path, "eth0", address, **options)  # type: ignore[arg-type]
     assert read_hardware(tmp_path).network_cards == ()
 
 
 def test_interface_without_a_device_is_no_evidence(tmp_path: Path) -> None:
-    """Otherwise each container and bridge makes a new board."""
+    """Otherwise each container and bridge would make a new board."""
     for name in ("lo", "docker0", "veth1", "wire"):
         make_tree(tmp_path, {f"sys/class/net/{name}/address": "dc:a6:32:00:00:05\n"})
         make_tree(tmp_path, {f"sys/class/net/{name}/addr_assign_type": "0\n"})
@@ -103,7 +103,7 @@ def test_interface_without_a_device_is_no_evidence(tmp_path: Path) -> None:
 def test_serial_numbers_that_makers_leave_are_none(
     tmp_path: Path, files: Mapping[str, str], is_one: bool
 ) -> None:
-    """Otherwise all boards of a maker are one, or none is known by its own number."""
+    """Otherwise all boards of a maker would be one, or none would be known by its own number."""
     assert bool(read_hardware(make_tree(tmp_path, files)).board) is is_one
 
 
@@ -125,13 +125,13 @@ def test_serial_numbers_that_makers_leave_are_none(
 def test_serial_number_decides_and_network_cards_only_if_all_are_others(
     tmp_path: Path, before: Hardware, now: Hardware, change: BoardChange | None
 ) -> None:
-    """Otherwise a new network card makes a new board, or a moved card makes none."""
+    """Otherwise a new network card would make a new board, or a moved card would make none."""
     remember_hardware(tmp_path, before)
     assert changed_hardware(tmp_path, now) is change
 
 
 def test_what_is_not_shown_now_is_still_known(tmp_path: Path) -> None:
-    """Otherwise a start without root's rights forgets the board, and the next copy is not seen."""
+    """Otherwise a start without root's rights would forget the board, and miss the next copy."""
     remember_hardware(tmp_path, PI)
     remember_hardware(tmp_path, Hardware("", PI.network_cards))
     assert changed_hardware(tmp_path, OTHER) is BoardChange.SERIAL
@@ -140,7 +140,7 @@ def test_what_is_not_shown_now_is_still_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "{", "5", '{"board": 1}', "\x00"])
 def test_damaged_file_is_no_other_board(tmp_path: Path, content: str) -> None:
-    """Otherwise a torn file costs every pairing."""
+    """Otherwise a torn file would cost every pairing."""
     (tmp_path / HARDWARE_FILE).write_text(content)
     assert changed_hardware(tmp_path, PI) is None
     remember_hardware(tmp_path, PI)
@@ -168,7 +168,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_identity_stays_on_its_board(config: Path) -> None:
-    """Otherwise each start, or each new network card, costs every pairing."""
+    """Otherwise each start, or each new network card, would cost every pairing."""
     first = Trust(config, hardware=PI)
     for hardware in (PI, Hardware(PI.board, ("09",)), Hardware(), Hardware("", ("09",))):
         trust = Trust(config, hardware=hardware)
@@ -177,7 +177,7 @@ def test_identity_stays_on_its_board(config: Path) -> None:
 
 
 def test_other_board_has_an_identity_of_its_own(config: Path) -> None:
-    """Otherwise a copy of a card passes for the board that it was copied from."""
+    """Otherwise a copy of a card would pass for the board that it was copied from."""
     first = Trust(config, hardware=PI)
     copy = Trust(config, hardware=OTHER)
     assert copy.fingerprint != first.fingerprint
@@ -188,7 +188,7 @@ def test_other_board_has_an_identity_of_its_own(config: Path) -> None:
 
 
 def test_identity_of_an_older_version_stays_where_it_is(config: Path) -> None:
-    """Otherwise an update costs every pairing."""
+    """Otherwise an update would cost every pairing."""
     before = Trust(config, hardware=PI).fingerprint
     (config / HARDWARE_FILE).unlink()
     trust = Trust(config, hardware=OTHER)
@@ -198,7 +198,7 @@ def test_identity_of_an_older_version_stays_where_it_is(config: Path) -> None:
 def test_identity_that_cannot_be_renewed_is_not_used(
     config: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Otherwise a copy on a read-only root passes for the board that it was copied from."""
+    """Otherwise a copy on a read-only root would pass for the board that it was copied from."""
     before = Trust(config, hardware=PI).fingerprint
     with read_only(config):
         with pytest.raises(TargetError, match="on another board, and a new one cannot be written"):
@@ -220,7 +220,7 @@ def device_id(state: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_copy_is_another_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise results of boards with one machine id go to one history."""
+    """Otherwise results of boards with one machine id would go to one history."""
     state = tmp_path / "state"
     state.mkdir()
     roots = [make_tree(tmp_path / name, X86_VM) for name in "ab"]
@@ -236,7 +236,7 @@ def test_copy_is_another_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_board_with_a_serial_number_keeps_its_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a card that was in another board for a while ends the history of its own."""
+    """Otherwise a card that was in another board for a while would end the history of its own."""
     state = tmp_path / "state"
     state.mkdir()
     roots = [

@@ -50,7 +50,7 @@ async def ended(agent: Agent) -> None:
 
 
 def test_seat_keeps_what_is_its_own_while_its_device_is_away(tmp_path: Path) -> None:
-    """A board that was pulled out for a second is another device, or its lease blocks it."""
+    """Otherwise a board unplugged for a second would be another device, or blocked by its lease."""
 
     async def story() -> None:
         agent, hotplug, directory = agent_in(tmp_path)
@@ -81,7 +81,7 @@ def test_seat_keeps_what_is_its_own_while_its_device_is_away(tmp_path: Path) -> 
 
 
 def test_next_agent_knows_the_boards_that_were_there(tmp_path: Path) -> None:
-    """An agent that was restarted has lost the board that is not plugged in just now."""
+    """Otherwise a restarted agent would have lost the board that is not plugged in just now."""
 
     async def first() -> str:
         agent, hotplug, directory = agent_in(tmp_path)
@@ -117,7 +117,7 @@ async def _clash(folder: Path) -> None:
 def test_odd_file_is_named_once_and_keeps_no_other_away(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One bad file hides every board, fills the log, or takes the board that it was out."""
+    """Otherwise one bad file would hide every board, fill the log, or remove its former board."""
     caplog.set_level(logging.WARNING)
 
     async def story() -> None:
@@ -150,7 +150,7 @@ def test_odd_file_is_named_once_and_keeps_no_other_away(
 
 
 def test_seat_is_forgotten_only_when_nothing_is_lost(tmp_path: Path) -> None:
-    """Runs that wait for their host are deleted, or a board that is there is."""
+    """Otherwise runs that wait for their host would be deleted, or a board that is present."""
 
     async def story() -> None:
         agent, hotplug, directory = agent_in(tmp_path)
@@ -177,7 +177,7 @@ def test_seat_is_forgotten_only_when_nothing_is_lost(tmp_path: Path) -> None:
 def test_oldest_seat_that_is_gone_makes_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rack on which hundreds of boards were tested takes no more."""
+    """Otherwise a rack on which hundreds of boards were tested would take no more."""
     monkeypatch.setattr("edgebench.agent.hotplug.MAX_SEATS", 3)
 
     async def story() -> None:
@@ -215,7 +215,7 @@ class BrokenSource:
 
 
 def test_device_that_could_not_be_opened_gets_its_name_later(tmp_path: Path) -> None:
-    """A board that was slow to start is called nucleo-2 for ever."""
+    """Otherwise a board that was slow to start would be called nucleo-2 for ever."""
 
     async def story() -> None:
         agent, _, directory = agent_in(tmp_path)
@@ -236,13 +236,13 @@ def test_device_that_could_not_be_opened_gets_its_name_later(tmp_path: Path) -> 
 def test_port_in_trouble_says_why_whatever_it_is_called(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`--board socket://HOST:PORT` is refused for its name, and nobody learns that it is silent."""
+    """Otherwise `--board socket://HOST:PORT` would be refused for its name, not for its silence."""
 
     class Port:
         period_s = 1.0
 
         async def offers(self) -> Sequence[SeatOffer]:
-            """A port is no name of a seat."""
+            """Offer a port, which is no seat name."""
             error = TargetError("Connection refused")
             return [SeatOffer("port", "socket://127.0.0.1:9", None, error)]
 
@@ -258,7 +258,7 @@ def test_port_in_trouble_says_why_whatever_it_is_called(
 def test_device_that_cannot_be_opened_costs_no_other_its_seat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A port in trouble takes the names and the history of all boards that are in a drawer."""
+    """Otherwise a port in trouble would take the names and histories of all boards in a drawer."""
     monkeypatch.setattr("edgebench.agent.hotplug.MAX_SEATS", 2)
 
     async def story() -> None:
@@ -288,15 +288,15 @@ def test_device_that_cannot_be_opened_costs_no_other_its_seat(
 def test_source_that_cannot_be_listed_stops_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A driver in trouble ends the runs of its boards, and no simulated one comes any more."""
+    """Otherwise a driver in trouble would end its boards' runs, and no simulated one would come."""
 
     class Listed(SimulatedDirectory):
-        """A directory whose listing may fail, in a way that is not foreseen."""
+        """A directory whose listing may fail in an unforeseen way."""
 
         is_listed = True
 
         async def offers(self) -> Sequence[SeatOffer]:
-            """As ever, or an error."""
+            """Offer as usual, or raise an error."""
             if not self.is_listed:
                 raise RuntimeError("driver is gone")
             return await super().offers()
@@ -329,7 +329,7 @@ def test_source_that_cannot_be_listed_stops_no_other(
 
 
 def test_agent_that_ends_while_a_device_leaves_waits_for_its_run(tmp_path: Path) -> None:
-    """The run that the device was unplugged from is neither spooled nor failed."""
+    """Otherwise the run of the unplugged device would be neither spooled nor failed."""
 
     async def story() -> None:
         agent, hotplug, directory = agent_in(tmp_path)
@@ -360,7 +360,7 @@ def test_agent_that_ends_while_a_device_leaves_waits_for_its_run(tmp_path: Path)
 
 
 def test_watchers_of_all_hear_of_later_seats_and_of_their_leaving(tmp_path: Path) -> None:
-    """A page shows a board that was unplugged an hour ago, and none that was plugged in since."""
+    """Otherwise a page would show a board unplugged an hour ago, and none plugged in since."""
     told: list[m.SeatChange] = []
 
     def tell(notice: m.Message, _payload: bytes) -> None:

@@ -18,7 +18,7 @@ ONCE = pairing_identity(b"sixteen bytes ok")
 
 @dataclass
 class Clock:
-    """A clock that stands still until it is told to move."""
+    """A clock that stands still until it is moved."""
 
     now_s: float = 50.0
 
@@ -43,12 +43,12 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def trust(directory: Path, clock: Clock) -> Trust:
-    """An agent that trusts nobody."""
+    """An agent that trusts no host."""
     return Trust(directory, clock)
 
 
 def peer(trust: Trust, identity: Identity) -> Peer | None:
-    """Who the agent thinks that this is."""
+    """Return the peer that the agent takes this for."""
     return trust.peer(der_of(identity.certificate_pem))
 
 
@@ -60,7 +60,7 @@ def pairing_peer(trust: Trust) -> Peer:
 
 
 def test_strangers_are_nobody(trust: Trust) -> None:
-    """Whoever finishes a handshake is let in."""
+    """Otherwise any peer that finishes a handshake would be let in."""
     assert peer(trust, HOST) is None
     assert peer(trust, ONCE) is None
     assert trust.peer(None) is None
@@ -68,7 +68,7 @@ def test_strangers_are_nobody(trust: Trust) -> None:
 
 
 def test_pairing_makes_a_host_known_and_uses_the_secret_up(trust: Trust) -> None:
-    """One string pairs two hosts, or none."""
+    """Otherwise one string would pair two hosts, or none."""
     trust.open_pairing(ONCE.certificate_pem, 10)
     once = pairing_peer(trust)
     assert (once.is_pairing, once.is_local) == (True, False)
@@ -79,7 +79,7 @@ def test_pairing_makes_a_host_known_and_uses_the_secret_up(trust: Trust) -> None
 
 
 def test_pairing_ends_with_its_time(trust: Trust, clock: Clock) -> None:
-    """A string that somebody found next week still opens the device."""
+    """Otherwise a string that is found a week later would still open the device."""
     trust.open_pairing(ONCE.certificate_pem, 10)
     clock.now_s += 9.9
     assert peer(trust, ONCE) is not None
@@ -89,14 +89,14 @@ def test_pairing_ends_with_its_time(trust: Trust, clock: Clock) -> None:
 
 @pytest.mark.parametrize("valid_s", [0, -1, MAX_PAIRING_S + 1, float("nan"), float("inf")])
 def test_pairing_cannot_stay_open(trust: Trust, valid_s: float) -> None:
-    """One message opens the device for ever."""
+    """Otherwise one message would open the device for ever."""
     with pytest.raises(UsageError, match="limit 600 s"):
         trust.open_pairing(ONCE.certificate_pem, valid_s)
     assert peer(trust, ONCE) is None
 
 
 def test_paired_hosts_survive_a_restart(trust: Trust, directory: Path) -> None:
-    """Every host must pair again after the device was switched off."""
+    """Otherwise every host would have to pair again after the device was switched off."""
     trust.open_pairing(ONCE.certificate_pem, 10)
     trust.pair(pairing_peer(trust), HOST.certificate_pem, "host")
     again = Trust(directory)
@@ -106,7 +106,7 @@ def test_paired_hosts_survive_a_restart(trust: Trust, directory: Path) -> None:
 
 
 def test_secrets_are_readable_by_their_owner_only(trust: Trust, directory: Path) -> None:
-    """Another user of the device reads the agent's key, or adds a host to the list."""
+    """Otherwise another user of the device could read the agent's key, or add a host."""
     trust.open_pairing(ONCE.certificate_pem, 10)
     trust.pair(pairing_peer(trust), HOST.certificate_pem, "host")
     for name in ("identity.pem", "hosts.json"):
@@ -126,7 +126,7 @@ def test_secrets_are_readable_by_their_owner_only(trust: Trust, directory: Path)
     ],
 )
 def test_what_is_no_certificate_is_refused(trust: Trust, text: str) -> None:
-    """A bad certificate ends the connection in a traceback, or is written into the list."""
+    """Otherwise a bad certificate would end the connection in a traceback, or enter the list."""
     with pytest.raises(UsageError, match="certificate"):
         trust.open_pairing(text, 10)
     trust.open_pairing(ONCE.certificate_pem, 10)
@@ -137,7 +137,7 @@ def test_what_is_no_certificate_is_refused(trust: Trust, text: str) -> None:
 
 
 def test_only_the_first_certificate_of_a_text_is_trusted(trust: Trust) -> None:
-    """A host smuggles in a second one, which OpenSSL trusts from then on."""
+    """Otherwise a host could smuggle in a second certificate, which OpenSSL would then trust."""
     other = new_identity("other")
     both = HOST.certificate_pem + other.certificate_pem
     trust.open_pairing(ONCE.certificate_pem, 10)
@@ -149,7 +149,7 @@ def test_only_the_first_certificate_of_a_text_is_trusted(trust: Trust) -> None:
 
 @pytest.mark.parametrize("content", ["", "{", "5", '[{"name": 1}]', '[{"fingerprint": "x"}]'])
 def test_damaged_list_of_hosts_is_named_and_not_forgotten(directory: Path, content: str) -> None:
-    """A torn file lets nobody in and says nothing, or is overwritten by the next pairing."""
+    """Otherwise a torn file would silently let no host in, or the next pairing overwrite it."""
     (directory / "hosts.json").write_text(content)
     with pytest.raises(TargetError, match=r"hosts\.json"):
         Trust(directory)
@@ -157,14 +157,14 @@ def test_damaged_list_of_hosts_is_named_and_not_forgotten(directory: Path, conte
 
 
 def test_first_start_makes_an_identity(tmp_path: Path) -> None:
-    """A fresh device cannot start, or is another device after its next start."""
+    """Otherwise a fresh device could not start, or would be another device after its next start."""
     first = Trust(tmp_path / "new" / "config")
     assert len(first.fingerprint) == 43
     assert Trust(tmp_path / "new" / "config").fingerprint == first.fingerprint
 
 
 def test_private_file_is_replaced_whole(tmp_path: Path) -> None:
-    """A secret is readable for a moment, or half written after a power cut."""
+    """Otherwise a secret would be readable for a moment, or half written after a power cut."""
     path = tmp_path / "secret"
     path.write_text("old")
     path.chmod(0o644)

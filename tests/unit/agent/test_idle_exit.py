@@ -1,4 +1,4 @@
-"""When an agent that nobody needs ends: never under a host that has just come in."""
+"""When an unneeded agent ends: never under a host that has just connected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VISITS = 200 if "EDGEBENCH_TESTS_SEEDS" in os.environ else 2 * TURNS
 
 
 class Time:
-    """Passes when the test says so."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now_s = 50.0
@@ -39,7 +39,7 @@ class Time:
 
 
 async def hello(client: socket.socket) -> bool:
-    """Whether an agent answers on this connection."""
+    """Return whether an agent responds on this connection."""
     async with unix_connect(sock=client, uri="ws://agent/", compression=None) as connection:
         await connection.send(encode(1, Hello(PROTOCOL_VERSION, "test", "host", "session")))
         answer = await connection.recv(decode=False)
@@ -47,13 +47,13 @@ async def hello(client: socket.socket) -> bool:
 
 
 async def turn(count: int) -> None:
-    """Let the event loop turn so often."""
+    """Let the event loop turn this many times."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 def come_in(address: ControlAddress) -> socket.socket | None:
-    """Connect; None if there is no agent."""
+    """Connect; return None if there is no agent."""
     try:
         client = address.connect(0)
     except OSError:
@@ -83,7 +83,7 @@ async def ended(serving: asyncio.Task[None], time: Time) -> None:
 
 
 async def visit(state: Path, turns: int) -> bool | None:
-    """Come so many turns after the time is up, or before; None: no socket, False: dropped."""
+    """Connect this many turns after the time is up, or before; None: no socket, False: dropped."""
     time, address = Time(), ControlAddress(state)
     serving = await started(state, time)
     if turns < 0:
@@ -126,7 +126,7 @@ def visits(folder: Path) -> list[tuple[int, bool | None]]:
 def test_host_that_comes_in_at_the_last_moment_is_served(
     tmp_path: Path, has_socket_file: bool
 ) -> None:
-    """Otherwise a command that follows another in the wrong moment ends in "connection lost"."""
+    """Otherwise a command right after another would sometimes end in "connection lost"."""
     found = visits(tmp_path) if has_socket_file else without_socket_files(lambda: visits(tmp_path))
     outcomes = {outcome for _, outcome in found}
     assert False not in outcomes, found
@@ -134,7 +134,7 @@ def test_host_that_comes_in_at_the_last_moment_is_served(
 
 
 def test_connection_counts_before_anything_is_said_on_it(tmp_path: Path) -> None:
-    """A host on a slow machine has connected, and is dropped before it has said hello."""
+    """Otherwise a host on a slow machine would be dropped between its connection and its hello."""
 
     async def wait_silently() -> bool:
         time = Time()
@@ -152,7 +152,7 @@ def test_connection_counts_before_anything_is_said_on_it(tmp_path: Path) -> None
 
 
 def test_idle_time_begins_where_the_last_conversation_ended() -> None:
-    """A visit between two looks at the connections counts as none."""
+    """Otherwise a visit between two looks at the connections would count as none."""
     time = Time()
     connections = Connections(time)
     time.now_s += 2

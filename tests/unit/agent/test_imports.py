@@ -1,4 +1,4 @@
-"""What an agent that waits does not have in memory, and what its processes do not wait for."""
+"""What a waiting agent does not have in memory, and what its processes do not wait for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def imported() -> set[str]:
-    """Modules of an agent that listens."""
+    """Modules imported by a listening agent."""
     code = (
         "import sys, edgebench.agent.cli, edgebench.agent.daemon, edgebench.agent.advertise\n"
         "print('\\n'.join(sys.modules))"
@@ -35,17 +35,17 @@ def imported() -> set[str]:
     ],
 )
 def test_agent_that_waits_has_not_imported_what_a_run_needs(imported: set[str], name: str) -> None:
-    """The idle agent takes more memory than it may, by a line that nobody noticed."""
+    """Otherwise an unnoticed line would make the idle agent exceed its memory limit."""
     assert name not in imported
 
 
 def test_agent_that_waits_has_its_listeners(imported: set[str]) -> None:
-    """The test above looks at nothing."""
+    """Otherwise the test above would look at nothing."""
     assert {"edgebench.agent.server", "edgebench.agent.run", "zeroconf"} <= imported
 
 
 def test_list_of_runtimes_does_without_numpy() -> None:
-    """The first host that asks what runs here makes the daemon 16 MB larger, or breaks it."""
+    """Otherwise a host's first request for it would make the daemon 16 MB larger, or break it."""
     code = (
         "import sys; sys.modules['numpy'] = None\n"
         "from edgebench.agent.runtimes.registry import known_runtimes\n"
@@ -67,7 +67,7 @@ def test_list_of_runtimes_does_without_numpy() -> None:
 def test_processes_of_a_run_do_not_import_what_the_agent_needs(
     module: str, heavy: set[str]
 ) -> None:
-    """Each run takes a second longer on a small board, by a line that nobody noticed."""
+    """Otherwise an unnoticed line would make each run a second longer on a small board."""
     code = f"import sys, {module}\nprint('\\n'.join(sys.modules))"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""One host at a time, by a clock that the test holds."""
+"""One host at a time, by a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgebench.protocol.errors import LeaseHeld, UsageError
 
 @dataclass
 class Clock:
-    """A clock that stands still until it is told to move."""
+    """A clock that stands still until it is moved."""
 
     now_s: float = 1000.0
 
@@ -37,7 +37,7 @@ def lease(clock: Clock) -> Lease:
 
 
 def test_free_lease_goes_to_whoever_asks(lease: Lease) -> None:
-    """Nobody can measure."""
+    """Otherwise no host could measure."""
     assert lease.holder is None
     assert lease.expires_in_s() is None
     assert lease.acquire("a", "Ada", 30.0) == 30.0
@@ -47,7 +47,7 @@ def test_free_lease_goes_to_whoever_asks(lease: Lease) -> None:
 
 
 def test_second_host_hears_who_holds_the_lease_and_for_how_long(lease: Lease, clock: Clock) -> None:
-    """Two hosts measure at once, or the second cannot tell whom to ask."""
+    """Otherwise two hosts would measure at once, or the second not know whom to contact."""
     lease.acquire("a", "Ada", 30.0)
     clock.now_s += 10
     with pytest.raises(LeaseHeld, match="in use by Ada, until it ends or is silent for 20 s"):
@@ -58,7 +58,7 @@ def test_second_host_hears_who_holds_the_lease_and_for_how_long(lease: Lease, cl
 
 
 def test_renewal_counts_from_now(lease: Lease, clock: Clock) -> None:
-    """A host that renews in time loses the lease nevertheless."""
+    """Otherwise a host that renews in time would lose the lease nevertheless."""
     for _ in range(10):
         lease.acquire("a", "Ada", 5.0)
         clock.now_s += 4.9
@@ -66,7 +66,7 @@ def test_renewal_counts_from_now(lease: Lease, clock: Clock) -> None:
 
 
 def test_lease_expires_at_its_time_and_not_before(lease: Lease, clock: Clock) -> None:
-    """A dead host blocks the device for ever, or a live one is cut off early."""
+    """Otherwise a dead host would block the device for ever, or a live host be cut off early."""
     lease.acquire("a", "Ada", 5.0)
     clock.now_s += 4.999
     with pytest.raises(LeaseHeld):
@@ -78,7 +78,7 @@ def test_lease_expires_at_its_time_and_not_before(lease: Lease, clock: Clock) ->
 
 
 def test_released_lease_is_free_and_only_its_holder_can_release_it(lease: Lease) -> None:
-    """A host frees the device under another one's feet."""
+    """Otherwise a host could free the device while another uses it."""
     lease.acquire("a", "Ada", 5.0)
     lease.release("b")
     lease.require("a")
@@ -91,7 +91,7 @@ def test_released_lease_is_free_and_only_its_holder_can_release_it(lease: Lease)
 def test_run_in_progress_keeps_the_lease_whatever_the_clock_says(
     lease: Lease, clock: Clock
 ) -> None:
-    """A host that died during its run has its measurement disturbed by the next one."""
+    """Otherwise the next host would disturb the measurement of a host that died during its run."""
     lease.acquire("a", "Ada", 5.0)
     lease.pin()
     clock.now_s += 3600
@@ -108,7 +108,7 @@ def test_run_in_progress_keeps_the_lease_whatever_the_clock_says(
 
 
 def test_lease_of_a_host_that_died_in_its_run_ends_with_the_run(lease: Lease) -> None:
-    """A device waits for a host that will never come back."""
+    """Otherwise a device would wait for a host that will never come back."""
     lease.acquire("a", "Ada", 5.0)
     lease.pin()
     lease.abandon("a")
@@ -119,7 +119,7 @@ def test_lease_of_a_host_that_died_in_its_run_ends_with_the_run(lease: Lease) ->
 
 
 def test_any_word_of_the_holder_renews_the_lease(lease: Lease, clock: Clock) -> None:
-    """A host that sends a large model loses the lease while it sends."""
+    """Otherwise a host that sends a large model would lose the lease while it sends."""
     lease.acquire("a", "Ada", 5.0)
     for _ in range(10):
         clock.now_s += 4.9
@@ -133,7 +133,7 @@ def test_any_word_of_the_holder_renews_the_lease(lease: Lease, clock: Clock) -> 
 
 
 def test_lease_of_a_lost_connection_is_free_at_once(lease: Lease) -> None:
-    """A host that was killed blocks the device for the rest of its two minutes."""
+    """Otherwise a host that was killed would block the device for the rest of its two minutes."""
     lease.acquire("a", "Ada", 120.0)
     lease.abandon("b")
     lease.require("a")
@@ -142,7 +142,7 @@ def test_lease_of_a_lost_connection_is_free_at_once(lease: Lease) -> None:
 
 
 def test_lease_of_a_lost_connection_is_kept_until_its_run_has_ended(lease: Lease) -> None:
-    """The measurement of a host that went away is disturbed by the next one."""
+    """Otherwise the next host would disturb the measurement of a host that went away."""
     lease.acquire("a", "Ada", 120.0)
     lease.pin()
     lease.abandon("a")
@@ -157,14 +157,14 @@ def test_lease_of_a_lost_connection_is_kept_until_its_run_has_ended(lease: Lease
     "ttl_s", [0.0, -1.0, MAX_TTL_S + 0.1, float("nan"), float("inf"), 1.8e19], ids=str
 )
 def test_lease_of_impossible_length_is_refused(lease: Lease, ttl_s: float) -> None:
-    """One message blocks the device for a century."""
+    """Otherwise one message would block the device for a century."""
     with pytest.raises(UsageError, match="limit 120 s"):
         lease.acquire("a", "Ada", ttl_s)
     assert lease.holder is None
 
 
 def test_refused_renewal_changes_nothing(lease: Lease, clock: Clock) -> None:
-    """A wrong renewal throws away the lease that was there."""
+    """Otherwise a wrong renewal would throw away the existing lease."""
     lease.acquire("a", "Ada", 5.0)
     for wrong in ({"ttl_s": -1.0}, {"ttl_s": 1e9}):
         arguments: dict[str, Any] = {"identity": "a", "name": "Ada", **wrong}
@@ -174,7 +174,7 @@ def test_refused_renewal_changes_nothing(lease: Lease, clock: Clock) -> None:
 
 
 def test_hosts_that_wait_get_the_lease_in_the_order_in_which_they_came() -> None:
-    """The first of two that wait is passed over for the whole night."""
+    """Otherwise the first of two waiting hosts would be passed over for the whole night."""
     lease = Lease(time.monotonic)
     got: list[str] = []
 
@@ -204,7 +204,7 @@ def test_hosts_that_wait_get_the_lease_in_the_order_in_which_they_came() -> None
 
 
 def test_lease_that_expires_wakes_whoever_waits() -> None:
-    """A host that was cut off is waited for until the very end."""
+    """Otherwise a host that was cut off would be waited for until the very end."""
     lease = Lease(time.monotonic)
     lease.acquire("a", "Ada", 0.05)
     begin_s = time.monotonic()
@@ -214,13 +214,13 @@ def test_lease_that_expires_wakes_whoever_waits() -> None:
 
 @pytest.mark.parametrize("wait_s", [-1.0, MAX_WAIT_S + 1, float("nan")])
 def test_wait_of_impossible_length_is_refused(lease: Lease, wait_s: float) -> None:
-    """A host occupies a connection for ever."""
+    """Otherwise a host could occupy a connection for ever."""
     with pytest.raises(UsageError, match="limit 60 s"):
         asyncio.run(lease.acquire_within("a", "A", 5.0, wait_s=wait_s, is_wanted=lambda: True))
 
 
 def test_lease_of_a_holder_that_is_gone_is_inherited(lease: Lease, clock: Clock) -> None:
-    """The run ends, and its device is free for somebody else before the follower has the files."""
+    """Otherwise the device would be free for others before the follower has the run's files."""
     lease.acquire("ada/1", "Ada", 30.0)
     lease.pin()
     clock.now_s += 20

@@ -1,4 +1,4 @@
-"""The agent's log: bounded, shared without losses, and no line a hundred times."""
+"""The agent's log: bounded, shared without losses, and no line repeated a hundred times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgebench.agent.log import GENERATIONS, REPEAT_S, AgentLog, LogFile
 
 
 class Written:
-    """A logger without parents, with the lines that it wrote and a clock that a test moves."""
+    """A logger without parents, with the lines that it wrote and a clock that the test moves."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -29,7 +29,7 @@ class Written:
 
 
 def test_repeated_warning_is_written_once_and_counted() -> None:
-    """A stranger who tries every second fills the disk, or hides what else happens."""
+    """Otherwise a stranger who tries every second would fill the disk, or hide other events."""
     said = Written()
     for _ in range(121):
         said.log.warning("refused %s", "192.0.2.1")
@@ -47,7 +47,7 @@ def test_repeated_warning_is_written_once_and_counted() -> None:
 
 
 def test_every_step_is_written_if_somebody_wants_steps() -> None:
-    """`--verbose` leaves out steps."""
+    """Otherwise `--verbose` would leave out steps."""
     said = Written()
     for _ in range(3):
         said.log.debug("step")
@@ -55,7 +55,7 @@ def test_every_step_is_written_if_somebody_wants_steps() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stranger with many addresses takes the agent's memory."""
+    """Otherwise a stranger with many addresses would take the agent's memory."""
     monkeypatch.setattr(log, "MAX_REMEMBERED", 3)
     said = Written()
     for number in (1, 1, 2, 3, 4):
@@ -65,7 +65,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_traceback_stays_and_cannot_reach_a_terminal() -> None:
-    """What went wrong is not in the log, or clears the screen of who reads it."""
+    """Otherwise the error would not be in the log, or would clear the screen of its reader."""
     said = Written()
     try:
         raise ValueError("\x1b[2J")
@@ -77,7 +77,7 @@ def test_traceback_stays_and_cannot_reach_a_terminal() -> None:
 def test_file_is_bounded_and_older_ones_are_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A year of warnings fills the card of a board."""
+    """Otherwise a year of warnings would fill the card of a board."""
     monkeypatch.setattr(log, "MAX_BYTES", 100)
     file = LogFile(tmp_path / "agent.log")
     for number in range(200):
@@ -94,7 +94,7 @@ def test_file_is_bounded_and_older_ones_are_few(
 def test_two_agents_share_a_file_and_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One renames the file under the other, which writes into an older one for ever."""
+    """Otherwise one agent would rename the file, and the other write into an older one for ever."""
     monkeypatch.setattr(log, "MAX_BYTES", 4000)
     monkeypatch.setattr(log, "GENERATIONS", 50)
     files = [LogFile(tmp_path / "agent.log") for _ in "ab"]
@@ -115,7 +115,7 @@ def test_two_agents_share_a_file_and_lose_nothing(
 
 
 def test_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
-    """A full disk ends the agent by way of a warning."""
+    """Otherwise a full disk would end the agent by way of a warning."""
     file = LogFile(Path("/dev/full"))
     file.write("lost")
     file.close()
@@ -130,7 +130,7 @@ def test_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
 def test_line_that_a_full_disk_cut_does_not_take_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a line and the next one are read as one, with another meaning."""
+    """Otherwise half a line and the next line would be read as one, with another meaning."""
     write, room = os.write, [4]
     file = LogFile(tmp_path / "agent.log")
     with monkeypatch.context() as patch:
@@ -142,7 +142,7 @@ def test_line_that_a_full_disk_cut_does_not_take_the_next_one(
 
 
 def test_line_behind_the_end_goes_into_no_other_file(tmp_path: Path) -> None:
-    """A warning at the end of an agent is written into whatever has got the file's number."""
+    """Otherwise an agent's last warning would go into the file that got the log's descriptor."""
     file = LogFile(tmp_path / "agent.log")
     file.close()
     with (tmp_path / "other").open("w"):
@@ -167,7 +167,7 @@ print("after", flush=True)
 
 
 def test_what_is_printed_into_the_file_is_bounded_too(tmp_path: Path) -> None:
-    """A library that complains at each step fills the card of a board."""
+    """Otherwise a library that complains at each step would fill the card of a board."""
     path = tmp_path / "agent.log"
     subprocess.run([sys.executable, "-c", PRINTS, str(path)], check=True, timeout=20)
     assert path.with_name("agent.log.1").stat().st_size == 201

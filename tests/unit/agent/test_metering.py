@@ -1,4 +1,4 @@
-"""A meter beside the device, and everything that may go wrong with it."""
+"""A meter next to the device, and everything that may go wrong with it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SYNTHETIC = "synthetic:constant,power=2"
 
 
 def record(meter: str | None, path: Path) -> MeterRecorder:
-    """A recording from its beginning to its end, with nothing between."""
+    """A recording from its beginning to its end, with nothing in between."""
     metering = MeterRecorder(meter, path)
 
     async def run() -> None:
@@ -39,7 +39,7 @@ def record(meter: str | None, path: Path) -> MeterRecorder:
 
 
 class Broken(Synthetic):
-    """A meter whose library raises what it likes, where it likes."""
+    """A meter whose library may raise any error at any point."""
 
     where = "open"
 
@@ -55,7 +55,7 @@ class Broken(Synthetic):
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> type[Broken]:
-    """Instead of the synthetic meter."""
+    """Replace the synthetic meter."""
 
     def make(options: Options) -> Broken:
         return Broken(make_meter(options)._settings)
@@ -65,7 +65,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> type[Broken]:
 
 
 def test_recording_is_where_the_run_is(tmp_path: Path) -> None:
-    """What the meter said stays on the device."""
+    """Otherwise the meter's data would stay on the device."""
     counter = Counter(tmp_path / "root")
     counter.show(1)
     metering = record(f"rapl:{tmp_path / 'root'}", tmp_path / "meter.spool")
@@ -74,13 +74,13 @@ def test_recording_is_where_the_run_is(tmp_path: Path) -> None:
 
 
 def test_run_without_a_meter_has_no_facts_of_one(tmp_path: Path) -> None:
-    """Every run says that its meter is fine, or that it has failed."""
+    """Otherwise every run would report that its meter is fine, or that it has failed."""
     assert record(None, tmp_path / "meter.spool").facts is None
     assert list(tmp_path.iterdir()) == []
 
 
 def test_meter_that_is_missing_is_told(tmp_path: Path) -> None:
-    """A host looks for a recording that nobody made, and does not know why."""
+    """Otherwise a host would look for a recording that was never made, without a reason."""
     metering = record(f"rapl:{tmp_path}", tmp_path / "meter.spool")
     reason = registry.find_meter(f"rapl:{tmp_path}").open()
     assert isinstance(reason, AbsentMeter)
@@ -88,7 +88,7 @@ def test_meter_that_is_missing_is_told(tmp_path: Path) -> None:
 
 
 def test_meter_that_breaks_costs_no_run(tmp_path: Path, broken: type[Broken]) -> None:
-    """A fault in a driver's library ends the run, or the agent."""
+    """Otherwise a fault in a driver's library would end the run, or the agent."""
     metering = record(SYNTHETIC, tmp_path / "meter.spool")
     assert metering.trouble == "firmware is odd"
 
@@ -96,7 +96,7 @@ def test_meter_that_breaks_costs_no_run(tmp_path: Path, broken: type[Broken]) ->
 def test_meter_that_does_not_let_go_costs_no_run(
     tmp_path: Path, broken: type[Broken], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cable that was pulled out in the last moment loses what was recorded before."""
+    """Otherwise a cable pulled out at the last moment would lose what was recorded before."""
     monkeypatch.setattr(broken, "where", "close")
     metering = record(SYNTHETIC, tmp_path / "meter.spool")
     assert metering.trouble == "[Errno 5] Input/output error"
@@ -107,7 +107,7 @@ def test_meter_that_does_not_let_go_costs_no_run(
 def test_meter_that_hangs_holds_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """A bus that does not answer keeps the device, and the agent cannot be ended."""
+    """Otherwise a bus that does not respond would hold the device, and the agent could not end."""
     if where == "open":
         monkeypatch.setattr(metering_module, "HANG_S", 0.5)
     released, is_closed, method = threading.Event(), threading.Event(), getattr(Synthetic, where)
@@ -135,20 +135,20 @@ def test_meter_that_hangs_holds_no_run(
 
 
 def test_disk_that_refuses_the_recording_costs_no_run(tmp_path: Path) -> None:
-    """A name that is taken, or a full disk, ends the run."""
+    """Otherwise a name that is taken, or a full disk, would end the run."""
     metering = record(SYNTHETIC, tmp_path / "gone" / "meter.spool")
     assert metering.trouble is not None
     assert "No such file or directory" in metering.trouble
 
 
 def test_run_that_did_not_begin_was_not_recorded(tmp_path: Path) -> None:
-    """A device that was too hot to start has a recording without trouble."""
+    """Otherwise a device that was too hot to start would have a recording without trouble."""
     metering = MeterRecorder(SYNTHETIC, tmp_path / "meter.spool")
     assert metering.facts == MeterFacts(SYNTHETIC, "the run did not start")
 
 
 def test_session_that_ended_early_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Energy is computed of half a run."""
+    """Otherwise energy would be computed from half a run."""
 
     def gone(*_: object) -> bytes:
         raise TargetError("the meter is gone")
@@ -167,7 +167,7 @@ def test_session_that_ended_early_says_so(tmp_path: Path, monkeypatch: pytest.Mo
 def test_recording_that_takes_too_much_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, reason: str
 ) -> None:
-    """It fills the disk and the run is lost, or it is longer than any host fetches."""
+    """Otherwise a full disk would lose the run, or the recording exceed what any host fetches."""
     monkeypatch.setattr(metering_module, "LOOK_S", 0.01)
     monkeypatch.setattr(metering_module, limit, value)
     if limit == "KEPT_FREE_BYTES":
@@ -195,7 +195,7 @@ def test_recording_that_takes_too_much_is_ended(
 def test_meter_that_hangs_as_it_is_ended_early_is_waited_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run that a recording outgrew waits for its meter twice."""
+    """Otherwise the run that a recording outgrew would wait for its meter twice."""
     monkeypatch.setattr(metering_module, "LOOK_S", 0.01)
     monkeypatch.setattr(metering_module, "HANG_S", 0.5)
     monkeypatch.setattr(metering_module, "LIMIT_BYTES", 0)
@@ -222,7 +222,7 @@ def test_meter_that_hangs_as_it_is_ended_early_is_waited_for_once(
 def test_short_recording_goes_on_however_small_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A gauge of ten bytes a second has no energy, for it is on a small card."""
+    """Otherwise a gauge of ten bytes a second would give no energy on a small card."""
     path = tmp_path / "meter.spool"
     path.write_bytes(b"\0" * 10)
     small = SimpleNamespace(f_bavail=10, f_frsize=1)
@@ -233,14 +233,14 @@ def test_short_recording_goes_on_however_small_the_disk(
 
 
 def test_path_that_cannot_be_looked_at_is_not_there() -> None:
-    """An agent whose meter lies behind a closed folder, or has an odd name, shows a traceback."""
+    """Otherwise a meter in a closed folder, or with an odd name, would cause a traceback."""
     name = "/" + "x" * 300  # longer than names may be, which is no "not found"
     said = f"meter hwmon:{name} is not available yet: File name too long: {name}"
     assert why_not_there(f"hwmon:{name}") == said
 
 
 def test_run_may_ask_for_no_meter_that_the_owner_did_not_name() -> None:
-    """A host opens any serial port of the device, by a name of its choice."""
+    """Otherwise a host could open any serial port of the device, by a name of its choice."""
     require_served(None, ())
     require_served("rapl", ("ppk2:/dev/ttyACM0", "rapl"))
     with pytest.raises(UsageError, match="'rapl' is not served by this agent, which serves none"):

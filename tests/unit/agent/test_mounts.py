@@ -37,5 +37,5 @@ def test_list_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 
 
 def test_mounts_of_this_machine_have_a_root() -> None:
-    """Otherwise the order of the fields would be another one."""
+    """Otherwise the order of the fields would be different."""
     assert "/" in {mount.point for mount in read_mounts()}

@@ -16,7 +16,7 @@ from edgebench.agent.network import own_addresses
 def test_agent_that_may_not_list_interfaces_knows_the_address_that_it_talks_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Pairing dies on Android and under proot, which deny it."""
+    """Otherwise pairing would fail on Android and under proot, which deny the list."""
 
     def deny() -> None:
         raise OSError("denied")
@@ -32,7 +32,7 @@ def test_agent_that_may_not_list_interfaces_knows_the_address_that_it_talks_from
 def test_agent_that_may_not_list_interfaces_is_advertised_on_the_default_one(
     monkeypatch: pytest.MonkeyPatch, is_denied: bool
 ) -> None:
-    """The library of mDNS lists them as well: the device is never found."""
+    """Otherwise the device would never be found: the mDNS library lists interfaces as well."""
 
     def deny() -> None:
         raise OSError("denied")

@@ -12,7 +12,7 @@ from edgebench.protocol.errors import UsageError
 
 
 def test_name_belongs_to_one_identity_until_it_is_forgotten(tmp_path: Path) -> None:
-    """After a restart, one board has the runs of another."""
+    """Otherwise, after a restart, one board would have the runs of another."""
     SeatMemory(tmp_path).remember("nucleo", RememberedSeat("A1", DEVICE, "board", 5.0))
     memory = SeatMemory(tmp_path)
     assert memory.seats == {"nucleo": RememberedSeat("A1", DEVICE, "board", 5.0)}
@@ -27,7 +27,7 @@ def test_name_belongs_to_one_identity_until_it_is_forgotten(tmp_path: Path) -> N
 def test_damaged_memory_gives_its_name_to_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A power cut, and the next board collects the runs of the last one."""
+    """Otherwise, after a power cut, the next board would collect the runs of the last one."""
     SeatMemory(tmp_path).remember("nucleo", RememberedSeat("A1", DEVICE))
     (tmp_path / "nucleo" / MEMORY_FILE).write_text("{")
     memory = SeatMemory(tmp_path)
@@ -38,6 +38,6 @@ def test_damaged_memory_gives_its_name_to_nobody(
 
 @pytest.mark.parametrize("name", ["", "../x", ".hidden", "a/b", "a b", "a,b", 49 * "a", "ä"])
 def test_name_is_a_word_and_a_directory(tmp_path: Path, name: str) -> None:
-    """A file name becomes a path outside of the state, or a seat that --on cannot name."""
+    """Otherwise a file name could be a path outside the state, or a seat that --on cannot name."""
     with pytest.raises(UsageError, match="not a seat name"):
         SeatMemory(tmp_path).name_for("A1", name, ())

@@ -15,7 +15,7 @@ from edgebench.protocol import messages as m
 
 
 def test_notice_that_is_not_sent_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
-    """Otherwise a host waits for the end of a run for as long as a run may last."""
+    """Otherwise a host would wait for the end of a run for as long as a run may last."""
     peer = SimpleNamespace(name="laptop", identity="x", is_pairing=False, is_local=False)
     connection = SimpleNamespace(peer=peer, transport=Mock(), send=Mock(side_effect=MemoryError))
     handler = ConnectionHandler(cast(Any, SimpleNamespace(first=None)), cast(Any, connection))

@@ -1,4 +1,4 @@
-"""Whose connections the kernel drops, and that it drops those and no others."""
+"""Whose connections the kernel drops, and that it drops no others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRIES = 24
 
 
 def window(rates: ArrivalRates, clock: Clock, arrivals: dict[str, int]) -> ShedRule:
-    """The rule after so many connections of each network within a second."""
+    """Return the rule after this many connections of each network within a second."""
     for network, number in arrivals.items():
         for _ in range(number):
             rates.arrived(network)
@@ -38,7 +38,7 @@ def window(rates: ArrivalRates, clock: Clock, arrivals: dict[str, int]) -> ShedR
 
 
 def test_nothing_is_dropped_while_few_come() -> None:
-    """Otherwise a host that opens many connections loses some of them."""
+    """Otherwise a host that opens many connections would lose some of them."""
     clock = Clock()
     rates = ArrivalRates(clock)
     assert not rates.is_due
@@ -46,7 +46,7 @@ def test_nothing_is_dropped_while_few_come() -> None:
 
 
 def test_networks_that_send_too_much_are_shed_and_others_are_not() -> None:
-    """Otherwise a host is dropped together with the flood beside it."""
+    """Otherwise a host would be dropped together with the flood next to it."""
     clock = Clock()
     rates = ArrivalRates(clock)
     flooding = {f"10.0.0.{number}": 20 for number in range(32)}
@@ -63,19 +63,19 @@ def test_networks_that_send_too_much_are_shed_and_others_are_not() -> None:
 
 
 def test_many_networks_that_each_send_little_are_thinned_out() -> None:
-    """Otherwise a thousand addresses take what 32 do not get."""
+    """Otherwise a thousand addresses would take what 32 do not get."""
     clock = Clock()
     rates = ArrivalRates(clock)
     rule = window(rates, clock, {f"10.0.{n // 200}.{n % 200}": 1 for n in range(1024)})
     assert (rule.shed, rule.pass_ratio) == ((), FULL_PER_S / 1024)
-    # So many pass now: as many are offered as before.
+    # This many pass now, with as many offered as before.
     rule = window(rates, clock, {f"10.1.0.{number}": 1 for number in range(128)})
     assert rule.pass_ratio == pytest.approx(FULL_PER_S / 1024)
     assert window(rates, clock, {}).is_idle
 
 
 def test_network_of_a_paired_host_passes() -> None:
-    """Otherwise a campaign of many devices is taken for a flood."""
+    """Otherwise a campaign of many devices would be taken for a flood."""
     clock = Clock()
     rates = ArrivalRates(clock)
     for _ in range(64):
@@ -98,7 +98,7 @@ def addresses(family: int) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
 def test_longest_program_is_one_that_the_kernel_takes(family: int) -> None:
-    """Otherwise the largest flood is the one that nothing is done about."""
+    """Otherwise nothing would be done about the largest flood."""
     named = addresses(family)
     rule = ShedRule(named[:MAX_KNOWN], named, 0.5)
     assert len(syn_filter(family, rule)) <= 4096
@@ -115,7 +115,7 @@ def listening() -> Iterator[socket.socket]:
 
 
 def connected(listening: socket.socket, source: str, timeout_s: float) -> int:
-    """How many of `TRIES` connections from this address are accepted, with all that they send."""
+    """Return how many of `TRIES` connections from this address are accepted, with all they send."""
     count, content = 0, b"x" * 1000
     for _ in range(TRIES):
         with socket.socket() as link:
@@ -145,7 +145,7 @@ def connected(listening: socket.socket, source: str, timeout_s: float) -> int:
 def test_kernel_drops_by_the_rule(
     listening: socket.socket, rule: ShedRule, source: str, least: int, most: int
 ) -> None:
-    """Otherwise a flood passes, or a host that nobody meant is dropped."""
+    """Otherwise a flood would pass, or a host that was not meant would be dropped."""
     assert apply_rule(listening, rule)
     # Shorter than the second after which the kernel sends a SYN again.
     timeout_s = 0.9 if least == TRIES else 0.05
@@ -153,7 +153,7 @@ def test_kernel_drops_by_the_rule(
 
 
 def test_ipv6_networks_are_told_apart() -> None:
-    """Otherwise a flood over IPv6 passes, or keeps all others out."""
+    """Otherwise a flood over IPv6 would pass, or keep all others out."""
     with socket.socket(socket.AF_INET6) as listening:
         try:
             listening.bind(("::1", 0))

@@ -1,4 +1,4 @@
-"""The spool: a finished run is whole, and its owner's alone."""
+"""The spool: a finished run is whole, and belongs to its owner alone."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def spool(tmp_path: Path) -> Spool:
 
 
 def test_run_does_not_start_on_a_full_disk(tmp_path: Path) -> None:
-    """It measures for an hour, and what it measured cannot be written."""
+    """Otherwise a run would measure for an hour, and its result could not be written."""
     need_root()
     with small_disk(tmp_path / "small", 2 * LEAST_FREE_BYTES) as disk:
         spool = Spool(disk)
@@ -71,7 +71,7 @@ def test_run_does_not_start_on_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_run_appears_only_when_it_is_whole(spool: Spool, tmp_path: Path) -> None:
-    """A host collects half a run and acknowledges it."""
+    """Otherwise a host would collect half a run and acknowledge it."""
     folder = spool.begin("run-1")
     (folder / RECORD_FILE).write_text(json.dumps({"owner": "a"}))
     assert spool.finished("a") == ()
@@ -83,13 +83,13 @@ def test_run_appears_only_when_it_is_whole(spool: Spool, tmp_path: Path) -> None
 
 
 def test_only_the_files_of_the_protocol_are_kept(spool: Spool) -> None:
-    """What a worker leaves behind travels to the host."""
+    """Otherwise what a worker leaves behind would travel to the host."""
     finish_run(spool, "run-1", "a")
     assert [file.name for file in spool.files("run-1", "a")] == [RECORD_FILE, QUERIES_FILE]
 
 
 def test_files_tell_their_size_and_digest(spool: Spool) -> None:
-    """The host cannot tell a damaged file from a good one."""
+    """Otherwise the host could not distinguish a damaged file from a good file."""
     finish_run(spool, "run-1", "a", b"queries")
     (file,) = [file for file in spool.files("run-1", "a") if file.name == QUERIES_FILE]
     assert file.size_bytes == 7
@@ -97,7 +97,7 @@ def test_files_tell_their_size_and_digest(spool: Spool) -> None:
 
 
 def test_file_is_read_in_pieces_until_its_end(spool: Spool) -> None:
-    """A resumed transfer skips or repeats bytes."""
+    """Otherwise a resumed transfer would skip or repeat bytes."""
     finish_run(spool, "run-1", "a", b"0123456789")
 
     def piece(offset: int) -> bytes:
@@ -113,7 +113,7 @@ def test_file_is_read_in_pieces_until_its_end(spool: Spool) -> None:
 
 
 def test_runs_are_listed_oldest_first(spool: Spool, tmp_path: Path) -> None:
-    """Runs are collected in an order that nobody can follow."""
+    """Otherwise runs would be collected in an unpredictable order."""
     for age, name in enumerate(("run-b", "run-c", "run-a")):
         finish_run(spool, name, "a")
         os.utime(tmp_path / "spool" / name, ns=(age * 10**9, age * 10**9))
@@ -121,7 +121,7 @@ def test_runs_are_listed_oldest_first(spool: Spool, tmp_path: Path) -> None:
 
 
 def test_other_hosts_neither_see_nor_read_nor_forget_a_run(spool: Spool) -> None:
-    """A host reads or throws away another host's results."""
+    """Otherwise a host could read or throw away another host's results."""
     finish_run(spool, "run-1", "a")
     assert spool.finished("b") == ()
     for call in (
@@ -138,7 +138,7 @@ def test_other_hosts_neither_see_nor_read_nor_forget_a_run(spool: Spool) -> None
 def test_run_without_a_readable_record_belongs_to_nobody(
     spool: Spool, tmp_path: Path, record: bytes
 ) -> None:
-    """A damaged record crashes every listing, or opens the run of an older agent to everybody."""
+    """Otherwise a damaged record would crash all listings, or open an older agent's run to all."""
     finish_run(spool, "run-1", "a")
     (tmp_path / "spool" / "run-1" / OWNER_FILE).unlink()
     (tmp_path / "spool" / "run-1" / RECORD_FILE).write_bytes(record)
@@ -152,7 +152,7 @@ def test_run_without_a_readable_record_belongs_to_nobody(
 def test_run_with_a_damaged_record_is_still_its_hosts(
     spool: Spool, tmp_path: Path, record: bytes | None
 ) -> None:
-    """Otherwise it fills the device for good, and its host reads that it is gone."""
+    """Otherwise it would fill the device for good, while its host reads that it is gone."""
     finish_run(spool, "run-1", "a", b"queries")
     path = tmp_path / "spool" / "run-1" / RECORD_FILE
     path.unlink() if record is None else path.write_bytes(record)
@@ -164,7 +164,7 @@ def test_run_with_a_damaged_record_is_still_its_hosts(
 
 
 def test_damaged_owner_costs_no_run(spool: Spool, tmp_path: Path) -> None:
-    """Otherwise one file of a few bytes hides a run whose record is whole."""
+    """Otherwise one file of a few bytes would hide a run whose record is whole."""
     finish_run(spool, "run-1", "a")
     for content in (b"", b"\xff"):
         (tmp_path / "spool" / "run-1" / OWNER_FILE).write_bytes(content)
@@ -172,7 +172,7 @@ def test_damaged_owner_costs_no_run(spool: Spool, tmp_path: Path) -> None:
 
 
 def test_what_is_no_run_is_left_alone(spool: Spool, tmp_path: Path) -> None:
-    """Otherwise one stray file makes a device unusable."""
+    """Otherwise one stray file would make a device unusable."""
     finish_run(spool, "run-1", "a")
     (tmp_path / "spool" / ".x").write_text("")
     (tmp_path / "spool" / "run-2").write_text("")
@@ -187,7 +187,7 @@ def test_what_is_no_run_is_left_alone(spool: Spool, tmp_path: Path) -> None:
 def test_acknowledged_run_is_gone_and_may_be_acknowledged_again(
     spool: Spool, tmp_path: Path
 ) -> None:
-    """Runs pile up, or a host that repeats its last word gets an error."""
+    """Otherwise runs would pile up, or a repeated acknowledgement would be an error."""
     finish_run(spool, "run-1", "a")
     spool.acknowledge("run-1", "a")
     spool.acknowledge("run-1", "a")
@@ -198,7 +198,7 @@ def test_acknowledged_run_is_gone_and_may_be_acknowledged_again(
 
 @pytest.mark.parametrize("run_id", EVIL_IDS)
 def test_run_ids_cannot_leave_the_spool(spool: Spool, tmp_path: Path, run_id: str) -> None:
-    """A run id from the wire is a path to somewhere else."""
+    """Otherwise a run id from the wire could be a path to somewhere else."""
     before = sorted(tmp_path.rglob("*"))
     for call in (
         lambda: spool.begin(run_id),
@@ -215,7 +215,7 @@ def test_run_ids_cannot_leave_the_spool(spool: Spool, tmp_path: Path, run_id: st
 
 @pytest.mark.parametrize("name", EVIL_NAMES)
 def test_file_names_cannot_leave_the_run(spool: Spool, name: str) -> None:
-    """A file name from the wire is a path to somewhere else."""
+    """Otherwise a file name from the wire could be a path to somewhere else."""
     finish_run(spool, "run-1", "a")
     with pytest.raises(UsageError, match="no file"):
         spool.read("run-1", "a", name, offset=0, size=10)
@@ -223,14 +223,14 @@ def test_file_names_cannot_leave_the_run(spool: Spool, name: str) -> None:
 
 @pytest.mark.parametrize("offset", [-1, -(2**63), 2**63, 2**64 - 1])
 def test_offset_that_no_file_has_is_refused(spool: Spool, offset: int) -> None:
-    """A seek to nowhere raises what nobody expects."""
+    """Otherwise a seek to nowhere would raise an unexpected exception."""
     finish_run(spool, "run-1", "a")
     with pytest.raises(UsageError, match=f"at byte {offset}"):
         spool.read("run-1", "a", RECORD_FILE, offset=offset, size=10)
 
 
 def test_file_of_the_protocol_that_a_run_lacks_is_an_error_and_not_a_crash(spool: Spool) -> None:
-    """A host asks for a trace that was never written, and the connection dies."""
+    """Otherwise a request for a trace that was never written would end the connection."""
     from edgebench.protocol.errors import TargetError
 
     finish_run(spool, "run-1", "a")
@@ -239,7 +239,7 @@ def test_file_of_the_protocol_that_a_run_lacks_is_an_error_and_not_a_crash(spool
 
 
 def test_taken_run_id_is_refused_in_progress_and_finished(spool: Spool) -> None:
-    """A second run overwrites a first one."""
+    """Otherwise a second run would overwrite the first."""
     spool.begin("run-1")
     with pytest.raises(UsageError, match="already exists"):
         spool.begin("run-1")
@@ -249,7 +249,7 @@ def test_taken_run_id_is_refused_in_progress_and_finished(spool: Spool) -> None:
 
 
 def test_sweep_removes_unfinished_runs_and_nothing_else(tmp_path: Path) -> None:
-    """An agent that was killed leaves its work on the disk for ever, or a finished run goes."""
+    """Otherwise a killed agent's work would stay on the disk, or a finished run be removed."""
     spool = Spool(tmp_path)
     finish_run(spool, "run-1", "a")
     (spool.begin("run-2") / "model.log").write_text("half")
@@ -261,7 +261,7 @@ def test_sweep_removes_unfinished_runs_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_full_spool_takes_no_new_run(tmp_path: Path) -> None:
-    """Runs that nobody collects fill the disk."""
+    """Otherwise runs that are never collected would fill the disk."""
     spool = Spool(tmp_path, quota_bytes=1000)
     finish_run(spool, "run-1", "a", b"q" * 1000)
     with pytest.raises(NoSpace, match="1000"):
@@ -271,7 +271,7 @@ def test_full_spool_takes_no_new_run(tmp_path: Path) -> None:
 
 
 def test_spool_is_closed_to_other_users(tmp_path: Path) -> None:
-    """Another user of the device reads results, or swaps a run under the agent."""
+    """Otherwise another user of the device could read results, or swap a run under the agent."""
     spool = Spool(tmp_path)
     folder = spool.begin("run-1")
     for path in (folder, tmp_path / "work", tmp_path / "spool"):

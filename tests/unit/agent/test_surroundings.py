@@ -22,14 +22,14 @@ FREE_MEMORY = "MemTotal:  1000 kB\nMemAvailable:  400 kB\n"
 
 @pytest.fixture
 def simulated(tmp_path: Path) -> SimulatedSurroundings:
-    """Those of a simulated board."""
+    """The surroundings of a simulated board."""
     simulation = find_simulator().simulate(BOARD, tmp_path / "simulated")
     profile = match_profile(device_identity(simulation.root))
     return SimulatedSurroundings(profile, "board", simulation)
 
 
 def show(root: Path, name: str, text: str) -> None:
-    """Let the system say something else than this machine does."""
+    """Let the system report something other than this machine does."""
     (root / name).unlink()
     (root / name).write_text(text)
 
@@ -37,7 +37,7 @@ def show(root: Path, name: str, text: str) -> None:
 def test_environment_of_a_simulated_board_comes_from_its_root(
     simulated: SimulatedSurroundings,
 ) -> None:
-    """Load, memory and governor of the machine in the room are those of the board."""
+    """Otherwise load, memory and governor would be those of the machine that runs the agent."""
     show(simulated.root, "proc/loadavg", "7.25 3.00 1.00 1/200 4711\n")
     show(simulated.root, "proc/meminfo", FREE_MEMORY)
     environment = simulated.environment()
@@ -52,7 +52,7 @@ def test_environment_of_a_simulated_board_comes_from_its_root(
 
 
 def test_load_that_makes_no_sense_is_none(simulated: SimulatedSurroundings) -> None:
-    """A damaged file ends a run."""
+    """Otherwise a damaged file would end a run."""
     for text in ("", "1.0", "a b c"):
         show(simulated.root, "proc/loadavg", text)
         assert simulated.load_1m() is None, text
@@ -63,7 +63,7 @@ def test_load_that_makes_no_sense_is_none(simulated: SimulatedSurroundings) -> N
 def test_simulated_board_computes_with_the_load_of_this_machine(
     simulated: SimulatedSurroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A simulated run that others disturbed looks quiet."""
+    """Otherwise a simulated run that was disturbed would look quiet."""
     assert simulated.load_1m() is not None
     assert (simulated.root / "proc/loadavg").readlink() == Path("/proc/loadavg")
     monkeypatch.setattr("os.getloadavg", lambda: (0.5, 0.0, 0.0))
@@ -71,7 +71,7 @@ def test_simulated_board_computes_with_the_load_of_this_machine(
 
 
 def test_sampler_watches_the_root_of_the_seat(simulated: SimulatedSurroundings) -> None:
-    """The sampler of one seat reads the heat of another, or the guard sleeps."""
+    """Otherwise a seat's sampler would read the heat of another seat, or the guard would sleep."""
     job = simulated.sampler_job(RunSpec("onnx", telemetry_rate_hz=0.0), 4321)
     assert (job.root, job.worker_pid) == (str(simulated.root), 4321)
     assert (job.rate_hz, job.abort_c) == (GUARD_HZ, simulated.expected.abort_c)
@@ -80,7 +80,7 @@ def test_sampler_watches_the_root_of_the_seat(simulated: SimulatedSurroundings) 
 
 
 def test_two_boards_keep_their_governors_and_temperatures_apart(tmp_path: Path) -> None:
-    """An agent of two boards restores the governor of one on the other."""
+    """Otherwise an agent of two boards would restore the governor of one on the other."""
     made: list[LinuxSurroundings] = []
     for name in ("a", "b"):
         root = make_board(tmp_path / name / "root", BOARDS["rock_5b"])

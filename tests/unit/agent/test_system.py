@@ -1,4 +1,4 @@
-"""What the agent says of boards that it has never seen."""
+"""What the agent reports about boards that it has never seen."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def on_arm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine says that it is a 64-bit ARM."""
+    """Let this machine identify itself as a 64-bit ARM."""
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
 
 
 @pytest.mark.usefixtures("on_arm")
 def test_raspberry_pi_is_described(tmp_path: Path, state: Path) -> None:
-    """A board's results do not say on which board they were made."""
+    """Otherwise results would not state on which board they were made."""
     root = make_tree(tmp_path / "root", RASPBERRY_PI_5)
     device = describe_device(state, "board", root)
     assert (device.name, device.arch) == ("board", "aarch64")
@@ -56,7 +56,7 @@ def test_raspberry_pi_is_described(tmp_path: Path, state: Path) -> None:
 
 
 def test_virtual_machine_is_described(tmp_path: Path, state: Path) -> None:
-    """Numbers from a virtual machine pass for numbers from the metal."""
+    """Otherwise numbers from a virtual machine would pass for numbers from the metal."""
     root = make_tree(tmp_path / "root", X86_VM)
     environment = describe_environment(root)
     assert environment.virtualization == "QEMU"
@@ -84,14 +84,14 @@ def test_virtual_machine_is_described(tmp_path: Path, state: Path) -> None:
 def test_features_are_those_that_every_cpu_has(
     tmp_path: Path, lines: list[str], features: tuple[str, ...] | None
 ) -> None:
-    """A cause is named that the CPU of the run does not have, or one core of it only."""
+    """Otherwise a cause would be named that the run's CPU lacks, or only one of its cores has."""
     cpuinfo = "".join(f"processor\t: {i}\n{line}\n\n" for i, line in enumerate(lines))
     root = make_tree(tmp_path / "root", {"proc/cpuinfo": cpuinfo})
     assert describe_environment(root).cpu.features == features
 
 
 def test_empty_root_is_a_device_too(tmp_path: Path, state: Path) -> None:
-    """An agent without /proc and /sys does not start, or guesses."""
+    """Otherwise an agent without /proc and /sys would not start, or would guess."""
     root = tmp_path / "nothing"
     device = describe_device(state, "board", root)
     assert (device.soc, device.os) == ("unknown", platform.system())
@@ -150,7 +150,7 @@ PROOT = {"proc/self/status": "TracerPid:\t41\n", "proc/41/comm": "proot\n"}
 def test_each_kind_of_virtualization_shows(
     tmp_path: Path, extra: Mapping[str, str], expected: str | None
 ) -> None:
-    """A hypervisor, container or emulator hides behind a number."""
+    """Otherwise a hypervisor, container or emulator would hide behind a number."""
     assert virtualization(make_tree(tmp_path, extra)) == expected
 
 
@@ -162,13 +162,13 @@ def test_each_kind_of_virtualization_shows(
     ],
 )
 def test_emulator_shows_through_a_container(tmp_path: Path, emulator: Mapping[str, str]) -> None:
-    """`docker run --platform linux/arm64` on a PC gives times that pass for valid."""
+    """Otherwise times of `docker run --platform linux/arm64` on a PC would pass for valid."""
     root = make_tree(tmp_path, emulator, {".dockerenv": ""})
     assert is_emulated(root)
 
 
 def test_emulator_is_the_program_that_the_kernel_runs(tmp_path: Path) -> None:
-    """qemu-user shows its guest made-up maps, and a PC passes for a Raspberry Pi."""
+    """Otherwise a PC would pass for a Raspberry Pi: qemu-user shows its guest made-up maps."""
     root = make_tree(tmp_path, {"proc/thread-self/comm": "python3\n"})
     (root / "proc/thread-self/exe").symlink_to("/usr/libexec/qemu-binfmt/qemu-aarch64-static")
     assert is_emulated(root)
@@ -176,7 +176,7 @@ def test_emulator_is_the_program_that_the_kernel_runs(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("on_arm")
 def test_processor_of_another_kind_is_that_of_the_machine_around(tmp_path: Path) -> None:
-    """An ARM process reads of an Intel processor in /proc/cpuinfo, and nobody wonders."""
+    """Otherwise an Intel processor in an ARM process's /proc/cpuinfo would go unnoticed."""
     root = make_tree(tmp_path, {"proc/cpuinfo": "vendor_id\t: GenuineIntel\nmodel\t: 85\n"})
     assert is_emulated(root)
 
@@ -186,13 +186,16 @@ def test_processor_of_another_kind_is_that_of_the_machine_around(tmp_path: Path)
     ("kernel", "expected"), [("x86_64", True), ("aarch64", False), ("armv7l", False), ("", False)]
 )
 def test_kernel_says_what_it_was_built_for(tmp_path: Path, kernel: str, expected: bool) -> None:
-    """An emulator that invents a whole /proc/cpuinfo, as newer ones do, passes for a board."""
+    """Otherwise an emulator that invents a whole /proc/cpuinfo would pass for a board.
+
+    Newer emulators do so.
+    """
     tree = make_tree(tmp_path, RASPBERRY_PI_5, {"proc/sys/kernel/arch": f"{kernel}\n"})
     assert is_emulated(tree) is expected
 
 
 def test_load_that_the_system_does_not_tell_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On Android, which denies it, an agent measures nothing."""
+    """Otherwise an agent would measure nothing on Android, which denies the load."""
 
     def deny() -> tuple[float, float, float]:
         raise OSError("denied")
@@ -202,14 +205,14 @@ def test_load_that_the_system_does_not_tell_is_none(monkeypatch: pytest.MonkeyPa
 
 
 def test_container_and_virtual_machine_are_not_emulators(tmp_path: Path) -> None:
-    """Every measurement in a container is thrown away."""
+    """Otherwise every measurement in a container would be thrown away."""
     assert not is_emulated(make_tree(tmp_path, X86_VM, {".dockerenv": ""}))
 
 
 def test_identity_is_stable_and_does_not_give_the_machine_id_away(
     tmp_path: Path, state: Path
 ) -> None:
-    """Results of one board do not fit together, or its secret id is published."""
+    """Otherwise results of one board would not fit together, or its secret id be published."""
     root = make_tree(tmp_path / "root", RASPBERRY_PI_5)
     first, second = (describe_device(state, name, root) for name in ("old", "new"))
     assert first.id == second.id
@@ -220,13 +223,13 @@ def test_identity_is_stable_and_does_not_give_the_machine_id_away(
 
 
 def with_serial(root: Path, serial: bytes, machine: str = "0" * 31 + "1") -> Path:
-    """A Raspberry Pi 5 whose chip has this serial number, and whose system this machine id."""
+    """A Raspberry Pi 5 whose chip has this serial number, and its system this machine id."""
     number = {"proc/device-tree/serial-number": serial}
     return make_tree(root, RASPBERRY_PI_5, number, {"etc/machine-id": f"{machine}\n"})
 
 
 def test_board_is_the_same_device_with_a_new_system(tmp_path: Path, state: Path) -> None:
-    """After a new SD card image, results of one board do not fit together."""
+    """Otherwise results of one board would not fit together after a new SD card image."""
     old = with_serial(tmp_path / "old", b"10000000a1b2c3d4\0")
     new = with_serial(tmp_path / "new", b"10000000a1b2c3d4\0", machine="e" * 31 + "2")
     first, second = (describe_device(state, "pi", root) for root in (old, new))
@@ -236,7 +239,7 @@ def test_board_is_the_same_device_with_a_new_system(tmp_path: Path, state: Path)
 
 
 def test_copies_of_an_sd_card_are_two_devices(tmp_path: Path, state: Path) -> None:
-    """Runs on two boards are compared as those of one, as they have one machine id."""
+    """Otherwise runs on two boards with one machine id would be compared as those of one board."""
     boards = [
         with_serial(tmp_path / serial, serial.encode() + b"\0")
         for serial in ("10000000a1b2c3d4", "10000000a1b2c3d5")
@@ -251,7 +254,7 @@ def test_copies_of_an_sd_card_are_two_devices(tmp_path: Path, state: Path) -> No
 def test_serial_number_that_many_boards_have_is_none(
     tmp_path: Path, state: Path, serial: bytes
 ) -> None:
-    """All boards of a maker who left the number empty are one device."""
+    """Otherwise all boards of a maker who left the number empty would be one device."""
     root = with_serial(tmp_path / "root", serial)
     plain = make_tree(tmp_path / "plain", RASPBERRY_PI_5, {"etc/machine-id": "0" * 31 + "1\n"})
     assert board_id(root) == ""
@@ -270,7 +273,10 @@ def test_serial_number_that_many_boards_have_is_none(
 def test_mainboard_is_known_by_its_uuid_and_the_device_is_not(
     tmp_path: Path, state: Path, uuid: str, is_one: bool
 ) -> None:
-    """A PC is another device for its user's agent than for root's, who alone may read the UUID."""
+    """Otherwise a PC would be another device for its user's agent than for root's.
+
+    Only root may read the UUID.
+    """
     name = "sys/class/dmi/id/product_uuid"
     root = make_tree(tmp_path / "root", X86_VM, {name: uuid})
     plain = make_tree(tmp_path / "plain", X86_VM)
@@ -280,7 +286,7 @@ def test_mainboard_is_known_by_its_uuid_and_the_device_is_not(
 
 
 def test_device_without_a_machine_id_keeps_a_random_one(tmp_path: Path, state: Path) -> None:
-    """A board is another one after each start of its agent."""
+    """Otherwise a board would be another device after each start of its agent."""
     root = tmp_path / "nothing"
     first, second = (describe_device(state, "board", root) for _ in "ab")
     assert first.id == second.id
@@ -304,14 +310,14 @@ def test_device_without_a_machine_id_keeps_a_random_one(tmp_path: Path, state: P
 def test_damaged_file_is_as_good_as_none(
     tmp_path: Path, state: Path, name: str, content: bytes
 ) -> None:
-    """One odd file under /proc keeps the agent from starting."""
+    """Otherwise one odd file under /proc would keep the agent from starting."""
     root = make_tree(tmp_path / "root", {name: content})
     assert describe_environment(root).cpu.freq_hz_max is None
     assert describe_device(state, "board", root).id
 
 
 def test_this_machine_can_be_described(state: Path) -> None:
-    """The real /proc and /sys are not what the made-up ones are."""
+    """Otherwise the real /proc and /sys would differ from the made-up ones."""
     environment = describe_environment()
     assert environment.memory_total_bytes is not None
     assert environment.memory_available_bytes is not None

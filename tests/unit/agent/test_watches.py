@@ -1,4 +1,4 @@
-"""Those who watch seats, below the network."""
+"""Watchers of seats, below the network."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ class FakeConnection:
         self.is_aborted = True
 
     async def send(self, data: bytes) -> None:
-        """Never done."""
+        """Never complete."""
         self.pending += len(data)
         await asyncio.Event().wait()
 
 
 def test_samples_are_kept_only_while_somebody_watches(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every run pays for watchers that are not there; or a batch has one sample, or those twice."""
+    """Otherwise a run would pay for absent watchers, or a batch would lack or repeat samples."""
     observer = Observer(SENSORS, JOB)
     observer.tell(0, [50.0, 1e9])
     for number in range(1, 11):
@@ -95,7 +95,7 @@ def test_samples_are_kept_only_while_somebody_watches(capsys: pytest.CaptureFixt
 def test_fast_sampler_sends_no_more_than_fits_into_a_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """At 100 Hz the line is longer than the daemon reads, and all of it is lost."""
+    """Otherwise, at 100 Hz, the line would be longer than the daemon reads, and be lost."""
     observer = Observer(SENSORS, JOB)
     for number in range(100):
         observer.keep(number * 10_000_000, [50.0, 1e9])
@@ -110,7 +110,7 @@ def test_fast_sampler_sends_no_more_than_fits_into_a_line(
 
 
 def test_clock_that_is_a_mean_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """The mean over a tenth of a second is off by a tenth, and looks like throttling."""
+    """Otherwise a mean over a tenth of a second, off by a tenth, would look like throttling."""
     sensors = ("thermal.cpu.0.temp_c", "cpufreq.policy0.cycles")
     observer = Observer(sensors, SamplerJob(1, zones=("cpu",), freq_sources=("time_in_state",)))
     observer.tell(1, [50.0, 0.0])
@@ -131,7 +131,7 @@ def as_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def test_sampler_hears_that_somebody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A word to the sampler ends it, or the end of the daemon does not."""
+    """Otherwise a message to the sampler would end it, or the end of the daemon would not."""
     observer = Observer(SENSORS, JOB)
     with as_stdin(monkeypatch) as write_end:
         heard = []
@@ -147,7 +147,7 @@ def test_sampler_hears_that_somebody_watches(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_watcher_that_does_not_read_is_cut_off() -> None:
-    """Notices for a host that hangs fill the memory of the device."""
+    """Otherwise notices for a host that hangs would fill the memory of the device."""
 
     async def push() -> FakeConnection:
         connection = FakeConnection()
@@ -170,7 +170,7 @@ def test_watcher_that_does_not_read_is_cut_off() -> None:
 
 
 def test_nothing_is_done_while_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent that was watched once reads its sensors for ever."""
+    """Otherwise an agent that was watched once would read its sensors for ever."""
     monkeypatch.setattr(watches, "PERIOD_S", 0.01)
     told: list[tuple[Notice, bytes]] = []
 
@@ -202,7 +202,7 @@ def test_nothing_is_done_while_nobody_watches(monkeypatch: pytest.MonkeyPatch) -
 def test_seat_that_takes_the_place_of_a_forgotten_one_is_watched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A page shows a board as gone for ever, since another board before it had its name."""
+    """Otherwise a page would show a board as gone for ever, if another had its name before."""
     monkeypatch.setattr(watches, "PERIOD_S", 60.0)
     told: list[Notice] = []
 
@@ -225,7 +225,7 @@ def test_seat_that_takes_the_place_of_a_forgotten_one_is_watched(
 
 
 def test_change_of_state_comes_before_readings_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run begins without a word, or the page redraws its state each second."""
+    """Otherwise a run would begin unannounced, or the page redraw its state each second."""
     monkeypatch.setattr(watches, "PERIOD_S", 60.0)
     told: list[Notice] = []
 
@@ -237,7 +237,7 @@ def test_change_of_state_comes_before_readings_and_once(monkeypatch: pytest.Monk
         seats[0].hear(reading)
         seats[0].running, seats[0].phase = "run-1", Phase.MEASURING
         seats[0].hear(LiveReading(6, 50.0, 1e9))
-        seats[0].hear(reading)  # older than what was told
+        seats[0].hear(reading)  # older than what was reported
 
     asyncio.run(watch())
     assert [type(one) for one in told] == [

@@ -78,7 +78,7 @@ def changed(old: str, new: str, count: int = 1) -> str:
 
 
 def test_good_profile_is_read_whole() -> None:
-    """A field of a profile is lost."""
+    """Otherwise a field of a profile would be lost."""
     profile = parse_profile(GOOD, "pi")
     assert (profile.id, profile.name, profile.device_class) == ("pi", "A board", "linux-sbc")
     assert profile.match == (
@@ -224,7 +224,7 @@ LINES = {
 
 @pytest.mark.parametrize("what", LINES)
 def test_error_names_file_line_and_key(what: str) -> None:
-    """A misspelt key is ignored, or searched for in a file of a hundred lines."""
+    """Otherwise a misspelt key would be ignored, or searched for in a file of a hundred lines."""
     text, line, expected = LINES[what]
     with pytest.raises(UsageError) as caught:
         parse_profile(text, "pi")
@@ -232,7 +232,7 @@ def test_error_names_file_line_and_key(what: str) -> None:
 
 
 def test_text_that_is_not_toml_is_an_error_with_its_line() -> None:
-    """A file that was cut ends in a traceback."""
+    """Otherwise a file that was cut would end in a traceback."""
     with pytest.raises(UsageError, match=r"^pi\.toml: .*line 2"):
         parse_profile("schema = 1\n=", "pi")
     with pytest.raises(UsageError, match=r"^pi\.toml:1: schema: is missing"):
@@ -241,7 +241,7 @@ def test_text_that_is_not_toml_is_an_error_with_its_line() -> None:
 
 @pytest.mark.parametrize("line", ["x = " + "[" * 3000, "x = " + "1" * 5000, "x = " + "{a=" * 3000])
 def test_text_that_no_parser_likes_is_an_error(line: str) -> None:
-    """A damaged file ends in a traceback of the parser."""
+    """Otherwise a damaged file would end in a traceback of the parser."""
     with pytest.raises(UsageError, match=r"^pi\.toml: "):
         parse_profile(f"{GOOD}\n{line}\n", "pi")
 
@@ -293,12 +293,12 @@ grade = "V"
 
 
 def child(text: str = CHILD, **others: str) -> Profile:
-    """The profile that extends another one."""
+    """The profile that extends another."""
     return parse_profile(text, "child", ({"common": COMMON} | others).get)
 
 
 def test_profile_inherits_what_it_does_not_say() -> None:
-    """A board of a family has to repeat everything, or loses half of it."""
+    """Otherwise a board of a family would have to repeat everything, or lose half of it."""
     found = child()
     assert found.extends == "common"
     assert found.soc is not None
@@ -312,7 +312,7 @@ def test_profile_inherits_what_it_does_not_say() -> None:
 
 
 def test_match_is_not_inherited() -> None:
-    """Every board of a family is taken for each of them."""
+    """Otherwise every board of a family would be taken for each of them."""
     text = CHILD.replace('[[match]]\nmachine = "aarch64"\n', "")
     common = COMMON + '[[match]]\nmachine = "armv7l"\n'
     assert child(text, common=common).match == ()
@@ -320,7 +320,7 @@ def test_match_is_not_inherited() -> None:
 
 @pytest.mark.parametrize("key", ["{}", "[]", "7"])
 def test_fact_with_a_key_that_is_no_text_is_an_error(key: str) -> None:
-    """Inheritance looks facts up by their keys, and ends in a traceback."""
+    """Otherwise inheritance, which looks facts up by their keys, would end in a traceback."""
     text = CHILD.replace('key = "soc.arch"', f"key = {key}")
     with pytest.raises(UsageError, match=r"^child\.toml:\d+: fact\[\d\]\.key: expected str"):
         child(text)
@@ -332,7 +332,7 @@ def test_fact_with_a_key_that_is_no_text_is_an_error(key: str) -> None:
 
 
 def test_inheritance_that_does_not_end_is_an_error() -> None:
-    """Two profiles that extend each other hang the agent."""
+    """Otherwise two profiles that extend each other would hang the agent."""
     with pytest.raises(UsageError, match=r"^child\.toml:5: extends: .*a circular chain"):
         child(common=COMMON.replace("[soc]", 'extends = "child"\n[soc]', 1), child=CHILD)
     with pytest.raises(UsageError, match=r"^child\.toml:5: extends: .*no such profile"):
@@ -340,14 +340,14 @@ def test_inheritance_that_does_not_end_is_an_error() -> None:
 
 
 def test_shipped_profiles_are_good_and_named_after_their_files() -> None:
-    """A profile in the package breaks every agent that starts."""
+    """Otherwise a profile in the package would break every agent that starts."""
     ids = [profile.id for profile in load_profiles()]
     assert len(set(ids)) == len(ids) >= 20
     assert {"generic-linux", "generic-arm64", "generic-x86_64"} <= set(ids)
 
 
 def test_shipped_values_of_memory_are_marked() -> None:
-    """Somebody's memory is shipped as a fact."""
+    """Otherwise a value from memory would be shipped as a fact."""
     for profile in load_profiles():
         for fact in profile.fact:
             assert fact.source, (profile.id, fact.key)

@@ -37,18 +37,18 @@ PI_ARM = profile("pi-arm", Match(machine="aarch64", dt_compatible=("raspberrypi,
 def test_most_specific_profile_that_fits_wins(
     profiles: tuple[Profile, ...], identity: DeviceIdentity, expected: str
 ) -> None:
-    """A board is taken for another one, depending on the order of files."""
+    """Otherwise a board would be taken for another one, depending on the order of files."""
     assert match_profile(identity, profiles).id == expected
 
 
 def test_one_of_several_alternatives_is_enough() -> None:
-    """A profile for two boards fits neither."""
+    """Otherwise a profile for two boards would fit neither."""
     both = profile("both", Match(machine="armv7l"), Match(machine="aarch64"))
     assert match_profile(DeviceIdentity(machine="aarch64"), (ANY, both)).id == "both"
 
 
 def test_priority_decides_between_equally_specific_matches() -> None:
-    """The order of files decides which of two profiles a board has."""
+    """Otherwise the order of files would decide which of two profiles a board has."""
     first = profile("z", Match(machine="aarch64"))
     second = profile("a", Match(machine="aarch64", priority=1))
     assert match_profile(DeviceIdentity(machine="aarch64"), (ANY, first, second)).id == "a"
@@ -65,7 +65,7 @@ def test_priority_decides_between_equally_specific_matches() -> None:
     ],
 )
 def test_every_condition_decides(condition: Match, fitting: DeviceIdentity) -> None:
-    """A condition of a profile is read and never looked at."""
+    """Otherwise a condition of a profile would be read and never be checked."""
     one = profile("one", condition)
     assert match_profile(fitting, (ANY, one)).id == "one"
     assert match_profile(DeviceIdentity(machine="x86_64"), (ANY, one)).id == "any"
@@ -76,5 +76,5 @@ def test_every_condition_decides(condition: Match, fitting: DeviceIdentity) -> N
     [("x86_64", "generic-x86_64"), ("aarch64", "generic-arm64"), ("mips", "generic-linux")],
 )
 def test_every_machine_has_a_profile(machine: str, expected: str) -> None:
-    """An agent does not start on a machine that nobody thought of."""
+    """Otherwise an agent would not start on an unforeseen machine."""
     assert match_profile(DeviceIdentity(machine=machine)).id == expected

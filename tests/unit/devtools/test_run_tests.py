@@ -1,4 +1,4 @@
-"""Second attempts of tests: who gets one, and that each is written down and limited."""
+"""Second attempts of tests: which tests get one, and that each is recorded and limited."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def test_it():
     seen.touch()
     assert not is_first or {act}
 """
-"""A test of which something becomes at its first attempt."""
+"""A test that does this at its first attempt."""
 FAILS, ENDS, KILLED = "False", "os._exit(1)", "os.kill(os.getpid(), signal.SIGKILL)"
 NAME = "test_one.py::test_it"
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the script in a project with these words."""
+    """Run the script in a project with these arguments."""
     return subprocess.run(
         [sys.executable, str(SCRIPT), *words],
         cwd=folder,
@@ -68,7 +68,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_second_attempt(
     tmp_path: Path, content: str, first: tuple[str, ...], code: int, retried: list[str]
 ) -> None:
-    """The exit code, and the names that are written down and printed last."""
+    """The exit code, and the names that are recorded and printed last."""
     (tmp_path / "test_one.py").write_text(content)
     result = run(tmp_path, "build/retried.txt", *first, "--", "-q")
     path = tmp_path / "build/retried.txt"
@@ -80,7 +80,7 @@ def test_second_attempt(
 
 
 def test_names_of_both_groups_are_kept(tmp_path: Path) -> None:
-    """The second group prints what ran again in the first, as its lines are the last ones."""
+    """The second group prints what ran again in the first, as its lines are the last."""
     (tmp_path / "test_one.py").write_text(PASSES)
     (tmp_path / "retried.txt").write_text("first_group.py::test\n")
     result = run(tmp_path, "retried.txt", "--", "-q")
@@ -97,7 +97,7 @@ def test_names_of_both_groups_are_kept(tmp_path: Path) -> None:
     ],
 )
 def test_check(tmp_path: Path, retried: list[str] | None, code: int, said: list[str]) -> None:
-    """CI fails for three names, and reports one that is not in the list."""
+    """CI fails for three names, and reports a name that is not in the list."""
     if retried is not None:
         (tmp_path / "retried.txt").write_text("".join(f"{name}\n" for name in retried))
     (tmp_path / "allowed.txt").write_text("# why\na.py::known\nb.py::known\n")
@@ -107,13 +107,13 @@ def test_check(tmp_path: Path, retried: list[str] | None, code: int, said: list[
 
 
 def test_list_only_shrinks() -> None:
-    """Otherwise a test that passes only sometimes is added, and nobody mends it."""
+    """Otherwise a test that passes only sometimes would be added, and never be repaired."""
     names = [line for line in ALLOWED.read_text().splitlines() if not line.startswith("#")]
     assert names == [], "no test needed a second attempt when this list was begun"
 
 
 def test_every_benchmark_runs_in_ci() -> None:
-    """Otherwise a benchmark rots until somebody needs its figure."""
+    """Otherwise a benchmark would rot until its figure is needed."""
     need_tool("make")
     made = subprocess.run(
         ["make", "--dry-run", "smoke"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -69,7 +69,7 @@ def measured(line: VirtualLine) -> Board:
 
 
 def test_board_is_measured() -> None:
-    """Nothing works at all."""
+    """Otherwise nothing would work at all."""
     line = line_to()
     board = measured(line)
     facts = board.facts
@@ -86,7 +86,7 @@ def test_board_is_measured() -> None:
 
 
 def test_input_is_read_back() -> None:
-    """A bit that changed on its way is measured with everything else."""
+    """Otherwise a bit that changed on its way would be measured with everything else."""
     line = line_to()
     board = Board(line)
     board.connect()
@@ -120,7 +120,7 @@ def test_input_is_read_back() -> None:
 def test_deviations_of_firmware_are_survived_and_named(
     habits: BoardHabits, quirk: Quirk | None
 ) -> None:
-    """A board that differs in a comma cannot be used, and nobody says why."""
+    """Otherwise a board that differs in a comma could not be used, without a reason."""
     line = line_to(habits)
     board = measured(line)
     assert set(board.facts.quirks) == ({quirk} if quirk else set())
@@ -136,7 +136,7 @@ def test_firmware_with_fewer_commands_is_measured(
     print_bytes: int | None,
     read_back: ReadBack,
 ) -> None:
-    """A board that is silent to `x-info`, or prints 16 bytes of its input, cannot be used."""
+    """Otherwise a board silent to `x-info`, or printing 16 bytes of its input, would be useless."""
     line = line_to(BoardHabits(unknown_reply=unknown_reply, print_bytes=print_bytes))
     board = measured(line)
     assert board.load_input(INPUT) is read_back
@@ -148,7 +148,7 @@ def test_firmware_with_fewer_commands_is_measured(
 def test_rest_of_a_frame_does_not_hide_the_name(
     unknown_reply: Literal["ready", "nothing"],
 ) -> None:
-    """What ends a frame mode that a board has not is in front of each `name` after it."""
+    """Otherwise the end of a frame mode that a board lacks would precede each later `name`."""
     line = line_to(
         BoardHabits(unknown_reply=unknown_reply),
         lost_to_board=frozenset([4]),  # the end of the first `name`
@@ -158,7 +158,7 @@ def test_rest_of_a_frame_does_not_hide_the_name(
 
 
 def test_board_that_prints_another_input_is_refused_however_much_it_prints() -> None:
-    """The first 16 bytes are compared, and the others taken for right."""
+    """Otherwise the first 16 bytes would be compared, and the others taken for right."""
     line = line_to(BoardHabits(print_bytes=16))
     board = Board(line)
     board.connect()
@@ -168,7 +168,7 @@ def test_board_that_prints_another_input_is_refused_however_much_it_prints() -> 
 
 
 def test_results_that_are_no_numbers_are_confirmed() -> None:
-    """A model that went wrong gives nan, which is not even equal to itself: nobody is told."""
+    """Otherwise a faulty model's nan, which is not even equal to itself, would go unnoticed."""
     board = Board(line_to(BoardHabits(outputs=("nan", "NAN", "-inf"))))
     board.connect()
     board.load_input(INPUT)
@@ -178,10 +178,10 @@ def test_results_that_are_no_numbers_are_confirmed() -> None:
 
 
 class InterruptedLine(VirtualLine):
-    """A line on which the one who waits for the end of a window is interrupted."""
+    """A line on which the wait for the end of a window is interrupted."""
 
     def read(self, timeout_s: float) -> ReceivedBytes:
-        """As it is, until the board is in its window."""
+        """Read as usual, until the board is in its window."""
         received = super().read(timeout_s)
         if b"m-infer-start" in received.data:
             raise KeyboardInterrupt
@@ -190,7 +190,7 @@ class InterruptedLine(VirtualLine):
 
 @pytest.mark.parametrize("is_emulated", [False, True])
 def test_window_that_was_cut_off_ends_before_the_board_is_let_go(is_emulated: bool) -> None:
-    """The next run finds a board that does not answer; or waits for an emulator that ends."""
+    """Otherwise the next run would find a silent board, or wait for an emulator that ends."""
     line = InterruptedLine(BoardDouble(BoardHabits(inference_us=1_000_000)))
     line.is_emulated = is_emulated
     board = Board(line)
@@ -211,7 +211,7 @@ def test_window_that_was_cut_off_ends_before_the_board_is_let_go(is_emulated: bo
 
 
 def test_board_that_does_not_end_its_window_is_left(caplog: pytest.LogCaptureFixture) -> None:
-    """A board that hangs is waited for without an end."""
+    """Otherwise a board that hangs would be waited for without an end."""
     line = InterruptedLine(BoardDouble(BoardHabits(inference_us=10_000_000)))
     board = Board(line)
     board.connect()
@@ -225,7 +225,7 @@ def test_board_that_does_not_end_its_window_is_left(caplog: pytest.LogCaptureFix
 
 
 def test_silence_grows_with_the_window(tmp_path: Path) -> None:
-    """A long window of a slow board is given up after two minutes."""
+    """Otherwise a long window of a slow board would be given up after two minutes."""
     data = BUILT_IN.read_bytes()
     line = line_to(BoardHabits(input_bytes=64, inference_us=1_000_000))
     board = Board(line)
@@ -240,7 +240,7 @@ def test_silence_grows_with_the_window(tmp_path: Path) -> None:
 
 
 def test_energy_mode_has_pulses_instead_of_laps() -> None:
-    """A window without a time fails, or has a time that nobody measured."""
+    """Otherwise a window without a time would fail, or have a time that was never measured."""
     line = line_to(BoardHabits(is_energy=True))
     board = Board(line)
     assert board.connect().timestamps is TimestampKind.PULSE
@@ -253,20 +253,20 @@ def test_energy_mode_has_pulses_instead_of_laps() -> None:
 
 
 def test_mode_is_asked_for_where_no_start_was_heard() -> None:
-    """A board that was on before the bridge came has no known timestamps."""
+    """Otherwise a board that was on before the bridge came would have no known timestamps."""
     for is_energy, kind in ((False, TimestampKind.LAP), (True, TimestampKind.PULSE)):
         line = line_to(BoardHabits(is_energy=is_energy), is_started_by_open=False)
         assert Board(line).connect().timestamps is kind
 
 
 def test_laps_are_used_also_where_nobody_said_that_there_are_any() -> None:
-    """Firmware without `timestamp`, whose start was not heard, is measured without its times."""
+    """Otherwise firmware without `timestamp`, whose start was missed, would lack its times."""
     line = line_to(BoardHabits(has_timestamp=False), is_started_by_open=False)
     assert measured(line).window(3).ticks == 4500
 
 
 def test_laps_across_a_wrap_of_the_counter() -> None:
-    """A window at the end of 71.6 minutes is negative, or 71 minutes long."""
+    """Otherwise a window at the end of 71.6 minutes would be negative, or 71 minutes long."""
     board = measured(line_to(BoardHabits(lap_begin_us=(1 << 32) - 60_000)))
     windows = [board.window(10) for _ in range(4)]
     assert [one.ticks for one in windows] == [15_000] * 4
@@ -278,13 +278,13 @@ def test_laps_across_a_wrap_of_the_counter() -> None:
 
 
 def test_laps_wider_than_32_bits_do_not_wrap() -> None:
-    """Firmware on a larger machine seems to have run backwards."""
+    """Otherwise firmware on a larger machine would seem to have run backwards."""
     board = measured(line_to(BoardHabits(lap_begin_us=(1 << 32) + 5, lap_bits=64)))
     assert board.window(10).ticks == 15_000
 
 
 def test_board_behind_an_interface_board() -> None:
-    """The interface board's own `m-ready` is taken for the board's."""
+    """Otherwise the interface board's own `m-ready` would be taken for the board's."""
     line = VirtualLine(InterfaceDouble(BoardDouble(BoardHabits(is_energy=True))))
     board = measured(line)
     assert board.facts.dialect == "interface_board+mlperf_tiny"
@@ -295,7 +295,7 @@ def test_board_behind_an_interface_board() -> None:
 
 @pytest.mark.parametrize("name_line", ["tinyML Enhanced Interface Board", "m-name-io-[IO Manager]"])
 def test_laps_of_an_interface_board_are_not_those_of_the_board(name_line: str) -> None:
-    """A window in energy mode has a time by a clock that nobody knows, or is never complete."""
+    """Otherwise a window in energy mode would have an unknown clock's time, or never complete."""
     double = BoardDouble(BoardHabits(is_energy=True))
     board = measured(VirtualLine(InterfaceDouble(double, name_line=name_line, is_timing=True)))
     assert board.facts.timestamps is TimestampKind.PULSE
@@ -317,7 +317,7 @@ def test_laps_of_an_interface_board_are_not_those_of_the_board(name_line: str) -
     ],
 )
 def test_inference_that_failed_is_refused(text: str) -> None:
-    """The reference prints the results of the inference before, and a time that was too short."""
+    """Otherwise the results of the previous inference would count, with too short a time."""
     board = Board(line_to(BoardHabits(window_text=text)))
     board.connect()
     board.load_input(INPUT)
@@ -344,12 +344,12 @@ LOG_LINES = [
     "12 5120 [iot_thread] [ERROR] MQTT connect failed",
     "[E/wlan.mgnt] F:rt_wlan_connect L:1029 not find ap! ap_name:x, error",
 ]
-"""Lines of tasks beside the inference, in the formats of their systems' logs."""
+"""Lines of tasks next to the inference, in the formats of their systems' logs."""
 
 
 @pytest.mark.parametrize("text", LOG_LINES)
 def test_log_of_another_task_ends_no_run(text: str) -> None:
-    """A board whose radio loses its network for a moment cannot be measured."""
+    """Otherwise a board whose radio loses its network for a moment could not be measured."""
     board = Board(line_to(BoardHabits(window_text=text)))
     board.connect()
     board.load_input(INPUT)
@@ -359,7 +359,7 @@ def test_log_of_another_task_ends_no_run(text: str) -> None:
 
 @pytest.mark.parametrize("text", LOG_LINES[:1])
 def test_error_without_a_result_is_refused(text: str) -> None:
-    """An inference that the board gave up has a time, and none of the runtime's words."""
+    """Otherwise an inference that the board gave up would have a time, but no error text."""
     board = Board(line_to(BoardHabits(window_text=text, has_results=False)))
     board.connect()
     board.load_input(INPUT)
@@ -368,7 +368,7 @@ def test_error_without_a_result_is_refused(text: str) -> None:
 
 
 def test_interface_board_without_a_board() -> None:
-    """The interface board answers, and a user looks for the fault there."""
+    """Otherwise a user would look for the fault in the interface board, which responds."""
     board = Board(VirtualLine(InterfaceDouble(None)))
     with pytest.raises(BoardSilent, match="responds, but the board behind it does not"):
         board.connect()
@@ -376,7 +376,7 @@ def test_interface_board_without_a_board() -> None:
 
 @pytest.mark.parametrize("is_behind", [False, True])
 def test_streaming_firmware_is_recognised(is_behind: bool) -> None:
-    """Its echo is taken for an answer, and its errors for text."""
+    """Otherwise its echo would be taken for a response, and its errors for text."""
     double = StreamingDouble()
     line = VirtualLine(InterfaceDouble(double) if is_behind else double)
     board = Board(line)
@@ -390,7 +390,7 @@ def test_streaming_firmware_is_recognised(is_behind: bool) -> None:
 
 
 def test_streaming_firmware_takes_no_model() -> None:
-    """A run is admitted with a file that the board never runs."""
+    """Otherwise a run would be admitted with a file that the board never runs."""
     with pytest.raises(ModelRefused, match="accepts no model: its streaming firmware contains"):
         connected(Board(VirtualLine(StreamingDouble())))
 
@@ -399,7 +399,7 @@ def test_streaming_firmware_takes_no_model() -> None:
 def test_board_that_hears_nothing_refuses_a_sound(
     model: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file that somebody named is never played, and nobody says so."""
+    """Otherwise the file that was named would silently never be played."""
     monkeypatch.setattr("edgebench.firmware_bridge.driver.open_line", lambda *_: line_to())
     with pytest.raises(UsageError, match=r"does not process sound: ,play=a\.wav is for streaming"):
         BoardDriver().open(
@@ -408,7 +408,7 @@ def test_board_that_hears_nothing_refuses_a_sound(
 
 
 def test_input_that_is_too_large_is_refused_by_the_board() -> None:
-    """The reference accepts a size that it has no room for, and is then written over."""
+    """Otherwise the reference would accept a size that it has no room for, and be written over."""
     line = line_to()
     board = Board(line)
     board.connect()
@@ -418,7 +418,7 @@ def test_input_that_is_too_large_is_refused_by_the_board() -> None:
 
 
 def test_inference_on_another_input_than_expected_is_refused() -> None:
-    """The reference runs on the input before, and its results look like any others."""
+    """Otherwise the reference would run on the last input, with results like any others."""
     line = line_to()
     board = Board(line)
     board.connect()
@@ -428,7 +428,7 @@ def test_inference_on_another_input_than_expected_is_refused() -> None:
 
 
 def test_board_that_is_gone_is_told() -> None:
-    """A pulled cable is a timeout, or a traceback of pyserial."""
+    """Otherwise a pulled cable would be a timeout, or a traceback of pyserial."""
     line = line_to(gone_at=120)
     board = Board(line)
     board.connect()
@@ -437,7 +437,7 @@ def test_board_that_is_gone_is_told() -> None:
 
 
 def test_silent_board_is_told_with_its_speed() -> None:
-    """A user with the wrong speed sees nothing at all."""
+    """Otherwise a user with the wrong speed would see nothing at all."""
     line = line_to(is_started_by_open=False)
     line.answers_at = 9600
     with pytest.raises(BoardSilent, match="no reply from /dev/ttyFAKE at 115200 baud"):
@@ -445,14 +445,14 @@ def test_silent_board_is_told_with_its_speed() -> None:
 
 
 def test_speeds_are_tried_in_turn() -> None:
-    """A board in energy mode, at 9600 baud, is not found."""
+    """Otherwise a board in energy mode, at 9600 baud, would not be found."""
     line = line_to(is_started_by_open=False)
     line.answers_at = 9600
     assert Board(line).connect([115_200, 921_600, 9600]).baud_rate == 9600
 
 
 def test_restart_in_a_window_is_an_error() -> None:
-    """The window of a board with a new, empty input is kept."""
+    """Otherwise the window of a board with a new, empty input would be kept."""
     line = line_to()
     board = measured(line)
     count = len(line.sent) + len("infer 7")
@@ -464,7 +464,7 @@ def test_restart_in_a_window_is_an_error() -> None:
 
 
 def test_command_that_lost_a_digit_is_not_believed() -> None:
-    """`infer 70` arrives as `infer 7`, and the throughput is ten times too low."""
+    """Otherwise `infer 70` could arrive as `infer 7`, for a tenth of the throughput."""
     line = line_to()
     board = measured(line)
     line.faults = LineFaults(lost_to_board=frozenset({len(line.sent) + len("infer 7")}))
@@ -474,14 +474,14 @@ def test_command_that_lost_a_digit_is_not_believed() -> None:
 
 
 def test_rest_of_an_earlier_session_does_no_harm() -> None:
-    """Half a command in the board's buffer makes the first one unknown."""
+    """Otherwise half a command in the board's buffer would make the first command unknown."""
     line = line_to(before=b"00-01\r\nm-buffer-", is_started_by_open=False)
     line.write(b"db 00112")
     measured(line)
 
 
 def test_log_has_every_byte() -> None:
-    """What went wrong on a line cannot be found out afterwards."""
+    """Otherwise a fault on a line could not be found out afterwards."""
     line = line_to()
     board = measured(line)
     sent = b"".join(one.data for one in board.console.entries() if one.direction.value == "sent")
@@ -522,7 +522,7 @@ def check_sent(line: VirtualLine) -> None:
 def test_boards_with_any_habits_and_splits_are_measured(
     habits: BoardHabits, pieces: tuple[int, ...], is_started: bool
 ) -> None:
-    """Two habits that are survived one by one are not survived together."""
+    """Otherwise two habits that are survived one by one would not be survived together."""
     line = line_to(habits, pieces=pieces, is_started_by_open=is_started)
     board = measured(line)
     check_sent(line)
@@ -539,7 +539,7 @@ def test_lost_bytes_cost_time_and_never_a_result(
     to_board: frozenset[int],
     to_host: frozenset[int],
 ) -> None:
-    """A measurement on an input that was not sent, or with another count, looks like any other."""
+    """Otherwise a measurement on an unsent input, or with a wrong count, would look normal."""
     line = line_to(habits, pieces=pieces, lost_to_board=to_board, lost_to_host=to_host)
     measured(line)
     check_sent(line)
@@ -555,7 +555,7 @@ def test_lost_bytes_cost_time_and_never_a_result(
 def test_restarts_and_changed_bytes_end_in_a_result_or_a_clear_error(
     changed: frozenset[int], restarts: frozenset[int], gone_at: int | None, is_behind: bool
 ) -> None:
-    """A board that restarts hangs the bridge, or gives results of an input that it lost."""
+    """Otherwise a board that restarts would hang the bridge, or give results of a lost input."""
     double = BoardDouble()
     faults = LineFaults(changed_to_board=changed, restarts_at=restarts, gone_at=gone_at)
     line = VirtualLine(InterfaceDouble(double) if is_behind else double, faults)

@@ -1,4 +1,4 @@
-"""Boards that come and go at the ports of a machine: which are asked, and who is who."""
+"""Boards that come and go at the ports of a machine: which are probed, and which is which."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Bench:
         return self.board
 
     def look(self) -> list[TargetSighting]:
-        """A look, when all that are asked have answered."""
+        """Look, and look again once all probed ports have responded."""
         self.ports.look()
         for probe in self.ports._probes.values():
             probe.thread.join()
@@ -84,7 +84,7 @@ def memory(tmp_path: Path) -> Path:
 
 
 def test_only_ports_with_a_hint_are_asked_and_only_once(memory: Path) -> None:
-    """A port of somebody's machine tool is opened, or a board restarts at every look."""
+    """Otherwise a machine tool's port would be opened, or a board would restart at every look."""
     bench = Bench(memory, plugged=[NUCLEO, METER, ADAPTER, UNKNOWN])
     sightings = bench.look()
     assert bench.asked == [NUCLEO.path]
@@ -103,7 +103,7 @@ def test_only_ports_with_a_hint_are_asked_and_only_once(memory: Path) -> None:
 def test_board_that_answers_at_once_is_asked_once(
     memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first look restarts a board twice, and the second time it is silent."""
+    """Otherwise the first look would restart a board twice, and find it silent the second time."""
     monkeypatch.setattr(threading.Thread, "start", threading.Thread.run)
     bench = Bench(memory, plugged=[NUCLEO])
     assert [one.target.name for one in bench.ports.look()] == ["kit"]
@@ -111,7 +111,7 @@ def test_board_that_answers_at_once_is_asked_once(
 
 
 def test_without_asking_only_known_boards_are_there(memory: Path) -> None:
-    """A command that starts an agent for itself restarts every board on the desk."""
+    """Otherwise a command that starts an agent for itself would restart every board on the desk."""
     shy = Bench(memory, asks=False, plugged=[NUCLEO])
     assert shy.targets() == []
     Bench(memory, plugged=[NUCLEO]).look()
@@ -120,7 +120,7 @@ def test_without_asking_only_known_boards_are_there(memory: Path) -> None:
 
 
 def test_board_that_was_forgotten_is_asked_what_it_is_now(memory: Path) -> None:
-    """A board with new firmware keeps the model of its old one until the agent ends."""
+    """Otherwise a board with new firmware would keep its old model until the agent ends."""
     bench = Bench(memory, plugged=[NUCLEO], board=KnownBoard(name="maker", model_name="kws01"))
     [before] = bench.look()
     bench.board = KnownBoard(name="edgebench-kit", board="kit", takes_models=True)
@@ -132,7 +132,7 @@ def test_board_that_was_forgotten_is_asked_what_it_is_now(memory: Path) -> None:
 
 
 def test_link_to_a_port_that_is_named_is_no_second_board(memory: Path, tmp_path: Path) -> None:
-    """A port becomes two seats, whose runs talk into each other."""
+    """Otherwise a port would become two seats, whose runs would disturb each other."""
     port, link = tmp_path / "port", tmp_path / "link"
     bench = Bench(memory, named=[str(port), str(link)])
     port.touch()
@@ -144,7 +144,7 @@ def test_link_to_a_port_that_is_named_is_no_second_board(memory: Path, tmp_path:
 def test_silent_port_is_asked_again_when_something_new_is_there(
     kind: type[EdgebenchError], memory: Path
 ) -> None:
-    """A serial adapter without a board is talked to every ten seconds, forever."""
+    """Otherwise a serial adapter without a board would be probed every ten seconds, for ever."""
     bench = Bench(memory, plugged=[NUCLEO])
     bench.errors[NUCLEO.path] = kind("no answer")
     bench.look()
@@ -158,7 +158,7 @@ def test_silent_port_is_asked_again_when_something_new_is_there(
 
 
 def test_port_that_cannot_be_opened_is_tried_again(memory: Path) -> None:
-    """A board that a terminal program had is not served when that ends."""
+    """Otherwise a board would stay unserved after the end of a terminal program that had it."""
     bench = Bench(memory, plugged=[NUCLEO])
     bench.errors[NUCLEO.path] = TargetError("in use")
     assert bench.targets() == []
@@ -169,7 +169,7 @@ def test_port_that_cannot_be_opened_is_tried_again(memory: Path) -> None:
 
 
 def test_board_that_restarts_is_there_and_one_that_is_gone_is_not(memory: Path) -> None:
-    """A board leaves whenever its USB restarts, or stays although it was unplugged."""
+    """Otherwise a board would leave whenever its USB restarts, or stay although unplugged."""
     bench = Bench(memory, plugged=[NUCLEO])
     bench.look()
     bench.plugged = []
@@ -180,7 +180,7 @@ def test_board_that_restarts_is_there_and_one_that_is_gone_is_not(memory: Path) 
 
 
 def test_another_board_in_the_same_port_is_another(memory: Path) -> None:
-    """A run for the board that was there before is made on its successor."""
+    """Otherwise a run for the board that was there before would be made on its successor."""
     bench = Bench(memory, plugged=[NUCLEO])
     [before] = bench.look()
     bench.plugged = [OTHER]
@@ -189,7 +189,7 @@ def test_another_board_in_the_same_port_is_another(memory: Path) -> None:
 
 
 def test_board_in_another_port_leaves_and_comes(memory: Path) -> None:
-    """The next run on a board that was put elsewhere opens the port that it had."""
+    """Otherwise the next run on a board that was moved would open its former port."""
     bench = Bench(memory, plugged=[NUCLEO])
     [before] = bench.look()
     bench.plugged = [replace(NUCLEO, path="/dev/test-ACM7")]
@@ -202,7 +202,7 @@ def test_board_in_another_port_leaves_and_comes(memory: Path) -> None:
 
 
 def test_named_port_has_the_name_and_is_asked_whatever_it_is(memory: Path, tmp_path: Path) -> None:
-    """`--board` waits for a hint, or a board without a serial number has no name of its own."""
+    """Otherwise `--board` would wait for a hint, or a board without a serial number lack a name."""
     path = tmp_path / "port"
     bench = Bench(memory, named=[f"desk={path}", "socket://127.0.0.1:7"], asks=False)
     assert bench.targets() == [("kit", "socket://127.0.0.1:7")]
@@ -216,7 +216,7 @@ def test_named_port_has_the_name_and_is_asked_whatever_it_is(memory: Path, tmp_p
 
 
 def test_named_port_keeps_the_serial_number_of_its_board(memory: Path) -> None:
-    """A board is another one for being named."""
+    """Otherwise a board would be another device once its port is named."""
     Bench(memory, plugged=[NUCLEO]).look()
     named = Bench(memory, plugged=[replace(NUCLEO, path="/dev/null")], named=["n=/dev/null"])
     [one] = named.look()
@@ -240,7 +240,7 @@ def test_named_port_keeps_the_serial_number_of_its_board(memory: Path) -> None:
     ],
 )
 def test_address_that_is_none_is_refused_at_once(named: list[str], memory: Path) -> None:
-    """A typing mistake is a port that never has a board."""
+    """Otherwise a typing mistake would be a port that never has a board."""
     with pytest.raises(UsageError):
         BoardPorts(named, memory, asks=True)
 
@@ -248,14 +248,14 @@ def test_address_that_is_none_is_refused_at_once(named: list[str], memory: Path)
 def test_named_port_that_is_not_there_is_told(
     memory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A mistyped port: the agent says `ready`, and the board never comes."""
+    """Otherwise the agent would print `ready` for a mistyped port, and the board never come."""
     ports = BoardPorts(["/dev/no-such-port"], memory, asks=True, list_ports=list)
     assert ports.look() == ports.look() == []
     assert caplog.messages == ["serial port does not exist yet: /dev/no-such-port"]
 
 
 def test_port_that_a_program_has_open_is_not_touched(memory: Path, tmp_path: Path) -> None:
-    """A question comes in the middle of a run, or of somebody's terminal session."""
+    """Otherwise a probe would come in the middle of a run, or of a user's terminal session."""
     path = tmp_path / "port"
     path.touch()
     code = "import sys; file = open(sys.argv[1]); print(flush=True); sys.stdin.read()"

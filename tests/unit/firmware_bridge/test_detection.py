@@ -1,4 +1,4 @@
-"""Which ports have a board: hints of USB ids, names that boards say, and memory of them."""
+"""Which ports have a board: hints of USB ids, names that boards report, and memory of them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Desk:
 
 
 def test_candidates_are_asked_once_and_remembered(tmp_path: Path) -> None:
-    """Listing boards restarts them every time, or talks into a meter's recording."""
+    """Otherwise listing boards would restart them every time, or disturb a meter's recording."""
     desk, memory = Desk(), KnownBoards(tmp_path / "state/boards.json")
     boards = find_boards(memory, ask=True, ports=PORTS, opener=desk.open)
     assert [one.port for one in boards] == [NUCLEO, OTHER_NUCLEO, ADAPTER]
@@ -79,7 +79,7 @@ def test_candidates_are_asked_once_and_remembered(tmp_path: Path) -> None:
 
 
 def test_known_board_is_replaced_by_its_answer_alone(tmp_path: Path) -> None:
-    """An agent loses its boards for as long as somebody confirms them, or for good."""
+    """Otherwise an agent would lose its boards while they are being confirmed, or for good."""
     memory, served = KnownBoards(tmp_path / "boards.json"), list[list[str]]()
     busy, silent = replace(ADAPTER, serial_number="1"), replace(OTHER_NUCLEO, serial_number="066C")
     desk = Desk()
@@ -104,7 +104,7 @@ def test_known_board_is_replaced_by_its_answer_alone(tmp_path: Path) -> None:
 
 
 def test_two_writers_of_the_memory_lose_no_board(tmp_path: Path) -> None:
-    """An agent that remembers a board while a command forgets another writes the old one back."""
+    """Otherwise an agent that remembers a board would restore another that a command forgets."""
     path = tmp_path / "boards.json"
     ports = [replace(NUCLEO, serial_number=str(number)) for number in range(40)]
     with ThreadPoolExecutor(4) as pool:
@@ -114,7 +114,7 @@ def test_two_writers_of_the_memory_lose_no_board(tmp_path: Path) -> None:
 
 
 def test_list_without_asking_opens_nothing(tmp_path: Path) -> None:
-    """A list of devices restarts the boards of others."""
+    """Otherwise a list of devices would restart the boards of others."""
     desk = Desk()
     boards = find_boards(KnownBoards(tmp_path / "b"), ask=False, ports=PORTS, opener=desk.open)
     assert [one.board for one in boards] == [None, None, None]
@@ -122,7 +122,7 @@ def test_list_without_asking_opens_nothing(tmp_path: Path) -> None:
 
 
 def test_memory_that_is_damaged_is_as_good_as_none(tmp_path: Path) -> None:
-    """A file that was cut off ends every list of boards."""
+    """Otherwise a file that was cut off would end every list of boards."""
     path = tmp_path / "boards.json"
     for text in ("", "[]", '{"a": 1}', '{"a": {"nonsense": 1}}', "\0"):
         path.write_text(text)
@@ -134,7 +134,7 @@ def test_memory_that_is_damaged_is_as_good_as_none(tmp_path: Path) -> None:
 
 
 def test_interfaces_of_one_device_are_told_apart() -> None:
-    """A probe with two ports has one board at each, and the second is taken for the first."""
+    """Otherwise the second of a probe's two ports, each with a board, would pass for the first."""
     first = SerialPortInfo(path="a", vendor=1, product=2, serial_number="s", location="1-1:1.0")
     second = SerialPortInfo(path="b", vendor=1, product=2, serial_number="s", location="1-1:1.2")
     assert first.key != second.key
@@ -145,7 +145,7 @@ def test_interfaces_of_one_device_are_told_apart() -> None:
 
 
 def test_hints_name_no_meter() -> None:
-    """A PowerShield is asked for its name in the middle of a recording."""
+    """Otherwise a PowerShield would be probed in the middle of a recording."""
     assert all(hint_of(*one) is None for one in METER_IDS)
     assert hint_of(0x1366, 0x0105) is not None
     assert hint_of(0xDEAD, 1) is None
@@ -155,7 +155,7 @@ def test_hints_name_no_meter() -> None:
 
 @pytest.mark.parametrize("name", ["/dev/ttyACM1", "066B", "second"])
 def test_board_is_named_by_path_serial_or_name(name: str) -> None:
-    """A user has to know which of three names is meant."""
+    """Otherwise a user would have to know which of three names is meant."""
     boards = [
         FoundBoard(port=NUCLEO, board=KnownBoard(name="first")),
         FoundBoard(port=OTHER_NUCLEO, board=KnownBoard(name="second")),
@@ -172,5 +172,5 @@ def test_board_is_named_by_path_serial_or_name(name: str) -> None:
 
 
 def test_ports_of_this_machine_can_be_listed() -> None:
-    """What pyserial gives has other names than what is read."""
+    """Otherwise what pyserial gives would have other names than what is read."""
     assert all(port.path.startswith("/dev/") for port in list_serial_ports())

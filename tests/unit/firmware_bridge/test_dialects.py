@@ -1,4 +1,4 @@
-"""What boards say, to the letter: conversations as data, each line with what it means."""
+"""What boards send, to the letter: conversations as data, each line with its meaning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgebench.firmware_bridge.dialects.streaming import interface_board, stream
 from edgebench.protocol.errors import LocalProtocolError
 
 Conversation = list[tuple[str | None, str, list[BoardEvent]]]
-"""Command, or None where the board speaks first; its bytes; what they mean."""
+"""Command, or None where the board sends first; its bytes; what they mean."""
 
 READY = events.ReplyEnd()
 PERFORMANCE: Conversation = [
@@ -479,7 +479,7 @@ def heard(dialect: Dialect, data: bytes, cuts: list[int] | None = None) -> list[
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_conversation_means_what_it_says(name: str) -> None:
-    """A line of the protocol is read as something else, or as nothing."""
+    """Otherwise a line of the protocol would be read as something else, or as nothing."""
     dialect = dialect_of(name)
     prefix = "dut " if name in ("interface", "io_manager") else ""
     for command, text, expected in CONVERSATIONS[name]:
@@ -495,7 +495,7 @@ def test_conversation_means_what_it_says(name: str) -> None:
 def test_conversation_in_pieces_and_with_other_line_ends(
     name: str, cuts: list[int], line_end: str
 ) -> None:
-    """A line that is split over two reads is lost, or one that ends in a bare line feed."""
+    """Otherwise a line split over two reads, or ending in a bare line feed, would be lost."""
     dialect = dialect_of(name)
     for command, text, expected in CONVERSATIONS[name]:
         if command is not None:
@@ -507,7 +507,7 @@ def test_conversation_in_pieces_and_with_other_line_ends(
 @pytest.mark.parametrize("name", ["performance", "energy", "errors", "ours"])
 @pytest.mark.parametrize("echo_end", ["", "\r\n", "\n"])
 def test_echo_of_commands_is_no_answer(name: str, echo_end: str) -> None:
-    """A board that sends its commands back has a name that begins with `name%`."""
+    """Otherwise a board that echoes its commands would have a name that begins with `name%`."""
     dialect = mlperf_tiny()
     for command, text, expected in CONVERSATIONS[name]:
         if command is not None:
@@ -518,7 +518,7 @@ def test_echo_of_commands_is_no_answer(name: str, echo_end: str) -> None:
 
 @pytest.mark.parametrize("name", ["performance", "energy", "ours"])
 def test_missing_prefixes_change_nothing(name: str) -> None:
-    """A board whose maker found `m-` superfluous is never ready."""
+    """Otherwise a board whose maker found `m-` superfluous would never be ready."""
     dialect = mlperf_tiny()
     for command, text, expected in CONVERSATIONS[name]:
         if command is not None:
@@ -549,7 +549,7 @@ def test_missing_prefixes_change_nothing(name: str) -> None:
     ],
 )
 def test_damaged_and_unusual_lines(text: str, expected: list[BoardEvent] | None) -> None:
-    """The end of a line is lost, and with it the line behind."""
+    """Otherwise the end of a line would be lost, and with it the line behind."""
     found = heard(mlperf_tiny(), text.encode("latin-1"))
     if expected is None:
         assert [type(one) for one in found] in ([events.ModelOutputs], [events.InterfaceName])
@@ -568,7 +568,7 @@ def test_commands_that_harm_a_board_are_not_encoded(command: str) -> None:
 
 
 def test_times_are_those_of_a_lines_own_bytes() -> None:
-    """A window begins when the line before it came, or ends when the next command was read."""
+    """Otherwise a window would begin with the previous line, or end with the next command."""
     dialect = mlperf_tiny()
     assert dialect.receive(b"m-lap-", 100) == []
     first, second = dialect.receive(b"us-1\r\nm-lap-us-2\r\nm-la", 250)
@@ -580,14 +580,14 @@ def test_times_are_those_of_a_lines_own_bytes() -> None:
 
 @given(st.binary(max_size=400), st.sampled_from(sorted(CONVERSATIONS)))
 def test_no_bytes_end_a_dialect(data: bytes, name: str) -> None:
-    """A board at another speed, or a hostile one, ends the bridge."""
+    """Otherwise a board at another speed, or a hostile board, would end the bridge."""
     dialect = dialect_of(name)
     dialect.encode("name")
     heard(dialect, data + b"\r\nm-ready\r\n")
 
 
 def test_endless_line_takes_no_memory() -> None:
-    """A board that sends for ever fills the memory of the bridge."""
+    """Otherwise a board that sends for ever would fill the memory of the bridge."""
     dialect = mlperf_tiny()
     for _ in range(40):
         dialect.receive(b"x" * 4096, 0)

@@ -80,7 +80,7 @@ def test_command_is_what_the_tool_takes(
     serial: str | None,
     arguments: list[str],
 ) -> None:
-    """A tool writes another file, or onto another board."""
+    """Otherwise a tool would write another file, or onto another board."""
     put(tools, program, 'for one in "$@"; do echo "$one"; done')
     command = flash_command(board, firmware, serial=serial)
     assert run_flash(command).splitlines() == [
@@ -91,14 +91,14 @@ def test_command_is_what_the_tool_takes(
 
 
 def test_every_recipe_has_its_tools() -> None:
-    """A board names a tool that nobody knows how to call."""
+    """Otherwise a board would name a tool for which no call is known."""
     for recipe in FLASH_RECIPES.values():
         assert set(recipe.tools) == set(recipe.targets)
         assert set(recipe.tools) <= set(FLASH_TOOLS)
 
 
 def test_first_tool_that_is_there_is_taken(tools: Path, firmware: Path) -> None:
-    """A user with the second tool is told to install the first."""
+    """Otherwise a user with the second tool would be advised to install the first."""
     with pytest.raises(
         FlashToolMissing, match=r"no tool on PATH writes my firmware.elf onto ST Nucleo"
     ):
@@ -112,7 +112,7 @@ def test_first_tool_that_is_there_is_taken(tools: Path, firmware: Path) -> None:
 
 
 def test_file_that_the_tool_does_not_take_is_named(tools: Path, tmp_path: Path) -> None:
-    """A user installs a tool that is there, where the file is of a wrong kind."""
+    """Otherwise a user would install a present tool, where the file is of a wrong kind."""
     image = tmp_path / "kit.bin"
     image.write_bytes(b"1")
     put(tools, "openocd", "true")
@@ -123,7 +123,7 @@ def test_file_that_the_tool_does_not_take_is_named(tools: Path, tmp_path: Path) 
 def test_board_that_is_written_is_forgotten(
     tools: Path, firmware: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent goes on with the model of the firmware before, or with a board in a run."""
+    """Otherwise an agent would go on with the former firmware's model, or with a board in a run."""
     put(tools, "openocd", "true")
     memory = KnownBoards(tmp_path / "boards.json")
     ours = SerialPortInfo(path="/dev/a", vendor=0x0483, product=0x374B, serial_number="066A")
@@ -149,7 +149,7 @@ def test_board_that_is_written_is_forgotten(
 
 
 def test_failure_is_told_in_the_tools_last_line(tools: Path, firmware: Path) -> None:
-    """A user sees a status, and not that no probe is connected."""
+    """Otherwise a user would see a status, and not that no probe is connected."""
     put(tools, "picotool", "echo looking; echo No accessible RP-series devices found >&2; exit 249")
     with pytest.raises(TargetError, match=r"status 249: No accessible RP-series devices found"):
         run_flash(flash_command("pico2", firmware))
@@ -168,12 +168,12 @@ def test_failure_is_told_in_the_tools_last_line(tools: Path, firmware: Path) -> 
 def test_unknown_boards_and_tools_are_named(
     firmware: Path, board: str, program: str | None, text: str
 ) -> None:
-    """A typing error ends in a traceback."""
+    """Otherwise a typing error would end in a traceback."""
     with pytest.raises(UsageError, match=text):
         flash_command(board, firmware, program=program)
 
 
 def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """The tool is started, and says something of its own."""
+    """Otherwise the tool would be started, and print an error of its own."""
     with pytest.raises(UsageError, match="no such firmware file"):
         flash_command("pico2", tmp_path / "nothing.elf")

@@ -36,7 +36,7 @@ runs = st.lists(
 @settings(max_examples=100)
 @given(runs)
 def test_cobs_is_that_of_everybody(data: bytes) -> None:
-    """A board with another implementation decodes something else at 254 bytes without a zero."""
+    """Otherwise another implementation would decode 254 bytes without a zero differently."""
     encoded = cobs_encode(data)
     assert encoded == cobs.encode(data)
     assert cobs_decode(encoded) == data
@@ -45,7 +45,7 @@ def test_cobs_is_that_of_everybody(data: bytes) -> None:
 @settings(max_examples=100)
 @given(st.binary(max_size=30))
 def test_cobs_refuses_what_others_refuse(encoded: bytes) -> None:
-    """Damaged bytes are taken for data, or end the bridge."""
+    """Otherwise damaged bytes would be taken for data, or end the bridge."""
     try:
         expected: bytes | None = cobs.decode(encoded)
     except cobs.DecodeError:
@@ -58,7 +58,7 @@ def test_cobs_refuses_what_others_refuse(encoded: bytes) -> None:
 
 
 def test_frame_is_laid_out_as_documented() -> None:
-    """Our firmware reads the sequence where the kind is, or the CRC of something else."""
+    """Otherwise our firmware would read the sequence as the kind, or the CRC of other data."""
     wire = frame_encode(BoardFrame(FrameKind.INPUT_DATA, 7, b"\0\0\0\0abc"))
     body = b"\x02\x07\0\0\0\0abc"
     assert cobs.decode(wire[:-1]) == body + struct.pack("<I", zlib.crc32(body))
@@ -68,7 +68,7 @@ def test_frame_is_laid_out_as_documented() -> None:
 
 @given(st.binary(max_size=40), st.data())
 def test_damaged_frame_is_none(payload: bytes, data: st.DataObject) -> None:
-    """A byte that changed on its way becomes a byte of the model."""
+    """Otherwise a byte that changed on its way would become a byte of the model."""
     wire = bytearray(frame_encode(BoardFrame(1, 1, payload))[:-1])
     place = data.draw(st.integers(0, len(wire) - 1))
     wire[place] ^= data.draw(st.integers(1, 255))
@@ -77,7 +77,7 @@ def test_damaged_frame_is_none(payload: bytes, data: st.DataObject) -> None:
 
 
 def test_frames_come_in_pieces_and_with_rubbish_between() -> None:
-    """A frame that is split over two reads is lost, or the one behind rubbish."""
+    """Otherwise a frame split over two reads, or behind rubbish, would be lost."""
     frames = [BoardFrame(0x80, n, struct.pack("<I", n)) for n in range(1, 4)]
     wire = b"rubbish\0\0" + b"".join(frame_encode(one) for one in frames) + b"m-rea"
     reader = FrameReader()
@@ -88,7 +88,7 @@ def test_frames_come_in_pieces_and_with_rubbish_between() -> None:
 
 
 def test_end_of_frame_mode_is_harmless_in_line_mode() -> None:
-    """The frame that ends frame mode ends a command of a board that never was in it."""
+    """Otherwise the end of frame mode would end a command of a board that never was in it."""
     assert TERMINATOR.encode() not in LEAVE_FRAMES
     assert LEAVE_FRAMES.startswith(b"\0")
     assert frame_decode(LEAVE_FRAMES[1:-1]).kind == FrameKind.LEAVE
@@ -96,7 +96,7 @@ def test_end_of_frame_mode_is_harmless_in_line_mode() -> None:
 
 @dataclass(slots=True)
 class FrameDevice:
-    """Our firmware's side of an upload, as docs/firmware-protocol.md has it."""
+    """Our firmware's side of an upload, as specified in docs/firmware-protocol.md."""
 
     size: int | None = None
     crc: int = 0
@@ -106,7 +106,7 @@ class FrameDevice:
     reader: FrameReader = field(default_factory=FrameReader)
 
     def hear(self, wire: bytes) -> bytes:
-        """Replies to these bytes."""
+        """Return the replies to these bytes."""
         out = b""
         for encoded in wire.split(b"\0"):
             if encoded:
@@ -156,7 +156,7 @@ def uploaded(
     lost_to_board: frozenset[int] = frozenset(),
     lost_to_host: frozenset[int] = frozenset(),
 ) -> int:
-    """Let both sides talk until it is done; the number of bytes that were sent."""
+    """Run both sides until it is done; return the number of bytes that were sent."""
     reader, sent, received = FrameReader(), 0, 0
     for _ in range(2000):
         if upload.is_done:
@@ -179,7 +179,7 @@ def uploaded(
 @pytest.mark.parametrize("window", [1, 4])
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 1000])
 def test_upload_arrives(is_model: bool, window: int, size: int) -> None:
-    """The last piece is missing, or a model is never committed."""
+    """Otherwise the last piece would be missing, or a model would never be committed."""
     data = bytes(n % 251 for n in range(size))
     device = FrameDevice()
     upload = FrameUpload(data, is_model, payload_max=64, window=window)
@@ -197,7 +197,7 @@ lost = st.frozensets(st.integers(0, 1500), max_size=12)
 def test_upload_survives_lost_bytes(
     data: bytes, is_model: bool, a: frozenset[int], b: frozenset[int]
 ) -> None:
-    """A lost byte leaves a hole in the model, or the upload goes round for ever."""
+    """Otherwise a lost byte would leave a hole in the model, or the upload would never end."""
     device = FrameDevice()
     uploaded(FrameUpload(data, is_model, payload_max=64, window=4), device, a, b)
     assert bytes(device.data) == data
@@ -205,7 +205,7 @@ def test_upload_survives_lost_bytes(
 
 
 def test_damaged_frame_costs_a_frame_and_not_the_load() -> None:
-    """A line that damages some frames never gets to the end of a model: each one starts it anew."""
+    """Otherwise a model would never arrive over a bad line: each damaged frame would restart it."""
     data = bytes(n % 251 for n in range(4000))
     device = FrameDevice()
     damaged = frozenset(range(500, 5000, 500))
@@ -216,14 +216,14 @@ def test_damaged_frame_costs_a_frame_and_not_the_load() -> None:
 
 
 def test_refused_upload_ends_with_the_reason() -> None:
-    """A model that is too large is sent again and again."""
+    """Otherwise a model that is too large would be sent again and again."""
     upload = FrameUpload(bytes(100), True, payload_max=64, window=4)
     with pytest.raises(BoardRefusal, match=r"rejects a model of 100 bytes: too_large"):
         uploaded(upload, FrameDevice(room=10))
 
 
 def test_upload_to_nobody_ends() -> None:
-    """A board that left frame mode is sent frames for ever."""
+    """Otherwise a board that left frame mode would be sent frames for ever."""
     upload = FrameUpload(b"x", False, payload_max=64, window=4)
     everything = frozenset(range(10_000))
     with pytest.raises(LineDamaged, match=r"stopped at 0 of 1 bytes after 20 attempts: no reply"):

@@ -1,4 +1,4 @@
-"""The generator of model blobs: the arena, what it refuses, and what it says of a model's needs."""
+"""The generator of model blobs: the arena, what it refuses, and the needs that it reports."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LIFETIMES = st.builds(
 
 @given(st.lists(LIFETIMES, max_size=12))
 def test_pieces_that_live_at_once_do_not_overlap(pieces: list[Lifetime]) -> None:
-    """A tensor is overwritten before it is read."""
+    """Otherwise a tensor would be overwritten before it is read."""
     places, total = plan(pieces)
     for i, one in enumerate(pieces):
         assert places[i] % 16 == 0
@@ -51,7 +51,7 @@ def test_pieces_that_live_at_once_do_not_overlap(pieces: list[Lifetime]) -> None
 
 @given(st.lists(LIFETIMES, max_size=12))
 def test_arena_is_no_larger_than_all_pieces_side_by_side(pieces: list[Lifetime]) -> None:
-    """A model is refused for memory that it does not need."""
+    """Otherwise a model would be refused for memory that it does not need."""
     _, total = plan(pieces)
     at_once = [
         sum(piece.size for piece in pieces if piece.first <= moment <= piece.last)
@@ -61,7 +61,7 @@ def test_arena_is_no_larger_than_all_pieces_side_by_side(pieces: list[Lifetime])
 
 
 def test_factors_are_those_of_tflite() -> None:
-    """Every output is off by one now and then."""
+    """Otherwise every output would be off by one now and then."""
     assert fixed_point(0.0) == FixedPoint(0, 0)
     assert fixed_point(1.0) == FixedPoint(2**30, 1)
     assert fixed_point(0.5) == FixedPoint(2**30, 0)
@@ -74,7 +74,7 @@ def test_factors_are_those_of_tflite() -> None:
 
 
 def test_blob_says_what_it_needs() -> None:
-    """A board gets a model that it has no memory for."""
+    """Otherwise a board would get a model that it has no memory for."""
     blob = generate(BUILT_IN.read_bytes(), model_id="digits")
     assert blob.flash_bytes == len(blob.data)
     assert blob.ram_bytes >= blob.arena_bytes + 64
@@ -88,13 +88,13 @@ def test_blob_says_what_it_needs() -> None:
 
 
 def test_blob_is_the_same_every_time() -> None:
-    """Nobody can tell by its CRC whether the model on a board is the one of a run."""
+    """Otherwise a CRC would not show whether the model on a board is that of a run."""
     data = BUILT_IN.read_bytes()
     assert generate(data, model_id="a").data == generate(data, model_id="a").data
 
 
 def test_input_of_a_known_model_is_encoded_as_its_hosts_send_it() -> None:
-    """A runner of MLPerf Tiny's sends bytes that the device takes for something else."""
+    """Otherwise MLPerf Tiny's runner would send bytes that the device misinterprets."""
     data = int8_models.fully_connected(np.random.default_rng(0))
     assert generate(data, model_id="kws01").input_encoding == "int8"
     assert generate(data, model_id="vww01").input_encoding == "uint8"
@@ -103,7 +103,7 @@ def test_input_of_a_known_model_is_encoded_as_its_hosts_send_it() -> None:
 
 
 def test_file_of_mlperf_tiny_has_the_id_of_its_benchmark() -> None:
-    """A runner finds no test for the model, and the model takes its images for int8."""
+    """Otherwise a runner would find no test for the model, and its images be taken for int8."""
     names = ["kws_ref_model", "vww_96_int8", "pretrainedResnet_quant", "ad01_int8", "strm_ww_int8"]
     ids = [id_of_file(f"{name}.tflite") for name in names]
     assert ids == ["kws01", "vww01", "ic01", "ad01", "sww01"]
@@ -111,7 +111,10 @@ def test_file_of_mlperf_tiny_has_the_id_of_its_benchmark() -> None:
 
 
 def test_other_model_under_a_known_name_takes_int8() -> None:
-    """A user's own classifier, named as MLPerf Tiny's for anomalies, is refused by every board."""
+    """Otherwise every board would refuse a user's own classifier.
+
+    It is named as MLPerf Tiny's model for anomalies.
+    """
     blob = generate(BUILT_IN.read_bytes(), model_id="ad01")
     assert blob.input_encoding == "int8"
     assert struct.unpack_from("<2I", blob.data, 76) == (0, 0), "docs/model-blob.md"
@@ -119,7 +122,7 @@ def test_other_model_under_a_known_name_takes_int8() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"TFL3" * 3, bytes(64), b"\xff" * 64, b"\x10\0\0\0TFL3"])
 def test_what_is_no_model_is_refused(data: bytes) -> None:
-    """A user sees a traceback of struct."""
+    """Otherwise a user would see a traceback of struct."""
     with pytest.raises(ModelRefused):
         generate(data, model_id="x")
 
@@ -127,7 +130,7 @@ def test_what_is_no_model_is_refused(data: bytes) -> None:
 @settings(max_examples=300)
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damaged_model_is_a_blob_or_refused(edits: list[tuple[int, int]]) -> None:
-    """The process that makes the blob dies of a file, or never ends."""
+    """Otherwise the process that makes the blob would die of a file, or never end."""
     data = bytearray(int8_models.fully_connected(np.random.default_rng(1)))
     for place, value in edits:
         data[place % len(data)] = value
@@ -138,27 +141,27 @@ def test_damaged_model_is_a_blob_or_refused(edits: list[tuple[int, int]]) -> Non
 
 
 def refused(graph: Graph) -> str:
-    """Why this model is refused."""
+    """Return why this model is refused."""
     with pytest.raises(ModelRefused) as error:
         generate(model(graph), model_id="x")
     return str(error.value)
 
 
 def test_operator_that_is_not_there_is_named() -> None:
-    """A user does not know which part of a model has to go."""
+    """Otherwise a user would not know which part of a model has to go."""
     tensors = (Tensor("x", tb.INT8), Tensor("y", tb.INT8))
     text = refused(Graph(tensors, (Operator(tb.BATCH_MATMUL, "x x", "y"),)))
     assert text == "the firmware does not support operator 126 of the model"
 
 
 def test_model_of_floats_is_refused() -> None:
-    """Weights of floats are taken for int8."""
+    """Otherwise weights of floats would be taken for int8."""
     with pytest.raises(ModelRefused, match=r"tensor 'x' has type float32, not int8"):
         generate(tb.addition(1, 4), model_id="x")
 
 
 def test_model_id_is_what_a_line_can_carry() -> None:
-    """A file's name ends a line of the protocol, or is cut without a word."""
+    """Otherwise a file's name would end a line of the protocol, or be cut silently."""
     assert model_id_of("my model] (v2).tflite") == "my-model---v2-.tflite"
     assert model_id_of("") == "model"
     assert len(model_id_of("x" * 100)) == 31
@@ -167,7 +170,7 @@ def test_model_id_is_what_a_line_can_carry() -> None:
 
 
 def test_squared_error_is_of_an_input_of_floats_alone() -> None:
-    """A file with the name of MLPerf Tiny's model for anomalies is refused by every board."""
+    """Otherwise every board would refuse a file named as MLPerf Tiny's model for anomalies."""
     cases: tuple[tuple[InputEncoding, tuple[int, int]], ...]
     cases = (("int8", (0, 0)), ("float32", (2, 1)))
     for encoding, expected in cases:
@@ -176,7 +179,7 @@ def test_squared_error_is_of_an_input_of_floats_alone() -> None:
 
 
 def test_source_of_a_linked_model_is_its_blob() -> None:
-    """A model that is linked in is another one than a loaded one."""
+    """Otherwise a model that is linked in would differ from the same model when loaded."""
     blob = generate(BUILT_IN.read_bytes(), model_id="digits")
     words = re.findall(r"0x([0-9a-f]{8})u", blob.c_source())
     assert b"".join(struct.pack("<I", int(word, 16)) for word in words) == blob.data
@@ -184,7 +187,7 @@ def test_source_of_a_linked_model_is_its_blob() -> None:
 
 
 def test_command_prints_the_sizes_and_refuses_in_one_line(tmp_path: Path) -> None:
-    """A user's mistake is a traceback."""
+    """Otherwise a user's mistake would be a traceback."""
     output = tmp_path / "blob"
     words = [sys.executable, "-m", "edgebench.firmware_bridge.generate"]
     made = subprocess.run(

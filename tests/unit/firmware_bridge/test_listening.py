@@ -39,7 +39,7 @@ def double_of(line: VirtualLine) -> StreamingDouble:
 
 
 def test_sound_is_a_window_of_its_frames_between_two_pulses() -> None:
-    """The frames of a sound are guessed by its length, or the meter has other pulses."""
+    """Otherwise a sound's frames would be guessed by its length, or the pulses be others."""
     line = behind_interface()
     board = listening(line)
     before = len(line.pulses_ns)
@@ -60,7 +60,7 @@ def test_sound_is_a_window_of_its_frames_between_two_pulses() -> None:
 
 
 def test_sound_is_played_as_often_as_a_window_takes() -> None:
-    """A window has the length of the file on the card, or a clock that is fast plays it again."""
+    """Otherwise a window would be as long as the card's file, or a fast clock would replay it."""
     board = listening(behind_interface())
     assert board.window(2 * FRAMES + 4, warmup_count=0).window.count == 3 * FRAMES
     assert board.window(2 * FRAMES + 1, warmup_count=0).window.count == 2 * FRAMES
@@ -68,14 +68,14 @@ def test_sound_is_played_as_often_as_a_window_takes() -> None:
 
 @pytest.mark.parametrize("changes", [{"has_timer": False}, {"edge_limit": FRAMES - 1}])
 def test_single_inferences_have_the_times_that_there_are(changes: dict[str, object]) -> None:
-    """An older interface board, or one that keeps few edges, costs the window."""
+    """Otherwise an interface board that is older, or keeps few edges, would cost the window."""
     timed = listening(behind_interface(**changes)).window(FRAMES, warmup_count=0)
     assert timed.window.count == FRAMES
     assert timed.inference_ticks == (TICKS[:-1] if "edge_limit" in changes else ())
 
 
 def test_board_with_a_microphone_listens_for_as_long_as_it_is_asked_to(tmp_path: Path) -> None:
-    """A board that is played to by somebody else cannot be measured."""
+    """Otherwise a board whose sound comes from another source could not be measured."""
     double = StreamingDouble()
     line = VirtualLine(double)
     double.clock_ns = line.now_ns
@@ -90,7 +90,7 @@ def test_board_with_a_microphone_listens_for_as_long_as_it_is_asked_to(tmp_path:
 
 
 def test_board_with_a_fast_clock_is_believed() -> None:
-    """A window of 20 minutes is taken for a damaged one, as it has a frame too many."""
+    """Otherwise a window of 20 minutes with a frame too many would be taken for damaged."""
     double = StreamingDouble()
     line = VirtualLine(double)
     double.clock_ns = lambda: round(1.015 * line.now_ns())
@@ -99,14 +99,14 @@ def test_board_with_a_fast_clock_is_believed() -> None:
 
 
 def test_board_that_hears_nothing_is_refused() -> None:
-    """A window without an inference is a number by zero."""
+    """Otherwise a window without an inference would be a division by zero."""
     line = behind_interface()
     with pytest.raises(BoardRefusal, match=r"received no frame of sound in 1\.\d s: no sound"):
         listening(line, "").window(1, warmup_count=0)
 
 
 def test_sound_that_is_not_there_is_refused() -> None:
-    """A window of silence is measured for an hour."""
+    """Otherwise a window of silence would be measured for an hour."""
     with pytest.raises(BoardRefusal, match=r"the interface board does not play none\.wav"):
         listening(behind_interface(), "none.wav").window(1, warmup_count=0)
     with pytest.raises(BoardRefusal, match=r"no interface board, which is needed to play a\.wav"):
@@ -114,21 +114,21 @@ def test_sound_that_is_not_there_is_refused() -> None:
 
 
 def test_board_that_was_left_listening_is_stopped_first() -> None:
-    """A run that was killed makes every later one fail."""
+    """Otherwise a run that was killed would make every later run fail."""
     line = behind_interface()
     double_of(line).hear(b"start%")
     assert listening(line).window(FRAMES, warmup_count=0).window.count == FRAMES
 
 
 def test_edges_of_a_long_sound_are_kept() -> None:
-    """Those of 20 minutes are one line of the interface board, which is dropped for its length."""
+    """Otherwise 20 minutes of edges, one long line of the interface board, would be dropped."""
     double = InterfaceDouble(StreamingDouble(), sounds={SOUND: 8000})
     timed = listening(VirtualLine(double, LineFaults(pieces=(4096,)))).window(1, warmup_count=0)
     assert timed.window.count == len(timed.inference_ticks) == 8000
 
 
 class CutLine(VirtualLine):
-    """A line on which the one who waits for the end of a sound is interrupted."""
+    """A line on which the wait for the end of a sound is interrupted."""
 
     is_cut = False
 
@@ -141,7 +141,7 @@ class CutLine(VirtualLine):
 
 
 def test_sound_that_was_cut_off_ends_before_the_board_is_let_go() -> None:
-    """The next run finds an interface board that plays, or waits for an hour."""
+    """Otherwise the next run would find an interface board that plays, or wait for an hour."""
     line = CutLine(InterfaceDouble(StreamingDouble(), sounds={SOUND: FRAMES}))
     board = listening(line)
     line.is_cut = True
@@ -166,7 +166,7 @@ def test_damaged_line_costs_a_window_or_nothing(
     pieces: list[int],
     is_behind: bool,
 ) -> None:
-    """A byte that is lost makes another count, or pulses that nobody knows of."""
+    """Otherwise a lost byte would cause another count, or unknown pulses."""
     double = StreamingDouble()
     faults = LineFaults(
         lost_to_board=lost_to_board, lost_to_host=lost_to_host, pieces=tuple(pieces)

@@ -16,7 +16,7 @@ PROFILES = {name: f"qemu-{name}" for name in QEMU_MACHINES} | {
 
 @pytest.mark.parametrize("board", PROFILES)
 def test_board_has_a_profile_of_its_own(board: str) -> None:
-    """A run on it says that it was an unknown microcontroller."""
+    """Otherwise a run on it would report an unknown microcontroller."""
     profile = find_profile(PROFILES[board])
     assert profile is not None
     assert profile.device_class == ("emulator" if board in QEMU_MACHINES else "mcu")
@@ -27,6 +27,6 @@ def test_board_has_a_profile_of_its_own(board: str) -> None:
 
 
 def test_every_real_board_can_be_flashed() -> None:
-    """A user has the firmware, and no way to put it onto the board."""
+    """Otherwise a user would have the firmware, and no way to put it onto the board."""
     real = {name for name in BOARD_MEMORY if name not in QEMU_MACHINES and name != "posix"}
     assert real == set(FLASH_RECIPES)

@@ -95,7 +95,7 @@ def terminal() -> Iterator[tuple[str, int]]:
 
 
 def test_board_on_a_serial_port_is_measured(terminal: tuple[str, int]) -> None:
-    """A real port behaves otherwise than the doubles."""
+    """Otherwise a real port would behave differently from the doubles."""
     path, _ = terminal
     with closing(open_line(path, 115_200)) as line:
         board = measured(line)
@@ -106,7 +106,7 @@ def test_board_on_a_serial_port_is_measured(terminal: tuple[str, int]) -> None:
 
 
 def test_board_that_is_pulled_out_is_lost(terminal: tuple[str, int]) -> None:
-    """The bridge waits for a board that is not there, or shows an error of pyserial."""
+    """Otherwise the bridge would wait for an absent board, or show an error of pyserial."""
     path, master = terminal
     with closing(open_line(path, 115_200)) as line:
         board = measured(line)
@@ -118,7 +118,7 @@ def test_board_that_is_pulled_out_is_lost(terminal: tuple[str, int]) -> None:
 def test_board_that_takes_no_bytes_hangs_and_is_not_gone(
     terminal: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A campaign repeats a run for as long as the board hangs."""
+    """Otherwise a campaign would repeat a run for as long as the board hangs."""
     monkeypatch.setattr("edgebench.firmware_bridge.transports.serial_port.WRITE_S", 0.1)
     with closing(open_line(terminal[0], 115_200)) as line:
         assert isinstance(line, SerialLine)
@@ -131,7 +131,7 @@ def test_board_that_takes_no_bytes_hangs_and_is_not_gone(
 
 
 class StuckPort:
-    """A port whose driver keeps bytes, as the board at its line does not take them."""
+    """A port whose driver keeps bytes that the board on its line does not take."""
 
     baudrate = 115_200
 
@@ -157,7 +157,7 @@ class StuckPort:
 def test_board_that_stops_reading_does_not_hold_its_worker(
     terminal: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under flow control the system waits for ever until a line is empty, and a run with it."""
+    """Otherwise the wait for an empty line under flow control would hold a run for ever."""
     monkeypatch.setattr("edgebench.firmware_bridge.transports.serial_port.WRITE_S", 0.1)
     with closing(open_line(terminal[0], 115_200)) as line:
         assert isinstance(line, SerialLine)
@@ -171,7 +171,7 @@ def test_board_that_stops_reading_does_not_hold_its_worker(
 
 
 def test_board_behind_a_socket_is_measured() -> None:
-    """A terminal server, or an emulator, cannot be used."""
+    """Otherwise a terminal server, or an emulator, could not be used."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with closing(open_line(f"socket://127.0.0.1:{port}", 115_200)) as line:
@@ -186,7 +186,7 @@ def test_board_behind_a_socket_is_measured() -> None:
 
 
 def test_program_that_speaks_as_a_board_is_measured() -> None:
-    """A firmware that runs on this machine is not started, or not ended."""
+    """Otherwise a firmware that runs on this machine would not be started, or not be ended."""
     child = ChildProcess([sys.executable, "-c", CHILD, str(TESTS)])
     with closing(child):
         board = measured(child)
@@ -199,13 +199,13 @@ def test_program_that_speaks_as_a_board_is_measured() -> None:
 
 
 def test_program_that_is_not_there_is_named() -> None:
-    """A traceback of subprocess instead of a line."""
+    """Otherwise there would be a traceback of subprocess instead of a line."""
     with pytest.raises(TargetError, match="cannot start /no/such: No such file"):
         ChildProcess(["/no/such"])
 
 
 def test_bytes_have_the_time_at_which_they_were_read(terminal: tuple[str, int]) -> None:
-    """Windows are aligned with a clock that is not the bridge's."""
+    """Otherwise windows would be aligned with a clock that is not the bridge's."""
     path, _ = terminal
     with closing(open_line(path, 115_200)) as line:
         before = line.now_ns()
@@ -227,13 +227,16 @@ def test_bytes_have_the_time_at_which_they_were_read(terminal: tuple[str, int]) 
     ],
 )
 def test_addresses_that_cannot_be_opened(address: str, baud_rate: int, text: str) -> None:
-    """A typing error ends in a traceback."""
+    """Otherwise a typing error would end in a traceback."""
     with pytest.raises((TargetError, UsageError), match=text):
         open_line(address, baud_rate)
 
 
 def test_port_without_permission_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user who is not in the group of serial ports gets no hint; root cannot test that."""
+    """Otherwise a user who is not in the group of serial ports would get no hint.
+
+    Root cannot test that.
+    """
     import serial
 
     def refuse(*_: object, **__: object) -> None:

@@ -42,7 +42,7 @@ def battery(root: Path, name: str = "battery", **changed: object) -> Path:
 
 
 def laptop(root: Path, **changed: object) -> Path:
-    """A battery that tells power and no current."""
+    """A battery that reports power and no current."""
     told = {"power_now": 18_400_000, "energy_now": 40_000_000, "voltage_now": 12_213_000, **changed}
     return battery(root, "BAT0", **told, current_now="")
 
@@ -54,7 +54,7 @@ def clock() -> Ticks:
 
 @pytest.mark.parametrize("current", [-423125, 423125])
 def test_device_that_discharges_takes_power(tmp_path: Path, clock: Ticks, current: int) -> None:
-    """A maker's sign makes the energy negative."""
+    """Otherwise the sign chosen by a maker would make the energy negative."""
     battery(tmp_path, current_now=current)
     meter = BatteryMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=0.5)(0)
@@ -65,7 +65,10 @@ def test_device_that_discharges_takes_power(tmp_path: Path, clock: Ticks, curren
 
 @pytest.mark.parametrize("power", [18_400_000, -18_400_000])
 def test_gauge_of_a_laptop_tells_power(tmp_path: Path, clock: Ticks, power: int) -> None:
-    """A laptop's battery, which tells no current, is of no use; or its sign makes it negative."""
+    """Otherwise a laptop's battery would be of no use, or its sign would make it negative.
+
+    It reports no current.
+    """
     root = make_board(tmp_path, BOARDS["x86_laptop"])
     assert "'Charging'" in refused(BatteryMeter(root))
     folder = root / "sys/class/power_supply/BAT0"
@@ -83,7 +86,7 @@ def test_gauge_of_a_laptop_tells_power(tmp_path: Path, clock: Ticks, power: int)
 
 @pytest.mark.parametrize("power", [18_400, 300_000_000])
 def test_power_that_is_no_microwatts_is_refused(tmp_path: Path, power: int) -> None:
-    """A gauge that breaks the kernel's rule makes 18 W to 18 mW."""
+    """Otherwise a gauge that breaks the kernel's rule would make 18 mW of 18 W."""
     folder = laptop(tmp_path, power_now=power)
     assert "may not be in uW" in refused(BatteryMeter(tmp_path))
     writing(folder, power_now=0)()
@@ -91,7 +94,7 @@ def test_power_that_is_no_microwatts_is_refused(tmp_path: Path, power: int) -> N
 
 
 def test_unit_of_a_current_is_not_that_of_a_power(tmp_path: Path) -> None:
-    """What the user says is dropped without a word, or 18 W are 18 kW."""
+    """Otherwise an option of the user would be dropped silently, or 18 W be 18 kW."""
     laptop(tmp_path)
     assert "leave out unit=ma" in refused(BatteryMeter(tmp_path, hints=GaugeHints(unit="ma")))
     assert "contradicts sign=negative" in refused(
@@ -100,13 +103,13 @@ def test_unit_of_a_current_is_not_that_of_a_power(tmp_path: Path) -> None:
 
 
 def test_current_is_preferred_to_power(tmp_path: Path) -> None:
-    """A gauge that tells both is read by the one that its driver computes."""
+    """Otherwise a gauge that reports both would be read by the value its driver computes."""
     battery(tmp_path, power_now=1_790_000)
     assert opened(BatteryMeter(tmp_path)).facts["watt"] is None
 
 
 def test_gauge_is_the_same_meter_at_any_load(tmp_path: Path) -> None:
-    """Two runs on one battery are called runs with different meters, and cannot be compared."""
+    """Otherwise two runs on one battery would have different meters, and not be comparable."""
     folder = battery(tmp_path)
     before = opened(BatteryMeter(tmp_path))
     writing(folder, current_now=-723125, voltage_now=4100000)()
@@ -116,7 +119,7 @@ def test_gauge_is_the_same_meter_at_any_load(tmp_path: Path) -> None:
 
 
 def test_recording_of_before_is_still_read() -> None:
-    """A field that is not stored any more makes old recordings unreadable."""
+    """Otherwise a field that is no longer stored would make old recordings unreadable."""
     facts = {"sign": -1, "ampere": 1e-6, "volt": 1e-6, "how": "sign seen, unit ua seen, at -423125"}
     header = Header(
         driver="battery",
@@ -137,7 +140,7 @@ def test_recording_of_before_is_still_read() -> None:
 
 
 def test_milliamperes_are_believed_only_under_load_or_when_said(tmp_path: Path) -> None:
-    """A maker's mA are taken for uA, or an idle phone's uA for mA."""
+    """Otherwise a maker's mA would be taken for uA, or an idle phone's uA for mA."""
     battery(tmp_path, current_now=-423)
     assert "may be in uA or mA" in refused(BatteryMeter(tmp_path))
     for said in (GaugeHints(unit="ma"), GaugeHints(is_loaded=True)):
@@ -147,7 +150,7 @@ def test_milliamperes_are_believed_only_under_load_or_when_said(tmp_path: Path) 
 
 @pytest.mark.parametrize(("current", "unit"), [(-423125, "ma"), (-25_000_000, "ua")])
 def test_current_that_no_battery_gives_is_refused(tmp_path: Path, current: int, unit: str) -> None:
-    """A unit that the user got wrong makes 423 A of 0.4, and two kilowatts of a phone."""
+    """Otherwise a user's wrong unit would make 423 A of 0.4, and two kilowatts of a phone."""
     battery(tmp_path, current_now=current)
     assert "a phone or laptop battery gives at most" in refused(
         BatteryMeter(tmp_path, hints=GaugeHints(unit=unit))
@@ -156,7 +159,7 @@ def test_current_that_no_battery_gives_is_refused(tmp_path: Path, current: int, 
 
 
 def test_idle_phone_is_not_taken_for_milliamperes(tmp_path: Path) -> None:
-    """15 mA, told in uA, would be 15 A in mA: both are possible in a laptop."""
+    """Otherwise 15 mA, reported in uA, would be 15 A in mA: both are possible in a laptop."""
     battery(tmp_path, current_now=-15000)
     assert "may be in uA or mA" in refused(BatteryMeter(tmp_path))
     assert "may be in uA or mA" in refused(BatteryMeter(tmp_path, hints=GaugeHints(is_loaded=True)))
@@ -164,7 +167,7 @@ def test_idle_phone_is_not_taken_for_milliamperes(tmp_path: Path) -> None:
 
 @given(st.integers(-(2**31) + 1, 2**31), st.booleans())
 def test_unit_is_never_guessed(current: int, is_loaded: bool) -> None:
-    """A current that fits both units is given one."""
+    """Otherwise a current that fits both units would be given one of them."""
     unit = unit_of(current, is_loaded)
     if unit == "ua":
         assert abs(current) * 1e-3 > 20, "no battery gives that in mA"
@@ -174,7 +177,7 @@ def test_unit_is_never_guessed(current: int, is_loaded: bool) -> None:
 
 
 def test_sign_that_was_said_must_be_the_one_that_is_seen(tmp_path: Path) -> None:
-    """The user is mistaken, and gets negative joules."""
+    """Otherwise a mistake of the user would give negative joules."""
     battery(tmp_path)
     assert opened(BatteryMeter(tmp_path, hints=GaugeHints(sign="negative"))).facts["sign"] == -1
     assert "contradicts sign=positive" in refused(
@@ -184,7 +187,7 @@ def test_sign_that_was_said_must_be_the_one_that_is_seen(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("status", ["Charging", "Full", "Not charging", "Unknown", ""])
 def test_charger_makes_a_battery_useless(tmp_path: Path, status: str) -> None:
-    """What charges a phone is taken for what it takes."""
+    """Otherwise the current that charges a phone would pass for what the phone takes."""
     battery(tmp_path, status=status)
     assert "unplug the charger" in refused(
         BatteryMeter(tmp_path, hints=GaugeHints(sign="negative", unit="ua"))
@@ -192,7 +195,7 @@ def test_charger_makes_a_battery_useless(tmp_path: Path, status: str) -> None:
 
 
 def test_charger_in_a_session_makes_values_missing(tmp_path: Path, clock: Ticks) -> None:
-    """Somebody plugs the phone in, and the run looks better than it was."""
+    """Otherwise a run during which the phone was plugged in would look better than it was."""
     folder = battery(tmp_path)
     changes = [nothing, writing(folder, status="Charging"), writing(folder, status="Discharging")]
     meter = BatteryMeter(tmp_path, clock_ns=clock)
@@ -203,7 +206,7 @@ def test_charger_in_a_session_makes_values_missing(tmp_path: Path, clock: Ticks)
 
 
 def test_gauge_with_nothing_new_is_a_duplicate(tmp_path: Path, clock: Ticks) -> None:
-    """A gauge that is slower than the session is taken for one that is as fast."""
+    """Otherwise a gauge that is slower than the session would pass for an equally fast gauge."""
     folder = battery(tmp_path)
     changes = [nothing, nothing, writing(folder, voltage_now=4231000), *[nothing] * 20]
     meter = BatteryMeter(tmp_path, clock_ns=clock)
@@ -215,7 +218,10 @@ def test_gauge_with_nothing_new_is_a_duplicate(tmp_path: Path, clock: Ticks) -> 
 
 @pytest.mark.parametrize("content", ["", "garbage", -(2**31)])
 def test_value_that_is_none_is_missing(tmp_path: Path, clock: Ticks, content: object) -> None:
-    """INT_MIN, which stands for no value (home-assistant/android#4977), is nine kilowatts."""
+    """INT_MIN is no value (home-assistant/android#4977).
+
+    Otherwise it would be nine kilowatts.
+    """
     folder = battery(tmp_path)
     changes = [nothing, writing(folder, current_now=content)]
     meter = BatteryMeter(tmp_path, clock_ns=clock)
@@ -225,7 +231,7 @@ def test_value_that_is_none_is_missing(tmp_path: Path, clock: Ticks, content: ob
 
 
 def test_status_that_cannot_be_read_is_missing(tmp_path: Path, clock: Ticks) -> None:
-    """A charger may be there, and nobody knows."""
+    """Otherwise a charger could be connected unnoticed."""
     battery(tmp_path)
     meter = BatteryMeter(tmp_path, clock_ns=clock)
     changes = [nothing, lambda: breaking(meter, 2)()]
@@ -234,7 +240,7 @@ def test_status_that_cannot_be_read_is_missing(tmp_path: Path, clock: Ticks) -> 
 
 
 def test_voltage_in_millivolts_is_known_by_its_size(tmp_path: Path) -> None:
-    """A voltage of 4 mV, or of 4 kV."""
+    """Otherwise a voltage would be 4 mV, or 4 kV."""
     folder = battery(tmp_path, voltage_now=4231)
     assert opened(BatteryMeter(tmp_path)).facts["volt"] == 1e-3
     writing(folder, voltage_now=42)()
@@ -242,13 +248,13 @@ def test_voltage_in_millivolts_is_known_by_its_size(tmp_path: Path) -> None:
 
 
 def test_gauge_that_does_not_measure_says_so(tmp_path: Path) -> None:
-    """A constant zero becomes a device that takes nothing."""
+    """Otherwise a constant zero would become a device that takes nothing."""
     battery(tmp_path, current_now=0)
     assert "does not measure" in refused(BatteryMeter(tmp_path))
 
 
 def test_battery_of_a_mouse_is_not_the_machines(tmp_path: Path) -> None:
-    """The mouse's battery, or one of two, is taken because it came first."""
+    """Otherwise the first battery would be taken: the mouse's, or either of two."""
     battery(tmp_path, "hid-1", scope="Device")
     assert "no battery" in refused(BatteryMeter(tmp_path))
     battery(tmp_path, "BAT0")
@@ -260,7 +266,7 @@ def test_battery_of_a_mouse_is_not_the_machines(tmp_path: Path) -> None:
 
 
 def test_phone_on_its_cable_says_why_not(tmp_path: Path) -> None:
-    """The cable of adb charges the phone, and the current is the charger's."""
+    """Otherwise the current would be the charger's, as the cable of adb charges the phone."""
     root = make_board(tmp_path, BOARDS["android_phone"])
     assert "'Charging'" in refused(BatteryMeter(root))
     writing(root / "sys/class/power_supply/battery", status="Discharging")()
@@ -269,7 +275,10 @@ def test_phone_on_its_cable_says_why_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["sign=minus", "unit=A"])
 def test_option_that_means_nothing_is_refused(option: str) -> None:
-    """A typing error leaves the sign to be seen, or the user reads the insides of a program."""
+    """Otherwise a typing error would leave the sign to be guessed.
+
+    Or the user would read internals of the program.
+    """
     name, _, word = option.partition("=")
     with pytest.raises(UsageError, match=f"battery takes {name}=.* or {name}=.*, got '{word}'$"):
         find_meter(f"battery:BAT0,{option}")
@@ -277,7 +286,7 @@ def test_option_that_means_nothing_is_refused(option: str) -> None:
 
 @pytest.mark.parametrize("name", ["type", "status", "current_now", "voltage_now"])
 def test_file_of_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """An app reads that there is no battery, or of a charger that it should unplug."""
+    """Otherwise an app would report that there is no battery, or ask to unplug a charger."""
     folder = battery(tmp_path)
     close_to_users(monkeypatch, folder / name)
     reason = refused(BatteryMeter(tmp_path))

@@ -1,4 +1,4 @@
-"""Charging of a phone: suspended while its battery is measured, and resumed whoever is killed."""
+"""Charging of a phone: suspended while its battery is measured, and resumed after any kill."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ true) echo Discharging > "$battery/status"; echo -423125 > "$battery/current_now
 false) echo Charging > "$battery/status"; echo 1210000 > "$battery/current_now" ;;
 esac
 """
-"""A phone that heeds the property."""
+"""A phone that obeys the property."""
 KEEPS_ITS_CURRENT = """\
 battery="$sim/../sys/class/power_supply/battery"
 case "$2" in
@@ -37,12 +37,12 @@ true) echo Discharging > "$battery/status" ;;
 false) echo Charging > "$battery/status" ;;
 esac
 """
-"""A phone whose status is changed, and that charges on."""
+"""A phone whose status changes, but that continues to charge."""
 
 
 @pytest.fixture
 def phone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Root of a phone that charges; no test waits for one that ignores what it is told."""
+    """Root of a phone that charges; short limits for a phone that ignores the property."""
     monkeypatch.setattr(battery, "PROOF_S", 0.5)
     monkeypatch.setattr(battery, "UPDATE_MAX_S", 0.5)
     monkeypatch.setattr(battery, "POLL_S", 0.02)
@@ -53,17 +53,17 @@ def phone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def switch(root: Path) -> ChargeSwitch:
-    """The charging of this phone."""
+    """The switch for the charging of this phone."""
     return ChargeSwitch(root, mark(root))
 
 
 def mark(root: Path) -> Path:
-    """Where its mark is."""
+    """Path of its mark."""
     return root.parent / "data/charging-suspended"
 
 
 def heed(root: Path, script: str = HEEDS) -> None:
-    """Let the phone do this when a property is set."""
+    """Let the phone run this script when a property is set."""
     (root / "sim/on-setprop").write_text(script)
 
 
@@ -79,7 +79,7 @@ def status(root: Path) -> str:
 
 
 def test_phone_on_a_cable_is_measured_as_it_discharges(phone: Path, tmp_path: Path) -> None:
-    """Otherwise the energy of a phone over USB is that of its charger, or there is none."""
+    """Otherwise a phone over USB would have the energy of its charger, or none."""
     heed(phone)
     meter = BatteryMeter(phone, switch=switch(phone))
     assert not isinstance(meter.open(), AbsentMeter)
@@ -115,7 +115,7 @@ def test_phone_on_a_cable_is_measured_as_it_discharges(phone: Path, tmp_path: Pa
 def test_phone_that_ignores_it_is_refused_and_charges_on(
     phone: Path, tmp_path: Path, script: str, reason: str
 ) -> None:
-    """Otherwise the charger's current passes for the phone's."""
+    """Otherwise the charger's current would pass for the phone's."""
     heed(phone, script)
     meter = BatteryMeter(phone, switch=switch(phone))
     meter.open()
@@ -127,7 +127,7 @@ def test_phone_that_ignores_it_is_refused_and_charges_on(
 
 
 def test_phone_that_charges_is_refused_without_the_option(phone: Path) -> None:
-    """Otherwise a setting of the system is changed that nobody has named."""
+    """Otherwise a setting of the system would change without having been named."""
     heed(phone)
     refused = find_meter(f"battery,root={phone}").open()
     assert isinstance(refused, AbsentMeter)
@@ -137,7 +137,7 @@ def test_phone_that_charges_is_refused_without_the_option(phone: Path) -> None:
 
 
 def test_charging_resumes_when_whoever_suspended_it_is_killed(phone: Path) -> None:
-    """Otherwise a phone is empty in the morning, on its cable."""
+    """Otherwise a phone on its cable would be empty in the morning."""
     heed(phone)
     child = start_waiting(switch(phone).suspend)
     assert suspended(phone) == "true"
@@ -148,7 +148,7 @@ def test_charging_resumes_when_whoever_suspended_it_is_killed(phone: Path) -> No
 
 
 def test_guard_outlives_what_ends_a_session(phone: Path) -> None:
-    """Otherwise Ctrl-C, or the end of adb's shell, ends the guard first."""
+    """Otherwise Ctrl-C, or the end of adb's shell, would end the guard first."""
     heed(phone)
     child = start_waiting(switch(phone).suspend)
     [guard] = psutil.Process(child).children()
@@ -161,7 +161,7 @@ def test_guard_outlives_what_ends_a_session(phone: Path) -> None:
 
 
 def test_next_agent_resumes_what_was_killed_with_its_guard(phone: Path) -> None:
-    """Otherwise the end of adbd, which takes the guard along, leaves a phone without charge."""
+    """Otherwise the end of adbd, which ends the guard too, would leave a phone uncharged."""
     heed(phone)
     child = start_waiting(switch(phone).suspend)
     for guard in psutil.Process(child).children(recursive=True):
@@ -175,7 +175,7 @@ def test_next_agent_resumes_what_was_killed_with_its_guard(phone: Path) -> None:
 
 
 def test_boot_has_resumed_the_charging(phone: Path) -> None:
-    """Otherwise the next agent undoes what another program has set since."""
+    """Otherwise the next agent would undo what another program has set since."""
     mark(phone).parent.mkdir()
     mark(phone).write_text("the boot before")
     recover(mark(phone), phone)
@@ -184,7 +184,7 @@ def test_boot_has_resumed_the_charging(phone: Path) -> None:
 
 
 def test_charging_that_somebody_else_has_suspended_stays_so(phone: Path) -> None:
-    """Otherwise a rack that runs its phones from their batteries charges them after a run."""
+    """Otherwise a rack that runs its phones from batteries would charge them after a run."""
     heed(phone)
     (phone / f"sim/getprop-{CHARGING_PROPERTY}").write_text("true\n")
     own = switch(phone)
@@ -194,6 +194,6 @@ def test_charging_that_somebody_else_has_suspended_stays_so(phone: Path) -> None
 
 
 def test_only_android_has_such_a_switch(tmp_path: Path) -> None:
-    """Otherwise a laptop is said to discharge, with its charger connected."""
+    """Otherwise a laptop with its charger connected would be reported as discharging."""
     with pytest.raises(TargetError, match="only Android"):
         switch(tmp_path).suspend()

@@ -19,18 +19,18 @@ ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs/meters.md").read_text()
 GUIDE = (ROOT / "docs/write-a-meter.md").read_text()
 CHANGED = ("meters/edgebench/meters/registry.py", "tests/support/meters.py")
-"""Files that there are, to which each example adds a few lines."""
+"""Existing files, to which each example adds a few lines."""
 STREAM_LINES = 140
-"""No driver of a simple stream needs more: so says the page, by its example."""
+"""The driver of a simple stream needs no more lines, as the page's example shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What the page has of one made-up meter."""
+    """The page's content about one made-up meter."""
 
     name: str
     files: dict[str, str]
-    """New ones, by their path."""
+    """New files, by their path."""
     entry: str
     """Entry of the registry."""
     bench: str
@@ -40,7 +40,7 @@ class Example:
 
 
 def example(name: str, heading: str) -> Example:
-    """Read the part of the page below this heading: each step names the file that it is about."""
+    """Read the part of the page below this heading: each step names its file."""
     part = GUIDE[GUIDE.index(f"## {heading}") :].split("\n## ")[0]
     steps = re.split(r"^\d\. ", part, flags=re.MULTILINE)[1:]
     files, others = {}, []
@@ -63,7 +63,7 @@ EXAMPLES = (
 
 
 def test_table_lists_the_meters_that_there_are() -> None:
-    """A new meter is in no table, or one of the table is not there any more."""
+    """Otherwise a new meter would be in no table, or the table list a meter that is gone."""
     table = TEXT[TEXT.index("| name |") : TEXT.index("Energies of different")]
     rows = [line.split("`")[1::2][:2] for line in table.splitlines() if "`" in line]
     assert sorted(name for name, _ in rows) == sorted(registry.DRIVERS)
@@ -73,7 +73,7 @@ def test_table_lists_the_meters_that_there_are() -> None:
 
 
 def test_commands_of_the_page_name_meters_that_can_be_made() -> None:
-    """An option in an example was renamed, and the first thing a newcomer sees is an error."""
+    """Otherwise a newcomer's first command could fail, for an option that was renamed."""
     named = re.findall(r"^edgebench meters record (\S+)", TEXT, re.MULTILINE)
     assert named
     for text in named:
@@ -82,7 +82,7 @@ def test_commands_of_the_page_name_meters_that_can_be_made() -> None:
 
 @pytest.mark.parametrize("name", registry.DRIVERS)
 def test_help_names_the_options_that_there_are(name: str) -> None:
-    """An option is in no help, or one of the help is refused."""
+    """Otherwise an option would be in no help, or an option of the help be refused."""
     shapes = ("", ":constant", ":square") if name == "synthetic" else ("",)
     known: set[str] = set()
     for shape in shapes:
@@ -94,7 +94,7 @@ def test_help_names_the_options_that_there_are(name: str) -> None:
 
 
 def behind(path: Path, mark: str, text: str) -> None:
-    """Add text behind the only line that begins so."""
+    """Insert text after the only line that begins with the mark."""
     lines = path.read_text().splitlines(keepends=True)
     [at] = [number for number, line in enumerate(lines) if line.startswith(mark)]
     path.write_text("".join([*lines[: at + 1], text, *lines[at + 1 :]]))
@@ -102,7 +102,7 @@ def behind(path: Path, mark: str, text: str) -> None:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the reader of the page has when every step of both examples is done, to the letter."""
+    """The checkout of a reader who has followed every step of both examples to the letter."""
     root = tmp_path_factory.mktemp("checkout")
     for path in (*ROOT.glob("*/edgebench"), ROOT / "tests", ROOT / "docs"):
         copy = root / path.relative_to(ROOT)
@@ -126,7 +126,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(checkout: Path, *words: str) -> None:
-    """A module of Python there, which must be content."""
+    """Run a Python module in the checkout; it must succeed."""
     environment = os.environ | {"PYTHONPATH": str(checkout / "meters")}
     said = subprocess.run(
         [sys.executable, "-m", *words],
@@ -140,7 +140,7 @@ def run(checkout: Path, *words: str) -> None:
 
 
 def test_examples_work_as_they_are_written(checkout: Path) -> None:
-    """Who follows every step has a meter that cannot be named, or tests that fail."""
+    """Otherwise a reader who follows every step would have an unusable meter or failing tests."""
     contract = "tests/contract/test_meters.py"
     documentation = "tests/unit/meters/test_documentation.py"
     own = [name for one in EXAMPLES for name in one.files if name.startswith("tests/unit")]
@@ -155,13 +155,13 @@ def test_examples_work_as_they_are_written(checkout: Path) -> None:
 
 @pytest.mark.parametrize("action", [("check",), ("format", "--check")])
 def test_examples_are_as_clean_as_the_rest(checkout: Path, action: tuple[str, ...]) -> None:
-    """Who copies the page has files that `make check` refuses."""
+    """Otherwise a reader who copies the page would have files that `make check` refuses."""
     new = [name for one in EXAMPLES for name in one.files]
     run(checkout, "ruff", *action, "--no-cache", *CHANGED, *new)
 
 
 def test_driver_of_a_stream_is_short() -> None:
-    """What streams have in common has to be written anew for each."""
+    """Otherwise each driver would have to repeat what streams have in common."""
     [module] = [
         text
         for one in EXAMPLES

@@ -1,4 +1,4 @@
-"""Libraries of single instruments: asked for by their driver alone, and named as they are."""
+"""Libraries of single instruments: imported by their driver alone, and named as they are."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ EXAMPLES = {
     example.partition(":")[0]: example
     for example in re.findall(r"^\| `\w+` \| `(\S+)` \|", METERS_PAGE, re.MULTILINE)
 }
-"""A meter of each driver, as the page names it."""
+"""A meter of each driver, as named by the page."""
 COMMANDS = (
     *(scpi.INSTALL, joulescope.INSTALL, jls_file.INSTALL, bulk.INSTALL, nvml.INSTALL),
     *(install_command("serial"), server.INSTALL),
@@ -52,7 +52,7 @@ LIBRARIES = ("pyvisa", "pyvisa_py", "pyjoulescope_driver", "pyjls", "serial", "u
 
 @pytest.mark.parametrize("command", [*COMMANDS, onnx.INSTALL])
 def test_command_that_is_shown_installs_something(command: str) -> None:
-    """An extra was renamed, and the command in the message installs nothing."""
+    """Otherwise the command in a message would install nothing once an extra is renamed."""
     match = re.fullmatch(r"pip install '([\w-]+)\[(\w+)\]'", command)
     assert match is not None
     distribution, extra = match.groups()
@@ -66,7 +66,7 @@ def test_command_that_is_shown_installs_something(command: str) -> None:
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS["edgebench"]))
 def test_extra_of_a_host_is_the_agents_of_the_same_name(extra: str) -> None:
-    """`pip install 'edgebench[usb]'` installs something else than a device gets for its meter."""
+    """Otherwise `pip install 'edgebench[usb]'` would differ from what a device gets."""
     if extra in EXTRAS["edgebench-agent"]:
         assert EXTRAS["edgebench"][extra] == [f"edgebench-agent[{extra}]"]
     else:
@@ -75,7 +75,7 @@ def test_extra_of_a_host_is_the_agents_of_the_same_name(extra: str) -> None:
 
 @pytest.mark.parametrize("name", DRIVERS)
 def test_extra_of_a_driver_is_what_it_asks_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device to which a meter is deployed gets another library than its driver needs, or none."""
+    """Otherwise a device would get another library than its meter's driver needs, or none."""
     for library in LIBRARIES:
         monkeypatch.setitem(sys.modules, library, None)
     found = find_meter(EXAMPLES[name]).open()
@@ -88,7 +88,7 @@ def test_extra_of_a_driver_is_what_it_asks_for(name: str, monkeypatch: pytest.Mo
     "page", ["README.md", "agent/README.md", "docs/meters.md", "docs/dependencies.md"]
 )
 def test_pages_name_extras_that_there_are(page: str) -> None:
-    """Somebody types a command of ours, and pip knows no such extra."""
+    """Otherwise pip would not know the extra of a command on our pages."""
     text = (ROOT / page).read_text()
     named = re.findall(r"pip install (?:\S+ )*?'(edgebench|edgebench-agent|\.)\[([\w,]+)\]'", text)
     assert named or "pip install" not in text
@@ -97,7 +97,7 @@ def test_pages_name_extras_that_there_are(page: str) -> None:
 
 
 def test_pages_install_a_checkout_whole() -> None:
-    """Somebody asks an index for the half that lies beside it, and gets a stranger's project."""
+    """Otherwise half of the checkout would come from an index, as a stranger's project."""
     pages = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
     commands = [
         line for page in pages for line in re.findall(r"pip install [^`\n]+", page.read_text())
@@ -108,14 +108,17 @@ def test_pages_install_a_checkout_whole() -> None:
 
 
 def test_meters_with_one_library_need_one_extra() -> None:
-    """Two meters on serial ports bring pyserial twice, or one without a library brings an extra."""
+    """Otherwise meters on serial ports would bring pyserial twice.
+
+    Or a meter without a library would bring an extra.
+    """
     assert extras_of(["um25c:/dev/rfcomm0", "rapl", "ppk2:,supply=3.3", "scpi:x"]) == (
         *("scpi", "serial"),
     )
 
 
 def test_table_of_meters_needs_none_of_them() -> None:
-    """An agent without a meter does not start, or starts half a second later."""
+    """Otherwise an agent without a meter would not start, or start half a second later."""
     code = (
         "import sys, edgebench.meters.registry, edgebench.host.power.imports.importer; "
         f"print(sorted(set({LIBRARIES!r}) & set(sys.modules)))"

@@ -1,4 +1,4 @@
-"""An FNIRSI tester: its reports against the known answers, itself on a pseudo-terminal."""
+"""An FNIRSI tester: its reports against the known answers, and itself on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GARBAGE = report_of([(9.0, 9.0)] * 4)
 
 
 def decode(data: bytes, *cuts: int, settings: FnirsiSettings = SETTINGS) -> Decoded:
-    """What the bytes say, read in these pieces."""
+    """Decode the bytes, read in these pieces."""
     decoder = FnirsiDecoder(settings, 100.0)
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     pieces = [data[a:b] for a, b in pairwise(places)]
@@ -51,19 +51,19 @@ def record(emulator: FnirsiEmulator, path: Path, seconds: float, options: str = 
 
 
 def reason(emulator: FnirsiEmulator, options: str = "") -> str:
-    """It must not open; why."""
+    """Why it does not open, as it must not."""
     missing = find_meter(f"fnirsi:{emulator.path}{options}").open()
     assert isinstance(missing, AbsentMeter)
     return missing.reason
 
 
 def sawtooth(time_s: float) -> tuple[float, float]:
-    """Another current for each sample."""
+    """A different current for each sample."""
     return 5.0, 0.001 * (1 + round(time_s * 100) % 1000)
 
 
 def test_packet_of_the_known_answers() -> None:
-    """S: voltage and current are swapped, or off by ten; a whole report is refused."""
+    """S: voltage and current are in place and in scale; a whole report is accepted."""
     vector = json.loads(need_shared("known_answers/energy.json").read_text())["S_fnirsi_packet"]
     packet = bytes.fromhex(vector["definition"]["packet_hex"])
     expected = vector["expected"]
@@ -81,7 +81,7 @@ def test_packet_of_the_known_answers() -> None:
 
 @given(st.binary(min_size=64, max_size=64))
 def test_checksum_is_that_of_a_library(report: bytes) -> None:
-    """A table with one wrong entry refuses one report in some."""
+    """Otherwise a table with one wrong entry would refuse an occasional report."""
     assert checksum(report) == CALCULATOR.checksum(report[1:63])
 
 
@@ -95,7 +95,7 @@ def test_checksum_is_that_of_a_library(report: bytes) -> None:
 def test_decoded_is_what_was_sent(
     samples: list[tuple[float, float]], cuts: list[int], data: st.DataObject
 ) -> None:
-    """A report that is read in pieces is lost, or one that is damaged moves all that follow."""
+    """Otherwise a report read in pieces would be lost, or a damaged report shift the others."""
     reports = [report_of(samples[i : i + 4]) for i in range(0, len(samples), 4)]
     damaged = data.draw(st.sets(st.integers(0, len(reports) - 1)))
     sent = bytearray(GARBAGE + b"".join(reports))
@@ -118,7 +118,7 @@ def test_decoded_is_what_was_sent(
 
 
 def test_damage_before_another_kind_of_report_is_a_loss() -> None:
-    """A report without samples swallows the damage, and all that follows is 40 ms early."""
+    """Otherwise a report without samples would hide the damage, and the rest be 40 ms early."""
     good, other = report_of([(5.0, 0.1)] * 4), sealed(b"\xaa\x03")
     damaged = good[:20] + b"\xff" + good[21:]
     found = decode(GARBAGE + good + damaged + other + good)
@@ -127,7 +127,7 @@ def test_damage_before_another_kind_of_report_is_a_loss() -> None:
 
 
 def test_framing_is_found_again() -> None:
-    """A byte that is lost turns everything behind it into damage."""
+    """Otherwise a lost byte would turn everything after it into damage."""
     reports = [report_of([(5.0, 0.1 * k)] * 4) for k in range(5)]
     sent = GARBAGE + b"".join(reports)
     found = decode(sent[:100] + sent[101:])
@@ -139,7 +139,7 @@ def test_framing_is_found_again() -> None:
 
 @pytest.mark.slow
 def test_recording_is_what_the_tester_measured(tmp_path: Path) -> None:
-    """The garbage at the beginning is a sample, or the tester falls silent after a second."""
+    """Otherwise initial garbage would be a sample, or the tester stop after a second."""
     with FnirsiEmulator(waveform=sawtooth, faults=Faults(is_split=True)) as emulator:
         found = record(emulator, tmp_path / "recording", 2.5)
     assert len(found.time_ns) > 200
@@ -151,7 +151,7 @@ def test_recording_is_what_the_tester_measured(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_second_recording_begins_anew(tmp_path: Path) -> None:
-    """What was still on its way from the first is the begin of the second."""
+    """Otherwise late bytes of the first recording would begin the second."""
     with FnirsiEmulator(waveform=sawtooth) as emulator:
         for name in ("first", "second"):
             found = record(emulator, tmp_path / name, 0.3)
@@ -160,7 +160,7 @@ def test_second_recording_begins_anew(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_damage_on_the_way_is_counted(tmp_path: Path) -> None:
-    """Four samples are left out, and all that follow are early."""
+    """Otherwise four samples would be left out, and all that follow be early."""
     faults = Faults(damaged_reports=(5,))
     with FnirsiEmulator(waveform=sawtooth, faults=faults) as emulator:
         found = record(emulator, tmp_path / "recording", 0.6)
@@ -177,7 +177,7 @@ def test_damage_on_the_way_is_counted(tmp_path: Path) -> None:
 def test_rate_is_that_of_the_arrivals(
     lost: tuple[int, ...], fast_ppm: float, expected_ppm: float
 ) -> None:
-    """The rate is not that of the samples that came, over the time in which they did."""
+    """The rate is that of the samples that arrived, over the time in which they did."""
     decoder = FnirsiDecoder(SETTINGS, 100.0)
     step_ns = 40e6 / (1 + fast_ppm * 1e-6)
     for number in range(88):  # 3.5 s
@@ -201,7 +201,10 @@ def test_rate_is_that_of_the_arrivals(
 def test_rate_shows_what_no_counter_does(
     tmp_path: Path, faults: Faults, expected_ppm: float
 ) -> None:
-    """Three lost reports or a wrong clock pass as less energy; late ones are called lost."""
+    """Otherwise three lost reports or a wrong clock would pass as less energy.
+
+    Late reports would count as lost.
+    """
     with FnirsiEmulator(waveform=sawtooth, faults=faults) as emulator:
         found = record(emulator, tmp_path / "recording", 3.5)
     assert found.loss.lost_count == 0, "nothing numbers the reports"
@@ -210,7 +213,7 @@ def test_rate_shows_what_no_counter_does(
 
 @pytest.mark.slow
 def test_tester_that_is_pulled_out_ends_the_recording(tmp_path: Path) -> None:
-    """A recording goes on without a tester."""
+    """Otherwise a recording would go on without a tester."""
     with FnirsiEmulator() as emulator:
         meter = find_meter(f"fnirsi:{emulator.path}")
         meter.open()
@@ -224,7 +227,7 @@ def test_tester_that_is_pulled_out_ends_the_recording(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_is_no_tester_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A keyboard or a silent port is waited for for ever, or recorded."""
+    """Otherwise a keyboard or a silent port would be waited for indefinitely, or recorded."""
     monkeypatch.setattr(transport, "_QUIET_S", 1.0)  # as below
     with FnirsiEmulator(faults=Faults(is_mute=True)) as emulator:
         assert "no FNIRSI tester found: 0 bytes" in reason(emulator)
@@ -242,8 +245,8 @@ def test_what_is_no_tester_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_tester_that_never_ends_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stop waits for ever."""
-    # It sends every 40 ms; a busy machine keeps it from that for longer than a tester is silent.
+    """Otherwise a stop would wait for ever."""
+    # It sends every 40 ms; a busy machine may delay that for longer than a tester is silent.
     monkeypatch.setattr(transport, "_QUIET_S", 1.0)
     with FnirsiEmulator(faults=Faults(never_ends=True)) as emulator:
         assert "still sends data 2 s after the last request" in reason(emulator)
@@ -251,7 +254,7 @@ def test_tester_that_never_ends_is_told_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 def test_cable_the_wrong_way_round_is_refused(tmp_path: Path) -> None:
-    """Energies are negative."""
+    """Otherwise energies would be negative."""
     with FnirsiEmulator(waveform=lambda _: (5.0, -0.5)) as emulator:
         assert "power flows backwards through the tester (-2.5 W)" in reason(emulator)
         found = record(emulator, tmp_path / "recording", 0.3, ",reversed")
@@ -260,7 +263,7 @@ def test_cable_the_wrong_way_round_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_models_differ_in_how_they_smear(tmp_path: Path) -> None:
-    """Windows are accepted in which a C1 still shows what was before."""
+    """Otherwise windows would be accepted in which a C1 still shows what was before."""
     with FnirsiEmulator() as emulator:
         for product, model, smoothing_s in ((0x003B, "C1", 0.5), (0x003A, "FNB48", 0.5)):
             device = HidDevice(path=emulator.path, vendor=0x0483, product=product, serial="17")
@@ -277,14 +280,14 @@ def test_models_differ_in_how_they_smear(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rate", ["1000", "10", "0", "x"])
 def test_rate_that_no_tester_has_is_refused(rate: str) -> None:
-    """A rate that is off by ten makes ten times the energy."""
+    """Otherwise a rate that is off by ten would make ten times the energy."""
     with pytest.raises(UsageError, match="rate must be"):
         find_meter(f"fnirsi,rate={rate}")
 
 
 @pytest.mark.slow
 def test_rate_of_a_unit_can_be_said() -> None:
-    """A unit whose clock is off by a thousandth is refused for ever."""
+    """Otherwise a unit whose clock is off by a thousandth would always be refused."""
     with FnirsiEmulator() as emulator:
         meter = find_meter(f"fnirsi:{emulator.path},rate=99.9")
         header = meter.open()

@@ -13,7 +13,7 @@ KNOWN = ((0x2E3C, 0x5558), (0x0483, 0x003B))
 
 
 def plug_in(root: Path, number: int, vendor: int, product: int, serial: str = "") -> None:
-    """What the kernel shows of one."""
+    """Create the kernel's files of a device."""
     folder = root / f"sys/class/hidraw/hidraw{number}/device"
     folder.mkdir(parents=True)
     (folder / "uevent").write_text(
@@ -23,7 +23,7 @@ def plug_in(root: Path, number: int, vendor: int, product: int, serial: str = ""
 
 
 def test_only_tester_is_found_by_its_usb_id(tmp_path: Path) -> None:
-    """A keyboard is opened, or the serial number is lost."""
+    """Otherwise a keyboard would be opened, or the serial number be lost."""
     plug_in(tmp_path, 0, 0x046D, 0xC31C)
     plug_in(tmp_path, 3, 0x2E3C, 0x5558, "0001A0000000")
     found = choose_device(KNOWN, root=tmp_path)
@@ -33,7 +33,7 @@ def test_only_tester_is_found_by_its_usb_id(tmp_path: Path) -> None:
 
 
 def test_several_need_a_name(tmp_path: Path) -> None:
-    """One of two is taken by chance."""
+    """Otherwise chance would decide between two testers."""
     with pytest.raises(UsageError, match="no USB tester is connected; looked for 0483:003b, 2e3c"):
         choose_device(KNOWN, root=tmp_path)
     plug_in(tmp_path, 0, 0x2E3C, 0x5558, "A")
@@ -49,7 +49,7 @@ def test_several_need_a_name(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    """A device that is just being pulled out ends the search."""
+    """Otherwise a device that is just being pulled out would end the search."""
     (tmp_path / "sys/class/hidraw/hidraw0").mkdir(parents=True)
     folder = tmp_path / "sys/class/hidraw/hidraw1/device"
     folder.mkdir(parents=True)
@@ -58,7 +58,7 @@ def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 
 
 def test_device_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
-    """A traceback for a path that is wrong."""
+    """Otherwise a wrong path would be a traceback."""
     with pytest.raises(TargetError, match=r"no such device: .*/hidraw9"):
         HidTransport(str(tmp_path / "hidraw9"))
     with pytest.raises(TargetError, match="not a device"):

@@ -80,7 +80,7 @@ def clock() -> Ticks:
 
 
 def test_known_answer_of_an_ina226(tmp_path: Path, clock: Ticks) -> None:
-    """Power is made of whole milliamperes though the chip has a better one."""
+    """Otherwise power would be computed from whole milliamperes despite a better chip value."""
     known = json.loads(need_shared("known_answers/energy.json").read_text())["I_hwmon_ina226"]
     folder = chip(tmp_path, known["definition"]["files"])
     header = opened(HwmonMeter(tmp_path))
@@ -97,7 +97,7 @@ def test_known_answer_of_an_ina226(tmp_path: Path, clock: Ticks) -> None:
 
 
 def test_step_of_an_old_kernel_is_the_coarse_one() -> None:
-    """A value in steps of 25 mW is said to be good to 0.6 mW."""
+    """Otherwise a value in steps of 25 mW would claim to be good to 0.6 mW."""
     fitted = FittedChip(chip=CHIPS["ina226"], shunt_ohm=0.1, voltage_v=5.0)
     assert fitted.power_step_w(0.616875) == pytest.approx(0.000625)
     assert fitted.power_step_w(0.625) == pytest.approx(0.025)
@@ -108,7 +108,7 @@ def test_step_of_an_old_kernel_is_the_coarse_one() -> None:
 
 
 def test_energy_counter_is_preferred(tmp_path: Path, clock: Ticks) -> None:
-    """A chip that integrates is sampled, and misses what is between two samples."""
+    """Otherwise an integrating chip would be sampled, missing what is between two samples."""
     folder = chip(tmp_path, {**INA226, "name": "ina228", "energy1_input": 1_000_000})
     changes = [nothing, *(writing(folder, energy1_input=n) for n in (3_000_000, 3_500_000))]
     meter = HwmonMeter(tmp_path, clock_ns=clock)
@@ -119,7 +119,7 @@ def test_energy_counter_is_preferred(tmp_path: Path, clock: Ticks) -> None:
 
 
 def test_energy_counter_that_begins_anew_is_no_energy(tmp_path: Path, clock: Ticks) -> None:
-    """A chip that lost its supply gives minus a kilojoule, or a made-up wrap."""
+    """Otherwise a chip that lost its supply would give minus a kilojoule, or a made-up wrap."""
     folder = chip(tmp_path, {**INA226, "name": "sq52206", "energy1_input": 9_000_000_000})
     changes = [nothing, *(writing(folder, energy1_input=n) for n in (5, "", 4_000_005))]
     meter = HwmonMeter(tmp_path, clock_ns=clock)
@@ -129,7 +129,7 @@ def test_energy_counter_that_begins_anew_is_no_energy(tmp_path: Path, clock: Tic
 
 
 def test_energy_counter_with_nothing_new_is_no_zero(tmp_path: Path, clock: Ticks) -> None:
-    """Between two updates a device takes no power, and twice as much after."""
+    """Otherwise a device would take no power between two updates, and twice as much after."""
     folder = chip(tmp_path, {**INA226, "energy1_input": 0})
     changes = [nothing, nothing, writing(folder, energy1_input=40_000)]
     meter = HwmonMeter(tmp_path, clock_ns=clock)
@@ -149,7 +149,7 @@ INA228 = {
 
 
 def tell(folder: Path, **cells: int) -> None:
-    """What the device tree says of a chip."""
+    """Write a chip's entries of the device tree."""
     node = make_folder(folder / "device/of_node", {})
     for name, value in cells.items():
         (node / name.replace("_", "-").replace("ti-", "ti,")).write_bytes(value.to_bytes(4, "big"))
@@ -172,7 +172,7 @@ def tell(folder: Path, **cells: int) -> None:
 def test_counter_whose_converter_is_at_its_end_is_saturated(
     tmp_path: Path, clock: Ticks, name: str, told: dict[str, int], file: str, below: int, end: int
 ) -> None:
-    """A counter adds up what the converter has cut off, and the energy is too low and trusted."""
+    """Otherwise a counter of clipped values would give a low energy, and it would be trusted."""
     folder = chip(tmp_path, {**INA228, "name": name})
     tell(folder, **told)
     seen = [(below, 0), (below, 1), (end, 2), (below, 3)]
@@ -192,7 +192,7 @@ def test_counter_whose_converter_is_at_its_end_is_saturated(
 
 @pytest.mark.parametrize(("name", "gain"), [("ina219", 8), ("ina226", 1), ("ina780", 1)])
 def test_gain_that_no_kernel_sets_changes_nothing(tmp_path: Path, name: str, gain: int) -> None:
-    """A line of a device tree that is for other chips doubles a range, and its end is not seen."""
+    """Otherwise a device-tree line for other chips would double a range, and hide its end."""
     limits: list[float] = []
     for told in ({}, {"ti_shunt_gain": gain}):
         root = tmp_path / str(len(told))
@@ -205,7 +205,7 @@ def test_gain_that_no_kernel_sets_changes_nothing(tmp_path: Path, name: str, gai
 def test_clipping_that_is_seen_with_nothing_new_is_of_the_next_mean(
     tmp_path: Path, clock: Ticks
 ) -> None:
-    """Every second look at a chip is of no mean, and what it sees is forgotten."""
+    """Otherwise every second reading of a chip would belong to no mean, and be forgotten."""
     folder = chip(tmp_path, INA228)
     tell(folder, shunt_resistor=5000)
     changes = [
@@ -222,7 +222,7 @@ def test_clipping_that_is_seen_with_nothing_new_is_of_the_next_mean(
 
 
 def test_counter_without_a_current_says_what_it_does_not_see(tmp_path: Path) -> None:
-    """A user who reads what the meter can do believes in a peak that nobody looked at."""
+    """Otherwise a user who reads the meter's description would trust in an unwatched peak."""
     folder = chip(tmp_path, INA228)
     assert "go unnoticed" not in term(opened(HwmonMeter(tmp_path)), *COUNTER).reference
     (folder / "curr1_input").unlink()
@@ -232,7 +232,7 @@ def test_counter_without_a_current_says_what_it_does_not_see(tmp_path: Path) -> 
 
 
 def test_counter_has_the_sign_of_the_current(tmp_path: Path, clock: Ticks) -> None:
-    """A battery that is charged takes what it gives: the chips' counters have no sign."""
+    """Otherwise a battery's charge would count as its discharge: the counters have no sign."""
     folder = chip(tmp_path, INA228)
     seen = [(200, 1), (-200, 2), (-200, 3)]
     changes = [
@@ -250,7 +250,7 @@ def test_counter_has_the_sign_of_the_current(tmp_path: Path, clock: Ticks) -> No
 
 
 def test_late_reading_of_a_counter_turns_no_current(tmp_path: Path, clock: Ticks) -> None:
-    """Wires that are reversed feed energy in each time a read fails, and no sign is noticed."""
+    """Otherwise each failed read would hide reversed wires, and turn the sign of energy."""
     folder = chip(tmp_path, {**INA228, "curr1_input": -200})
     changes = [
         nothing,
@@ -269,7 +269,7 @@ def test_late_reading_of_a_counter_turns_no_current(tmp_path: Path, clock: Ticks
 
 
 def test_nothing_counted_has_no_direction(tmp_path: Path, clock: Ticks) -> None:
-    """A device that is off has a current about zero, and its zeros are called unknown."""
+    """Otherwise the zeros of a device that is off, with a current about zero, would be unknown."""
     folder = chip(tmp_path, {**INA228, "curr1_input": 1})
     changes = [nothing, writing(folder, curr1_input=-1), writing(folder, curr1_input=1)]
     meter = HwmonMeter(tmp_path, clock_ns=clock)
@@ -292,7 +292,7 @@ def test_nothing_counted_has_no_direction(tmp_path: Path, clock: Ticks) -> None:
 def test_counter_is_no_better_than_its_step(
     tmp_path: Path, name: str, told: dict[str, int], step_j: float
 ) -> None:
-    """A counter that goes on by 13 mJ at a time is said to resolve a micro-joule."""
+    """Otherwise a counter with steps of 13 mJ would claim to resolve a micro-joule."""
     tell(chip(tmp_path, {**INA228, "name": name}), **told)
     step = term(opened(HwmonMeter(tmp_path)), *COUNTER)
     assert step.value == pytest.approx(step_j / 2)
@@ -300,7 +300,7 @@ def test_counter_is_no_better_than_its_step(
 
 
 def test_shunt_of_the_device_tree_is_told(tmp_path: Path) -> None:
-    """An offset across an assumed resistor, though the board's own description has it."""
+    """Otherwise the offset would assume a resistor, though the board describes its own."""
     folder = chip(tmp_path, INA228)
     unknown = term(opened(HwmonMeter(tmp_path)), Kind.OFFSET, Unit.WATT)
     assert unknown.origin is Origin.ASSUMED
@@ -317,7 +317,7 @@ def test_shunt_of_the_device_tree_is_told(tmp_path: Path) -> None:
 def test_power_of_a_chip_without_a_known_shunt_is_saturated_too(
     tmp_path: Path, clock: Ticks
 ) -> None:
-    """The end of a range in A is not known, so no clipped peak is ever seen."""
+    """Otherwise a clipped peak would go unnoticed, as the range in A is unknown."""
     files = {k: v for k, v in INA228.items() if k != "energy1_input"}
     folder = chip(tmp_path, {**files, "name": "ina238"})
     changes = [nothing, *(writing(folder, in0_input=mv) for mv in (164, -163, 150))]
@@ -328,7 +328,7 @@ def test_power_of_a_chip_without_a_known_shunt_is_saturated_too(
 
 
 def test_power_has_the_sign_of_the_current(tmp_path: Path, clock: Ticks) -> None:
-    """The chips' register of power has no sign: what flows back is counted as taken."""
+    """Otherwise power that flows back would count as taken: the power register has no sign."""
     folder = chip(tmp_path, INA226)
     changes = [nothing, writing(folder, curr1_input=-123), writing(folder, curr1_input=0)]
     meter = HwmonMeter(tmp_path, clock_ns=clock)
@@ -340,7 +340,7 @@ def test_power_has_the_sign_of_the_current(tmp_path: Path, clock: Ticks) -> None
 def test_same_value_is_a_duplicate_only_while_it_cannot_be_new(
     tmp_path: Path, clock: Ticks
 ) -> None:
-    """A steady load is called a chip that stands still, or one conversion counts twice."""
+    """Otherwise a steady load would pass for a stuck chip, or a conversion count twice."""
     folder = chip(tmp_path, INA226)
     changes = [nothing, nothing, nothing, writing(folder, power1_input=616250), nothing]
     meter = HwmonMeter(tmp_path, clock_ns=clock)
@@ -350,7 +350,7 @@ def test_same_value_is_a_duplicate_only_while_it_cannot_be_new(
 
 
 def test_chip_that_goes_away_is_missing_and_counted(tmp_path: Path, clock: Ticks) -> None:
-    """A module that was unplugged reads as 0 W, or as the last value for ever."""
+    """Otherwise an unplugged module would read as 0 W, or as its last value for ever."""
     chip(tmp_path, INA226)
     meter = HwmonMeter(tmp_path, clock_ns=clock)
     gone = [lambda: breaking(meter, 0)(), nothing]
@@ -364,7 +364,7 @@ def test_chip_that_goes_away_is_missing_and_counted(tmp_path: Path, clock: Ticks
 
 @pytest.mark.parametrize("content", ["", "-", "0x10", "12.5", "\0\0", "nan", "9" * 5000])
 def test_content_that_is_no_number_is_missing(tmp_path: Path, clock: Ticks, content: str) -> None:
-    """Garbage from a driver ends the session with a traceback, or is taken for a value."""
+    """Otherwise garbage from a driver would end the session in a traceback, or be a value."""
     folder = chip(tmp_path, INA226)
     changes = [nothing, writing(folder, power1_input=content), writing(folder, power1_input=625)]
     meter = HwmonMeter(tmp_path, clock_ns=clock)
@@ -373,7 +373,7 @@ def test_content_that_is_no_number_is_missing(tmp_path: Path, clock: Ticks, cont
 
 
 def test_current_at_the_end_of_the_converter_is_saturated(tmp_path: Path, clock: Ticks) -> None:
-    """A peak that the converter cuts off is believed, as its end is never quite full scale."""
+    """Otherwise a clipped peak would be trusted, as the end is never quite full scale."""
     folder = chip(tmp_path, INA226)
     changes = [nothing, *(writing(folder, curr1_input=ma) for ma in (819, -819, 810))]
     meter = HwmonMeter(tmp_path, clock_ns=clock)
@@ -396,7 +396,7 @@ def test_highest_value_of_every_chip_is_saturated(
 
 @given(st.sampled_from(sorted(CHIPS)), st.integers(500, 300_000))
 def test_highest_value_is_saturated_with_any_shunt(name: str, shunt_uohm: int) -> None:
-    """A shunt that is no divisor of the step clips below the limit, and is believed."""
+    """Otherwise a shunt that is no divisor of the step would clip unnoticed below the limit."""
     limit_a = FittedChip(
         chip=CHIPS[name], shunt_ohm=CHIPS[name].shunt_ohm or shunt_uohm * 1e-6, voltage_v=5.0
     ).sysfs_limit_a
@@ -405,7 +405,7 @@ def test_highest_value_is_saturated_with_any_shunt(name: str, shunt_uohm: int) -
 
 
 def highest_readings_ma(name: str, shunt_uohm: int) -> list[int]:
-    """What curr1_input shows at the end of the converter, by the arithmetic of the kernels."""
+    """Values of curr1_input at the end of the converter, by the arithmetic of the kernels."""
     if name == "ina3221":
         return [rounded(4095 * 40_000 / shunt_uohm)]
     if name in ("ina260", "ina780"):
@@ -427,12 +427,12 @@ def highest_readings_ma(name: str, shunt_uohm: int) -> list[int]:
 
 
 def rounded(value: float) -> int:
-    """As the kernel's DIV_ROUND_CLOSEST."""
+    """Rounded as by the kernel's DIV_ROUND_CLOSEST."""
     return math.floor(value + 0.5)
 
 
 def flags_of(root: Path, name: str, shunt_uohm: int, currents_ma: list[int]) -> list[Flag]:
-    """What is wrong with these readings of a chip's current."""
+    """Flags of these readings of a chip's current."""
     files = rail_files(1, "A") | {"shunt1_resistor": shunt_uohm}
     of_others = {**INA226, "shunt_resistor": shunt_uohm, "in0_input": 5000}
     chip(root, {"name": name, **(files if name == "ina3221" else {**of_others, "name": name})})
@@ -448,7 +448,10 @@ def flags_of(root: Path, name: str, shunt_uohm: int, currents_ma: list[int]) -> 
 
 
 def test_bus_voltage_of_a_tsc1641_is_in_another_file(tmp_path: Path, clock: Ticks) -> None:
-    """Its errors are those of a rail of 5 V, whatever it has, and without power it is no chip."""
+    """Otherwise its errors would be those of a rail of 5 V, whatever it has.
+
+    Without power it would not count as a chip.
+    """
     files = {"name": "tsc1641", "shunt_resistor": 5000, "in0_input": 12000, "curr1_input": 500}
     folder = chip(tmp_path, {**files, "power1_input": 6_000_000})
     offset = term(opened(HwmonMeter(tmp_path)), Kind.OFFSET, Unit.WATT)
@@ -460,7 +463,7 @@ def test_bus_voltage_of_a_tsc1641_is_in_another_file(tmp_path: Path, clock: Tick
 
 
 def test_rate_is_twice_that_of_the_chip(tmp_path: Path) -> None:
-    """Values are skipped, or the bus is busy with the same one over and over."""
+    """Otherwise values would be skipped, or the bus be busy with repeated values."""
     folder = chip(tmp_path, INA226)
     assert opened(HwmonMeter(tmp_path, clock_ns=Ticks())).capability.rate_hz == pytest.approx(
         2 / 0.035
@@ -474,7 +477,7 @@ def test_rate_is_twice_that_of_the_chip(tmp_path: Path) -> None:
 
 
 def test_slow_reads_lower_the_rate(tmp_path: Path) -> None:
-    """Every second round is missed, and called lost, because the bus needs longer than a round."""
+    """Otherwise every second round would count as lost on a bus slower than a round."""
     chip(tmp_path, INA226)
     header = opened(HwmonMeter(tmp_path, clock_ns=Ticks(look_ns=50_000_000)))
     round_s = 2 * 2 * 0.050
@@ -482,7 +485,7 @@ def test_slow_reads_lower_the_rate(tmp_path: Path) -> None:
 
 
 def test_bus_that_is_held_up_is_a_gap(tmp_path: Path, clock: Ticks) -> None:
-    """A second in which somebody else had the bus looks like one that was recorded."""
+    """Otherwise a second in which the bus was taken would look like a recorded second."""
     chip(tmp_path, INA226)
 
     def held_up() -> None:
@@ -497,7 +500,7 @@ def test_bus_that_is_held_up_is_a_gap(tmp_path: Path, clock: Ticks) -> None:
 
 
 def test_jetson_names_its_total(tmp_path: Path, clock: Ticks) -> None:
-    """Rails are added to the input that feeds them, or NC and the sum of shunts are rails."""
+    """Otherwise rails would be added to their input, or NC and the sum of shunts be rails."""
     make_board(tmp_path, BOARDS["jetson_orin_nano"])
     header = opened(HwmonMeter(tmp_path))
     assert [(c.name, c.boundary) for c in header.capability.channels] == [
@@ -516,7 +519,7 @@ def test_jetson_names_its_total(tmp_path: Path, clock: Ticks) -> None:
 
 
 def test_agx_orin_adds_up_the_rails_of_two_chips(tmp_path: Path) -> None:
-    """VIN_SYS_5V0 is taken for all of the module (jetson_stats#344)."""
+    """Otherwise VIN_SYS_5V0 would count as the whole module (jetson_stats#344)."""
     names = ("VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0")
     first = {k: v for n, name in enumerate(names, 1) for k, v in rail_files(n, name).items()}
     chip(tmp_path, {"name": "ina3221", **first}, 3)
@@ -528,7 +531,7 @@ def test_agx_orin_adds_up_the_rails_of_two_chips(tmp_path: Path) -> None:
 
 
 def test_thor_has_its_input_on_another_chip(tmp_path: Path) -> None:
-    """Two kinds of chips are refused though one of them is the board's input."""
+    """Otherwise two kinds of chips would be refused, though one is the board's input."""
     chip(tmp_path, {**INA226, "name": "ina238", "label": "VIN"}, 1)
     chip(tmp_path, {"name": "ina3221", **rail_files(1, "VDD_GPU")}, 2)
     header = opened(HwmonMeter(tmp_path))
@@ -537,7 +540,7 @@ def test_thor_has_its_input_on_another_chip(tmp_path: Path) -> None:
 
 
 def test_channels_that_are_off_or_fail_are_no_rails(tmp_path: Path) -> None:
-    """One unused channel that answers with an error makes the chip unusable (alumet#212)."""
+    """Otherwise one unused, failing channel would make the chip unusable (alumet#212)."""
     off = {**rail_files(2, "off"), "in2_enable": 0}
     failing = {**rail_files(3, "failing"), "curr3_input": ""}
     unlabelled = {k: v for k, v in rail_files(1, "").items() if k != "in1_label"}
@@ -547,7 +550,7 @@ def test_channels_that_are_off_or_fail_are_no_rails(tmp_path: Path) -> None:
 
 
 def test_uncertainty_is_that_of_the_least_accurate_rail(tmp_path: Path) -> None:
-    """The errors of the first rail are believed of one whose shunt is a fifth of it."""
+    """Otherwise a rail with a fifth of the first rail's shunt would get the first's errors."""
     coarse = {**rail_files(2, "B"), "shunt2_resistor": 1000}
     chip(tmp_path, {"name": "ina3221", **rail_files(1, "A"), **coarse, **rail_files(3, "C")})
     offset = term(opened(HwmonMeter(tmp_path)), Kind.OFFSET, Unit.WATT)
@@ -555,7 +558,7 @@ def test_uncertainty_is_that_of_the_least_accurate_rail(tmp_path: Path) -> None:
 
 
 def test_several_chips_are_told_apart_by_their_address(tmp_path: Path) -> None:
-    """The supply of another board is measured, because it came first at this boot."""
+    """Otherwise another board's supply would be measured for being first at this boot."""
     chip(tmp_path, INA226, 1, "1-0040")
     chip(tmp_path, INA226, 2, "1-0041")
     reason = refused(HwmonMeter(tmp_path))
@@ -567,7 +570,7 @@ def test_several_chips_are_told_apart_by_their_address(tmp_path: Path) -> None:
 
 
 def test_one_rail_is_chosen_by_its_label(tmp_path: Path) -> None:
-    """A user who wants one rail gets three, or an address that is a label becomes a root."""
+    """Otherwise a user would get three rails for one, or a label would become a root."""
     make_board(tmp_path, BOARDS["jetson_orin_nano"])
     meter = find_meter(f"hwmon:VDD_SOC,root={tmp_path}")
     header = meter.open()
@@ -578,7 +581,7 @@ def test_one_rail_is_chosen_by_its_label(tmp_path: Path) -> None:
 
 
 def test_driver_folder_alone_is_enough_and_counts_once(tmp_path: Path) -> None:
-    """A container with the I2C driver's folder sees nothing, or a chip twice."""
+    """Otherwise a container with the I2C driver's folder would see no chip, or two."""
     folder = tmp_path / "sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon7"
     make_folder(folder, {"name": "ina3221", **rail_files(1, "VDD_IN")})
     assert len(opened(HwmonMeter(tmp_path)).capability.channels) == 1
@@ -588,7 +591,7 @@ def test_driver_folder_alone_is_enough_and_counts_once(tmp_path: Path) -> None:
 
 
 def test_means_and_instants_are_not_mixed(tmp_path: Path) -> None:
-    """An integrated value is drawn as an instant, because the chip beside it is sampled."""
+    """Otherwise an integrated value would be drawn as an instant, like the sampled chip's."""
     chip(tmp_path, {**INA226, "name": "ina228", "label": "VIN", "energy1_input": 5}, 1)
     chip(tmp_path, {"name": "ina3221", **rail_files(1, "VDD_GPU")}, 2)
     assert "several power monitors" in refused(HwmonMeter(tmp_path))
@@ -597,18 +600,18 @@ def test_means_and_instants_are_not_mixed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("board", ["raspberry_pi_5", "x86_laptop", "bare_vm"])
 def test_board_without_a_monitor_says_so(tmp_path: Path, board: str) -> None:
-    """A thermal chip is taken for a power monitor, or there is a traceback."""
+    """Otherwise a thermal chip would pass for a power monitor, or there would be a traceback."""
     assert "no power monitor" in refused(HwmonMeter(make_board(tmp_path, BOARDS[board])))
 
 
 def test_chip_that_does_not_answer_says_so(tmp_path: Path) -> None:
-    """A chip that is there and silent is reported as none."""
+    """Otherwise a silent chip would be reported as no chip."""
     chip(tmp_path, {**INA226, "curr1_input": ""})
     assert "power monitors are not readable: ina226" in refused(HwmonMeter(tmp_path))
 
 
 def test_file_of_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user reads that the chip does not answer, where root would get one."""
+    """Otherwise the user would read of a silent chip that would respond to root."""
     folder = chip(tmp_path, INA226)
     close_to_users(monkeypatch, folder / "curr1_input")
     expected = f"Permission denied: {folder}/curr1_input, which needs root"
@@ -619,14 +622,14 @@ def test_file_of_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_folder_that_is_closed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container's closed folder is a traceback, or a board without a monitor."""
+    """Otherwise a container's closed folder would be a traceback, or a board without a monitor."""
     folder = chip(tmp_path, INA226)
     close_to_users(monkeypatch, folder)
     assert f"Permission denied: {folder}/name, which needs root" in refused(HwmonMeter(tmp_path))
 
 
 def test_read_that_fails_says_how(tmp_path: Path) -> None:
-    """A loose wire on the bus is called a chip that is silent, and no more."""
+    """Otherwise a loose wire on the bus would only be reported as a silent chip."""
     folder = chip(tmp_path, INA226)
     (folder / "curr1_input").unlink()
     (folder / "curr1_input").symlink_to("/proc/self/mem")
@@ -634,7 +637,7 @@ def test_read_that_fails_says_how(tmp_path: Path) -> None:
 
 
 def test_shunt_that_is_not_told_is_assumed_and_says_so(tmp_path: Path) -> None:
-    """An offset across a resistor that nobody knows is passed off as a data sheet's."""
+    """Otherwise the offset of an unknown resistor would pass for that of a data sheet."""
     chip(tmp_path, {k: v for k, v in INA226.items() if k != "shunt_resistor"})
     header = opened(HwmonMeter(tmp_path))
     offset = term(header, Kind.OFFSET, Unit.WATT)
@@ -644,7 +647,7 @@ def test_shunt_that_is_not_told_is_assumed_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(CHIPS))
 def test_every_chip_says_how_good_it_is(name: str) -> None:
-    """A term is zero, not a number, or of nobody."""
+    """Otherwise a term could be zero, not a number, or without a source."""
     terms = FittedChip(chip=CHIPS[name], shunt_ohm=0.01, voltage_v=5.0).terms(1e-3)
     assert all(math.isfinite(one.value) and one.value >= 0 and one.reference for one in terms)
     assert {one.kind for one in terms} == {Kind.GAIN, Kind.OFFSET, Kind.RESOLUTION}
@@ -652,7 +655,7 @@ def test_every_chip_says_how_good_it_is(name: str) -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 10**9), st.one_of(st.none(), st.binary(max_size=6)))))
 def test_no_content_of_any_file_breaks_the_decoder(rounds: list[tuple[int, bytes | None]]) -> None:
-    """One strange reading makes the recording of an hour unreadable."""
+    """Otherwise one strange reading would make the recording of an hour unreadable."""
     decoder = RailDecoder(header_of(RailPlan(kind="energy", scales=[1e-6])))
     time_ns = 0
     for passed_ns, content in rounds:
@@ -665,7 +668,7 @@ def test_no_content_of_any_file_breaks_the_decoder(rounds: list[tuple[int, bytes
 
 @given(st.lists(st.lists(st.one_of(st.none(), st.binary(max_size=6)), min_size=3, max_size=3)))
 def test_no_content_beside_a_counter_breaks_the_decoder(rounds: list[list[bytes | None]]) -> None:
-    """The current is taken for the counter, where that cannot be read."""
+    """Otherwise the current would be taken for the counter, where that cannot be read."""
     plan = RailPlan(kind="energy", scales=[1e-6, 1e-3, 1e-3], limit_shunt_v=0.1625)
     decoder = RailDecoder(header_of(plan))
     for index, contents in enumerate(rounds):
@@ -680,7 +683,7 @@ def test_no_content_beside_a_counter_breaks_the_decoder(rounds: list[list[bytes 
 
 @given(st.lists(st.integers(0, 10**12), min_size=2, max_size=50))
 def test_energy_of_a_counter_is_what_it_counted(steps: list[int]) -> None:
-    """Where a value is skipped as a duplicate its energy is lost."""
+    """Otherwise energy would be lost where a value is skipped as a duplicate."""
     decoder = RailDecoder(header_of(RailPlan(kind="energy", scales=[1e-6])))
     total, energy_j = 0, 0.0
     for index, step in enumerate(steps):
@@ -695,7 +698,7 @@ def test_energy_of_a_counter_is_what_it_counted(steps: list[int]) -> None:
 
 
 def header_of(plan: RailPlan) -> Header:
-    """A recording of one rail."""
+    """Header of a recording of one rail."""
     return Header(
         driver="hwmon",
         info=MeterInfo(vendor="", model="ina228"),

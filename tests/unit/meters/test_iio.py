@@ -57,7 +57,10 @@ def clock() -> Ticks:
 
 
 def test_power_is_made_of_raw_voltages(tmp_path: Path, clock: Ticks) -> None:
-    """A power of 25 mW a step is read where the chip resolves 0.1 mW; a unit is wrong by 1000."""
+    """Otherwise a power of 25 mW a step would be read where the chip resolves 0.1 mW.
+
+    Or a unit would be wrong by 1000.
+    """
     chip(tmp_path)
     meter = IioMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=1)(0)
@@ -71,7 +74,7 @@ def test_power_is_made_of_raw_voltages(tmp_path: Path, clock: Ticks) -> None:
 
 
 def test_current_that_flows_back_is_negative(tmp_path: Path, clock: Ticks) -> None:
-    """A signed raw value is read as one of 65 thousand steps."""
+    """Otherwise a signed raw value would be read as an unsigned value of 65 thousand steps."""
     folder = chip(tmp_path)
     changes = [nothing, writing(folder, in_voltage0_raw=-4920)]
     meter = IioMeter(tmp_path, clock_ns=clock)
@@ -83,7 +86,10 @@ def test_current_that_flows_back_is_negative(tmp_path: Path, clock: Ticks) -> No
 def test_highest_code_of_a_shunt_is_saturated(
     tmp_path: Path, clock: Ticks, name: str, highest: int
 ) -> None:
-    """A converter at its end is one step below its full scale, and its current is believed."""
+    """Otherwise a current at the end of the converter would be trusted.
+
+    That end is one step below its full scale.
+    """
     folder = chip(tmp_path, {**INA226, "name": name, "in_voltage0_scale": SCALES_MV[name]})
     codes = (highest, -highest, highest - 1)
     changes = [nothing, *(writing(folder, in_voltage0_raw=code) for code in codes)]
@@ -99,7 +105,7 @@ def test_highest_code_of_a_shunt_is_saturated(
 def test_amplifier_of_an_ina219_ends_its_range_earlier(
     tmp_path: Path, clock: Ticks, gain: str, highest: int
 ) -> None:
-    """With another gain the converter clips at an eighth of what counts as its end."""
+    """Otherwise clipping at an eighth of the assumed range, with another gain, would be missed."""
     files = {**INA226, "name": "ina219", "in_voltage0_scale": SCALES_MV["ina219"]}
     folder = chip(tmp_path, {**files, "in_voltage0_raw": 100, "in_voltage0_hardwaregain": gain})
     changes = [
@@ -114,7 +120,7 @@ def test_amplifier_of_an_ina219_ends_its_range_earlier(
 
 
 def test_same_conversion_is_a_duplicate(tmp_path: Path, clock: Ticks) -> None:
-    """One conversion that is read twice counts as two."""
+    """Otherwise one conversion that is read twice would count as two."""
     folder = chip(tmp_path, {**INA226, "in_sampling_frequency": 10})
     changes = [nothing, nothing, writing(folder, in_voltage0_raw=4921), nothing, nothing]
     meter = IioMeter(tmp_path, clock_ns=clock)
@@ -124,7 +130,7 @@ def test_same_conversion_is_a_duplicate(tmp_path: Path, clock: Ticks) -> None:
 
 
 def test_chip_that_goes_away_is_missing(tmp_path: Path, clock: Ticks) -> None:
-    """A voltage that fails is zero, and so is the power."""
+    """Otherwise a voltage that fails would be zero, and so would the power."""
     chip(tmp_path)
     meter = IioMeter(tmp_path, clock_ns=clock)
     changes = [nothing, lambda: breaking(meter, 1)()]
@@ -137,7 +143,7 @@ def test_chip_that_goes_away_is_missing(tmp_path: Path, clock: Ticks) -> None:
 def test_shunt_is_told_in_ohms_or_by_old_kernels_in_micro_ohms(
     tmp_path: Path, clock: Ticks, told: str
 ) -> None:
-    """Ohms of a new kernel are no integer, and its chip is not found; or wrong by a million."""
+    """Otherwise ohms of a new kernel, no integer, would hide the chip, or be wrong by a million."""
     chip(tmp_path, {**INA226, "in_shunt_resistor": told})
     meter = IioMeter(tmp_path, clock_ns=clock)
     found = record(meter, clock, tmp_path / "recording", [nothing, nothing], every_s=1)(0)
@@ -159,21 +165,21 @@ def test_shunt_is_told_in_ohms_or_by_old_kernels_in_micro_ohms(
 def test_chip_without_its_scale_is_none(
     tmp_path: Path, files: Mapping[str, object], reason: str
 ) -> None:
-    """A shunt that nobody told is taken for 10 mOhm, and the power with it; or nobody says why."""
+    """Otherwise an unknown shunt would be taken for 10 mOhm, or the reason be missing."""
     chip(tmp_path, {**INA226, **files})
     assert f"power monitors are not usable: ina226 1-0040 {reason}" in refused(IioMeter(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["in_shunt_resistor", "in_voltage0_raw", "in_voltage1_raw"])
 def test_file_of_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The user reads that there is no monitor, where there is one that root may read."""
+    """Otherwise the user would read of no monitor, where root may read one."""
     folder = chip(tmp_path)
     close_to_users(monkeypatch, folder / name)
     assert f"/{name}, which needs root" in refused(IioMeter(tmp_path))
 
 
 def test_folder_that_is_closed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container's closed folder is a traceback."""
+    """Otherwise a container's closed folder would be a traceback."""
     make_board(tmp_path, BOARDS["jetson_nano"])
     close_to_users(monkeypatch, tmp_path / "sys/bus/i2c/devices/6-0040/iio:device0")
     reason = refused(IioMeter(tmp_path))
@@ -182,13 +188,13 @@ def test_folder_that_is_closed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_chip_whose_buffer_is_in_use_says_so(tmp_path: Path) -> None:
-    """A reading that is busy (EBUSY) becomes a traceback."""
+    """Otherwise a busy reading (EBUSY) would become a traceback."""
     chip(tmp_path, {**INA226, "in_voltage0_raw": ""})
     assert "not readable: ina226 (ina226 1-0040)" in refused(IioMeter(tmp_path))
 
 
 def test_jetson_nano_names_its_total(tmp_path: Path, clock: Ticks) -> None:
-    """Rails of JetPack 4 are not found, or CPU and GPU are added to the input."""
+    """Otherwise rails of JetPack 4 would not be found, or CPU and GPU be added to the input."""
     make_board(tmp_path, BOARDS["jetson_nano"])
     header = opened(IioMeter(tmp_path))
     assert [(c.name, c.boundary) for c in header.capability.channels] == [
@@ -207,7 +213,7 @@ def test_jetson_nano_names_its_total(tmp_path: Path, clock: Ticks) -> None:
 
 
 def test_jetson_rail_that_is_not_connected_is_none(tmp_path: Path) -> None:
-    """A channel called NC, whose readings are noise, is added up."""
+    """Otherwise a channel called NC, whose readings are noise, would be added up."""
     make_board(tmp_path, BOARDS["jetson_nano"])
     folder = tmp_path / "sys/bus/i2c/devices/6-0040/iio:device0"
     writing(folder, rail_name_1="NC", in_power2_input="")()
@@ -215,6 +221,6 @@ def test_jetson_rail_that_is_not_connected_is_none(tmp_path: Path) -> None:
 
 
 def test_other_converters_are_no_monitors(tmp_path: Path) -> None:
-    """The touch screen's converter is taken for a power monitor."""
+    """Otherwise the touch screen's converter would be taken for a power monitor."""
     chip(tmp_path, {"name": "ads1015", "in_voltage0_raw": 1, "in_voltage0_scale": 1})
     assert "no power monitor" in refused(IioMeter(tmp_path))

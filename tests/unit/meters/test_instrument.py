@@ -26,18 +26,18 @@ HEADER = Header(
 
 
 class Port:
-    """A connection that knows whether it is open."""
+    """A connection that records whether it is open."""
 
     def __init__(self) -> None:
         self.closed_count = 0
 
     def close(self) -> None:
-        """Count it."""
+        """Count the call."""
         self.closed_count += 1
 
 
 class MadeUp(InstrumentMeter[Port]):
-    """A meter on such a port, which may refuse to say what it is."""
+    """A meter on such a port, which may refuse to identify itself."""
 
     name = "made_up"
 
@@ -61,7 +61,7 @@ class MadeUp(InstrumentMeter[Port]):
 
 @pytest.mark.parametrize("refusal", [TargetError("it is silent"), UsageError("say its supply")])
 def test_meter_that_cannot_be_used_gives_its_port_back(refusal: Exception) -> None:
-    """The port of a meter that refused stays taken until the process ends."""
+    """Otherwise the port of a meter that refused would stay taken until the process ends."""
     meter = MadeUp(refusal)
     assert meter.open() == AbsentMeter(str(refusal))
     assert [port.closed_count for port in meter.ports] == [1]
@@ -70,13 +70,13 @@ def test_meter_that_cannot_be_used_gives_its_port_back(refusal: Exception) -> No
 
 
 def test_bug_of_a_driver_is_no_absent_meter() -> None:
-    """A mistake of ours is told as a meter that is not there."""
+    """Otherwise a bug of ours would be reported as a meter that is absent."""
     with pytest.raises(ZeroDivisionError):
         MadeUp(ZeroDivisionError()).open()
 
 
 def test_opening_again_gives_the_first_port_back() -> None:
-    """A list of meters that is asked for again finds its own ports in use."""
+    """Otherwise a second list of meters would find its own ports in use."""
     meter = MadeUp()
     assert meter.open() is HEADER
     assert meter.open() is HEADER
@@ -84,7 +84,7 @@ def test_opening_again_gives_the_first_port_back() -> None:
 
 
 def test_closed_meter_records_nothing(tmp_path: Path) -> None:
-    """A session begins on a port that another program has by now."""
+    """Otherwise a session would begin on a port that another program has by now."""
     meter = MadeUp()
     with pytest.raises(MeasurementError, match="the meter made_up is not open"):
         meter.session(tmp_path / "recording")
@@ -95,7 +95,7 @@ def test_closed_meter_records_nothing(tmp_path: Path) -> None:
 
 
 def test_term_has_the_unit_and_the_correlation_of_its_kind() -> None:
-    """Noise cancels where two runs are compared, or a gain does not."""
+    """Otherwise noise would cancel where two runs are compared, or a gain would not."""
     gain = term(Kind.GAIN, 0.01, "table 3")
     step = term(Kind.RESOLUTION, 1e-6, "table 3", Unit.AMPERE, of_range=2)
     edge = term(Kind.EDGE, 0.1, "table 4")

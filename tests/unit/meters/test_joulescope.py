@@ -1,4 +1,4 @@
-"""The Joulescope by a driver that is made up; the vendor's recorder says whether it is one."""
+"""The Joulescope with a made-up driver, which the vendor's recorder is run against."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ def edges(time_s: Floats) -> NDArray[np.uint8]:
 
 
 def made(driver: FakeDriver, **setup: Any) -> Joulescope:
-    """Our meter over this driver."""
+    """Our meter with this driver."""
     return Joulescope(lambda: driver, JoulescopeSetup(**setup))
 
 
 def opened(meter: Joulescope) -> Header:
-    """It is there."""
+    """Header of a meter that must open."""
     header = meter.open()
     assert isinstance(header, Header), header
     return header
 
 
 def record(driver: FakeDriver, path: Path, count: int) -> tuple[Decoded, str | None]:
-    """A session of so many blocks, and why it ended early."""
+    """A session of the given number of blocks, and why it ended early."""
     meter = made(driver)
     opened(meter)
     with meter.session(path) as session:
@@ -89,7 +89,7 @@ def record(driver: FakeDriver, path: Path, count: int) -> tuple[Decoded, str | N
 def decode(
     driver: FakeDriver, count: int, cuts: list[int] | None = None
 ) -> tuple[list[SampleBlock], LossReport]:
-    """What these blocks are, cut into packets at these places."""
+    """Decode these blocks, cut into packets at these places."""
     driver.published |= ALL_ON | {"u/js220/002557/h/fs": RATE_HZ}
     data = b""
     for number in range(count):
@@ -112,7 +112,7 @@ def joined(blocks: list[SampleBlock], name: str) -> Any:
 
 
 def test_vendors_recorder_takes_the_made_up_driver_for_its_own(tmp_path: Path) -> None:
-    """Our fake has blocks of a language of its own, and our driver understands it."""
+    """Otherwise our fake's blocks could have a format that only our driver understands."""
     driver = FakeDriver(current=ramp, published={"u/js220/002557/h/fs": RATE_HZ})
     recorder = pyjoulescope_driver.Record(driver, "u/js220/002557", signals="current,power")
     recorder.open(str(tmp_path / "a.jls"))
@@ -127,7 +127,7 @@ def test_vendors_recorder_takes_the_made_up_driver_for_its_own(tmp_path: Path) -
 
 
 def test_vendors_driver_has_what_is_used() -> None:
-    """A release renames a key or a topic, and nothing is recorded."""
+    """Otherwise nothing would be recorded after a release renames a key or a topic."""
     text = Path(binding.__file__).read_bytes()
     topics = (
         CURRENT,
@@ -152,13 +152,16 @@ def test_vendors_driver_has_what_is_used() -> None:
 
 
 def test_vendors_driver_without_an_instrument_says_so() -> None:
-    """An exception of the vendor's library is a traceback; none is connected where this runs."""
+    """Otherwise an exception of the vendor's library would be a traceback.
+
+    No instrument is connected where this runs.
+    """
     driver = load_driver()
     try:
         assert driver.device_paths() == []
         stream = BlockStream(driver, "u/js220/000000", ())
         stream.start()
-        stream.stop()  # which has to name the very object that listens
+        stream.stop()  # which must pass the same callback object
         with pytest.raises(TimeoutError):
             driver.open("u/js220/000000", "restore", 0.05)
     finally:
@@ -169,7 +172,7 @@ def test_vendors_driver_without_an_instrument_says_so() -> None:
 
 
 def test_session_records_what_flowed(tmp_path: Path) -> None:
-    """The whole way: callbacks, spool, blocks, ticks."""
+    """The whole path: callbacks, spool, blocks, ticks."""
     driver = FakeDriver(current=ramp, inputs=edges)
     found, trouble = record(driver, tmp_path / "recording", 10)
     assert trouble is None
@@ -184,7 +187,7 @@ def test_session_records_what_flowed(tmp_path: Path) -> None:
 
 
 def test_everything_is_given_back(tmp_path: Path) -> None:
-    """Signals stay on and fill USB, or the device under test loses its supply."""
+    """Otherwise signals would stay on and fill USB, or the device lose its supply."""
     driver = FakeDriver()
     record(driver, tmp_path / "recording", 2)
     path = driver.paths[0]
@@ -202,7 +205,7 @@ def test_everything_is_given_back(tmp_path: Path) -> None:
 
 
 def test_instrument_that_is_only_looked_at_keeps_its_settings() -> None:
-    """`edgebench meters` powers a device whose supply somebody has cut."""
+    """Otherwise `edgebench meters` would power a device whose supply was cut on purpose."""
     driver = FakeDriver(range_number=0)
     meter = made(driver)
     opened(meter)
@@ -214,7 +217,7 @@ def test_instrument_that_is_only_looked_at_keeps_its_settings() -> None:
 @pytest.mark.parametrize("path", ["u/js220/002557", "u/js110/000123"])
 @pytest.mark.parametrize("off", [0, "off"])
 def test_device_without_its_supply_is_not_powered(tmp_path: Path, path: str, off: Any) -> None:
-    """A session switches on what somebody has cut off, with their hands in it."""
+    """Otherwise a session would switch on a device that was cut off to be worked on by hand."""
     driver = FakeDriver(paths=[path], range_number=off)
     meter = made(driver)
     opened(meter)
@@ -238,7 +241,7 @@ def test_device_without_its_supply_is_not_powered(tmp_path: Path, path: str, off
 def test_device_is_powered_for_the_session_where_that_is_asked_for(
     tmp_path: Path, path: str, off: Any
 ) -> None:
-    """A board that should boot in the recording cannot, or keeps its supply after it."""
+    """Otherwise a board could not boot in the recording, or would keep its supply after it."""
     driver = FakeDriver(paths=[path], range_number=off)
     meter = made(driver, is_power_on=True)
     opened(meter)
@@ -265,7 +268,10 @@ def test_device_is_powered_for_the_session_where_that_is_asked_for(
 def test_range_that_is_off_is_told_from_one_that_is_chosen(
     tmp_path: Path, path: str, number: int | str, choice: int | str, is_cut: bool
 ) -> None:
-    """Manual, and off: a device is powered; or one whose range a person chose is refused."""
+    """Otherwise a device with its range off would be powered.
+
+    Or a device whose range a person chose would be refused.
+    """
     driver = FakeDriver(paths=[path], range_number=number, range_choice=choice)
     meter = made(driver)
     opened(meter)
@@ -287,7 +293,7 @@ def test_range_that_is_off_is_told_from_one_that_is_chosen(
 def test_device_of_a_session_that_cannot_begin_has_no_supply_again(
     tmp_path: Path, refused: str
 ) -> None:
-    """A board whose supply was off is left on, because a rate was refused."""
+    """Otherwise a board that was off would stay on because a rate was refused."""
     driver = FakeDriver(range_number=0, faults=Faults(refused=refused))
     meter = made(driver, is_power_on=True)
     opened(meter)
@@ -298,7 +304,7 @@ def test_device_of_a_session_that_cannot_begin_has_no_supply_again(
 
 
 def test_range_that_a_session_could_not_put_back_is_put_back_in_the_end(tmp_path: Path) -> None:
-    """A read that hung keeps the device on when everybody has left."""
+    """Otherwise a read that hung would keep the device on after the users have left."""
     driver = FakeDriver(range_number=0)
     meter = made(driver, is_power_on=True)
     opened(meter)
@@ -313,7 +319,7 @@ def test_range_that_a_session_could_not_put_back_is_put_back_in_the_end(tmp_path
 
 
 def test_range_that_cannot_be_put_back_is_told(tmp_path: Path) -> None:
-    """A device stays powered, and nobody knows."""
+    """Otherwise a device would stay powered unnoticed."""
     driver = FakeDriver(range_number=0)
     meter = made(driver, is_power_on=True)
     opened(meter)
@@ -330,7 +336,7 @@ def test_range_that_cannot_be_put_back_is_told(tmp_path: Path) -> None:
 def test_range_that_could_not_be_put_back_is_not_what_the_next_session_found(
     tmp_path: Path,
 ) -> None:
-    """A device whose supply was off stays powered, since the session before was not undone."""
+    """Otherwise a device that was off would stay on, as the previous session was not undone."""
     driver = FakeDriver(range_number=0, voltage_range=1)
     meter = made(driver, is_power_on=True)
     opened(meter)
@@ -346,7 +352,7 @@ def test_range_that_could_not_be_put_back_is_not_what_the_next_session_found(
 
 
 def test_supply_that_is_still_to_be_cut_needs_leave_to_be_on(tmp_path: Path) -> None:
-    """A put-back that failed is leave to power a device that was off."""
+    """Otherwise a failed restore would be permission to power a device that was off."""
     driver = FakeDriver(range_number=4)
     meter = made(driver)
     opened(meter)
@@ -364,7 +370,7 @@ def test_supply_that_is_still_to_be_cut_needs_leave_to_be_on(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("path", ["u/js220/002557", "u/js110/000123", "u/js320/000009"])
 def test_range_of_the_voltage_that_somebody_chose_clips_nothing(tmp_path: Path, path: str) -> None:
-    """A supply of 12 V is recorded as one of 2 V, with a sixth of its energy, and trusted."""
+    """Otherwise a trusted recording of a 12 V supply would have 2 V, a sixth of its energy."""
     driver = FakeDriver(
         paths=[path], voltage_range=1, voltage=lambda time_s: np.full(len(time_s), 12.0)
     )
@@ -377,7 +383,7 @@ def test_range_of_the_voltage_that_somebody_chose_clips_nothing(tmp_path: Path, 
 
 @pytest.mark.parametrize("refused", ["h/fs", "s/v/ctrl", "s/p/ctrl"])
 def test_start_that_is_refused_half_way_is_undone(tmp_path: Path, refused: str) -> None:
-    """Signals stay on and fill USB for whoever comes next."""
+    """Otherwise signals would stay on and fill USB for the next user."""
     driver = FakeDriver(faults=Faults(refused=refused))
     meter = made(driver)
     opened(meter)
@@ -392,7 +398,7 @@ def test_start_that_is_refused_half_way_is_undone(tmp_path: Path, refused: str) 
 
 
 def test_first_joulescope_has_its_own_topics(tmp_path: Path) -> None:
-    """What chooses the range of a JS220 chooses how a JS110 smooths."""
+    """Otherwise the JS220's topic for the range would set how a JS110 smooths."""
     driver = FakeDriver(paths=["u/js110/000123"])
     meter = made(driver)
     header = opened(meter)
@@ -407,7 +413,7 @@ def test_first_joulescope_has_its_own_topics(tmp_path: Path) -> None:
 
 
 def test_unplugged_instrument_keeps_what_it_measured(tmp_path: Path) -> None:
-    """A cable costs the session, or the session ends as if nothing had happened."""
+    """Otherwise a cable would cost the session, or the session end as if nothing had happened."""
     driver = FakeDriver()
     meter = made(driver)
     opened(meter)
@@ -428,7 +434,7 @@ def test_unplugged_instrument_keeps_what_it_measured(tmp_path: Path) -> None:
 def test_decoded_is_what_was_published(
     lost_blocks: list[int], no_value_at: list[int], cuts: list[int]
 ) -> None:
-    """A block that is lost moves everything behind it, or a loss is not in the report."""
+    """Otherwise a lost block would shift everything after it, or be missing in the report."""
     faults = Faults(lost_blocks=tuple(lost_blocks), no_value_at=tuple(no_value_at))
     driver = FakeDriver(current=ramp, inputs=edges, faults=faults, block_samples=100)
     blocks, loss = decode(driver, 20, cuts)
@@ -447,14 +453,14 @@ def test_decoded_is_what_was_published(
 
 
 def test_current_beyond_the_range_is_flagged() -> None:
-    """The end of the converter is taken for the device's peak."""
+    """Otherwise the end of the converter would be taken for the device's peak."""
     blocks, loss = decode(FakeDriver(faults=Faults(beyond_at=(3,))), 1)
     assert joined(blocks, "flags")[3] == Flag.SATURATED
     assert loss.saturated_count == 1
 
 
 def test_signal_that_loses_a_block_costs_no_power() -> None:
-    """Power without its current is thrown away, or waits without an end."""
+    """Otherwise power without its current would be discarded, or wait endlessly."""
     faults = Faults(lost_of=((CURRENT, 4),))
     blocks, loss = decode(FakeDriver(current=ramp, faults=faults), 10)
     assert loss.lost_count == 0
@@ -465,7 +471,7 @@ def test_signal_that_loses_a_block_costs_no_power() -> None:
 
 
 def test_input_that_is_not_known_makes_no_edge() -> None:
-    """A lost block of an input is an edge that never was, and a window of it."""
+    """Otherwise a lost block of an input would be an edge that never was, with its window."""
     faults = Faults(lost_of=((input_topic(1), 2),))
     driver = FakeDriver(inputs=lambda time_s: np.full(len(time_s), 2, np.uint8), faults=faults)
     blocks, _ = decode(driver, 5)
@@ -475,7 +481,7 @@ def test_input_that_is_not_known_makes_no_edge() -> None:
 
 
 def test_power_does_not_wait_for_ever() -> None:
-    """An input that sends nothing keeps all samples in memory until the end."""
+    """Otherwise an input that sends nothing would keep all samples in memory until the end."""
     faults = Faults(lost_of=tuple((input_topic(0), number) for number in range(200)))
     driver = FakeDriver(faults=faults, published=dict(ALL_ON))
     driver.published["u/js220/002557/h/fs"] = RATE_HZ
@@ -490,7 +496,7 @@ def test_power_does_not_wait_for_ever() -> None:
 
 
 def test_block_that_waited_came_when_it_came(tmp_path: Path) -> None:
-    """An input that sends nothing moves the meter's clock by the half second that is waited."""
+    """Otherwise a silent input would shift the meter's clock by the half second of waiting."""
     faults = Faults(lost_of=tuple((input_topic(0), number) for number in range(400)))
     driver = FakeDriver(faults=faults)
     meter = made(driver)
@@ -510,7 +516,7 @@ def test_block_that_waited_came_when_it_came(tmp_path: Path) -> None:
 
 
 def test_block_of_another_time_is_left_out() -> None:
-    """A block comes twice, and time goes backwards."""
+    """Otherwise a repeated block would make time go backwards."""
     driver = FakeDriver(published=ALL_ON | {"u/js220/002557/h/fs": RATE_HZ})
     decoder = JoulescopeDecoder(SETTINGS, RATE_HZ)
     for number in (0, 1, 1, 2):
@@ -523,7 +529,7 @@ def test_block_of_another_time_is_left_out() -> None:
 
 @pytest.mark.parametrize("data", [b"\xc1", b"\x01\x02", b"\x80", b"\x82\xa5topic\x01\xa4data\x01"])
 def test_damaged_recording_says_so(data: bytes) -> None:
-    """A flipped bit on the disk is a traceback."""
+    """Otherwise a flipped bit on the disk would be a traceback."""
     with pytest.raises(MeasurementError, match="recording of a Joulescope is damaged"):
         JoulescopeDecoder(SETTINGS, RATE_HZ).feed(Packet(0, 0, data))
 
@@ -544,7 +550,7 @@ def test_damaged_recording_says_so(data: bytes) -> None:
 def test_instrument_that_cannot_be_used_says_why(
     driver: FakeDriver, serial: str, reason: str
 ) -> None:
-    """The wrong one of two is recorded, or a person reads a traceback."""
+    """Otherwise the wrong instrument would be recorded, or the user would see a traceback."""
     answer = made(driver, serial=serial).open()
     assert isinstance(answer, AbsentMeter)
     assert reason in answer.reason
@@ -552,7 +558,7 @@ def test_instrument_that_cannot_be_used_says_why(
 
 
 def test_one_of_several_can_be_named() -> None:
-    """A bench with two instruments can use none."""
+    """Otherwise a bench with two instruments could use neither."""
     driver = FakeDriver(paths=["u/js220/1", "u/js110/2"])
     for serial in ("2", "u/js110/2"):
         meter = made(driver, serial=serial)
@@ -571,13 +577,13 @@ def test_one_of_several_can_be_named() -> None:
     ],
 )
 def test_option_that_cannot_be_is_refused(options: str, reason: str) -> None:
-    """A rate that there is not is another one."""
+    """Otherwise an impossible rate would silently be replaced."""
     with pytest.raises(UsageError, match=reason):
         find_meter(f"joulescope:002557,{options}")
 
 
 def test_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A traceback instead of what to install."""
+    """Otherwise the user would see a traceback instead of what to install."""
     monkeypatch.setitem(sys.modules, "pyjoulescope_driver", None)
     answer = find_meter("joulescope").open()
     assert isinstance(answer, AbsentMeter)
@@ -585,7 +591,10 @@ def test_missing_package_is_one_line_with_the_command(monkeypatch: pytest.Monkey
 
 
 def test_line_that_nobody_reads_ends() -> None:
-    """A disk that hangs fills the memory; the loss shows in the numbers of the next block."""
+    """Otherwise a disk that hangs would fill the memory.
+
+    The loss shows in the numbers of the next block.
+    """
     stream = BlockStream(FakeDriver(), "u/js220/002557", (POWER,))
     stream._waiting_bytes = 1 << 28
     driver = FakeDriver(published={f"u/js220/002557/{control_topic(POWER)}": 1})

@@ -1,4 +1,4 @@
-"""A KM003C: its messages against the known answers and somebody else's library, itself on a bus."""
+"""A KM003C: its messages against the known answers and another library, itself on a bus."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from edgebench.meters.km003c.messages import (
 from edgebench.meters.registry import find_meter
 from edgebench.protocol.errors import UsageError
 
-# There are wheels of it for some machines only.
+# Wheels of it exist for some machines only.
 km003c = pytest.importorskip("km003c", reason="what it reads is held against this library")
 QUEUE = Km003cSetup(rate_hz=1000, is_queue=True)
 MICROVOLT = st.integers(-(2**31), 2**31 - 1)
@@ -47,14 +47,14 @@ def make(emulator: Km003cEmulator, setup: Km003cSetup | None = None) -> Km003c:
 
 
 def opened(meter: Km003c) -> Header:
-    """It must open."""
+    """Header of a meter that must open."""
     header = meter.open()
     assert isinstance(header, Header), header
     return header
 
 
 def reason(emulator: Km003cEmulator, setup: Km003cSetup | None = None) -> str:
-    """It must not open; why."""
+    """Why it does not open, as it must not."""
     missing = make(emulator, setup).open()
     assert isinstance(missing, AbsentMeter)
     return missing.reason
@@ -68,7 +68,7 @@ def record(
     questions: float = 0,
     samples: float = 0,
 ) -> tuple[Decoded, str | None]:
-    """A recording with so many questions, and samples of a queue, decoded; and what ended it."""
+    """A recording of so many requests and queued samples, decoded; and what ended it."""
     meter = make(emulator, setup)
     opened(meter)
     with meter.session(path) as session:
@@ -83,19 +83,19 @@ def record(
 
 
 def decode(*messages: bytes, rate_hz: float = 1000) -> Decoded:
-    """What these answers of the queue say."""
+    """Decode these responses of the queue."""
     decoder = QueueDecoder(Km003cSettings(is_queue=True), rate_hz)
     blocks = [block for message in messages for block in decoder.feed(Packet(0, 0, message))]
     return Decoded(blocks + decoder.finish(), decoder.loss())
 
 
 def theirs(message: bytes) -> Any:
-    """What the other library reads."""
+    """The message as read by the other library."""
     return km003c.parse_packet_with_graph_rate(message, km003c.RATE_1000_SPS)
 
 
 def test_queue_of_the_known_answers() -> None:
-    """R: two lost samples are not seen where the sequence wraps, or the sign is lost."""
+    """R: two lost samples are seen where the sequence wraps, and the sign is kept."""
     vector = json.loads(need_shared("known_answers/energy.json").read_text())["R_km003c_adcqueue"]
     message = bytes.fromhex(vector["definition"]["hex"])
     expected = vector["expected"]
@@ -111,7 +111,7 @@ def test_queue_of_the_known_answers() -> None:
 
 @given(st.integers(0, 255), MICROVOLT, MICROVOLT)
 def test_reading_is_what_another_library_reads(number: int, volt: int, ampere: int) -> None:
-    """The made-up tester and our decoder have the same mistake."""
+    """Otherwise the made-up tester and our decoder could have the same mistake."""
     message = reading(number, volt / 1e6, ampere / 1e6)
     [payload] = km003c.parse_packet(message)["DataResponse"]["payloads"]
     assert values_of(message) == pytest.approx((volt / 1e6, ampere / 1e6))
@@ -146,7 +146,7 @@ def test_queue_is_what_another_library_reads(
     ],
 )
 def test_questions_are_what_another_library_asks(ours: bytes, kind: int, data: int) -> None:
-    """An attribute is not where the tester looks for it."""
+    """Otherwise an attribute could be where the tester does not look for it."""
     assert ours == km003c.create_packet(kind, 7, data)
 
 
@@ -156,11 +156,11 @@ def test_questions_are_what_another_library_asks(ours: bytes, kind: int, data: i
     st.lists(st.integers(1, 20), min_size=60, max_size=60),
 )
 def test_losses_balance(first: int, losses: list[int], counts: list[int]) -> None:
-    """Samples that the sequence knows to be lost are not missed, or found twice."""
+    """Otherwise samples lost according to the sequence would be overlooked, or found twice."""
     sequence, emitted, received = first, 0, 0
     messages: list[bytes] = []
     for lost, count in zip(losses, counts, strict=False):
-        lost = lost if messages else 0  # before the first, nobody knows
+        lost = lost if messages else 0  # before the first, unknown
         sequence, emitted = sequence + lost, emitted + lost + count
         messages.append(
             queue(1, [(sequence + k, 5.0, 1e-6 * (sequence + k)) for k in range(count)])
@@ -175,7 +175,10 @@ def test_losses_balance(first: int, losses: list[int], counts: list[int]) -> Non
 
 @given(st.integers(0, 65535), st.integers(0, 29), st.integers(0, 15))
 def test_wrong_bit_in_a_sequence_is_damage(first: int, place: int, bit: int) -> None:
-    """Two samples have one time, or what follows is a minute late and nothing is lost."""
+    """Otherwise two samples would have one time.
+
+    Or the rest would be a minute late without any loss.
+    """
     sequences = [(first + k) % 65536 for k in range(30)]
     sequences[place] ^= 1 << bit
     answers = [queue(1, [(s, 5.0, 0.1) for s in sequences[k : k + 10]]) for k in (0, 10, 20)]
@@ -185,7 +188,7 @@ def test_wrong_bit_in_a_sequence_is_damage(first: int, place: int, bit: int) -> 
     found = decode(*answers, *later)
     assert np.all(np.diff(found.time_ns) > 0)
     assert found.loss.received_count == len(found.time_ns)
-    # What the first answer would have said, nobody knows.
+    # The content of the first response is unknown.
     unknown = 10 + (1 << bit if place == 0 else 0) if place < 10 else 0
     emitted = found.loss.received_count + found.loss.lost_count
     assert abs(emitted - 10_030) <= unknown
@@ -193,7 +196,7 @@ def test_wrong_bit_in_a_sequence_is_damage(first: int, place: int, bit: int) -> 
 
 
 def test_answer_that_is_repeated_is_damage() -> None:
-    """Its samples are counted twice, a minute apart."""
+    """Otherwise its samples would be counted twice, a minute apart."""
     one, two = (queue(1, [(k + j, 5.0, 0.1) for j in range(10)]) for k in (0, 10))
     found = decode(one, one, two)
     assert (found.loss.received_count, found.loss.lost_count) == (20, 0)
@@ -203,7 +206,7 @@ def test_answer_that_is_repeated_is_damage() -> None:
 
 @pytest.mark.parametrize(("rate_hz", "step"), [(2, 500), (10, 100), (50, 20)])
 def test_slow_queues_count_in_milliseconds(rate_hz: int, step: int) -> None:
-    """Each sample of a slow queue looks as if 499 were lost."""
+    """Otherwise each sample of a slow queue would look as if 499 were lost."""
     samples = [(65_000 + k * step, 5.0, 0.1) for k in range(5) if k != 3]
     found = decode(queue(1, samples), rate_hz=rate_hz)
     assert found.loss.lost_count == 1
@@ -212,7 +215,7 @@ def test_slow_queues_count_in_milliseconds(rate_hz: int, step: int) -> None:
 
 
 def test_damage_up_to_the_end_is_a_loss() -> None:
-    """Half a recording is taken for all of it: no later sequence tells what is missing."""
+    """Otherwise half a recording would pass for all of it: no later sequence shows the loss."""
     decoder = QueueDecoder(Km003cSettings(is_queue=True), 1000)
     good = queue(1, [(k, 5.0, 0.1) for k in range(10)])
     decoder.feed(Packet(0, 10_000_000, good))
@@ -225,13 +228,13 @@ def test_damage_up_to_the_end_is_a_loss() -> None:
 
 
 def test_damaged_first_answers_are_no_reason_not_to_open() -> None:
-    """A traceback where the queue is tried."""
+    """Otherwise there would be a traceback where the queue is tried."""
     faults = Faults(damaged=tuple(range(5, 9)))
     assert opened(make(Km003cEmulator(faults=faults), QUEUE)).capability.is_uniform
 
 
 def test_damaged_answers_are_losses() -> None:
-    """An answer that was cut off ends the recording, or is nothing."""
+    """Otherwise a response that was cut off would end the recording, or be ignored."""
     one = queue(1, [(k, 5.0, 0.1) for k in range(10)])
     cut = queue(2, [(10 + k, 5.0, 0.1) for k in range(10)])[:-7]
     two = queue(3, [(20 + k, 5.0, 0.1) for k in range(10)])
@@ -244,20 +247,20 @@ def test_damaged_answers_are_losses() -> None:
     "message", [b"", b"\x41", b"\x05\x01\0\0", put_data(1, 16, 0, 12, bytes(12))]
 )
 def test_other_messages_are_no_readings(message: bytes) -> None:
-    """An acknowledgement is a voltage."""
+    """Otherwise an acknowledgement would be a voltage."""
     with pytest.raises(ValueError, match="no "):
         values_of(message)
 
 
 def test_reading_behind_another_part_is_found() -> None:
-    """A tester that says more than it was asked is refused."""
+    """Otherwise a tester that sends more than was requested would be refused."""
     adc = reading(1, 5.0, 0.5)
     other = (16 | 1 << 15 | 12 << 22).to_bytes(4, "little") + bytes(12)
     assert values_of(adc[:4] + other + adc[4:]) == (5.0, 0.5)
 
 
 def test_readings_are_recorded_with_their_times(tmp_path: Path) -> None:
-    """Values are swapped, or the kernel's driver is not given back."""
+    """Otherwise values would be swapped, or the kernel's driver not be restored."""
     emulator = Km003cEmulator(waveform=lambda _: (5.0, 0.25), kernel_drivers={0})
     found, trouble = record(emulator, tmp_path / "recording", questions=25)
     assert trouble is None
@@ -268,7 +271,7 @@ def test_readings_are_recorded_with_their_times(tmp_path: Path) -> None:
 
 
 def test_tester_says_what_it_is(tmp_path: Path) -> None:
-    """Two testers have one clock domain."""
+    """Otherwise two testers would have one clock domain."""
     header = opened(make(Km003cEmulator(), QUEUE))
     assert (header.info.model, header.info.serial) == ("POWER-Z KM003C", "007965")
     assert header.capability.clock_domain == "meter:km003c:007965"
@@ -277,7 +280,7 @@ def test_tester_says_what_it_is(tmp_path: Path) -> None:
 
 
 def test_late_and_damaged_answers_are_missing(tmp_path: Path) -> None:
-    """An answer to the last question is taken for the next one's."""
+    """Otherwise a late response would be taken for that of the next request."""
     faults = Faults(late=(10, 20), damaged=(30,), stale=(reading(1, 9.0, 9.0),))
     emulator = Km003cEmulator(waveform=lambda _: (5.0, 0.25), faults=faults)
     found, trouble = record(emulator, tmp_path / "recording", questions=40)
@@ -299,7 +302,7 @@ def test_late_and_damaged_answers_are_missing(tmp_path: Path) -> None:
 def test_tester_that_goes_away_ends_the_recording(
     tmp_path: Path, setup: Km003cSetup, faults: Faults, why: str
 ) -> None:
-    """A recording goes on without a tester, or ends with a traceback."""
+    """Otherwise a recording would go on without a tester, or end with a traceback."""
     emulator = Km003cEmulator(faults=faults)
     _, trouble = record(emulator, tmp_path / "recording", setup, questions=math.inf)
     assert trouble is not None
@@ -307,7 +310,7 @@ def test_tester_that_goes_away_ends_the_recording(
 
 
 def test_queue_is_recorded_on_the_testers_clock(tmp_path: Path) -> None:
-    """Samples of a full queue are lost without a word, or the wrap of its sequence is a loss."""
+    """Otherwise a full queue would lose samples silently, or its sequence's wrap be a loss."""
     faults = Faults(lost=((200, 7),))
     emulator = Km003cEmulator(waveform=sawtooth, faults=faults)
     found, trouble = record(emulator, tmp_path / "recording", QUEUE, samples=1100)
@@ -321,7 +324,7 @@ def test_queue_is_recorded_on_the_testers_clock(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fast_ppm", [0.0, 10_000.0, -300.0])
 def test_rate_of_a_queue_is_that_of_its_arrivals(fast_ppm: float) -> None:
-    """A clock that is off by a hundredth makes a hundredth less energy."""
+    """Otherwise a clock that is off by a hundredth would make a hundredth less energy."""
     decoder = QueueDecoder(Km003cSettings(is_queue=True), 1000)
     for number in range(350):  # 3.5 s
         rx_ns = round((number + 1) * 10e6 / (1 + fast_ppm * 1e-6))
@@ -332,14 +335,14 @@ def test_rate_of_a_queue_is_that_of_its_arrivals(fast_ppm: float) -> None:
 
 @pytest.mark.slow
 def test_queue_tells_its_rate(tmp_path: Path) -> None:
-    """A clock that is off by four hundredths makes as much less energy."""
+    """Otherwise a clock that is off by four hundredths would make as much less energy."""
     emulator = Km003cEmulator(waveform=sawtooth, faults=Faults(rate_error_ppm=40_000))
     found, _ = record(emulator, tmp_path / "recording", QUEUE, samples=3600)
     assert found.loss.rate_error_ppm == pytest.approx(40_000, abs=12_000)
 
 
 def test_queue_that_is_locked_is_told_in_one_line() -> None:
-    """A recording without a sample, and no word why."""
+    """Otherwise there would be a recording without a sample, and without a reason."""
     emulator = Km003cEmulator(faults=Faults(is_locked=True))
     assert "supplies its queue only to its maker's programs" in reason(emulator, QUEUE)
     assert emulator.asked[-1][0] == STOP_GRAPH, "it is left as it was"
@@ -355,19 +358,19 @@ def test_queue_that_is_locked_is_told_in_one_line() -> None:
     ],
 )
 def test_tester_that_cannot_be_opened_says_why(number: int, why: str) -> None:
-    """A traceback of libusb."""
+    """Otherwise the user would see a traceback of libusb."""
     assert reason(Km003cEmulator(refusal=number)).startswith(why)
 
 
 def test_kernel_gets_its_interface_back_whatever_happens() -> None:
-    """A tester is taken away from the kernel for good by a look that failed."""
+    """Otherwise a failed look would take a tester away from the kernel for good."""
     emulator = Km003cEmulator(kernel_drivers={0}, is_claimed_elsewhere=True)
     assert "is in use by another program" in reason(emulator)
     assert emulator.kernel_drivers == {0}
 
 
 def test_tester_that_may_not_be_asked_for_its_name_says_why() -> None:
-    """A named tester without a rule of udev is told not to be connected."""
+    """Otherwise a named tester without a udev rule would be reported as not connected."""
     bus = UsbBus(Km003cEmulator(refusal=errno.EACCES))
     missing = Km003c(lambda: connect("007965", bus)).open()
     assert isinstance(missing, AbsentMeter)
@@ -375,7 +378,7 @@ def test_tester_that_may_not_be_asked_for_its_name_says_why() -> None:
 
 
 def test_none_several_or_another_are_told() -> None:
-    """One of two is taken by chance, or something else is."""
+    """Otherwise chance would decide between two testers, or another device be taken."""
     assert "no KM003C found: nothing" in reason(Km003cEmulator(faults=Faults(is_mute=True)))
     with pytest.raises(UsageError, match="no USB tester is connected; looked for 5fc9:0061"):
         connect(backend=UsbBus(Km003cEmulator(vendor=0x046D)))
@@ -388,7 +391,7 @@ def test_none_several_or_another_are_told() -> None:
 
 
 def test_cable_the_wrong_way_round_is_refused(tmp_path: Path) -> None:
-    """Energies are negative: so it is when the device is at the tester's plug."""
+    """Otherwise energies would be negative, as when the device is at the tester's plug."""
     emulator = Km003cEmulator(waveform=lambda _: (5.0, -0.5))
     assert "power flows backwards through the tester (-2.5 W)" in reason(emulator)
     found, _ = record(emulator, tmp_path / "readings", Km003cSetup(is_reversed=True), questions=10)
@@ -399,7 +402,7 @@ def test_cable_the_wrong_way_round_is_refused(tmp_path: Path) -> None:
 
 
 def test_end_of_the_range_is_saturated(tmp_path: Path) -> None:
-    """What is beyond six amperes is less energy."""
+    """Otherwise current beyond six amperes would be less energy."""
     emulator = Km003cEmulator(waveform=lambda _: (5.0, 6.1))
     found, _ = record(emulator, tmp_path / "recording", questions=10)
     assert found.loss.saturated_count == len(found.time_ns)
@@ -407,13 +410,13 @@ def test_end_of_the_range_is_saturated(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", ["rate=0", "rate=501", "rate=100,queue", "rate=x", "fast"])
 def test_options_that_cannot_be_are_refused(options: str) -> None:
-    """A rate is taken that no tester has."""
+    """Otherwise a rate would be accepted that no tester has."""
     with pytest.raises(UsageError):
         find_meter(f"km003c:,{options}")
 
 
 def test_options_are_taken() -> None:
-    """An option is read, and forgotten."""
+    """Otherwise an option would be read, and forgotten."""
     expected = {
         "rate=100": Km003cSetup(rate_hz=100),
         "queue": QUEUE,
@@ -426,7 +429,7 @@ def test_options_are_taken() -> None:
 
 
 def test_queue_of_a_tester_that_falls_silent_is_stopped() -> None:
-    """It is looked at, says no more, and goes on filling a queue that nobody empties."""
+    """Otherwise it would be silent, yet keep filling a queue that is never emptied."""
     emulator = Km003cEmulator(faults=Faults(mute_after=4))
     meter = Km003c(lambda: connect(backend=UsbBus(emulator)), QUEUE, answer_s=0.3)
     assert isinstance(meter.open(), AbsentMeter)

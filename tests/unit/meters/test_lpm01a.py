@@ -1,4 +1,4 @@
-"""A PowerShield on a pseudo-terminal: asked, set up, recorded, and taken away."""
+"""A PowerShield on a pseudo-terminal: queried, set up, recorded, and taken away."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from edgebench.protocol.errors import MeasurementError, TargetError, UsageError
 
 Floats = NDArray[np.float64]
 ASKED = ["powershield", "version", "powershield", "status"]
-"""When a unit at rest is opened."""
+"""Commands when a unit at rest is opened."""
 OPTIONS = {
     "binary": "supply=3.3,rate=10k,output=current",
     "ascii": "supply=3.3,rate=1k,format=ascii,output=current",
@@ -39,14 +39,14 @@ def make(emulator: Lpm01aEmulator, options: str = "supply=3.3", answer_s: float 
 
 
 def opened(meter: Lpm01a) -> Header:
-    """It must open."""
+    """Header of a meter that must open."""
     header = meter.open()
     assert isinstance(header, Header), header
     return header
 
 
 def reason(meter: Lpm01a) -> str:
-    """It must not open; why."""
+    """Why it does not open, as it must not."""
     missing = meter.open()
     assert isinstance(missing, AbsentMeter)
     return missing.reason
@@ -66,13 +66,13 @@ def record(
 
 
 def sawtooth(time_s: Floats) -> Floats:
-    """A current that is another one at each millisecond."""
+    """A current that differs at each millisecond."""
     steps: Floats = np.floor(time_s * 1000 + 1e-6)
     return 1e-3 + 1e-5 * steps
 
 
 def test_unit_is_asked_and_set_up_in_order(tmp_path: Path) -> None:
-    """The unit measures as somebody else left it, or refuses what it cannot do yet."""
+    """Otherwise the unit would measure as it was left, or refuse what it cannot do yet."""
     with Lpm01aEmulator() as emulator:
         meter = make(emulator, "supply=3.3,rate=100k")
         header = opened(meter)
@@ -95,7 +95,7 @@ def test_unit_is_asked_and_set_up_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", ["supply=3.3,power", "power"])
 def test_unit_that_is_only_looked_at_keeps_its_settings(options: str) -> None:
-    """`edgebench meters` sets up what somebody else is about to measure with, or takes it over."""
+    """Otherwise `edgebench meters` would set up a unit about to be used, or take it over."""
     with Lpm01aEmulator() as emulator:
         meter = make(emulator, options)
         opened(meter)
@@ -106,7 +106,7 @@ def test_unit_that_is_only_looked_at_keeps_its_settings(options: str) -> None:
 
 
 def test_slow_stream_of_somebody_is_ended() -> None:
-    """A unit that was left with a sample a second looks as if it were at rest, and says no."""
+    """Otherwise a unit left with a sample a second would look idle, and refuse commands."""
     with Lpm01aEmulator() as emulator:
         forgotten = SerialTransport(emulator.path, 3_686_400)
         forgotten.write(b"htc\nfreq 1\nstart\n")
@@ -119,7 +119,7 @@ def test_slow_stream_of_somebody_is_ended() -> None:
 
 
 def test_energy_as_text_is_asked_for(tmp_path: Path) -> None:
-    """An option is taken, and not sent."""
+    """Otherwise an option would be accepted, and not sent."""
     with Lpm01aEmulator() as emulator:
         meter = make(emulator, "rate=1k,output=energy,format=ascii,mode=stat,events=fal")
         header = opened(meter)
@@ -137,7 +137,7 @@ def test_energy_as_text_is_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_recording_is_what_the_unit_measured(tmp_path: Path, options: str) -> None:
-    """The first or the last samples are lost at the commands, or times are off by some."""
+    """Otherwise the first or last samples would be lost at the commands, or times be off."""
     with Lpm01aEmulator(sawtooth) as emulator:
         found, session = record(emulator, tmp_path / "recording", options, 1300)
     assert session.trouble is None
@@ -152,7 +152,7 @@ def test_recording_is_what_the_unit_measured(tmp_path: Path, options: str) -> No
 
 @pytest.mark.slow
 def test_samples_come_while_it_records(tmp_path: Path) -> None:
-    """A stream at its full rate is not kept up with."""
+    """Otherwise the recording would not keep up with a stream at its full rate."""
     with Lpm01aEmulator(sawtooth) as emulator:
         found, session = record(emulator, tmp_path / "recording", "supply=3.3", 210_000)
     assert session.trouble is None
@@ -163,7 +163,7 @@ def test_samples_come_while_it_records(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_losses_on_the_way_are_counted(tmp_path: Path) -> None:
-    """Samples that a unit could not send are not missed."""
+    """Otherwise samples that a unit could not send would not be missed."""
     faults = Faults(lost_samples=((2000, 37),), lost_bytes=(12_345,))
     with Lpm01aEmulator(sawtooth, faults) as emulator:
         found, _ = record(emulator, tmp_path / "recording", OPTIONS["binary"], 21_000)
@@ -173,7 +173,7 @@ def test_losses_on_the_way_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_late_burst_is_no_loss(tmp_path: Path) -> None:
-    """A host that was busy, or a unit that was, makes a gap in time."""
+    """Otherwise a busy host, or a busy unit, would make a gap in time."""
     with Lpm01aEmulator(sawtooth, Faults(stall_at_s=0.5, stall_s=0.6)) as emulator:
         found, session = record(emulator, tmp_path / "recording", OPTIONS["binary"], 15_000)
     assert (session.trouble, found.loss.lost_count) == (None, 0)
@@ -182,7 +182,7 @@ def test_late_burst_is_no_loss(tmp_path: Path) -> None:
 
 
 def test_each_byte_alone_is_understood(tmp_path: Path) -> None:
-    """An answer or a sample that comes in two reads is lost."""
+    """Otherwise a response or a sample that comes in two reads would be lost."""
     with Lpm01aEmulator(sawtooth, Faults(is_split=True)) as emulator:
         found, session = record(
             emulator, tmp_path / "recording", "supply=3.3,rate=500,output=current", 600
@@ -192,7 +192,7 @@ def test_each_byte_alone_is_understood(tmp_path: Path) -> None:
 
 
 def test_unit_that_is_streaming_already_is_stopped(tmp_path: Path) -> None:
-    """A unit that was left in the middle of a recording refuses all settings."""
+    """Otherwise a unit left in the middle of a recording would refuse all settings."""
     with Lpm01aEmulator(sawtooth) as emulator:
         forgotten = SerialTransport(emulator.path, 3_686_400)
         forgotten.write(b"htc\nformat bin_hexa\nfreq 10k\nstart\n")
@@ -205,7 +205,7 @@ def test_unit_that_is_streaming_already_is_stopped(tmp_path: Path) -> None:
 
 
 def test_stale_bytes_are_no_answer(tmp_path: Path) -> None:
-    """Samples of another recording are taken for answers, or for samples of this one."""
+    """Otherwise samples of another recording would be taken for responses, or for own samples."""
     stale = b"\x52\xa0" * 5000 + END + b"\r\nPowerShield > Acquisition completed\r\n"
     with Lpm01aEmulator(sawtooth, Faults(stale=stale)) as emulator:
         found, session = record(emulator, tmp_path / "recording", OPTIONS["binary"], 500)
@@ -215,7 +215,7 @@ def test_stale_bytes_are_no_answer(tmp_path: Path) -> None:
 
 
 def test_second_session_begins_anew(tmp_path: Path) -> None:
-    """What the first session left unread is the begin of the second."""
+    """Otherwise bytes that the first session left unread would begin the second."""
     with Lpm01aEmulator(sawtooth, limit=2000) as emulator:
         meter = make(emulator, OPTIONS["binary"])
         opened(meter)
@@ -230,7 +230,10 @@ def test_second_session_begins_anew(tmp_path: Path) -> None:
 
 
 def test_cable_that_is_pulled_out_ends_the_recording(tmp_path: Path) -> None:
-    """The rest of a run is recorded from a unit that is gone, and what there was is lost."""
+    """Otherwise the rest of a run would be recorded from a missing unit.
+
+    And the samples so far would be lost.
+    """
     with Lpm01aEmulator(sawtooth, Faults(gone_after_s=0.5)) as emulator:
         found, session = record(emulator, tmp_path / "recording", OPTIONS["binary"], 1_000_000)
     assert session.trouble is not None
@@ -240,7 +243,7 @@ def test_cable_that_is_pulled_out_ends_the_recording(tmp_path: Path) -> None:
 
 
 def test_overcurrent_ends_the_recording_with_its_reason(tmp_path: Path) -> None:
-    """The unit switches off, and the recording only says that nothing came."""
+    """Otherwise, as the unit switches off, the recording would only report that nothing came."""
     message = b"\xf0\xf5\xff\xff\xf0\xf1Overcurrent >59mA, dynamic acquisition stopped\xff\xff"
     faults = Faults(records=((700, message + END),))
     with Lpm01aEmulator(sawtooth, faults) as emulator:
@@ -255,7 +258,7 @@ def test_overcurrent_ends_the_recording_with_its_reason(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", ["supply=3.3", "supply=3.3,power"])
 def test_supply_of_the_device_is_left_alone_unless_asked(tmp_path: Path, options: str) -> None:
-    """A meter cuts the power of a device that somebody is working on."""
+    """Otherwise a meter would cut the power of a device that is in use."""
     with Lpm01aEmulator() as emulator:
         record(emulator, tmp_path / "recording", f"{options},rate=1k,output=current", 100)
     power = [command for command in emulator.commands if command.startswith("pwr")]
@@ -280,7 +283,7 @@ def test_supply_of_the_device_is_left_alone_unless_asked(tmp_path: Path, options
     ],
 )
 def test_refusal_is_one_line(faults: Faults, says: str) -> None:
-    """Nobody is told what the unit did not like, or it is waited for without an end."""
+    """Otherwise the unit's reason would be hidden, or be waited for without an end."""
     with Lpm01aEmulator(faults=faults) as emulator:
         meter = make(emulator, answer_s=0.4)
         assert reason(meter).startswith(says)
@@ -289,7 +292,7 @@ def test_refusal_is_one_line(faults: Faults, says: str) -> None:
 
 
 def test_start_that_is_refused_is_told_at_once(tmp_path: Path) -> None:
-    """A session waits for samples of a unit that said no, or leaves the device's supply on."""
+    """Otherwise a session would wait for a unit that refused, or leave the device's supply on."""
     with Lpm01aEmulator(faults=Faults(refused=(("start", "Target not powered"),))) as emulator:
         meter = make(emulator, "supply=3.3,power")
         opened(meter)
@@ -305,7 +308,10 @@ def test_start_that_is_refused_is_told_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mute", ["pwr", "start"])
 def test_answer_that_is_lost_leaves_nothing_on(tmp_path: Path, mute: str) -> None:
-    """What the unit obeyed without saying so keeps a battery or a heater on the bench for days."""
+    """Otherwise a command obeyed without a response would leave a supply on for days.
+
+    A battery or a heater may be on the bench.
+    """
     with Lpm01aEmulator(faults=Faults(mute=(mute,))) as emulator:
         meter = make(emulator, "supply=3.3,power", answer_s=0.2)
         opened(meter)
@@ -324,7 +330,7 @@ def test_answer_that_is_lost_leaves_nothing_on(tmp_path: Path, mute: str) -> Non
 def test_unit_that_refuses_its_setup_switches_no_supply(
     tmp_path: Path, command: str, whole: str
 ) -> None:
-    """A device that had its supply before loses it to a session that never was."""
+    """Otherwise a device would lose its supply to a session that never was."""
     with Lpm01aEmulator(faults=Faults(refused=((command, "Out of range"),))) as emulator:
         meter = make(emulator, "supply=3.3,power")
         opened(meter)
@@ -338,13 +344,13 @@ def test_unit_that_refuses_its_setup_switches_no_supply(
 
 
 def test_voltage_that_the_unit_does_not_know_must_be_given() -> None:
-    """Power is computed with zero volts."""
+    """Otherwise power would be computed with zero volts."""
     with Lpm01aEmulator(voltage_v=0.02) as emulator:
         assert "reports '20-03': add the voltage" in reason(make(emulator, "rate=1k"))
 
 
 def test_port_that_is_not_there_is_missing(tmp_path: Path) -> None:
-    """A wrong path becomes a traceback."""
+    """Otherwise a wrong path would become a traceback."""
     meter = find_meter(f"lpm01a:{tmp_path}/none,supply=3.3")
     missing = meter.open()
     assert isinstance(missing, AbsentMeter)
@@ -369,7 +375,7 @@ def test_port_that_is_not_there_is_missing(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_unit_cannot_do_is_refused(options: str, says: str) -> None:
-    """A run of an hour ends at the unit's refusal, or with values that mean something else."""
+    """Otherwise an hour's run would end in a refusal, or with values that mean something else."""
     with pytest.raises(UsageError) as caught:
         make_meter(Options.parse("lpm01a", options))
     assert says in str(caught.value)
@@ -380,7 +386,7 @@ def test_what_the_unit_cannot_do_is_refused(options: str, says: str) -> None:
     [("", 100_000), ("output=energy", 10_000), ("format=ascii", 5000), ("rate=500", 500)],
 )
 def test_rate_is_the_highest_unless_given(options: str, rate_hz: int) -> None:
-    """The default is refused, or slower than need be."""
+    """Otherwise the default would be refused, or be slower than need be."""
     assert parse_setup(Options.parse("lpm01a", options)).rate_hz == rate_hz
 
 
@@ -397,12 +403,12 @@ def test_rate_is_the_highest_unless_given(options: str, rate_hz: int) -> None:
     ],
 )
 def test_few_samples_are_of_intervals_unless_told_otherwise(options: str, is_energy: bool) -> None:
-    """A thousand instants a second are in step with the tick of the device, 150 % off."""
+    """Otherwise a thousand instants a second would be in step with the device's tick, 150 % off."""
     assert parse_setup(Options.parse("lpm01a", options)).is_energy is is_energy
 
 
 def test_accuracy_says_where_it_stands() -> None:
-    """A number of the driver's own is taken for the maker's."""
+    """Otherwise a number of the driver's own would be taken for the maker's."""
     for is_static, origin in ((False, Origin.TYPICAL), (True, Origin.DATASHEET)):
         terms = uncertainty(Lpm01aSetup(rate_hz=1000, is_static=is_static), 3.0)
         gains = [term for term in terms if term.kind is Kind.GAIN]

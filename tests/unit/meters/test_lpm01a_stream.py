@@ -31,14 +31,14 @@ values_a = st.floats(1e-7, 0.049)
 
 
 def decode(chosen: Lpm01aSettings, *pieces: bytes) -> tuple[list[SampleBlock], LossReport]:
-    """All of a stream that came in these pieces."""
+    """Decode a stream that came in these pieces."""
     decoder = Lpm01aDecoder(chosen)
     packets = (Packet(place, place, piece) for place, piece in enumerate(pieces))
     return list(blocks_of(decoder, packets)), decoder.loss()
 
 
 def emulate(chosen: Lpm01aSettings, values: Floats, faults: Faults | None = None) -> bytes:
-    """What the unit sends of these."""
+    """Bytes that the unit sends for these values."""
     setup = chosen.setup
     return ACK + stream_bytes(values, rate_hz=setup.rate_hz, is_ascii=setup.is_ascii, faults=faults)
 
@@ -65,12 +65,12 @@ def known(name: str) -> Any:
 
 
 def falls(digital: Any) -> list[int]:
-    """Where the input is low and was high: what a mark is."""
+    """Places where the input is low after being high, which is a mark."""
     return [int(place) + 1 for place in np.flatnonzero(np.diff(digital.astype(int)) == -1)]
 
 
 def test_binary_stream_gives_the_known_answer() -> None:
-    """A value, its power of sixteen, or a record between values is misread."""
+    """Otherwise a value, its power of sixteen, or a record between values would be misread."""
     case = known("J2_lpm01a_binary")
     items = BinaryReader().feed(bytes.fromhex(case["definition"]["hex"]))
     found: list[dict[str, Any]] = [plain for item in items for plain in _plain(item)]
@@ -86,7 +86,7 @@ def _plain(item: Item) -> list[dict[str, Any]]:
 
 
 def test_text_stream_gives_the_known_answer() -> None:
-    """A value is misread, or an event is put to the wrong sample."""
+    """Otherwise a value would be misread, or an event be put to the wrong sample."""
     case = known("J_lpm01a_ascii")
     text = "\r\n".join([*case["definition"]["lines"], ""]).encode()
     setup = Lpm01aSetup(rate_hz=1000, is_ascii=True, is_energy=True, events=EventEdge.RISING)
@@ -100,14 +100,14 @@ def test_text_stream_gives_the_known_answer() -> None:
 
 @pytest.mark.parametrize("text", ["0001-09", "9999-08", "6409-07", "0012+01", "1234-12", "0000+00"])
 def test_text_value_is_the_double_that_it_says(text: str) -> None:
-    """A value is off in its last bit, or a sign of the exponent is dropped."""
+    """Otherwise a value would be off in its last bit, or a sign of the exponent be dropped."""
     items = AsciiReader().feed(f"{text}\r\n".encode())
     assert isinstance(items[0], Values)
     assert items[0].values.tolist() == [float(f"{text[:4]}e{text[4:]}")]
 
 
 def test_binary_values_are_exact() -> None:
-    """A table of all words has one that is wrong."""
+    """Otherwise the table of all words could have a wrong entry."""
     words = range(0xF000)
     assert value_table()[:0xF000].tolist() == [(w & 0xFFF) / 16 ** (w >> 12) for w in words]
 
@@ -118,7 +118,7 @@ def test_binary_values_are_exact() -> None:
 def test_any_trace_in_any_pieces_is_decoded(
     chosen: Lpm01aSettings, values: list[float], cuts: list[int]
 ) -> None:
-    """A sample, a record or a line that is cut by a read is lost or made up."""
+    """Otherwise a sample, a record or a line cut by a read would be lost or made up."""
     trace = np.array(values)
     blocks, loss = decode(chosen, *split(emulate(chosen, trace), cuts))
     current_a = joined(blocks, "current_a")
@@ -131,7 +131,7 @@ def test_any_trace_in_any_pieces_is_decoded(
 
 @FORMATS
 def test_every_byte_may_come_alone(chosen: Lpm01aSettings) -> None:
-    """At one of the boundaries between bytes the state is not kept."""
+    """Otherwise the state could be lost at one of the boundaries between bytes."""
     chosen = replace(chosen, setup=replace(chosen.setup, rate_hz=10))
     faults = Faults(records=((13, OVERCURRENT),) if chosen.setup.is_ascii is False else ())
     data = emulate(chosen, seconds(3, chosen), faults)
@@ -153,7 +153,7 @@ losses = st.lists(st.tuples(st.integers(0, 3999), st.integers(1, 700)), max_size
 def test_every_visible_loss_is_counted(
     chosen: Lpm01aSettings, lost: list[tuple[int, int]], damaged: list[int], cuts: list[int]
 ) -> None:
-    """Energy is computed over samples that are missing, and nobody is told."""
+    """Otherwise energy would be computed over missing samples without notice."""
     faults = Faults(lost_samples=tuple(lost), lost_bytes=tuple(damaged))
     data = emulate(chosen, seconds(5), faults) + encode_stamp(5000, 7, chosen.setup.is_ascii)
     blocks, loss = decode(chosen, *split(data, cuts))
@@ -166,7 +166,7 @@ def test_every_visible_loss_is_counted(
 
 
 def test_second_in_which_a_byte_is_lost_is_dropped_whole() -> None:
-    """Samples made of two halves are taken for amperes."""
+    """Otherwise samples made of two halves would be taken for amperes."""
     data = emulate(BINARY, seconds(4), Faults(lost_bytes=(1500,)))
     blocks, loss = decode(BINARY, data)
     time_ms = joined(blocks, "time_ns") // 1_000_000
@@ -178,7 +178,7 @@ def test_second_in_which_a_byte_is_lost_is_dropped_whole() -> None:
 
 
 def test_line_that_lost_a_byte_costs_two_samples_at_most() -> None:
-    """A line of text that is damaged takes its whole second along."""
+    """Otherwise a damaged line of text would take its whole second along."""
     data = emulate(ASCII, seconds(4), Faults(lost_bytes=(1500,)))
     blocks, loss = decode(ASCII, data)
     time_ms = (joined(blocks, "time_ns") // 1_000_000).tolist()
@@ -188,7 +188,10 @@ def test_line_that_lost_a_byte_costs_two_samples_at_most() -> None:
 
 @FORMATS
 def test_samples_behind_a_loss_have_their_own_times(chosen: Lpm01aSettings) -> None:
-    """All that comes behind a loss is early by it, and energy belongs to the wrong inference."""
+    """Otherwise samples after a loss would be early by it.
+
+    Energy would belong to the wrong inference.
+    """
     data = emulate(chosen, seconds(4), Faults(lost_samples=((1200, 300),)))
     blocks, loss = decode(chosen, data)
     time_ms = joined(blocks, "time_ns") // 1_000_000
@@ -203,14 +206,14 @@ def test_samples_behind_a_loss_have_their_own_times(chosen: Lpm01aSettings) -> N
 
 @FORMATS
 def test_stamp_that_does_not_come_costs_nothing(chosen: Lpm01aSettings) -> None:
-    """A second without a stamp is taken for a second without samples, or the other way round."""
+    """Otherwise a second without a stamp would be confused with a second without samples."""
     _, loss = decode(chosen, emulate(chosen, seconds(4), Faults(lost_stamps=(2,))))
     assert (loss.received_count, loss.lost_count, loss.is_ambiguous) == (4000, 0, False)
 
 
 @FORMATS
 def test_loss_of_the_beginning_is_seen(chosen: Lpm01aSettings) -> None:
-    """A recording that lost its first second begins a second early."""
+    """Otherwise a recording that lost its first second would begin a second early."""
     data = stream_bytes(
         seconds(2), rate_hz=1000, is_ascii=chosen.setup.is_ascii, first=1000, faults=Faults()
     )
@@ -221,7 +224,7 @@ def test_loss_of_the_beginning_is_seen(chosen: Lpm01aSettings) -> None:
 
 @pytest.mark.parametrize("cut", range(9))
 def test_damaged_stamp_makes_no_sample(cut: int) -> None:
-    """The rest of a stamp that lost a byte is read as currents of hundreds of amperes."""
+    """Otherwise the rest of a damaged stamp would be read as hundreds of amperes."""
     stamp = encode_stamp(2000, 7, is_ascii=False)
     data = emulate(BINARY, seconds(4))
     data = data.replace(stamp, stamp[:cut] + stamp[cut + 1 :])
@@ -232,7 +235,7 @@ def test_damaged_stamp_makes_no_sample(cut: int) -> None:
 
 
 def test_stamp_that_leaps_is_not_believed() -> None:
-    """A damaged stamp makes a gap of days."""
+    """Otherwise a damaged stamp would make a gap of days."""
     data = emulate(BINARY, seconds(4)).replace(
         encode_stamp(2000, 7, is_ascii=False), encode_stamp(2000 + (1 << 29), 7, is_ascii=False)
     )
@@ -242,7 +245,7 @@ def test_stamp_that_leaps_is_not_believed() -> None:
 
 
 def test_more_samples_than_time_make_the_recording_ambiguous() -> None:
-    """Samples that are counted twice hide as many that are lost."""
+    """Otherwise samples that are counted twice would hide as many lost samples."""
     data = emulate(BINARY, seconds(4), Faults(records=((1500, b"\x42\x00" * 5),)))
     _, loss = decode(BINARY, data)
     assert (loss.received_count, loss.lost_count) == (4005, 0)
@@ -251,7 +254,7 @@ def test_more_samples_than_time_make_the_recording_ambiguous() -> None:
 
 @pytest.mark.parametrize(("percent", "is_overflow"), [(7, True), (100, False)])
 def test_overflow_is_told(percent: int, is_overflow: bool) -> None:
-    """The meter says that it lost samples, and nobody listens."""
+    """Otherwise the meter's own report of lost samples would be ignored."""
     data = emulate(BINARY, seconds(4), Faults(lost_samples=((1200, 300),)))
     says = encode_stamp(2000, percent, False, is_overflow)
     _, loss = decode(BINARY, data.replace(encode_stamp(2000, 7, False), says))
@@ -261,14 +264,14 @@ def test_overflow_is_told(percent: int, is_overflow: bool) -> None:
 
 @pytest.mark.parametrize("line", [b"1234567", b"1234 07", b"123-407", b"6409-0", b"6409-071234-06"])
 def test_remains_of_lines_are_no_samples(line: bytes) -> None:
-    """What is left of two lines is taken for a value."""
+    """Otherwise the remains of two lines would be taken for a value."""
     data = emulate(ASCII, seconds(1)[:10]) + line + b"\r\n"
     blocks, loss = decode(ASCII, data)
     assert len(joined(blocks, "current_a")) == loss.received_count == 10
 
 
 def test_overcurrent_marks_the_samples_beside_it() -> None:
-    """Current beyond the range is taken for what was read."""
+    """Otherwise current beyond the range would be taken at its reading."""
     blocks, loss = decode(
         BINARY, emulate(BINARY, seconds(2), Faults(records=((500, OVERCURRENT),)))
     )
@@ -277,14 +280,14 @@ def test_overcurrent_marks_the_samples_beside_it() -> None:
 
 
 def test_overcurrent_at_the_end_of_a_second_marks_the_sample_of_the_next() -> None:
-    """What was marked is forgotten when a second is given out."""
+    """Otherwise the mark would be forgotten when a second is given out."""
     data = emulate(BINARY, seconds(1)) + OVERCURRENT + _second(BINARY, 1)
     blocks, _ = decode(BINARY, data)
     assert np.flatnonzero(joined(blocks, "flags")).tolist() == [999, 1000]
 
 
 def test_current_beyond_the_range_is_marked() -> None:
-    """A reading that no accuracy is given for is taken as good."""
+    """Otherwise a reading for which no accuracy is given would count as good."""
     blocks, loss = decode(BINARY, emulate(BINARY, np.array([0.049, 0.055, 0.01])))
     assert joined(blocks, "flags").tolist() == [0, Flag.SATURATED, 0]
     assert loss.saturated_count == 1
@@ -313,7 +316,7 @@ def test_current_beyond_the_range_is_marked() -> None:
     ],
 )
 def test_end_by_the_meter_is_trouble(chosen: Lpm01aSettings, record: bytes, says: str) -> None:
-    """A recording that the meter cut short looks like one that was stopped."""
+    """Otherwise a recording cut short by the meter would look like a stopped recording."""
     blocks, loss = decode(chosen, emulate(chosen, seconds(1)) + record)
     assert loss.trouble is not None
     assert loss.trouble.startswith(says)
@@ -324,7 +327,7 @@ def test_end_by_the_meter_is_trouble(chosen: Lpm01aSettings, record: bytes, says
     ("millivolts", "flag"), [(3010, Flag.NONE), (2900, Flag.CLIPPED), (3100, Flag.SATURATED)]
 )
 def test_supply_that_is_not_what_was_set_is_marked(millivolts: int, flag: Flag) -> None:
-    """Power is computed with a voltage that the device does not have."""
+    """Otherwise power would be computed with a voltage that the device does not have."""
     record = b"\xf0\xf7" + millivolts.to_bytes(2, "big") + b"\xff\xff"
     blocks, _ = decode(BINARY, emulate(BINARY, seconds(1), Faults(records=((600, record),))))
     flags = joined(blocks, "flags")
@@ -333,7 +336,7 @@ def test_supply_that_is_not_what_was_set_is_marked(millivolts: int, flag: Flag) 
 
 
 def test_energy_is_the_mean_of_the_interval_before() -> None:
-    """Joules are taken for amperes, or for those of the interval behind."""
+    """Otherwise joules would be taken for amperes, or for those of the next interval."""
     chosen = Lpm01aSettings(setup=Lpm01aSetup(rate_hz=1000, is_energy=True), supply_v=3.0)
     blocks, _ = decode(chosen, emulate(chosen, np.full(3, 2**-16)))
     assert joined(blocks, "power_w").tolist() == [1000 / 2**16] * 3
@@ -345,7 +348,7 @@ def test_energy_is_the_mean_of_the_interval_before() -> None:
 @pytest.mark.parametrize("edge", EventEdge)
 @pytest.mark.parametrize("place", [499, 500, 999, 1000, 1001, 1999, 2000, 2200])
 def test_event_is_at_the_same_place_for_either_edge(edge: EventEdge, place: int) -> None:
-    """The mark of a rising edge is a period late, and so is the inference that it times."""
+    """Otherwise the mark of a rising edge, and the inference it times, would be a period late."""
     chosen = Lpm01aSettings(setup=replace(ASCII.setup, events=edge), supply_v=3.0)
     event = f"event 00 {edge.value}\r\n".encode()
     values = seconds(3)[:2300]
@@ -360,7 +363,7 @@ def test_event_is_at_the_same_place_for_either_edge(edge: EventEdge, place: int)
 
 @pytest.mark.parametrize(("edge", "levels"), [("ris", [0, 1, 0, 0]), ("fal", [1, 1, 0, 1])])
 def test_event_is_an_edge_at_the_sample_behind(edge: str, levels: list[int]) -> None:
-    """The falling edge that times an inference is seen a sample off, or as a rising one."""
+    """Otherwise the falling edge of an inference would be a sample off, or a rising edge."""
     chosen = Lpm01aSettings(setup=replace(ASCII.setup, events=EventEdge(edge)), supply_v=3.0)
     event = f"event 00 {edge}\r\n".encode()
     blocks, _ = decode(chosen, emulate(chosen, seconds(1)[:4], Faults(records=((2, event),))))
@@ -380,7 +383,7 @@ def test_event_is_an_edge_at_the_sample_behind(edge: str, levels: list[int]) -> 
     ],
 )
 def test_edge_that_was_lost_is_missed(numbers: tuple[int, ...], trouble: str | None) -> None:
-    """Windows between the edges of a board are others, and nobody knows."""
+    """Otherwise the windows between a board's edges would shift unnoticed."""
     chosen = Lpm01aSettings(setup=replace(ASCII.setup, events=EventEdge.FALLING), supply_v=3.0)
     events = tuple((10 * n, b"event %02d fal\r\n" % number) for n, number in enumerate(numbers, 1))
     _, loss = decode(chosen, emulate(chosen, seconds(1)[:50], Faults(records=events)))
@@ -391,14 +394,14 @@ def test_edge_that_was_lost_is_missed(numbers: tuple[int, ...], trouble: str | N
 @given(st.lists(st.binary(max_size=400), max_size=8))
 @settings(max_examples=80)
 def test_noise_is_no_crash(chosen: Lpm01aSettings, pieces: list[bytes]) -> None:
-    """A damaged recording ends the analysis with a traceback."""
+    """Otherwise a damaged recording would end the analysis with a traceback."""
     blocks, loss = decode(chosen, encode_stamp(0, 0, chosen.setup.is_ascii), *pieces)
     assert loss.received_count == sum(len(block.time_ns) for block in blocks)
 
 
 @FORMATS
 def test_bytes_without_a_record_are_not_kept_for_ever(chosen: Lpm01aSettings) -> None:
-    """A stream that is broken fills the memory."""
+    """Otherwise a broken stream would fill the memory."""
     decoder = Lpm01aDecoder(chosen)
     decoder.feed(Packet(0, 0, encode_stamp(0, 0, chosen.setup.is_ascii)))
     for place in range(300):
@@ -409,7 +412,7 @@ def test_bytes_without_a_record_are_not_kept_for_ever(chosen: Lpm01aSettings) ->
 
 @FORMATS
 def test_rate_is_compared_with_the_hosts_clock(chosen: Lpm01aSettings) -> None:
-    """A clock that runs away, or losses that no stamp shows, are not noticed."""
+    """Otherwise a clock that runs away, or a loss that no stamp shows, would go unnoticed."""
     decoder = Lpm01aDecoder(chosen)
     for number in range(30):
         data = _second(chosen, number)

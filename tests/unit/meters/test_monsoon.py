@@ -52,14 +52,14 @@ def make(emulator: MonsoonEmulator, setup: MonsoonSetup | None = None) -> Monsoo
 
 
 def opened(meter: Monsoon) -> Header:
-    """It must open."""
+    """Header of a meter that must open."""
     header = meter.open()
     assert isinstance(header, Header), header
     return header
 
 
 def reason(emulator: MonsoonEmulator, setup: MonsoonSetup | None = None) -> str:
-    """It must not open; why."""
+    """Why it does not open, as it must not."""
     missing = make(emulator, setup).open()
     assert isinstance(missing, AbsentMeter)
     return missing.reason
@@ -80,7 +80,7 @@ def record(
 
 
 def decode(emulator: MonsoonEmulator, counts: list[int], **options: Any) -> Decoded:
-    """Samples of a unit of which so many packets come with each read."""
+    """Samples of a unit that delivers so many packets with each read."""
     decoder = MonsoonDecoder(opened(make(emulator, MonsoonSetup(**options))))
     blocks, came = [], 0
     for count in counts:
@@ -92,13 +92,13 @@ def decode(emulator: MonsoonEmulator, counts: list[int], **options: Any) -> Deco
 
 
 def is_interpolated(found: Decoded) -> NDArray[np.bool_]:
-    """Which of the samples went to the calibration."""
+    """Which of the samples were taken up by the calibration."""
     is_marked: NDArray[np.bool_] = (found.flags & int(Flag.INTERPOLATED)) != 0
     return is_marked
 
 
 def check_ramp(found: Decoded) -> None:
-    """Each current is that of the ramp to half a step of its converter."""
+    """Check that each current is that of the ramp to half a step of its converter."""
     ranges = np.concatenate([block.ranges for block in found.blocks if block.ranges is not None])
     error_a = np.abs(found.current_a - ramp(found.time_ns / 1e9)[1])
     step_a = np.where(ranges == 1, COARSE_STEP_A, FINE_STEP_A)
@@ -114,14 +114,14 @@ PLACES = st.sets(st.integers(5, 300), max_size=8)
 def test_trace_is_decoded_to_the_step_wherever_it_is_cut(
     counts: list[int], dropped: set[int], short: set[int]
 ) -> None:
-    """A current is off by a calibration, a byte order or a converter; or losses are not told."""
+    """Otherwise a calibration, byte order or converter could be wrong, or losses be hidden."""
     faults = Faults(dropped=tuple(dropped), short=tuple(short - dropped))
     emulator = MonsoonEmulator(waveform=ramp, faults=faults, calibration_s=0.006)
     found = decode(emulator, [120, *counts])
     check_ramp(found)
     came = [number for number in range(emulator.packet_number) if number not in dropped]
     known = found.loss.received_count + found.loss.lost_count
-    # Two observations, a zero and a reference, may be behind the last measurement.
+    # Two observations, a zero and a reference, may follow the last measurement.
     assert known in range(3 * (came[-1] + 1) - 2, 3 * (came[-1] + 1) + 1)
     assert found.loss.received_count == len(found.time_ns)
     assert found.loss.desync_count == len([number for number in came if number in faults.short])
@@ -129,7 +129,7 @@ def test_trace_is_decoded_to_the_step_wherever_it_is_cut(
 
 
 def test_currents_are_those_of_monsoons_own_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The made-up unit and our decoder have the same mistake."""
+    """Otherwise the made-up unit and our decoder could have the same mistake."""
     clients = pytest.importorskip("Monsoon.sampleEngine", reason="it reads the made-up unit")
     libusb1 = importlib.import_module("usb.backend.libusb1")
     emulator = MonsoonEmulator(waveform=numbered)
@@ -155,7 +155,7 @@ def test_currents_are_those_of_monsoons_own_client(monkeypatch: pytest.MonkeyPat
 
 
 def test_calibration_is_the_mean_of_the_last_five_readings() -> None:
-    """One noisy reading is in all samples behind it, or an old one stays for ever."""
+    """Otherwise a noisy reading would be in all later samples, or an old reading stay for ever."""
     rows: list[tuple[int, int]] = []
     for number in range(8):
         zero = 1000 + 10 * number
@@ -174,7 +174,7 @@ def test_calibration_is_the_mean_of_the_last_five_readings() -> None:
 
 
 def test_recording_is_what_the_unit_measured(tmp_path: Path) -> None:
-    """A unit goes on sampling, is set, or is not given back."""
+    """Otherwise a unit would go on sampling, be configured, or not be released."""
     emulator = MonsoonEmulator(kernel_drivers={0})
     found, trouble = record(emulator, tmp_path / "recording", 0.15)
     assert trouble is None
@@ -199,7 +199,10 @@ def test_recording_is_what_the_unit_measured(tmp_path: Path) -> None:
 def test_faults_end_a_recording_or_are_losses(
     tmp_path: Path, faults: Faults, why: str | None
 ) -> None:
-    """A recording goes on without a unit, a stall is a loss, or a loss is none."""
+    """Otherwise a recording would go on without a unit.
+
+    Or a stall would be a loss, or a loss none.
+    """
     found, trouble = record(MonsoonEmulator(faults=faults), tmp_path / "recording", 0.25)
     assert trouble == why
     assert found.loss.lost_count == 3 * len(faults.dropped + faults.short)
@@ -208,7 +211,7 @@ def test_faults_end_a_recording_or_are_losses(
 
 
 def test_pause_is_a_loss_and_a_calibration_is_none() -> None:
-    """Half a second without a measurement is made up."""
+    """Otherwise half a second without a measurement would be made up."""
     emulator = MonsoonEmulator(waveform=ramp, faults=Faults(invalid=range(900, 950)))
     found = decode(emulator, [100] * 6)
     check_ramp(found)
@@ -218,14 +221,14 @@ def test_pause_is_a_loss_and_a_calibration_is_none() -> None:
 
 
 def test_pause_without_an_end_is_a_loss() -> None:
-    """It is kept in memory until the end."""
+    """Otherwise it would be kept in memory until the end."""
     emulator = MonsoonEmulator(faults=Faults(invalid=range(900, 10_000)))
     found = decode(emulator, [200] * 5)
     assert (found.loss.received_count, found.loss.lost_count) == (900, 2100)
 
 
 def test_end_of_the_coarse_converter_is_saturation() -> None:
-    """A peak is cut off, and nobody is told."""
+    """Otherwise a peak would be cut off unnoticed."""
     emulator = MonsoonEmulator(
         waveform=lambda t: (np.full(len(t), 3.7), np.where(t > 0.1, 20, 1)),
         faults=Faults(invalid=range(20, 23)),
@@ -248,20 +251,20 @@ def test_end_of_the_coarse_converter_is_saturation() -> None:
     ],
 )
 def test_recording_without_a_calibration_is_none(changes: dict[str, Any], why: str) -> None:
-    """Raw values are divided by whatever is there."""
+    """Otherwise raw values would be divided by an arbitrary number."""
     with pytest.raises(MeasurementError, match=why):
         decode(MonsoonEmulator(**changes), [300])
 
 
 def test_few_readings_calibrate_a_short_recording() -> None:
-    """A recording of some seconds has nothing, or is compared with a calibration of its own."""
+    """Otherwise a recording of some seconds would be empty, or be calibrated differently."""
     found = decode(MonsoonEmulator(calibration_s=0.1), [300])
     assert found.current_a == pytest.approx(0.02, abs=FINE_STEP_A)
 
 
 @pytest.mark.parametrize("fast_ppm", [0.0, 5_000.0])
 def test_rate_is_that_of_the_arrivals_although_samples_are_held_back(fast_ppm: float) -> None:
-    """What waits for a calibration looks late, and the rate seems wrong."""
+    """Otherwise samples that wait for a calibration would look late, and the rate wrong."""
     emulator = MonsoonEmulator(calibration_s=0.2)
     decoder = MonsoonDecoder(opened(make(emulator)))
     came = 0
@@ -274,7 +277,7 @@ def test_rate_is_that_of_the_arrivals_although_samples_are_held_back(fast_ppm: f
 
 
 def test_means_have_their_intervals() -> None:
-    """A mean is taken for an instant, or covers the gap before it."""
+    """Otherwise a mean would be taken for an instant, or cover the gap before it."""
     found = decode(MonsoonEmulator(faults=Faults(dropped=(30,))), [60] * 3, is_averaging=True)
     assert np.all(found.time_ns - found.begin_ns == 200_000)
     assert np.diff(found.begin_ns).max() == 4 * 200_000
@@ -301,7 +304,7 @@ def test_means_have_their_intervals() -> None:
 def test_unit_is_as_it_was_after_a_recording(
     tmp_path: Path, registers: dict[int, int], setup: MonsoonSetup, told: list[tuple[int, int]]
 ) -> None:
-    """A device loses its supply, or has another voltage from then on."""
+    """Otherwise a device would lose its supply, or have another voltage from then on."""
     emulator = MonsoonEmulator(registers=registers)
     meter = make(emulator, setup)
     opened(meter)
@@ -328,7 +331,7 @@ def test_unit_is_as_it_was_after_a_recording(
 def test_unit_that_makes_no_sense_is_refused_in_one_line(
     registers: dict[int, int], setup: MonsoonSetup | None, why: str
 ) -> None:
-    """Numbers are made of a calibration that is none, or of an output that is off."""
+    """Otherwise numbers would be made of an invalid calibration, or of an output that is off."""
     emulator = MonsoonEmulator(registers=registers)
     said = reason(emulator, setup)
     assert re.search(why, said)
@@ -338,7 +341,7 @@ def test_unit_that_makes_no_sense_is_refused_in_one_line(
 
 
 def test_stream_that_somebody_left_is_ended() -> None:
-    """A unit that still samples answers nothing."""
+    """Otherwise a unit that still samples would not respond."""
     emulator = MonsoonEmulator()
     emulator.tell(0x02, 1250, 0, b"")
     assert opened(make(emulator)).info.serial == "23171"
@@ -346,7 +349,7 @@ def test_stream_that_somebody_left_is_ended() -> None:
 
 
 def test_refusals_name_the_meter() -> None:
-    """A supply is called a tester, or millivolts are volts."""
+    """Otherwise a supply would be called a tester, or millivolts be volts."""
     assert reason(MonsoonEmulator(refusal=errno.EACCES)) == (
         "no permission to use the Monsoon at 2ab9:0001"
     )

@@ -1,4 +1,4 @@
-"""The energy counter of a GPU, by NVIDIA's own Python client on a library that is made up."""
+"""The energy counter of a GPU, by NVIDIA's own Python client on a made-up library."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PHASES_NS = (
     *(34623655397, 42623765059, 54623810390, 62623968589),
     *(74633124489, 82633229050, 94640649429, 99640775131),
 )
-"""Begins of its phases, and the end of the last one; see the README beside it."""
+"""Starts of its phases, and the end of the last phase; see the README next to it."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def gpu(tmp_path: Path) -> Iterator[FakeGpu]:
 
 
 def opened(text: str = "nvml") -> Header:
-    """What a meter says of itself."""
+    """Header of a meter that must open."""
     meter = find_meter(text)
     header = meter.open()
     meter.close()
@@ -51,14 +51,14 @@ def opened(text: str = "nvml") -> Header:
 
 
 def refused(text: str = "nvml") -> str:
-    """Why it cannot be used."""
+    """Why the meter cannot be used."""
     found = find_meter(text).open()
     assert isinstance(found, AbsentMeter)
     return found.reason
 
 
 def test_board_is_one_for_nvidias_own_client(gpu: FakeGpu) -> None:
-    """Our library speaks a language of its own, and our driver understands it."""
+    """Otherwise our library could have an interface that only our driver understands."""
     import pynvml
 
     client: Any = pynvml
@@ -74,7 +74,7 @@ def test_board_is_one_for_nvidias_own_client(gpu: FakeGpu) -> None:
 
 
 def test_power_is_what_the_counter_rises_by(gpu: FakeGpu, tmp_path: Path) -> None:
-    """A unit is wrong by a thousand, or a change comes late by more than an update."""
+    """Otherwise a unit would be wrong by a thousand, or a change be late by over an update."""
     meter = find_meter("nvml:0")
     assert isinstance(meter.open(), Header)
     with meter.session(tmp_path / "r") as session:
@@ -89,14 +89,14 @@ def test_power_is_what_the_counter_rises_by(gpu: FakeGpu, tmp_path: Path) -> Non
     found = decoded(tmp_path / "r")
     assert (found.begin_ns[1:] == found.time_ns[:-1]).all()
     energy_j = float((found.power_w * (found.time_ns - found.begin_ns)).sum() / 1e9)
-    # The board sees a change of its file at the next question, half a second late at most.
+    # The board sees a change of its file at the next request, half a second late at most.
     expected_j = 40 * (changed_s - began_s) + 100 * (ended_s - changed_s)
     assert energy_j == pytest.approx(expected_j, abs=0.6 * 60 + 0.1 * 100)
     assert found.power_w[1] == pytest.approx(40, rel=0.25)
 
 
 def test_header_says_what_is_counted(gpu: FakeGpu) -> None:
-    """The energy of a board passes for that of the device, or its sensor for a good one."""
+    """Otherwise a board's energy would pass for the device's, or its sensor for a good sensor."""
     header = opened("nvml:GPU-00000000-made-up")
     assert (header.info.vendor, header.info.firmware) == ("NVIDIA", "575.64.05")
     assert site_of(header).boundary == "GPU board"
@@ -109,7 +109,7 @@ def test_header_says_what_is_counted(gpu: FakeGpu) -> None:
 
 
 def test_gpu_that_cannot_be_measured_says_why(gpu: FakeGpu) -> None:
-    """Of two GPUs the idle one is measured, or an old one is a traceback."""
+    """Otherwise the idle one of two GPUs would be measured, or an old GPU be a traceback."""
     gpu.be(count=2)
     assert refused() == (
         "2 NVIDIA GPUs are installed, name one: nvml:0 (NVIDIA RTX 2000 Ada Generation), "
@@ -125,7 +125,7 @@ def test_gpu_that_cannot_be_measured_says_why(gpu: FakeGpu) -> None:
 
 @pytest.mark.parametrize("text", ["nvml", "nvml:0"])
 def test_machine_without_a_gpu_says_so(gpu: FakeGpu, text: str) -> None:
-    """One of no GPUs is to be named."""
+    """Otherwise the user would have to choose among no GPUs."""
     gpu.be(count=0)
     assert refused(text) == "NVIDIA's driver is installed, but there is no GPU"
 
@@ -133,7 +133,7 @@ def test_machine_without_a_gpu_says_so(gpu: FakeGpu, text: str) -> None:
 def test_gpu_that_falls_off_the_bus_costs_nothing_that_was_read(
     gpu: FakeGpu, tmp_path: Path
 ) -> None:
-    """A recording is lost with the GPU, or goes on with zeros."""
+    """Otherwise a recording would be lost with the GPU, or go on with zeros."""
     meter = find_meter("nvml")
     meter.open()
     with meter.session(tmp_path / "r") as session:
@@ -148,7 +148,7 @@ def test_gpu_that_falls_off_the_bus_costs_nothing_that_was_read(
 
 
 def counted(*readings: tuple[int, bytes | None]) -> Decoded:
-    """What a decoder makes of these readings."""
+    """Decode these readings."""
     import msgpack
 
     from edgebench.meters.base import Packet
@@ -168,7 +168,7 @@ def counted(*readings: tuple[int, bytes | None]) -> Decoded:
 
 
 def test_driver_that_is_loaded_anew_counts_from_zero() -> None:
-    """The counter goes back, and the power is negative, or is that of a counter that wrapped."""
+    """Otherwise a counter that goes back would give negative power, or look wrapped."""
     second = 1_000_000_000
     found = counted((0, b"9000"), (second, b"10000"), (2 * second, b"500"), (3 * second, b"1500"))
     assert found.power_w[[0, 2]].tolist() == [1.0, 1.0]
@@ -177,7 +177,7 @@ def test_driver_that_is_loaded_anew_counts_from_zero() -> None:
 
 
 def test_machine_without_a_driver_says_so() -> None:
-    """A machine without a GPU shows a traceback."""
+    """Otherwise a machine without a GPU would show a traceback."""
     pytest.importorskip(
         "pynvml", reason="nvidia-ml-py is not installed: the driver reads the counter by it"
     )
@@ -191,7 +191,7 @@ def test_machine_without_a_driver_says_so() -> None:
 
 
 def test_counter_of_a_real_gpu_is_the_integral_of_its_power() -> None:
-    """Otherwise the decoder takes the counter of an H200 for another unit, or loses an interval.
+    """Otherwise the counter of an H200 would have another unit, or lose an interval.
 
     Within 2 %: over a phase of 5 to 12 s the two readings differ by up to 0.7 %, and the counter
     changes ten times a second.

@@ -30,7 +30,7 @@ RAILS: Mapping[str, int] = {"S1M_VDD_MIF": 45_602_150, "S2M_VDD_CPUCL2": 88_000_
 
 
 def told(time_ms: int, rails: Mapping[str, int]) -> str:
-    """As energy_value shows it."""
+    """The text of energy_value."""
     lines = [f"CH{n}(T={time_ms})[{rail}], {uj}" for n, (rail, uj) in enumerate(rails.items())]
     return "\n".join([f"t={time_ms}", *lines])
 
@@ -44,13 +44,13 @@ def chip(root: Path, number: int = 0, rails: Mapping[str, int] = RAILS) -> Path:
 
 
 def telling(folder: Path, after_ms: int, *passed_uj: int) -> Change:
-    """So much later every rail has used so much since the beginning."""
+    """A change after which each rail has used so much since the beginning."""
     used = {rail: uj + more for (rail, uj), more in zip(RAILS.items(), passed_uj, strict=True)}
     return saying(folder, told(FIRST_MS + after_ms, used))
 
 
 def saying(folder: Path, text: str) -> Change:
-    """Changes the file in place."""
+    """A change of the file in place."""
 
     def change() -> None:
         with (folder / "energy_value").open("w") as file:
@@ -65,7 +65,7 @@ def clock() -> Ticks:
 
 
 def test_power_is_energy_over_the_phones_own_time(tmp_path: Path, clock: Ticks) -> None:
-    """The host's delay in reading is taken for time in which energy was used."""
+    """Otherwise the host's delay in reading would count as time in which energy was used."""
     folder = chip(tmp_path)
     changes = [nothing, telling(folder, 100, 50_000, 0), telling(folder, 350, 100_000, 500_000)]
     meter = OdpmMeter(tmp_path, clock_ns=clock)
@@ -80,7 +80,10 @@ def test_power_is_energy_over_the_phones_own_time(tmp_path: Path, clock: Ticks) 
 
 
 def test_same_reading_again_is_no_sample(tmp_path: Path, clock: Ticks) -> None:
-    """The chip was not read anew, and the rail seems to be off; or time stands still."""
+    """Otherwise the rail would seem to be off, or time to stand still.
+
+    The chip was not read anew.
+    """
     folder = chip(tmp_path)
     changes = [nothing, nothing, telling(folder, 200, 100_000, 0), nothing]
     meter = OdpmMeter(tmp_path, clock_ns=clock)
@@ -89,7 +92,7 @@ def test_same_reading_again_is_no_sample(tmp_path: Path, clock: Ticks) -> None:
 
 
 def test_chips_have_their_own_times(tmp_path: Path, clock: Ticks) -> None:
-    """The energy of the second chip is divided by the time of the first."""
+    """Otherwise the energy of the second chip would be divided by the time of the first."""
     first = chip(tmp_path, 0)
     second = chip(tmp_path, 1, {"S1S_VDD_CAM": 0})
     later = saying(second, told(FIRST_MS + 50, {"S1S_VDD_CAM": 50_000}))
@@ -101,7 +104,7 @@ def test_chips_have_their_own_times(tmp_path: Path, clock: Ticks) -> None:
 
 
 def test_counter_that_begins_anew_is_missing_once(tmp_path: Path, clock: Ticks) -> None:
-    """A rail that was deselected and selected again gives minus joules."""
+    """Otherwise a rail that was deselected and selected again would give minus joules."""
     folder = chip(tmp_path)
     anew = {"S1M_VDD_MIF": 10, "S2M_VDD_CPUCL2": 88_100_000}
     changes = [
@@ -117,7 +120,7 @@ def test_counter_that_begins_anew_is_missing_once(tmp_path: Path, clock: Ticks) 
 
 
 def test_rail_that_took_the_place_of_another_is_not_mixed_up(tmp_path: Path, clock: Ticks) -> None:
-    """The energy of another rail is booked on the channel."""
+    """Otherwise the energy of another rail would be booked on the channel."""
     folder = chip(tmp_path)
     swapped = {"LDO2M": 99_000_000, "S2M_VDD_CPUCL2": 88_100_000}
     changes = [nothing, saying(folder, told(FIRST_MS + 100, swapped))]
@@ -129,7 +132,7 @@ def test_rail_that_took_the_place_of_another_is_not_mixed_up(tmp_path: Path, clo
 
 @pytest.mark.parametrize("text", ["", "t=5", "CH0(T=1)[A], 3", "t=x\nCH0(T=1)[A], 3", "\0\0"])
 def test_reading_that_is_not_whole_is_bridged(tmp_path: Path, clock: Ticks, text: str) -> None:
-    """A file that was empty once costs the energy of two rounds."""
+    """Otherwise a file that was empty once would cost the energy of two rounds."""
     folder = chip(tmp_path)
     changes = [nothing, saying(folder, text), telling(folder, 200, 100_000, 0)]
     meter = OdpmMeter(tmp_path, clock_ns=clock)
@@ -142,7 +145,7 @@ def test_reading_that_is_not_whole_is_bridged(tmp_path: Path, clock: Ticks, text
 
 
 def test_chip_that_goes_away_is_missing_up_to_the_end(tmp_path: Path, clock: Ticks) -> None:
-    """A recording whose end is missing looks like one that was shorter."""
+    """Otherwise a recording whose end is missing would look like a shorter recording."""
     chip(tmp_path)
     meter = OdpmMeter(tmp_path, clock_ns=clock)
     changes = [nothing, lambda: breaking(meter, 0)(), nothing]
@@ -152,7 +155,7 @@ def test_chip_that_goes_away_is_missing_up_to_the_end(tmp_path: Path, clock: Tic
 
 
 def test_other_devices_say_why_not(tmp_path: Path) -> None:
-    """A phone without root, or of another maker, shows a traceback."""
+    """Otherwise a phone without root, or of another maker, would show a traceback."""
     assert "requires a Google Pixel" in refused(OdpmMeter(make_board(tmp_path, BOARDS["bare_vm"])))
     folder = chip(tmp_path / "b")
     saying(folder, "")()
@@ -166,7 +169,10 @@ def test_other_devices_say_why_not(tmp_path: Path) -> None:
 def test_phone_without_root_says_which_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """A folder that is root's is a traceback where meters are listed, or a phone without any."""
+    """Otherwise a folder of root's would be a traceback in a list of meters.
+
+    Or it would pass for a phone without meters.
+    """
     folder = chip(tmp_path)
     close_to_users(monkeypatch, folder / what)
     reason = refused(OdpmMeter(tmp_path))
@@ -176,6 +182,6 @@ def test_phone_without_root_says_which_file(
 
 @given(st.binary(max_size=100))
 def test_no_content_breaks_the_parser(content: bytes) -> None:
-    """One strange reading makes a recording unreadable."""
+    """Otherwise one strange reading would make a recording unreadable."""
     found = counters_in(told(5, RAILS).encode() + content)
     assert found is None or found.time_ns == 5_000_000

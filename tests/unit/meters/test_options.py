@@ -23,21 +23,21 @@ from edgebench.protocol.errors import UsageError
 def test_text_is_split_as_people_mean_it(
     text: str, name: str, address: str, values: dict[str, str]
 ) -> None:
-    """Options behind a comma, as help shows them, are a part of the meter's name."""
+    """Otherwise options after a comma, as in the help, would be part of the meter's name."""
     driver, rest = split_name(text)
     options = Options.parse(driver, rest)
     assert (driver, options.address, options.values) == (name, address, values)
 
 
 def test_option_that_is_given_twice_is_refused() -> None:
-    """The last one counts, and nobody is told."""
+    """Otherwise the last value would count silently."""
     with pytest.raises(UsageError, match="meter um25c: rate is given twice"):
         Options.parse("um25c", "/dev/x,rate=2,rate=5")
 
 
 @pytest.mark.parametrize("value", ["0", "1", "no"])
 def test_switch_with_a_value_is_refused(value: str) -> None:
-    """`reversed=0` reverses."""
+    """Otherwise `reversed=0` would reverse."""
     options = Options.parse("fnirsi", f",reversed={value}")
     with pytest.raises(UsageError, match="reversed takes no value"):
         options.switch("reversed")

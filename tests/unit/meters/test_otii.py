@@ -1,4 +1,4 @@
-"""Otii's server as it is made up, which its maker's own client is held against first."""
+"""A made-up Otii server, which is first checked with its maker's own client."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from edgebench.protocol.errors import MeasurementError, TargetError
 
 
 def ramp(index: int) -> float:
-    """Tells samples apart."""
+    """A value that distinguishes samples."""
     return (index % 1000) * 1e-4
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, command: str, data: dict[str, Any]) -> None:
-    """Have servers answer this command so."""
+    """Make servers reply to this command with the data."""
     obey = OtiiEmulator._obey
 
     def changed(server: OtiiEmulator, asked: str, its: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, command: str, data: dict[str, Any]) 
 
 
 def opened(server: OtiiEmulator, options: str = "") -> Header:
-    """What a meter says of itself."""
+    """Header of a meter that must open."""
     meter = find_meter(f"otii:{server.address}{options}")
     header = meter.open()
     meter.close()
@@ -58,7 +58,7 @@ def recorded(server: OtiiEmulator, path: Path) -> tuple[Decoded, str | None]:
 
 
 def test_server_is_one_for_the_client_of_its_maker() -> None:
-    """Our emulator speaks a language of its own, and our driver understands it."""
+    """Otherwise our emulator could have a protocol that only our driver understands."""
     client_of: Any = pytest.importorskip(
         "otii_tcp_client.otii_client",
         reason="otii-tcp-client is not installed: it reads our emulator as a second client",
@@ -85,7 +85,7 @@ def test_server_is_one_for_the_client_of_its_maker() -> None:
 
 @pytest.mark.parametrize("is_chatty", [False, True])
 def test_every_sample_is_fetched_once(tmp_path: Path, is_chatty: bool) -> None:
-    """Samples are lost between two fetches, or a report of progress is taken for an answer."""
+    """Otherwise samples would be lost between two fetches, or progress pass for a reply."""
     server = OtiiEmulator(current_a=ramp, is_chatty=is_chatty)
     found, trouble = recorded(server, tmp_path / "r")
     assert trouble is None
@@ -98,7 +98,10 @@ def test_every_sample_is_fetched_once(tmp_path: Path, is_chatty: bool) -> None:
 
 
 def test_header_says_what_the_unit_is() -> None:
-    """An Arc, which samples too slowly to see what repeats, passes for an Ace."""
+    """Otherwise an Arc would pass for an Ace.
+
+    An Arc samples too slowly to see what repeats.
+    """
     with OtiiEmulator() as ace, OtiiEmulator(model="Arc", rate_hz=4000) as arc:
         good, slow = opened(ace), opened(arc)
         assert set(ace.commands) <= {
@@ -117,7 +120,7 @@ def test_header_says_what_the_unit_is() -> None:
 
 
 def test_unit_is_the_one_that_is_named() -> None:
-    """The other unit's device is measured."""
+    """Otherwise the other unit's device would be measured."""
     with OtiiEmulator(names=("left", "right")) as server:
         assert opened(server, ",device=right").info.serial.endswith("1")
         found = find_meter(f"otii:{server.address}").open()
@@ -135,7 +138,7 @@ def test_unit_is_the_one_that_is_named() -> None:
     ],
 )
 def test_what_cannot_be_measured_says_why(server: OtiiEmulator, said: str) -> None:
-    """A license that is missing is a traceback, or an output that is off is 0 W."""
+    """Otherwise a missing license would be a traceback, or an output that is off be 0 W."""
     with server:
         found = find_meter(f"otii:{server.address}").open()
     assert isinstance(found, AbsentMeter)
@@ -158,7 +161,7 @@ def test_what_cannot_be_measured_says_why(server: OtiiEmulator, said: str) -> No
 def test_server_that_answers_nonsense_is_told(
     monkeypatch: pytest.MonkeyPatch, command: str, data: dict[str, Any], said: str
 ) -> None:
-    """An answer of another type is a traceback, or a power without end."""
+    """Otherwise a reply of another type would be a traceback, or an endless power."""
     answer(monkeypatch, command, data)
     with OtiiEmulator() as server:
         found = find_meter(f"otii:{server.address}").open()
@@ -170,7 +173,7 @@ def test_server_that_answers_nonsense_is_told(
 def test_count_that_is_none_ends_the_recording(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data: dict[str, Any]
 ) -> None:
-    """A recording that ends early is told in words of Python."""
+    """Otherwise a recording that ends early would be reported in words of Python."""
     command = "recording_get_channel_data_count"
     answer(monkeypatch, command, data)
     _, trouble = recorded(OtiiEmulator(), tmp_path / "r")
@@ -178,7 +181,7 @@ def test_count_that_is_none_ends_the_recording(
 
 
 def test_project_without_a_number_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A recording that cannot begin is a traceback."""
+    """Otherwise a recording that cannot begin would be a traceback."""
     answer(monkeypatch, "otii_create_project", {"name": "x"})
     with OtiiEmulator() as server:
         meter = find_meter(f"otii:{server.address}")
@@ -189,7 +192,7 @@ def test_project_without_a_number_is_told(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_server_that_goes_away_costs_nothing_that_was_fetched(tmp_path: Path) -> None:
-    """A recording is lost with the connection."""
+    """Otherwise a recording would be lost with the connection."""
     found, trouble = recorded(OtiiEmulator(current_a=ramp, gone_after=8000), tmp_path / "r")
     assert trouble is not None
     assert "Otii server" in trouble
@@ -198,7 +201,7 @@ def test_server_that_goes_away_costs_nothing_that_was_fetched(tmp_path: Path) ->
 
 
 def test_value_that_is_none_is_missing(tmp_path: Path) -> None:
-    """A hole is 0 A."""
+    """Otherwise a hole would be 0 A."""
     server = OtiiEmulator(
         current_a=lambda index: None if index == 5 else 6.0 if index == 6 else 0.1
     )
@@ -209,7 +212,7 @@ def test_value_that_is_none_is_missing(tmp_path: Path) -> None:
 
 
 def test_damaged_line_is_told() -> None:
-    """A recording that was damaged has another number of samples, and nobody says so."""
+    """Otherwise a damaged recording would have another number of samples without notice."""
     with OtiiEmulator() as server:
         decoder = OtiiDecoder(opened(server))
     line = b'{"data":{"values":[0.1,0.2]}}\n'
@@ -222,7 +225,7 @@ def test_damaged_line_is_told() -> None:
 
 
 def test_value_that_no_float_holds_is_missing() -> None:
-    """One value that is out of reach loses a recording that was stored."""
+    """Otherwise one value that is out of range would lose a stored recording."""
     with OtiiEmulator() as server:
         decoder = OtiiDecoder(opened(server))
     line = b'{"data":{"values":[0.1,%b,Infinity,true,0.2]}}\n' % (b"9" * 400)
@@ -232,7 +235,7 @@ def test_value_that_no_float_holds_is_missing() -> None:
 
 
 def test_line_that_is_nested_too_deeply_is_damaged() -> None:
-    """One line loses a recording that was stored."""
+    """Otherwise one line would lose a stored recording."""
     with OtiiEmulator() as server:
         decoder = OtiiDecoder(opened(server))
     assert decoder.feed(Packet(0, 0, b"[" * 200_000 + b"\n")) == []

@@ -1,4 +1,4 @@
-"""Smart plugs against what is made up of them, which others' clients are held against first.
+"""Smart plugs against made-up plugs, which are first checked with other clients.
 
 aioshelly and python-kasa read the made-up plugs in these tests. tasmotadevicecontroller 0.0.8 read
 the made-up Tasmota by hand (Status, Status 0, Status 8, Status 10): it is of 2020, and no test
@@ -48,10 +48,10 @@ HUGE = b"9" * 400
 
 @dataclass(slots=True)
 class Peer(TcpServer):
-    """Somebody at the address of a plug, who answers each connection with the next of these."""
+    """A server at the address of a plug that sends each connection the next reply."""
 
     answers: list[bytes]
-    """Answers in order; the last one again and again."""
+    """Replies in order; the last is repeated."""
     answered: int = 0
 
     def _serve(self, connection: socket.socket) -> None:
@@ -63,7 +63,7 @@ class Peer(TcpServer):
 
 
 def until_answered(peer: Plug | Peer, count: int) -> None:
-    """Wait until it has answered so many times more."""
+    """Wait until it has sent so many more replies."""
     enough = peer.answered + count
     wait_until(lambda: peer.answered >= enough, f"{count} answers")
 
@@ -81,12 +81,12 @@ def message(content: object) -> bytes:
 
 
 def text_of(name: str, plug: Plug, options: str = "") -> str:
-    """As `--meter` takes it."""
+    """The text for `--meter`."""
     return f"{name.split()[0]}:{plug.address}{options}"
 
 
 def refused(text: str) -> str:
-    """Why it cannot be used."""
+    """Why the meter cannot be used."""
     found = find_meter(text).open()
     assert isinstance(found, AbsentMeter)
     assert "\n" not in found.reason
@@ -94,15 +94,15 @@ def refused(text: str) -> str:
 
 
 def opened(text: str) -> Header:
-    """What a meter says of itself."""
+    """Header of a meter that must open."""
     header = find_meter(text).open()
     assert isinstance(header, Header), header
     return header
 
 
-@pytest.mark.filterwarnings("ignore")  # of the client and what it is built on
+@pytest.mark.filterwarnings("ignore")  # of the client and its dependencies
 def test_shelly_is_one_for_aioshelly() -> None:
-    """Our emulator speaks a language of its own, and our driver understands it."""
+    """Otherwise our emulator could have a protocol that only our driver understands."""
     aioshelly = pytest.importorskip(
         "aioshelly.rpc_device",
         reason="aioshelly is not installed: it reads our emulator as a second client",
@@ -128,10 +128,10 @@ def test_shelly_is_one_for_aioshelly() -> None:
     assert (switch["apower"], switch["voltage"], switch["output"]) == (22.9, 230.1, True)
 
 
-@pytest.mark.filterwarnings("ignore")  # of the client and what it is built on
+@pytest.mark.filterwarnings("ignore")  # of the client and its dependencies
 @pytest.mark.parametrize("is_first", [False, True])
 def test_kasa_plug_is_one_for_python_kasa(is_first: bool) -> None:
-    """Our emulator speaks a language of its own, and our driver understands it."""
+    """Otherwise our emulator could have a protocol that only our driver understands."""
     kasa = pytest.importorskip(
         "kasa", reason="python-kasa is not installed: it reads our emulator as a second client"
     )
@@ -159,7 +159,7 @@ def test_kasa_plug_is_one_for_python_kasa(is_first: bool) -> None:
 
 @pytest.mark.parametrize("name", PLUGS)
 def test_power_is_what_the_plug_shows(name: str, tmp_path: Path) -> None:
-    """A unit is wrong by a thousand, or a change is not seen."""
+    """Otherwise a unit would be wrong by a thousand, or a change be overlooked."""
     with PLUGS[name]() as plug:
         meter = find_meter(text_of(name, plug, ",rate=5"))
         assert isinstance(meter.open(), Header)
@@ -175,7 +175,7 @@ def test_power_is_what_the_plug_shows(name: str, tmp_path: Path) -> None:
 
 
 def test_plug_is_not_better_than_it_is() -> None:
-    """Seconds of averaging pass for an instant, or whole watts for milliwatts."""
+    """Otherwise seconds of averaging would pass for an instant, or whole watts for milliwatts."""
     with TasmotaEmulator() as whole, ShellyEmulator() as tenth:
         headers = [opened(f"tasmota:{whole.address}"), opened(f"shelly:{tenth.address}")]
     steps = [
@@ -194,7 +194,7 @@ def test_plug_is_not_better_than_it_is() -> None:
 
 
 def test_component_that_measures_is_found() -> None:
-    """A meter without an outlet, or the second of two, cannot be read."""
+    """Otherwise a meter without an outlet, or the second of two, could not be read."""
     meters: dict[str, dict[str, Any]] = {
         "pm1:0": {"id": 0, "apower": 5.0, "voltage": 230.0, "current": 0.05},
         "em1:1": {"id": 1, "act_power": 7.0, "voltage": 230.0, "current": 0.05},
@@ -210,7 +210,7 @@ def test_component_that_measures_is_found() -> None:
 
 
 def test_outlet_of_a_strip_is_the_one_that_is_named() -> None:
-    """The neighbour's power is measured."""
+    """Otherwise the neighbour's power would be measured."""
     with KasaEmulator(outlets=6) as strip:
         assert "several outlets: channel=0 to 5" in refused(f"kasa:{strip.address}")
         opened(f"kasa:{strip.address},channel=3")
@@ -231,14 +231,14 @@ def test_outlet_of_a_strip_is_the_one_that_is_named() -> None:
     ],
 )
 def test_plug_that_cannot_be_measured_says_why(name: str, plug: Plug, said: str) -> None:
-    """A plug that is off is 0 W, or a password is asked for without a word."""
+    """Otherwise a plug that is off would be 0 W, or a password be required without a reason."""
     with plug:
         assert said in refused(text_of(name, plug))
 
 
 @pytest.mark.parametrize("name", ["shelly", "tasmota", "kasa"])
 def test_address_without_a_plug_says_so(name: str) -> None:
-    """A wrong address is a traceback."""
+    """Otherwise a wrong address would be a traceback."""
     assert refused(name) == f"plug address missing: name it, as in {name}:192.168.1.20"
     reason = refused(f"{name}:127.0.0.1:1")
     assert "127.0.0.1:1" in reason
@@ -247,14 +247,14 @@ def test_address_without_a_plug_says_so(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["shelly", "tasmota"])
 def test_port_that_is_no_number_is_a_typing_error(name: str) -> None:
-    """A typing error is told as a plug that is away."""
+    """Otherwise a typing error would be reported as a plug that is away."""
     with pytest.raises(WrongMeterOption, match="address must be HOST or HOST:PORT, got 'lab:abc'"):
         find_meter(f"{name}:lab:abc")
 
 
 @pytest.mark.parametrize("name", ["shelly", "tasmota"])
 def test_what_is_no_web_server_is_no_plug(name: str) -> None:
-    """The address of another machine is a traceback."""
+    """Otherwise the address of another machine would be a traceback."""
     with Peer([b"SSH-2.0-OpenSSH_9.6\r\n"]) as peer:
         assert refused(f"{name}:{peer.address}") == (
             f"no {name} at {peer.address}: the response is not HTTP: SSH-2.0-OpenSSH_9.6"
@@ -262,7 +262,7 @@ def test_what_is_no_web_server_is_no_plug(name: str) -> None:
 
 
 def test_garbled_answer_is_a_missing_value(tmp_path: Path) -> None:
-    """One answer that is garbled ends the recording."""
+    """Otherwise one garbled reply would end the recording."""
     meter_page = page({"power": 5.0, "is_valid": True})
     answers = [
         *(page({"type": "SHPLG-S", "mac": MAC}), meter_page, meter_page),
@@ -299,7 +299,7 @@ def test_garbled_answer_is_a_missing_value(tmp_path: Path) -> None:
     ],
 )
 def test_answer_of_another_shape_is_no_plug(name: str, content: object, said: str) -> None:
-    """What answers in JSON, but is no such plug, is a traceback."""
+    """Otherwise a server that replies in JSON, but is no such plug, would be a traceback."""
     is_kasa = name == "kasa"
     with Peer([message(content) if is_kasa else page(content)]) as peer:
         assert said in refused(f"{name}:{peer.address}{',channel=0' if is_kasa else ''}")
@@ -308,7 +308,7 @@ def test_answer_of_another_shape_is_no_plug(name: str, content: object, said: st
 def test_plug_that_is_busy_misses_values_and_one_that_is_gone_ends_the_recording(
     tmp_path: Path,
 ) -> None:
-    """One lost packet ends a run, or a plug that was pulled out is waited for without end."""
+    """Otherwise a lost packet would end a run, or a removed plug be waited for without end."""
     with ShellyEmulator() as plug:
         meter = find_meter(f"shelly:{plug.address},rate=5")
         meter.open()
@@ -344,12 +344,12 @@ def test_plug_that_is_busy_misses_values_and_one_that_is_gone_ends_the_recording
     ],
 )
 def test_answer_without_a_power_is_missing(decoder: type[PlugDecoder], answer: bytes) -> None:
-    """What is no number becomes 0 W, or ends the reading of a recording."""
+    """Otherwise a value that is no number would be 0 W, or end the reading of a recording."""
     assert decoder.read(answer) is None
 
 
 def test_phases_add_up() -> None:
-    """Of three phases one is counted."""
+    """Otherwise only one of three phases would be counted."""
     answer = b'{"StatusSNS":{"ENERGY":{"Power":[10,20,30],"Voltage":[230,231,229]}}}'
     found = TasmotaDecoder.read(answer)
     assert isinstance(found, PlugReading)

@@ -1,4 +1,4 @@
-"""The decoder of the PPK2: known answers, another client's arithmetic, and every kind of loss."""
+"""The decoder of the PPK2: known answers, another client's arithmetic, every kind of loss."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def known() -> Any:
 
 
 def decoder(calibration: Calibration = CALIBRATION, **fields: Any) -> Ppk2Decoder:
-    """A new one."""
+    """A new decoder."""
     return Ppk2Decoder(
         Ppk2Settings(calibration=calibration, supply_v=3.3, is_source=True, **fields)
     )
@@ -41,7 +41,7 @@ def decoder(calibration: Calibration = CALIBRATION, **fields: Any) -> Ppk2Decode
 def decode(
     data: bytes, cuts: Sequence[int] = (), made: Ppk2Decoder | None = None
 ) -> tuple[list[SampleBlock], LossReport]:
-    """Feed the bytes, cut at these places."""
+    """Decode the bytes, cut at these places."""
     made = made or decoder()
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     parts = [data[a:b] for a, b in pairwise(edges)]
@@ -61,7 +61,7 @@ def indexes(blocks: list[SampleBlock]) -> NDArray[np.int64]:
 
 
 def random_words(count: int, run_length: float, seed: int) -> Words:
-    """Ranges that last so long on average, and any values."""
+    """Words with random values, and ranges of this mean length."""
     draw = np.random.default_rng(seed)
     begins = np.where(draw.random(count) < 1 / run_length, np.arange(count), 0)
     ranges = draw.integers(0, 5, count)[np.maximum.accumulate(begins)]
@@ -78,7 +78,7 @@ def random_words(count: int, run_length: float, seed: int) -> Words:
 @pytest.mark.parametrize("is_filtered", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
 def test_known_words_give_the_known_currents(is_filtered: bool, size: int) -> None:
-    """A constant of the conversion, or a rule of the filter, is wrong."""
+    """Otherwise a constant of the conversion, or a rule of the filter, would be wrong."""
     vector = known()
     given_ = vector["definition"]["calibration"]
     calibration = Calibration(**{key.lower(): tuple(value) for key, value in given_.items()})
@@ -95,7 +95,7 @@ def test_known_words_give_the_known_currents(is_filtered: bool, size: int) -> No
 
 
 def other_client(words: Words) -> Floats:
-    """The same words by another client, ampere."""
+    """The same words, decoded by another client, in amperes."""
     api: Any = PPK2_API.__new__(PPK2_API)
     api.ser = None
     keys = {"R": "r", "GS": "gs", "GI": "gi", "O": "o", "S": "s", "I": "i", "UG": "ug"}
@@ -118,7 +118,7 @@ def other_client(words: Words) -> Floats:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("run_length", [1.2, 3, 30, 1000])
 def test_every_sample_is_that_of_another_client(run_length: float) -> None:
-    """The vectorised filter is nearly the application's."""
+    """Otherwise the vectorised filter would only be close to that of the application."""
     words = random_words(5000, run_length, seed=int(run_length * 10))
     cuts = np.random.default_rng(1).integers(0, 20000, 40).tolist()
     blocks, loss = decode(words.tobytes(), cuts)
@@ -132,7 +132,7 @@ cut_lists = st.lists(st.integers(0, 2000), max_size=8)
 
 @given(currents, cut_lists)
 def test_current_comes_back_within_half_a_step(current_a: Floats, cuts: list[int]) -> None:
-    """What is measured is not what flowed."""
+    """Otherwise the measured current would not be the current that flowed."""
     digital = (np.arange(len(current_a)) % 256).astype(np.uint8)
     words = words_for(current_a, digital)
     made = decoder(is_filtered=False)
@@ -154,14 +154,14 @@ losses = st.lists(st.tuples(st.integers(1, 2900), st.integers(1, 63)), max_size=
 @settings(deadline=None)
 @given(losses, cut_lists)
 def test_every_visible_loss_is_accounted_for(lost: list[tuple[int, int]], cuts: list[int]) -> None:
-    """Samples disappear, and the time axis shrinks with them."""
+    """Otherwise samples would disappear, and the time axis shrink with them."""
     words = words_for(np.full(3000, 1e-3), np.zeros(3000, np.uint8))
     kept = np.ones(3000, np.bool_)
     for first, count in lost:
         kept[first : first + count] = False
     holes = np.diff(np.flatnonzero(kept)) - 1
     if (holes >= 64).any() or not kept[-1]:
-        return  # two holes that grew together: declared invisible; or nothing behind it
+        return  # two holes that merged: declared invisible; or nothing after it
     faults = Faults(lost_words=tuple(lost))
     blocks, loss = decode(damaged(words, faults), cuts)
     assert loss.received_count + loss.lost_count == 3000
@@ -173,7 +173,7 @@ def test_every_visible_loss_is_accounted_for(lost: list[tuple[int, int]], cuts: 
 @settings(deadline=None)
 @given(st.integers(1, 2500), st.integers(1, 3), cut_lists)
 def test_framing_is_found_again(word: int, count: int, cuts: list[int]) -> None:
-    """One lost byte, and the rest of the session is noise."""
+    """Otherwise one lost byte would turn the rest of the session into noise."""
     draw = np.random.default_rng(word)
     current_a = draw.uniform(1e-4, 2e-2, 4000)
     words = words_for(current_a, np.zeros(4000, np.uint8))
@@ -189,7 +189,7 @@ def test_framing_is_found_again(word: int, count: int, cuts: list[int]) -> None:
 
 
 def test_loss_of_sixty_four_is_seen_by_the_clock_alone() -> None:
-    """The counter says that all is well, and every second is 640 µs too short."""
+    """Otherwise every second would be 640 µs too short, while the counter shows no loss."""
     words = words_for(np.full(RATE_HZ * 5, 1e-3), np.zeros(RATE_HZ * 5, np.uint8))
     lost = tuple((second * RATE_HZ + 5000, 64) for second in range(5))
     kept = np.frombuffer(damaged(words, Faults(lost_words=lost)), "<u4")
@@ -207,14 +207,14 @@ def test_loss_of_sixty_four_is_seen_by_the_clock_alone() -> None:
 
 @pytest.mark.parametrize("count", [37, 101])
 def test_loss_that_the_counter_cannot_tell_apart_is_called_so(count: int) -> None:
-    """101 lost samples are 37, and nobody says that it may be more."""
+    """Otherwise 101 lost samples would be 37, with no hint that it may be more."""
     words = words_for(np.full(1000, 1e-3), np.zeros(1000, np.uint8))
     _, loss = decode(damaged(words, Faults(lost_words=((400, count),))))
     assert (loss.lost_count, loss.is_ambiguous) == (37, True)
 
 
 def test_empty_reads_make_no_samples() -> None:
-    """Four thousand empty reads among a thousand samples, and the mean is a sixth of it."""
+    """Otherwise 4000 empty reads among 1000 samples would give a sixth of the mean."""
     words = words_for(np.full(1000, 41e-6), np.zeros(1000, np.uint8))
     made = decoder()
     blocks: list[SampleBlock] = []
@@ -227,7 +227,7 @@ def test_empty_reads_make_no_samples() -> None:
 
 
 def test_saturation_is_flagged() -> None:
-    """A peak that was cut off counts as measured."""
+    """Otherwise a peak that was cut off would count as measured."""
     words = words_for(np.array([1e-3, 0.5, 1.0]), np.zeros(3, np.uint8))
     words[2] |= 0x3FFF
     blocks, loss = decode(words.tobytes())
@@ -243,7 +243,10 @@ def test_saturation_is_flagged() -> None:
 def test_saturation_right_before_a_higher_range_is_bounded(
     packet_bytes: int, at: int, bounded_count: int
 ) -> None:
-    """One sample in 300,000 ends a recording, though the next one shows how high it was."""
+    """Otherwise one sample in 300,000 would end a recording.
+
+    The next sample shows how high it was.
+    """
     words = words_for(np.repeat([1e-3, 0.2], 100), np.zeros(200, np.uint8))
     words[at] |= 0x3FFF
     made, data = decoder(), words.tobytes()
@@ -254,7 +257,7 @@ def test_saturation_right_before_a_higher_range_is_bounded(
 
 
 def test_range_that_does_not_exist_is_no_number() -> None:
-    """A damaged word is a current, and stays in the filter's average for ever."""
+    """Otherwise a damaged word would be a current, and stay in the filter's average for ever."""
     words = words_for(np.full(100, 1e-3), np.zeros(100, np.uint8))
     words[50] |= 7 << 14
     blocks, _ = decode(words.tobytes())
@@ -265,14 +268,14 @@ def test_range_that_does_not_exist_is_no_number() -> None:
 
 
 def test_calibration_that_is_not_the_units_is_flagged() -> None:
-    """A constant that the unit did not give is taken from a table, and nobody learns of it."""
+    """Otherwise a constant that the unit lacks would be taken from a table unnoticed."""
     words = words_for(np.full(10, 1e-3), np.zeros(10, np.uint8))
     blocks, _ = decode(words.tobytes(), made=decoder(defaulted=("S3",)))
     assert all(flag & Flag.UNCALIBRATED for flag in column(blocks, "flags"))
 
 
 def test_reads_that_give_nothing_make_no_samples() -> None:
-    """Each empty read becomes a sample of minus 1.26 µA, and a mean of 41 µA one of 7."""
+    """Otherwise each empty read would be a sample of minus 1.26 µA, and a mean of 41 µA be 7."""
     vector = json.loads(need_shared("known_answers/energy.json").read_text())["F_phantom_samples"]
     mean_ua = vector["expected"]["correct_mean_uA"]
     words = words_for(np.full(1000, mean_ua * 1e-6), np.zeros(1000, np.uint8))

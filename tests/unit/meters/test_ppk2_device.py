@@ -1,4 +1,4 @@
-"""The PPK2 on a pseudo-terminal; two other people's clients say whether the made-up unit is one."""
+"""The PPK2 on a pseudo-terminal; two independent clients verify the made-up unit."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def unit(emulator: Ppk2Emulator, **setup: Any) -> Ppk2:
 
 
 def opened(meter: Ppk2) -> Header:
-    """It answers."""
+    """Header of a meter that must open."""
     header = meter.open()
     assert isinstance(header, Header), header
     return header
 
 
 def record(emulator: Ppk2Emulator, path: Path, seconds: float) -> tuple[Decoded, str | None]:
-    """A session with the samples of so long, and why it ended early."""
+    """A session of samples for so long, and why it ended early."""
     meter = unit(emulator)
     opened(meter)
     with meter.session(path) as session:
@@ -60,7 +60,7 @@ def record(emulator: Ppk2Emulator, path: Path, seconds: float) -> tuple[Decoded,
 
 
 def test_other_client_of_the_same_unit_reads_its_calibration() -> None:
-    """Our emulator speaks a language of its own, and our driver understands it."""
+    """Otherwise our emulator could have a protocol that only our driver understands."""
     with Ppk2Emulator() as emulator:
         api = PPK2_API(emulator.path, timeout=1, write_timeout=1)
         api.get_modifiers()
@@ -84,7 +84,7 @@ def test_other_client_of_the_same_unit_reads_its_calibration() -> None:
 
 
 def test_second_client_of_the_same_unit_measures_the_same() -> None:
-    """One client agrees with us by its own mistake."""
+    """Otherwise one client could agree with us by its own mistake."""
     reason = "ppk2lab is not installed, which needs Python 3.11: it reads our emulator, too"
     ppk2lab: Any = pytest.importorskip("ppk2lab", reason=reason)
     transports: Any = pytest.importorskip("ppk2lab.transport.serial", reason=reason)
@@ -99,7 +99,7 @@ def test_second_client_of_the_same_unit_measures_the_same() -> None:
 
 
 def test_session_records_what_flowed(tmp_path: Path) -> None:
-    """The whole way: port, spool, framing, calibration, filter."""
+    """The whole path: port, spool, framing, calibration, filter."""
     with Ppk2Emulator(waveform=square) as emulator:
         found, trouble = record(emulator, tmp_path / "recording", 1.0)
     assert trouble is None
@@ -122,7 +122,10 @@ def test_session_records_what_flowed(tmp_path: Path) -> None:
     ],
 )
 def test_calibration_is_the_units_however_it_comes(faults: Faults) -> None:
-    """Split over two reads or behind old bytes, defaults take its place: 20 % off, and no error."""
+    """Otherwise defaults would silently replace a calibration: 20 % off, and no error.
+
+    It may be split over two reads, or follow old bytes.
+    """
     with Ppk2Emulator(faults=faults) as emulator:
         meter = unit(emulator)
         header = opened(meter)
@@ -133,7 +136,7 @@ def test_calibration_is_the_units_however_it_comes(faults: Faults) -> None:
 
 @pytest.mark.parametrize("faults", [Faults(not_a_number=("R3",)), Faults(left_out=("O0", "R1"))])
 def test_unit_without_calibration_is_refused(faults: Faults) -> None:
-    """Every value of a range is wrong by whatever the default is."""
+    """Otherwise every value of a range would be wrong by whatever the default is."""
     with Ppk2Emulator(faults=faults) as emulator:
         answer = unit(emulator).open()
     assert isinstance(answer, AbsentMeter)
@@ -142,7 +145,7 @@ def test_unit_without_calibration_is_refused(faults: Faults) -> None:
 
 
 def test_constant_that_may_be_missing_is_told() -> None:
-    """`-nan` poisons each sample of that range, or is replaced and nobody learns of it."""
+    """Otherwise `-nan` would poison each sample of that range, or be replaced unnoticed."""
     with Ppk2Emulator(faults=Faults(not_a_number=("S2", "UG4"))) as emulator:
         meter = unit(emulator)
         header = opened(meter)
@@ -151,7 +154,7 @@ def test_constant_that_may_be_missing_is_told() -> None:
 
 
 def test_port_that_is_no_ppk2_is_refused() -> None:
-    """A modem on the wrong port is a meter that reads nothing."""
+    """Otherwise a modem on the wrong port would be a meter that reads nothing."""
     with Ppk2Emulator(faults=Faults(mute_count=9)) as emulator:
         answer = unit(emulator).open()
     assert isinstance(answer, AbsentMeter)
@@ -159,7 +162,7 @@ def test_port_that_is_no_ppk2_is_refused() -> None:
 
 
 class Console:
-    """A port on which something keeps talking, whatever it is told; its clock is made up."""
+    """A port that keeps sending data, whatever is written to it; its clock is made up."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -170,21 +173,21 @@ class Console:
         return self.now_s
 
     def read(self, timeout_s: float) -> bytes:
-        """Never nothing."""
+        """Data at each read."""
         assert self.now_s < 60, "it is read for ever"
         self.now_s += 0.05
         return b"$GPGGA,123519,4807.038,N,01131.000,E,1,08,0.9\r\n"
 
     def write(self, data: bytes) -> None:
-        """Nobody listens."""
+        """Ignore the data."""
 
     def close(self) -> None:
-        """Let go."""
+        """Record the call."""
         self.is_closed = True
 
 
 def test_port_that_never_falls_silent_is_no_ppk2(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPS on the wrong port is drained for ever, and the command hangs."""
+    """Otherwise a GPS on the wrong port would be drained for ever, and the command hang."""
     console = Console()
     monkeypatch.setattr("edgebench.meters.transport.time", console)
     answer = Ppk2(lambda: console, setup=Ppk2Setup(supply_v=AMPERE)).open()
@@ -197,7 +200,7 @@ def test_port_that_never_falls_silent_is_no_ppk2(monkeypatch: pytest.MonkeyPatch
 def test_unit_that_does_not_stop_costs_the_next_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end waits for ever, or a recording that is complete is called cut short."""
+    """Otherwise the end would wait for ever, or a complete recording be called cut short."""
     with Ppk2Emulator() as emulator:
         meter = unit(emulator)
         opened(meter)
@@ -215,7 +218,7 @@ def test_unit_that_does_not_stop_costs_the_next_session(
 
 
 def test_unit_that_is_pulled_out_keeps_what_it_measured(tmp_path: Path) -> None:
-    """A cable costs the session, or the session ends as if nothing had happened."""
+    """Otherwise a cable would cost the session, or the session end as if nothing had happened."""
     with Ppk2Emulator(faults=Faults(gone_after_s=0.5)) as emulator:
         found, trouble = record(emulator, tmp_path / "recording", 5.0)
     assert trouble is not None
@@ -224,7 +227,7 @@ def test_unit_that_is_pulled_out_keeps_what_it_measured(tmp_path: Path) -> None:
 
 
 def test_unit_that_falls_silent_is_noticed(tmp_path: Path) -> None:
-    """A meter that hangs ends as a short recording without a word."""
+    """Otherwise a meter that hangs would end as a short recording without a reason."""
     with Ppk2Emulator(faults=Faults(stall_at_s=0.2, stall_s=60.0)) as emulator:
         found, trouble = record(emulator, tmp_path / "recording", 5.0)
     assert trouble == "the meter sent nothing for 2 s"
@@ -232,7 +235,7 @@ def test_unit_that_falls_silent_is_noticed(tmp_path: Path) -> None:
 
 
 def test_late_burst_is_no_loss(tmp_path: Path) -> None:
-    """The host was busy for 0.2 s, and a hole is called what came late."""
+    """Otherwise late samples would be called a hole, after the host was busy for 0.2 s."""
     with Ppk2Emulator(faults=Faults(stall_at_s=0.3)) as emulator:
         found, trouble = record(emulator, tmp_path / "recording", 1.0)
     assert (trouble, found.loss.lost_count, found.loss.desync_count) == (None, 0, 0)
@@ -240,7 +243,7 @@ def test_late_burst_is_no_loss(tmp_path: Path) -> None:
 
 
 def test_losses_of_a_session_are_told(tmp_path: Path) -> None:
-    """Words and bytes are lost, and the report is clean."""
+    """Otherwise words and bytes would be lost, and the report be clean."""
     faults = Faults(lost_words=((10_000, 37),), lost_bytes=((30_000, 2),))
     with Ppk2Emulator(waveform=square, faults=faults) as emulator:
         found, _ = record(emulator, tmp_path / "recording", 0.8)
@@ -251,7 +254,10 @@ def test_losses_of_a_session_are_told(tmp_path: Path) -> None:
 
 
 def test_supply_has_to_be_known() -> None:
-    """In ampere mode the unit's own VDD is multiplied with the current of another supply."""
+    """Otherwise the unit's own VDD would be multiplied with another supply's current.
+
+    This is in ampere mode.
+    """
     with Ppk2Emulator() as emulator:
         answer = unit(emulator, supply_v=None).open()
     assert isinstance(answer, AbsentMeter)
@@ -259,7 +265,7 @@ def test_supply_has_to_be_known() -> None:
 
 
 def test_source_mode_sets_what_is_asked(tmp_path: Path) -> None:
-    """The device gets another voltage than the energy is computed with, or stays powered."""
+    """Otherwise the device would get a voltage other than that of its energy, or stay powered."""
     with Ppk2Emulator(waveform=constant(2e-3)) as emulator:
         meter = unit(emulator, is_source=True, supply_v=1.8, is_power_on=True)
         opened(meter)
@@ -272,7 +278,7 @@ def test_source_mode_sets_what_is_asked(tmp_path: Path) -> None:
 
 
 def test_session_alone_never_switches_the_device() -> None:
-    """A measurement power-cycles somebody's board."""
+    """Otherwise a measurement would power-cycle the user's board."""
     with Ppk2Emulator() as emulator:
         meter = unit(emulator)
         opened(meter)
@@ -281,7 +287,7 @@ def test_session_alone_never_switches_the_device() -> None:
 
 
 def test_unit_that_is_only_looked_at_keeps_its_mode() -> None:
-    """`edgebench meters info` changes the voltage of a device that is on."""
+    """Otherwise `edgebench meters info` would change the voltage of a device that is on."""
     with Ppk2Emulator() as emulator:
         meter = unit(emulator, is_source=True, supply_v=1.8, is_power_on=True)
         opened(meter)
@@ -293,7 +299,7 @@ def test_unit_that_is_only_looked_at_keeps_its_mode() -> None:
 def test_session_that_does_not_begin_switches_the_device_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device keeps its supply, and the unit sends, after a session that never was."""
+    """Otherwise a device would keep its supply, and the unit send, after a failed start."""
     with Ppk2Emulator() as emulator:
         meter = unit(emulator, is_source=True, is_power_on=True)
         opened(meter)
@@ -316,7 +322,7 @@ def test_session_that_does_not_begin_switches_the_device_off(
 def test_hung_session_is_switched_off_as_the_meter_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A read that never returns keeps the device's supply on for good."""
+    """Otherwise a read that never returns would keep the device's supply on for good."""
     monkeypatch.setattr(recorder, "JOIN_S", 0.05)
     released, is_hanging = threading.Event(), threading.Event()
 
@@ -341,28 +347,31 @@ def test_hung_session_is_switched_off_as_the_meter_is_closed(
 @pytest.mark.parametrize("mode", ["", ",source"])
 @pytest.mark.parametrize("supply", ["0.1", "0.79", "5.1", "9", "nan", "3300"])
 def test_supply_beyond_the_unit_is_refused(supply: str, mode: str) -> None:
-    """The unit is told 12 V, and does something else; or joules are a thousand times too many."""
+    """Otherwise the unit would be set to 12 V, and do something else.
+
+    Or joules would be a thousand times too many.
+    """
     with pytest.raises(UsageError, match=r"0.8 to 5.0 V, got|must be a number"):
         find_meter(f"ppk2:/dev/null,supply={supply}{mode}")
 
 
 @pytest.mark.parametrize("name", ["ppk2", "lpm01a"])
 def test_supply_in_millivolts_is_named(name: str) -> None:
-    """Somebody reads of a limit, and not that the unit of the number is another one."""
+    """Otherwise the user would read of a limit, and not that the number has the wrong unit."""
     with pytest.raises(UsageError, match=r"got 3300 V; write volts, not mV: supply=3\.3$"):
         find_meter(f"{name}:/dev/null,supply=3300")
 
 
 @pytest.mark.parametrize("path", ["/dev/nothing-there", "/etc/hostname"])
 def test_wrong_port_says_so(path: str) -> None:
-    """A typing error becomes a traceback."""
+    """Otherwise a typing error would become a traceback."""
     answer = find_meter(f"ppk2:{path},supply=3.3").open()
     assert isinstance(answer, AbsentMeter)
     assert path in answer.reason
 
 
 def test_metadata_survive_any_text_around_them() -> None:
-    """A stale byte that looks like a letter hides the first constant."""
+    """Otherwise a stale byte that looks like a letter would hide the first constant."""
     text = metadata_text(CALIBRATION, Faults())
     assert parse_metadata(b"\xff\x00R9\n" + text).calibration.r == pytest.approx(CALIBRATION.r)
     with pytest.raises(MeasurementError, match="sent no calibration"):

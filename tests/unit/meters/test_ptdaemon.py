@@ -1,6 +1,6 @@
-"""SPEC PTDaemon as a client, against a daemon that is made up down to its bytes.
+"""SPEC PTDaemon as a client, against a made-up daemon that is exact to the byte.
 
-The made-up daemon was held against mlcommons/power-dev by hand: the class `Ptd` of its server.py
+The made-up daemon was checked against mlcommons/power-dev by hand: the class `Ptd` of its server.py
 started it, measured, and stopped it, at commit 0151270 (Hello, Identify, RR, SR, Go, Stop) and with
 the later way to read samples (RL, Uncertainty, Watts). That code is on no package index, so no test
 can install it.
@@ -40,7 +40,7 @@ def recorded(
 
 
 def opened(ranges: str) -> Header:
-    """What a daemon with these ranges says of itself."""
+    """Header of a daemon with these ranges."""
     with PtdEmulator(ranges=ranges, interval_s=1.0) as daemon:
         meter = find_meter(f"ptdaemon:{daemon.address}")
         header = meter.open()
@@ -53,7 +53,7 @@ def opened(ranges: str) -> Header:
 
 @pytest.mark.parametrize("faults", [PtdFaults(), PtdFaults(pieces=True), PtdFaults(repeats=True)])
 def test_samples_are_means_that_follow_each_other(tmp_path: Path, faults: PtdFaults) -> None:
-    """A sample is read twice or not at all, or its interval is another one."""
+    """Otherwise a sample would be read twice or not at all, or have another interval."""
     found, trouble, daemon = recorded(tmp_path / "r", faults)
     assert trouble is None
     assert not daemon.is_measuring, "it was stopped"
@@ -67,7 +67,7 @@ def test_samples_are_means_that_follow_each_other(tmp_path: Path, faults: PtdFau
 
 
 def test_samples_are_placed_where_they_were_taken(tmp_path: Path) -> None:
-    """A host that reads late, or another time zone, moves every sample."""
+    """Otherwise a host that reads late, or another time zone, would shift every sample."""
     import time
 
     with PtdEmulator() as daemon:
@@ -86,7 +86,7 @@ def test_samples_are_placed_where_they_were_taken(tmp_path: Path) -> None:
 
 
 def test_header_says_what_the_analyser_is() -> None:
-    """An analyser's mean passes for an instant, or its range error is left out."""
+    """Otherwise an analyser's mean would pass for an instant, or lack its range error."""
     header = opened("Ranges,0,0.5,0,300.0")
     capability = header.capability
     assert header.info.model == "YokogawaWT310E-C3UB12345E"
@@ -101,13 +101,13 @@ def test_header_says_what_the_analyser_is() -> None:
 
 @pytest.mark.parametrize("words", ["0,inf,0,300", "0,0.5,0,1e300", "0,1e300,0,1e-3", "0,1,0,nan"])
 def test_range_that_no_analyser_has_is_not_known(words: str) -> None:
-    """An error without end is stored as that of an analyser."""
+    """Otherwise an infinite error would be stored as that of an analyser."""
     kinds = {term.kind for term in opened(f"Ranges,{words}").uncertainty}
     assert kinds == {Kind.GAIN, Kind.EDGE}
 
 
 def test_samples_that_are_missing_stay_missing(tmp_path: Path) -> None:
-    """A hole is filled with the power around it, or -1 W is taken for a power."""
+    """Otherwise a hole would be filled with its surroundings, or -1 W be taken for a power."""
     faults = PtdFaults(lost=range(3, 5), not_given=(1,))
     found, trouble, _ = recorded(tmp_path / "r", faults)
     assert trouble is None
@@ -120,7 +120,7 @@ def test_samples_that_are_missing_stay_missing(tmp_path: Path) -> None:
 
 
 def test_clock_that_is_set_back_loses_no_sample(tmp_path: Path) -> None:
-    """At the end of summer time every sample is taken for one that was read before."""
+    """Otherwise samples after the end of summer time would pass for samples already read."""
     found, trouble, _ = recorded(tmp_path / "r", PtdFaults(set_back_at=4))
     assert trouble is None
     good = found.power_w[found.flags == 0]
@@ -129,7 +129,7 @@ def test_clock_that_is_set_back_loses_no_sample(tmp_path: Path) -> None:
 
 
 def test_direct_current_analyser_is_asked_in_its_own_way(tmp_path: Path) -> None:
-    """A daemon for direct current refuses to be read."""
+    """Otherwise a daemon for direct current would refuse to be read."""
     found, trouble, daemon = recorded(tmp_path / "r", PtdFaults(is_direct=True))
     assert trouble is None
     assert "DC-RL" in daemon.commands
@@ -137,7 +137,7 @@ def test_direct_current_analyser_is_asked_in_its_own_way(tmp_path: Path) -> None
 
 
 def test_daemon_that_goes_away_costs_nothing_that_was_read(tmp_path: Path) -> None:
-    """A recording is lost with the connection."""
+    """Otherwise a recording would be lost with the connection."""
     found, trouble, _ = recorded(tmp_path / "r", PtdFaults(gone_after=4), samples=math.inf)
     assert trouble is not None
     assert "closed the connection" in trouble or "is gone" in trouble  # closed, or reset
@@ -147,7 +147,7 @@ def test_daemon_that_goes_away_costs_nothing_that_was_read(tmp_path: Path) -> No
 def test_analyser_that_falls_silent_ends_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run is waited for without end."""
+    """Otherwise a run would be waited for without end."""
     monkeypatch.setattr("edgebench.meters.ptdaemon._ANSWER_S", 0.2)
     found, trouble, daemon = recorded(tmp_path / "r", PtdFaults(silent_after=3), samples=math.inf)
     assert trouble == "PTDaemon delivered no sample for 0.7 s"
@@ -163,7 +163,7 @@ def test_analyser_that_falls_silent_ends_the_recording(
     ],
 )
 def test_what_is_no_analyser_says_why(faults: PtdFaults, said: str) -> None:
-    """Somebody names the port of the thermometer, and gets watts."""
+    """Otherwise the port of the thermometer would give watts."""
     with PtdEmulator(faults=faults) as daemon:
         found = find_meter(f"ptdaemon:{daemon.address}").open()
     assert isinstance(found, AbsentMeter)
@@ -171,7 +171,7 @@ def test_what_is_no_analyser_says_why(faults: PtdFaults, said: str) -> None:
 
 
 def test_measurement_of_somebody_else_is_not_ended(tmp_path: Path) -> None:
-    """An MLPerf run on the same daemon is stopped by ours."""
+    """Otherwise ours would stop an MLPerf run on the same daemon."""
     with PtdEmulator(faults=PtdFaults(busy=True)) as daemon:
         meter = find_meter(f"ptdaemon:{daemon.address}")
         meter.open()
@@ -182,7 +182,7 @@ def test_measurement_of_somebody_else_is_not_ended(tmp_path: Path) -> None:
 
 
 def test_address_without_a_daemon_says_so() -> None:
-    """A wrong address is a traceback, or waits for minutes."""
+    """Otherwise a wrong address would be a traceback, or wait for minutes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     nameless = find_meter("ptdaemon").open()
@@ -197,11 +197,11 @@ def test_address_without_a_daemon_says_so() -> None:
 
 @pytest.mark.parametrize("line", [b"", b"Watts,1", b"Time,x,Watts,1", b"Time,1,2", b"\xff,\xff"])
 def test_line_that_is_no_sample_is_none(line: bytes) -> None:
-    """A damaged recording cannot be read at all."""
+    """Otherwise a damaged recording could not be read at all."""
     assert sample_of(line) is None
 
 
 def test_first_watts_are_those_of_all_channels() -> None:
-    """Of a multichannel analyser one phase is taken for the sum."""
+    """Otherwise one phase of a multichannel analyser would be taken for the sum."""
     line = b"Time,01-01-1970 00:00:01.000,Watts,30.0,Watts,10.0,Watts,20.0,Mark,x"
     assert sample_of(line) == (1_000_000_000, 30.0)

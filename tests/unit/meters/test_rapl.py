@@ -25,7 +25,7 @@ SECOND_NS = 1_000_000_000
 
 
 def record(root: Path, counter: Counter, values: Sequence[object], channel: int = 0) -> Decoded:
-    """One round of readings a second, while the counter shows these."""
+    """Readings once a second, with the counter at these values."""
     times = iter(range(0, 1000 * SECOND_NS, SECOND_NS // 2))  # each reading looks twice
     meter = RaplMeter(root, clock_ns=lambda: next(times))
     meter.open()
@@ -44,7 +44,7 @@ def record(root: Path, counter: Counter, values: Sequence[object], channel: int 
 
 
 def test_power_is_energy_over_time(tmp_path: Path) -> None:
-    """A unit is wrong by a thousand, and nobody sees it."""
+    """Otherwise a unit would be wrong by a thousand unnoticed."""
     found = record(tmp_path, Counter(tmp_path), [0, 30_000_000, 45_000_000])
     assert list(found.power_w) == pytest.approx([30.0, 15.0])
     assert list(found.begin_ns) == [SECOND_NS // 4, SECOND_NS * 5 // 4]
@@ -52,7 +52,10 @@ def test_power_is_energy_over_time(tmp_path: Path) -> None:
 
 
 def test_zones_beyond_the_tenth_are_there_and_parts_of_zones_are_not(tmp_path: Path) -> None:
-    """The energy of a machine with many packages lacks some, or has the cores of one twice."""
+    """Otherwise a machine with many packages would lack some energy.
+
+    Or it would have the cores of a package twice.
+    """
     for index in (0, 1, 2, 9, 10, 11):
         Counter(tmp_path, index, f"package-{index}")
     (tmp_path / "sys/class/powercap/intel-rapl:10:0").mkdir()
@@ -63,20 +66,20 @@ def test_zones_beyond_the_tenth_are_there_and_parts_of_zones_are_not(tmp_path: P
 
 
 def test_counter_that_wraps_loses_nothing(tmp_path: Path) -> None:
-    """Once in twenty minutes a window has minus two hundred kilojoules."""
+    """Otherwise a window would have minus two hundred kilojoules once in twenty minutes."""
     found = record(tmp_path, Counter(tmp_path), [RANGE_UJ - 4_000_000, 5_999_999])
     assert list(found.power_w) == pytest.approx([10.0])
 
 
 def test_known_wrap(tmp_path: Path) -> None:
-    """The known answer for a wrap differs from ours by more than a unit of the counter."""
+    """The energy over a wrap is the known answer to within a unit of the counter."""
     vector = json.loads(need_shared("known_answers/energy.json").read_text())["H_rapl_wrap"]
     found = record(tmp_path, Counter(tmp_path), vector["definition"]["energy_uj"])
     assert found.power_w.sum() == pytest.approx(vector["expected"]["total_J"], abs=2e-6)
 
 
 def test_counter_that_does_not_answer_is_flagged(tmp_path: Path) -> None:
-    """A failed reading becomes zero watts."""
+    """Otherwise a failed reading would become zero watts."""
     found = record(tmp_path, Counter(tmp_path), [0, "", 30_000_000])
     assert list(found.flags) == [Flag.MISSING, Flag.NONE]
     assert math.isnan(found.power_w[0])
@@ -86,14 +89,17 @@ def test_counter_that_does_not_answer_is_flagged(tmp_path: Path) -> None:
 
 
 def test_rounds_that_were_missed_cost_a_counter_nothing(tmp_path: Path) -> None:
-    """A busy host reads a second late, and every energy of the run is refused for its losses."""
+    """Otherwise every energy of a run would be refused for its losses.
+
+    A busy host may read a second late.
+    """
     # These readings are a second apart, ten times the period of the session.
     found = record(tmp_path, Counter(tmp_path), [0, 30_000_000, 45_000_000])
     assert (found.loss.lost_count, found.loss.gaps) == (0, ())
 
 
 def test_zones_are_apart(tmp_path: Path) -> None:
-    """The package is added to the platform that it is a part of."""
+    """Otherwise the package would be added to the platform that it is a part of."""
     counter = Counter(tmp_path)
     Counter(tmp_path, 1, "psys")
     header = RaplMeter(tmp_path).open()
@@ -106,7 +112,7 @@ def test_zones_are_apart(tmp_path: Path) -> None:
 
 
 def test_machine_without_counters_says_why(tmp_path: Path) -> None:
-    """A virtual machine shows a traceback, or zero joules."""
+    """Otherwise a virtual machine would show a traceback, or zero joules."""
     opened = RaplMeter(tmp_path).open()
     assert isinstance(opened, AbsentMeter)
     assert "no RAPL zone" in opened.reason
@@ -115,11 +121,14 @@ def test_machine_without_counters_says_why(tmp_path: Path) -> None:
 def test_counter_of_root_says_why_and_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Since 2020 the counters are root's; the user reads of a missing file, or gives up."""
+    """Otherwise the user would read of a missing file, or give up.
+
+    The counters have been root's since 2020.
+    """
     counter = tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj"
     Counter(tmp_path)
     counter.chmod(0)
-    if os.geteuid() == 0:  # whom no mode stops
+    if os.geteuid() == 0:  # root ignores file modes
 
         def refuse(*_: object) -> None:
             raise PermissionError(errno.EACCES, "Permission denied", str(counter))
@@ -133,7 +142,7 @@ def test_counter_of_root_says_why_and_what_to_do(
 
 
 def test_opening_twice_keeps_one_descriptor_a_zone(tmp_path: Path) -> None:
-    """An agent that lists its meters runs out of files."""
+    """Otherwise an agent that lists its meters would run out of files."""
     Counter(tmp_path)
     meter = RaplMeter(tmp_path)
     meter.open()
@@ -144,7 +153,7 @@ def test_opening_twice_keeps_one_descriptor_a_zone(tmp_path: Path) -> None:
 
 
 def test_zone_without_its_counter_says_why(tmp_path: Path) -> None:
-    """A zone that is half there is a traceback."""
+    """Otherwise a zone that is half there would be a traceback."""
     (tmp_path / "sys/class/powercap/intel-rapl:0").mkdir(parents=True)
     opened = RaplMeter(tmp_path).open()
     assert isinstance(opened, AbsentMeter)
@@ -152,7 +161,7 @@ def test_zone_without_its_counter_says_why(tmp_path: Path) -> None:
 
 
 def test_session_reads_ten_times_a_second(tmp_path: Path) -> None:
-    """A session ends early, or its thread goes on for ever."""
+    """Otherwise a session would end early, or its thread go on for ever."""
     Counter(tmp_path)
     meter = RaplMeter(tmp_path)
     meter.open()
@@ -166,13 +175,13 @@ def test_session_reads_ten_times_a_second(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["wattson", "", "rapl2:/"])
 def test_unknown_meter_is_refused_by_name(text: str) -> None:
-    """A typing error becomes a traceback."""
+    """Otherwise a typing error would become a traceback."""
     with pytest.raises(UsageError, match=r"unknown meter .*available: .*rapl"):
         find_meter(text)
 
 
 def test_unknown_option_is_refused_by_name() -> None:
-    """An option with a typing error is ignored, and the energy is of another voltage."""
+    """Otherwise a misspelt option would be ignored, and the energy be of another voltage."""
     with pytest.raises(UsageError, match=r"ppk2 has no option 'suply'; available: supply"):
         find_meter("ppk2:/dev/ttyACM0,suply=3.3")
     with pytest.raises(UsageError, match=r"supply must be a number, got '3,3'|has no option '3'"):

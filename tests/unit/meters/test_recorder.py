@@ -24,35 +24,35 @@ NOT_STARTED = "can't start new thread"
 
 
 class Line:
-    """A transport whose reads a test decides on."""
+    """A transport whose reads the test controls."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
         self.stopped_count = 0
 
     def read(self, timeout_s: float) -> bytes:
-        """What the test says."""
+        """The data that the test provides."""
         return self._read()
 
     def write(self, data: bytes) -> None:
-        """Nobody listens."""
+        """Ignore the data."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Close nothing."""
 
     def stop(self) -> None:
-        """Told to stop."""
+        """Count the call."""
         self.stopped_count += 1
 
 
 def streamed(read: Read, path: Path) -> StreamSession:
-    """A session of a meter that sends."""
+    """A session of a meter that streams."""
     line = Line(read)
     return StreamSession(line, HEADER, path, start=lambda: None, stop=line.stop)
 
 
 def polled(read: Read, path: Path) -> PolledSession:
-    """A session of a meter that is asked."""
+    """A session of a meter that is polled."""
     return PolledSession(lambda: [(1, read())], HEADER, path)
 
 
@@ -63,7 +63,7 @@ both = pytest.mark.parametrize("make", [streamed, polled])
 @both
 @pytest.mark.filterwarnings("error")
 def test_library_that_raises_what_it_likes_ends_the_recording(make: Make, tmp_path: Path) -> None:
-    """The thread dies, nobody notices, and half a stream looks whole."""
+    """Otherwise the thread would die unnoticed, and half a stream look whole."""
     answers: Iterator[bytes] = iter([b"one", b"two"])
 
     def read() -> bytes:
@@ -85,7 +85,7 @@ def test_library_that_raises_what_it_likes_ends_the_recording(make: Make, tmp_pa
 def test_disk_that_is_full_at_the_end_is_a_trouble(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was buffered does not fit, and the run with all its latencies is not collected."""
+    """Otherwise a buffer that does not fit would lose the run with all its latencies."""
     close = SpoolWriter.close
 
     def full(writer: SpoolWriter) -> None:
@@ -105,7 +105,7 @@ def test_disk_that_is_full_at_the_end_is_a_trouble(
 def test_read_that_never_returns_holds_no_run(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hung sensor keeps the run, its lease and the device for ever."""
+    """Otherwise a hung sensor would keep the run, its lease and the device for ever."""
     monkeypatch.setattr(recorder, "JOIN_S", 0.05)
     released, is_hung = threading.Event(), threading.Event()
     began: list[int] = []
@@ -130,7 +130,7 @@ def test_read_that_never_returns_holds_no_run(
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("VI_ERROR"), TargetError("no")])
 def test_start_that_fails_half_way_is_undone(error: BaseException, tmp_path: Path) -> None:
-    """A device has its supply, and a meter sends, long after the session that never was."""
+    """Otherwise the device would have its supply, and the meter send, long after a failed start."""
     done: list[str] = []
 
     def start() -> None:
@@ -152,7 +152,7 @@ def test_start_that_fails_half_way_is_undone(error: BaseException, tmp_path: Pat
 def test_system_without_a_thread_left_is_undone(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was begun goes on, as nobody is there to end it."""
+    """Otherwise what was begun would go on, as no thread is left to end it."""
     session = make(lambda: b"data", tmp_path / "spool")
     stopped: list[int] = []
     assert isinstance(session, Recorder)
@@ -169,14 +169,14 @@ def test_system_without_a_thread_left_is_undone(
 
 
 class Interrupted(threading.Event):
-    """Ctrl-C comes while it is waited for, and once more."""
+    """An event whose wait is interrupted by Ctrl-C, and once more."""
 
     def __init__(self) -> None:
         super().__init__()
         self.waited_count = 0
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Not the first times."""
+        """Wait, but not at the first calls."""
         self.waited_count += 1
         if self.waited_count < 3:
             raise KeyboardInterrupt
@@ -184,7 +184,10 @@ class Interrupted(threading.Event):
 
 
 def test_ctrl_c_while_it_ends_stops_the_meter_all_the_same(tmp_path: Path) -> None:
-    """A person presses it twice, and the device keeps its supply, or two threads talk to it."""
+    """Otherwise a second Ctrl-C would leave the device's supply on.
+
+    Or two threads would use the device.
+    """
     done = Interrupted()
     stopped: list[bool] = []
     session = StreamSession(
@@ -201,13 +204,13 @@ def test_ctrl_c_while_it_ends_stops_the_meter_all_the_same(tmp_path: Path) -> No
 
 
 class Clock:
-    """Time that passes as a test reads."""
+    """A clock that advances as a test reads."""
 
     def __init__(self) -> None:
         self.now_ns = 0
 
     def perf_counter_ns(self) -> int:
-        """Now."""
+        """The time."""
         return self.now_ns
 
     def silence(self) -> bytes:
@@ -220,7 +223,7 @@ class Clock:
 def test_slow_meter_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate_hz: float, silent_s: int
 ) -> None:
-    """One with a value in five seconds is given up after two, having done nothing wrong."""
+    """Otherwise a sound meter with a value in five seconds would be given up after two."""
     clock = Clock()
     monkeypatch.setattr(stream, "time", clock)
     session = StreamSession(

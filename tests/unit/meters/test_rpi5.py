@@ -27,12 +27,15 @@ def board(tmp_path: Path) -> Path:
 
 
 def saying(board: Path, text: str) -> Change:
-    """Makes the firmware say that."""
+    """A change of vcgencmd's output to this text."""
     return lambda: (board / "sim/pmic_read_adc").write_text(text)
 
 
 def test_rails_are_paired_by_name(board: Path) -> None:
-    """Currents are multiplied with the voltages of their numbers, which are of other rails."""
+    """Otherwise currents would be multiplied with the voltages of the same number.
+
+    These are the voltages of other rails.
+    """
     clock = Ticks()
     meter = Rpi5Meter(board, clock_ns=clock)
     of_channel = record(meter, clock, board / "recording", [nothing, nothing], every_s=0.1)
@@ -44,13 +47,13 @@ def test_rails_are_paired_by_name(board: Path) -> None:
 
 
 def test_known_line(board: Path) -> None:
-    """The firmware's format is read in another way than it is written."""
+    """Otherwise the firmware's format would be read in another way than it is written."""
     assert pairs_of(KNOWN) == {"VDD_CORE": (1.91102, 0.8735522)}
     assert pairs_of(b"EXT5V_V volt(24)=5.1V\nBATT_V volt(25)=0.0V\n") == {}
 
 
 def test_what_is_inside_is_said(board: Path) -> None:
-    """The sum of the rails is shown as what the supply gives."""
+    """Otherwise the sum of the rails would be shown as the power of the supply."""
     header = opened(Rpi5Meter(board))
     assert {channel.boundary for channel in header.capability.channels} == {"pmic-rails"}
     assert sorted(header.facts["total_rails"]) == sorted(rail for rail, *_ in RAILS)
@@ -60,7 +63,7 @@ def test_what_is_inside_is_said(board: Path) -> None:
 
 
 def test_rail_that_is_left_out_once_is_missing(board: Path) -> None:
-    """The rail after it takes its place."""
+    """Otherwise the next rail would take its place."""
     clock = Ticks()
     text = (board / "sim/pmic_read_adc").read_text()
     without = "".join(f"{line}\n" for line in text.splitlines() if "VDD_CORE_A" not in line)
@@ -76,7 +79,7 @@ def test_rail_that_is_left_out_once_is_missing(board: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "error=1", "VDD_CORE_A current(7)=A\nVDD_CORE_V volt(15)=xV"])
 def test_answer_without_rails_is_missing(board: Path, text: str) -> None:
-    """A firmware that is busy makes 0 W, or a traceback."""
+    """Otherwise a busy firmware would make 0 W, or a traceback."""
     clock = Ticks()
     meter = Rpi5Meter(board, clock_ns=clock)
     changes = [nothing, saying(board, text)]
@@ -87,7 +90,7 @@ def test_answer_without_rails_is_missing(board: Path, text: str) -> None:
 
 
 def test_command_that_goes_away_is_missing(board: Path) -> None:
-    """An upgrade of the firmware's tools ends a recording with a traceback."""
+    """Otherwise an upgrade of the firmware's tools would end a recording with a traceback."""
     clock = Ticks()
     meter = Rpi5Meter(board, clock_ns=clock)
     gone = [nothing, lambda: (board / "usr/bin/vcgencmd").unlink()]
@@ -96,7 +99,7 @@ def test_command_that_goes_away_is_missing(board: Path) -> None:
 
 
 def test_slow_command_lowers_the_rate(board: Path) -> None:
-    """The question itself is what the board spends its power on."""
+    """Otherwise the board would spend its power on the reading itself."""
     assert opened(Rpi5Meter(board, clock_ns=Ticks())).capability.rate_hz == RATE_MAX_HZ
     slow = opened(Rpi5Meter(board, clock_ns=Ticks(look_ns=40_000_000)))
     assert slow.capability.rate_hz == pytest.approx(2.5)
@@ -107,7 +110,7 @@ def test_slow_command_lowers_the_rate(board: Path) -> None:
 
 
 def test_other_boards_say_why_not(tmp_path: Path) -> None:
-    """A Raspberry Pi 4 shows a traceback, or 0 W."""
+    """Otherwise a Raspberry Pi 4 would show a traceback, or 0 W."""
     older = make_board(tmp_path / "4", BOARDS["raspberry_pi_4b"])
     assert "vcgencmd" in refused(Rpi5Meter(older))
     assert "vcgencmd not found" in refused(
@@ -121,13 +124,13 @@ def test_other_boards_say_why_not(tmp_path: Path) -> None:
 def test_closed_folder_of_a_command_is_no_traceback(
     board: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine whose /usr/bin a user may not enter lists no meter at all."""
+    """Otherwise a machine with a closed /usr/bin would list no meter at all."""
     close_to_users(monkeypatch, board / "usr/bin")
     assert "vcgencmd not found" in refused(Rpi5Meter(board))
 
 
 @given(st.binary(max_size=200))
 def test_no_answer_breaks_the_parser(said: bytes) -> None:
-    """One strange line makes a recording unreadable."""
+    """Otherwise one strange line would make a recording unreadable."""
     for amperes, volts in pairs_of(KNOWN + said).values():
         assert math.isfinite(amperes * volts)

@@ -1,4 +1,4 @@
-"""SCPI instruments on a socket; pyvisa, as anybody uses it, says whether the made-up ones are."""
+"""SCPI instruments on a socket; plain pyvisa verifies the made-up instruments."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def meter(server: Server, answer_s: float = 2.0, **setup: Any) -> Scpi:
 
 
 def opened(made: Scpi) -> Header:
-    """It answers."""
+    """Header of a meter that must open."""
     header = made.open()
     assert isinstance(header, Header), header
     return header
 
 
 def refused(model: Model, faults: Faults | None = None, **setup: Any) -> str:
-    """Why it cannot be used, as it is told without changing anything on it."""
+    """Why it cannot be used, found without changing anything on it."""
     with Server(model, faults or Faults()) as server:
         answer = meter(server, 0.3, **setup).open()
     assert isinstance(answer, AbsentMeter)
@@ -58,7 +58,7 @@ def refused(model: Model, faults: Faults | None = None, **setup: Any) -> str:
 def refused_session(
     model: Model, path: Path, faults: Faults | None = None, **setup: Any
 ) -> tuple[str, list[str]]:
-    """Why a session of it cannot begin, and what it was told."""
+    """Why a session of it cannot begin, and the commands that it received."""
     with Server(model, faults or Faults()) as server:
         made = meter(server, 5.0, **setup)
         opened(made)
@@ -70,7 +70,7 @@ def refused_session(
 
 
 def heard(server: Server, last: str) -> None:
-    """Wait until this is the last command that came."""
+    """Wait until this is the last command received."""
     deadline_s = time.monotonic() + 20
     while server.commands[-1] != last:
         assert time.monotonic() < deadline_s, server.commands[-3:]
@@ -78,7 +78,7 @@ def heard(server: Server, last: str) -> None:
 
 
 def changes(server: Server) -> list[str]:
-    """The commands that may have changed something: all but questions that only look."""
+    """The commands that may have changed something: all but read-only queries."""
     return [one for one in server.commands if not one.endswith("?") and "? " not in one] + [
         one for one in server.commands if one in ("READ?", "SYST:ERR?", ":STATUS:ERROR?")
     ]
@@ -87,7 +87,7 @@ def changes(server: Server) -> list[str]:
 def record(
     model: Model, path: Path, *, count: int, faults: Faults | None = None, **setup: Any
 ) -> tuple[Decoded, str | None]:
-    """A session until so many questions for values were asked, and why it ended early."""
+    """A session until so many values were requested, and why it ended early."""
     with Server(model, faults or Faults()) as server:
         made = meter(server, **setup)
         opened(made)
@@ -109,7 +109,7 @@ def asked_by_anybody(server: Server) -> Any:
 
 
 def test_made_up_instruments_are_ones_for_pyvisa() -> None:
-    """Our emulator speaks a language of its own, and our driver understands it."""
+    """Otherwise our emulator could have a protocol that only our driver understands."""
     with Server(DataLogger(waveform=square)) as server:
         logger = asked_by_anybody(server)
         assert logger.query("*IDN?").startswith("Keysight Technologies,N6705C,")
@@ -138,7 +138,7 @@ def test_made_up_instruments_are_ones_for_pyvisa() -> None:
 
 
 def test_data_log_is_what_flowed(tmp_path: Path) -> None:
-    """The whole way: socket, VISA, blocks, spool, records."""
+    """The whole path: socket, VISA, blocks, spool, records."""
     model = DataLogger(waveform=square, limit=1000)
     found, trouble = record(model, tmp_path / "r", count=7, rate_hz=1000.0)
     assert trouble is None
@@ -161,7 +161,7 @@ def test_data_log_is_what_flowed(tmp_path: Path) -> None:
     ],
 )
 def test_larger_power_meters_have_ranges_of_each_element(tmp_path: Path, identity: str) -> None:
-    """A WT5000 does not answer to a question of the WT300, and waits for 3 s; or has no driver."""
+    """Otherwise a WT5000 would get a query of the WT300, and wait for 3 s; or have no driver."""
     model = WattMeter(identity=identity, update="50.0E-03", power_w=lambda place: 40.0)
     with Server(model) as server:
         header = opened(meter(server))
@@ -178,7 +178,7 @@ def test_larger_power_meters_have_ranges_of_each_element(tmp_path: Path, identit
 
 
 def test_current_sensor_leaves_the_range_unknown() -> None:
-    """The 10 V of an external sensor are taken for 10 A."""
+    """Otherwise the 10 V of an external sensor would be taken for 10 A."""
     model = WattMeter(identity="YOKOGAWA,WT5000,91X,F3.11", current_range="EXTERNAL,10.00E+00")
     with Server(model) as server:
         kinds = {one.kind for one in opened(meter(server)).uncertainty}
@@ -186,7 +186,10 @@ def test_current_sensor_leaves_the_range_unknown() -> None:
 
 
 def test_period_is_the_one_that_the_instrument_made_of_it(tmp_path: Path) -> None:
-    """It rounds to 20.48 µs; the energy is 0.35 % off, and a window is of another moment."""
+    """Otherwise the energy would be 0.35 % off, and a window be of another moment.
+
+    The instrument rounds to 20.48 µs.
+    """
     with Server(DataLogger()) as server:
         made = meter(server, rate_hz=1000.0)
         header = opened(made)
@@ -194,7 +197,7 @@ def test_period_is_the_one_that_the_instrument_made_of_it(tmp_path: Path) -> Non
     assert header.capability.rate_hz == pytest.approx(1 / 0.00100352)
     assert header.capability.arrival_error_s == 0.1
     assert header.info.serial == "MY56000123"
-    # What nobody knows before is found when a session begins.
+    # What is unknown before is found when a session begins.
     for model, question, setup in (
         (DataLogger(), "SENS:ELOG:PER?", {}),
         (WattMeter(), ":RATE?", {"rate_hz": 4.0}),
@@ -227,7 +230,7 @@ def test_period_is_the_one_that_the_instrument_made_of_it(tmp_path: Path) -> Non
 def test_instrument_that_is_only_looked_at_stays_as_it_is(
     tmp_path: Path, model: Model, setup: dict[str, Any]
 ) -> None:
-    """`edgebench meters` opens an ammeter's circuit, or ends the log that somebody else records."""
+    """Otherwise `edgebench meters` would open an ammeter's circuit, or end the log of another."""
     model.errors.append('-113,"Undefined header"')
     with Server(model) as server:
         made = meter(server, **setup)
@@ -248,7 +251,7 @@ def test_instrument_that_is_only_looked_at_stays_as_it_is(
 
 
 def test_headers_of_a_persons_settings_are_no_part_of_an_answer() -> None:
-    """A WT310 that was left with its headers on has no known rate, or ranges that are none."""
+    """Otherwise a WT310 left with its headers on would have no known rate, or no ranges."""
     headers: list[Header] = []
     for has_headers in (False, True):
         with Server(WattMeter(has_headers=has_headers)) as server:
@@ -261,7 +264,7 @@ def test_headers_of_a_persons_settings_are_no_part_of_an_answer() -> None:
 
 @pytest.mark.parametrize("pieces", [2, 7])
 def test_answer_that_comes_in_pieces_is_whole(tmp_path: Path, pieces: int) -> None:
-    """A block is cut where a packet ended, and current and voltage change places."""
+    """Otherwise a block cut at the end of a packet would swap current and voltage."""
     faults = Faults(pieces=pieces)
     found, trouble = record(DataLogger(waveform=square), tmp_path / "r", count=4, faults=faults)
     assert trouble is None
@@ -269,7 +272,7 @@ def test_answer_that_comes_in_pieces_is_whole(tmp_path: Path, pieces: int) -> No
 
 
 def test_late_answer_is_waited_for(tmp_path: Path) -> None:
-    """A busy instrument costs the session, or its records are lost."""
+    """Otherwise a busy instrument would cost the session, or its records."""
     faults = Faults(late=(("FETC", 0.4),))
     found, trouble = record(DataLogger(waveform=square), tmp_path / "r", count=4, faults=faults)
     assert trouble is None
@@ -280,7 +283,7 @@ def test_late_answer_is_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", [DataLogger(), WattMeter(), Multimeter(identity=SIGLENT)])
 def test_cut_connection_keeps_what_was_measured(tmp_path: Path, model: Model) -> None:
-    """A cable costs the session, or the session ends as if nothing had happened."""
+    """Otherwise a cable would cost the session, or the session end as if nothing had happened."""
     supply: dict[str, Any] = {"supply_v": 3.3} if isinstance(model, Multimeter) else {}
     found, trouble = record(model, tmp_path / "r", count=99, faults=Faults(gone_after=4), **supply)
     assert trouble is not None
@@ -290,7 +293,7 @@ def test_cut_connection_keeps_what_was_measured(tmp_path: Path, model: Model) ->
 
 @pytest.mark.parametrize("question", ["FETC", "SENS:ELOG:PER?"])
 def test_late_answer_is_none_to_another_question(tmp_path: Path, question: str) -> None:
-    """The next session reads the answers of the one before, each one question late."""
+    """Otherwise the next session would read the previous responses, each a query late."""
     with Server(DataLogger(waveform=square), Faults(mute=(question,))) as server:
         made = meter(server, 1.0)
         opened(made)
@@ -308,7 +311,7 @@ def test_late_answer_is_none_to_another_question(tmp_path: Path, question: str) 
             raise AssertionError
         assert server.commands.count("INIT:ELOG (@1)") == begun
         made.close()
-        made = meter(server, 20.0)  # a second is little for each answer, on a busy machine
+        made = meter(server, 20.0)  # a second is short for each response, on a busy machine
         opened(made)
         with made.session(tmp_path / "third") as session:
             pass
@@ -317,7 +320,7 @@ def test_late_answer_is_none_to_another_question(tmp_path: Path, question: str) 
 
 
 def test_answer_that_is_no_block_ends_the_recording(tmp_path: Path) -> None:
-    """The framing is lost, and whatever follows is read as amperes."""
+    """Otherwise the framing would be lost, and whatever follows be read as amperes."""
     faults = Faults(wrong=(("FETC", b"+1.0E-01,+3.3E+00"),))
     with Server(DataLogger(), faults) as server:
         made = meter(server)
@@ -331,7 +334,7 @@ def test_answer_that_is_no_block_ends_the_recording(tmp_path: Path) -> None:
 
 
 def test_values_beyond_the_range_are_flagged(tmp_path: Path) -> None:
-    """9.9E+37 A is multiplied with a voltage, and the energy is that of a star."""
+    """Otherwise 9.9E+37 A would be multiplied with a voltage: the energy of a star."""
     faults = Faults(overload_at=(7,), no_value_at=(9, 11))
     found, _ = record(DataLogger(faults=faults, limit=300), tmp_path / "r", count=5)
     assert found.flags[7] == Flag.SATURATED | Flag.MISSING
@@ -343,20 +346,20 @@ def test_values_beyond_the_range_are_flagged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["SENS:ELOG:FUNC:VOLT ON", "SENS:ELOG:PER ", "FORM REAL"])
 def test_refused_setting_is_told(tmp_path: Path, command: str) -> None:
-    """A module that cannot log both is taken for one that does, and a column is something else."""
+    """Otherwise a module that cannot log both would be trusted, with a wrong column."""
     reason, told = refused_session(DataLogger(), tmp_path / "r", Faults(refused=(command,)))
     assert not any(one.startswith(("INIT", "TRIG:ELOG (")) for one in told), "nothing was begun"
     assert "rejected its configuration: Settings conflict" in reason
 
 
 def test_output_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    """The energy of another output is that of the device."""
+    """Otherwise the energy of another output would be that of the device."""
     reason, _ = refused_session(DataLogger(), tmp_path / "r", channel=2)
     assert "channel list" in reason
 
 
 def test_error_before_us_is_not_ours(tmp_path: Path) -> None:
-    """Somebody's typing error of yesterday makes the instrument unusable."""
+    """Otherwise a typing error of yesterday would make the instrument unusable."""
     with Server(DataLogger(errors=['-113,"Undefined header"'])) as server:
         made = meter(server)
         opened(made)
@@ -367,7 +370,7 @@ def test_error_before_us_is_not_ours(tmp_path: Path) -> None:
 
 
 def test_power_meter_gives_its_three_values(tmp_path: Path) -> None:
-    """Items are taken in the order of somebody else's settings, and volts become watts."""
+    """Otherwise items would be in the order of old settings, and volts become watts."""
     model = WattMeter(power_w=lambda place: 40.0 + place, items={"1": "P,1", "9": "U,1"})
     model.items.clear()
     found, trouble = record(model, tmp_path / "r", count=4)
@@ -379,7 +382,7 @@ def test_power_meter_gives_its_three_values(tmp_path: Path) -> None:
 
 
 def test_power_meter_without_data_says_so(tmp_path: Path) -> None:
-    """`INF` and `NAN` end the recording, or are numbers."""
+    """Otherwise `INF` and `NAN` would end the recording, or be numbers."""
     faults = Faults(overload_at=(1,), no_value_at=(2,))
     found, _ = record(WattMeter(faults=faults), tmp_path / "r", count=4)
     assert list(found.flags[:3]) == [Flag.NONE, Flag.SATURATED | Flag.MISSING, Flag.MISSING]
@@ -398,7 +401,7 @@ def test_power_meter_without_data_says_so(tmp_path: Path) -> None:
 def test_range_that_ends_for_one_quantity_ends_for_the_power(
     tmp_path: Path, answer: bytes, flags: Flag
 ) -> None:
-    """The current is beyond its range, and the power beside it is believed."""
+    """Otherwise the power next to an out-of-range current would be trusted."""
     with Server(WattMeter(), Faults(wrong=((":NUMERIC:NORMAL:VALUE?", answer),))) as server:
         made = meter(server)
         opened(made)
@@ -409,7 +412,7 @@ def test_range_that_ends_for_one_quantity_ends_for_the_power(
 
 
 def test_power_meter_of_no_known_rate_is_refused() -> None:
-    """A value is asked for twice as often as there is one, or half as often."""
+    """Otherwise a value would be requested twice as often as there is one, or half as often."""
     assert "has the update rate 'AUTO': set a rate, as in rate=4" in refused(
         WattMeter(update="AUTO")
     )
@@ -420,7 +423,7 @@ def test_power_meter_of_no_known_rate_is_refused() -> None:
 
 
 def test_power_meter_that_answers_nonsense_has_no_value(tmp_path: Path) -> None:
-    """Two numbers of three are taken for the wrong ones."""
+    """Otherwise two numbers of three would be taken for the wrong quantities."""
     faults = Faults(wrong=((":NUMERIC:NORMAL:VALUE?", b"1.0E+00,2.0E+00"),))
     with Server(WattMeter(), faults) as server:
         made = meter(server)
@@ -433,7 +436,7 @@ def test_power_meter_that_answers_nonsense_has_no_value(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("identity", [SIGLENT, "HEWLETT-PACKARD,34401A,0,11-5-2"])
 def test_multimeter_is_asked_for_each_value(tmp_path: Path, identity: str) -> None:
-    """A meter without memory gives nothing, or current without its voltage."""
+    """Otherwise a meter without memory would give nothing, or current without its voltage."""
     faults = Faults(overload_at=(3,))
     model = Multimeter(identity=identity, faults=faults)
     found, trouble = record(model, tmp_path / "r", count=4, supply_v=5.0, rate_hz=5.0)
@@ -445,7 +448,7 @@ def test_multimeter_is_asked_for_each_value(tmp_path: Path, identity: str) -> No
 
 @pytest.mark.parametrize("model", ["34465A", "34461A"])
 def test_format_of_another_program_is_not_kept(tmp_path: Path, model: str) -> None:
-    """A program before us left binary numbers, and every value of a run is missing."""
+    """Otherwise an earlier program's binary format would make every value of a run missing."""
     multimeter = Multimeter(identity=f"Keysight Technologies,{model},MY1,A.02", is_real=True)
     found, trouble = record(multimeter, tmp_path / "r", count=4, supply_v=5.0, rate_hz=50.0)
     assert trouble is None
@@ -464,9 +467,9 @@ def test_format_of_another_program_is_not_kept(tmp_path: Path, model: str) -> No
 def test_period_that_is_none_is_refused(
     tmp_path: Path, said: str, make: Callable[[], Model], question: str, setup: dict[str, Any]
 ) -> None:
-    """An energy is computed with no rate at all, and trusted; or a division by zero is the news."""
+    """Otherwise an energy without any rate would be trusted, or a division by zero be shown."""
     faults = Faults(wrong=((question, said.encode()),))
-    if question == ":RATE?":  # which is there to be asked for before
+    if question == ":RATE?":  # which can be queried before
         reason = refused(make(), faults, **setup)
     else:
         reason, _ = refused_session(make(), tmp_path / "r", faults, **setup)
@@ -480,7 +483,7 @@ def test_period_that_is_none_is_refused(
 
 @pytest.mark.parametrize("said", ["NAN", "9.9E+37", "EXTernal,50E-03"])
 def test_range_that_is_not_known_makes_no_uncertainty(said: str) -> None:
-    """An offset of a star's power, or of none at all, stands beside each energy."""
+    """Otherwise each energy would have an offset of a star's power, or of none at all."""
     with Server(WattMeter(), Faults(wrong=((":INPUT:CURRENT:RANGE?", said.encode()),))) as server:
         made = meter(server)
         header = opened(made)
@@ -510,12 +513,12 @@ def test_range_that_is_not_known_makes_no_uncertainty(said: str) -> None:
 def test_option_of_another_family_is_refused(
     model: Model, setup: dict[str, Any], reason: str
 ) -> None:
-    """A range that nobody set, or another output than the one that was meant, is believed in."""
+    """Otherwise a range that was never set, or another output, would be trusted."""
     assert reason in refused(model, **setup)
 
 
 def test_multimeter_with_memory_is_emptied_by_blocks(tmp_path: Path) -> None:
-    """A timer's values are taken for ones of the moment at which they were fetched."""
+    """Otherwise a timer's values would get the time at which they were fetched."""
     model = Multimeter(waveform=square, limit=500)
     found, trouble = record(model, tmp_path / "r", count=5, supply_v=3.3, rate_hz=1000.0)
     assert trouble is None
@@ -525,7 +528,7 @@ def test_multimeter_with_memory_is_emptied_by_blocks(tmp_path: Path) -> None:
 
 
 def test_slow_multimeter_is_not_asked_faster_than_it_measures(tmp_path: Path) -> None:
-    """Every second round is missed, and called a loss."""
+    """Otherwise every second round would be missed, and called a loss."""
     slow = Multimeter(identity=SIGLENT, reading_s=0.2)
     reason, _ = refused_session(slow, tmp_path / "r", supply_v=3.3, rate_hz=10.0)
     assert "takes too long for 10 readings per second" in reason
@@ -541,14 +544,14 @@ def test_slow_multimeter_is_not_asked_faster_than_it_measures(tmp_path: Path) ->
 
 
 def test_readings_are_as_long_as_the_rate_allows() -> None:
-    """Half as many readings come as were planned with, or one is given up before it is there."""
+    """Otherwise half the planned readings would come, or a reading be given up too early."""
     cycles = [polled_cycles(rate) for rate in (50, 10, 5, 2, 1, 0.2, 0.1)]
     assert cycles == [1, 1, 1, 1, 10, 10, 10], "at 2/s, ten cycles would leave no time to ask"
     assert 2 * max(cycles) / 50 < ANSWER_S / 2, "with its zero, of a mains of 50 Hz"
 
 
 def test_multimeter_without_such_an_aperture_measures_with_its_own(tmp_path: Path) -> None:
-    """A command that one make does not know makes it unusable."""
+    """Otherwise a command that one make does not know would make it unusable."""
     model = Multimeter(identity=SIGLENT)
     faults = Faults(refused=("CURR:DC:NPLC",))
     found, trouble = record(model, tmp_path / "r", count=3, faults=faults, supply_v=5.0)
@@ -558,14 +561,14 @@ def test_multimeter_without_such_an_aperture_measures_with_its_own(tmp_path: Pat
 
 
 def test_aperture_leaves_time_for_the_timer() -> None:
-    """An aperture as long as the period: every second value is late."""
+    """Otherwise the aperture would be as long as the period, and every second value late."""
     assert [aperture_cycles(rate) for rate in (2000, 1000, 500, 100, 5, 0.01)] == [
         *(0.02, 0.02, 0.06, 0.2, 1.0, 100.0),
     ]
 
 
 def test_supply_of_a_multimeter_has_to_be_said() -> None:
-    """A voltage is made up."""
+    """Otherwise a voltage would be made up."""
     assert "34465A measures no voltage: add the supply" in refused(Multimeter())
 
 
@@ -580,18 +583,18 @@ def test_supply_of_a_multimeter_has_to_be_said() -> None:
     ],
 )
 def test_instrument_without_a_driver_is_named(identity: str, reason: str) -> None:
-    """Commands of another make are sent to a power supply that is on."""
+    """Otherwise commands of another make would be sent to a power supply that is on."""
     assert reason in refused(DataLogger(identity=identity))
 
 
 def test_silent_instrument_is_named() -> None:
-    """A wrong port is waited for without an end, or shows a traceback."""
+    """Otherwise a wrong port would be waited for without an end, or show a traceback."""
     reason = refused(DataLogger(), Faults(mute=("*IDN?",)))
     assert "::SOCKET did not respond to `*IDN?` within 0.3 s" in reason
 
 
 def test_nobody_at_the_address_is_told() -> None:
-    """A typing error becomes a traceback."""
+    """Otherwise a typing error would become a traceback."""
     with Server(DataLogger()) as server:
         address = server.address
     answer = find_meter(f"scpi:{address}").open()
@@ -606,7 +609,7 @@ def test_nobody_at_the_address_is_told() -> None:
 
 
 def test_address_keeps_its_colons_and_its_comma() -> None:
-    """VISA's own punctuation is taken for ours, and another instrument is connected to."""
+    """Otherwise VISA's own punctuation would be parsed, and another instrument be opened."""
     with Server(DataLogger()) as server:
         made = find_meter(f"scpi:{server.address},rate=100,channel=1")
         header = made.open()
@@ -632,18 +635,18 @@ def test_address_keeps_its_colons_and_its_comma() -> None:
     ],
 )
 def test_option_that_cannot_be_is_refused(options: str, reason: str) -> None:
-    """Output 0 is asked for its energy, or joules are a thousand times too many, and trusted."""
+    """Otherwise output 0 would be read, or joules be a thousand times too many, and trusted."""
     with pytest.raises(UsageError, match=reason):
         find_meter(f"scpi:TCPIP::127.0.0.1::5025::SOCKET,{options}")
 
 
 def test_too_many_records_a_second_are_refused() -> None:
-    """The instrument measures at another rate than the energy is computed with."""
+    """Otherwise the instrument would measure at another rate than that of the energy."""
     assert "4883 records/s of current and voltage at most" in refused(DataLogger(), rate_hz=1e4)
 
 
 def test_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A traceback instead of what to install."""
+    """Otherwise the user would see a traceback instead of what to install."""
     monkeypatch.setitem(sys.modules, "pyvisa", None)
     answer = find_meter("scpi:TCPIP::127.0.0.1::1::SOCKET").open()
     assert isinstance(answer, AbsentMeter)
@@ -659,16 +662,16 @@ class Messages:
         self.sent: list[bytes] = []
 
     def write_raw(self, data: bytes) -> None:
-        """Keep it."""
+        """Keep the message."""
         self.sent.append(data)
 
     def read_raw(self) -> bytes:
-        """The next one."""
+        """The next message."""
         return self.answers.pop(0)
 
 
 def test_interface_of_messages_is_read_message_by_message() -> None:
-    """Over USB, the rest of a block is waited for in the next message, which never comes."""
+    """Otherwise the rest of a block over USB would be expected in a message that never comes."""
     messages = Messages(b"#18" + bytes(8) + b"\n", b"WT310E\r\n")
     link = ScpiLink(messages, "USB", is_stream=False)
     assert link.ask_block("FETC?") == b"#18" + bytes(8) + b"\n"

@@ -1,4 +1,4 @@
-"""Answers of SCPI instruments: numbers, blocks, and what is missing in them."""
+"""Responses of SCPI instruments: numbers, blocks, and what is missing in them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ places = st.lists(st.integers(0, 299), max_size=5).map(tuple)
 def decode(
     data: list[bytes], settings: ScpiSettings = ELOG
 ) -> tuple[dict[str, Floats], LossReport]:
-    """Everything that these answers hold."""
+    """Decode these responses."""
     decoder = BlockDecoder(settings, RATE_HZ)
     blocks = [found for one in data for found in decoder.feed(Packet(0, 0, one))]
     columns = {
@@ -50,7 +50,7 @@ def test_decoded_is_what_was_measured(
     no_value_at: tuple[int, ...],
     per_answer: int,
 ) -> None:
-    """A record is read shifted by a column, or a value that is none counts as received."""
+    """Otherwise a record would be read shifted by a column, or a missing value be received."""
     current_a = np.array(values)
     faults = Faults(overload_at=overload_at, no_value_at=no_value_at)
     answers = [
@@ -73,7 +73,7 @@ def test_decoded_is_what_was_measured(
 
 @given(st.binary(max_size=60))
 def test_no_bytes_make_a_number_up(data: bytes) -> None:
-    """A damaged recording ends the whole analysis, or gives power."""
+    """Otherwise a damaged recording would end the whole analysis, or give power."""
     found, loss = decode([data])
     assert len(found["power_w"]) == 0 or data.startswith(b"#")
     assert loss.desync_count <= 1
@@ -81,7 +81,7 @@ def test_no_bytes_make_a_number_up(data: bytes) -> None:
 
 @given(st.integers(1000, 3500), st.integers(1, 40))
 def test_records_that_were_overwritten_show_in_the_rate(begin: int, lost: int) -> None:
-    """The instrument's buffer ran over, the trace is shorter than the time, and nobody knows."""
+    """Otherwise a buffer overrun of the instrument would shorten the trace unnoticed."""
     faults = Faults(lost_at=((begin, lost * 10),))
     decoder = BlockDecoder(ELOG, RATE_HZ)
     for first in range(0, 5000, 100):
@@ -95,13 +95,13 @@ def test_records_that_were_overwritten_show_in_the_rate(begin: int, lost: int) -
 
 
 def test_longest_answer_is_below_the_limit_of_a_block() -> None:
-    """A full answer of the instrument is refused for its length."""
+    """Otherwise a full response of the instrument would be refused for its length."""
     full = elog_block(np.ones(FETCH_COUNT), np.ones(FETCH_COUNT), 0, Faults())
     assert len(content_of(full)) == FETCH_COUNT * 8
 
 
 def test_values_of_text_have_the_voltage_that_was_said() -> None:
-    """A multimeter's amperes are printed as watts."""
+    """Otherwise a multimeter's amperes would be printed as watts."""
     settings = ScpiSettings(kind=AnswerKind.MULTIMETER_MEMORY, supply_v=3.3)
     found, loss = decode(
         [block(b"+1.0E-01,+9.90000000E+37,-9.9E+37,nonsense"), block(b"")], settings
@@ -132,7 +132,7 @@ def test_values_of_text_have_the_voltage_that_was_said() -> None:
     ],
 )
 def test_words_for_no_value_are_none(word: bytes, flag: Flag) -> None:
-    """A code is an ampere."""
+    """Otherwise a code would be an ampere."""
     assert flags_of(numbers_of(word))[0] == flag
     as_float32 = numbers_of(word).astype(">f4").astype(np.float64)
     assert flags_of(as_float32)[0] == flag, "the same in a block"
@@ -140,19 +140,19 @@ def test_words_for_no_value_are_none(word: bytes, flag: Flag) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"#", b"#0", b"#x1", b"1.5E+00", b"#2ab", b"#19abc", b"#41"])
 def test_what_is_no_block_is_refused(data: bytes) -> None:
-    """A text is read as samples."""
+    """Otherwise a text would be read as samples."""
     with pytest.raises(TargetError):
         content_of(data)
 
 
 def test_block_beyond_any_instrument_is_refused() -> None:
-    """A wrong length fills the memory."""
+    """Otherwise a wrong length would fill the memory."""
     with pytest.raises(TargetError, match="invalid length of a block"):
         content_of(b"#9999999999")
 
 
 def test_header_that_is_damaged_is_refused() -> None:
-    """A multimeter's recording without its voltage has a power."""
+    """Otherwise a multimeter's recording without its voltage would have a power."""
     capability = Capability(
         driver="scpi", channels=(), rate_hz=1.0, is_averaging=False, clock_domain="x"
     )

@@ -1,4 +1,4 @@
-"""Any SCPI instrument by a question of the user's, on pyvisa-sim, on a socket and on a port."""
+"""Any SCPI instrument by a query of the user's, on pyvisa-sim, on a socket and on a port."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from edgebench.protocol.errors import WrongMeterOption
 
 @dataclass(slots=True, kw_only=True)
 class SerialSupply(PtyDevice):
-    """A supply at a serial port, whose answers end with a line end."""
+    """A supply at a serial port, whose responses end with a line end."""
 
     rest: bytes = b""
 
     @property
     def port_faults(self) -> PortFaults:
-        """Nothing goes wrong."""
+        """No faults."""
         return PortFaults()
 
     def hear(self, data: bytes) -> None:
-        """A line is a question."""
+        """Respond to each line."""
         *lines, self.rest = (self.rest + data).split(b"\n")
         for line in lines:
             self.send(b"KORAD-LIKE\n" if line == b"*IDN?" else b"2.50\n")
 
     def stream(self) -> None:
-        """It sends nothing of its own."""
+        """Send nothing."""
 
 
 def opened(text: str) -> Header:
-    """What a meter says of itself."""
+    """Header of a meter that must open."""
     meter = find_meter(text)
     header = meter.open()
     meter.close()
@@ -53,7 +53,7 @@ def opened(text: str) -> Header:
 
 
 def refused(server: Server, options: str) -> str:
-    """Why it cannot be used."""
+    """Why the meter cannot be used."""
     found = find_meter(f"scpi:{server.address},{options}").open()
     assert isinstance(found, AbsentMeter)
     return found.reason
@@ -73,7 +73,7 @@ def recorded(text: str, path: Path, *, wait_s: float = 0.4, does_end: bool = Fal
 
 
 def test_supply_of_pyvisa_sim_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instruments that somebody else emulates are not understood, or a change is not seen.
+    """Otherwise instruments of another emulator could fail, or a change go unseen.
 
     It is the second device that pyvisa-sim comes with: a supply whose `*IDN?` has three fields.
     """
@@ -100,7 +100,7 @@ def test_supply_of_pyvisa_sim_is_measured(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_power_is_what_the_question_is_answered(tmp_path: Path) -> None:
-    """An answer is of another quantity than the user says, or a value that is none becomes 0."""
+    """Otherwise a response would have another quantity than stated, or a missing value be 0."""
     words = [b"+1.5E+00", b"9.9E+37", b"9.91E+37", b"nonsense", b"1.5,2.5", b""]
     supply = Supply({"MEAS:POW?": lambda place: words[max(0, place - 2) % len(words)]})
     with Server(supply) as server:
@@ -128,14 +128,14 @@ def test_power_is_what_the_question_is_answered(tmp_path: Path) -> None:
 def test_answer_has_the_quantities_that_it_is_said_to_have(
     tmp_path: Path, options: str, answer: bytes, power_w: float
 ) -> None:
-    """Volts are taken for amperes, or a current for a power."""
+    """Otherwise volts would be taken for amperes, or a current for a power."""
     with Server(Supply({"Q?": lambda place: answer})) as server:
         assert recorded(f"scpi:{server.address},{options}", tmp_path / "r") is None
     assert decoded(tmp_path / "r").power_w == pytest.approx(power_w)
 
 
 def test_value_is_an_instant_unless_the_user_says_what_it_is_the_mean_of(tmp_path: Path) -> None:
-    """Instants pass for means, so what happens between them is in no uncertainty."""
+    """Otherwise instants would pass for means, and no uncertainty include what lies between."""
     with Server(steady_supply(b"1.5")) as server:
         one = f"scpi:{server.address},query=MEAS:POW?"
         instant = opened(one)
@@ -155,7 +155,7 @@ def test_value_is_an_instant_unless_the_user_says_what_it_is_the_mean_of(tmp_pat
 
 
 def test_errors_are_those_of_the_data_sheet_if_the_user_states_them() -> None:
-    """An assumed error is told as one that somebody guarantees, or the other way round."""
+    """Otherwise an assumed error would be reported as a guaranteed error, or vice versa."""
     with Server(steady_supply(b"1.5")) as server:
         one = f"scpi:{server.address},query=MEAS:POW?"
         assumed = opened(one).uncertainty
@@ -180,7 +180,7 @@ def test_errors_are_those_of_the_data_sheet_if_the_user_states_them() -> None:
     ],
 )
 def test_what_cannot_be_measured_says_why(answer: bytes, options: str, said: str) -> None:
-    """A wrong question gives energies, or a traceback, and no hint."""
+    """Otherwise a wrong query would give energies, or a traceback without a hint."""
     with Server(steady_supply(answer)) as server:
         reason = refused(server, options)
     assert said in reason
@@ -191,13 +191,13 @@ def test_what_cannot_be_measured_says_why(answer: bytes, options: str, said: str
     "options", ["query=MEAS:POW", "query=Q?,answer=watts", "query=Q?,gain=200%", "query=Q?,gain=x"]
 )
 def test_option_that_makes_no_sense_is_refused(options: str) -> None:
-    """A setting command is repeated ten times a second, or a gain error is of 200 %."""
+    """Otherwise a command would be repeated ten times a second, or a gain error be 200 %."""
     with pytest.raises(WrongMeterOption):
         find_meter(f"scpi:TCPIP::127.0.0.1::1::SOCKET,{options}")
 
 
 def test_connection_that_is_cut_costs_nothing_that_was_measured(tmp_path: Path) -> None:
-    """A recording is lost with the connection, or goes on with zeros."""
+    """Otherwise a recording would be lost with the connection, or go on with zeros."""
     with Server(steady_supply(b"1.5"), Faults(gone_after=20)) as server:
         text = f"scpi:{server.address},query=MEAS:POW?,rate=100"
         trouble = recorded(text, tmp_path / "r", does_end=True)
@@ -209,7 +209,7 @@ def test_connection_that_is_cut_costs_nothing_that_was_measured(tmp_path: Path) 
 
 
 def test_supply_at_a_serial_port(tmp_path: Path) -> None:
-    """A port cannot be named, or its rate not be set."""
+    """Otherwise a port could not be named, or its rate not be set."""
     with SerialSupply() as supply:
         text = f"scpi:ASRL{supply.path}::INSTR,baud=115200,query=MEAS:POW?,rate=50"
         assert recorded(text, tmp_path / "r") is None

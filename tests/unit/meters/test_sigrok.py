@@ -1,4 +1,4 @@
-"""Instruments behind sigrok-cli: the real one, with its demo device and emulated instruments."""
+"""Instruments behind the real sigrok-cli, with its demo device and emulated instruments."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def header_of(settings: SigrokSettings, rate_hz: float, *, is_averaging: bool = 
 
 
 def decode(header: Header, packets: list[tuple[int, bytes]]) -> Decoded:
-    """What was printed by these times, in milliseconds."""
+    """Decode text that was printed by these times, in milliseconds."""
     decoder = find_decoder(header)
     blocks = []
     for time_ms, text in packets:
@@ -56,7 +56,7 @@ def decode(header: Header, packets: list[tuple[int, bytes]]) -> Decoded:
 
 
 def opened(text: str) -> tuple[SigrokMeter, Header]:
-    """It must open."""
+    """A meter that must open, and its header."""
     need_tool("sigrok-cli")
     meter = find_meter(text)
     assert isinstance(meter, SigrokMeter)
@@ -66,7 +66,7 @@ def opened(text: str) -> tuple[SigrokMeter, Header]:
 
 
 def record(text: str, folder: Path) -> tuple[Header, Decoded]:
-    """A recording of a third of a second, decoded; of more where the machine is that busy."""
+    """A decoded recording of a third of a second, or more where the machine is busy."""
     meter, header = opened(text)
     for seconds in (0.3, 3.0, 10.0):
         path = folder / f"recording-{seconds:g}"
@@ -90,7 +90,7 @@ PRINTED = "".join(
 
 @given(st.lists(st.integers(0, len(PRINTED)), max_size=8))
 def test_values_are_numbered_wherever_the_text_is_cut(cuts: list[int]) -> None:
-    """A value that is cut in two becomes two, or a prefix of its unit is lost."""
+    """Otherwise a value that is cut in two would become two, or lose a prefix of its unit."""
     ends = [0, *sorted(cuts), len(PRINTED)]
     packets = [(0, PRINTED[one:other]) for one, other in pairwise(ends)]
     found = decode(header_of(BOTH, 1000), packets)
@@ -102,7 +102,7 @@ def test_values_are_numbered_wherever_the_text_is_cut(cuts: list[int]) -> None:
 
 
 def test_channel_that_falls_silent_ends_the_recording() -> None:
-    """The values of the other channel wait for it until the memory is full."""
+    """Otherwise the other channel's values would wait for it until the memory is full."""
     settings = SigrokSettings(is_paced=False, current="A1", voltage="A2")
     text = b"A1: 1.0 A DC\nA2: 5.0 V DC\n" + 310 * b"A1: 1.0 A DC\n"
     with pytest.raises(MeasurementError, match="channel A2 sent nothing for 30 s"):
@@ -110,7 +110,7 @@ def test_channel_that_falls_silent_ends_the_recording() -> None:
 
 
 def test_value_that_is_none_is_missing() -> None:
-    """What is beyond the range is infinite, and what has another unit is a current."""
+    """Otherwise a value beyond the range would be infinite, and other units be a current."""
     shunt = SigrokSettings(is_paced=False, current="A1", shunt_ohm=0.5, supply_v=2.0)
     text = b"A1: 1.0 V DC\nA1: inf V DC\nA1: 1.0 kHz\nA1: nonsense V\nA1: -500.0 mV DC\n"
     found = decode(header_of(shunt, 10), [(0, text)])
@@ -121,7 +121,7 @@ def test_value_that_is_none_is_missing() -> None:
 
 
 def test_rounds_have_the_times_at_which_they_came() -> None:
-    """A round is half of one and half of the next, a pause is none, or two have one time."""
+    """Otherwise a round would mix two rounds, a pause be ignored, or two rounds have one time."""
     paced = SigrokSettings(is_paced=True, current="I1", voltage="V1")
     first, second = b"V1: 5.0 V DC\nI1: 100 mA DC\n", b"V1: 5.0 V DC\nI1: 200 mA DC\n"
     packets = [(100, first), (200, second[:10]), (205, second[10:]), (300, b"V1: 4.0 V DC\n")]
@@ -142,7 +142,7 @@ def test_rounds_have_the_times_at_which_they_came() -> None:
 def test_instants_at_an_instruments_own_pace_give_no_energy(
     is_averaging: bool, is_refused: bool
 ) -> None:
-    """They are in step with the device, and pass for polls at random times."""
+    """Otherwise they would pass for polls at random times, though in step with the device."""
     paced = SigrokSettings(is_paced=True, power="P1")
     capability = header_of(paced, 10, is_averaging=is_averaging).capability
     if is_refused:
@@ -153,7 +153,7 @@ def test_instants_at_an_instruments_own_pace_give_no_energy(
 
 
 def test_device_with_a_rate_is_recorded_without_a_loss(tmp_path: Path) -> None:
-    """Samples of the real program are lost, come twice, or only when it ends.
+    """Otherwise samples of the real program would be lost, repeated, or delayed to its end.
 
     A3 of its demo device is a sawtooth of 1 V a sample, 20 samples long.
     """
@@ -169,7 +169,7 @@ def test_device_with_a_rate_is_recorded_without_a_loss(tmp_path: Path) -> None:
 
 
 def test_multimeter_is_recorded_at_its_own_pace(tmp_path: Path) -> None:
-    """Readings have no time, or that at which the program ended."""
+    """Otherwise readings would have no time, or that at which the program ended."""
     with Server(SigrokMultimeter(readings=(0.1, 0.2), reading_s=0.02)) as server:
         text = f"sigrok:scpi-dmm,{connection_of(server)},supply=5,mean=0.02,gain=0.1%"
         header, found = record(text, tmp_path)
@@ -191,7 +191,7 @@ def test_multimeter_is_recorded_at_its_own_pace(tmp_path: Path) -> None:
 def test_supply_is_recorded_by_the_channels_that_are_named(
     tmp_path: Path, options: str, power_w: float
 ) -> None:
-    """Power of one output is the current of another."""
+    """Otherwise the power of one output would be the current of another."""
     with Server(SigrokSupply()) as server:
         text = f"sigrok:scpi-pps,{connection_of(server)},{options}"
         _, found = record(text, tmp_path)
@@ -199,7 +199,7 @@ def test_supply_is_recorded_by_the_channels_that_are_named(
 
 
 def test_program_ends_by_itself(tmp_path: Path) -> None:
-    """It is killed while it still has the device."""
+    """Otherwise it would be killed while it still has the device."""
     meter, _ = opened("sigrok:demo,rate=1000,current=A1,shunt=1,supply=5")
     with meter.session(tmp_path / "recording"):
         assert meter._connection is not None
@@ -210,7 +210,7 @@ def test_program_ends_by_itself(tmp_path: Path) -> None:
 
 
 def test_device_that_goes_away_ends_the_recording(tmp_path: Path) -> None:
-    """A recording goes on without a program."""
+    """Otherwise a recording would go on without a program."""
     meter, _ = opened("sigrok:demo,rate=1000,current=A1,shunt=1,supply=5")
     with meter.session(tmp_path / "recording") as session:
         assert meter._connection is not None
@@ -238,7 +238,7 @@ def test_device_that_goes_away_ends_the_recording(tmp_path: Path) -> None:
     ],
 )
 def test_device_that_cannot_be_used_is_refused_in_one_line(options: str, why: str) -> None:
-    """A voltage is a power, or the user sees what a program of others prints."""
+    """Otherwise a voltage would be a power, or the user see another program's output."""
     need_tool("sigrok-cli")
     try:
         found = find_meter(f"sigrok:{options}").open()
@@ -260,7 +260,7 @@ def test_device_that_cannot_be_used_is_refused_in_one_line(options: str, why: st
 def test_multimeter_that_is_set_wrongly_is_refused(
     multimeter: SigrokMultimeter, options: str, why: str
 ) -> None:
-    """Alternating current is taken for the device's."""
+    """Otherwise alternating current would be taken for the device's."""
     need_tool("sigrok-cli")
     with Server(multimeter) as server:
         found = find_meter(f"sigrok:scpi-dmm,{connection_of(server)},{options}").open()
@@ -269,7 +269,7 @@ def test_multimeter_that_is_set_wrongly_is_refused(
 
 
 def test_program_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody looks for a device, and lacks a program."""
+    """Otherwise the user would look for a device, while a program is missing."""
     monkeypatch.setenv("PATH", "/nowhere")
     found = find_meter("sigrok:demo").open()
     assert found == AbsentMeter("sigrok-cli is not installed: sudo apt install sigrok-cli")

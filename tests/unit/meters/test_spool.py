@@ -44,7 +44,7 @@ def write(path: Path, found: list[Packet]) -> Path:
 
 @given(st.lists(packets, max_size=5))
 def test_what_was_kept_is_read_back(found: list[Packet]) -> None:
-    """A byte of the meter is lost on the way to the disk."""
+    """Otherwise a byte of the meter would be lost on the way to the disk."""
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder) / "recording", found)
         assert read_header(path) == HEADER
@@ -52,7 +52,7 @@ def test_what_was_kept_is_read_back(found: list[Packet]) -> None:
 
 
 def test_torn_end_costs_only_itself(tmp_path: Path) -> None:
-    """A crash while the last packet was written makes the hour before it unreadable."""
+    """Otherwise a crash in the last write would make the hour before it unreadable."""
     found = [Packet(1, 2, b"abc"), Packet(3, 4, b"defgh")]
     path = write(tmp_path / "recording", found)
     whole = path.read_bytes()
@@ -66,7 +66,7 @@ def test_torn_end_costs_only_itself(tmp_path: Path) -> None:
 
 
 def test_zeros_behind_the_last_packet_are_none(tmp_path: Path) -> None:
-    """A device that lost its power gives packets of no bytes, which came at second 0."""
+    """Otherwise a device that lost its power would give empty packets, received at second 0."""
     found = [Packet(1, 2, b"abc")]
     path = write(tmp_path / "recording", found)
     path.write_bytes(path.read_bytes() + bytes(4096))
@@ -76,7 +76,7 @@ def test_zeros_behind_the_last_packet_are_none(tmp_path: Path) -> None:
 
 
 def test_whole_recording_has_no_torn_end(tmp_path: Path) -> None:
-    """Every recording is said to be cut off."""
+    """Otherwise every recording would be reported as cut off."""
     read = read_packets(write(tmp_path / "recording", [Packet(1, 2, b"abc")]))
     assert len(list(read)) == len(list(read)) == 1, "it may be read twice"
     assert (read.torn_bytes, read.damage) == (0, None)
@@ -84,7 +84,10 @@ def test_whole_recording_has_no_torn_end(tmp_path: Path) -> None:
 
 @given(st.data())
 def test_any_wrong_bit_is_told(data: st.DataObject) -> None:
-    """An hour is read up to its tenth minute, or with another minute in it, without a word."""
+    """Otherwise an hour would be read up to its tenth minute, silently.
+
+    Or it would contain another minute.
+    """
     found = data.draw(st.lists(packets, min_size=2, max_size=5))
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder) / "recording", found)
@@ -106,7 +109,7 @@ def test_any_wrong_bit_is_told(data: st.DataObject) -> None:
 
 
 def test_torn_end_of_any_size_is_no_damage(tmp_path: Path) -> None:
-    """A crash within a packet of megabytes costs the trust in what was recorded before it."""
+    """Otherwise a crash within a packet of megabytes would cost the trust in earlier data."""
     found = [Packet(1, 2, b"abc"), Packet(3, 4, b"x" * 5_000_000)]
     path = write(tmp_path / "recording", found)
     path.write_bytes(path.read_bytes()[:-1_000_000])
@@ -117,7 +120,7 @@ def test_torn_end_of_any_size_is_no_damage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"not JSON\n", b"{}\n", b"[1]\n", b"\x00" * 100])
 def test_file_that_is_no_recording_is_refused(tmp_path: Path, content: bytes) -> None:
-    """A wrong path becomes a traceback."""
+    """Otherwise a wrong path would become a traceback."""
     path = tmp_path / "recording"
     path.write_bytes(content)
     with pytest.raises(MeasurementError, match="not a recording of a meter"):
@@ -125,7 +128,7 @@ def test_file_that_is_no_recording_is_refused(tmp_path: Path, content: bytes) ->
 
 
 def test_recording_is_never_written_over(tmp_path: Path) -> None:
-    """A second session takes the place of the first."""
+    """Otherwise a second session would take the place of the first."""
     path = write(tmp_path / "recording", [])
     before = path.read_bytes()
     with pytest.raises(StoreError, match="recording cannot be written: File exists"):
@@ -134,7 +137,10 @@ def test_recording_is_never_written_over(tmp_path: Path) -> None:
 
 
 def test_full_disk_is_told_before_anything_is_recorded(tmp_path: Path) -> None:
-    """The header waits in a buffer, and an hour later the recording turns out to be empty."""
+    """Otherwise a buffered header would hide the full disk.
+
+    An hour later the recording would turn out to be empty.
+    """
     need_root()
     need_tool("mount")
     with small_disk(tmp_path / "small", 2**20) as disk:

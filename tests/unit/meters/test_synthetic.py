@@ -31,12 +31,12 @@ SECOND_NS = 1_000_000_000
 
 
 def meter_of(text: str) -> Synthetic:
-    """As people name it."""
+    """The meter for this text."""
     return make_meter(Options.parse("synthetic", text))
 
 
 def generator_of(text: str, now_ns: int = 0) -> Generator:
-    """Started at 0, and this is the time now."""
+    """A generator started at 0, with this as the current time."""
     times = iter([0])
     made = Generator(settings_of(Options.parse("synthetic", text)), lambda: next(times, now_ns))
     made.start()
@@ -44,7 +44,7 @@ def generator_of(text: str, now_ns: int = 0) -> Generator:
 
 
 def record(path: Path, text: str, seconds: float) -> Decoded:
-    """A recording of so long, without waiting for it."""
+    """A recording of this duration, without waiting for it."""
     generator = generator_of(text, round(seconds * SECOND_NS))
     with SpoolWriter(path, meter_of(text).open()) as writer:
         while data := generator.read(0.0):
@@ -68,7 +68,7 @@ def energy_j(found: Decoded) -> float:
     ],
 )
 def test_energy_is_the_known_one(tmp_path: Path, text: str, known_j: float | None) -> None:
-    """A gate is tested against a number that is itself wrong by a sample."""
+    """Otherwise a gate would be tested against a number that is itself wrong by a sample."""
     found = record(tmp_path / "recording", text, 3.0)
     waveform = settings_of(Options.parse("synthetic", text)).waveform
     assert found.time_ns[-1] == 3 * SECOND_NS
@@ -86,7 +86,7 @@ def test_energy_is_the_known_one(tmp_path: Path, text: str, known_j: float | Non
 def test_integral_is_the_area_under_the_waveform(
     shape: Literal["square", "ramp"], period_s: float, duty: float, end_s: float
 ) -> None:
-    """The formula of a shape is wrong in the middle of a period, and the tests believe it."""
+    """Otherwise a wrong formula in the middle of a period would go unnoticed by the tests."""
     waveform = Waveform(
         shape=shape,
         low_w=0.5,
@@ -103,7 +103,10 @@ def test_integral_is_the_area_under_the_waveform(
 
 
 def test_noise_is_repeatable_however_it_is_read() -> None:
-    """A demonstration shows another number each time, or the size of a read changes the values."""
+    """Otherwise a demonstration would show another number each time.
+
+    Or the size of a read would change the values.
+    """
     text = "constant,power=1,noise=0.1,seed=7"
     whole = generator_of(text).samples(1000)
     other = generator_of(text)
@@ -114,7 +117,7 @@ def test_noise_is_repeatable_however_it_is_read() -> None:
 
 
 def test_split_sample_is_put_together() -> None:
-    """A read ends in the middle of a value, and every value behind it is noise."""
+    """Otherwise a read that ends in a value would turn every later value into noise."""
     decoder = SyntheticDecoder(meter_of("ramp").open())
     data = np.arange(5.0).tobytes()
     blocks = [b for at in range(0, 40, 7) for b in decoder.feed(Packet(0, 0, data[at : at + 7]))]
@@ -123,7 +126,7 @@ def test_split_sample_is_put_together() -> None:
 
 
 def test_wrong_clock_is_seen() -> None:
-    """The rate check has no meter that it could fail on."""
+    """Otherwise no meter could make the rate check fail."""
     text = "constant,rate=1000,error=5000"
     decoder = SyntheticDecoder(meter_of(text).open())
     for second in range(11):
@@ -136,7 +139,7 @@ def test_wrong_clock_is_seen() -> None:
 
 @pytest.mark.parametrize("early", [range(3), (0.9, 1.5, 2.1)])
 def test_rate_of_three_seconds_is_known(early: tuple[float, ...]) -> None:
-    """The default self-test cannot tell, because the earliest arrivals are 1.2 s apart."""
+    """Otherwise the default self-test would have no rate: the first arrivals are 1.2 s apart."""
     decoder = SyntheticDecoder(meter_of("constant,rate=100").open())
     for tick in range(301):
         late_ns = 0 if tick / 100 in early else 1_000_000
@@ -147,7 +150,7 @@ def test_rate_of_three_seconds_is_known(early: tuple[float, ...]) -> None:
 
 
 def test_nobody_takes_it_for_a_meter() -> None:
-    """A demonstration's numbers are published as a measurement."""
+    """Otherwise a demonstration's numbers could be published as a measurement."""
     header = find_meter("synthetic").open()
     assert isinstance(header, Header)
     assert "nothing is measured" in header.info.model
@@ -157,7 +160,7 @@ def test_nobody_takes_it_for_a_meter() -> None:
 
 
 def test_session_goes_by_wall_time(tmp_path: Path) -> None:
-    """A second of recording holds another number of samples than a second has."""
+    """Otherwise a second of recording would hold more or fewer samples than a second has."""
     with meter_of("square,rate=2000").session(tmp_path / "recording") as session:
         assert isinstance(session, StreamSession)
         session._is_over.wait(0.3)
@@ -179,7 +182,7 @@ def test_session_goes_by_wall_time(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_waveform_is_refused(text: str, reason: str) -> None:
-    """An option that has no effect is believed to have one."""
+    """Otherwise an option without effect would be trusted to have an effect."""
     with pytest.raises(UsageError, match=reason):
         meter_of(text)
 
@@ -195,11 +198,11 @@ time.sleep(60)
 """
 """A process that keeps a CPU busy in the middle of its life."""
 NAME = b"edgebench.made.up.worker"
-"""Module that no other test runs meanwhile."""
+"""Module that no other test runs at the same time."""
 
 
 def follower_of(text: str, busy_s: Callable[[float], float]) -> Callable[[float], Floats]:
-    """Reads samples up to a time, of workers whose CPU time is this function of it."""
+    """Reads samples up to a time, for workers with this function as their CPU time."""
     now_s = 0.0
     made = Follower(
         settings_of(Options.parse("synthetic", text)),
@@ -217,7 +220,7 @@ def follower_of(text: str, busy_s: Callable[[float], float]) -> Callable[[float]
 
 
 def test_power_follows_the_workers() -> None:
-    """The energy of a simulated run is not that of the work it shows."""
+    """Otherwise the energy of a simulated run would not be that of the work it shows."""
     read = follower_of("follow,low=2,high=5,rate=100", lambda now_s: max(0.0, now_s - 1) * 0.5)
     power_w = np.concatenate([read((at + 0.3 * (at % 3)) / 100) for at in range(1, 302)])
     assert len(power_w) == 301
@@ -227,7 +230,7 @@ def test_power_follows_the_workers() -> None:
 
 
 def test_late_read_keeps_the_energy() -> None:
-    """A host that sleeps for a while loses what the workers did."""
+    """Otherwise a host that sleeps for a while would lose the work of the workers."""
     read = follower_of("low=0,high=1,rate=100", lambda now_s: now_s)
     power_w = np.concatenate([read(at) for at in (0.011, 0.501, 0.505, 2.001)])
     assert len(power_w) == 200
@@ -235,7 +238,7 @@ def test_late_read_keeps_the_energy() -> None:
 
 
 def test_host_that_slept_makes_no_huge_packet() -> None:
-    """An hour of sleep is a packet of 29 MB, or the parts of it are not of the same power."""
+    """Otherwise an hour of sleep would be a packet of 29 MB, or parts of unequal power."""
     read = follower_of("low=0,high=1,rate=1000", lambda now_s: min(now_s, 3600.0) / 2)
     parts = [read(3600.0) for _ in range(220)]
     assert max(len(part) for part in parts) == 1 << 14
@@ -248,7 +251,7 @@ def test_host_that_slept_makes_no_huge_packet() -> None:
 def test_worker_is_found_by_the_module_that_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any busy process is taken for the model, or the worker for none."""
+    """Otherwise any busy process would be taken for the model, or the worker be overlooked."""
     monkeypatch.setattr(follow, "WORKER", NAME)
     others = [sys.executable, "-c", BUSY]
     with (
@@ -273,14 +276,14 @@ def test_worker_is_found_by_the_module_that_it_runs(
 
 
 def test_system_without_proc_has_no_workers(tmp_path: Path) -> None:
-    """On a Mac the meter fails."""
+    """Otherwise the meter would fail on a Mac."""
     assert WorkerTime(tmp_path / "none")() == 0
     (tmp_path / "1234567").mkdir()
     assert WorkerTime(tmp_path)() == 0
 
 
 def test_shape_is_that_of_the_options() -> None:
-    """A script that names a constant power gets another one than before."""
+    """Otherwise a script that names a constant power would get another shape than before."""
     shapes = [
         settings_of(Options.parse("synthetic", text)).waveform.shape
         for text in ("", "follow", "low=1,high=2", "power=3", "constant")

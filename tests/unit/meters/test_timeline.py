@@ -1,4 +1,4 @@
-"""The books of a uniform stream: places, losses, saturation, arrivals."""
+"""Accounting of a uniform stream: places, losses, saturation, arrivals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RATES_HZ = (1.0, 97.3, 1000.0, 3000.0, 100_000.0)
 def test_every_place_is_received_or_lost(
     rate_hz: float, parts: list[tuple[int, list[int]]]
 ) -> None:
-    """A sample has another's place, or a loss is counted twice or nowhere."""
+    """Otherwise a sample would have another's place, or a loss be counted twice or not at all."""
     timeline = UniformTimeline(rate_hz)
     places: list[int] = []
     for lost_behind, lost in parts:
@@ -36,7 +36,7 @@ def test_every_place_is_received_or_lost(
 
 @pytest.mark.parametrize("rate_hz", RATES_HZ)
 def test_gap_reaches_from_the_sample_before_to_the_one_behind(rate_hz: float) -> None:
-    """A window is refused for a gap beside it, or taken with one inside."""
+    """Otherwise a window would be refused for a gap next to it, or taken with a gap inside."""
     timeline = UniformTimeline(rate_hz)
     places = timeline.place(4, np.array([0, 0, 5, 0]), "overflow")
     assert places.tolist() == [0, 1, 7, 8]
@@ -51,7 +51,7 @@ def test_gap_reaches_from_the_sample_before_to_the_one_behind(rate_hz: float) ->
 
 @pytest.mark.parametrize("rate_hz", RATES_HZ)
 def test_means_have_no_hole_between_them(rate_hz: float) -> None:
-    """Energy is lost between two intervals, or counted twice."""
+    """Otherwise energy would be lost between two intervals, or counted twice."""
     timeline = UniformTimeline(rate_hz)
     begin_ns, end_ns = timeline.interval_ns(timeline.place(5))
     assert begin_ns[1:].tolist() == end_ns[:-1].tolist()
@@ -59,14 +59,14 @@ def test_means_have_no_hole_between_them(rate_hz: float) -> None:
 
 
 def test_time_is_exact_after_months() -> None:
-    """A long recording drifts away from its own clock by rounding."""
+    """Otherwise a long recording would drift away from its own clock by rounding."""
     timeline = UniformTimeline(100_000)
     place = 100_000 * 86_400 * 200
     assert timeline.time_ns(np.array([place])).tolist() == [place * 10_000]
 
 
 def test_sample_without_a_value_is_lost() -> None:
-    """A recording full of holes is complete."""
+    """Otherwise a recording full of holes would be complete."""
     timeline = UniformTimeline(1000)
     timeline.place(4)
     timeline.count(np.array([0, Flag.MISSING, Flag.SATURATED, Flag.MISSING | Flag.SATURATED]))
@@ -77,7 +77,7 @@ def test_sample_without_a_value_is_lost() -> None:
 
 
 def test_rate_is_that_of_the_arrivals_with_what_is_lost() -> None:
-    """A loss that is known of is called a slow clock, too; or a slow clock shows nowhere."""
+    """Otherwise a known loss would also count as a slow clock, or a slow clock show nowhere."""
     timeline = UniformTimeline(1000)
     for second in range(11):
         timeline.place(900 if second else 0)

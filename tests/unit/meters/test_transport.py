@@ -21,18 +21,18 @@ def refusal(path: str) -> str:
 
 
 def test_missing_port_is_named_once() -> None:
-    """A person reads the path twice, and a number of the system."""
+    """Otherwise the user would read the path twice, and an error number of the system."""
     assert refusal("/dev/nothing-there") == "no such serial port: /dev/nothing-there"
 
 
 @pytest.mark.parametrize("path", ["/dev/null", "/etc/hostname", "/etc"])
 def test_what_is_no_serial_port_is_called_so(path: str) -> None:
-    """A typing error is answered with the name of a system call."""
+    """Otherwise a typing error would be reported with the name of a system call."""
     assert refusal(path) == f"not a serial port: {path}"
 
 
 def test_port_of_another_program_is_in_use() -> None:
-    """Two programs share a meter, or the second reads of a lock."""
+    """Otherwise two programs would share a meter, or the error would mention a lock."""
     with Ppk2Emulator() as emulator:
         first = SerialTransport(emulator.path, 115_200)
         said = refusal(emulator.path)
@@ -51,7 +51,10 @@ def test_port_of_another_program_is_in_use() -> None:
 def test_reason_of_the_system_is_told(
     monkeypatch: pytest.MonkeyPatch, number: int, said: str
 ) -> None:
-    """A user who is in no group of the port learns nothing of it; root cannot test that."""
+    """Otherwise a user outside the port's group would not learn that.
+
+    As root, this cannot be tested.
+    """
 
     def refuse(*_: object, **__: object) -> Any:
         raise OSError(number, "Input/output error")
@@ -61,7 +64,7 @@ def test_reason_of_the_system_is_told(
 
 
 def test_unplugged_port_is_gone() -> None:
-    """The message guesses at multiple access on the port."""
+    """Otherwise the message would suggest multiple access on the port."""
     with Ppk2Emulator() as emulator:
         transport = SerialTransport(emulator.path, 115_200)
     with pytest.raises(TargetError) as gone:
@@ -71,7 +74,7 @@ def test_unplugged_port_is_gone() -> None:
 
 
 def test_name_that_no_host_can_have_is_told() -> None:
-    """A typing error is a traceback."""
+    """Otherwise a typing error would be a traceback."""
     host = 64 * "a"
     with pytest.raises(TargetError, match=f"^no PTDaemon at {host}:8888: .*label.* too long"):
         TcpTransport(host, 8888, "PTDaemon")

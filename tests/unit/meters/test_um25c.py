@@ -1,4 +1,4 @@
-"""A UM25C: its records against the known answers, itself on a pseudo-terminal."""
+"""A UM25C: its records against the known answers, and itself on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def make(emulator: Um25cEmulator, answer_s: float = 0.15) -> Um25c:
 
 
 def opened(meter: Um25c) -> Header:
-    """It must open."""
+    """Header of a meter that must open."""
     header = meter.open()
     assert isinstance(header, Header), header
     return header
 
 
 def reason(emulator: Um25cEmulator) -> str:
-    """It must not open; why."""
+    """Why it does not open, as it must not."""
     missing = make(emulator).open()
     assert isinstance(missing, AbsentMeter)
     return missing.reason
@@ -45,7 +45,7 @@ def reason(emulator: Um25cEmulator) -> str:
 def record(
     emulator: Um25cEmulator, path: Path, questions: float = math.inf
 ) -> tuple[Decoded, str | None]:
-    """A recording of so many questions, or until something ends it, decoded; and what ended it."""
+    """A decoded recording of so many requests, or until something ends it; and what ended it."""
     meter = make(emulator)
     opened(meter)
     with meter.session(path) as session:
@@ -55,7 +55,7 @@ def record(
 
 
 def test_record_of_the_known_answers() -> None:
-    """T: the steps of the UM24C are taken, and everything is ten times as large."""
+    """T: with the steps of the UM24C everything would be ten times as large."""
     vector = json.loads(need_shared("known_answers/energy.json").read_text())["T_um25c_record"]
     definition, expected = vector["definition"], vector["expected_example"]
     prefix, tail = bytes.fromhex(expected["hex_prefix"]), bytes.fromhex(definition["tail"])
@@ -67,7 +67,7 @@ def test_record_of_the_known_answers() -> None:
 
 @given(st.sampled_from(sorted(NUMBERS)), st.floats(0, 24), st.floats(0, 4))
 def test_values_are_those_that_were_sent(name: str, volt: float, ampere: float) -> None:
-    """A model has another's steps, or another's end."""
+    """Otherwise a model would have the steps, or the end, of another model."""
     record = record_of(name, volt, ampere)
     model = model_of(record)
     assert model.name == name
@@ -78,7 +78,7 @@ def test_values_are_those_that_were_sent(name: str, volt: float, ampere: float) 
 
 @given(st.sampled_from(sorted(NUMBERS)), st.integers(0, 129), st.integers(1, 255))
 def test_damage_that_can_be_seen_is(name: str, place: int, change: int) -> None:
-    """A record with another model, or without its end, is taken."""
+    """Otherwise a record with another model, or without its end, would be accepted."""
     record = bytearray(record_of(name, 5.0, 0.5))
     record[place] ^= change
     is_end = place == 129 or (place == 128 and name != "UM34C")
@@ -92,7 +92,7 @@ def test_damage_that_can_be_seen_is(name: str, place: int, change: int) -> None:
 
 @pytest.mark.parametrize("name", sorted(NUMBERS))
 def test_recording_is_what_the_tester_measured(tmp_path: Path, name: str) -> None:
-    """An answer that comes byte by byte is cut off."""
+    """Otherwise a response that comes byte by byte would be cut off."""
     faults = Faults(is_split=True, stale=b"OK+CONN\r\n")
     with Um25cEmulator(model=name, faults=faults) as emulator:
         found, trouble = record(emulator, tmp_path / "recording", 9)
@@ -103,7 +103,7 @@ def test_recording_is_what_the_tester_measured(tmp_path: Path, name: str) -> Non
 
 
 def test_lost_late_and_damaged_answers_are_missing(tmp_path: Path) -> None:
-    """A late answer is that to the next question, and all that follow are one too old."""
+    """Otherwise each response after a late response would belong to the request before."""
     faults = Faults(mute=(2,), late=(4,), cut=(6,), damaged=(8,))
     with Um25cEmulator(faults=faults) as emulator:
         found, trouble = record(emulator, tmp_path / "recording", 13)
@@ -117,7 +117,7 @@ def test_lost_late_and_damaged_answers_are_missing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["mute", "pulled"])
 def test_tester_that_goes_away_ends_the_recording(tmp_path: Path, how: str) -> None:
-    """A recording goes on without a tester."""
+    """Otherwise a recording would go on without a tester."""
     faults = Faults(mute_after=3) if how == "mute" else Faults(gone_after_s=0.5)
     with Um25cEmulator(faults=faults) as emulator:
         _, trouble = record(emulator, tmp_path / "recording")
@@ -126,14 +126,14 @@ def test_tester_that_goes_away_ends_the_recording(tmp_path: Path, how: str) -> N
 
 
 def test_end_of_the_range_is_saturated(tmp_path: Path) -> None:
-    """What is beyond five amperes is less energy."""
+    """Otherwise current beyond five amperes would be less energy."""
     with Um25cEmulator(waveform=lambda _: (5.0, 5.2)) as emulator:
         found, _ = record(emulator, tmp_path / "recording", 4)
     assert found.loss.saturated_count == len(found.time_ns)
 
 
 def test_what_is_no_tester_is_refused() -> None:
-    """A console is asked for ever, or its prompt is a voltage."""
+    """Otherwise a console would be read for ever, or its prompt be a voltage."""
     with Um25cEmulator(faults=Faults(never_ends=True)) as emulator:
         assert reason(emulator).startswith("no UM24C, UM25C or UM34C found: ")
     with Um25cEmulator(faults=Faults(mute_after=0)) as emulator:
@@ -142,7 +142,7 @@ def test_what_is_no_tester_is_refused() -> None:
 
 
 def test_port_must_be_named() -> None:
-    """The first serial port that there is gets asked, whatever hangs there."""
+    """Otherwise the first serial port would be used, whatever is connected there."""
     missing = make_meter(Options.parse("um25c", "")).open()
     assert "serial port missing" in getattr(missing, "reason", "")
     with pytest.raises(UsageError, match=r"0\.1 to 10 Hz, got 50"):

@@ -20,7 +20,7 @@ OFFSETS = st.integers(-(2**52), 2**52)
 
 
 def probe(sent_ns: int, offset_ns: int, there_ns: int, work_ns: int, back_ns: int) -> ClockProbe:
-    """What two ideal clocks show when a probe travels with these delays."""
+    """What two ideal clocks show for a probe with these delays."""
     received_ns = sent_ns + there_ns + offset_ns
     end_ns = sent_ns + there_ns + work_ns + back_ns
     return ClockProbe(sent_ns, received_ns, received_ns + work_ns, end_ns)
@@ -38,7 +38,7 @@ def known() -> Any:
 
 
 def test_probes_give_the_known_offsets_and_round_trips() -> None:
-    """The formula of the on-wire protocol has a sign or a half wrong."""
+    """Otherwise the formula of the on-wire protocol would have a sign or a half wrong."""
     for row in known()["four_timestamp_probes"]:
         found = ClockProbe(*(round(t * NS_PER_S) for t in row["t"]))
         assert found.round_trip_ns == round(row["rtt"] * NS_PER_S)
@@ -46,7 +46,7 @@ def test_probes_give_the_known_offsets_and_round_trips() -> None:
 
 
 def test_fit_takes_the_probe_with_the_least_round_trip() -> None:
-    """A probe that waited in a queue decides the offset."""
+    """Otherwise a probe that waited in a queue would decide the offset."""
     rows = known()["four_timestamp_probes"]
     probes = [ClockProbe(*(round(t * NS_PER_S) for t in row["t"])) for row in rows]
     best = probes[known()["min_rtt_index"]]
@@ -56,7 +56,7 @@ def test_fit_takes_the_probe_with_the_least_round_trip() -> None:
 
 
 def test_fit_finds_the_known_drift() -> None:
-    """Drift is lost, or extrapolated in the wrong direction."""
+    """Otherwise drift would be lost, or extrapolated in the wrong direction."""
     drift_ppm = round(known()["drift_fit"]["theil_sen_ppm"])
     span_ns = 600 * NS_PER_S
     drifted_ns = span_ns * drift_ppm // 10**6
@@ -68,7 +68,7 @@ def test_fit_finds_the_known_drift() -> None:
 
 
 def test_conversion_follows_the_known_drift_table() -> None:
-    """A slope is applied per second where it is per nanosecond."""
+    """Otherwise a slope would be applied per second where it is per nanosecond."""
     for name, drift_ms in known()["drift_table_ms"].items():
         ppm, seconds = (float(part.rstrip("pms")) for part in name.split("_"))
         model = ClockModel("host:h", "device:d", 0, 0.0, ppm / 1e6, 0.0)
@@ -88,7 +88,7 @@ def test_offset_is_recovered_within_the_error_bound(
     last: list[tuple[int, int, int]],
     at: float,
 ) -> None:
-    """A time crosses domains with a larger error than the model admits."""
+    """Otherwise a time would cross domains with a larger error than the model admits."""
     span_ns = 60 * NS_PER_S
     model = fitted(
         [probe(NS_PER_S, offset_ns, *delays) for delays in first],
@@ -108,21 +108,21 @@ def test_offset_is_recovered_within_the_error_bound(
 def test_conversions_there_and_back_agree(
     offset_ns: int, slope: float, since_ns: int, reference_ns: int
 ) -> None:
-    """A time that crosses domains twice comes back as another one."""
+    """Otherwise a time that crosses domains twice would come back as another time."""
     model = ClockModel("host:h", "device:d", reference_ns, offset_ns, slope, 0.0)
     host_ns = reference_ns + since_ns
     assert abs(model.to_host(model.to_device(host_ns)) - host_ns) <= 2
 
 
 def test_one_group_makes_a_model_without_drift() -> None:
-    """A run whose end nobody saw has no clock."""
+    """Otherwise a run whose end was not observed would have no clock."""
     model = fitted([probe(100, 42, 3, 1, 3)], [])
     assert (model.slope, model.offset_ns, model.error_ns) == (0.0, 42.0, 3.0)
     assert (model.host_domain, model.device_domain) == ("host:h", "device:d")
 
 
 def test_error_of_one_group_grows_as_two_clocks_may_drift() -> None:
-    """A device 40 ppm off is 2.8 ms away after 70 s, and ±0.1 ms are claimed."""
+    """Otherwise ±0.1 ms would be claimed after 70 s of 40 ppm, which make 2.8 ms."""
     model = fitted([probe(NS_PER_S, 42, 100_000, 0, 100_000)])
     for away_s in (-70, 70, 600):
         host_ns = NS_PER_S + away_s * NS_PER_S
@@ -140,7 +140,10 @@ def test_error_of_one_group_grows_as_two_clocks_may_drift() -> None:
 def test_error_bound_holds_beyond_the_probes(
     ppm: float, groups: list[tuple[int, int, int]], at_s: float
 ) -> None:
-    """Two groups of a busy network turn the line, and far from them nobody knows."""
+    """Otherwise the error bound would fail far from the probes.
+
+    Two groups of a busy network turn the line.
+    """
     sent_ns = [number * 20 * NS_PER_S + early_ns for number, (early_ns, _, _) in enumerate(groups)]
     model = fitted(
         *(
@@ -150,12 +153,12 @@ def test_error_bound_holds_beyond_the_probes(
     )
     host_ns = round(at_s * NS_PER_S)
     error_ns = abs(model.to_device(host_ns) - host_ns - host_ns * ppm / 1e6)
-    # Clocks show whole nanoseconds, and half of one at either end turns the line, too.
+    # Clocks show whole nanoseconds, and half a nanosecond at either end also turns the line.
     assert error_ns <= model.error_ns_at(host_ns) + 2 + 0.1 * abs(at_s)
 
 
 def test_error_between_the_probes_is_that_of_the_worst() -> None:
-    """Every energy has the edges of a run whose host went away."""
+    """Otherwise every energy would have the edges of a run whose host went away."""
     model = fitted([probe(0, 0, 50_000, 0, 50_000)], [probe(60 * NS_PER_S, 0, 9000, 0, 9000)])
     assert {model.error_ns_at(s * NS_PER_S) for s in (0, 30, 60)} == {model.error_ns}
     assert model.error_ns == 50_000
@@ -163,20 +166,20 @@ def test_error_between_the_probes_is_that_of_the_worst() -> None:
 
 
 def test_groups_that_were_taken_at_once_tell_no_rate() -> None:
-    """Two groups a moment apart give a rate of any size, and that is extrapolated."""
+    """Otherwise two groups a moment apart would give a rate of any size, to be extrapolated."""
     model = fitted([probe(0, 0, 0, 0, 0)], [probe(0, 50, 0, 0, 0)])
     assert (model.slope, model.slope_error) == (0.0, DRIFT_LIMIT)
 
 
 @pytest.mark.parametrize("groups", [(), ([],), ([], [])])
 def test_no_probe_is_no_model(groups: tuple[list[ClockProbe], ...]) -> None:
-    """A model is made up where nothing was measured."""
+    """Otherwise a model would be made up where nothing was measured."""
     with pytest.raises(MeasurementError, match="no clock probe"):
         fitted(*groups)
 
 
 def test_one_bad_group_of_several_does_not_turn_the_line() -> None:
-    """A network that was busy once moves the whole run."""
+    """Otherwise a network that was busy once would move the whole run."""
     groups = [[probe(second * NS_PER_S, 1000, 100, 0, 100)] for second in (0, 1, 60, 61)]
     groups[1] = [probe(NS_PER_S, 1000, 4_000_000, 0, 0)]
     model = fitted(*groups)
@@ -186,7 +189,7 @@ def test_one_bad_group_of_several_does_not_turn_the_line() -> None:
 
 
 def test_steady_clock_has_no_residual() -> None:
-    """A line through its own points is called bent."""
+    """Otherwise a line through its own points would be called bent."""
     groups = [[probe(s * NS_PER_S, 1000 + s * 20_000, 50, 10, 50)] for s in (0, 10, 20, 60)]
     model = fitted(*groups)
     assert model.residual_ns == pytest.approx(0, abs=1)

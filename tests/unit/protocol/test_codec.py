@@ -40,12 +40,12 @@ SPEC = RunSpec(runtime="tflite")
 
 
 def frame_of(header: bytes, payload: bytes = b"") -> bytes:
-    """A frame around header bytes that nobody has checked."""
+    """A frame around unchecked header bytes."""
     return struct.pack("<I", len(header)) + header + payload
 
 
 def frame_with(kind: object, body: object, number: object = 1) -> bytes:
-    """A frame around values that nobody has checked."""
+    """A frame around unchecked values."""
     return frame_of(msgpack.packb([kind, number, body]))
 
 
@@ -60,7 +60,7 @@ def decoded_or_refused(data: bytes) -> Frame | None:
 
 
 def harmless(plain: Any, key: str = "") -> Any:
-    """Plain values as they arrive: a terminal obeys nothing in them, and certificates are whole."""
+    """Plain values as they arrive: without terminal control characters, certificates whole."""
     if isinstance(plain, str):
         return plain if key == "certificate_pem" else printable(plain)
     if isinstance(plain, dict):
@@ -70,7 +70,7 @@ def harmless(plain: Any, key: str = "") -> Any:
 
 @pytest.mark.parametrize("kind", MESSAGES, ids=kind_of)
 def test_every_message_survives_the_wire(kind: type[Any]) -> None:
-    """A message loses or changes a field on its way."""
+    """Otherwise a message would lose or change a field on its way."""
 
     @settings(max_examples=20)
     @given(message=values_of(kind), number=st.integers(0, MAX_NUMBER), payload=st.binary())
@@ -83,7 +83,7 @@ def test_every_message_survives_the_wire(kind: type[Any]) -> None:
 
 
 def test_texts_of_a_peer_are_made_printable_where_they_arrive() -> None:
-    """The name of a host clears the screen of whoever asks for the agent's status."""
+    """Otherwise a host's name could clear the screen on which an agent's status is shown."""
     hello = m.Hello(4, "edgebench", "evil\x1b[2J\nlease free", "1")
     assert decode(encode(1, hello)).message == m.Hello(4, "edgebench", "evil?[2J?lease free", "1")
     paired = m.PairHost(Pem("-----BEGIN\nAAAA\n"), "ada")
@@ -91,7 +91,7 @@ def test_texts_of_a_peer_are_made_printable_where_they_arrive() -> None:
 
 
 def test_kinds_are_unique_and_in_snake_case() -> None:
-    """Two messages share a wire name, or one is renamed by accident."""
+    """Otherwise two messages would share a wire name, or a message be renamed by accident."""
     names = [kind_of(kind) for kind in MESSAGES]
     assert len(set(names)) == len(names) == 43
     assert [kind_of(kind) for kind in (m.Hello, m.ModelOffer, m.RunAcknowledge)] == [
@@ -104,12 +104,12 @@ def test_kinds_are_unique_and_in_snake_case() -> None:
 @settings(max_examples=25)
 @given(record=values_of(RunRecord))
 def test_run_record_survives_as_plain_values(record: RunRecord) -> None:
-    """What the agent spools is not what the host reads."""
+    """Otherwise the agent would spool something other than the host reads."""
     assert from_plain(to_plain(record), RunRecord) == record
 
 
 def test_largest_payload_passes_and_one_byte_more_does_not() -> None:
-    """A bound is off by one, or holds on one side only."""
+    """Otherwise a bound would be off by one, or hold on one side only."""
     largest = bytes(MAX_PAYLOAD_BYTES)
     data = encode(1, m.FileData(0), largest)
     assert decode(data).payload == largest
@@ -120,39 +120,39 @@ def test_largest_payload_passes_and_one_byte_more_does_not() -> None:
 
 
 def test_payload_is_a_view_of_the_received_bytes() -> None:
-    """A megabyte is copied once more for every chunk of a model."""
+    """Otherwise a megabyte would be copied once more for every chunk of a model."""
     data = encode(1, m.FileData(0), b"payload")
     assert decode(data).payload.obj is data
 
 
 def test_longest_list_of_runs_fits_into_a_frame() -> None:
-    """An agent with many unfetched runs cannot tell about any of them."""
+    """Otherwise an agent with many unfetched runs could not report any of them."""
     longest = m.RunListing(tuple(f"{i:064d}" for i in range(m.MAX_LISTED_RUNS)), "x" * 64)
     assert decode(encode(1, longest)).message == longest
 
 
 def test_too_large_message_is_our_own_error() -> None:
-    """We send what the other side must refuse."""
+    """Otherwise we would send what the other side must refuse."""
     with pytest.raises(LocalProtocolError, match=str(MAX_HEADER_BYTES)):
         encode(1, m.Problem(1, "x" * MAX_HEADER_BYTES))
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, MAX_FRAME_BYTES + 1])
 def test_frame_of_impossible_size_is_refused(size: int) -> None:
-    """A frame without a header, or over the bound, is looked into."""
+    """Otherwise a frame without a header, or over the bound, would be parsed."""
     with pytest.raises(RemoteProtocolError, match=f"frame of {size} bytes"):
         decode(bytes(size))
 
 
 @pytest.mark.parametrize("claimed", [1, MAX_HEADER_BYTES, MAX_HEADER_BYTES + 1, 2**32 - 1])
 def test_header_that_claims_more_than_is_there_is_refused(claimed: int) -> None:
-    """The size field leads behind the end of the frame, or behind the bound."""
+    """Otherwise the size field would lead behind the end of the frame, or behind the bound."""
     with pytest.raises(RemoteProtocolError, match=f"header of {claimed} bytes"):
         decode(struct.pack("<I", claimed))
 
 
 def test_every_truncation_is_refused() -> None:
-    """A frame that was cut off is taken for a whole one."""
+    """Otherwise a frame that was cut off would be taken for a whole frame."""
     data = encode(7, m.RunStart("run", SPEC, "0" * 64, "model.tflite"))
     for size in range(len(data)):
         with pytest.raises(RemoteProtocolError):
@@ -160,7 +160,7 @@ def test_every_truncation_is_refused() -> None:
 
 
 def test_bytes_behind_the_header_value_are_refused() -> None:
-    """Two values in one header: half of it is ignored without a word."""
+    """Otherwise half of a header with two values would silently be ignored."""
     header = msgpack.packb(["done", 1, {}])
     with pytest.raises(RemoteProtocolError):
         decode(frame_of(header + header))
@@ -169,7 +169,7 @@ def test_bytes_behind_the_header_value_are_refused() -> None:
 @pytest.mark.parametrize("levels", [17, 500, 10_000, 60_000])
 @pytest.mark.parametrize("opening", [b"\x91", b"\x81\xa1k"], ids=["arrays", "maps"])
 def test_deep_nesting_is_refused(opening: bytes, levels: int) -> None:
-    """A few thousand bytes overflow the stack of whatever walks over them."""
+    """Otherwise a few thousand bytes would overflow the stack of code that walks over them."""
     nested = (opening * levels)[: MAX_HEADER_BYTES - 64] + b"\xc0"
     prefix = b"\x93\xa4done\x01\x81\xa1x"
     with pytest.raises(RemoteProtocolError):
@@ -177,26 +177,26 @@ def test_deep_nesting_is_refused(opening: bytes, levels: int) -> None:
 
 
 def test_unknown_fields_are_ignored() -> None:
-    """A newer peer cannot add a field without breaking this one."""
+    """Otherwise a newer peer could not add a field without breaking this one."""
     assert decode(frame_with("acquire", {"ttl_s": 1.0, "later": [1]})).message == m.Acquire(1.0)
 
 
 def test_fields_with_defaults_may_be_absent() -> None:
-    """An older peer that does not know a field yet is cut off."""
+    """Otherwise an older peer that does not know a field yet would be cut off."""
     frame = decode(frame_with("progress", {"run_id": "r", "phase": "loading"}))
     assert frame.message == m.Progress("r", Phase.LOADING)
 
 
 @pytest.mark.parametrize("kind", ["", "Done", "no_such", "object", "__class__", 5, None, b"done"])
 def test_unknown_kinds_are_refused(kind: object) -> None:
-    """A name from the wire reaches something that is not a message."""
+    """Otherwise a name from the wire would reach something that is not a message."""
     with pytest.raises(RemoteProtocolError, match="unknown message kind"):
         decode(frame_with(kind, {}))
 
 
 @pytest.mark.parametrize("number", [-1, MAX_NUMBER + 1, 1.0, "1", None, True])
 def test_request_numbers_out_of_range_are_refused(number: object) -> None:
-    """An answer goes out under a number that its host cannot hold."""
+    """Otherwise a response would go out under a number that its host cannot hold."""
     with pytest.raises(RemoteProtocolError, match="request number"):
         decode(frame_with("done", {}, number))
 
@@ -206,7 +206,7 @@ def test_request_numbers_out_of_range_are_refused(number: object) -> None:
     [[], ["done", 1], ["done", 1, {}, 4], {"kind": "done"}, "done", None, ["done", 1, []]],
 )
 def test_headers_of_another_shape_are_refused(header: object) -> None:
-    """Something that is not [kind, number, map] is understood as a message."""
+    """Otherwise something that is not [kind, number, map] would be understood as a message."""
     with pytest.raises(RemoteProtocolError):
         decode(frame_of(msgpack.packb(header)))
 
@@ -239,7 +239,7 @@ def test_headers_of_another_shape_are_refused(header: object) -> None:
     ],
 )
 def test_wrong_types_are_refused(kind: str, body: dict[str, object]) -> None:
-    """A peer's bug is converted into a value that it did not mean."""
+    """Otherwise a peer's bug would be converted into a value that it did not mean."""
     with pytest.raises(RemoteProtocolError, match="not a valid"):
         decode(frame_with(kind, body))
 
@@ -258,7 +258,7 @@ def test_wrong_types_are_refused(kind: str, body: dict[str, object]) -> None:
     ],
 )
 def test_run_specifications_out_of_bounds_are_refused(change: dict[str, object]) -> None:
-    """A value that the host's own constructor refuses comes in over the wire."""
+    """Otherwise a value that the host's own constructor refuses would come in over the wire."""
     start = {"run_id": "r", "model_sha256": "", "model_name": "m"}
     spec = to_plain(SPEC)
     said = decode(frame_with("run_start", start | {"spec": spec})).message
@@ -271,7 +271,7 @@ def test_run_specifications_out_of_bounds_are_refused(change: dict[str, object])
 @settings(max_examples=500)
 @given(data=st.binary(max_size=300))
 def test_arbitrary_bytes_are_refused_in_one_way(data: bytes) -> None:
-    """Bytes from a stranger raise something that nobody catches."""
+    """Otherwise bytes from a stranger would raise an uncaught exception."""
     decoded_or_refused(data)
     decoded_or_refused(frame_of(data))
 
@@ -287,7 +287,7 @@ def test_arbitrary_bytes_are_refused_in_one_way(data: bytes) -> None:
     ),
 )
 def test_one_wrong_field_is_refused_in_one_way(message: Any, position: int, junk: Any) -> None:
-    """Well-formed MessagePack with a wrong value raises something that nobody catches."""
+    """Otherwise well-formed MessagePack with a wrong value would raise an uncaught exception."""
     body = to_plain(message)
     if body:
         body[sorted(body)[position % len(body)]] = junk
@@ -295,7 +295,7 @@ def test_one_wrong_field_is_refused_in_one_way(message: Any, position: int, junk
 
 
 def test_mutated_frames_are_refused_in_one_way() -> None:
-    """Somewhere between valid and random there are bytes that raise what nobody catches."""
+    """Otherwise some bytes between valid and random would raise an uncaught exception."""
     chance = random.Random(20240607)
     seeds = [encode(i, message, b"payload") for i, message in enumerate(_one_of_each())]
     outcomes = {True: 0, False: 0}
@@ -311,7 +311,7 @@ def test_mutated_frames_are_refused_in_one_way() -> None:
     ids=["nil", "empty arrays", "empty maps", "empty texts", "floats", "small trees", "extensions"],
 )
 def test_hostile_headers_cost_little_memory(filling: bytes) -> None:
-    """64 KiB of header are unpacked into gigabytes of Python objects."""
+    """Otherwise 64 KiB of header would be unpacked into gigabytes of Python objects."""
     count = (MAX_HEADER_BYTES - 64) // len(filling)
     array = b"\xdc" + struct.pack(">H", count) + filling * count
     header = b"\x93\xa4done\x01\x81\xa5extra" + array
@@ -329,7 +329,7 @@ def test_hostile_headers_cost_little_memory(filling: bytes) -> None:
     ids=["array", "map", "text", "bytes"],
 )
 def test_claimed_lengths_allocate_nothing(header: bytes) -> None:
-    """Five bytes that claim four thousand million elements make room for them."""
+    """Otherwise five bytes would make room for the four thousand million elements they claim."""
     assert _peak_bytes(frame_of(b"\x93\xa4done\x01\x81\xa5extra" + header)) < 2**20
 
 
@@ -344,7 +344,7 @@ def _peak_bytes(data: bytes) -> int:
 
 
 def _one_of_each() -> list[Any]:
-    """One message of each kind, always the same ones."""
+    """A message of each kind, always the same."""
     found: dict[type[Any], Any] = {}
 
     @settings(max_examples=3)
@@ -378,7 +378,7 @@ def _mutated(chance: random.Random, data: bytearray) -> bytes:
 
 
 def test_largest_number_of_seats_fits_into_a_frame() -> None:
-    """An agent that serves many devices cannot be listed."""
+    """Otherwise an agent that serves many devices could not be listed."""
     text = "x" * 255
     device = DeviceDescription(text, text, text, text, text, text)
     state = m.SeatState("seat", device, "host" * 16, 1.0, "r" * 64, 50.0, text)

@@ -42,12 +42,12 @@ def drawn_tree() -> dict[str, str]:
 
 
 def test_drawn_tree_is_the_tree_of_the_classes() -> None:
-    """The drawing in the docstring lies about who inherits from whom, or misses a class."""
+    """Otherwise the drawing in the docstring would show a wrong parent, or miss a class."""
     assert drawn_tree() == {kind.__name__: kind.__mro__[1].__name__ for kind in all_errors()}
 
 
 def test_codes_are_never_renumbered() -> None:
-    """An older host reads an error as a different one."""
+    """Otherwise an older host would read an error as a different one."""
     assert {code.name: code.value for code in ErrorCode} == {
         "UNKNOWN": 0,
         "USAGE": 1,
@@ -88,7 +88,7 @@ def test_codes_are_never_renumbered() -> None:
     ids=lambda kind: kind.__name__,
 )
 def test_error_with_a_code_of_its_own_survives_the_wire(kind: type[EdgebenchError]) -> None:
-    """The host sees another class than the agent raised, and gives the wrong hint."""
+    """Otherwise the host would see another class than the agent raised, with the wrong hint."""
     expected = LocalProtocolError if kind is ProtocolError else kind
     found = error_from_code(int(kind.code), "what failed: 3, limit 2")
     assert type(found) is expected
@@ -97,27 +97,27 @@ def test_error_with_a_code_of_its_own_survives_the_wire(kind: type[EdgebenchErro
 
 @pytest.mark.parametrize("code", list(ErrorCode))
 def test_every_code_becomes_an_error(code: ErrorCode) -> None:
-    """A code has no class, and the host crashes over it."""
+    """Otherwise a code would have no class, and the host would crash over it."""
     assert isinstance(error_from_code(code, "text"), EdgebenchError)
 
 
 @pytest.mark.parametrize("code", [27, 999, -1, 2**63])
 def test_unknown_code_survives(code: int) -> None:
-    """An error of a newer agent crashes an older host."""
+    """Otherwise an error of a newer agent would crash an older host."""
     assert ErrorCode(code) is ErrorCode.UNKNOWN
     assert type(error_from_code(code, "newer trouble")) is TargetError
 
 
 @given(st.text(max_size=2000))
 def test_text_from_the_other_side_becomes_one_printable_line(text: str) -> None:
-    """A device clears the terminal of whoever reads its error, or fills it."""
+    """Otherwise a device could clear, or fill, the terminal on which its error is shown."""
     line = str(error_from_code(int(ErrorCode.TARGET), text))
     assert line.isprintable()
     assert len(line) <= MAX_TEXT
 
 
 def test_only_the_link_and_a_held_lease_are_worth_another_try() -> None:
-    """A campaign repeats what can never work, or gives up what would."""
+    """Otherwise a campaign would repeat what can never work, or give up what would."""
     retryable = {kind.__name__ for kind in all_errors() if kind.retryable}
     links = {"TransportError", "Unreachable", "AgentBusy", "LinkLost", "LinkTimeout"}
     phones = {"PhoneUnavailable", "AgentNotStarted"}  # unplugged, locked, or restarted
@@ -125,7 +125,7 @@ def test_only_the_link_and_a_held_lease_are_worth_another_try() -> None:
 
 
 def test_no_error_shadows_a_builtin() -> None:
-    """`except TimeoutError` catches the wrong one."""
+    """Otherwise `except TimeoutError` would catch the wrong class."""
     import builtins
 
     assert not {kind.__name__ for kind in all_errors()} & set(dir(builtins))

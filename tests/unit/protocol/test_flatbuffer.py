@@ -1,4 +1,4 @@
-"""Reading FlatBuffers that nobody has checked."""
+"""Reading unchecked FlatBuffers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TENSOR = Tensor("x", shape=(1, 2, 3), scales=(0.5, 0.25), zero_point=-7, axis=2)
 
 
 def test_fields_of_every_kind_are_read() -> None:
-    """A scale or a zero point is taken from another place of the file."""
+    """Otherwise a scale or a zero point would be taken from another place of the file."""
     root = FlatFile(model(Graph((TENSOR, Tensor("y")), ()))).root()
     (graph,) = root.tables(2)
     tensor, other = graph.tables(0)
@@ -30,13 +30,13 @@ def test_fields_of_every_kind_are_read() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\x04", struct.pack("<I", 2**31), bytes(3) + b"\xff" * 9])
 def test_place_outside_of_the_file_is_an_error(data: bytes) -> None:
-    """What follows the file in memory is read, or a traceback of struct is shown."""
+    """Otherwise memory behind the file would be read, or a traceback of struct be shown."""
     with pytest.raises(FlatbufferError):
         FlatFile(data).root().numbers(0)
 
 
 def test_number_of_items_is_bounded() -> None:
-    """A small file whose lists lie over each other is followed for hours."""
+    """Otherwise a small file with overlapping lists would be followed for hours."""
     data = model(Graph((TENSOR, Tensor("y")), ()))
     root = FlatFile(data, max_items=4).root()
     with pytest.raises(FlatbufferError):

@@ -37,21 +37,21 @@ PAIRING_STRINGS = st.builds(
 
 
 def test_pairing_identity_is_the_same_bytes_twice() -> None:
-    """Both ends derive different certificates from one secret, and nobody can pair."""
+    """Otherwise two ends would derive different certificates from one secret, and never pair."""
     first, second = (pairing_identity(b"sixteen bytes ok") for _ in range(2))
     assert first == second
     assert pairing_identity(b"sixteen bytes ko").certificate_pem != first.certificate_pem
 
 
 def test_pairing_identity_is_the_same_in_every_version() -> None:
-    """A host of this version cannot pair with an agent of another one."""
+    """Otherwise a host of this version could not pair with an agent of another version."""
     assert pairing_identity(bytes(SECRET_BYTES)).fingerprint == (
         "sIj33HYh3eWCeeoSam3R7XIIigeF0A26JnvtA4c2A-8"
     )
 
 
 def test_fresh_identities_differ_in_key_and_name() -> None:
-    """Two hosts of one name collide in OpenSSL's list of trusted names."""
+    """Otherwise two hosts of one name would collide in OpenSSL's list of trusted names."""
     first, second = new_identity("board"), new_identity("board")
     assert first.key_pem != second.key_pem
     assert _subject(first.certificate_pem) != _subject(second.certificate_pem)
@@ -59,19 +59,22 @@ def test_fresh_identities_differ_in_key_and_name() -> None:
 
 
 def test_identity_is_valid_whatever_the_clock_says() -> None:
-    """A board without a clock battery cannot connect, or a certificate runs out."""
+    """Otherwise a board without a clock battery could not connect, or a certificate run out."""
     certificate = _decoded(new_identity("board").certificate_pem)
     assert certificate.not_valid_before_utc == datetime(1970, 1, 1, tzinfo=timezone.utc)
     assert certificate.not_valid_after_utc.year == 9999
 
 
 def test_long_common_names_are_cut() -> None:
-    """A long host name makes a certificate that X.509 forbids (64 characters at most)."""
+    """Otherwise a long host name would make a certificate that X.509 forbids.
+
+    It allows 64 characters at most.
+    """
     assert len(_subject(new_identity("n" * 200).certificate_pem)) <= 64
 
 
 def test_fingerprint_is_the_digest_of_the_certificate() -> None:
-    """A pin pins something else than the certificate."""
+    """Otherwise a pin would pin something other than the certificate."""
     identity = new_identity("board")
     digest = hashlib.sha256(der_of(identity.certificate_pem)).digest()
     assert base64.urlsafe_b64decode(identity.fingerprint + "=") == digest
@@ -82,7 +85,7 @@ def test_fingerprint_is_the_digest_of_the_certificate() -> None:
 @example(PairingString(("fe80::1",), 7747, PIN, bytes(16)))
 @example(PairingString(("192.0.2.1", "2001:db8::1"), 1, PIN, bytes(range(16))))
 def test_pairing_string_survives_being_printed(string: PairingString) -> None:
-    """A string that an agent prints cannot be used on a host."""
+    """Otherwise a string that an agent prints could not be used on a host."""
     text = str(string)
     assert parse_pairing_string(text) == string
     assert parse_pairing_string(f"  {text}\n") == string
@@ -90,7 +93,7 @@ def test_pairing_string_survives_being_printed(string: PairingString) -> None:
 
 
 def test_ipv6_addresses_are_bracketed_in_the_text_only() -> None:
-    """The port is read as a part of the address, or the brackets reach the socket."""
+    """Otherwise the port would be part of the address, or the brackets would reach the socket."""
     text = str(PairingString(("192.0.2.1", "2001:db8::1"), 7747, PIN, bytes(16)))
     assert text.startswith("edgebench://192.0.2.1,[2001:db8::1]:7747/")
     found = parse_pairing_string(text)
@@ -121,14 +124,14 @@ def test_ipv6_addresses_are_bracketed_in_the_text_only() -> None:
     ],
 )
 def test_damaged_pairing_strings_are_refused(text: str) -> None:
-    """Half a string leads to a wrong address, or to a traceback."""
+    """Otherwise half a string would lead to a wrong address, or to a traceback."""
     with pytest.raises(UsageError, match="not a pairing string"):
         parse_pairing_string(text)
 
 
 @given(st.text(max_size=200))
 def test_junk_is_never_a_pairing_string(text: str) -> None:
-    """Text from a clipboard raises something that the command line does not expect."""
+    """Otherwise text from a clipboard would raise an exception unknown to the command line."""
     with pytest.raises(UsageError):
         parse_pairing_string(text)
 
@@ -137,7 +140,7 @@ def test_junk_is_never_a_pairing_string(text: str) -> None:
 def test_one_wrong_character_is_refused_or_means_something_else(
     string: PairingString, position: int, junk: str
 ) -> None:
-    """A mistyped string raises something else than a usage error."""
+    """Otherwise a mistyped string would raise something other than a usage error."""
     text = str(string)
     at = position % len(text)
     with suppress(UsageError):
@@ -158,7 +161,7 @@ def test_one_wrong_character_is_refused_or_means_something_else(
     ],
 )
 def test_text_without_a_certificate_is_refused(text: str) -> None:
-    """What a host sends as its certificate raises something that the agent does not expect."""
+    """Otherwise what a host sends as its certificate would raise an unexpected exception."""
     with pytest.raises(UsageError, match="certificate"):
         der_of(text)
 

@@ -11,7 +11,7 @@ from edgebench.protocol.live import MAX_SAMPLES, LiveSamples, pack_samples, unpa
 
 
 def test_samples_survive_the_way() -> None:
-    """A column is read as another one."""
+    """Otherwise a column would be read as another."""
     rows = [(2**60 + number, 50.0 + number, 1e9 * number) for number in range(MAX_SAMPLES)]
     packed = pack_samples(rows)
     times, temps, clocks = zip(*rows, strict=True)
@@ -20,20 +20,20 @@ def test_samples_survive_the_way() -> None:
 
 
 def test_what_nothing_told_is_no_number() -> None:
-    """A board without a thermometer has 0 °C."""
+    """Otherwise a board without a thermometer would have 0 °C."""
     samples = unpack_samples(pack_samples([(1, math.nan, math.nan)]), 1)
     assert math.isnan(samples.temp_c[0])
     assert math.isnan(samples.freq_hz[0])
 
 
 def test_columns_of_a_later_version_are_not_looked_at() -> None:
-    """An agent that tells more cannot be watched by an older host."""
+    """Otherwise an agent that reports more could not be watched by an older host."""
     packed = pack_samples([(1, 2.0, 3.0)]) + b"\0" * 8
     assert unpack_samples(packed, 1) == LiveSamples((1,), (2.0,), (3.0,))
 
 
 @pytest.mark.parametrize(("size", "count"), [(23, 1), (0, 1), (0, -1), (24 * 33, 33), (24, 2**40)])
 def test_count_that_is_wrong_is_refused(size: int, count: int) -> None:
-    """A hostile agent has the host allocate what it likes, or crash."""
+    """Otherwise a hostile agent would make the host allocate any amount, or crash."""
     with pytest.raises(RemoteProtocolError, match="limit 32 samples"):
         unpack_samples(bytes(size), count)

@@ -1,4 +1,4 @@
-"""Plain values become dataclasses: numbers are held against the bounds of their unit."""
+"""Plain values become dataclasses: numbers are checked against the bounds of their unit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from edgebench.protocol.plain import from_outside, from_plain, to_plain
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """Numbers in a record inside of another one."""
+    """Numbers in a record inside another record."""
 
     wait_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One field of every kind that has bounds."""
+    """A field of every kind that has bounds."""
 
     own_cpu_s: float = 0.0
     time_ns: int = 0
@@ -87,7 +87,7 @@ def test_numbers_within_the_bounds_are_taken() -> None:
     ],
 )
 def test_number_that_no_instrument_shows_is_refused(name: str, value: object) -> None:
-    """Otherwise a sum overflows later, in a place that has no name for it."""
+    """Otherwise a sum would overflow later, in a place that has no name for it."""
     with pytest.raises(RemoteProtocolError, match=r"^not a valid Reading: "):
         from_plain(to_plain(HONEST) | {name: value}, Reading)
     with pytest.raises(RemoteProtocolError, match=r"^not a valid Reading: "):
@@ -95,7 +95,7 @@ def test_number_that_no_instrument_shows_is_refused(name: str, value: object) ->
 
 
 def test_refusal_names_the_field_the_value_and_the_limits() -> None:
-    """The line is what the owner of a broken counter gets."""
+    """The owner of a broken counter gets this line."""
     with pytest.raises(RemoteProtocolError, match=r"wait_s is 1e\+308, must be 0 to 1e\+12$"):
         from_plain({"threads": [{"wait_s": 1e308}]}, Reading)
     with pytest.raises(RemoteProtocolError, match=r"code is a number of 3322 bits, must be"):

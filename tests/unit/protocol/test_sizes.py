@@ -1,4 +1,4 @@
-"""Sizes for people: few digits, and never two that look the same where they are not."""
+"""Sizes for people: few digits, and different sizes never look the same."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from edgebench.protocol.sizes import format_bytes, format_distinct_sizes
 def test_unit_changes_where_the_number_would_have_four_digits(
     size_bytes: float, shown: str
 ) -> None:
-    """A disk has 1024 MiB free, and a model of 1.00 GiB does not fit."""
+    """Otherwise a disk would have 1024 MiB free, and a model of 1.00 GiB would not fit."""
     assert format_bytes(size_bytes) == shown
 
 
 @given(st.integers(1024, 2**49))
 def test_size_is_right_to_three_digits(size_bytes: int) -> None:
-    """A unit is off by one."""
+    """Otherwise a unit would be off by one."""
     number, unit = format_bytes(size_bytes).split()
     power = ("B", "KiB", "MiB", "GiB", "TiB").index(unit)
     assert float(number) * 1024**power == pytest.approx(size_bytes, rel=0.0051)
@@ -43,7 +43,7 @@ def test_size_is_right_to_three_digits(size_bytes: int) -> None:
 
 @given(st.integers(0, 2**45), st.integers(0, 2**45), st.integers(-2000, 2000))
 def test_different_sizes_look_different(one: int, other: int, near: int) -> None:
-    """A model of 4.00 GiB is refused for a quota of 4.00 GiB."""
+    """Otherwise a model of 4.00 GiB would be refused for a quota of 4.00 GiB."""
     for pair in ((one, other), (one, max(0, one + near))):
         shown = format_distinct_sizes(*pair)
         assert (shown[0] == shown[1]) == (pair[0] == pair[1])

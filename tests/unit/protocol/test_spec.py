@@ -91,7 +91,7 @@ SERVER: dict[str, Any] = {
     ids=str,
 )
 def test_run_specification_refuses_nonsense(field: dict[str, Any]) -> None:
-    """A run that can never end, or never measure, is started."""
+    """Otherwise a run that can never end, or never measure, would be started."""
     with pytest.raises(UsageError):
         RunSpec(runtime="tflite", **field)
 
@@ -124,7 +124,7 @@ def test_run_specification_refuses_nonsense(field: dict[str, Any]) -> None:
     ids=str,
 )
 def test_run_specification_takes_the_bounds_themselves(field: dict[str, Any]) -> None:
-    """A bound is off by one."""
+    """Otherwise a bound would be off by one."""
     spec = RunSpec(runtime="tflite", **field)
     assert {name: getattr(spec, name) for name in field} == field
 
@@ -144,21 +144,21 @@ def test_run_specification_takes_the_bounds_themselves(field: dict[str, Any]) ->
     ids=str,
 )
 def test_limits_refuse_nonsense(field: dict[str, Any]) -> None:
-    """A worker runs without the bound that somebody believes it has."""
+    """Otherwise a worker would run without a bound that it is believed to have."""
     with pytest.raises(UsageError):
         Limits(**field)
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_every_preset_makes_a_specification(preset: str) -> None:
-    """A preset names a field that does not exist, or breaks a rule."""
+    """Otherwise a preset would name a field that does not exist, or break a rule."""
     spec = from_preset(preset, runtime="onnx")
     assert (spec.preset, spec.runtime, spec.scenario) == (preset, "onnx", Scenario.SINGLE_STREAM)
     assert {name: getattr(spec, name) for name in PRESETS[preset]} == PRESETS[preset]
 
 
 def test_changed_mlperf_preset_says_so() -> None:
-    """Five seconds are published as an MLPerf run."""
+    """Otherwise five seconds would be published as an MLPerf run."""
     assert from_preset("mlperf", runtime="onnx", duration_s=5.0).preset == "mlperf, changed"
     assert from_preset("mlperf", runtime="onnx", duration_s=600.0).preset == "mlperf"
     assert from_preset("mlperf", runtime="onnx", duration_s=None, seed=5).preset == "mlperf"
@@ -168,7 +168,7 @@ def test_changed_mlperf_preset_says_so() -> None:
 
 
 def test_default_preset_is_the_mobile_benchmark_minimum() -> None:
-    """The default measures too little: 1024 queries and 60 s are the rule that users expect."""
+    """Otherwise the default would measure less than the expected 1024 queries and 60 s."""
     spec = from_preset(DEFAULT_PRESET, runtime="onnx")
     assert (spec.min_query_count, spec.duration_s) == (1024, 60.0)
 
@@ -190,7 +190,7 @@ def test_default_preset_is_the_mobile_benchmark_minimum() -> None:
 def test_maximum_duration_follows_from_preset_and_duration(
     preset: str, changes: Any, longest_s: float | None
 ) -> None:
-    """A first look at a slow model takes four minutes, or MLPerf's count is cut short."""
+    """Otherwise a first look at a slow model would take four minutes, or MLPerf's count be cut."""
     found = from_preset(preset, **changes)
     assert found.max_duration_s == longest_s
     assert found.preset == ("mlperf, changed" if preset == "mlperf" and changes else preset)
@@ -203,7 +203,7 @@ def test_maximum_duration_follows_from_preset_and_duration(
 def test_overrides_win_over_the_preset_and_none_does_not(
     duration_s: float | None, seed: int | None
 ) -> None:
-    """A value from the command line is lost, or an option left out overwrites the preset."""
+    """Otherwise a command-line value would be lost, or an omitted option override the preset."""
     spec = from_preset("quick", runtime="tflite", duration_s=duration_s, seed=seed)
     assert spec.duration_s == (PRESETS["quick"]["duration_s"] if duration_s is None else duration_s)
     assert spec.seed == (seed or 0)
@@ -211,13 +211,13 @@ def test_overrides_win_over_the_preset_and_none_does_not(
 
 
 def test_unknown_preset_is_named_with_the_ones_there_are() -> None:
-    """A misspelt preset measures something else, or fails without help."""
+    """Otherwise a misspelt preset would measure something else, or fail without help."""
     with pytest.raises(UsageError, match=r"unknown preset 'quik'.*default.*quick"):
         from_preset("quik", runtime="tflite")
 
 
 def test_presets_are_checked_with_their_overrides() -> None:
-    """An override that breaks a rule of the specification goes through the preset unchecked."""
+    """Otherwise an override that breaks a rule would go through the preset unchecked."""
     with pytest.raises(UsageError, match="threads"):
         from_preset("quick", runtime="tflite", threads=0)
 
@@ -234,7 +234,7 @@ def test_presets_are_checked_with_their_overrides() -> None:
 def test_mlperf_preset_has_the_numbers_of_each_scenario(
     scenario: str, more: dict[str, Any], expected: int
 ) -> None:
-    """A run that says mlperf breaks MLPerf's rules.
+    """Otherwise a run that is labelled mlperf would break MLPerf's rules.
 
     Source: mlcommons/inference, loadgen/mlperf.conf.
     """
@@ -247,7 +247,7 @@ def test_mlperf_preset_has_the_numbers_of_each_scenario(
 
 
 def test_choices_may_be_given_by_their_names() -> None:
-    """A script that says scenario="offline" measures a single stream, and is told nothing."""
+    """Otherwise a script with scenario="offline" would silently measure a single stream."""
     spec = from_preset(
         "quick", runtime="onnx", scenario="offline", engine="loadgen", priority="realtime"
     )
@@ -268,7 +268,7 @@ def test_choices_may_be_given_by_their_names() -> None:
 def test_unknown_choice_is_named_with_the_ones_there_are(
     field: str, there_are: str, value: Any
 ) -> None:
-    """A mistyped scenario is another one."""
+    """Otherwise a mistyped scenario would select another scenario."""
     if value is None:
         assert from_preset("quick", runtime="onnx", **{field: None})
         return
@@ -277,7 +277,7 @@ def test_unknown_choice_is_named_with_the_ones_there_are(
 
 
 def test_unknown_setting_is_named() -> None:
-    """A misspelt setting is ignored."""
+    """Otherwise a misspelt setting would be ignored."""
     wrong: dict[str, Any] = {"durations": 3}
     with pytest.raises(UsageError, match="unknown setting 'durations': there are scenario, engine"):
         from_preset("quick", runtime="onnx", **wrong)

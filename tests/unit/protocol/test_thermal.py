@@ -1,4 +1,4 @@
-"""Words of heat that both sides must understand alike."""
+"""Terms of heat that both sides must interpret alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgebench.protocol.thermal import slows_down
     ],
 )
 def test_cooling_devices_that_slow_down_are_known(kind: str) -> None:
-    """A device that was throttled is called not throttled."""
+    """Otherwise a device that was throttled would be called not throttled."""
     assert slows_down(kind)
 
 
@@ -28,5 +28,5 @@ def test_cooling_devices_that_slow_down_are_known(kind: str) -> None:
     ],
 )
 def test_what_cools_without_slowing_down_is_no_throttling(kind: str) -> None:
-    """A fan by a name that nobody foresaw turns, and the run is called throttled."""
+    """Otherwise a turning fan of an unforeseen name would make the run count as throttled."""
     assert not slows_down(kind)

@@ -1,4 +1,4 @@
-"""On which line a key of a TOML text stands."""
+"""The line of a key in a TOML text."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ x = [
     ],
 )
 def test_line_is_that_of_the_key_or_of_what_is_around_it(path: Path, line: int) -> None:
-    """An error points to another line than the one that is wrong."""
+    """Otherwise an error would point to a line other than the wrong line."""
     assert line_of(TEXT, path) == line

@@ -14,7 +14,7 @@ from edgebench.protocol import traces
 def test_columns_are_little_endian_and_eight_bytes_wide(
     columns: tuple[traces.Column, ...],
 ) -> None:
-    """A trace from a device is read with the wrong width or byte order."""
+    """Otherwise a trace from a device would be read with the wrong width or byte order."""
     for column in columns:
         assert np.dtype(column.dtype).itemsize == traces.COLUMN_BYTES
         assert column.dtype.startswith("<")
@@ -22,7 +22,7 @@ def test_columns_are_little_endian_and_eight_bytes_wide(
 
 @given(rows=st.integers(0, 2**40), rest=st.integers(0, 47))
 def test_row_count_counts_whole_rows_only(rows: int, rest: int) -> None:
-    """A trace that was cut off is read as a shorter one."""
+    """Otherwise a trace that was cut off would be read as a shorter one."""
     size_bytes = 48 * rows + rest
     if rest == 0:
         assert traces.row_count(size_bytes, traces.QUERY_COLUMNS) == rows
@@ -32,6 +32,6 @@ def test_row_count_counts_whole_rows_only(rows: int, rest: int) -> None:
 
 
 def test_spooled_files_are_plain_names() -> None:
-    """A name in the list leads out of the run's directory, or is there twice."""
+    """Otherwise a name in the list would lead out of the run's directory, or be there twice."""
     assert len(set(traces.SPOOL_FILES)) == len(traces.SPOOL_FILES) == 10
     assert all("/" not in name and not name.startswith(".") for name in traces.SPOOL_FILES)

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 TICKS = 50
 TICK_S = 0.06
-"""Of this machine: the firmware's bits are asked for once a second, here too."""
+"""Of this machine: the firmware's bits are read once a second, here too."""
 INVOKE_S = 0.02
 
 
@@ -43,10 +43,10 @@ class Known:
     profile: str
     verdict: str
     rises: tuple[str, ...] = ()
-    """Sensors that tell that it is slower."""
+    """Sensors that report that it is slower."""
     falls: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()
-    """Sensors that tell nothing of it, though somebody might think so."""
+    """Sensors that do not report it, contrary to what might be expected."""
 
 
 ZONE, CLOCK = "thermal.cpu-thermal.0.temp_c", "cpufreq.policy0.freq_hz"
@@ -133,7 +133,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Watched]:
 
 
 def let_pass(devices: dict[str, SimulatedDevice]) -> tuple[list[int], dict[str, list[float]]]:
-    """When each tick began, and how fast each device was in it."""
+    """Return when each tick began, and how fast each device was in it."""
     ticks_ns: list[int] = []
     speeds: dict[str, list[float]] = {name: [] for name in devices}
     for _ in range(TICKS):
@@ -150,7 +150,7 @@ def let_pass(devices: dict[str, SimulatedDevice]) -> tuple[list[int], dict[str, 
 def judged(
     device: SimulatedDevice, told: TelemetryTrace, ticks_ns: list[int], speeds: list[float]
 ) -> Watched:
-    """What the detector makes of it, with inferences as fast as the device was."""
+    """Return the detector's verdict, with inferences as fast as the device was."""
     seconds_ns = np.arange(TICKS) * 1e9
     series = {
         name: Series(np.interp(one.time_ns, ticks_ns, seconds_ns).astype(np.int64), one.value)
@@ -170,13 +170,13 @@ def judged(
 
 
 def test_every_board_is_known() -> None:
-    """A board is simulated, and nobody knows what should be seen of it."""
+    """Otherwise a board would be simulated without a known expectation."""
     assert list(KNOWN) == list(BOARDS)
 
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_board_is_recognised_and_judged_as_its_kind(watched: dict[str, Watched], name: str) -> None:
-    """A kind of throttling is taken for another one, or for none."""
+    """Otherwise a kind of throttling would be taken for another one, or for none."""
     found, known = watched[name].found, KNOWN[name]
     assert watched[name].expected.profile == known.profile
     assert watched[name].expected.mismatches == ()
@@ -191,7 +191,7 @@ def test_board_is_recognised_and_judged_as_its_kind(watched: dict[str, Watched],
 def test_board_tells_it_where_its_kind_does_and_nowhere_else(
     watched: dict[str, Watched], name: str
 ) -> None:
-    """A source is trusted that on a real board says nothing, or the one that does is missing."""
+    """Otherwise a source silent on a real board would be trusted, or a reporting one be missing."""
     series, known = watched[name].telemetry.series, KNOWN[name]
     for sensor in known.rises:
         assert series[sensor].value.max() > series[sensor].value[0], sensor
@@ -202,7 +202,7 @@ def test_board_tells_it_where_its_kind_does_and_nowhere_else(
 
 
 def test_only_the_unprotected_board_passes_its_limit(watched: dict[str, Watched]) -> None:
-    """A demonstration is ended by the guard, or the guard has nothing to be tried on."""
+    """Otherwise the guard would end a demonstration, or have nothing to be tried on."""
     for name, one in watched.items():
         limit_c, hottest_c = one.expected.abort_c, one.found.max_temp_c
         assert hottest_c is not None
@@ -211,5 +211,5 @@ def test_only_the_unprotected_board_passes_its_limit(watched: dict[str, Watched]
 
 
 def test_agent_finds_every_board() -> None:
-    """A board that nobody can find is never simulated."""
+    """Otherwise a board that cannot be found would never be simulated."""
     assert find_simulator().board_names == tuple(BOARDS)

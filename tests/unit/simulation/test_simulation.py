@@ -32,7 +32,7 @@ PI_5_COOLING = ((30, 69.7), (60, 65.9), (180, 63.1), (300, 60.4), (600, 59.3))
 
 
 def test_rest_is_where_nothing_changes_any_more() -> None:
-    """A simulation drifts for ever, or ends at another temperature than its resistances say."""
+    """Otherwise a simulation would drift for ever, or contradict its resistances at the end."""
     heat = at_rest(BARE_BOARD, 25.0, 3.0)
     assert heat.case_c == pytest.approx(25 + 3 * 6)
     assert heat.junction_c == pytest.approx(25 + 3 * 6 + 3 * 4)
@@ -41,7 +41,7 @@ def test_rest_is_where_nothing_changes_any_more() -> None:
 
 
 def test_junction_follows_an_exponential() -> None:
-    """The integration is too coarse: temperatures overshoot."""
+    """Otherwise the integration would be too coarse, and temperatures would overshoot."""
     body = Body(junction_k_per_w=4.0, junction_j_per_k=5.0, case_k_per_w=1e-6, case_j_per_k=1e9)
     heat = BoardHeat(body, 25.0, 25.0, 25.0)
     for second in range(1, 60):
@@ -50,7 +50,10 @@ def test_junction_follows_an_exponential() -> None:
 
 
 def test_bare_board_cools_as_a_real_one_does() -> None:
-    """One time constant too few: the gate is tested on a device that does not exist."""
+    """Otherwise the gate would be tested on a device that does not exist.
+
+    One time constant would be too few.
+    """
     heat = at_rest(BARE_BOARD, 25.0, 6.01)
     assert heat.junction_c == pytest.approx(85.1)
     now_s = 0.0
@@ -79,7 +82,7 @@ def test_small_board_reaches_its_soft_limit_when_a_real_one_does() -> None:
 
 
 def test_slow_machine_makes_no_cooler_board(tmp_path: Path) -> None:
-    """A daemon that is kept waiting lets a controller sleep while its board overheats."""
+    """Otherwise a delayed daemon would let a controller sleep while its board overheats."""
     temps = []
     for number, step_s in enumerate((0.1, 1.0)):
         device = SimulatedDevice(BOARDS["raspberry-pi-5-bare"], 3, tmp_path / str(number))
@@ -92,7 +95,7 @@ def test_slow_machine_makes_no_cooler_board(tmp_path: Path) -> None:
 
 
 def test_long_inference_heats_as_much_as_short_ones(tmp_path: Path) -> None:
-    """A model of a second, which is told when it has ended, hardly heats the board."""
+    """Otherwise a model of a second, which is reported at its end, would hardly heat the board."""
     shown = []
     for number, every in enumerate((1, 10)):
         device = SimulatedDevice(BOARDS["raspberry-pi-5-bare"], 3, tmp_path / str(number))
@@ -106,7 +109,7 @@ def test_long_inference_heats_as_much_as_short_ones(tmp_path: Path) -> None:
 
 
 def test_controllers_do_what_their_boards_do() -> None:
-    """A kind of throttling is simulated that no board has."""
+    """Otherwise a kind of throttling would be simulated that no board has."""
     assert Progressive().act(0, 79.0).speed == 1.0
     assert 0.6 < Progressive().act(0, 82.5).clock < 1.0
     assert Progressive().act(0, 99.0).clock == 0.6
@@ -136,7 +139,7 @@ def clocks(limit: PowerLimit, *, begin_s: float, seconds: float, busy: float) ->
 
 @pytest.mark.parametrize("idle_s", [0.0, 1000.0])
 def test_power_limit_comes_after_28_s_of_load_whenever_that_begins(idle_s: float) -> None:
-    """Who measures later than 28 s after the agent's start never sees the turbo."""
+    """Otherwise a measurement later than 28 s after the agent's start would see no turbo."""
     limit = PowerLimit()
     assert set(clocks(limit, begin_s=0.0, seconds=idle_s, busy=0.0)) <= {1.0}
     assert set(clocks(limit, begin_s=idle_s, seconds=27.5, busy=1.0)) == {1.0}
@@ -144,7 +147,7 @@ def test_power_limit_comes_after_28_s_of_load_whenever_that_begins(idle_s: float
 
 
 def test_idle_time_earns_the_turbo_back() -> None:
-    """The second run of a campaign has no turbo; or a moment of rest gives all of it back."""
+    """Otherwise a campaign's second run would have no turbo, or a moment of rest restore it all."""
     limit = PowerLimit()
     clocks(limit, begin_s=0.0, seconds=100.0, busy=1.0)
     assert limit.act(101.0, 50.0, 0.5).clock == 0.7
@@ -158,7 +161,7 @@ def test_idle_time_earns_the_turbo_back() -> None:
 def test_real_parts_read_the_tree(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A simulated board is none to the matcher, the gate or the sampler."""
+    """Otherwise the matcher, the gate or the sampler would not recognise a simulated board."""
     board, seed = find_board(f"{name}:7")
     monkeypatch.setattr("platform.machine", lambda: machine(board))
     device = SimulatedDevice(board, seed, tmp_path / "root")
@@ -184,7 +187,7 @@ def test_real_parts_read_the_tree(
 
 
 def test_same_seed_gives_the_same_device(tmp_path: Path) -> None:
-    """A gate that fails on a simulated device cannot be looked at again."""
+    """Otherwise a gate that fails on a simulated device could not be looked at again."""
     shown = []
     for number, seed in enumerate((3, 3, 4)):
         device = SimulatedDevice(BOARDS["raspberry-pi-5-bare"], seed, tmp_path / str(number))
@@ -204,6 +207,6 @@ def test_same_seed_gives_the_same_device(tmp_path: Path) -> None:
     ],
 )
 def test_unknown_board_is_refused(text: str, said: str) -> None:
-    """A misspelt board, or a seed that is only nearly a number, is a traceback."""
+    """Otherwise a misspelt board, or a seed that is nearly a number, would be a traceback."""
     with pytest.raises(UsageError, match=said):
         find_board(text)

@@ -15,7 +15,7 @@ LOOK_NS = 1_000
 
 
 class Clock:
-    """Time that passes when somebody looks at it, or works."""
+    """A clock that advances when it is looked at, or during work."""
 
     now_ns = 0
 
@@ -29,7 +29,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Instead of the machine's."""
+    """Replace the machine's clock."""
     made = Clock()
     monkeypatch.setattr("time.perf_counter_ns", made)
     return made
@@ -44,7 +44,7 @@ def worked_s(path: Path) -> float:
 def test_inference_takes_as_much_longer_as_the_device_is_slower(
     clock: Clock, tmp_path: Path, speed: float
 ) -> None:
-    """A device that runs at half its clock answers as fast as ever, or does not grow warm."""
+    """Otherwise a device at half its clock would be as fast as ever, or not grow warm."""
     path = tmp_path / "speed"
     path.write_bytes(SHARED.pack(speed, 7.0))
     call = slowed(clock.work, str(path))
@@ -62,7 +62,7 @@ def test_inference_takes_as_much_longer_as_the_device_is_slower(
 def test_loop_heats_and_a_pause_does_not(
     clock: Clock, tmp_path: Path, pause_ns: int, counted_ns: int
 ) -> None:
-    """A tiny model is half idle, or a server that waits for queries is as hot as a busy one."""
+    """Otherwise a tiny model would be half idle, or a waiting server as hot as a busy one."""
     path = tmp_path / "speed"
     path.write_bytes(SHARED.pack(1.0, 0.0))
     call = slowed(clock.work, str(path))
@@ -75,7 +75,7 @@ def test_loop_heats_and_a_pause_does_not(
 
 
 def test_real_device_is_left_alone() -> None:
-    """A measurement pays for a simulation that there is not."""
+    """Otherwise a measurement would pay for a simulation that does not take place."""
 
     def invoke() -> None: ...
 

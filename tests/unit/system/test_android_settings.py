@@ -1,4 +1,4 @@
-"""Settings of a phone are changed for a while, and put back, whoever is killed."""
+"""Settings of a phone are changed for a while, and put back, whichever process is killed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def mark(root: Path) -> Path:
 
 
 def test_settings_are_those_of_the_run_and_then_those_of_before(phone: Path) -> None:
-    """Otherwise a phone is dark and out of reach after a measurement."""
+    """Otherwise a phone would be dark and out of reach after a measurement."""
     own = ChangedSettings(mark(phone), phone)
     own.change(WANTED)
     assert now(phone) == WANTED
@@ -63,7 +63,7 @@ def test_settings_are_those_of_the_run_and_then_those_of_before(phone: Path) -> 
 
 
 def test_setting_that_has_its_value_stays(tmp_path: Path) -> None:
-    """Otherwise a phone of a rack that flies all the time is on the network after a run."""
+    """Otherwise a rack's phone that is always in airplane mode would be online after a run."""
     phone = new_phone(tmp_path, airplane="1")
     own = ChangedSettings(mark(phone), phone)
     own.change({"airplane_mode": "1"})
@@ -73,7 +73,7 @@ def test_setting_that_has_its_value_stays(tmp_path: Path) -> None:
 
 
 def test_phone_without_the_command_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
-    """Otherwise a run counts as one without radio that had it."""
+    """Otherwise a run with radio would count as a run without it."""
     phone = new_phone(tmp_path, "android_8")
     before = now(phone)
     with pytest.raises(TargetError, match=r"^airplane mode not set: cmd .*; it needs Android 11"):
@@ -83,7 +83,7 @@ def test_phone_without_the_command_is_refused_and_left_as_it_was(tmp_path: Path)
 
 
 def test_phone_that_ignores_a_setting_is_refused(phone: Path) -> None:
-    """Otherwise what the phone was told counts as what it did."""
+    """Otherwise what was requested of the phone would count as what it did."""
     (phone / "system/bin/settings").write_text("#!/bin/sh\necho 102\n")
     with pytest.raises(TargetError, match=r"screen brightness not set: .* had no effect: the"):
         ChangedSettings(mark(phone), phone).change({"brightness": "40"})
@@ -92,7 +92,7 @@ def test_phone_that_ignores_a_setting_is_refused(phone: Path) -> None:
 
 @pytest.mark.parametrize("text", ["null", "", "a b", "-1", "1; reboot"])
 def test_value_that_cannot_be_put_back_is_left_alone(phone: Path, text: str) -> None:
-    """Otherwise a run leaves a brightness that nobody has set."""
+    """Otherwise a run would leave a brightness that was not set by the user."""
     make_tree(phone, {"sim/settings-get-system-screen_brightness": f"{text}\n"})
     with pytest.raises(TargetError, match=r"screen brightness not set: .* printed"):
         ChangedSettings(mark(phone), phone).change({"brightness": "40"})
@@ -101,7 +101,7 @@ def test_value_that_cannot_be_put_back_is_left_alone(phone: Path, text: str) -> 
 
 @pytest.mark.parametrize("is_guard_killed", [False, True])
 def test_killed_process_leaves_the_phone_as_it_was(phone: Path, is_guard_killed: bool) -> None:
-    """Otherwise kill -9 of an agent leaves a phone in airplane mode."""
+    """Otherwise kill -9 of an agent would leave a phone in airplane mode."""
     own = ChangedSettings(mark(phone), phone)
     child = start_waiting(lambda: own.change(WANTED))
     if is_guard_killed:  # as the end of adbd does
@@ -117,7 +117,7 @@ def test_killed_process_leaves_the_phone_as_it_was(phone: Path, is_guard_killed:
 
 
 def test_value_that_could_not_be_put_back_is_not_forgotten(phone: Path) -> None:
-    """Otherwise the next run takes what a killed one has left for the owner's choice."""
+    """Otherwise the next run would take what a killed run has left for the owner's choice."""
     child = start_waiting(lambda: ChangedSettings(mark(phone), phone).change({"brightness": "40"}))
     for guard in psutil.Process(child).children(recursive=True):
         guard.kill()
@@ -140,7 +140,7 @@ def test_value_that_could_not_be_put_back_is_not_forgotten(phone: Path) -> None:
     ],
 )
 def test_mark_that_is_damaged_changes_nothing(phone: Path, content: str) -> None:
-    """Otherwise a file that a power cut has damaged runs commands of its own."""
+    """Otherwise a file that a power cut has damaged would run commands of its own."""
     before = now(phone)
     mark(phone).parent.mkdir()
     mark(phone).write_text(content)

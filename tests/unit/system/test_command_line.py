@@ -9,7 +9,7 @@ from edgebench.system.exit_code import ExitCode
 
 
 def test_exit_codes_are_never_renumbered() -> None:
-    """A CI job takes a regression for a failed device."""
+    """Otherwise a CI job would take a regression for a failed device."""
     assert {code.name: int(code) for code in ExitCode} == {
         "DONE": 0,
         "FAILED": 1,
@@ -26,7 +26,7 @@ def test_exit_codes_are_never_renumbered() -> None:
 def test_abbreviated_option_is_refused(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    """A script that abbreviates means another option as soon as one is added."""
+    """Otherwise an abbreviation in a script would mean another option as soon as one is added."""
     parser = CommandParser(prog="program")
     parser.add_argument("--verbose", action="store_true")
     command = parser.add_subparsers().add_parser("run")

@@ -29,7 +29,7 @@ TIMEOUT_S = 30.0
 
 
 def exchange(address: ControlAddress) -> dict[str, Any]:
-    """Listen, connect, and send a byte each way; what was in the directory meanwhile, and after."""
+    """Listen, connect, and send a byte each way; list the directory meanwhile, and afterwards."""
     with address.listening() as listener:
         seen = {path.name: oct(path.stat().st_mode) for path in address.state.iterdir()}
         with address.connect(TIMEOUT_S) as client, listener.accept()[0] as server:
@@ -53,7 +53,7 @@ def deep(folder: Path) -> Path:
 def test_socket_is_a_file_for_its_owner_only(
     tmp_path: Path, of_state: Callable[[Path], Path]
 ) -> None:
-    """Otherwise other users reach it, or an agent with a long path does not start."""
+    """Otherwise other users would reach it, or an agent with a long path would not start."""
     found = exchange(ControlAddress(of_state(tmp_path)))
     mode = oct(stat.S_IFSOCK | 0o600)
     assert found["seen"] == {CONTROL_SOCKET: mode}
@@ -66,7 +66,7 @@ def test_socket_is_a_file_for_its_owner_only(
 def test_socket_has_a_name_where_there_can_be_no_socket_files(
     tmp_path: Path, of_state: Callable[[Path], Path]
 ) -> None:
-    """Otherwise no agent starts in the shell of a phone."""
+    """Otherwise no agent would start in the shell of a phone."""
     address = ControlAddress(of_state(tmp_path))
     found = without_socket_files(lambda: exchange(address))
     assert found["seen"] == {CONTROL_NAME: oct(stat.S_IFREG | 0o600)}
@@ -75,7 +75,7 @@ def test_socket_has_a_name_where_there_can_be_no_socket_files(
 
 
 def test_each_agent_draws_a_name_of_its_own(tmp_path: Path) -> None:
-    """Otherwise whoever has seen a name can wait for the next agent in its place."""
+    """Otherwise a process that has seen a name could wait for the next agent in its place."""
     address = ControlAddress(tmp_path)
 
     def names() -> list[str]:
@@ -91,7 +91,7 @@ def test_each_agent_draws_a_name_of_its_own(tmp_path: Path) -> None:
 
 
 def test_directory_that_is_gone_is_an_error(tmp_path: Path) -> None:
-    """Otherwise an agent whose directory is gone listens where nobody looks."""
+    """Otherwise an agent whose directory is gone would listen where no client looks."""
     with (
         pytest.raises(FileNotFoundError),
         ControlAddress(tmp_path / "gone").listening(),
@@ -103,7 +103,7 @@ def test_directory_that_is_gone_is_an_error(tmp_path: Path) -> None:
 def test_address_that_is_shut_accepts_nobody_until_it_is_reopened(
     tmp_path: Path, is_named: bool
 ) -> None:
-    """Otherwise a host connects to an agent that is about to end."""
+    """Otherwise a host would connect to an agent that is about to end."""
     address = ControlAddress(tmp_path)
 
     def visit() -> list[bool]:
@@ -123,7 +123,7 @@ def test_address_that_is_shut_accepts_nobody_until_it_is_reopened(
 def test_address_that_is_shut_while_a_client_connects_refuses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise an agent that ends drops a client which has read its name before."""
+    """Otherwise an agent that ends would drop a client that has read its name before."""
     address = ControlAddress(tmp_path)
     connect = socket.socket.connect
 
@@ -142,14 +142,14 @@ def test_address_that_is_shut_while_a_client_connects_refuses_it(
 
 
 def test_what_is_no_name_of_ours_is_not_connected_to(tmp_path: Path) -> None:
-    """Otherwise a damaged file leads a client to any socket of the machine."""
+    """Otherwise a damaged file would lead a client to any socket of the machine."""
     (tmp_path / CONTROL_NAME).write_text("/run/dbus/system_bus_socket\n")
     with pytest.raises(FileNotFoundError):
         ControlAddress(tmp_path).connect(TIMEOUT_S)
 
 
 def test_owner_and_root_may_control() -> None:
-    """Otherwise the agent of a user does not serve root, or serves strangers."""
+    """Otherwise the agent of a user would not serve root, or would serve strangers."""
     assert may_control(0)
     assert may_control(os.geteuid())
     assert not may_control(STRANGER)
@@ -158,7 +158,7 @@ def test_owner_and_root_may_control() -> None:
 def test_client_refuses_a_process_of_another_user_in_the_place_of_its_agent(
     tmp_path: Path,
 ) -> None:
-    """Otherwise whoever binds the name of an agent that has ended is sent models and requests."""
+    """Otherwise a process that binds an ended agent's name would get its models and requests."""
     need_root()
     name = f"edgebench-{'5' * 32}"
     (tmp_path / CONTROL_NAME).write_text(f"{name}\n")
@@ -191,7 +191,7 @@ def test_client_refuses_a_process_of_another_user_in_the_place_of_its_agent(
 
 
 def test_root_uses_the_agent_of_the_directory_s_owner(tmp_path: Path) -> None:
-    """Otherwise `sudo edgebench-agent status` refuses the agent of a user."""
+    """Otherwise `sudo edgebench-agent status` would refuse the agent of a user."""
     need_root()
     os.chown(tmp_path, STRANGER, STRANGER)
     tmp_path.chmod(0o700)
@@ -225,7 +225,7 @@ def test_root_uses_the_agent_of_the_directory_s_owner(tmp_path: Path) -> None:
 
 
 def test_stranger_reaches_neither_the_file_nor_its_directory(tmp_path: Path) -> None:
-    """Otherwise the permissions of the directory were all that kept others out."""
+    """Otherwise the permissions of the directory would be all that keeps others out."""
     need_root()
     with ControlAddress(tmp_path).listening():
 

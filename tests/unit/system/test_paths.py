@@ -12,7 +12,7 @@ from edgebench.system.paths import Paths, user_paths
 
 
 def test_home_gives_the_default_directories() -> None:
-    """Results land somewhere else than documented."""
+    """Otherwise results would land somewhere other than documented."""
     paths = user_paths({"HOME": "/home/ada"})
     assert paths == Paths(
         config=PurePath("/home/ada/.config/edgebench"),
@@ -24,7 +24,7 @@ def test_home_gives_the_default_directories() -> None:
 
 
 def test_simulated_board_has_directories_of_its_own() -> None:
-    """A made-up board answers where a host looks for this machine."""
+    """Otherwise a made-up board would respond where a host looks for this machine."""
     paths = user_paths({"HOME": "/home/ada"})
     made_up = paths.of_simulated("rock-5b")
     assert str(made_up.agent_state) == "/home/ada/.local/share/edgebench/agent-rock-5b"
@@ -33,7 +33,7 @@ def test_simulated_board_has_directories_of_its_own() -> None:
 
 
 def test_variables_win_over_home() -> None:
-    """A user who moved the directories finds nothing there."""
+    """Otherwise a user who moved the directories would find nothing there."""
     given = {"HOME": "/home/ada", "XDG_CONFIG_HOME": "/etc/ada", "XDG_DATA_HOME": "/srv/ada"}
     assert user_paths(given) == Paths(
         config=PurePath("/etc/ada/edgebench"), data=PurePath("/srv/ada/edgebench")
@@ -42,7 +42,7 @@ def test_variables_win_over_home() -> None:
 
 @pytest.mark.parametrize("value", ["", "relative/path", "."])
 def test_relative_variables_are_ignored(value: str) -> None:
-    """Identities are written into whatever directory the user is in."""
+    """Otherwise identities would be written into whatever directory the user is in."""
     given = {"HOME": "/home/ada", "XDG_CONFIG_HOME": value, "XDG_DATA_HOME": value}
     assert user_paths(given) == user_paths({"HOME": "/home/ada"})
 
@@ -51,7 +51,7 @@ def test_relative_variables_are_ignored(value: str) -> None:
 def test_absent_home_is_that_of_the_account(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job without HOME looks at another store; and one without an account does not start."""
+    """Otherwise a job without HOME would use another store, or without an account not start."""
     home = pwd.getpwuid(os.getuid()).pw_dir
     assert user_paths(environment).data == PurePath(home, ".local/share/edgebench")
     monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)

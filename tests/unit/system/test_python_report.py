@@ -22,7 +22,7 @@ def command_of(folder: Path, source: str) -> PythonCommand:
 
 
 def test_report_is_the_last_line(tmp_path: Path) -> None:
-    """Otherwise a library that prints as it is imported would be taken for a broken one."""
+    """Otherwise a library that prints as it is imported would count as broken."""
     python = command_of(tmp_path, f"print('WARNING: no GPU'); print('{USE}')")
     assert read_report(python, QuotaUse, timeout_s=60.0) == QuotaUse(1, 2, 0.5)
 
@@ -39,7 +39,7 @@ def test_anything_else_is_one_error(tmp_path: Path, source: str) -> None:
 
 
 def test_status_and_time_are_errors_of_their_own(tmp_path: Path) -> None:
-    """Otherwise a crash would read as malformed output, and a library that hangs would hang us."""
+    """Otherwise a crash would read as malformed output, and a hanging library would hang us."""
     crashing = command_of(tmp_path, f"print('{USE}'); raise SystemExit(3)")
     with pytest.raises(subprocess.CalledProcessError, match="status 3"):
         read_report(crashing, QuotaUse, timeout_s=60.0)

@@ -30,7 +30,7 @@ def said(
     monkeypatch: pytest.MonkeyPatch,
     speak: Callable[[str], None] = say,
 ) -> list[str]:
-    """The lines that a terminal gets if it is stderr and so wide."""
+    """The lines printed on stderr, if it is a terminal of this width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     os.set_blocking(ours, False)
@@ -46,7 +46,7 @@ def said(
 def test_sentence_is_broken_between_words_and_commands_stay_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Half a command is copied, or a word is read as two."""
+    """Otherwise half a command would be copied, or a word be read as two."""
     assert said(ERROR, 40, monkeypatch) == [
         "hint: see which devices there are:",
         "edgebench devices --timeout 10s; or",
@@ -55,7 +55,7 @@ def test_sentence_is_broken_between_words_and_commands_stay_whole(
 
 
 def test_each_step_of_a_hint_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is copied to the end of the line is a command and the sentence behind it."""
+    """Otherwise copying to the end of the line would include the sentence behind the command."""
     hint = "wait: edgebench bench 'a; or b' --wait 10m; or stop it: edgebench stop; a\nb"
     assert said(hint, 80, monkeypatch, say_hint) == [
         "hint: wait: edgebench bench 'a; or b' --wait 10m",
@@ -66,13 +66,13 @@ def test_each_step_of_a_hint_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None
 def test_command_that_is_longer_than_the_terminal_stays_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A pairing string that is copied has a line feed in it."""
+    """Otherwise a pairing string that is copied would have a line feed in it."""
     command = f"edgebench pair '{'x' * 60}'"
     assert said(f"next: {command}", 40, monkeypatch) == ["next:", command]
 
 
 def test_terminal_without_a_size_has_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A serial line has no columns: every word is on a line of its own."""
+    """Otherwise each word would be on its own line on a serial line, which has no columns."""
     line = "a sentence of a few words"
     assert said(line, 0, monkeypatch) == [line]
 
@@ -80,7 +80,7 @@ def test_terminal_without_a_size_has_the_usual_one(monkeypatch: pytest.MonkeyPat
 def test_file_gets_each_sentence_as_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script that looks for `hint: ` gets a part of it."""
+    """Otherwise a script that looks for `hint: ` would get a part of it."""
     path = tmp_path / "stderr"
     with path.open("w") as stream:
         monkeypatch.setattr("sys.stderr", stream)
@@ -90,14 +90,14 @@ def test_file_gets_each_sentence_as_one_line(
 
 
 class OwnStream(io.StringIO):
-    """A stream in the place of stderr, as of a test or a notebook, that calls itself a terminal."""
+    """A stream in place of stderr, as of a test or a notebook, that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def test_stream_in_the_place_of_stderr_is_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error is lost in an error about its terminal."""
+    """Otherwise an error would be lost in an error about its terminal."""
     stream = OwnStream()
     monkeypatch.setattr("sys.stderr", stream)
     say("not written")
@@ -107,7 +107,7 @@ def test_stream_in_the_place_of_stderr_is_written_to(monkeypatch: pytest.MonkeyP
 def test_nothing_goes_to_stdout_where_stderr_is_closed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A hint is behind the document that a script reads."""
+    """Otherwise a hint would be behind the document that a script reads."""
     monkeypatch.setattr("sys.stderr", None)
     say("not written")
     assert capsys.readouterr().out == ""
@@ -117,13 +117,13 @@ def test_nothing_goes_to_stdout_where_stderr_is_closed(
 def test_columns_that_are_no_width_are_no_error(
     columns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error about the environment replaces the one that is to be told."""
+    """Otherwise an error about the environment would replace the one to be reported."""
     monkeypatch.setenv("COLUMNS", columns)
     assert said("a sentence of a few words", 80, monkeypatch) == ["a sentence of a few words"]
 
 
 def test_columns_that_were_exported_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables and sentences of one command have different widths."""
+    """Otherwise tables and sentences of one command would have different widths."""
     monkeypatch.setenv("COLUMNS", "30")
     assert said("a sentence that has more than thirty letters", 80, monkeypatch) == [
         "a sentence that has more than",

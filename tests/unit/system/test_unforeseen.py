@@ -1,4 +1,4 @@
-"""Exceptions that nothing foresaw: one line, and a file with the traceback."""
+"""Unforeseen exceptions: one line, and a file with the traceback."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def raised(exc: BaseException) -> BaseException:
 
 
 class Unprintable(Exception):
-    """Its text cannot be had."""
+    """An exception whose text cannot be had."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -62,7 +62,7 @@ class Unprintable(Exception):
     ],
 )
 def test_any_exception_is_one_line_with_a_file(exc: Exception, directory: Path) -> None:
-    """Otherwise a command ends in thirty lines that nobody can act on."""
+    """Otherwise a command would end in thirty lines that are of no use."""
     error = named_error(raised(exc))
     assert isinstance(error, Unforeseen)
     assert error.path is not None
@@ -77,7 +77,7 @@ def test_any_exception_is_one_line_with_a_file(exc: Exception, directory: Path) 
 
 
 def test_files_are_bounded_in_number_and_size(directory: Path) -> None:
-    """A command in a loop fills the disk with tracebacks."""
+    """Otherwise a command in a loop would fill the disk with tracebacks."""
     exc = raised(ValueError("é" * MAX_FILE_BYTES))
     last = [named_error(exc) for _ in range(KEPT_FILES + 5)][-1]
     assert isinstance(last, Unforeseen)
@@ -91,7 +91,7 @@ def test_files_are_bounded_in_number_and_size(directory: Path) -> None:
 def test_file_that_cannot_be_written_is_said_in_the_same_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Otherwise a full disk hides the fault, or prints two."""
+    """Otherwise a full disk would hide the fault, or two faults would be printed."""
     (tmp_path / "state").write_text("no directory")
 
     def fail() -> int:
@@ -114,7 +114,7 @@ def test_file_that_cannot_be_written_is_said_in_the_same_line(
 def test_traceback_is_on_stderr_where_it_is_wanted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever mends the fault needs it, though no file can be written."""
+    """Otherwise the traceback would be missing for a fix where no file can be written."""
     monkeypatch.setenv("EDGEBENCH_DEBUG", "1")
     named_error(raised(ValueError("no number")))
     assert "Traceback (most recent call last)" in capsys.readouterr().err
@@ -170,7 +170,7 @@ raise Exception("at the end")
 
 @pytest.mark.parametrize(("count", "warned"), [(1, 3), (30, 5)])
 def test_strays_are_a_bounded_number_of_lines(count: int, warned: int) -> None:
-    """A thread or a finaliser prints thirty lines into the result of a command."""
+    """Otherwise a thread or a finaliser would print thirty lines into a command's result."""
     result = subprocess.run(
         [sys.executable, "-c", STRAYS, str(count)],
         capture_output=True,

@@ -21,7 +21,7 @@ from edgebench.system.whole_files import (
 
 @pytest.mark.parametrize("mode", [0o666, 0o644, 0o600])
 def test_file_has_its_content_and_mode(tmp_path: Path, mode: int) -> None:
-    """Content, permissions under the umask, and nothing beside the file."""
+    """A file has its content, permissions under the umask, and nothing next to it."""
     path = tmp_path / "file"
     path.write_text("old")
     before = os.umask(0o022)
@@ -35,7 +35,7 @@ def test_file_has_its_content_and_mode(tmp_path: Path, mode: int) -> None:
 
 
 def test_error_in_the_block_leaves_the_old_file(tmp_path: Path) -> None:
-    """Ctrl-C in the middle of a write keeps the old content and leaves nothing beside it."""
+    """Ctrl-C in the middle of a write keeps the old content and leaves nothing next to it."""
     path = tmp_path / "file"
     write_whole(path, b"old")
 
@@ -67,7 +67,7 @@ def test_directory_that_is_a_file_is_an_error_of_the_system(tmp_path: Path) -> N
 def test_directories_are_exchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_call: bool
 ) -> None:
-    """Both have the other's name, also where the file system has no call for it."""
+    """Each has the other's name, also where the file system has no call for it."""
     if not has_call:
         monkeypatch.setattr(whole_files, "_try_exchange", lambda *_: False)
     for name in ("old", "new"):

@@ -1,7 +1,7 @@
-"""Confinement in a process of its own: what a hostile runtime tries there, on this kernel and less.
+"""Confinement in a process of its own: what a hostile runtime tries there.
 
 The mechanisms that a kernel lacks are taken away by a `Kernel` whose calls fail, so the same list
-says what is left without them.
+states what is left without them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ALL = {"privileges", "capabilities", "calls", "files", "network", "threads"}
 
 
 class WithoutCalls(Kernel):
-    """A kernel that was built without filters of system calls."""
+    """A kernel built without system-call filters."""
 
     def seccomp(self, number: int, flags: int, program: Any) -> None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -47,7 +47,7 @@ class WithoutFiles(Kernel):
 
 
 class WithoutNamespaces(Kernel):
-    """A container that may make no namespaces."""
+    """A container that may not create namespaces."""
 
     def unshare(self, flags: int) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
@@ -76,7 +76,7 @@ def kernel_with(landlock: int, *, namespaces: bool) -> Kernel:
 
 
 class WithNothing(WithoutCalls, WithoutFiles, WithoutNamespaces):
-    """A kernel with none of it."""
+    """A kernel with none of these mechanisms."""
 
     def prctl(self, option: int, *arguments: Any) -> int:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
@@ -87,7 +87,7 @@ class WithNothing(WithoutCalls, WithoutFiles, WithoutNamespaces):
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Iterator[Victim]:
-    """Keys, a place outside of the worker's directory, and a service of this machine."""
+    """Keys, a place outside the worker's directory, and a service of this machine."""
     (tmp_path / "work").mkdir()
     keys = tmp_path / "home" / ".ssh" / "id_ed25519"
     keys.parent.mkdir(parents=True)
@@ -133,7 +133,7 @@ def applied(confinement: Confinement) -> set[str]:
 
 @pytest.fixture
 def python_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python is where every user may go; on the machine of a developer it may be in a home."""
+    """Python lies where every user may go; on a developer's machine it may be in a home."""
 
     def given(allowed: AllowedPaths) -> list[str]:
         return [path for path in allowed.readable if path.endswith("/model.tflite")]
@@ -148,9 +148,9 @@ def python_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_gets_out_with_landlock_or_namespaces_or_root(
     victim: Victim, user: int | None, landlock: int, namespaces: bool
 ) -> None:
-    """A model of a stranger would read keys, reach the network, or end the agent.
+    """Otherwise a stranger's model would read keys, reach the network, or end the agent.
 
-    Where none of the three is there, the files are open, and the record says so.
+    Where none of the three is there, the files are open, and the record states so.
     """
     need_everything()
     kernel = kernel_with(landlock, namespaces=namespaces)
@@ -177,7 +177,7 @@ def test_nothing_gets_out_with_landlock_or_namespaces_or_root(
 def test_python_in_the_home_of_root_is_found_and_named(
     victim: Victim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that becomes another user would not find its interpreter.
+    """Otherwise a worker that becomes another user would not find its interpreter.
 
     It keeps the right to read; without a view and without Landlock, that is every file.
     """
@@ -196,7 +196,7 @@ def test_python_in_the_home_of_root_is_found_and_named(
 
 
 def test_root_without_the_filter_is_still_a_stranger(victim: Victim) -> None:
-    """A kernel without filters would let root's worker end the agent, and change its limits."""
+    """Otherwise, without filters, root's worker could end the agent and change its limits."""
     need_everything()
     confinement, endings = attack(victim, WithoutCalls())
     assert applied(confinement) == ALL - {"calls"}
@@ -208,7 +208,7 @@ def test_root_without_the_filter_is_still_a_stranger(victim: Victim) -> None:
 
 
 def test_number_of_threads_of_a_user_has_a_limit(victim: Victim) -> None:
-    """Threads without end would use up the process numbers of the device."""
+    """Otherwise endless threads would use up the process numbers of the device."""
     need_everything()
 
     def action() -> Any:
@@ -219,16 +219,16 @@ def test_number_of_threads_of_a_user_has_a_limit(victim: Victim) -> None:
 
 
 def test_kernel_with_nothing_confines_nothing_and_says_so(victim: Victim) -> None:
-    """The attack itself must work, or the tests above prove nothing."""
+    """The attack itself works; otherwise the tests above would prove nothing."""
     need_everything()
     confinement, endings = attack(victim, WithNothing())
     assert applied(confinement) == set()
-    # Yama may keep processes from tracing others; the child of no process may be attached to.
+    # Yama may keep processes from tracing others than their children.
     assert {name for name, end in endings.items() if end != "DONE"} <= {"ptrace", "bpf"}
 
 
 def test_worker_can_do_what_runtimes_do(tmp_path: Path) -> None:
-    """A runtime that no longer runs would be confined perfectly."""
+    """Otherwise a runtime would be confined perfectly, but would no longer run."""
     need_everything()
 
     def action() -> Any:
@@ -275,7 +275,7 @@ def test_worker_can_do_what_runtimes_do(tmp_path: Path) -> None:
 def test_devices_of_the_profile_may_be_controlled_and_no_others(
     tmp_path: Path, mode: int, group: int, kept: str
 ) -> None:
-    """A delegate without its device cannot be measured; a worker with all of them reads disks."""
+    """Otherwise a delegate would lack its device, or a worker with all devices could read disks."""
     need_everything()
     (tmp_path / "npu").mkdir()
     node = tmp_path / "npu" / "npu0"
@@ -306,7 +306,7 @@ def test_devices_of_the_profile_may_be_controlled_and_no_others(
 
 @pytest.mark.usefixtures("python_for_all")
 def test_agent_of_root_in_the_home_of_a_user_finds_its_files(tmp_path: Path) -> None:
-    """`sudo edgebench-agent` would not find its own model: no rights, no way in."""
+    """Otherwise `sudo edgebench-agent` would have no right to reach its own model."""
     need_everything()
     home = tmp_path / "home"
     (home / "work").mkdir(parents=True)
@@ -329,7 +329,7 @@ def test_agent_of_root_in_the_home_of_a_user_finds_its_files(tmp_path: Path) -> 
 def test_system_that_kills_for_a_call_costs_that_mechanism_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Android kills apps for calls that its filter does not know; no run would begin there."""
+    """Otherwise no run would begin on Android, which kills apps for calls unknown to its filter."""
 
     class Deadly(WithoutNamespaces):
         def landlock_abi(self) -> int:
@@ -345,7 +345,7 @@ def test_system_that_kills_for_a_call_costs_that_mechanism_only(
 
 
 def test_filter_of_somebody_else_is_seen() -> None:
-    """Without this, nothing would be rehearsed there."""
+    """Otherwise nothing would be rehearsed under a filter set by another program."""
     need_everything()
 
     def action() -> Any:
@@ -357,7 +357,7 @@ def test_filter_of_somebody_else_is_seen() -> None:
 
 
 def test_worker_that_uses_its_cpu_time_is_ended_by_the_kernel() -> None:
-    """A worker that spins while its daemon hangs would heat the device for ever."""
+    """Otherwise a worker that spins while its daemon hangs would heat the device for ever."""
 
     def action() -> Any:
         confine(Permissions(AllowedPaths(), 0.0))
@@ -371,7 +371,10 @@ def test_worker_that_uses_its_cpu_time_is_ended_by_the_kernel() -> None:
 
 @pytest.mark.parametrize("user", [0, 65534])
 def test_worker_still_dies_with_its_daemon_and_can_be_watched(user: int) -> None:
-    """The kernel forgets the signal of a parent's death when a process changes its rights."""
+    """Otherwise a worker would outlive its daemon.
+
+    The kernel forgets the parent-death signal when a process changes its rights.
+    """
     need_everything()
 
     def action() -> Any:
@@ -386,7 +389,7 @@ def test_worker_still_dies_with_its_daemon_and_can_be_watched(user: int) -> None
 
 
 def test_signal_to_itself_is_allowed() -> None:
-    """abort() and the switch that stops a run send one."""
+    """A worker may signal itself, as abort() and the switch that stops a run do."""
 
     def action() -> Any:
         confine(Permissions(AllowedPaths(), 60.0))
@@ -400,7 +403,7 @@ def test_signal_to_itself_is_allowed() -> None:
 
 
 def test_confinement_travels_as_it_is() -> None:
-    """A record that loses a reason on its way is no record."""
+    """Otherwise a reason would be lost on its way into the record."""
     answer = in_a_child(
         lambda: to_plain(confine(Permissions(AllowedPaths(), 60.0), WithNothing()).record)
     )

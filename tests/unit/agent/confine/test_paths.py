@@ -12,7 +12,7 @@ from edgebench.agent.confine.paths import READABLE_VARIABLE, readable_paths
 
 
 def test_interpreter_and_libraries_are_readable() -> None:
-    """No runtime could be imported."""
+    """Otherwise no runtime could be imported."""
     readable = readable_paths()
     for needed in ("/usr", "/proc/self", "/sys", str(Path(sys.prefix).resolve())):
         assert needed in readable
@@ -22,7 +22,7 @@ def test_interpreter_and_libraries_are_readable() -> None:
 def test_path_of_the_interpreter_that_holds_keys_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With PYTHONPATH=/home/pi a model would read the keys of that user."""
+    """Otherwise, with PYTHONPATH=/home/pi, a model could read the keys of that user."""
     own, other, packages = tmp_path / "own", tmp_path / "other", tmp_path / "own" / "packages"
     packages.mkdir(parents=True)
     (other / ".ssh").mkdir(parents=True)
@@ -34,7 +34,7 @@ def test_path_of_the_interpreter_that_holds_keys_is_left_out(
 
 
 def test_directories_of_the_loader_are_readable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library in /opt that ldconfig(8) knows is found, and not opened."""
+    """Otherwise a library in /opt that ldconfig(8) knows would be found, but not opened."""
     texts = {"/etc/ld.so.conf": "include /etc/ld.so.conf.d/*.conf\n/opt/vendor/lib\n# /opt/not\n"}
     monkeypatch.setattr(paths, "read_text", lambda path: texts.get(str(path), ""))
     readable = readable_paths()
@@ -43,7 +43,7 @@ def test_directories_of_the_loader_are_readable(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_owner_of_the_device_may_name_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A runtime in /opt would be refused, and no option of a host may change that."""
+    """Otherwise a runtime in /opt would be refused, and no option of a host may change that."""
     assert "/opt/vendor" not in readable_paths()
     monkeypatch.setenv(READABLE_VARIABLE, "/opt/vendor:/srv/libraries")
     assert {"/opt/vendor", "/srv/libraries"} <= set(readable_paths())

@@ -16,7 +16,7 @@ from edgebench.system import python_start
 
 
 def test_machine_that_confines_has_no_open_files(tmp_path: Path) -> None:
-    """Every run would begin with a warning that is not true."""
+    """Otherwise every run would begin with a warning that is not true."""
     need_everything()
     assert why_files_open(tmp_path) is None
     assert os.listdir(tmp_path) == []
@@ -38,7 +38,7 @@ def test_machine_that_confines_has_no_open_files(tmp_path: Path) -> None:
 def test_machine_that_cannot_confine_says_why(
     tmp_path: Path, denied: tuple[str, ...], expected: str
 ) -> None:
-    """Keys would be read before anybody is told."""
+    """Otherwise keys would be read before any warning is given."""
     need_everything()
     environment = os.environ | denying_environment(tmp_path / "closed", *denied)
     tests = Path(__file__).parents[3]
@@ -52,7 +52,7 @@ def test_machine_that_cannot_confine_says_why(
 
 
 def test_probe_that_fails_is_no_promise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Python that does not start would pass for one that confines itself."""
+    """Otherwise a Python that does not start would pass for a confined process."""
     monkeypatch.setattr(python_start, "INTERPRETER", "/bin/false")
     reason = why_files_open(tmp_path)
     assert reason == "the confinement of files could not be tested"

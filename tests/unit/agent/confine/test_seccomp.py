@@ -37,7 +37,7 @@ COMMON = {
 
 
 def run(program: list[Instruction], number: int, audit: int, *arguments: int) -> int:
-    """What the kernel would do with a call: the action of the program."""
+    """Return the action of the program: what the kernel would do with a call."""
     words = [0] * 6
     for index, argument in enumerate(arguments):
         words[index] = argument
@@ -83,10 +83,10 @@ class Caller:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda one: one.name)
 class TestEveryArchitecture:
-    """Numbers differ between architectures; a wrong one refuses what every program needs."""
+    """Numbers differ between architectures; a wrong number would refuse what programs need."""
 
     def test_list_is_refused_and_common_calls_are_allowed(self, architecture: Architecture) -> None:
-        """An error in the search would let one of them through."""
+        """Otherwise an error in the search would let a refused call through."""
         program = build_filter(architecture, PID)
         assert len(program) <= MAX_INSTRUCTIONS == 4096
         assert all(0 <= skip < 256 for code in program for skip in code[1:3]), "they have 8 bits"
@@ -101,7 +101,7 @@ class TestEveryArchitecture:
             assert run(program, number, architecture.audit) == ALLOW, name
 
     def test_calls_with_conditions(self, architecture: Architecture) -> None:
-        """Threads, and signals to itself, are what runtimes need of these."""
+        """Of these calls, runtimes need threads and signals to their own process."""
         ask = Caller(architecture)
         for name in ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
             assert ask(name, PID) == ALLOW
@@ -115,7 +115,7 @@ class TestEveryArchitecture:
         assert ask("clone3", 0) == ask("openat2", 0) == ENOSYS
 
     def test_local_sockets_that_listen_are_for_cuda(self, architecture: Architecture) -> None:
-        """CUDA does not start without one; a datagram would reach the system's log."""
+        """CUDA needs a listening socket to start; a datagram would reach the system's log."""
         column = architecture.column
         stream, datagram, sequence, close_on_exec = 1, 2, 5, 0o2000000
         for has_cuda in (False, True):
@@ -135,7 +135,7 @@ class TestEveryArchitecture:
             assert ask("connect") == ask("accept4") == ask("socketpair", 1, stream) == EPERM
 
     def test_scheduling_is_of_the_worker_itself(self, architecture: Architecture) -> None:
-        """A model would bind the daemon of a user to one CPU, and make it the last in the queue."""
+        """Otherwise a model could bind a user's daemon to one CPU, and put it last in the queue."""
         ask = Caller(architecture)
         calls = ("sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr")
         for name in calls:
@@ -145,7 +145,7 @@ class TestEveryArchitecture:
             assert [ask(name, other, 0) for other in others] == [EPERM, EPERM]
 
     def test_owners_of_descriptors_cannot_be_set(self, architecture: Architecture) -> None:
-        """The kernel would send the daemon a SIGKILL on behalf of a pipe."""
+        """Otherwise the kernel would send the daemon a SIGKILL on behalf of a pipe."""
         ask = Caller(architecture)
         names = ["fcntl"] + (["fcntl64"] if architecture.name == "32-bit Arm" else [])
         for name in names:
@@ -162,7 +162,7 @@ class TestEveryArchitecture:
             assert [ask(name, 3, 4, flags) for flags in (0o4000, 0o24000)] == [ALLOW, EPERM]
 
     def test_devices_are_controlled_and_terminals_are_not(self, architecture: Architecture) -> None:
-        """An accelerator is driven by ioctl(2), and so is a terminal of somebody else."""
+        """Accelerators are driven by ioctl(2), but so are the terminals of other users."""
         ask = Caller(architecture)
         # TCGETS, TCSETS, TIOCGWINSZ, FIONREAD, FIONBIO; a DRM, an NVIDIA, a usbfs command.
         for command in (0x5401, 0x5402, 0x5413, 0x541B, 0x5421, 0xC0406400, 0xC020462A, 0x8038550A):
@@ -175,9 +175,10 @@ class TestEveryArchitecture:
             assert ask("ioctl", 3, 5 << 32 | command) == EPERM, hex(command)
 
     def test_no_file_is_nameless_or_cut_by_a_reader(self, architecture: Architecture) -> None:
-        """Space would be taken that no counter counts; Landlock's first versions let files be cut.
+        """Otherwise a worker would use space that no counter sees, or truncate files.
 
-        O_TMPFILE is refused as by a file system without it, so that programs do without.
+        Landlock's first versions let files be truncated. O_TMPFILE is refused as by a file system
+        without it, so that programs do without.
         """
         ask = Caller(architecture)
         directory = 0o40000 if "Arm" in architecture.name else 0o200000
@@ -200,7 +201,7 @@ class TestEveryArchitecture:
     def test_other_architectures_and_later_calls_are_refused(
         self, architecture: Architecture
     ) -> None:
-        """The i386 gate and x32 are other ways into the same kernel; tables age."""
+        """The i386 gate and x32 are other ways into the same kernel; tables become outdated."""
         program = build_filter(architecture, PID)
         for other in ARCHITECTURES:
             if other != architecture:
@@ -231,7 +232,7 @@ class TestEveryArchitecture:
     ],
 )
 def test_numbers_are_those_of_the_kernel_headers(headers: str, column: int) -> None:
-    """A typing error in the table refuses the wrong call."""
+    """Otherwise a typing error in the table would refuse the wrong call."""
     text = "".join(path.read_text() for path in Path("/usr").glob(headers))
     if not text:
         skip_or_fail("the headers of the kernel: linux-libc-dev, linux-libc-dev-armhf-cross")
@@ -242,7 +243,7 @@ def test_numbers_are_those_of_the_kernel_headers(headers: str, column: int) -> N
     assert len(known) > 60
     assert {name: defined[name] for name in known} == known
     absent = {name for name, number in table.items() if number is None}
-    # For times of 32-bit machines the generic header has numbers that 64-bit ones do not.
+    # For time calls of 32-bit machines the generic header has numbers that 64-bit ones do not.
     times = {"clock_settime64", "clock_adjtime64", "semtimedop_time64", "utimensat_time64"}
     assert absent & set(defined) <= times | {"fcntl64", "truncate64"}
 

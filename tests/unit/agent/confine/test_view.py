@@ -1,4 +1,4 @@
-"""The view of a worker: what is in it, and what may be done there."""
+"""The view of a worker: what it contains, and what may be done there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USERS = pytest.mark.parametrize("user", [None, 65534], ids=["root", "user"])
 
 
 def error_of(act: Callable[[], Any]) -> str:
-    """Name of the error of an act; DONE where there is none."""
+    """Return the name of an action's error; DONE where there is none."""
     try:
         act()
     except OSError as exc:
@@ -29,7 +29,7 @@ def error_of(act: Callable[[], Any]) -> str:
 
 
 def in_view(allowed: AllowedPaths, action: Callable[[], Any], user: int | None = None) -> Any:
-    """What this function gives in a child that sees these paths only."""
+    """Return what this function returns in a child that sees these paths only."""
     need_everything()
 
     def enter() -> Any:
@@ -43,7 +43,7 @@ def in_view(allowed: AllowedPaths, action: Callable[[], Any], user: int | None =
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A directory that every user may enter, with a work directory of everybody."""
+    """A directory that every user may enter, with a work directory for all users."""
     for path in (tmp_path, *tmp_path.parents):
         if path.stat().st_uid == os.geteuid():
             path.chmod(path.stat().st_mode | 0o011)
@@ -54,7 +54,7 @@ def home(tmp_path: Path) -> Path:
 
 @USERS
 def test_nothing_else_is_there(home: Path, user: int | None) -> None:
-    """A file that is not on the list would be open to its owner."""
+    """Otherwise a file that is not on the list would be open to its owner."""
     (home / "secret").write_text("x")
     (home / "with blanks \\ and ü").mkdir()
     given = home / "with blanks \\ and ü" / "model file"
@@ -89,7 +89,7 @@ def test_nothing_else_is_there(home: Path, user: int | None) -> None:
 
 @USERS
 def test_links_lead_where_they_did(home: Path, user: int | None) -> None:
-    """/lib is a link to usr/lib; a link in a directory of the list leads over another one."""
+    """/lib is a link to usr/lib; a link in a listed directory leads over another link."""
     (home / "usr" / "lib").mkdir(parents=True)
     (home / "usr" / "lib" / "library").write_text("library")
     (home / "lib").symlink_to("usr/lib")
@@ -133,7 +133,7 @@ def test_writable_directory_in_a_readable_one_stays_writable(home: Path, user: i
 
 
 def test_mounts_keep_what_they_refuse_and_cover(home: Path) -> None:
-    """Flags of an inherited mount are locked for a user, and what another mount covers stays so."""
+    """A user cannot change flags of an inherited mount, or uncover what another mount covers."""
     need_everything()
     outer, inner = home / "outer", home / "outer" / "inner"
     inner.mkdir(parents=True)
@@ -162,7 +162,7 @@ def test_mounts_keep_what_they_refuse_and_cover(home: Path) -> None:
 
 
 def test_view_that_cannot_be_had_leaves_the_files_as_they_were(home: Path) -> None:
-    """A worker would find half of its files, and end."""
+    """Otherwise a worker would find half of its files, and end."""
     need_everything()
 
     class WithoutPivot(Kernel):

@@ -57,7 +57,10 @@ def test_library_that_is_loaded_by_ctypes_is_named_too(monkeypatch: pytest.Monke
 def test_what_is_missing_is_named_with_the_command_that_brings_it(
     error: ImportError | OSError, command: str, reason: str, install: str | None
 ) -> None:
-    """A missing system library is called "not installed", and installing again helps nothing."""
+    """Otherwise a missing system library would be called "not installed".
+
+    Installing again would not help.
+    """
     found = why_absent(
         *("x", error, INSTALL),
         module="x.y",

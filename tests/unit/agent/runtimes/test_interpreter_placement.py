@@ -1,4 +1,4 @@
-"""What a list of nodes tells about delegates, on lists made by hand and by chance."""
+"""What a list of nodes reveals about delegates, on lists made by hand and at random."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DELEGATE = "DELEGATE"
 
 
 def node(operator: str, inputs: set[int], outputs: set[int]) -> Node:
-    """A node of these tensors."""
+    """A node with these tensors."""
     return Node(operator, frozenset(inputs), frozenset(outputs))
 
 
@@ -26,7 +26,7 @@ CHAIN = [
 
 
 def test_without_a_delegate_every_operator_is_built_in() -> None:
-    """A model that nothing took over has no placement."""
+    """Otherwise a model that no delegate took over would have no placement."""
     assert place(CHAIN, {}, [3]) == (
         OperatorPlacement(BUILTIN, "ADD", 1),
         OperatorPlacement(BUILTIN, "CONV_2D", 1),
@@ -35,7 +35,7 @@ def test_without_a_delegate_every_operator_is_built_in() -> None:
 
 
 def test_what_lies_between_outputs_and_inputs_of_the_part_was_taken_over() -> None:
-    """Operators that fell back to the CPU count as accelerated, or the other way round."""
+    """Otherwise operators that fell back to the CPU would count as accelerated, or vice versa."""
     nodes = [*CHAIN, node(DELEGATE, {0, 10}, {2})]
     assert place(nodes, {3: "xnnpack"}, [3]) == (
         OperatorPlacement(BUILTIN, "SOFTMAX", 1),
@@ -45,7 +45,7 @@ def test_what_lies_between_outputs_and_inputs_of_the_part_was_taken_over() -> No
 
 
 def test_each_delegate_has_its_own_part() -> None:
-    """With two delegates, all goes to the account of one."""
+    """Otherwise, with two delegates, all operators would be attributed to one of them."""
     parts = [node(DELEGATE, {0, 10}, {1}), node(DELEGATE, {2}, {3})]
     assert place([*CHAIN, *parts], {3: "/lib/npu.so", 4: "xnnpack"}, [3]) == (
         OperatorPlacement("/lib/npu.so", "CONV_2D", 1),
@@ -55,19 +55,19 @@ def test_each_delegate_has_its_own_part() -> None:
 
 
 def test_operator_whose_output_nobody_uses_makes_the_whole_unknown() -> None:
-    """A guess is printed as a proof: an assignment may be in the part, or not."""
+    """Otherwise a guess would be printed as proof: an assignment may be in the part, or not."""
     nodes = [*CHAIN, node("ASSIGN_VARIABLE", {1}, set()), node(DELEGATE, {0, 10}, {1})]
     assert place(nodes, {4: "xnnpack"}, [3]) == ()
 
 
 def test_operator_in_two_parts_makes_the_whole_unknown() -> None:
-    """A list of a kind that is not understood is counted anyhow."""
+    """Otherwise a list of a kind that is not understood would be counted anyhow."""
     parts = [node(DELEGATE, {0, 10}, {1}), node(DELEGATE, {0, 10}, {2})]
     assert place([*CHAIN, *parts], {3: "a", 4: "b"}, [3]) == ()
 
 
 def test_operators_of_one_kind_are_counted() -> None:
-    """A table of a network of 60 layers has 60 lines."""
+    """Otherwise the table of a network of 60 layers would have 60 lines."""
     nodes = [node("CONV_2D", {index}, {index + 1}) for index in range(5)]
     assert place(nodes, {}, [5]) == (OperatorPlacement(BUILTIN, "CONV_2D", 5),)
 
@@ -84,7 +84,7 @@ def part_of(nodes: Sequence[Node], taken: Mapping[int, int], part: int, wanted: 
 
 @given(st.data())
 def test_any_division_of_any_graph_is_told_exactly_or_not_at_all(data: st.DataObject) -> None:
-    """Some shape of graph gives a wrong table."""
+    """Otherwise some shape of graph would give a wrong table."""
     count = data.draw(st.integers(1, 12))
     nodes = [
         node(f"op{i:02}", data.draw(st.sets(st.integers(0, i), min_size=1, max_size=3)), {i + 1})

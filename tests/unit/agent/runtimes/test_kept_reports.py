@@ -1,4 +1,4 @@
-"""Reports of probes are kept while nothing changes that they depend on."""
+"""Reports of probes are kept while nothing that they depend on changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgebench.protocol.runtime import Runtime
 
 
 class Foreign(OnnxRuntime):
-    """Driver of somebody else."""
+    """Driver of a third party."""
 
     name = "foreign"
 
@@ -73,7 +73,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def test_second_agent_probes_nothing(machine: Machine) -> None:
-    """Otherwise two seconds of CPU time are spent right before each measurement."""
+    """Otherwise two seconds of CPU time would be spent right before each measurement."""
     assert machine.probes() == ["litert", "onnx"]
     first = registry.probe_all()
     assert machine.probes() == []
@@ -102,7 +102,7 @@ def test_module_outside_of_the_packages_is_noticed(machine: Machine) -> None:
 def test_another_variable_is_another_circumstance(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Otherwise a report would be that of another library, or of other settings of it."""
+    """Otherwise a report would be that of another library, or of other settings."""
     machine.probes()
     with monkeypatch.context() as patch:
         patch.setenv(name, "/other")
@@ -122,12 +122,12 @@ def test_runtime_that_fails_is_probed_each_time(machine: Machine) -> None:
 
 
 def test_drivers_of_others_and_build_trees_are_probed_each_time(machine: Machine) -> None:
-    """Otherwise whoever changes a driver's file would see what the last version of it did."""
+    """Otherwise a change to a driver's file would show the report of its last version."""
     machine.drivers = [Foreign(), TfliteRuntime()]
     machine.place = machine.packages.parent / "build"
     machine.install("tflite_runtime")
     registry.probe_all()
-    # A subclass of a built-in driver is one of others all the same.
+    # A subclass of a built-in driver still counts as a third-party driver.
     assert machine.probes() == ["foreign", "tflite"]
 
 

@@ -41,7 +41,7 @@ def nested(levels: int, *, is_list: bool = False) -> bytes:
     [("digits_fp32.onnx", "fp32", "Conv"), ("digits_int8.onnx", "int8", "DequantizeLinear")],
 )
 def test_built_in_models_tell_their_precision(name: str, precision: str, operator: str) -> None:
-    """The table says int8 where floats are multiplied, or the other way round."""
+    """Otherwise the table would show int8 where floats are multiplied, or vice versa."""
     facts = inspect_onnx(str(BUILT_IN / name))
     assert facts.precision == precision
     assert operator in facts.operators
@@ -65,7 +65,7 @@ def test_built_in_models_tell_their_precision(name: str, precision: str, operato
 def test_precision_follows_from_operators_and_weights(
     tmp_path: Path, operators: tuple[str, ...], weights: tuple[int, ...], precision: str | None
 ) -> None:
-    """Two runs of different arithmetic are compared as one."""
+    """Otherwise two runs of different arithmetic would be compared as equal."""
     body = ob.graph(
         nodes=tuple(map(ob.node, operators)), initializers=tuple(map(ob.initializer, weights))
     )
@@ -103,7 +103,7 @@ TURNED = ob.node("Transpose", inputs="wf", outputs="wt")
 def test_precision_is_that_of_activation_and_weight(
     tmp_path: Path, data: bytes, precision: str
 ) -> None:
-    """Weights that are small in the file only are taken for small arithmetic."""
+    """Otherwise weights that are small in the file only would be taken for small arithmetic."""
     assert inspect(tmp_path, data).precision == precision
 
 
@@ -120,7 +120,7 @@ def test_precision_is_that_of_activation_and_weight(
 def test_weights_are_where_the_operator_has_them(
     tmp_path: Path, operator: str, inputs: str, precision: str
 ) -> None:
-    """An operator of onnxruntime itself counts for nothing."""
+    """Otherwise an operator of onnxruntime itself would count for nothing."""
     nodes = ob.node(operator, inputs=inputs), ob.node("Conv", inputs="x f")
     constants = (
         ob.initializer(ob.INT8, raw=bytes(9)),
@@ -131,7 +131,7 @@ def test_weights_are_where_the_operator_has_them(
 
 
 def test_weights_may_be_attributes_or_belong_to_an_outer_graph(tmp_path: Path) -> None:
-    """Models with branches, and those of older exporters, count as models without weights."""
+    """Otherwise models with branches, or of older exporters, would count as without weights."""
     value = ob.block(5, ob.block(1, "value") + ob.block(5, ob.initializer(ob.FLOAT16)))
     constant = ob.node("Constant", outputs="w", attributes=value)
     inner = ob.graph(nodes=(ob.node("MatMul", inputs="x w"),))
@@ -191,7 +191,7 @@ def test_what_quantised_operators_multiply_follows_from_the_constants(
     weights: tuple[int, bytes],
     found: QuantizedOperands | None,
 ) -> None:
-    """A wrong answer of a known fault of some CPUs has no reason, or one that is not its own."""
+    """Otherwise wrong outputs from a known fault of some CPUs would have no, or a false, reason."""
     data_type, raw = weights
     constants = (
         ob.initializer(data_type, name="w", raw=raw),
@@ -211,7 +211,7 @@ def test_what_quantised_operators_multiply_follows_from_the_constants(
 def test_weights_in_another_file_are_refused(
     tmp_path: Path, tensor: dict[str, Any], where: str
 ) -> None:
-    """A model reads files of the device, or fails there without its weights."""
+    """Otherwise a model would read files of the device, or fail there without its weights."""
     weights = ob.initializer(ob.FLOAT, **tensor)
     message = rf"^weights are in another file \(external data{where}\); only a single file"
     with pytest.raises(ExternalDataRefused, match=message):
@@ -219,14 +219,14 @@ def test_weights_in_another_file_are_refused(
 
 
 def test_weights_that_say_that_they_are_here_are_fine(tmp_path: Path) -> None:
-    """The default, written out, is refused."""
+    """Otherwise the default, written out, would be refused."""
     weights = ob.initializer(ob.FLOAT, location=0)
     assert inspect(tmp_path, ob.model(ob.graph(initializers=(weights,)))).weight_types == {1}
 
 
 @pytest.mark.parametrize(("code", "name"), [(ob.INT4, "int4"), (ob.UINT4, "uint4")])
 def test_four_bit_weights_are_refused_by_name(tmp_path: Path, code: int, name: str) -> None:
-    """A precision is measured whose answers nothing here checks."""
+    """Otherwise a precision would be measured whose outputs nothing here checks."""
     body = ob.graph(nodes=(ob.node("DequantizeLinear"),), initializers=(ob.initializer(code),))
     with pytest.raises(ModelRefused, match=f"^{name} weights"):
         inspect(tmp_path, ob.model(body))
@@ -234,14 +234,14 @@ def test_four_bit_weights_are_refused_by_name(tmp_path: Path, code: int, name: s
 
 @pytest.mark.parametrize("is_list", [False, True])
 def test_nesting_is_allowed_up_to_the_limit_only(tmp_path: Path, is_list: bool) -> None:
-    """A runtime that recurses over graphs is killed by its stack."""
+    """Otherwise a runtime that recurses over graphs would die of a stack overflow."""
     assert "Relu" in inspect(tmp_path, nested(MAX_GRAPH_DEPTH, is_list=is_list)).operators
     with pytest.raises(ModelRefused, match=f"more than {MAX_GRAPH_DEPTH} graphs deep"):
         inspect(tmp_path, nested(MAX_GRAPH_DEPTH + 1, is_list=is_list))
 
 
 def test_thousands_of_levels_do_not_overflow_our_own_stack(tmp_path: Path) -> None:
-    """The guard against deep nesting dies of deep nesting."""
+    """Otherwise the guard against deep nesting would itself fail on deep nesting."""
     with pytest.raises(ModelRefused, match="nested"):
         inspect(tmp_path, nested(3000))
 
@@ -261,7 +261,7 @@ def test_thousands_of_levels_do_not_overflow_our_own_stack(tmp_path: Path) -> No
     ],
 )
 def test_what_is_no_protobuf_is_left_to_the_runtime(tmp_path: Path, data: bytes) -> None:
-    """The inspector's guess hides the better message of the library, or crashes the worker."""
+    """Otherwise the inspector's guess would hide the library's message, or crash the worker."""
     assert inspect(tmp_path, data).precision is None
 
 
@@ -270,7 +270,7 @@ def test_what_is_no_protobuf_is_left_to_the_runtime(tmp_path: Path, data: bytes)
 def test_any_bytes_are_facts_or_a_refusal(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
 ) -> None:
-    """A file raises something that the worker cannot name."""
+    """Otherwise a file would raise something that the worker cannot name."""
     folder = tmp_path_factory.getbasetemp()
     for content in (data, ob.model(data), ob.model(ob.block(1, data)), ob.model(ob.block(5, data))):
         with suppress(ModelRefused):
@@ -293,7 +293,7 @@ MESSAGES = st.recursive(
 def test_any_protobuf_is_facts_or_a_refusal(
     tmp_path_factory: pytest.TempPathFactory, message: bytes
 ) -> None:
-    """Well-formed protobuf with odd fields raises something that the worker cannot name."""
+    """Otherwise well-formed protobuf with odd fields would raise what the worker cannot name."""
     folder = tmp_path_factory.getbasetemp()
     with suppress(ModelRefused):
         assert isinstance(inspect(folder, ob.model(message)), OnnxFacts)
@@ -311,7 +311,7 @@ SUITE = {
 
 
 def test_real_models_have_the_precision_of_their_operators() -> None:
-    """A guard against hostile files keeps real ones out, or the parser knows only our own."""
+    """Otherwise a guard against hostile files would reject real ones, or know our own only."""
     models = {path.stem: path for path in need_shared("models/suite").rglob("*.onnx")}
     found = {name: inspect_onnx(str(path)) for name, path in models.items()}
     assert {name: facts.precision for name, facts in found.items()} == SUITE
@@ -319,7 +319,7 @@ def test_real_models_have_the_precision_of_their_operators() -> None:
 
 
 def test_real_models_tell_what_they_multiply() -> None:
-    """The parser knows the form of our own files only."""
+    """Otherwise the parser would know the form of our own files only."""
     models = {path.name: path for path in need_shared("models/suite").rglob("*.onnx")}
     found = {name: inspect_onnx(str(path)).quantized for name, path in models.items()}
     name = "mobilenet_v1_0.25_224_qdq_int8.onnx"

@@ -22,7 +22,7 @@ LOADING = {"cat": "Session", "name": "model_loading_uri", "ts": 0, "dur": 9, "ar
 
 
 def event(operator: str, node: int, start_us: int, duration_us: int) -> dict[str, Any]:
-    """One operator, as the profiler writes it."""
+    """An operator, as the profiler writes it."""
     facts = {"op_name": operator, "node_index": str(node), "provider": "CPUExecutionProvider"}
     name = f"{operator.lower()}{node}_kernel_time"
     return {"cat": "Node", "name": name, "ts": start_us, "dur": duration_us, "args": facts}
@@ -36,7 +36,7 @@ def written(folder: Path, *entries: dict[str, Any]) -> str:
 
 
 def test_times_of_the_last_runs_are_added_up(tmp_path: Path) -> None:
-    """The cold first inference is part of the profile."""
+    """Otherwise the cold first inference would be part of the profile."""
     entries = [LOADING, event("Conv", 7, 0, 900), event("Relu", 3, 950, 100), RUN_IS_OVER]
     entries += [event("Conv", 7, 2000, 10), event("Relu", 3, 2011, 1), RUN_IS_OVER]
     entries += [event("Conv", 7, 3000, 12), event("Relu", 3, 3013, 2), RUN_IS_OVER]
@@ -49,7 +49,7 @@ def test_times_of_the_last_runs_are_added_up(tmp_path: Path) -> None:
 
 
 def test_run_that_was_preempted_does_not_change_the_median(tmp_path: Path) -> None:
-    """One operator of a model of 11 µs is said to take a hundred."""
+    """Otherwise an operator of a model of 11 µs would be reported to take a hundred."""
     times_us = [11] * 9 + [10_000]
     runs = [
         (event("Conv", 7, 20_000 * n, time_us), RUN_IS_OVER) for n, time_us in enumerate(times_us)
@@ -59,7 +59,7 @@ def test_run_that_was_preempted_does_not_change_the_median(tmp_path: Path) -> No
 
 
 def test_operators_inside_a_loop_count_in_the_loop(tmp_path: Path) -> None:
-    """The parts add up to twice the whole."""
+    """Otherwise the parts would add up to twice the whole."""
     inner = [event("Mul", 1, 11, 4), event("Mul", 1, 16, 4)]
     path = written(tmp_path, *inner, event("Loop", 5, 10, 12), event("Add", 6, 22, 3), RUN_IS_OVER)
     assert [(one.operator, one.total_ns) for one in read_profile(path, 1)] == [
@@ -69,14 +69,14 @@ def test_operators_inside_a_loop_count_in_the_loop(tmp_path: Path) -> None:
 
 
 def test_too_few_runs_are_refused(tmp_path: Path) -> None:
-    """A profiler that was full reports the first half of the runs as all."""
+    """Otherwise a profiler that was full would report the first half of the runs as all."""
     with pytest.raises(ModelRefused, match="1 runs of 2"):
         read_profile(written(tmp_path, event("Add", 0, 0, 1), RUN_IS_OVER), 2)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", '[{"cat": "Node", "name": "a_kernel_time"}]'])
 def test_what_is_no_profile_is_refused_and_deleted(tmp_path: Path, content: str) -> None:
-    """A full disk leaves half a file, and the run ends in a traceback."""
+    """Otherwise a full disk would leave half a file, and the run would end in a traceback."""
     path = tmp_path / "profile.json"
     path.write_text(content)
     with pytest.raises(ModelRefused) as caught:
@@ -86,7 +86,7 @@ def test_what_is_no_profile_is_refused_and_deleted(tmp_path: Path, content: str)
 
 
 def test_name_of_an_operator_is_made_printable(tmp_path: Path) -> None:
-    """A model file clears the screen of the person who reads its profile."""
+    """Otherwise a model file could clear the screen of the person who reads its profile."""
     evil = event("Add", 0, 0, 1) | {"name": "\x1b[2J\n_kernel_time"}
     (one,) = read_profile(written(tmp_path, evil, RUN_IS_OVER), 1)
     assert one.name.isprintable()
@@ -99,5 +99,5 @@ def test_name_of_an_operator_is_made_printable(tmp_path: Path) -> None:
 def test_large_models_are_run_less_often(
     run_count: int, operator_count: int, expected: int
 ) -> None:
-    """A profile fills the device's disk, or its memory."""
+    """Otherwise a profile would fill the device's disk, or its memory."""
     assert affordable_run_count(run_count, operator_count) == expected

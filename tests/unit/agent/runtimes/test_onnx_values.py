@@ -25,6 +25,6 @@ FLOATS = np.array([[1.5, 2.5]], np.float32)
     ],
 )
 def test_values_are_in_one_fixed_order(value: Any, expected: list[Any], kind: str) -> None:
-    """Two runs of one model list their classes in another order, and disagree."""
+    """Otherwise two runs of a model would list their classes in different orders, and disagree."""
     found = as_tensor(value)
     assert (found.tolist(), found.dtype.kind) == (expected, kind)

@@ -34,7 +34,7 @@ IMAGE: dict[str, list[Dimension]] = {"image": [1, 8, 8, 3]}
 def test_open_dimensions_take_the_sizes_that_were_chosen(
     declared: dict[str, list[Dimension]], wanted: dict[str, Shape], expected: dict[str, Shape]
 ) -> None:
-    """A model for 128 tokens is measured with one."""
+    """Otherwise a model for 128 tokens would be measured with a single token."""
     assert resolve_shapes(declared, wanted) == expected
 
 
@@ -52,14 +52,14 @@ def test_open_dimensions_take_the_sizes_that_were_chosen(
 def test_shape_that_an_input_cannot_have_is_refused_with_its_own(
     declared: dict[str, list[Dimension]], wanted: dict[str, Shape], said: str
 ) -> None:
-    """The library refuses it later, in words about its own insides, or runs something else."""
+    """Otherwise the library would refuse it later, in its own terms, or run something else."""
     with pytest.raises(InputsRefused, match=said):
         resolve_shapes(declared, wanted)
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8, 3), (8, 8, 3)])
 def test_shape_of_a_fixed_input_may_be_said_again(shape: Shape) -> None:
-    """A script that names all shapes is refused for the one that the model has anyway."""
+    """Otherwise a script that names all shapes would be refused for those the model already has."""
     refuse_other_shapes([TensorSpec("image", (1, 8, 8, 3), "float32")], {"image": shape})
 
 
@@ -73,7 +73,7 @@ def test_shape_of_a_fixed_input_may_be_said_again(shape: Shape) -> None:
     ],
 )
 def test_other_shape_of_a_fixed_input_is_refused(shape: Shape, said: str) -> None:
-    """A shape is accepted for its number of values, and another one is measured."""
+    """Otherwise a shape would be accepted for its number of values, and another be measured."""
     assert resolve_shapes(IMAGE, {"image": shape}) == {"image": (1, 8, 8, 3)}
     with pytest.raises(InputsRefused, match=said):
         refuse_other_shapes([TensorSpec("image", (1, 8, 8, 3), "float32")], {"image": shape})

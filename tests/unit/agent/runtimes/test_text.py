@@ -10,7 +10,7 @@ from edgebench.agent.runtimes.text import MAX_CHARS, library_line
 
 @given(st.text(max_size=1000))
 def test_any_text_becomes_one_printable_line(text: str) -> None:
-    """A model's name moves the cursor of somebody's terminal, or breaks the log into lines."""
+    """Otherwise a model's name would move the terminal's cursor, or break the log into lines."""
     line = library_line(text)
     assert line == line.strip()
     assert line.isprintable()
@@ -18,12 +18,12 @@ def test_any_text_becomes_one_printable_line(text: str) -> None:
 
 
 def test_escape_sequences_do_not_survive() -> None:
-    """A model file colours, clears or retitles the terminal."""
+    """Otherwise a model file could colour, clear or retitle the terminal."""
     assert library_line("a\x1b[31mred\x07\u202e\nb") == "a?[31mred?? b"
 
 
 def test_build_paths_of_a_library_are_left_out() -> None:
-    """Half of a line is the directory in which somebody once compiled."""
+    """Otherwise half of a line would be the directory in which the library was compiled."""
     assert library_line("/onnxruntime_src/core/graph/model.cc:245 failed") == "model.cc:245 failed"
     assert (
         library_line("no such file: /home/ada/model.onnx") == "no such file: /home/ada/model.onnx"
@@ -31,5 +31,5 @@ def test_build_paths_of_a_library_are_left_out() -> None:
 
 
 def test_long_text_is_cut_with_a_mark() -> None:
-    """A megabyte of text goes into the record, or looks complete when it is not."""
+    """Otherwise a megabyte of text would go into the record, or cut text would look complete."""
     assert library_line("x" * 10_000) == "x" * (MAX_CHARS - 1) + "…"

@@ -64,14 +64,14 @@ def layer(
 def test_precision_is_that_of_activation_and_weight(
     tmp_path: Path, graph: Graph, precision: str, operands: tuple[str, str, int] | None
 ) -> None:
-    """A model is named by the type of its input, and compared with models of other arithmetic."""
+    """Otherwise a model would be named by its input's type, and compared with other arithmetic."""
     facts = inspect(tmp_path, tb.model(graph))
     found = None if operands is None else (QuantizedOperands(*operands, is_qdq=False),)
     assert (facts.precision, facts.quantized) == (precision, found)
 
 
 def test_type_of_the_graphs_input_does_not_count(tmp_path: Path) -> None:
-    """An int8 network behind a float input is called dynamic, one behind a picture uint8."""
+    """Otherwise a float input would make an int8 network dynamic, and a picture make it uint8."""
     for outer in (tb.FLOAT32, tb.UINT8):
         inner = layer(tb.INT8, tb.INT8)
         tensors = (Tensor("in", outer), *inner.tensors)
@@ -82,7 +82,7 @@ def test_type_of_the_graphs_input_does_not_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("larger", "precision"), [(tb.INT8, "int8-dynamic"), (tb.FLOAT32, "fp32")])
 def test_most_weights_decide(tmp_path: Path, larger: int, precision: str) -> None:
-    """A small float layer, as converters leave it, gives its name to a whole quantised model."""
+    """Otherwise a small float layer, as converters leave it, would name a whole quantised model."""
     graphs = [
         layer(tb.FLOAT32, kind, count=1000 if kind == larger else 999)
         for kind in (tb.INT8, tb.FLOAT32)
@@ -91,7 +91,7 @@ def test_most_weights_decide(tmp_path: Path, larger: int, precision: str) -> Non
 
 
 def test_activation_is_where_the_operator_has_it(tmp_path: Path) -> None:
-    """The sizes that a transposed convolution takes first are taken for its activation."""
+    """Otherwise the sizes that a transposed convolution takes first would be its activation."""
     tensors = (
         Tensor("size", tb.INT32, (4,), bytes(16)),
         Tensor("w", tb.INT8, (1, 1, 1, 2), WIDE),
@@ -103,7 +103,7 @@ def test_activation_is_where_the_operator_has_it(tmp_path: Path) -> None:
 
 
 def test_model_without_weights_has_the_precision_of_its_tensors(tmp_path: Path) -> None:
-    """A model of additions alone has none."""
+    """Otherwise a model of additions alone would have no precision."""
     assert inspect(tmp_path, tb.addition(1, 4)).precision == "fp32"
     tensors = tuple(Tensor(name, tb.INT8) for name in "xzy")
     product = Graph(tensors, (Operator(tb.BATCH_MATMUL, "x z", "y"),), inputs="x z")
@@ -111,7 +111,7 @@ def test_model_without_weights_has_the_precision_of_its_tensors(tmp_path: Path) 
 
 
 def test_lists_without_end_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small file whose lists lie over each other keeps the device busy for hours."""
+    """Otherwise a small file with overlapping lists would keep the device busy for hours."""
     data = tb.model(layer(tb.INT8, tb.INT8))
     for limit, precision in ((1000, "int8"), (10, None)):
         monkeypatch.setattr(flatbuffer, "MAX_ITEMS", limit)
@@ -120,7 +120,7 @@ def test_lists_without_end_are_given_up(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"TFL3" * 3, bytes(64), b"\xff" * 64])
 def test_what_is_no_model_tells_nothing(tmp_path: Path, data: bytes) -> None:
-    """The worker dies of a file after it has measured it."""
+    """Otherwise the worker would die of a file after it has measured it."""
     assert inspect(tmp_path, data) == TfliteFacts()
 
 
@@ -129,7 +129,7 @@ def test_what_is_no_model_tells_nothing(tmp_path: Path, data: bytes) -> None:
 def test_any_damage_is_facts_or_nothing(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """A damaged file that the runtime takes all the same costs the measurement."""
+    """Otherwise a damaged file that the runtime accepts would cost the measurement."""
     content = bytearray(tb.model(layer(tb.FLOAT32, tb.FLOAT16, unpacked=tb.FLOAT32)))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(content) - 1))
@@ -140,7 +140,7 @@ def test_any_damage_is_facts_or_nothing(
 
 @pytest.mark.parametrize("name", ["digits_fp32", "digits_int8"])
 def test_built_in_models_tell_their_precision(name: str) -> None:
-    """The table says int8 where floats are multiplied, or the other way round."""
+    """Otherwise the table would show int8 where floats are multiplied, or vice versa."""
     facts = inspect_tflite(str(BUILT_IN / f"{name}.tflite"))
     assert facts.precision == name.removeprefix("digits_")
 
@@ -175,7 +175,7 @@ MLPERF_TINY = {
     "vww_96_float": "fp32",
     "vww_96_int8": "int8",
 }
-"""By the operators of each file; the one that is called float32 has int8 weights in all but its
+"""By the operators of each file; the file that is called float32 has int8 weights in all but its
 first convolution."""
 
 
@@ -185,7 +185,7 @@ first convolution."""
 def test_real_models_have_the_precision_of_their_operators(
     folder: str, expected: dict[str, str]
 ) -> None:
-    """The parser knows the form of our own files only."""
+    """Otherwise the parser would know the form of our own files only."""
     root = need_shared(f"models/{folder}")
     paths = {str(path.relative_to(root).with_suffix("")): path for path in root.rglob("*.tflite")}
     assert {name: inspect_tflite(str(path)).precision for name, path in paths.items()} == expected

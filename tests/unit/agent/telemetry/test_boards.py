@@ -30,7 +30,7 @@ CHANGING = ("cpu.", "worker.")
 
 
 def seen(root: Path, directory: Path) -> dict[str, Any]:
-    """What the sampler sees of a board."""
+    """Return what the sampler sees of a board."""
     with sampling(directory, SamplerJob(PID, str(root), rate_hz=20.0)) as sampler:
         wait_for_a_look(sampler)
     facts = facts_of(directory)
@@ -48,7 +48,7 @@ def seen(root: Path, directory: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_sampler_sees_what_the_board_shows(tmp_path: Path, name: str) -> None:
-    """A unit, a dead sensor or a renamed zone of one board is read wrongly, and no other tells."""
+    """Otherwise a unit, a dead sensor or a renamed zone of one board would be misread unnoticed."""
     found = seen(make_board(tmp_path / "root", BOARDS[name]), tmp_path / "run")
     path = GOLDEN / f"{name}.json"
     if os.environ.get("EDGEBENCH_WRITE_GOLDEN"):
@@ -61,7 +61,7 @@ def test_sampler_sees_what_the_board_shows(tmp_path: Path, name: str) -> None:
 def test_board_is_recognised_and_as_its_profile_says(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A board has the profile of another one, or a profile's zone does not exist on its board."""
+    """Otherwise a board would have the profile of another, or lack a zone of its own profile."""
     board = BOARDS[name]
     root = make_board(tmp_path / "root", board)
     monkeypatch.setattr("platform.machine", lambda: board.machine)

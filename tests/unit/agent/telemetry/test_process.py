@@ -1,4 +1,4 @@
-"""The daemon's side of the sampler, with real samplers: whatever ends them, somebody learns why."""
+"""The daemon's side of the sampler, with real samplers: whatever ends them, the reason is known."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgebench.system import python_start
 
 Heard = list[SamplerMessage]
 Act = Callable[[int, Heard], Awaitable[None]]
-"""Does something to the sampler with this process id, and waits for what it hears of it."""
+"""Acts on the sampler with this process id, and waits for what is received from it."""
 
 
 async def until(is_enough: Callable[[], bool]) -> None:
@@ -31,14 +31,14 @@ async def until(is_enough: Callable[[], bool]) -> None:
 
 
 async def nothing(_: int, heard: Heard) -> None:
-    """Let it sample until it has told of it, or is lost."""
+    """Let it sample until it has reported a reading, or is lost."""
     await until(lambda: any(not isinstance(said, HeatReport) for said in heard))
 
 
 def sampled(
     tmp_path: Path, act: Act = nothing, hear: Callable[[SamplerMessage], None] = lambda _: None
 ) -> tuple[TelemetryFacts, Heard]:
-    """What one sampler told, and left."""
+    """What a sampler reported, and left."""
     root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
     directory = tmp_path / "run"
     directory.mkdir(exist_ok=True)
@@ -61,7 +61,7 @@ def sampled(
 
 
 def lost(heard: Heard) -> list[str]:
-    """Reasons for which nobody watches."""
+    """Reasons for which the device is unwatched."""
     return [said.reason for said in heard if isinstance(said, SamplerLoss)]
 
 
@@ -73,7 +73,7 @@ def reason(facts: TelemetryFacts) -> str:
 
 
 def test_good_sampler_is_heard_and_not_lost_at_its_end(tmp_path: Path) -> None:
-    """Every run ends with the message that nobody watches."""
+    """Otherwise every run would end with the message that the device is unwatched."""
     facts, heard = sampled(tmp_path)
     assert facts.reading_count > 0
     assert heard[0] == HeatReport(HeatState.COOL, 88.0, "cpu-thermal", 54.05)
@@ -84,7 +84,7 @@ def test_good_sampler_is_heard_and_not_lost_at_its_end(tmp_path: Path) -> None:
 def test_sampler_that_cannot_be_started_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The guard of the temperature does not know that nobody watches."""
+    """Otherwise the temperature guard would not know that the device is unwatched."""
     monkeypatch.setattr(python_start, "INTERPRETER", str(tmp_path / "no python"))
     facts, heard = sampled(tmp_path)
     assert lost(heard) == ["the sampler did not start: No such file or directory"]
@@ -92,7 +92,7 @@ def test_sampler_that_cannot_be_started_says_so(
 
 
 def test_sampler_that_is_killed_is_lost_at_once(tmp_path: Path) -> None:
-    """The board is cooked until the run is over."""
+    """Otherwise the board would be cooked until the run is over."""
 
     async def kill(pid: int, heard: Heard) -> None:
         os.kill(pid, signal.SIGKILL)
@@ -104,7 +104,7 @@ def test_sampler_that_is_killed_is_lost_at_once(tmp_path: Path) -> None:
 
 
 def test_sampler_that_fails_leaves_its_own_words(tmp_path: Path) -> None:
-    """“Status 1” is all that anybody learns of a broken installation."""
+    """Otherwise “status 1” would be all that is known of a broken installation."""
     (tmp_path / "run" / FACTS_FILE).mkdir(parents=True)
     facts, _ = sampled(tmp_path)
     assert reason(facts).startswith("the sampler ended with status 1: IsADirectoryError")
@@ -114,7 +114,7 @@ def test_sampler_that_fails_leaves_its_own_words(tmp_path: Path) -> None:
 def test_sampler_that_stands_still_is_lost_and_its_trace_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sampler that hangs is a sampler, and nobody watches."""
+    """Otherwise a hanging sampler would pass for a working one, with the device unwatched."""
     monkeypatch.setattr(process, "SILENCE_S", 3.0)
 
     async def stop(pid: int, heard: Heard) -> None:
@@ -128,7 +128,7 @@ def test_sampler_that_stands_still_is_lost_and_its_trace_is_kept(
 
 
 def test_listener_that_fails_loses_nothing(tmp_path: Path) -> None:
-    """A host that goes away at the wrong moment costs the run that it asked for."""
+    """Otherwise a host that leaves at the wrong moment would cost the run that it requested."""
 
     def fail(_: SamplerMessage) -> None:
         raise RuntimeError("nobody is there")

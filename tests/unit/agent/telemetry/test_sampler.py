@@ -28,7 +28,7 @@ PID = 4321
 
 
 def heard_until(process: subprocess.Popen[str], kind: str) -> list[dict[str, Any]]:
-    """What the sampler says, to the next message of this kind."""
+    """Return what the sampler sends, up to the next message of this kind."""
     assert process.stdout is not None
     said: list[dict[str, Any]] = []
     while not said or kind not in said[-1]:
@@ -37,7 +37,7 @@ def heard_until(process: subprocess.Popen[str], kind: str) -> list[dict[str, Any
 
 
 def test_sampler_writes_whole_columns_on_the_clock_of_the_queries(tmp_path: Path) -> None:
-    """Telemetry cannot be laid over the latencies, or the sampler outlives its run."""
+    """Otherwise telemetry could not be aligned with latencies, or the sampler outlive its run."""
     root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
     directory = tmp_path / "run"
     begin_ns = time.perf_counter_ns()
@@ -55,13 +55,13 @@ def test_sampler_writes_whole_columns_on_the_clock_of_the_queries(tmp_path: Path
     assert set(sensor) == set(range(len(found.sensors)))
     slow_ns = time_ns[sensor == found.sensors.index("rpi.throttled_bits")]
     assert len(slow_ns) >= 3
-    is_seldom = np.diff(slow_ns)[:-1] > 0.9e9  # but for the one at the end
+    is_seldom = np.diff(slow_ns)[:-1] > 0.9e9  # except for the last
     assert is_seldom.all(), "a command is started once a second, not twenty times"
     assert 0 < found.cpu_s < found.wall_s
 
 
 def test_totals_of_the_machine_are_read_less_often(tmp_path: Path) -> None:
-    """Most of what the watching costs goes into files that change slowly."""
+    """Otherwise most of the cost of watching would go into files that change slowly."""
     root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
     directory = tmp_path / "run"
     with sampling(directory, SamplerJob(PID, str(root), rate_hz=20.0)) as process:
@@ -72,12 +72,12 @@ def test_totals_of_the_machine_are_read_less_often(tmp_path: Path) -> None:
         series[name].time_ns for name in ("thermal.cpu-thermal.0.temp_c", "memory.available_bytes")
     )
     assert len(calm_ns) >= 3
-    looks_between = np.diff(np.searchsorted(fast_ns, calm_ns))[:-1]  # but for the one at the end
+    looks_between = np.diff(np.searchsorted(fast_ns, calm_ns))[:-1]  # except for the last
     assert looks_between.min() > 4
 
 
 def test_sampler_stays_on_its_cpus(tmp_path: Path) -> None:
-    """The sampler shares the core that is under test."""
+    """Otherwise the sampler would share the core that is under test."""
     root = make_board(tmp_path / "root", BOARDS["bare_vm"])
     first = min(os.sched_getaffinity(0))
     with sampling(tmp_path / "run", SamplerJob(PID, str(root), cpus=(first,))) as process:
@@ -85,7 +85,7 @@ def test_sampler_stays_on_its_cpus(tmp_path: Path) -> None:
 
 
 def test_sampler_tells_the_hottest_zone_once_a_second(tmp_path: Path) -> None:
-    """A person who waits for half an hour does not see how warm the device is."""
+    """Otherwise a user who waits for half an hour would not see how warm the device is."""
     root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
     job = SamplerJob(PID, str(root), freq_sources=("scaling_cur_freq",))
     with sampling(tmp_path / "run", job) as process:
@@ -96,7 +96,7 @@ def test_sampler_tells_the_hottest_zone_once_a_second(tmp_path: Path) -> None:
 
 
 DUMMY = "thermal_zone4"
-"""Of the Jetson Nano: says 100 °C, whatever happens."""
+"""Of the Jetson Nano: reads 100 °C, whatever happens."""
 
 
 def watched(said: list[dict[str, Any]]) -> list[tuple[str, str, float | None]]:
@@ -116,7 +116,7 @@ def watched(said: list[dict[str, Any]]) -> list[tuple[str, str, float | None]]:
 def test_device_that_is_too_hot_is_told_once(
     tmp_path: Path, board: str, zones: tuple[str, ...], expected: list[tuple[str, str, float]]
 ) -> None:
-    """A board is cooked by a benchmark that nobody watches."""
+    """Otherwise an unattended benchmark would cook a board."""
     root = make_board(tmp_path / "root", BOARDS[board])
     job = SamplerJob(PID, str(root), rate_hz=20.0, abort_c=88.0, zones=zones)
     with sampling(tmp_path / "run", job) as process:
@@ -139,7 +139,7 @@ def test_device_that_is_too_hot_is_told_once(
 def test_dummy_that_always_says_100_degrees_ends_no_run(
     tmp_path: Path, zones: tuple[str, ...]
 ) -> None:
-    """A kernel that names its zones otherwise makes every run of a board end at once."""
+    """Otherwise a kernel with other zone names would make every run of a board end at once."""
     root = make_board(tmp_path / "root", BOARDS["jetson_nano"])
     assert (root / f"sys/class/thermal/{DUMMY}/temp").read_text() == "100000\n"
     job = SamplerJob(PID, str(root), rate_hz=20.0, abort_c=95.0, zones=zones)
@@ -155,13 +155,13 @@ def test_dummy_that_always_says_100_degrees_ends_no_run(
 
 
 def heats(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What was told since the last look."""
+    """Return what was reported since the last look."""
     lines = capsys.readouterr().out.splitlines()
     return [json.loads(line)["watched"]["heat"] for line in lines]
 
 
 def test_one_nonsensical_reading_ends_no_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """A sensor that answers 200 degrees once costs a run of half an hour."""
+    """Otherwise a sensor that reads 200 degrees once would cost a run of half an hour."""
     guard = Observer(("thermal.cpu.0.temp_c",), SamplerJob(PID, abort_c=90.0, zones=("cpu",)))
     for temp_c in (50.0, 200.0, 50.0, 200.0, 200.0, 50.0):
         guard.look([temp_c])
@@ -179,7 +179,7 @@ def test_one_nonsensical_reading_ends_no_run(capsys: pytest.CaptureFixture[str])
 
 
 def test_unknown_zone_counts_from_when_it_moves(capsys: pytest.CaptureFixture[str]) -> None:
-    """On an unknown board, nobody watches the only zone that is real."""
+    """Otherwise the only real zone of an unknown board would be unwatched."""
     sensors = ("thermal.dummy.0.temp_c", "thermal.real.0.temp_c", "thermal.odd.0.temp_c")
     guard = Observer(sensors, SamplerJob(PID, abort_c=90.0))
     for step in range(8):
@@ -194,12 +194,12 @@ class Breaking:
     rate_hz_max = math.inf
 
     def open(self, root: Path, worker_pid: int) -> NoData:
-        """Fail over something that nobody foresaw."""
+        """Fail with an unforeseen error."""
         raise RuntimeError(f"no such thing\nunder {root}")
 
 
 def test_source_that_fails_to_look_is_absent_with_its_reason(tmp_path: Path) -> None:
-    """A file of an unknown board in one source costs the telemetry of all others."""
+    """Otherwise one source's failure on an unknown board would cost the telemetry of all others."""
     root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
     opened, facts = sampler.open_sources(
         root, SamplerJob(PID, str(root)), (Breaking, ThermalSource)
@@ -212,7 +212,7 @@ def test_source_that_fails_to_look_is_absent_with_its_reason(tmp_path: Path) -> 
 
 
 def test_all_sensors_are_read_once_more_at_the_end(tmp_path: Path) -> None:
-    """A bit that was set after the last slow reading is not seen, though it stays set."""
+    """Otherwise a bit set after the last slow reading would be missed, though it stays set."""
     root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
     with sampling(tmp_path / "run", SamplerJob(PID, str(root), rate_hz=1.0)):
         time.sleep(0.3)  # the first readings of slow sources are over, the second are not due
@@ -224,7 +224,7 @@ def test_all_sensors_are_read_once_more_at_the_end(tmp_path: Path) -> None:
 
 
 class Stuck:
-    """A reader that never answers."""
+    """A reader that never returns."""
 
     sensors = ("stuck.volts_v",)
     constants: dict[str, float] = {}
@@ -240,7 +240,7 @@ class Stuck:
 def test_sensor_that_hangs_does_not_keep_the_trace_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A chip whose bus is stuck keeps the sampler, and the run with it, for ever."""
+    """Otherwise a chip whose bus is stuck would keep the sampler, and the run, for ever."""
     read_end, write_end = os.pipe()
     os.close(write_end)
     monkeypatch.setattr(sampler, "JOIN_TIMEOUT_S", 0.2)

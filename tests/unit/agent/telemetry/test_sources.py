@@ -31,7 +31,7 @@ def opened(source: TelemetrySource, root: Path) -> Reader:
 
 
 def readings(reader: Reader) -> dict[str, float]:
-    """One reading by sensor."""
+    """Return a single reading of each sensor."""
     return dict(zip(reader.sensors, reader.read(), strict=True))
 
 
@@ -42,7 +42,7 @@ def zone(index: int, kind: str, temp: str) -> Mapping[str, str]:
 
 
 def test_frequency_of_the_hardware_is_read_where_there_is_no_average(tmp_path: Path) -> None:
-    """A clock that a profile trusts is never read, or the CPU is interrupted for another one."""
+    """Otherwise a trusted clock would never be read, or the CPU be interrupted for another one."""
     folder = "sys/devices/system/cpu/cpufreq/policy{}/cpuinfo_{}_freq"
     files = {folder.format(0, "cur"): "1100000\n", folder.format(4, "cur"): "1200000\n"}
     root = make_tree(tmp_path, files, {folder.format(4, "avg"): "1300000\n"})
@@ -53,7 +53,7 @@ def test_frequency_of_the_hardware_is_read_where_there_is_no_average(tmp_path: P
 
 
 def test_zones_of_one_type_are_numbered_in_the_order_of_their_index(tmp_path: Path) -> None:
-    """Two zones share a name, or zone 10 comes before zone 2."""
+    """Otherwise two zones would share a name, or zone 10 would come before zone 2."""
     tree = [zone(10, "soc", "30000"), zone(2, "soc", "20000"), zone(0, "cpu", "10000")]
     assert readings(opened(ThermalSource(), make_tree(tmp_path, *tree))) == {
         "thermal.cpu.0.temp_c": 10.0,
@@ -64,7 +64,7 @@ def test_zones_of_one_type_are_numbered_in_the_order_of_their_index(tmp_path: Pa
 
 @pytest.mark.parametrize("temp", ["-256000", "-273150", "", "hot", "4.5e4"])
 def test_zone_without_a_temperature_reads_as_nan(tmp_path: Path, temp: str) -> None:
-    """A zone that is switched off cools the trace to -256 degrees."""
+    """Otherwise a zone that is switched off would cool the trace to -256 degrees."""
     reader = opened(
         ThermalSource(), make_tree(tmp_path, zone(0, "gpu", temp), zone(1, "cpu", "40000"))
     )
@@ -74,13 +74,13 @@ def test_zone_without_a_temperature_reads_as_nan(tmp_path: Path, temp: str) -> N
 
 
 def test_zone_below_zero_is_a_temperature(tmp_path: Path) -> None:
-    """A board in the cold has no sensor."""
+    """Otherwise a board in the cold would have no sensor."""
     reader = opened(ThermalSource(), make_tree(tmp_path, zone(0, "cpu", "-40000")))
     assert readings(reader) == {"thermal.cpu.0.temp_c": -40.0}
 
 
 def test_zone_that_answers_with_an_error_reads_as_nan(tmp_path: Path) -> None:
-    """One dead sensor ends the sampling of all others."""
+    """Otherwise a dead sensor would end the sampling of all others."""
     root = make_tree(
         tmp_path, zone(1, "cpu", "40000"), {"sys/class/thermal/thermal_zone0/type": "npu"}
     )
@@ -91,7 +91,7 @@ def test_zone_that_answers_with_an_error_reads_as_nan(tmp_path: Path) -> None:
 
 
 def test_zone_follows_its_file(tmp_path: Path) -> None:
-    """The first value is repeated for the whole run."""
+    """Otherwise the first value would be repeated for the whole run."""
     root = make_tree(tmp_path, zone(0, "cpu", "40000"))
     reader = opened(ThermalSource(), root)
     make_tree(root, zone(0, "cpu", "41500"))
@@ -99,7 +99,7 @@ def test_zone_follows_its_file(tmp_path: Path) -> None:
 
 
 def test_zone_without_a_type_is_left_out(tmp_path: Path) -> None:
-    """A half-made zone keeps the others from being read."""
+    """Otherwise a half-made zone would keep the others from being read."""
     extra = {"sys/class/thermal/thermal_zone0/temp": "1000"}
     assert opened(ThermalSource(), make_tree(tmp_path, extra, zone(1, "cpu", "40000"))).sensors == (
         "thermal.cpu.0.temp_c",
@@ -107,7 +107,7 @@ def test_zone_without_a_type_is_left_out(tmp_path: Path) -> None:
 
 
 def test_zone_with_a_digit_that_is_no_number_is_left_out(tmp_path: Path) -> None:
-    """A directory named with a superscript ends the sampling before it begins."""
+    """Otherwise a directory named with a superscript would end the sampling before it begins."""
     odd = {"sys/class/thermal/thermal_zone²/type": "cpu\n"}
     root = make_tree(tmp_path, odd, zone(1, "cpu", "40000"))
     assert readings(opened(ThermalSource(), root)) == {"thermal.cpu.0.temp_c": 40.0}
@@ -116,7 +116,7 @@ def test_zone_with_a_digit_that_is_no_number_is_left_out(tmp_path: Path) -> None
 def test_device_that_goes_and_comes_back_late_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A CPU that is off for two samples is never read again, or another file in its place."""
+    """Otherwise a CPU off for two samples would stay unread, or be read from another file."""
     path, other = tmp_path / "freq", tmp_path / "other"
     path.write_text("7")
     other.write_text("13")
@@ -124,7 +124,7 @@ def test_device_that_goes_and_comes_back_late_is_read_again(
     read = os.pread
 
     def of_sysfs(descriptor: int, size: int, offset: int) -> bytes:
-        if not path.exists():  # the kernel says so of an open file whose device went away
+        if not path.exists():  # the kernel's error for an open file whose device went away
             raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
         return read(descriptor, size, offset)
 
@@ -140,7 +140,7 @@ def test_device_that_goes_and_comes_back_late_is_read_again(
 
 
 def test_twin_in_sys_is_no_indicator(tmp_path: Path) -> None:
-    """What the firmware said before the run passes for what it says now: never throttled."""
+    """Otherwise what the firmware reported before the run would pass for now: never throttled."""
     twin = {"sys/devices/platform/soc/soc:firmware/get_throttled": "50005\n"}
     reader = opened(RaspberryPiSource(), make_tree(tmp_path, twin))
     assert readings(reader) == {"rpi.last_told_bits": 0x50005}
@@ -154,7 +154,7 @@ def test_twin_in_sys_is_no_indicator(tmp_path: Path) -> None:
 def test_trip_throttles_when_what_it_switches_slows_down(
     tmp_path: Path, cooling: str, name: str
 ) -> None:
-    """A fan of an unknown name makes the temperature at which it starts one of throttling."""
+    """Otherwise the temperature at which an unknown fan starts would count as one of throttling."""
     folder = "sys/class/thermal/thermal_zone0"
     trip = {
         f"{folder}/trip_point_0_type": "passive\n",
@@ -168,7 +168,7 @@ def test_trip_throttles_when_what_it_switches_slows_down(
 
 @pytest.mark.parametrize("kind", SOURCES, ids=lambda kind: kind.name)
 def test_absent_source_says_so(tmp_path: Path, kind: type[TelemetrySource]) -> None:
-    """A machine without a sensor cannot be measured on, or nobody learns why it is absent."""
+    """Otherwise a machine without a sensor could not be measured, or its reason stay unknown."""
     found = kind().open(tmp_path, PID)
     assert isinstance(found, NoData)
     assert found.reason
@@ -176,7 +176,7 @@ def test_absent_source_says_so(tmp_path: Path, kind: type[TelemetrySource]) -> N
 
 
 def test_busy_ratio_is_counted_from_the_last_reading(tmp_path: Path) -> None:
-    """The load since boot passes for the load now."""
+    """Otherwise the load since boot would pass for the current load."""
     root = make_tree(
         tmp_path, {"proc/stat": "cpu  900 0 0 100 0 0 0 0\ncpu0 900 0 0 100 0 0 0 0\n"}
     )
@@ -188,7 +188,7 @@ def test_busy_ratio_is_counted_from_the_last_reading(tmp_path: Path) -> None:
 
 
 def test_waiting_for_a_disk_is_idle_and_stolen_time_is_busy(tmp_path: Path) -> None:
-    """A CPU that waits for its disk looks busy, or one that a hypervisor took looks free."""
+    """Otherwise a CPU that waits for its disk would look busy, and stolen time would look free."""
     root = make_tree(tmp_path, {"proc/stat": "cpu  0 0 0 0 0 0 0 0 0 0\n"})
     reader = opened(CpuSource(), root)
     make_tree(root, {"proc/stat": "cpu  10 0 0 10 30 0 0 50 10 0\n"})
@@ -196,7 +196,7 @@ def test_waiting_for_a_disk_is_idle_and_stolen_time_is_busy(tmp_path: Path) -> N
 
 
 def test_cpu_that_goes_offline_reads_as_nan_and_comes_back(tmp_path: Path) -> None:
-    """Hot-plugging a CPU ends the sampling, or moves the values of the others."""
+    """Otherwise hot-plugging a CPU would end the sampling, or move the values of the others."""
     both = "cpu  20 0 0 0 0 0 0 0\ncpu0 10 0 0 0 0 0 0 0\ncpu1 10 0 0 0 0 0 0 0\n"
     root = make_tree(tmp_path, {"proc/stat": both})
     reader = opened(CpuSource(), root)
@@ -210,13 +210,13 @@ def test_cpu_that_goes_offline_reads_as_nan_and_comes_back(tmp_path: Path) -> No
 
 
 def test_no_tick_between_two_readings_is_no_load(tmp_path: Path) -> None:
-    """A division by zero ends the sampling."""
+    """Otherwise a division by zero would end the sampling."""
     reader = opened(CpuSource(), make_tree(tmp_path, {"proc/stat": "cpu  10 0 0 10 0 0 0 0\n"}))
     assert math.isnan(readings(reader)["cpu.all.busy_ratio"])
 
 
 def test_memory_is_in_bytes(tmp_path: Path) -> None:
-    """Kibibytes pass for bytes."""
+    """Otherwise kibibytes would pass for bytes."""
     files = "MemAvailable:    2048 kB\nSwapTotal:   300 kB\nSwapFree:   100 kB\n"
     root = make_tree(tmp_path, {"proc/meminfo": files})
     reader = opened(MemorySource(), root)
@@ -229,7 +229,7 @@ def test_memory_is_in_bytes(tmp_path: Path) -> None:
 
 
 def test_worker_is_followed_whatever_its_name_is(tmp_path: Path) -> None:
-    """A process with a parenthesis in its name has another CPU, or no memory."""
+    """Otherwise a process with a parenthesis in its name would have another CPU, or no memory."""
     from resource import getpagesize
 
     fields = [str(number) for number in range(3, 53)]

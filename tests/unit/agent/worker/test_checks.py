@@ -1,4 +1,4 @@
-"""Looking at the answers: each part may fail on its own, and says why."""
+"""Checks of the outputs: each part may fail on its own, and states why."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from edgebench.protocol.traces import ANSWERS_FILE
 
 Tensor = NDArray[Any]
 Answer = Callable[[Tensor, int], list[Tensor]]
-"""From a sample and the number of the answer."""
+"""From a sample and the number of the inference."""
 
 
 def double(sample: Tensor, _: int) -> list[Tensor]:
-    """What a model that works answers."""
+    """Return the outputs of a model that works."""
     return [sample * 2]
 
 
 @dataclass
 class FakeModel:
-    """A model that answers as a test wants; real ones do not fail on demand."""
+    """A model that behaves as a test wants; real models do not fail on demand."""
 
     answer: Answer = double
     inputs: tuple[TensorSpec, ...] = (TensorSpec("in", (1, 3), "float32"),)
@@ -90,7 +90,7 @@ class FakeModel:
 
 @dataclass
 class FakeRuntime:
-    """Loads what a test wants; a number of loads is kept."""
+    """Loads what a test wants, and keeps the options of each load."""
 
     load_model: Callable[[LoadOptions], FakeModel]
     name: str = "fake"
@@ -143,7 +143,7 @@ def subject(
 
 
 def arrays(directory: Path) -> dict[str, Tensor]:
-    """The answers that were kept."""
+    """The outputs that were kept."""
     assert not list(directory.glob("*.part"))
     if not (directory / ANSWERS_FILE).exists():
         return {}
@@ -159,7 +159,7 @@ def dataset(tmp_path: Path, **more: Any) -> Path:
 
 
 def test_answers_of_model_and_reference_are_kept_side_by_side(tmp_path: Path) -> None:
-    """The answers are compared in another order, or the reference is the model itself."""
+    """Otherwise outputs would be compared in another order, or the model with itself."""
     model, reference = FakeModel(), FakeModel(lambda sample, _: [sample * 2 + 1])
     _, found = run_checks(subject(model, reference=reference), tmp_path)
     kept = arrays(tmp_path)
@@ -174,7 +174,7 @@ def test_answers_of_model_and_reference_are_kept_side_by_side(tmp_path: Path) ->
 
 
 def test_reference_is_loaded_with_plain_kernels(tmp_path: Path) -> None:
-    """The model is compared with itself on the same delegate."""
+    """Otherwise the model would be compared with itself on the same delegate."""
     checked = subject(FakeModel(), threads=4, delegate="xnnpack")
     run_checks(checked, tmp_path)
     assert isinstance(checked.runtime, FakeRuntime)
@@ -195,7 +195,7 @@ def test_reference_is_loaded_with_plain_kernels(tmp_path: Path) -> None:
 def test_reference_that_fails_costs_only_the_comparison(
     tmp_path: Path, error: Exception, said: str
 ) -> None:
-    """A model that has no reference kernels cannot be measured at all."""
+    """Otherwise a model that has no reference kernels could not be measured at all."""
     _, found = run_checks(subject(FakeModel(), reference=error), tmp_path)
     assert found.reference is None
     assert found.reference_error is not None
@@ -205,7 +205,7 @@ def test_reference_that_fails_costs_only_the_comparison(
 
 
 def test_different_samples_are_counted(tmp_path: Path) -> None:
-    """An output that cannot change is called constant, or a dead model passes."""
+    """Otherwise an output that cannot change would be called constant, or a dead model pass."""
     checked = subject(FakeModel())
     assert run_checks(checked, tmp_path)[1].distinct_count == CHECKED_SAMPLES
     alike = replace(subject(FakeModel()), samples=[SAMPLES[1]] * 3)
@@ -213,7 +213,7 @@ def test_different_samples_are_counted(tmp_path: Path) -> None:
 
 
 def refuse_third(sample: Tensor, number: int) -> list[Tensor]:
-    """Fail at the third answer."""
+    """Fail at the third inference."""
     if number == 2:
         raise RuntimeError("index out of range")
     return [sample]
@@ -221,7 +221,7 @@ def refuse_third(sample: Tensor, number: int) -> list[Tensor]:
 
 @pytest.mark.parametrize("is_reference", [False, True])
 def test_inference_that_fails_is_told_in_one_line(tmp_path: Path, is_reference: bool) -> None:
-    """A model that fails at the third sample ends the worker with a traceback."""
+    """Otherwise a model that fails at the third sample would end the worker with a traceback."""
     bad = FakeModel(refuse_third)
     checked = subject(FakeModel(), reference=bad) if is_reference else subject(bad)
     _, found = run_checks(checked, tmp_path)
@@ -238,7 +238,7 @@ ODD_ANSWERS: dict[str, Answer] = {
 @pytest.mark.parametrize("what", ODD_ANSWERS)
 @pytest.mark.parametrize("is_second", [False, True])
 def test_answers_that_cannot_be_compared_say_so(tmp_path: Path, what: str, is_second: bool) -> None:
-    """Half of the answers are kept, and are compared with nothing."""
+    """Otherwise half of the outputs would be kept, and compared with nothing."""
     odd = ODD_ANSWERS[what]
 
     def answer(sample: Tensor, number: int) -> list[Tensor]:
@@ -256,7 +256,7 @@ def test_answers_that_cannot_be_compared_say_so(tmp_path: Path, what: str, is_se
 def test_answers_that_are_too_large_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A segmentation model fills the disk of the device with its answers."""
+    """Otherwise a segmentation model would fill the disk of the device with its outputs."""
     monkeypatch.setattr(checks, "MAX_OUTPUT_BYTES", 90)
     _, found = run_checks(subject(FakeModel(), dataset=dataset(tmp_path)), tmp_path)
     assert found.reference_error == f"outputs take {CHECKED_SAMPLES * 12} B, limit 90 B"
@@ -267,7 +267,7 @@ def test_answers_that_are_too_large_are_not_kept(
 def test_slow_reference_answers_fewer_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reference kernels a hundred times slower keep the device for an hour."""
+    """Otherwise reference kernels a hundred times slower would keep the device for an hour."""
     monkeypatch.setattr(checks, "REFERENCE_BUDGET_S", -1.0)
     _, found = run_checks(subject(FakeModel()), tmp_path)
     assert found.sample_count == 1
@@ -275,7 +275,7 @@ def test_slow_reference_answers_fewer_samples(
 
 
 def test_run_that_asked_for_nothing_keeps_nothing(tmp_path: Path) -> None:
-    """`--no-check` compares all the same, and takes its time."""
+    """Otherwise `--no-check` would compare all the same, and take its time."""
     model = FakeModel()
     assert run_checks(subject(model, is_checked=False), tmp_path)[1] == CheckFacts()
     assert arrays(tmp_path) == {}
@@ -284,7 +284,7 @@ def test_run_that_asked_for_nothing_keeps_nothing(tmp_path: Path) -> None:
 
 
 def test_data_set_is_answered_by_the_measured_model(tmp_path: Path) -> None:
-    """The accuracy is that of the reference kernels, or of another order."""
+    """Otherwise the accuracy would be that of the reference kernels, or of another order."""
     model = FakeModel()
     _, found = run_checks(subject(model, dataset=dataset(tmp_path)), tmp_path)
     assert (found.dataset_sample_count, found.dataset_error) == (5, None)
@@ -294,7 +294,7 @@ def test_data_set_is_answered_by_the_measured_model(tmp_path: Path) -> None:
 
 
 def test_part_of_a_data_set_is_drawn_by_the_seed(tmp_path: Path) -> None:
-    """A part is the first samples, all of one label, or another part on the next device."""
+    """Otherwise a part would be the first samples, all of one label, or vary between devices."""
     drawn: list[Tensor] = []
     for seed in (0, 0, 1):
         asked = subject(FakeModel(), dataset=dataset(tmp_path), dataset_sample_count=3, seed=seed)
@@ -325,7 +325,7 @@ def two_inputs() -> FakeModel:
 def test_data_set_that_cannot_be_answered_says_why(
     tmp_path: Path, model: FakeModel, arrays_: dict[str, Any], said: str
 ) -> None:
-    """A data set for another model ends the run, or gives it an accuracy."""
+    """Otherwise a data set for another model would end the run, or give it an accuracy."""
     model = replace(model)
     _, found = run_checks(subject(model, dataset=dataset(tmp_path, **arrays_)), tmp_path)
     assert found.dataset_error is not None
@@ -337,7 +337,7 @@ def test_data_set_that_cannot_be_answered_says_why(
 
 @pytest.mark.parametrize("content", [b"", b"junk", None])
 def test_damaged_data_set_on_the_device_says_why(tmp_path: Path, content: bytes | None) -> None:
-    """An artifact that is no data set ends the run."""
+    """Otherwise an artifact that is no data set would end the run."""
     path = tmp_path / "set.npz"
     if content is not None:
         path.write_bytes(content)
@@ -347,7 +347,7 @@ def test_damaged_data_set_on_the_device_says_why(tmp_path: Path, content: bytes 
 
 
 def test_profile_is_a_load_of_its_own(tmp_path: Path) -> None:
-    """The profiler slows down the answers, or the reference is profiled."""
+    """Otherwise the profiler would slow down the checks, or the reference would be profiled."""
     checked = subject(FakeModel(), is_profiled=True)
     _, found = run_checks(checked, tmp_path)
     assert isinstance(checked.runtime, FakeRuntime)
@@ -360,7 +360,7 @@ def test_profile_is_a_load_of_its_own(tmp_path: Path) -> None:
 
 
 def test_profile_that_fails_costs_only_the_profile(tmp_path: Path) -> None:
-    """A runtime without a profiler cannot check its answers."""
+    """Otherwise a runtime without a profiler could not check its outputs."""
     _, found = run_checks(
         subject(FakeModel(), reference=ModelRefused("no profiler"), is_profiled=True), tmp_path
     )
@@ -369,7 +369,7 @@ def test_profile_that_fails_costs_only_the_profile(tmp_path: Path) -> None:
 
 
 def test_stop_is_not_an_error_of_the_check(tmp_path: Path) -> None:
-    """A stop is written down as a broken reference, and the checks go on."""
+    """Otherwise a stop would be recorded as a broken reference, and the checks would go on."""
 
     def stop(sample: Tensor, number: int) -> list[Tensor]:
         raise StopRequested
@@ -384,7 +384,7 @@ def test_stop_is_not_an_error_of_the_check(tmp_path: Path) -> None:
 def test_death_in_the_middle_of_writing_leaves_no_half_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a file of answers makes the whole run unreadable for every host."""
+    """Otherwise half a file of outputs would make the whole run unreadable for every host."""
 
     def die(file: Any, **_: Any) -> None:
         file.write(b"PK\x03\x04 half")
@@ -397,7 +397,7 @@ def test_death_in_the_middle_of_writing_leaves_no_half_file(
 
 
 def test_digest_is_that_of_the_first_answer() -> None:
-    """The digest depends on which sample came last."""
+    """Otherwise the digest would depend on which sample came last."""
     one: list[Tensor] = [np.ones(1)]
     other: list[Tensor] = [np.zeros(1)]
     assert output_facts(one) == output_facts(one, [other])
@@ -412,7 +412,10 @@ def test_digest_is_that_of_the_first_answer() -> None:
 def test_answer_to_any_sample_that_is_no_number_is_noticed(
     tmp_path: Path, number: int, is_checked: bool
 ) -> None:
-    """One of sixteen inputs gives NaN in each sixteenth query, and the run is valid."""
+    """Otherwise a run would be valid in which each sixteenth query gives NaN.
+
+    The cause is one of sixteen inputs.
+    """
     model = FakeModel(lambda x, _: [x * (np.nan if x.flat[0] == number else 1.0)])
     output, _ = run_checks(subject(model, is_checked=is_checked), tmp_path)
     assert not output.is_finite
@@ -421,14 +424,14 @@ def test_answer_to_any_sample_that_is_no_number_is_noticed(
 def test_time_for_looking_at_answers_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand samples of a slow model keep the device for minutes."""
+    """Otherwise a thousand samples of a slow model would keep the device for minutes."""
     monkeypatch.setattr(checks, "FINITE_BUDGET_S", -1.0)
     output, _ = run_checks(subject(FakeModel()), tmp_path)
     assert (output.is_finite, output.sample_count) == (True, CHECKED_SAMPLES)
 
 
 def test_answer_that_became_nan_meanwhile_is_noticed(tmp_path: Path) -> None:
-    """A model that overflows after a million inferences is valid."""
+    """Otherwise a model that overflows after a million inferences would be valid."""
     model = FakeModel(lambda x, n: [np.full_like(x, np.inf)])
     output, _ = run_checks(subject(model, is_checked=False), tmp_path)
     assert not output.is_finite
@@ -436,7 +439,7 @@ def test_answer_that_became_nan_meanwhile_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_built_in_model_answers_as_the_manifest_says(tmp_path: Path, case: Case) -> None:
-    """Everything fits together in the tests, and a real model answers nonsense."""
+    """Otherwise everything would fit together in the tests, but a real model give nonsense."""
     need_runtime(PACKAGES[case.runtime])
     model, path = case.load(), str(open_dataset("digits").path)
     samples = make_samples(model.inputs, count=16, seed=0, memory_bytes=2**30)

@@ -1,4 +1,4 @@
-"""Clocks, counters and settings of a worker: what the kernel does not tell is None, never zero."""
+"""Clocks, counters and settings of a worker: what the kernel does not report is None, not zero."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def frequencies(*khz: str, governor: str = "ondemand") -> Mapping[str, str]:
 
 
 def test_nothing_is_invented_where_the_kernel_tells_nothing(tmp_path: Path) -> None:
-    """A phone that hides its counters has a load, a stall and a swap of zero."""
+    """Otherwise a phone that hides its counters would have a load, a stall and a swap of zero."""
     found = facts.read_moment(tmp_path)
     assert (found.cpu_busy_s, found.cpu_total_s, found.swapped_page_count) == (None, None, None)
     assert (found.cpu_stall_s, found.memory_stall_s, found.io_stall_s) == (None, None, None)
@@ -54,32 +54,32 @@ def test_nothing_is_invented_where_the_kernel_tells_nothing(tmp_path: Path) -> N
 
 
 def test_pressure_is_the_time_in_which_somebody_waited(tmp_path: Path) -> None:
-    """Microseconds are seconds, memory is I/O, or the line of those who all waited is read."""
+    """Otherwise microseconds would be seconds, or memory I/O, or the `full` line would be read."""
     root = make_tree(tmp_path, stalls(cpu=1_500_000, memory=20, io=3_000_000_000))
     found = facts.read_moment(root)
     assert (found.cpu_stall_s, found.memory_stall_s, found.io_stall_s) == (1.5, 2e-5, 3000.0)
 
 
 def test_pressure_without_its_own_line_is_unknown(tmp_path: Path) -> None:
-    """The first number of an odd file is taken for a time."""
+    """Otherwise the first number of an odd file would be taken for a time."""
     root = make_tree(tmp_path, {"proc/pressure/cpu": "full avg10=0.00 total=5\n"})
     assert facts.read_moment(root).cpu_stall_s is None
 
 
 def test_swapped_pages_are_those_in_and_out(tmp_path: Path) -> None:
-    """Page faults of files are taken for swap, or half of the swap is missing."""
+    """Otherwise page faults of files would be taken for swap, or half of the swap be missing."""
     text = "nr_free_pages 9\npgpgin 1000\npswpin 30\npswpout 12\nxpswpin 500\npswpin_zero 7\n"
     assert facts.read_moment(make_tree(tmp_path, {"proc/vmstat": text})).swapped_page_count == 42
 
 
 def test_kernel_without_swap_counters_is_unknown(tmp_path: Path) -> None:
-    """A kernel without swap has half a counter."""
+    """Otherwise a kernel without swap would have half a counter."""
     root = make_tree(tmp_path, {"proc/vmstat": "pswpin 30\n"})
     assert facts.read_moment(root).swapped_page_count is None
 
 
 def test_cpu_times_are_seconds_of_all_cpus(tmp_path: Path) -> None:
-    """Ticks are taken for seconds, or the time that the hypervisor stole for idleness."""
+    """Otherwise ticks would be taken for seconds, or time stolen by a hypervisor for idleness."""
     stat = "cpu  100 20 300 4000 500 6 7 80 90 0\ncpu0 1 1 1 1 1 1 1 1 0 0\nintr 5\n"
     found = facts.read_moment(make_tree(tmp_path, {"proc/stat": stat}))
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
@@ -88,7 +88,7 @@ def test_cpu_times_are_seconds_of_all_cpus(tmp_path: Path) -> None:
 
 
 def test_times_by_cpu_are_those_of_the_own_cores(tmp_path: Path) -> None:
-    """A neighbour elsewhere is a neighbour here, or the one on the same core is not seen."""
+    """Otherwise a neighbour elsewhere would count, or a neighbour on the same core be missed."""
     own, twin, far = OWN_CPUS[0], OWN_CPUS[-1] + 40, OWN_CPUS[-1] + 41
     lines = [f"cpu{cpu} {100 + cpu} 0 0 900 0 0 0 7\n" for cpu in (*OWN_CPUS, twin, far)]
     mask = f"{1 << own | 1 << twin:x}"
@@ -102,7 +102,7 @@ def test_times_by_cpu_are_those_of_the_own_cores(tmp_path: Path) -> None:
 
 
 def test_threads_tell_how_long_they_waited(tmp_path: Path) -> None:
-    """Nanoseconds are seconds, or an account that is switched off says that nobody waited."""
+    """Otherwise nanoseconds would be seconds, or a disabled account would show no waiting."""
     folder = "proc/self/task/{}/schedstat"
     times = {folder.format(12): "3000000000 250000000 17\n", folder.format(9): "5000000 0 1\n"}
     found = facts.read_moment(make_tree(tmp_path, times)).threads
@@ -112,7 +112,7 @@ def test_threads_tell_how_long_they_waited(tmp_path: Path) -> None:
 
 
 def test_two_threads_that_share_a_cpu_wait_for_each_other() -> None:
-    """The kernel counts something else than what the rule of the CPU's pressure needs."""
+    """Otherwise the kernel would count something other than the CPU pressure rule needs."""
     if not facts.read_moment().threads:
         skip_or_fail("this kernel does not account for waiting threads")
     result = subprocess.run([sys.executable, "-c", RIVALS], capture_output=True, text=True)
@@ -138,12 +138,12 @@ print(json.dumps([waited_s, (after.monotonic_ns - before.monotonic_ns) / 1e9]))
 
 @pytest.mark.parametrize("stat", ["", "cpu  1 2\n", "cpu  a b c d e f g h\n", "intr 1 2 3\n"])
 def test_odd_cpu_times_are_unknown(tmp_path: Path, stat: str) -> None:
-    """An odd kernel ends every run."""
+    """Otherwise an odd kernel would end every run."""
     assert facts.read_moment(make_tree(tmp_path, {"proc/stat": stat})).cpu_total_s is None
 
 
 def test_frequencies_are_those_of_the_own_cpus(tmp_path: Path) -> None:
-    """Kilohertz are hertz, or the frequency of a core that is not used is judged."""
+    """Otherwise kilohertz would be hertz, or the frequency of an unused core would be judged."""
     foreign = {f"sys/devices/system/cpu/cpu{MAX_CPUS}/cpufreq/scaling_cur_freq": "1\n"}
     root = make_tree(tmp_path, frequencies(*["1800000"] * len(OWN_CPUS)), foreign)
     found = facts.read_moment(root)
@@ -153,12 +153,12 @@ def test_frequencies_are_those_of_the_own_cpus(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "<unknown>", "-1", "1.5e6"])
 def test_frequency_that_is_no_number_is_left_out(tmp_path: Path, text: str) -> None:
-    """A virtual machine's <unknown> ends every run."""
+    """Otherwise a virtual machine's <unknown> would end every run."""
     assert facts.read_moment(make_tree(tmp_path, frequencies(text))).freq_hz == ()
 
 
 def test_different_governors_are_told_once_each(tmp_path: Path) -> None:
-    """A governor of one core stands for all."""
+    """Otherwise the governor of one core would stand for all."""
     if len(OWN_CPUS) < 2:
         pytest.skip("needs two CPUs")
     mixed = dict(frequencies(*["1000000"] * len(OWN_CPUS)))
@@ -171,7 +171,7 @@ def test_different_governors_are_told_once_each(tmp_path: Path) -> None:
 def test_any_content_of_the_kernels_files_is_survived(
     tmp_path_factory: pytest.TempPathFactory, text: bytes
 ) -> None:
-    """One odd file of an odd kernel ends every run on that device."""
+    """Otherwise one odd file of an odd kernel would end every run on that device."""
     root = tmp_path_factory.mktemp("tree")
     names = ("cpu", "memory", "io")
     tree: dict[str, str | bytes] = {
@@ -183,7 +183,7 @@ def test_any_content_of_the_kernels_files_is_survived(
 
 
 def test_clocks_of_a_moment_are_those_of_the_trace() -> None:
-    """The span of a run is measured on another clock than its queries."""
+    """Otherwise the span of a run would be measured on another clock than its queries."""
     before = time.perf_counter_ns(), time.time_ns()
     found = facts.read_moment()
     after = time.perf_counter_ns(), time.time_ns()
@@ -192,7 +192,7 @@ def test_clocks_of_a_moment_are_those_of_the_trace() -> None:
 
 
 def test_own_processor_time_grows_with_own_work() -> None:
-    """The model's own work is taken for that of others."""
+    """Otherwise the model's own work would be taken for that of others."""
     before = facts.read_moment()
     while time.process_time() < before.own_cpu_s + 0.05:
         pass
@@ -203,7 +203,7 @@ def test_own_processor_time_grows_with_own_work() -> None:
 
 
 def test_memory_is_that_of_this_process() -> None:
-    """Memory is counted in KiB, or with that of the parent."""
+    """Otherwise memory would be counted in KiB, or with that of the parent."""
     resident, peak = facts.resident_bytes(), facts.resident_bytes("VmHWM")
     assert resident is not None
     assert peak is not None
@@ -228,7 +228,7 @@ print(json.dumps([found.cpus, found.policy, found.nice, found.refused]))
 
 
 def schedule(user: str, *, cpus: tuple[int, ...] = (), priority: str = "normal") -> Any:
-    """CPUs, policy, nice value and refusals of a process that was bound so."""
+    """CPUs, policy, nice value and refusals of a process that was bound in this way."""
     fields = json.dumps({"cpus": cpus, "priority": priority})
     result = subprocess.run(
         [sys.executable, "-c", SCHEDULE, user, fields], capture_output=True, text=True, check=True
@@ -237,17 +237,17 @@ def schedule(user: str, *, cpus: tuple[int, ...] = (), priority: str = "normal")
 
 
 def test_process_is_bound_to_the_cpu_that_was_asked_for() -> None:
-    """A run on the big core is one on all cores."""
+    """Otherwise a run on the big core would be a run on all cores."""
     assert schedule("own", cpus=(OWN_CPUS[-1],)) == [[OWN_CPUS[-1]], "other", os.nice(0), []]
 
 
 def test_nothing_asked_for_is_nothing_changed() -> None:
-    """A run without a wish is bound to CPU 0."""
+    """Otherwise a run without a setting would be bound to CPU 0."""
     assert schedule("own") == [OWN_CPUS, "other", os.nice(0), []]
 
 
 def test_cpu_that_is_not_there_is_refused_by_its_number() -> None:
-    """A run on a core that does not exist is one on all cores, and nobody knows."""
+    """Otherwise a run on a core that does not exist would silently be a run on all cores."""
     cpus, _, _, refused = schedule("own", cpus=(MAX_CPUS - 1,))
     assert cpus == OWN_CPUS
     usable = ",".join(map(str, OWN_CPUS))
@@ -255,7 +255,7 @@ def test_cpu_that_is_not_there_is_refused_by_its_number() -> None:
 
 
 def test_priority_without_permission_is_refused_with_the_reason() -> None:
-    """A run in real time is one like every other, and nobody knows."""
+    """Otherwise a run in real time would silently be like every other run."""
     if os.geteuid() != 0:
         skip_or_fail("becomes somebody without permissions, which needs root")
     _, policy, _, refused = schedule("nobody", priority="realtime")
@@ -264,14 +264,14 @@ def test_priority_without_permission_is_refused_with_the_reason() -> None:
 
 
 def test_realtime_is_told_or_the_reason_why_not() -> None:
-    """A run in real time has a record that says nothing of it."""
+    """Otherwise the record of a run in real time would not mention it."""
     _, policy, _, refused = schedule("own", priority=Priority.REALTIME.value)
     assert (policy == "fifo") == (not refused)
     assert RunSpec("tflite").priority is Priority.NORMAL
 
 
 def test_time_of_suspend_is_that_of_the_kernel() -> None:
-    """Otherwise a phone that sleeps during a run is not noticed."""
+    """Otherwise a phone that sleeps during a run would not be noticed."""
     moment = facts.read_moment()
     now_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
     assert moment.suspended_ns is not None
@@ -279,6 +279,6 @@ def test_time_of_suspend_is_that_of_the_kernel() -> None:
 
 
 def test_system_that_denies_its_files_leaves_memory_unknown() -> None:
-    """Otherwise a model takes 0 bytes."""
+    """Otherwise a model would take 0 bytes."""
     with denied_files("/proc/self/status"):
         assert facts.resident_bytes() is None

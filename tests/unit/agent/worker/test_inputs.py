@@ -40,7 +40,7 @@ NUMBERS = ["int8", "uint8", "int16", "int32", "int64", "float16", "float32", "fl
     seed=st.integers(0, 2**63 - 1),
 )
 def test_same_seed_gives_the_same_bytes(dtype: str, shape: tuple[int, ...], seed: int) -> None:
-    """Two devices measure different inputs and nobody knows."""
+    """Otherwise two devices would silently measure different inputs."""
     specs = [TensorSpec("in", shape, dtype)]
     (first,), (second,) = (make_inputs(specs, seed=seed, memory_bytes=MEMORY_BYTES) for _ in "ab")
     assert first.tobytes() == second.tobytes()
@@ -48,14 +48,14 @@ def test_same_seed_gives_the_same_bytes(dtype: str, shape: tuple[int, ...], seed
 
 
 def test_other_seed_gives_other_bytes() -> None:
-    """The seed does nothing."""
+    """Otherwise the seed would do nothing."""
     specs = [TensorSpec("in", (100,), "float32")]
     (first,), (second,) = (make_inputs(specs, seed=i, memory_bytes=MEMORY_BYTES) for i in (1, 2))
     assert first.tobytes() != second.tobytes()
 
 
 def test_values_stay_in_the_range_that_models_expect() -> None:
-    """Indices are out of range, or 8-bit inputs never reach their ends."""
+    """Otherwise indices would be out of range, or 8-bit inputs would never reach their ends."""
     specs = [TensorSpec("x", (10_000,), dtype) for dtype in ("float32", "int8", "int64")]
     floats, bytes_, indices = make_inputs(specs, seed=0, memory_bytes=MEMORY_BYTES)
     assert 0 <= floats.min() < 0.01 < 0.99 < floats.max() < 1
@@ -64,7 +64,7 @@ def test_values_stay_in_the_range_that_models_expect() -> None:
 
 
 def test_integers_are_safe_for_what_their_input_is() -> None:
-    """A token is beyond a vocabulary, everything is masked, or a sequence has no length."""
+    """Otherwise a token would exceed a vocabulary, all be masked, or a sequence have no length."""
     specs = [
         TensorSpec("input_ids", (1, 64), "int64"),
         TensorSpec("attention_mask", (1, 64), "int64"),
@@ -83,28 +83,28 @@ def test_integers_are_safe_for_what_their_input_is() -> None:
 
 @pytest.mark.parametrize("dtype", ["object", "str", "bytes_"])
 def test_text_inputs_are_empty_texts(dtype: str) -> None:
-    """A model that takes text cannot be run at all."""
+    """Otherwise a model that takes text could not be run at all."""
     (made,) = make_inputs([TensorSpec("t", (2, 3), dtype)], seed=0, memory_bytes=MEMORY_BYTES)
     assert made.tolist() == [[""] * 3] * 2
 
 
 @pytest.mark.parametrize("shape", [(1, 200_000, 200_000), (2**62, 2**62), (MEMORY_BYTES,)])
 def test_input_larger_than_the_worker_is_refused_before_it_is_made(shape: tuple[int, ...]) -> None:
-    """An input of 149 GiB is allocated."""
+    """Otherwise an input of 149 GiB would be allocated."""
     with pytest.raises(ModelRefused, match=f"limit {format_bytes(MEMORY_BYTES)}$"):
         make_inputs([TensorSpec("x", shape, "float32")], seed=0, memory_bytes=MEMORY_BYTES)
 
 
 @pytest.mark.parametrize("dtype", ["seq(tensor(float))", "bfloat16", "variant", "no such type"])
 def test_unknown_type_is_refused_with_its_name(dtype: str) -> None:
-    """A type that numpy does not have ends in a traceback."""
+    """Otherwise a type that numpy does not have would end in a traceback."""
     with pytest.raises(ModelRefused, match="unknown type"):
         make_inputs([TensorSpec("x", (1,), dtype)], seed=0, memory_bytes=MEMORY_BYTES)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_one_bad_number_among_many_is_found(bad: float) -> None:
-    """A model that answers NaN is measured as if it worked."""
+    """Otherwise a model whose output is NaN would be measured as if it worked."""
     fine = np.ones((3, 3), np.float32)
     wrong = fine.copy()
     wrong[2, 1] = bad
@@ -119,20 +119,20 @@ IMAGE = [TensorSpec("in", (1, 8, 8, 3), "float32")]
 
 @pytest.mark.parametrize("count", [1, 2, 16])
 def test_samples_are_as_many_as_asked_for_and_all_different(count: int) -> None:
-    """The device's caches learn one input, and the latency is that of a cached answer."""
+    """Otherwise the latency would be that of a single input that the device's caches know."""
     made = make_samples(IMAGE, count=count, seed=5, memory_bytes=MEMORY_BYTES)
     assert len({sample[0].tobytes() for sample in made}) == len(made) == count
 
 
 def test_first_sample_is_the_one_that_the_seed_has_always_given() -> None:
-    """The output digests of older runs can no longer be compared."""
+    """Otherwise the output digests of older runs could no longer be compared."""
     made = make_samples(IMAGE, count=3, seed=5, memory_bytes=MEMORY_BYTES)
     (alone,) = make_inputs(IMAGE, seed=5, memory_bytes=MEMORY_BYTES)
     assert np.array_equal(made[0][0], alone)
 
 
 def test_same_seed_gives_the_same_samples() -> None:
-    """Two devices measure different samples, and their answers cannot be compared."""
+    """Otherwise two devices would measure different samples, with incomparable outputs."""
     first, again, other = (
         make_samples(IMAGE, count=4, seed=seed, memory_bytes=MEMORY_BYTES) for seed in (1, 1, 2)
     )
@@ -159,7 +159,7 @@ def test_same_seed_gives_the_same_samples() -> None:
 def test_data_set_that_cannot_fit_is_refused_by_its_head(
     tmp_path: Path, save: Any, shape: tuple[int, ...], inputs: list[TensorSpec], error: str | None
 ) -> None:
-    """A run of a minute is measured before somebody looks at the data set's shape."""
+    """Otherwise a run of a minute would be measured before the data set's shape is checked."""
     path = tmp_path / "set.npz"
     save(path, x=np.zeros(shape, np.float32), y=np.zeros(5))
     if error is None:
@@ -200,7 +200,10 @@ REAL, TOKENS = TensorSpec("in", (1, 4), "float32"), TensorSpec("ids", (1, 4), "i
 def test_values_that_are_not_what_the_input_takes_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: TensorSpec, x: Any, error: str | None
 ) -> None:
-    """Quantised samples where real ones are due: an accuracy of 0.906 for 0.986, silently."""
+    """Otherwise quantised samples would pass where real ones are due.
+
+    The accuracy would silently be 0.906 instead of 0.986.
+    """
     monkeypatch.setattr(inputs, "_BLOCK_VALUES", 3)  # several blocks, and one that is not full
     np.savez(tmp_path / "set.npz", x=x, y=np.zeros(5))
     if error is None:
@@ -212,7 +215,7 @@ def test_values_that_are_not_what_the_input_takes_are_refused(
 
 @pytest.mark.parametrize(("mebibytes", "expected"), [(4, 16), (8, 8), (40, 1), (100, 1)])
 def test_of_large_inputs_there_are_fewer(mebibytes: int, expected: int) -> None:
-    """Sixteen inputs of 100 MiB are the end of a small device."""
+    """Otherwise sixteen inputs of 100 MiB would be the end of a small device."""
     specs = [TensorSpec("in", (mebibytes, 2**20), "uint8")]
     made = make_samples(specs, count=16, seed=0, memory_bytes=2**30)
     assert len(made) == expected
@@ -224,12 +227,12 @@ X, N = TensorSpec("x", (1, 4), "float32"), TensorSpec("n", (), "int64")
 def given_samples(
     specs: list[TensorSpec], count: int = 16, **given: NDArray[Any]
 ) -> list[list[NDArray[Any]]]:
-    """Samples of what was given, and of what is drawn."""
+    """Samples of the given inputs, and of those that are drawn."""
     return make_samples(specs, given, count=count, seed=0, memory_bytes=MEMORY_BYTES)
 
 
 def test_given_inputs_are_the_samples_in_their_order() -> None:
-    """The user's inputs are measured in part, twice, or not at all."""
+    """Otherwise the user's inputs would be measured in part, twice, or not at all."""
     values = np.arange(12, dtype=np.float32).reshape(3, 1, 4)
     made = given_samples([X], x=values)
     assert [sample[0].tolist() for sample in made] == values.tolist()
@@ -237,7 +240,7 @@ def test_given_inputs_are_the_samples_in_their_order() -> None:
 
 
 def test_inputs_that_were_not_given_are_drawn() -> None:
-    """A user has to make up all inputs of a model to give it one sampling rate."""
+    """Otherwise a user would have to make up all inputs of a model to set one sampling rate."""
     made = given_samples([X, N], n=np.array([16_000, 8_000]))
     assert [sample[1].tolist() for sample in made] == [16_000, 8_000]
     drawn = make_samples([X, N], count=2, seed=0, memory_bytes=MEMORY_BYTES)
@@ -259,7 +262,7 @@ def test_inputs_that_were_not_given_are_drawn() -> None:
 def test_given_values_become_those_of_the_input(
     spec: TensorSpec, values: NDArray[Any], expected: object
 ) -> None:
-    """Numbers of a quantised input are quantised again, or real ones are cut to integers."""
+    """Otherwise quantised numbers would be quantised again, or real numbers cut to integers."""
     ((sample,),) = given_samples([spec], x=values)
     assert sample.tolist() == expected
     assert sample.dtype == np.dtype(spec.dtype)
@@ -276,7 +279,7 @@ def test_given_values_become_those_of_the_input(
 def test_given_values_that_do_not_fit_are_refused_with_both_forms(
     spec: TensorSpec, values: NDArray[Any]
 ) -> None:
-    """Inputs of another model are cut to size."""
+    """Otherwise inputs of another model would be cut to size."""
     form = rf"'x' is {spec.dtype} \{list(spec.shape)}, not {values.dtype} \{list(values.shape[1:])}"
     with pytest.raises(InputsRefused, match=form):
         given_samples([spec], x=values)
@@ -291,14 +294,14 @@ Q = TensorSpec("x", (1, 100), "uint8", 1 / 256, 0)
     [([], 0.0), ([1.0], 0.0), ([1.01], 0.005), ([-0.01, 2.0], 0.01)],
 )
 def test_values_that_a_quantised_input_clips_are_counted(beyond: list[float], ratio: float) -> None:
-    """Another input than the given one is measured, and nobody is told."""
+    """Otherwise an input other than the given one would silently be measured."""
     values = np.full((2, 1, 100), 0.5)
     values.flat[: len(beyond)] = beyond
     assert clipped_ratio([Q], {"x": values}, count=2) == ratio
 
 
 def test_inputs_that_were_scaled_for_another_model_are_refused() -> None:
-    """Images of 0 to 255 become all white, and the model is measured on that."""
+    """Otherwise images of 0 to 255 would become all white, and the model be measured on that."""
     values = np.linspace(0, 255, 200, dtype=np.float32).reshape(2, 1, 100)
     said = r"'x' holds 0 to 0.9961 and clips 9\d.\d\d% of its values, 0 to 255; limit 1%"
     with pytest.raises(InputsRefused, match=said):
@@ -319,19 +322,19 @@ def test_inputs_that_were_scaled_for_another_model_are_refused() -> None:
 def test_values_that_are_not_quantised_are_not_counted(
     spec: TensorSpec, values: NDArray[Any]
 ) -> None:
-    """Numbers of an input's own type are called clipped."""
+    """Otherwise numbers of an input's own type would be called clipped."""
     assert clipped_ratio([spec], {"x": values}, count=2) is None
 
 
 def test_only_samples_that_are_used_count() -> None:
-    """A file is refused for samples that are never run."""
+    """Otherwise a file would be refused for samples that are never run."""
     values = np.full((3, 1, 100), 0.5)
     values[2] = 7
     assert clipped_ratio([Q], {"x": values}, count=2) == 0.0
 
 
 def test_file_of_inputs_is_read_by_names_and_runs_nothing(tmp_path: Path) -> None:
-    """An array of pickled objects runs on the device."""
+    """Otherwise an array of pickled objects would run on the device."""
     good, bad, plain = tmp_path / "good.npz", tmp_path / "bad.npz", tmp_path / "plain.npz"
     np.savez(good, **dict[str, Any]({"serving_default_x:0": np.ones((2, 3))}))
     assert read_inputs(str(good))["serving_default_x:0"].shape == (2, 3)
@@ -343,12 +346,12 @@ def test_file_of_inputs_is_read_by_names_and_runs_nothing(tmp_path: Path) -> Non
 
 
 def test_samples_of_a_model_without_inputs_are_empty() -> None:
-    """A model that takes nothing divides by its size."""
+    """Otherwise there would be a division by the size of a model that takes nothing."""
     assert make_samples([], count=3, seed=0, memory_bytes=MEMORY_BYTES) == [[], [], []]
 
 
 def test_image_of_a_data_set_becomes_channels_first_where_the_model_wants_it() -> None:
-    """A model in the other layout answers a scrambled image, with the right shape."""
+    """Otherwise a model in the other layout would get a scrambled image of the right shape."""
     image = np.arange(4 * 5 * 3, dtype=np.float64).reshape(4, 5, 3)
     first = arrange(image, TensorSpec("in", (1, 3, 4, 5), "float32"))
     assert (first.shape, first.dtype.name) == ((1, 3, 4, 5), "float32")
@@ -361,7 +364,7 @@ def test_image_of_a_data_set_becomes_channels_first_where_the_model_wants_it() -
 
 
 def test_image_that_fits_both_layouts_is_taken_as_it_is() -> None:
-    """A 3×3 image of 3 channels is turned around."""
+    """Otherwise a 3×3 image of 3 channels would be turned around."""
     image = np.arange(27.0).reshape(3, 3, 3)
     assert np.array_equal(arrange(image, TensorSpec("in", (1, 3, 3, 3), "float32"))[0], image)
 
@@ -378,7 +381,10 @@ def test_image_that_fits_both_layouts_is_taken_as_it_is() -> None:
 def test_real_values_become_numbers_of_a_quantised_input(
     dtype: str, zero_point: int | None, values: list[float], expected: list[int]
 ) -> None:
-    """Values are cut instead of rounded, or wrap around at the ends; halves go to the even one."""
+    """Otherwise values would be cut instead of rounded, or wrap around at the ends.
+
+    Halves go to the even number.
+    """
     spec = TensorSpec("in", (1, len(values)), dtype, 0.25, zero_point)
     made = arrange(np.array(values), spec)
     assert made.tolist() == [expected]
@@ -386,7 +392,7 @@ def test_real_values_become_numbers_of_a_quantised_input(
 
 
 def test_real_input_is_not_quantised() -> None:
-    """A float input with a scale beside it is divided."""
+    """Otherwise a float input that comes with a scale would be divided."""
     spec = TensorSpec("in", (1, 2), "float32", 0.5, 3)
     assert arrange(np.array([0.25, 1.0]), spec).tolist() == [[0.25, 1.0]]
     raw = TensorSpec("in", (1, 2), "uint8")
@@ -395,7 +401,7 @@ def test_real_input_is_not_quantised() -> None:
 
 @pytest.mark.parametrize("shape", [(8, 8), (1, 8, 8, 4), (0,), ()])
 def test_sample_of_the_wrong_size_is_refused_with_both_shapes(shape: tuple[int, ...]) -> None:
-    """A data set for another model is answered with half of each image."""
+    """Otherwise a data set for another model would be used with half of each image."""
     with pytest.raises(
         MeasurementError, match=r"have shape .*, the model takes \[8, 8, 3\] after its batch"
     ):

@@ -1,4 +1,4 @@
-"""What a worker may take; the limits themselves are tried on real models elsewhere."""
+"""What a worker may take; the limits themselves are tested on real models elsewhere."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ SPEC = RunSpec("tflite")
 
 @given(size_bytes=st.integers(0, 2**40), more=st.integers(1, 2**30))
 def test_memory_grows_with_the_file_and_never_below_the_base(size_bytes: int, more: int) -> None:
-    """A small file may take the whole device, or a large model cannot run."""
+    """Otherwise a small file could take the whole device, or a large model could not run."""
     here = default_memory_bytes(size_bytes, SPEC)
     assert here >= BASE_MEMORY_BYTES
     assert default_memory_bytes(size_bytes + more, SPEC) - here == MEMORY_PER_MODEL_BYTE * more
 
 
 def test_small_file_gets_little_more_than_the_base() -> None:
-    """A file of 180 bytes that asks for 40 GB gets them."""
+    """Otherwise a file of 180 bytes that requests 40 GB would get them."""
     assert default_memory_bytes(180, SPEC) < 1.1 * 2**30
 
 
 def test_loadgen_gets_memory_for_the_queries_that_it_makes() -> None:
-    """A run of a minute by LoadGen ends with "out of memory", and the model is blamed."""
+    """Otherwise a minute of LoadGen would end with "out of memory", and the model be blamed."""
     few, many = (
         RunSpec("tflite", engine=Engine.LOADGEN, max_query_count=count) for count in (2000, 4000)
     )
@@ -49,7 +49,7 @@ def test_loadgen_gets_memory_for_the_queries_that_it_makes() -> None:
 
 
 def test_limits_bind_the_process_that_applies_them() -> None:
-    """A limit is computed, but the kernel never hears of it."""
+    """Otherwise a limit would be computed, but never reach the kernel."""
     code = (
         "import os, resource\n"
         "from edgebench.agent.worker.limits import apply_limits\n"
@@ -70,7 +70,7 @@ def test_limits_bind_the_process_that_applies_them() -> None:
 
 
 def test_worker_of_a_dead_daemon_ends_at_once() -> None:
-    """A worker outlives the agent that started it."""
+    """Otherwise a worker would outlive the agent that started it."""
     code = (
         "from edgebench.agent.worker.limits import apply_limits\n"
         "apply_limits(memory_bytes=2**28, max_query_count=1000, daemon_pid=1)\n"
@@ -83,7 +83,7 @@ def test_worker_of_a_dead_daemon_ends_at_once() -> None:
 
 
 def test_most_queries_that_a_specification_allows_are_a_limit_too() -> None:
-    """A count from the wire does not fit in the kernel's limit, and the worker dies over it."""
+    """Otherwise a count from the wire would exceed the kernel's limit, and the worker would die."""
     code = (
         "import os, resource\n"
         "from edgebench.agent.worker.limits import apply_limits\n"
@@ -99,7 +99,7 @@ def test_most_queries_that_a_specification_allows_are_a_limit_too() -> None:
 def test_files_that_come_and_go_do_not_hide_what_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One file that vanishes while it is looked at, and the disk may be filled."""
+    """Otherwise the disk could be filled once a file vanishes while it is looked at."""
     (tmp_path / "kept").write_bytes(bytes(5000))
     (tmp_path / "gone").touch()
     monkeypatch.setattr(limits, "read_text", lambda _: "")
@@ -133,7 +133,7 @@ def test_space_that_no_counter_shows_is_seen_on_the_disk(
     is_counted: bool,
     expected: int,
 ) -> None:
-    """A file without a name that is reserved and not written fills the disk in a moment.
+    """Otherwise a nameless file that is reserved and not written would fill the disk in a moment.
 
     Where the kernel counts and the filter keeps the worker to what is counted, others may fill the
     disk meanwhile: that is not the worker's.
@@ -148,7 +148,7 @@ def test_space_that_no_counter_shows_is_seen_on_the_disk(
 def test_files_without_end_are_more_than_any_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model takes all inodes with empty files, and each look at them takes longer."""
+    """Otherwise empty files could take all inodes, and each look at them take longer."""
     monkeypatch.setattr(limits, "MAX_FILES", 3)
     for number in range(4):
         (tmp_path / str(number)).touch()

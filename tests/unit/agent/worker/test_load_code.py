@@ -18,7 +18,7 @@ LOOK_NS = 500
 
 
 class Time:
-    """Passes while somebody sleeps or looks at the clock."""
+    """A clock that advances during each sleep and at each look."""
 
     def __init__(self) -> None:
         self.now_ns = 7_000_000_000
@@ -40,12 +40,12 @@ def time() -> Time:
 
 
 def played(time: Time) -> LoadCode:
-    """The code, in a time of its own."""
+    """The code, played on a clock of its own."""
     return play(CHIP_NS / 1e9, clock=time.clock, sleep=time.sleep)
 
 
 def test_code_agrees_with_no_shifted_copy_of_itself() -> None:
-    """A host finds the code in several places of the trace, and takes the wrong one."""
+    """Otherwise a host would find the code in several places of the trace, and take a wrong one."""
     signs = [1 if is_busy else -1 for is_busy in IS_BUSY]
     count = len(signs)
     assert count == 31
@@ -57,7 +57,7 @@ def test_code_agrees_with_no_shifted_copy_of_itself() -> None:
 
 
 def test_code_begins_and_ends_with_work_between_two_rests(time: Time) -> None:
-    """The first or the last edge is lost in whatever is done before or after."""
+    """Otherwise the first or the last edge would be lost in whatever is done before or after."""
     code = played(time)
     assert code.is_busy[0]
     assert code.is_busy[-1]
@@ -69,7 +69,7 @@ def test_code_begins_and_ends_with_work_between_two_rests(time: Time) -> None:
 
 
 def test_edges_are_what_was_done_and_do_not_drift(time: Time) -> None:
-    """Each late sleep makes the rest of the code later, or the edges say what was due."""
+    """Otherwise a late sleep would delay the rest of the code, or the edges state what was due."""
     edges_ns = played(time).edges_ns
     assert len(edges_ns) == len(IS_BUSY) + 1
     assert all(begin < end for begin, end in pairwise(edges_ns))
@@ -82,7 +82,7 @@ def test_edges_are_what_was_done_and_do_not_drift(time: Time) -> None:
 
 
 def test_device_rests_just_in_the_chips_of_rest(time: Time) -> None:
-    """The power does not follow the code that the record tells of."""
+    """Otherwise the power would not follow the code that the record states."""
     code = played(time)
     for begin, end, is_busy in zip(code.edges_ns, code.edges_ns[1:], code.is_busy, strict=False):
         slept_ns = sum(to - since for since, to in time.slept if begin <= since < end)
@@ -90,14 +90,14 @@ def test_device_rests_just_in_the_chips_of_rest(time: Time) -> None:
 
 
 def test_length_is_told_beforehand(time: Time) -> None:
-    """Who waits for a device takes it for lost while it plays."""
+    """Otherwise a host that waits for a device would take it for lost while it plays."""
     begin_ns = time.now_ns
     played(time)
     assert time.now_ns - begin_ns == pytest.approx(code_s(CHIP_NS / 1e9) * 1e9, rel=1e-3)
 
 
 def test_stop_ends_the_code(time: Time) -> None:
-    """Ctrl-C waits for a code of five minutes."""
+    """Otherwise Ctrl-C would wait for a code of five minutes."""
 
     def stopped(seconds: float) -> None:
         time.sleep(seconds)

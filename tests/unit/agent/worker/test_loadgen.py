@@ -61,7 +61,7 @@ SCENARIOS: dict[Scenario, dict[str, Any]] = {
 
 
 def run(folder: Path, scenario: Scenario, event: str, at: int = 0, **more: Any) -> dict[str, Any]:
-    """What became of a run in which something happens at a certain inference."""
+    """Return the result of a run in which something happens at a certain inference."""
     need_loadgen()
     fields = {"scenario": scenario.value, "duration_s": 0.2, "min_query_count": 20}
     fields |= SCENARIOS[scenario] | more
@@ -79,7 +79,7 @@ def run(folder: Path, scenario: Scenario, event: str, at: int = 0, **more: Any) 
 
 @pytest.mark.parametrize("scenario", list(Scenario))
 def test_every_inference_is_in_the_trace(tmp_path: Path, scenario: Scenario) -> None:
-    """LoadGen issues queries that nobody writes down."""
+    """Otherwise LoadGen would issue queries that are not recorded."""
     found = run(tmp_path, scenario, "nothing")
     assert found["rows"] == found["count"] >= 20
     assert not found["stopped"]
@@ -89,14 +89,14 @@ def test_every_inference_is_in_the_trace(tmp_path: Path, scenario: Scenario) -> 
 
 @pytest.mark.parametrize("scenario", list(Scenario))
 def test_model_that_fails_is_its_own_error(tmp_path: Path, scenario: Scenario) -> None:
-    """An exception goes through LoadGen, and the worker dies of a segmentation fault."""
+    """Otherwise an exception would pass through LoadGen, and cause a segmentation fault."""
     found = run(tmp_path, scenario, "raise", at=7)
     assert found == {"error": "RuntimeError: index out of range"}
 
 
 @pytest.mark.parametrize("scenario", list(Scenario))
 def test_stop_keeps_whole_queries(tmp_path: Path, scenario: Scenario) -> None:
-    """A stop waits for ten minutes, loses everything, or keeps half a query."""
+    """Otherwise a stop would wait for ten minutes, lose everything, or keep half a query."""
     found = run(tmp_path, scenario, "stop", at=30, duration_s=100.0, max_query_count=60_000)
     assert found["stopped"]
     assert 24 <= found["rows"] <= found["count"]
@@ -106,7 +106,7 @@ def test_stop_keeps_whole_queries(tmp_path: Path, scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("scenario", list(Scenario))
 def test_maximum_duration_ends_the_test_too(tmp_path: Path, scenario: Scenario) -> None:
-    """LoadGen goes on until a slow model has answered every query that was asked for."""
+    """Otherwise LoadGen would go on until a slow model has processed every requested query."""
     found = run(
         *(tmp_path, scenario, "slow"), duration_s=0.1, max_duration_s=0.3, min_query_count=2000
     )
@@ -118,7 +118,7 @@ def test_maximum_duration_ends_the_test_too(tmp_path: Path, scenario: Scenario) 
 def test_loadgen_that_is_not_there_is_named_with_its_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device without LoadGen shows a traceback."""
+    """Otherwise a device without LoadGen would show a traceback."""
     monkeypatch.setitem(sys.modules, "mlperf_loadgen", None)
     with pytest.raises(RuntimeUnavailable, match="pip install mlcommons-loadgen"):
         loadgen.run_loadgen(

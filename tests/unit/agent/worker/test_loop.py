@@ -29,7 +29,7 @@ from edgebench.agent.worker.stop import StopSwitch
 
 @dataclass
 class Clock:
-    """A clock that goes on by one at each look; a stop may come at any of them."""
+    """A clock that advances by one at each look; a stop may come at any of them."""
 
     now_ns: int = 1000
     looks: int = 0
@@ -46,7 +46,7 @@ class Clock:
 
 @dataclass
 class Model:
-    """A model that takes its time on the clock."""
+    """A model whose inferences take time on the clock."""
 
     clock: Clock
     takes_ns: int
@@ -121,7 +121,7 @@ LOOKS = 3
 def test_loop_ends_when_time_and_count_are_met_or_at_the_maximum(
     takes_ns: int, duration_ns: int, low: int, more: int, block: int, group: int
 ) -> None:
-    """A run is too short, too long, or loses inferences between two blocks."""
+    """Otherwise a run would be too short, too long, or lose inferences between two blocks."""
     clock = Clock()
     model = Model(clock, takes_ns)
     least, most = low * group, (low + more) * group
@@ -159,7 +159,7 @@ def test_loop_ends_when_time_and_count_are_met_or_at_the_maximum(
 def test_loop_ends_at_its_maximum_duration_with_whole_queries(
     takes_ns: int, duration_ns: int, longer_ns: int, low: int, block: int, group: int
 ) -> None:
-    """A slow model holds the device for an hour, or a fast one is cut short."""
+    """Otherwise a slow model would hold the device for an hour, or a fast model be cut short."""
     clock = Clock()
     model = Model(clock, takes_ns)
     begin_ns = clock.now_ns + 1
@@ -189,7 +189,7 @@ def columns(times: Times) -> list[array[int]]:
 
 
 def assert_in_order(times: Times) -> None:
-    """No span starts before the one before has ended, and no time goes unseen inside a block."""
+    """No span starts before the last has ended, and no time goes unseen inside a block."""
     moments = [moment for row in zip(*columns(times), strict=True) for moment in row]
     assert moments == sorted(moments)
     due = zip(times.scheduled_ns, times.start_ns, strict=True)
@@ -201,7 +201,7 @@ def assert_in_order(times: Times) -> None:
 def test_every_sample_of_a_query_is_due_when_its_query_is(
     count: int, group: int, block: int
 ) -> None:
-    """The samples of a multi-stream query are counted as if each had come when it was issued."""
+    """Otherwise each sample of a multi-stream query would count from when it was issued."""
     clock = Clock()
     times = run(
         clock,
@@ -217,7 +217,7 @@ def test_every_sample_of_a_query_is_due_when_its_query_is(
 
 
 def test_end_of_one_inference_is_the_start_of_the_next() -> None:
-    """What the loop itself does between two inferences is in no latency at all."""
+    """Otherwise the loop's own work between two inferences would be in no latency at all."""
     clock = Clock()
     times = run(clock, Model(clock, 5), duration_ns=0, min_count=12, max_count=12, block=4)
     for index in range(1, 12):
@@ -227,7 +227,7 @@ def test_end_of_one_inference_is_the_start_of_the_next() -> None:
 
 
 def test_count_that_the_time_left_open_goes_on_with_the_next_sample() -> None:
-    """Slow models see the first samples twice, in each run in another place."""
+    """Otherwise slow models would see the first samples twice, in each run in another place."""
     clock = Clock()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "perf_counter_ns", clock)
@@ -241,14 +241,14 @@ def test_count_that_the_time_left_open_goes_on_with_the_next_sample() -> None:
 
 
 def test_offline_samples_are_all_due_at_the_start() -> None:
-    """An offline run has as many queries as samples."""
+    """Otherwise an offline run would have as many queries as samples."""
     calls = Calls([nothing], nothing, nothing)
     times = run_closed(calls, [0] * 8, duration_ns=0, min_count=20, max_count=20, is_one_query=True)
     assert set(times.scheduled_ns) == {times.start_ns[0]}
 
 
 def test_samples_are_set_in_the_order_that_is_written_down() -> None:
-    """The trace names a sample, and another one was measured."""
+    """Otherwise the trace would name a sample other than the measured one."""
     seen: list[int] = []
     setters = [lambda number=number: seen.append(number) for number in range(3)]
     order = [2, 0, 1, 1, 0]
@@ -262,7 +262,7 @@ def test_samples_are_set_in_the_order_that_is_written_down() -> None:
 def test_stop_at_any_moment_keeps_exactly_the_complete_queries(
     stop_at_look: int, block: int
 ) -> None:
-    """An interrupted run loses a query, or keeps one that has no end."""
+    """Otherwise an interrupted run would lose a query, or keep a query that has no end."""
     clock = Clock(stop_at_look=stop_at_look)
     times = run(clock, Model(clock, 3), duration_ns=0, min_count=100, max_count=100, block=block)
     assert times.is_interrupted
@@ -284,7 +284,7 @@ def complete_before(look: int, block: int) -> int:
 
 @given(stop_in_call=st.integers(1, 20), block=st.integers(1, 5))
 def test_stop_inside_an_inference_drops_that_query_only(stop_in_call: int, block: int) -> None:
-    """The query that was cut off counts as measured."""
+    """Otherwise the query that was cut off would count as measured."""
     clock = Clock()
     model = Model(clock, 3, stop_in_call=stop_in_call)
     times = run(clock, model, duration_ns=0, min_count=20, max_count=20, block=block)
@@ -295,7 +295,7 @@ def test_stop_inside_an_inference_drops_that_query_only(stop_in_call: int, block
 def test_stop_that_was_requested_before_the_loop_measures_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A stop during the load is forgotten, and the run goes on to its end."""
+    """Otherwise a stop during the load would be forgotten, and the run go on to its end."""
     clock = Clock()
     switch = StopSwitch()
     switch.install()
@@ -308,7 +308,10 @@ def test_stop_that_was_requested_before_the_loop_measures_nothing(
 
 @pytest.mark.parametrize("count", [BLOCK_INFERENCES - 1, BLOCK_INFERENCES, BLOCK_INFERENCES + 1])
 def test_block_boundary_loses_nothing(count: int) -> None:
-    """The inference at 65536 is lost, doubled, or zero; on the real clock with a real block."""
+    """Otherwise the inference at 65536 would be lost, doubled, or zero.
+
+    This runs on the real clock with a real block.
+    """
     calls = Calls([nothing], nothing, nothing)
     order = [0] * BLOCK_INFERENCES
     times = run_closed(calls, order, duration_ns=0, min_count=count, max_count=2 * count)
@@ -318,7 +321,7 @@ def test_block_boundary_loses_nothing(count: int) -> None:
 
 
 def test_garbage_collection_rests_inside_the_loop_and_works_after_it() -> None:
-    """A collection lands inside a query, or the worker never collects again."""
+    """Otherwise a collection would land inside a query, or the worker never collect again."""
     clock = Clock()
     model = Model(clock, 1)
     run(clock, model, duration_ns=0, min_count=9, max_count=9)
@@ -327,7 +330,7 @@ def test_garbage_collection_rests_inside_the_loop_and_works_after_it() -> None:
 
 
 def test_failing_inference_leaves_the_collector_working() -> None:
-    """One model that raises leaves the process without garbage collection."""
+    """Otherwise one model that raises would leave the process without garbage collection."""
 
     def fail() -> None:
         raise RuntimeError("the model is broken")
@@ -338,7 +341,7 @@ def test_failing_inference_leaves_the_collector_working() -> None:
 
 
 def test_times_are_64_bit_integers() -> None:
-    """Nanoseconds since boot overflow after two seconds."""
+    """Otherwise nanoseconds since boot would overflow after two seconds."""
     calls = Calls([nothing], nothing, nothing)
     times = run_closed(calls, [0], duration_ns=0, min_count=1, max_count=1)
     assert all(
@@ -350,7 +353,10 @@ def test_times_are_64_bit_integers() -> None:
 def test_queries_that_arrive_during_a_stall_count_from_their_arrival(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Coordinated omission: a stall of 100 ms at 100 queries a second delays one query only."""
+    """Otherwise a stall of 100 ms at 100 queries a second would delay one query only.
+
+    That is coordinated omission.
+    """
     clock = Clock()
 
     def pass_time(seconds: float) -> None:
@@ -373,7 +379,7 @@ def test_queries_that_arrive_during_a_stall_count_from_their_arrival(
     assert len(times) == 60
     over = [latency for latency in late if latency > 5_000_000]
     assert len(over) == 10
-    # The stall is worked off in the order of arrival: each is 10 ms less late than the one before.
+    # The stall is worked off in the order of arrival: each query is 10 ms less late than the last.
     assert over[0] >= 100_000_000
     assert over == sorted(over, reverse=True)
 
@@ -381,7 +387,7 @@ def test_queries_that_arrive_during_a_stall_count_from_their_arrival(
 def test_server_that_falls_behind_ends_at_its_maximum_duration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A device that takes a second per query works off an hour of arrivals."""
+    """Otherwise a device that takes a second per query would work off an hour of arrivals."""
     clock = Clock()
     model = Model(clock, 1000)
     monkeypatch.setattr(loop, "perf_counter_ns", clock)
@@ -392,7 +398,7 @@ def test_server_that_falls_behind_ends_at_its_maximum_duration(
 
 
 def test_query_is_never_issued_before_it_is_due() -> None:
-    """A wait ends early, and a latency is negative."""
+    """Otherwise a wait would end early, and a latency would be negative."""
     due_ns = [number * 700_000 for number in range(50)]
     times = run_scheduled(Calls([nothing], nothing, nothing), [0], due_ns)
     assert_in_order(times)
@@ -402,7 +408,7 @@ def test_query_is_never_issued_before_it_is_due() -> None:
 
 
 def test_stop_in_a_schedule_keeps_what_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupted server run loses everything, or keeps queries that never came."""
+    """Otherwise an interrupted server run would lose all, or keep queries that never came."""
     switch = StopSwitch()
     switch.install()
     monkeypatch.setattr(loop, "STOP", switch)

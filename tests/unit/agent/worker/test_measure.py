@@ -1,4 +1,4 @@
-"""Preparing a model: shapes and inputs of the user's own are taken as they are, or refused."""
+"""Preparing a model: the user's own shapes and inputs are taken as they are, or refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def job(inputs: Path | None = None, shape: tuple[int, ...] | None = None) -> Job
 
 
 def inputs_with(folder: Path, value: float, count: int) -> Path:
-    """Ten images, of whose 640 values so many are this one."""
+    """Ten images, with this value in this many of their 640 values."""
     values = np.full((10, 8, 8, 1), 0.5, np.float32)
     values.flat[:count] = value
     np.savez(folder / "x.npz", **dict[str, Any]({NAME: values}))
@@ -48,14 +48,14 @@ def inputs_with(folder: Path, value: float, count: int) -> Path:
 
 
 def test_shape_of_another_rank_is_refused() -> None:
-    """A shape is accepted for its 64 values, and an image of 8 by 8 is measured."""
+    """Otherwise a shape would be accepted for its 64 values, and an image of 8 by 8 measured."""
     with pytest.raises(InputsRefused, match=r"is \[1, 8, 8, 1\], not \[64\]: rank 4, not 1$"):
         prepare_model(job(shape=(64,)))
     assert prepare_model(job(shape=(8, 8, 1))).model.inputs[0].shape == (1, 8, 8, 1)
 
 
 def test_clipped_values_are_counted_and_too_many_are_refused(tmp_path: Path) -> None:
-    """Other images than the given ones are measured, and nobody is told."""
+    """Otherwise images other than the given ones would silently be measured."""
     assert prepare_model(job(inputs_with(tmp_path, 2.0, 4))).inputs_clipped_ratio == 4 / 640
     assert prepare_model(job()).inputs_clipped_ratio is None
     with pytest.raises(InputsRefused, match=r"holds 0 to 1\.06\d* and clips 1\.25% of its values"):
@@ -73,6 +73,6 @@ def test_clipped_values_are_counted_and_too_many_are_refused(tmp_path: Path) -> 
     ],
 )
 def test_expected_time_knows_the_maximum(fields: dict[str, Any], expected_s: float) -> None:
-    """A person is told to wait for an hour, for a run that ends after a minute."""
+    """Otherwise an hour's wait would be announced for a run that ends after a minute."""
     spec = RunSpec("litert", duration_s=2.0, min_query_count=100, **fields)
     assert _expected_scenario_s(spec, 500_000_000) == expected_s

@@ -1,4 +1,4 @@
-"""What a job lets its worker do."""
+"""What a job permits its worker to do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JOB = Job(RunSpec("litert"), ModelFacts("m", "0" * 64, "tflite", 1), "/models/m"
 
 
 def test_job_names_its_files_and_devices() -> None:
-    """What is left out, the worker cannot open."""
+    """Otherwise the worker could not open what is left out."""
     job = replace(
         JOB,
         dataset_path="/models/d",
@@ -55,7 +55,7 @@ def test_files_are_reached_by_their_new_names(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_delegate_brings_its_library_and_the_devices_of_accelerators(tmp_path: Path) -> None:
-    """A GPU or an NPU that was measured before is refused, with an error of its driver."""
+    """Otherwise a GPU or an NPU that was measured before would be refused by its driver."""
     library = str(tmp_path / "vendor" / "libnpu.so")
     asked = replace(JOB, spec=replace(JOB.spec, delegate=library), devices=("/dev/galcore",))
     paths = permissions_of(asked, Path("/device/run")).paths
@@ -69,7 +69,7 @@ def test_delegate_brings_its_library_and_the_devices_of_accelerators(tmp_path: P
 def test_delegate_in_a_home_does_not_open_the_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model would read the keys that lie beside the library."""
+    """Otherwise a model could read the keys that lie next to the library."""
     monkeypatch.setenv("HOME", str(tmp_path))
     library = str(tmp_path / "libnpu.so")
     asked = replace(JOB, spec=replace(JOB.spec, delegate=library))
@@ -77,7 +77,7 @@ def test_delegate_in_a_home_does_not_open_the_home(
 
 
 def test_time_of_a_worker_is_above_whatever_the_daemon_lets_it_take() -> None:
-    """The kernel would end a run that the daemon finds all right."""
+    """Otherwise the kernel would end a run that the daemon accepts."""
     permissions = permissions_of(JOB, Path("/device/run"))
     daemon_s = sum(phase_limit_s(JOB, phase) for phase in PHASES) + STOP_GRACE_S
     assert permissions.cpu_s >= daemon_s

@@ -56,7 +56,7 @@ SPEC = RunSpec(
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    """A built-in model and a data set that takes tens of seconds to answer."""
+    """A built-in model and a data set that takes tens of seconds to process."""
     need_runtime("ai-edge-litert")
     dataset = tmp_path / "set.npz"
     np.savez(dataset, x=np.zeros((400_000, 8, 8, 1), bool), y=np.zeros(400_000, np.uint8))
@@ -95,7 +95,7 @@ async def follow(directory: Path, job: Job, at: Phase, what: signal.Signals) -> 
 def test_worker_that_hangs_or_dies_in_the_checks_keeps_its_measurement(
     tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch, what: signal.Signals, said: str
 ) -> None:
-    """Reference kernels that hang cost the measurement that was complete."""
+    """Otherwise reference kernels that hang would cost the measurement that was complete."""
     monkeypatch.setattr(timeouts, "CHECK_TIMEOUT_S", 1.0)
     directory = tmp_path / "run"
     found = asyncio.run(follow(directory, job, Phase.CHECKING, what))
@@ -111,7 +111,7 @@ def test_worker_that_hangs_or_dies_in_the_checks_keeps_its_measurement(
 
 
 def test_stop_in_the_checks_is_no_error(tmp_path: Path, job: Job) -> None:
-    """A stop while the answers are looked at is told as a crash of the reference."""
+    """Otherwise a stop during the checks would be reported as a crash of the reference."""
     found = asyncio.run(follow(tmp_path / "run", job, Phase.CHECKING, signal.SIGTERM))
     assert not found.is_interrupted
     assert found.check.reference is None
@@ -126,7 +126,7 @@ def test_stop_in_the_checks_is_no_error(tmp_path: Path, job: Job) -> None:
 def test_worker_that_dies_by_the_trivial_model_keeps_everything_else(
     tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    """A wrong guess at the declaration of a C function takes the run, or its checks, with it."""
+    """Otherwise a wrong declaration of a C function would cost the run, or its checks."""
     monkeypatch.setattr(timeouts, "COMPLETE_TIMEOUT_S", 0.3)
     for name, value in (install(tmp_path / "driver") | {TRIVIAL_VARIABLE: end}).items():
         monkeypatch.setenv(name, value)
@@ -142,7 +142,7 @@ def test_worker_that_dies_by_the_trivial_model_keeps_everything_else(
 
 
 async def settled(directory: Path, job: Job) -> WorkerRecord:
-    """Let a worker go that has nothing left to do before."""
+    """Let a worker go after it has settled."""
     worker = WorkerProcess(directory, job)
     await worker.start()
     await worker.settle()
@@ -156,20 +156,20 @@ async def settled(directory: Path, job: Job) -> WorkerRecord:
 
 
 def test_worker_that_has_settled_measures_as_ever(tmp_path: Path, job: Job) -> None:
-    """Who waits for the start of its interpreter has it wait for ever, or loses a phase."""
+    """Otherwise the wait for the start of an interpreter would never end, or lose a phase."""
     record = asyncio.run(settled(tmp_path, replace(job, dataset_path=None)))
     assert record.query_count >= 21
 
 
 def test_worker_that_dies_while_it_starts_ends_the_wait(tmp_path: Path, job: Job) -> None:
-    """A run waits for half a minute for a worker that is gone, and does not say why."""
+    """Otherwise a run would wait for half a minute for a dead worker, without a reason."""
     orphan = replace(job, daemon_pid=1)  # ends itself: its daemon is another process
     with pytest.raises(WorkerDied, match="killed by SIGKILL while starting"):
         asyncio.run(settled(tmp_path, orphan))
 
 
 def test_first_line_of_a_worker_that_fails_is_kept(tmp_path: Path, job: Job) -> None:
-    """The reason is read too early, and lost."""
+    """Otherwise the reason would be read too early, and lost."""
     worker = WorkerProcess(tmp_path, job)
     said = [b'{"failed": "no memory", "code": 4}\n', b""]
 
@@ -205,7 +205,7 @@ def test_whole_data_set_has_no_error_of_what_came_after(
     is_stopping: bool,
     expected: tuple[str | None, bool],
 ) -> None:
-    """Reference kernels that crash are told as the end of a data set that was complete."""
+    """Otherwise a crash of reference kernels would count as the end of a complete data set."""
     record = TargetRecord(
         model=job.model,
         runtime=RuntimeFacts("firmware", "1.0"),
@@ -229,7 +229,7 @@ def test_whole_data_set_has_no_error_of_what_came_after(
 
 
 def test_worker_that_dies_before_it_wrote_has_no_record(tmp_path: Path, job: Job) -> None:
-    """A worker that was killed while it measured leaves half a record."""
+    """Otherwise a worker that was killed while it measured would leave half a record."""
     job = replace(job, spec=replace(SPEC, duration_s=60.0))
     with pytest.raises(WorkerDied, match="killed by SIGKILL while measuring"):
         asyncio.run(follow(tmp_path / "run", job, Phase.MEASURING, signal.SIGKILL))
@@ -246,7 +246,7 @@ def test_worker_that_dies_before_it_wrote_has_no_record(tmp_path: Path, job: Job
     ],
 )
 def test_killed_worker_may_have_run_out_of_memory(tmp_path: Path, log: str, said: str) -> None:
-    """The kernel kills the worker, and a greeting of the runtime is printed as the reason."""
+    """Otherwise a runtime's greeting would pass for the reason of a kill by the kernel."""
     (tmp_path / WORKER_LOG_FILE).write_text(log)
     facts = ModelFacts("model", "0" * 64, "tflite", 1)
     worker = WorkerProcess(tmp_path, Job(SPEC, facts, "model", None, 2**30, os.getpid()))

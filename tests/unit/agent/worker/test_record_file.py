@@ -1,4 +1,4 @@
-"""The record that a worker leaves: hostile ones cost the daemon an error, and no memory."""
+"""The record that a worker leaves: a hostile record costs the daemon an error, and no memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOSTILE = {
 
 
 def test_record_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """A measurement would be lost on its way to the daemon."""
+    """Otherwise a measurement would be lost on its way to the daemon."""
     record = worker_record([1000] * 30)
     write_record(tmp_path / "worker.json", record)
     assert read_record(tmp_path / "worker.json", WorkerRecord) == record
@@ -56,7 +56,7 @@ def test_largest_honest_record_is_read(tmp_path: Path) -> None:
 
 
 def test_profile_that_is_too_large_is_left_out_with_its_reason(tmp_path: Path) -> None:
-    """The whole measurement would be lost for the sake of its profile."""
+    """Otherwise the whole measurement would be lost for the sake of its profile."""
     operator = OperatorTime(0, "MatMul", "n" * 200, "cpu", 9, 10**9)
     record = replace(worker_record([1000] * 30), check=CheckFacts(operators=(operator,) * 6000))
     write_record(tmp_path / "worker.json", record)
@@ -69,7 +69,7 @@ def test_profile_that_is_too_large_is_left_out_with_its_reason(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_record_is_one_error(tmp_path: Path, name: str) -> None:
-    """The daemon would end in a traceback, or be killed for its memory."""
+    """Otherwise the daemon would end in a traceback, or be killed for its memory."""
     path = tmp_path / "worker.json"
     path.write_text(HOSTILE[name])
     with pytest.raises(WorkerDied, match="worker left "):
@@ -77,7 +77,7 @@ def test_hostile_record_is_one_error(tmp_path: Path, name: str) -> None:
 
 
 def test_links_and_pipes_are_not_read(tmp_path: Path) -> None:
-    """A link leads to a file of the agent, and a pipe is waited for."""
+    """Otherwise a link could lead to a file of the agent, or a pipe would be waited for."""
     (tmp_path / "secret").write_text(json.dumps(to_plain(worker_record([1000] * 30))))
     (tmp_path / "link").symlink_to("secret")
     os.mkfifo(tmp_path / "pipe")
@@ -87,7 +87,7 @@ def test_links_and_pipes_are_not_read(tmp_path: Path) -> None:
 
 
 def test_memory_of_the_daemon_stays_bounded(tmp_path: Path) -> None:
-    """On a board with 1 GB the daemon would be the one that the kernel kills.
+    """Otherwise, on a board with 1 GB, the kernel would kill the daemon.
 
     Twenty hostile records, among them one that is just within the limits and well-formed.
     """

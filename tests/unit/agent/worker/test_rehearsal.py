@@ -45,7 +45,7 @@ def prepared(job: Job) -> PreparedModel:
 
 
 class _Vague:
-    """A model that fails when it is asked for its operators, as some files make libraries do."""
+    """A model that fails when its operators are requested, as some files make libraries do."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -60,7 +60,7 @@ class _Vague:
 def test_rehearsal_of_a_good_model_leaves_nothing(
     tmp_path: Path, job: Job, prepared: PreparedModel
 ) -> None:
-    """A worker that dies in the warm-up leaves a record of a measurement that never was."""
+    """Otherwise a worker that dies in the warm-up would leave a record of no measurement."""
     worker._try_writing(job, prepared, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -69,7 +69,7 @@ def test_rehearsal_of_a_good_model_leaves_nothing(
 def test_what_cannot_be_described_is_refused_before_the_loop(
     tmp_path: Path, job: Job, prepared: PreparedModel, what: str
 ) -> None:
-    """A minute is measured, and lost for the sake of a digest."""
+    """Otherwise a minute would be measured, and lost for the sake of a digest."""
     if what == "outputs":
         outputs: Any = [{"a": 1}]
         bad, said = replace(prepared, first_outputs=outputs), "AttributeError: .*dict"
@@ -83,7 +83,7 @@ def test_what_cannot_be_described_is_refused_before_the_loop(
 def test_outputs_for_a_data_set_have_to_be_numbers_and_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All samples are answered after the measurement, and there is no accuracy."""
+    """Otherwise all samples would be processed after the measurement, without an accuracy."""
     floats = np.zeros((1, 10), np.float32)
     assert refuse_outputs([floats], 5) == 200
     with pytest.raises(DatasetRefused, match="must be numbers, the model has object"):
@@ -95,7 +95,7 @@ def test_outputs_for_a_data_set_have_to_be_numbers_and_fit(
 def test_run_that_will_not_fit_on_the_disk_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk is full after the timed loop, and what was measured is gone."""
+    """Otherwise the disk would be full after the timed loop, and the measurement be gone."""
     free = 2 * rehearsal.KEEP_FREE_BYTES
     usage = shutil.disk_usage(tmp_path)._replace(free=free)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)

@@ -61,7 +61,7 @@ def progress(done: Any = 1, total: Any = 2) -> bytes:
 
 
 def hostile_lines(draw: random.Random) -> Iterator[tuple[float, bytes]]:
-    """Lines without end, each with the time after the one before: likely ones and any other."""
+    """Endless lines, each with the time since the last: likely lines and any others."""
     honest = [phase(one, draw.choice([None, 0.0, 1.0, 60.0])) for one in PHASES[1:]]
     keeps_quiet = draw.random() < 0.1
     step = 0
@@ -106,7 +106,7 @@ def hostile_lines(draw: random.Random) -> Iterator[tuple[float, bytes]]:
     ids=["default", "short", "target"],
 )
 def test_no_worker_lasts_longer_than_its_job_allows(job: Job, count: int) -> None:
-    """A line every five seconds would hold a device for ever, and so would one expected time."""
+    """Otherwise a line every five seconds, or one expected time, would hold a device for ever."""
     limit_s = run_limit_s(job)
     endings = {"misbehaved": 0, "overdue": 0}
     for seed in range(count):
@@ -140,7 +140,7 @@ def test_device_may_be_on_for_years() -> None:
 
 
 def test_limits_of_a_run_are_what_the_documentation_says() -> None:
-    """Whoever waits for a device has to know for how long at most."""
+    """Otherwise it would be unknown how long a device may be in use at most."""
     assert run_limit_s(SHORT) < 40 * 60
     assert 12 * 3600 < run_limit_s(JOB) < 13.5 * 3600
 
@@ -166,7 +166,7 @@ def test_limits_of_a_run_are_what_the_documentation_says() -> None:
     ids=["sustained", "slow", "server"],
 )
 def test_honest_long_runs_fit(spec: RunSpec, load_s: float, measured_s: float) -> None:
-    """A measurement that takes its time would be ended as a hostile one."""
+    """Otherwise a measurement that takes its time would be ended as hostile."""
     reports = WorkerReports(replace(JOB, spec=spec), 0.0)
     reports.go(0.0)
     now_s = 0.0
@@ -184,7 +184,7 @@ def test_honest_long_runs_fit(spec: RunSpec, load_s: float, measured_s: float) -
 
 
 def test_target_has_time_for_a_slow_line_a_data_set_and_a_window_that_goes_on() -> None:
-    """A model that takes two minutes to send would be given up."""
+    """Otherwise a model that takes two minutes to send would be given up."""
     assert phase_limit_s(JOB, Phase.LOADING) == 60.0
     assert phase_limit_s(TARGET, Phase.LOADING) == 60.0 + 120.0
     assert phase_limit_s(TARGET, Phase.SPOOLING, 1000.0) > 3000.0
@@ -219,14 +219,14 @@ def test_target_has_time_for_a_slow_line_a_data_set_and_a_window_that_goes_on() 
     ],
 )
 def test_malformed_line_is_one_named_error(text: bytes) -> None:
-    """The daemon's log has a traceback, and the user reads of a float."""
+    """Otherwise the daemon's log would have a traceback, and the user would read of a float."""
     with pytest.raises(WorkerDied) as ended:
         WorkerReports(JOB, 0.0).take(text, 0.0)
     assert len(str(ended.value)) < 100
 
 
 def test_phases_come_in_their_order_and_once() -> None:
-    """Each phase has a time of its own, which a worker would begin again and again."""
+    """Otherwise a worker could begin a phase, which has its own time, again and again."""
     for first, second in (
         (Phase.LOADING, Phase.LOADING),
         (Phase.MEASURING, Phase.WARMING_UP),
@@ -239,7 +239,7 @@ def test_phases_come_in_their_order_and_once() -> None:
 
 
 def test_end_of_the_checks_leaves_a_moment() -> None:
-    """A record that stands would be kept back by a library that hangs, or by a second report."""
+    """Otherwise a library that hangs, or a second report, would keep a valid record back."""
     reports = WorkerReports(JOB, 0.0)
     with pytest.raises(WorkerDied, match="out of place"):
         reports.take(line(complete=True), 0.0)
@@ -252,7 +252,7 @@ def test_end_of_the_checks_leaves_a_moment() -> None:
 
 
 def test_flood_of_lines_is_ended_and_a_long_run_is_not() -> None:
-    """The daemon would read for one seat, and the others would wait."""
+    """Otherwise the daemon would read for one seat, while the others wait."""
     reports = WorkerReports(JOB, 0.0)
     text = progress()
     for _ in range(MAX_PIPE_BYTES // len(text)):
@@ -266,7 +266,7 @@ def test_flood_of_lines_is_ended_and_a_long_run_is_not() -> None:
 
 
 def test_progress_is_passed_on_now_and_then_and_at_the_end() -> None:
-    """Every watcher of a run would get a thousand notices a second."""
+    """Otherwise every watcher of a run would get a thousand notices a second."""
     reports = WorkerReports(JOB, 0.0)
     reports.take(phase(Phase.LOADING), 10.0)
     passed = [reports.take(progress(n, 1000), 10.0 + n / 1000) for n in range(1001)]
@@ -276,7 +276,7 @@ def test_progress_is_passed_on_now_and_then_and_at_the_end() -> None:
 
 
 def test_failure_of_the_worker_is_kept_and_is_short() -> None:
-    """A reason of a megabyte would fill the screen."""
+    """Otherwise a reason of a megabyte would fill the screen."""
     reports = WorkerReports(JOB, 0.0)
     reports.take(line(failed="no memory " * 1000, code=int(ModelRefused.code)), 0.0)
     assert isinstance(reports.failure, ModelRefused)

@@ -48,7 +48,7 @@ def served(**fields: Any) -> RunSpec:
 
 
 def test_same_seed_gives_the_same_order_and_another_seed_another() -> None:
-    """A run cannot be repeated, or the seed does nothing."""
+    """Otherwise a run could not be repeated, or the seed would do nothing."""
     orders = [sample_order(spec(seed=seed), 16) for seed in (0, 0, 1, 2**63 - 1)]
     assert orders[0] == orders[1]
     assert len({tuple(order) for order in orders}) == 3
@@ -56,13 +56,13 @@ def test_same_seed_gives_the_same_order_and_another_seed_another() -> None:
 
 
 def test_same_seed_gives_the_same_arrivals_and_another_seed_others() -> None:
-    """A server run cannot be repeated, or all of them have the same luck."""
+    """Otherwise a server run could not be repeated, or all would have the same luck."""
     moments = [arrivals(served(seed=seed)) for seed in (0, 0, 1)]
     assert moments[0] == moments[1] != moments[2]
 
 
 def test_order_and_arrivals_have_chance_of_their_own() -> None:
-    """Which sample comes is tied to when it comes: large images always after long pauses."""
+    """Otherwise samples would depend on arrivals: large images always after long pauses."""
     run = served(duration_s=60.0)
     gaps = np.diff(arrivals(run))
     samples = np.array(sample_order(run, 16))[1 : len(gaps) + 1]
@@ -71,7 +71,7 @@ def test_order_and_arrivals_have_chance_of_their_own() -> None:
 
 @pytest.mark.parametrize("sample_count", [1, 2, 16, 1000])
 def test_every_sample_comes_equally_often(sample_count: int) -> None:
-    """The last sample never comes, or the first one twice as often."""
+    """Otherwise the last sample would never come, or the first one twice as often."""
     counts = Counter(sample_order(spec(seed=3), sample_count))
     assert set(counts) == set(range(sample_count))
     assert sample_count == 1 or chisquare(list(counts.values())).pvalue > DOUBT
@@ -79,7 +79,7 @@ def test_every_sample_comes_equally_often(sample_count: int) -> None:
 
 @pytest.mark.parametrize("qps", [0.5, 7.0, 1000.0, 250_000.0])
 def test_arrivals_have_their_rate_and_exponential_gaps(qps: float) -> None:
-    """Queries come like a clock, or twice as often as asked for."""
+    """Otherwise queries would come like a clock, or twice as often as requested."""
     run = served(target_qps=qps, duration_s=20_000 / qps, seed=5)
     moments = np.array(arrivals(run), dtype=np.float64) / NS_PER_S
     gaps = np.diff(moments, prepend=0.0)
@@ -98,7 +98,7 @@ def test_arrivals_have_their_rate_and_exponential_gaps(qps: float) -> None:
 def test_arrivals_are_enough_for_both_time_and_count(
     qps: float, duration_s: float, count: int, seed: int
 ) -> None:
-    """A server run ends before its time, or with fewer queries than it needs."""
+    """Otherwise a server run would end before its time, or with fewer queries than it needs."""
     run = served(target_qps=qps, duration_s=duration_s, min_query_count=count, seed=seed)
     moments = arrivals(run)
     assert all(isinstance(moment, int) for moment in moments[:3])
@@ -106,7 +106,7 @@ def test_arrivals_are_enough_for_both_time_and_count(
     assert all(one <= other for one, other in pairwise(moments))
     assert len(moments) >= count
     assert moments[-1] >= duration_s * NS_PER_S - 1
-    # And not many more: without the last one, time or count is not met.
+    # And not many more: without the last arrival, time or count is not met.
     assert len(moments) == count or moments[-2] <= duration_s * NS_PER_S
 
 
@@ -121,13 +121,16 @@ def test_arrivals_are_enough_for_both_time_and_count(
     ids=str,
 )
 def test_too_many_arrivals_are_refused_before_anything_starts(fields: dict[str, Any]) -> None:
-    """A device is measured for an hour, and runs out of memory or of schedule."""
+    """Otherwise a device would be measured for an hour, and run out of memory or of schedule."""
     with pytest.raises(UsageError, match="choose a shorter duration"):
         served(**fields)
 
 
 def test_arrivals_end_at_the_maximum_duration() -> None:
-    """One query a second for a thousand queries takes a quarter of an hour, not a minute."""
+    """Otherwise a thousand queries at one a second would take a quarter of an hour.
+
+    The limit is a minute.
+    """
     limited = served(target_qps=10.0, duration_s=1.0, min_query_count=1000, max_duration_s=6.0)
     due_ns = arrivals(limited)
     assert 40 <= len(due_ns) <= 80
@@ -137,14 +140,14 @@ def test_arrivals_end_at_the_maximum_duration() -> None:
 
 
 def test_arrivals_end_at_the_maximum() -> None:
-    """Chance makes one query more than the device may hold."""
+    """Otherwise chance would make one query more than the device may hold."""
     for seed in range(20):
         run = served(target_qps=1000.0, duration_s=1.0, max_query_count=1000, seed=seed)
         assert len(arrivals(run)) <= 1000
 
 
 class Counting:
-    """A model that counts what it is asked."""
+    """A model that counts its calls."""
 
     def __init__(self, sample_count: int) -> None:
         self.set: list[int] = []
@@ -180,7 +183,7 @@ FIELDS: dict[Scenario, dict[str, Any]] = {
 
 @pytest.mark.parametrize("scenario", list(Scenario))
 def test_each_scenario_has_a_row_for_each_inference(scenario: Scenario) -> None:
-    """An inference that was made is not in the trace, or another sample is written down."""
+    """Otherwise an inference would be missing from the trace, or another sample be recorded."""
     found = spec(scenario, **FIELDS[scenario])
     times, model = run(found)
     count = len(times)
@@ -191,7 +194,7 @@ def test_each_scenario_has_a_row_for_each_inference(scenario: Scenario) -> None:
 
 
 def test_single_stream_is_due_when_it_starts() -> None:
-    """A single stream has a schedule, and falls behind it."""
+    """Otherwise a single stream would have a schedule, and fall behind it."""
     # Twenty queries in one block, however slow the machine is: what is missing is another block.
     times, _ = run(spec(duration_s=60.0, min_query_count=1, max_query_count=20))
     assert len(times) == 20
@@ -201,7 +204,7 @@ def test_single_stream_is_due_when_it_starts() -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 8, 50])
 def test_multi_stream_is_due_with_its_first_sample(size: int) -> None:
-    """A query is not whole, or its later samples do not wait for the first."""
+    """Otherwise a query would not be whole, or its later samples would not wait for the first."""
     times, _ = run(spec(Scenario.MULTI_STREAM, samples_per_query=size, min_query_count=5))
     assert len(times) % size == 0
     assert len(times) >= 5 * size
@@ -210,7 +213,7 @@ def test_multi_stream_is_due_with_its_first_sample(size: int) -> None:
 
 
 def test_multi_stream_at_the_maximum_is_whole() -> None:
-    """The limit on inferences cuts the last query."""
+    """Otherwise the limit on inferences would cut the last query."""
     found = spec(
         Scenario.MULTI_STREAM,
         samples_per_query=8,
@@ -222,13 +225,13 @@ def test_multi_stream_at_the_maximum_is_whole() -> None:
 
 
 def test_offline_is_due_at_once() -> None:
-    """Offline samples are queries of their own."""
+    """Otherwise offline samples would be queries of their own."""
     times, _ = run(spec(Scenario.OFFLINE))
     assert set(times.scheduled_ns) == {times.start_ns[0]}
 
 
 def test_server_keeps_to_its_schedule() -> None:
-    """Queries come when the device is free, not when they are due."""
+    """Otherwise queries would come when the device is free, not when they are due."""
     found = served(target_qps=5000.0, duration_s=0.02)
     times, _ = run(found)
     wanted = np.diff(arrivals(found))
@@ -238,7 +241,7 @@ def test_server_keeps_to_its_schedule() -> None:
 
 @pytest.mark.parametrize("scenario", list(Scenario))
 def test_warm_up_is_the_same_loop_in_every_scenario(scenario: Scenario) -> None:
-    """A server warms up for a minute at one query a second."""
+    """Otherwise a server would warm up for a minute at one query a second."""
     found = (
         replace(spec(scenario), warmup_query_count=7, target_qps=None)
         if (scenario is not Scenario.SERVER)

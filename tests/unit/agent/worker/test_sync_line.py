@@ -19,7 +19,7 @@ from edgebench.protocol.errors import TargetError
 
 
 class Time:
-    """Passes when somebody looks."""
+    """A clock that advances at each look."""
 
     now_ns = 0
 
@@ -39,7 +39,7 @@ def serial() -> Iterator[tuple[int, str]]:
 
 
 def test_gpio_is_high_and_falls_for_each_pulse(tmp_path: Path) -> None:
-    """An edge is missing, or the line stays low for ever."""
+    """Otherwise an edge would be missing, or the line would stay low for ever."""
     path = tmp_path / "value"
     path.touch()
     line = open_line(f"gpio:{path}")
@@ -51,7 +51,7 @@ def test_gpio_is_high_and_falls_for_each_pulse(tmp_path: Path) -> None:
 
 
 def test_pulse_is_low_for_as_long_as_a_meter_needs(tmp_path: Path) -> None:
-    """A meter that looks 1000 times a second misses the pulse."""
+    """Otherwise a meter that samples 1000 times a second would miss the pulse."""
     fifo = tmp_path / "value"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
@@ -65,7 +65,7 @@ def test_pulse_is_low_for_as_long_as_a_meter_needs(tmp_path: Path) -> None:
 
 
 def test_serial_line_sends_one_byte_of_zeros_for_each_pulse(serial: tuple[int, str]) -> None:
-    """There are more edges than marks, or the terminal changes the byte."""
+    """Otherwise there would be more edges than marks, or the terminal would change the byte."""
     far, path = serial
     line = open_line(f"uart:{path}")
     for _ in range(3):
@@ -79,7 +79,7 @@ def test_serial_line_sends_one_byte_of_zeros_for_each_pulse(serial: tuple[int, s
 
 
 def test_serial_line_is_raw_and_slow_enough_to_be_seen(serial: tuple[int, str]) -> None:
-    """Echoes and line feeds are marks, or a byte at 115200 baud is too short for the meter."""
+    """Otherwise echoes and line feeds would be marks, or a byte at 115200 baud too short."""
     far, path = serial
     line = open_line(f"uart:{path}")
     incoming, outgoing, control, local, _, speed, _ = termios.tcgetattr(far)
@@ -90,7 +90,7 @@ def test_serial_line_is_raw_and_slow_enough_to_be_seen(serial: tuple[int, str]) 
 
 
 def test_line_of_a_gpio_that_nobody_made_says_so(tmp_path: Path) -> None:
-    """A pin that was not exported ends a run with a traceback."""
+    """Otherwise a pin that was not exported would end a run with a traceback."""
     with pytest.raises(TargetError, match="sync line not opened: No such file"):
         open_line(f"gpio:{tmp_path}/gpio17/value")
     with pytest.raises(TargetError, match=f"Is a directory: {tmp_path}"):
@@ -98,7 +98,7 @@ def test_line_of_a_gpio_that_nobody_made_says_so(tmp_path: Path) -> None:
 
 
 def test_file_that_is_no_serial_port_says_so(tmp_path: Path) -> None:
-    """The error of the terminal library, which is no OSError, ends a run."""
+    """Otherwise the error of the terminal library, which is no OSError, would end a run."""
     path = tmp_path / "ttyS0"
     path.touch()
     with pytest.raises(TargetError, match=f"sync line not opened: .+: {path}"):
@@ -106,5 +106,5 @@ def test_file_that_is_no_serial_port_says_so(tmp_path: Path) -> None:
 
 
 def test_kinds_of_lines_are_those_that_are_checked_for() -> None:
-    """A kind is refused that the worker could open, or taken and then unknown in every run."""
+    """Otherwise a usable kind would be refused, or an accepted kind be unknown in every run."""
     assert tuple(sync_line._KINDS) == LINE_KINDS

@@ -1,4 +1,4 @@
-"""Outputs of a target beside those of reference kernels, whose process runs a hostile model."""
+"""Outputs of a target next to those of reference kernels, whose process runs a hostile model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DAMAGED = b"PK\x03\x04 and no directory"
 def test_file_of_a_hostile_process_costs_only_the_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, said: str
 ) -> None:
-    """The worker ends with a traceback, and takes the reason with it."""
+    """Otherwise the worker would end with a traceback, and take the reason with it."""
 
     def write(directory: Path) -> RuntimeFacts:
         if content is not None:
@@ -60,7 +60,7 @@ def test_file_of_a_hostile_process_costs_only_the_comparison(
 
 
 def test_reference_kernels_tell_whatever_ends_them(tmp_path: Path) -> None:
-    """An error of the interpreter is told as status 1."""
+    """Otherwise an error of the interpreter would be reported as status 1."""
     need_runtime("ai-edge-litert")
     (tmp_path / "job.json").write_text(json.dumps(to_plain(JOB)))
     (tmp_path / SAMPLES_FILE).write_bytes(DAMAGED)

@@ -23,7 +23,7 @@ ABF                    detached
 
 
 def test_every_state_is_read() -> None:
-    """Otherwise a phone of which adb knows the trouble is left out, or looks usable."""
+    """Otherwise a phone with a trouble that adb reports would be left out, or look usable."""
     assert parse_phones(LISTING) == (
         Phone("R58M12ABCDE", AdbState.READY, "Pixel_7"),
         Phone("192.168.1.7:5555", AdbState.READY, "SM_A525F"),
@@ -45,7 +45,7 @@ def test_lines_without_a_phone_are_left_out(listing: str) -> None:
 
 @pytest.mark.parametrize("state", AdbState)
 def test_every_state_has_words_and_a_next_step(state: AdbState) -> None:
-    """Otherwise a phone is listed without what to do about it."""
+    """Otherwise a phone would be listed without what to do about it."""
     assert state in WORDS
     phone = Phone("R58M", state)
     assert phone.meaning

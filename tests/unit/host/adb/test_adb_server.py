@@ -1,4 +1,4 @@
-"""What the host makes of adb servers that are absent, hostile or elsewhere."""
+"""How the host treats adb servers that are absent, hostile or elsewhere."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from edgebench.protocol.errors import (
 READY = b"OKAY0022R58M device model:Pixel transport_id:1"
 FEATURES = b"OKAY0008shell_v2"
 NOWHERE = {"PATH": "/nowhere", "ANDROID_ADB_SERVER_PORT": "1"}
-"""No program, and a port of loopback at which nobody listens: tcpmux."""
+"""No program, and tcpmux, a port of loopback at which no process listens."""
 
 
 @contextmanager
 def answering(folder: Path, answers: dict[str, bytes]) -> Iterator[dict[str, str]]:
-    """A server that gives these answers to requests, by their beginning; its environment."""
+    """A server that sends these replies, chosen by the beginning of a request; its environment."""
 
     def serve(link: socket.socket) -> None:
         with link, suppress(OSError, ValueError):
@@ -97,7 +97,7 @@ def test_server_is_where_adb_looks_for_it(
     ],
 )
 def test_address_that_is_none_is_the_users(environment: dict[str, str]) -> None:
-    """Otherwise a typing error would look like a phone that is not there."""
+    """Otherwise a typing error would look like a phone that is absent."""
     with pytest.raises(UsageError, match=next(iter(environment))):
         AdbServer(environment)
 
@@ -162,7 +162,7 @@ def test_server_that_does_not_answer_is_not_waited_for(
 
 
 def test_refusals_of_a_service_are_told_apart(tmp_path: Path) -> None:
-    """Otherwise a phone that is gone and an agent that is gone would have one text."""
+    """Otherwise a phone that is gone and an agent that is gone would have the same message."""
     answers = {
         "host:devices-l": READY,
         "host-serial:R58M:features": FEATURES,
@@ -204,7 +204,7 @@ def packet(kind: int, data: bytes) -> bytes:
 def test_shell_that_breaks_off_is_a_lost_connection(
     tmp_path: Path, output: bytes, error: type[LinkLost], words: str
 ) -> None:
-    """Otherwise a pulled cable looks like a command that has succeeded."""
+    """Otherwise a pulled cable would look like a command that has succeeded."""
     answers = {
         "host:devices-l": READY,
         "host-serial:R58M:features": FEATURES,
@@ -229,7 +229,7 @@ def test_identity_file_is_refused_for_a_phone() -> None:
 
 
 def test_discovery_without_adb_lists_plugged_phones_and_starts_nothing(tmp_path: Path) -> None:
-    """Otherwise a machine without phones would get a daemon, or waits for one."""
+    """Otherwise a machine without phones would get a daemon, or wait for it."""
     usb = tmp_path / "usb"
     transport = AdbTransport(lambda: tmp_path, NOWHERE, usb)
     assert transport.discover(0.0) == []
@@ -260,7 +260,7 @@ def test_discovery_without_adb_lists_plugged_phones_and_starts_nothing(tmp_path:
     ],
 )
 def test_phone_that_has_another_port_is_named(tmp_path: Path, serial: str, words: str) -> None:
-    """Otherwise every start of wireless debugging looks like a lost phone."""
+    """Otherwise every start of wireless debugging would look like a lost phone."""
     listing = "10.0.0.7:41002 device model:Pixel_8"
     answer = b"OKAY%04x" % len(listing) + listing.encode()
     with (
@@ -281,7 +281,7 @@ def test_phone_that_has_another_port_is_named(tmp_path: Path, serial: str, words
 def test_all_phones_are_those_that_are_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listing: str, words: str
 ) -> None:
-    """Otherwise `deploy adb:all` ends well where nothing was deployed."""
+    """Otherwise `deploy adb:all` would succeed where nothing was deployed."""
     answer = b"OKAY%04x" % len(listing) + listing.encode()
     with answering(tmp_path, {"host:devices-l": answer}) as environment:
         monkeypatch.setenv("ADB_SERVER_SOCKET", environment["ADB_SERVER_SOCKET"])

@@ -1,4 +1,4 @@
-"""A limit stands once: no two modules of the analysis have a constant of one name."""
+"""A limit is defined once: no two modules of the analysis have a constant of one name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import edgebench.host.analysis
 
 
 def constants_of(path: Path) -> Iterator[str]:
-    """Names in capitals that a module assigns at its top."""
+    """Yield the names in capitals that a module assigns at its top."""
     for node in ast.parse(path.read_text()).body:
         targets = (
             node.targets
@@ -29,7 +29,7 @@ def constants_of(path: Path) -> Iterator[str]:
 
 
 def test_constant_stands_in_one_module() -> None:
-    """Otherwise a limit would be changed in one place, and hold in the other."""
+    """Otherwise a limit would be changed in one place, and remain in the other."""
     places: dict[str, list[str]] = {}
     for path in sorted(Path(ROOT).rglob("*.py")):
         for name in set(constants_of(path)) - {"TYPE_CHECKING"}:

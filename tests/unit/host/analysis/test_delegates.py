@@ -1,4 +1,4 @@
-"""Names of delegates: one table says what is the CPU, and what kind of accelerator the rest is."""
+"""Names of delegates: one table states what is the CPU, and which accelerator the rest is."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from edgebench.host.analysis.delegates import accelerator_kinds, is_cpu
     ["builtin", "none", "cpu", "xnnpack", "CPUExecutionProvider", "DnnlExecutionProvider", "acl"],
 )
 def test_kernels_for_cpus_are_the_cpu(name: str) -> None:
-    """The clock of a GPU is taken for that of a model on oneDNN, and its outputs may be wrong."""
+    """Otherwise a GPU's clock would count for a model on oneDNN, whose outputs could be wrong."""
     assert is_cpu(name)
 
 
 @pytest.mark.parametrize("name", ["cuda", "CUDAExecutionProvider", "/opt/cpu.so", "cpux", "x"])
 def test_whatever_else_is_not_the_cpu(name: str) -> None:
-    """An accelerator's fewer bits are called a wrong kernel."""
+    """Otherwise an accelerator's fewer bits would be called a wrong kernel."""
     assert not is_cpu(name)
 
 
@@ -36,7 +36,7 @@ def test_whatever_else_is_not_the_cpu(name: str) -> None:
     ],
 )
 def test_name_tells_the_kind_of_accelerator(name: str, kinds: set[str]) -> None:
-    """The clock of another accelerator is taken for the model's."""
+    """Otherwise the clock of another accelerator would be taken for the model's."""
     assert accelerator_kinds(name) == kinds
 
 
@@ -44,5 +44,5 @@ def test_name_tells_the_kind_of_accelerator(name: str, kinds: set[str]) -> None:
     "name", ["/home/npu/lib/libmine.so", "/opt/input.so", "libinput_delegate.so", "output", ""]
 )
 def test_part_of_a_word_or_of_a_directory_tells_nothing(name: str) -> None:
-    """`npu` is in `input`."""
+    """Otherwise `npu` would be found in `input`."""
     assert accelerator_kinds(name) == set()

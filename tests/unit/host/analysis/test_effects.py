@@ -1,4 +1,4 @@
-"""Effects of factors: held against made data whose effects are known."""
+"""Effects of factors, compared with simulated data whose effects are known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODELS, THREADS = ("fp32", "int8"), (1, 4)
 
 
 def observed(seed: int, *, rounds: int = 5, interaction: float = 0.0) -> list[Observation]:
-    """Runs in which int8 takes 0.5 of fp32, and four threads 0.8 of one; 5 % between runs."""
+    """Return runs in which int8 takes 0.5 of fp32, and 4 threads 0.8 of one; 5 % between runs."""
     chance = random.Random(seed)
     return [
         Observation(
@@ -37,7 +37,7 @@ def observed(seed: int, *, rounds: int = 5, interaction: float = 0.0) -> list[Ob
 
 
 def test_interval_holds_the_effect_as_often_as_it_says() -> None:
-    """95 % is a decoration."""
+    """Otherwise the 95 % would be a decoration."""
     inside = {"model": 0, "threads": 0}
     for seed in range(400):
         for one in factor_effects(observed(seed), ["model", "threads"]):
@@ -48,7 +48,7 @@ def test_interval_holds_the_effect_as_often_as_it_says() -> None:
 
 
 def test_effect_that_differs_from_place_to_place_shows_its_range() -> None:
-    """A factor that helps here and harms there is told as one that does nothing."""
+    """Otherwise a factor that helps here and harms there would be reported as without effect."""
     [effect] = factor_effects(observed(1, rounds=50, interaction=0.5), ["threads"])
     assert effect.place_count == 2
     assert effect.pair_count == 100
@@ -58,7 +58,7 @@ def test_effect_that_differs_from_place_to_place_shows_its_range() -> None:
 
 
 def test_one_suspect_run_makes_its_effects_suspect() -> None:
-    """A ratio of numbers that nobody trusts is printed like any other."""
+    """Otherwise a ratio of untrusted numbers would be printed like any other."""
     rows = observed(1)
     assert {one.verdict for one in factor_effects(rows, ["model"])} == {State.VALID}
     rows[-1] = replace(rows[-1], marks=ResultMarks("suspect"))
@@ -66,7 +66,7 @@ def test_one_suspect_run_makes_its_effects_suspect() -> None:
 
 
 def test_what_was_never_measured_side_by_side_has_no_effect() -> None:
-    """Other models on other devices are compared as if the device alone differed."""
+    """Otherwise other models on other devices would be compared as if only the device differed."""
     apart = [
         Observation({"model": model, "device": device}, number, 1.0 + number, VALID)
         for number in range(5)
@@ -77,7 +77,7 @@ def test_what_was_never_measured_side_by_side_has_no_effect() -> None:
 
 
 def test_rounds_that_one_level_lacks_do_not_count() -> None:
-    """A run that failed shifts the effect by what its round was like."""
+    """Otherwise a run that failed would shift the effect by what its round was like."""
     rows = [one for one in observed(3) if not (one.levels["threads"] == 4 and one.round in (0, 1))]
     [effect] = factor_effects(rows, ["threads"])
     assert effect.pair_count == 6

@@ -1,4 +1,4 @@
-"""The numbers of a run: what is cut as warm-up, and what each scenario has to tell."""
+"""The numbers of a run: what is cut as warm-up, and what each scenario has to report."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ SLOW_COUNT = 203
 
 
 def noisy(level_ns: float, count: int, seed: int) -> NDArray[np.int64]:
-    """Latencies around a level with 1 % of noise."""
+    """Return latencies around a level with 1 % of noise."""
     draw = np.random.default_rng(seed)
     return (level_ns * (1 + 0.01 * draw.standard_normal(count))).astype(np.int64)
 
 
 def slow_start(count: int = 1200) -> NDArray[np.int64]:
-    """The first ones take twice as long."""
+    """Return latencies of which the first `SLOW_COUNT` take twice as long."""
     return np.concatenate([noisy(200_000, SLOW_COUNT, 1), noisy(100_000, count - SLOW_COUNT, 2)])
 
 
 def spec(scenario: Scenario, **fields: Any) -> RunSpec:
-    """A run in this scenario."""
+    """Return the specification of a run in this scenario."""
     qps = 10.0 if scenario is Scenario.SERVER else None
     start = {"duration_s": 0.01, "min_query_count": 10, "target_qps": qps}
     return RunSpec("tflite", scenario=scenario, **(start | fields))
 
 
 def measure(queries: Queries, run: RunSpec, worker: WorkerRecord | None = None) -> Measurement:
-    """The numbers of these queries."""
+    """Return the numbers of these queries."""
     worker = worker or worker_record(queries.invoke_ns)
     record = replace(run_record(worker), spec=run)
     return measure_traces(record, worker, Traces(queries, answers()))
 
 
 def test_warm_up_beyond_the_issued_one_is_cut() -> None:
-    """Ten warm-up queries were asked for, the device needed 200, and the median has them all."""
+    """Otherwise the median would include the 200 warm-up queries needed where 10 were requested."""
     found = measure(queries_of(slow_start()), spec(Scenario.SINGLE_STREAM))
     assert found.steady.steady_class is SteadyClass.WARMUP
     assert abs(found.first_row - SLOW_COUNT) <= 3
@@ -63,7 +63,7 @@ def test_warm_up_beyond_the_issued_one_is_cut() -> None:
 
 
 def test_issued_warm_up_is_cut_where_none_is_found() -> None:
-    """A flat run counts its warm-up."""
+    """Otherwise a flat run would count its warm-up."""
     found = measure(queries_of(noisy(1e5, 500, 3), 40), spec(Scenario.SINGLE_STREAM))
     assert found.steady.steady_class is SteadyClass.FLAT
     assert found.first_row == 40
@@ -73,7 +73,7 @@ def test_issued_warm_up_is_cut_where_none_is_found() -> None:
 
 @pytest.mark.parametrize("size", [2, 5, 8, 64])
 def test_warm_up_is_cut_at_a_whole_query(size: int) -> None:
-    """A multi-stream query is cut in two, and all that follow begin in the middle of another."""
+    """Otherwise a multi-stream query would be cut in two, and shift all that follow."""
     warmup = 10
     count = warmup + size * ((1200 - warmup) // size)
     latency_ns = slow_start(count)
@@ -94,7 +94,7 @@ def test_warm_up_is_cut_at_a_whole_query(size: int) -> None:
 
 
 def served(timed: NDArray[np.int64], warmup: NDArray[np.int64], gap_ns: int) -> Queries:
-    """A server run: warm-up at once, then one query each so often."""
+    """Return a server run: warm-up at once, then one query every `gap_ns`."""
     begin = queries_of(warmup, len(warmup))
     due = begin.end_ns[-1] + gap_ns * np.arange(1, len(timed) + 1)
     ends = np.empty(len(timed), np.int64)
@@ -117,7 +117,7 @@ def served(timed: NDArray[np.int64], warmup: NDArray[np.int64], gap_ns: int) -> 
 
 
 def test_steady_state_of_a_server_run_is_looked_for_without_its_warm_up() -> None:
-    """A warm-up without gaps is faster than the run, and the run is called slowed down."""
+    """Otherwise a warm-up without gaps would be faster, and the run be called slowed down."""
     queries = served(noisy(150_000, 600, 4), noisy(100_000, 400, 5), 1_000_000)
     found = measure(queries, spec(Scenario.SERVER))
     assert found.steady.steady_class is SteadyClass.FLAT
@@ -126,7 +126,7 @@ def test_steady_state_of_a_server_run_is_looked_for_without_its_warm_up() -> Non
 
 
 def test_warm_up_within_a_server_run_is_counted_from_its_first_row() -> None:
-    """The position inside the timed part is taken for one in the whole trace."""
+    """Otherwise the position inside the timed part would be taken for that in the whole trace."""
     queries = served(slow_start(1000), noisy(100_000, 400, 5), 1_000_000)
     found = measure(queries, spec(Scenario.SERVER))
     assert found.steady.steady_class is SteadyClass.WARMUP
@@ -134,14 +134,14 @@ def test_warm_up_within_a_server_run_is_counted_from_its_first_row() -> None:
 
 
 def test_queries_behind_a_stall_are_late_in_a_server_run() -> None:
-    """One stall of 100 ms at 100 queries a second is one slow query: coordinated omission."""
+    """Otherwise a 100 ms stall at 100 queries/s would be one slow query: coordinated omission."""
     timed = noisy(1_000_000, 500, 6)
     timed[250] = 100_000_000
     found = measure(served(timed, noisy(1e6, 10, 7), 10_000_000), spec(Scenario.SERVER))
     assert found.query_ns is not None
     late = found.query_ns[found.query_ns > 5_000_000]
     assert 10 <= len(late) <= 12
-    # Each one that was due 10 ms later waited 10 ms less, and 1 ms for the one before it.
+    # Each query due 10 ms later waited 10 ms less, and 1 ms for the query before it.
     assert np.diff(late).tolist() == pytest.approx([-9_000_000] * (len(late) - 1), rel=0.02)
     assert int(np.count_nonzero(found.invoke_ns > 5_000_000)) == 1
 
@@ -152,7 +152,7 @@ def test_queries_behind_a_stall_are_late_in_a_server_run() -> None:
 def test_server_target_is_judged_by_early_stopping(
     target_latency_s: float, over: int, is_met: bool
 ) -> None:
-    """A target is met by the point estimate of too few queries."""
+    """Otherwise a target would be met by the point estimate of too few queries."""
     queries = served(noisy(1_000_000, 1000, 8), noisy(1e6, 10, 7), 10_000_000)
     run = spec(Scenario.SERVER, target_latency_s=target_latency_s)
     found = measure(queries, run).early_stopping
@@ -163,14 +163,14 @@ def test_server_target_is_judged_by_early_stopping(
 
 
 def test_server_without_a_target_has_no_early_stopping() -> None:
-    """A target of nothing is failed by every query."""
+    """Otherwise a target of nothing would be failed by every query."""
     queries = served(noisy(1e6, 100, 8), noisy(1e6, 10, 7), 10_000_000)
     found = measure(queries, spec(Scenario.SERVER)).early_stopping
     assert (found.over_latency_count, found.is_target_met) == (None, None)
 
 
 def test_early_stopping_estimates_are_those_of_the_queries_that_count() -> None:
-    """The estimate holds the warm-up, or the invocations without the copying."""
+    """Otherwise the estimate would include the warm-up, or invocations without the copying."""
     queries = queries_of(latencies(1000))
     longer = replace(queries, end_ns=queries.end_ns, invoke_end_ns=queries.end_ns - 1_000)
     found = measure(longer, spec(Scenario.SINGLE_STREAM))
@@ -183,7 +183,7 @@ def test_early_stopping_estimates_are_those_of_the_queries_that_count() -> None:
 
 
 def test_offline_has_throughput_and_no_end_to_end() -> None:
-    """One query of everything is given a median."""
+    """Otherwise one query of everything would be given a median."""
     found = measure(queries_of(latencies()), spec(Scenario.OFFLINE))
     assert (found.query, found.query_ns) == (None, None)
     assert found.early_stopping.p90_ns is None
@@ -192,7 +192,7 @@ def test_offline_has_throughput_and_no_end_to_end() -> None:
 
 
 def test_server_run_by_loadgen_has_no_end_to_end() -> None:
-    """The call is taken for the arrival, and the waiting is left out."""
+    """Otherwise the call would be taken for the arrival, and the waiting be left out."""
     run = spec(Scenario.SERVER, engine=Engine.LOADGEN, target_latency_s=0.1)
     found = measure(queries_of(latencies()), run)
     assert (found.query, found.query_ns) == (None, None)
@@ -202,7 +202,7 @@ def test_server_run_by_loadgen_has_no_end_to_end() -> None:
 
 @pytest.mark.parametrize("log", [None, "", ':::MLLOG {"key": "a", "value": 1}\n', ":::MLLOG {cut"])
 def test_loadgen_that_was_stopped_leaves_a_measurement_without_its_result(log: str | None) -> None:
-    """Ctrl-C in a run by LoadGen keeps every query, and no host can store them."""
+    """Otherwise Ctrl-C in a run by LoadGen would keep every query, but no host could store them."""
     worker = worker_record(latencies())
     record = replace(run_record(worker), spec=spec(Scenario.SINGLE_STREAM, engine=Engine.LOADGEN))
     traces = Traces(queries_of(latencies()), answers(), loadgen_log=log)
@@ -212,13 +212,13 @@ def test_loadgen_that_was_stopped_leaves_a_measurement_without_its_result(log: s
 
 
 def test_other_scenarios_by_loadgen_have_an_end_to_end() -> None:
-    """A single stream by LoadGen tells less than its trace."""
+    """Otherwise a single stream by LoadGen would report less than its trace."""
     found = measure(queries_of(latencies()), spec(Scenario.SINGLE_STREAM, engine=Engine.LOADGEN))
     assert found.query is not None
 
 
 def test_trace_of_another_length_than_the_record_is_refused() -> None:
-    """Half a trace is computed, and looks fine."""
+    """Otherwise half a trace would be computed, and look fine."""
     with pytest.raises(MeasurementError, match="500 rows, the worker reports 499"):
         measure(
             queries_of(latencies()), spec(Scenario.SINGLE_STREAM), worker_record(latencies(499))
@@ -226,20 +226,20 @@ def test_trace_of_another_length_than_the_record_is_refused() -> None:
 
 
 def test_trace_of_warm_up_alone_is_refused() -> None:
-    """The warm-up is reported, since there is nothing else."""
+    """Otherwise the warm-up would be reported, since there is nothing else."""
     with pytest.raises(MeasurementError, match="no query was measured"):
         measure(queries_of(latencies(), 500), spec(Scenario.SINGLE_STREAM))
 
 
 def test_answers_without_a_named_reference_are_not_compared() -> None:
-    """A worker that died before it said who answered is judged by an unknown."""
+    """Otherwise a worker that died before naming its reference would be judged by an unknown."""
     worker = replace(worker_record(latencies()), check=CheckFacts(reference_error="killed"))
     found = measure(queries_of(latencies()), spec(Scenario.SINGLE_STREAM), worker)
     assert found.quality.agreement is None
 
 
 def test_accuracy_needs_answers_labels_and_a_metric() -> None:
-    """A run without a data set has an accuracy, or one with a data set has none."""
+    """Otherwise a run without a data set would have an accuracy, or a run with one would not."""
     worker = worker_record(latencies())
     given = {"dataset.0": np.eye(10, dtype=np.int8)[[1, 2, 3]]}
     labels = {"y": np.array([1, 2, 4])}

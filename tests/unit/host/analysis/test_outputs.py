@@ -1,4 +1,4 @@
-"""What answers are worth, held against counting by hand and against published numbers."""
+"""The quality of outputs, compared with counting by hand and with published numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAN, INF = math.nan, math.inf
 
 
 def compare(used: Any, reference: Any, spec: TensorSpec = FLOAT) -> Agreement:
-    """The agreement of one output."""
+    """Return the agreement of one output."""
     answers = {"used.0": np.asarray(used), "reference.0": np.asarray(reference)}
     found = agreement(answers, [spec], "kernels")
     assert found is not None
@@ -38,7 +38,7 @@ def compare(used: Any, reference: Any, spec: TensorSpec = FLOAT) -> Agreement:
 
 
 def judge(answers: Any, labels: Any, metric: str, **more: Any) -> Accuracy:
-    """The accuracy of one output."""
+    """Return the accuracy of one output."""
     found = accuracy(
         {"dataset.0": np.asarray(answers)}, [FLOAT], np.asarray(labels), metric, **more
     )
@@ -47,13 +47,13 @@ def judge(answers: Any, labels: Any, metric: str, **more: Any) -> Accuracy:
 
 
 def test_equal_answers_agree_completely() -> None:
-    """A right model is doubted."""
+    """Otherwise a right model would be doubted."""
     values = np.random.default_rng(1).random((4, 1, 10), np.float32)
     assert compare(values, values.copy()) == Agreement("kernels", 4, 0.0, 1.0, 1.0, 0.0, 0.0)
 
 
 def compare_two(first: Any, second: Any, distinct_count: int) -> Agreement:
-    """The agreement of two outputs that are equal to the reference's, but for a little."""
+    """Return the agreement of two outputs, the second 0.1 off the reference."""
     answers: dict[str, NDArray[Any]] = {}
     for number, values in enumerate((first, second)):
         answers[f"reference.{number}"] = np.asarray(values, np.float64)
@@ -81,18 +81,18 @@ SAME, ROWS, VARYING = np.ones((3, 2)), [[0.0, 1.0]] * 3, [[0.0, 1.0], [2.0, 3.0]
 def test_outputs_are_constant_where_different_samples_change_nothing(
     first: Any, second: Any, distinct_count: int, is_constant: bool
 ) -> None:
-    """A model that is dead from the first operator on agrees with everything."""
+    """Otherwise a model that is dead from the first operator on would agree with everything."""
     assert compare_two(first, second, distinct_count).is_constant == is_constant
 
 
 def test_constant_output_is_not_the_one_that_agrees_best() -> None:
-    """A detector that counts no box agrees, whatever its boxes are."""
+    """Otherwise a detector that counts no box would agree, whatever its boxes are."""
     best = [compare_two(SAME, VARYING, count).relative_rms_best for count in (3, 1)]
     assert best == [pytest.approx(0.1 / np.std(VARYING)), 0.0]
 
 
 def test_one_step_of_an_integer_is_one_scale() -> None:
-    """The difference of quantised answers is told in their own numbers, 4 times too large."""
+    """Otherwise differences of quantised outputs would be in raw integers, 4 times too large."""
     reference = np.arange(-20, 20, dtype=np.int8).reshape(4, 1, 10)
     used = reference.copy()
     used[1, 0, 3] += 1
@@ -105,7 +105,7 @@ def test_one_step_of_an_integer_is_one_scale() -> None:
 
 
 def test_integers_at_their_ends_do_not_overflow() -> None:
-    """-128 against 127 differs by -1."""
+    """Otherwise -128 and 127 would differ by -1."""
     full = TensorSpec("out", (1, 2), "int8", 1.0, 0)
     found = compare(np.array([[127, -128]], np.int8), np.array([[-128, 127]], np.int8), full)
     assert found.max_abs_diff == 255
@@ -114,7 +114,7 @@ def test_integers_at_their_ends_do_not_overflow() -> None:
 
 
 def test_scale_and_zero_point_make_real_numbers_of_integers_only() -> None:
-    """A dequantised output is scaled a second time."""
+    """Otherwise a dequantised output would be scaled a second time."""
     numbers = np.array([-3, 1], np.int8)
     assert to_real(numbers, INT8).tolist() == [0.0, 1.0]
     assert to_real(numbers.astype(np.float32), INT8).tolist() == [-3.0, 1.0]
@@ -124,7 +124,7 @@ def test_scale_and_zero_point_make_real_numbers_of_integers_only() -> None:
 
 
 def test_worst_output_counts() -> None:
-    """A detector with right classes and wrong boxes passes."""
+    """Otherwise a detector with right classes and wrong boxes would pass."""
     right, wrong = np.arange(8.0).reshape(2, 4), np.arange(8.0, 0.0, -1).reshape(2, 4)
     answers = {"used.0": right, "reference.0": right, "used.1": wrong, "reference.1": right}
     found = agreement(answers, [FLOAT, FLOAT], "kernels")
@@ -149,7 +149,7 @@ def test_worst_output_counts() -> None:
 def test_what_is_no_number_agrees_only_with_itself(
     used: Any, reference: Any, is_equal: bool
 ) -> None:
-    """NaN where the reference has a number passes, or makes a run.json that nobody can read."""
+    """Otherwise NaN where the reference has a number would pass, or make run.json unreadable."""
     found = compare(used, reference)
     assert found.relative_rms == (0.0 if is_equal else None)
     assert found.max_abs_diff == (0.0 if is_equal else None)
@@ -157,7 +157,7 @@ def test_what_is_no_number_agrees_only_with_itself(
 
 
 def test_constant_answers_are_compared_with_their_own_size() -> None:
-    """A model that always says 0.7 is invalid, because the last bit differs."""
+    """Otherwise a model that always returns 0.7 would be invalid, because the last bit differs."""
     reference = np.full((4, 1), 0.7)
     found = compare(reference + 1e-7, reference)
     assert found.relative_rms == pytest.approx(1e-7 / 0.7)
@@ -167,33 +167,33 @@ def test_constant_answers_are_compared_with_their_own_size() -> None:
 
 
 def test_difference_from_nothing_has_no_size() -> None:
-    """The reference says 0 each time, the model something else, and that is 0 % of it."""
+    """Otherwise any output would differ by 0 % from a reference that is always 0."""
     assert compare(np.ones((2, 3)), np.zeros((2, 3))).relative_rms is None
     assert compare(np.zeros((2, 3)), np.zeros((2, 3))).relative_rms == 0.0
 
 
 def test_empty_answers_agree() -> None:
-    """A detector that found nothing divides by zero."""
+    """Otherwise a detector that found nothing would cause a division by zero."""
     found = compare(np.zeros((3, 0)), np.zeros((3, 0)))
     assert (found.relative_rms, found.max_abs_diff, found.fraction_equal) == (0.0, 0.0, 1.0)
     assert compare(np.zeros((0, 3)), np.zeros((0, 3))).sample_count == 0
 
 
 def test_answers_of_different_shapes_are_refused() -> None:
-    """Two boxes are compared with three by repeating them."""
+    """Otherwise two boxes would be compared with three by repeating them."""
     with pytest.raises(MeasurementError, match="different shapes"):
         compare(np.zeros((2, 1)), np.zeros((2, 3)))
 
 
 def test_nothing_to_compare_is_none() -> None:
-    """A run without a check is compared with nothing, and agrees."""
+    """Otherwise a run without a check would be compared with nothing, and agree."""
     assert agreement({}, [FLOAT], "kernels") is None
     assert agreement({"used.0": np.zeros((1, 1))}, [FLOAT], "kernels") is None
     assert agreement({"dataset.0": np.zeros((1, 1))}, [FLOAT], "kernels") is None
 
 
 def test_same_largest_element_is_counted_by_sample() -> None:
-    """A model with another answer to every second image passes for the same."""
+    """Otherwise a model that differs on every second image would pass for the same."""
     used = [[[0.1, 0.9]], [[0.8, 0.2]], [[0.4, 0.6]], [[0.7, 0.3]]]
     reference = [[[0.0, 1.0]], [[0.1, 0.9]], [[0.3, 0.7]], [[0.2, 0.8]]]
     assert compare(used, reference).top1_equal_ratio == 0.5
@@ -211,7 +211,7 @@ FINITE = st.floats(-1e6, 1e6, width=32)
 def test_relative_difference_does_not_depend_on_the_unit(
     pair: tuple[NDArray[np.float32], NDArray[np.float32]], scale: float
 ) -> None:
-    """Logits in other units are judged by another limit."""
+    """Otherwise logits in other units would be judged by another limit."""
     used, reference = (values.astype(np.float64) for values in pair)
     # A spread within rounding of zero may round to zero in another unit.
     assume(np.std(reference) > 1e-3 * np.abs(reference).max())
@@ -221,7 +221,7 @@ def test_relative_difference_does_not_depend_on_the_unit(
 
 
 def test_top1_counts_the_right_ones_with_the_exact_interval() -> None:
-    """An accuracy is printed with an interval that does not hold."""
+    """Otherwise an accuracy would be printed with an interval that does not hold."""
     answers = np.eye(10)[[0, 1, 2, 3, 4, 5, 6, 7, 0, 0]]
     found = judge(answers, np.arange(10), "top1")
     assert (found.value, found.sample_count, found.metric) == (0.8, 10, "top1")
@@ -234,7 +234,7 @@ def test_top1_counts_the_right_ones_with_the_exact_interval() -> None:
     [(10, (0.6915, 1.0)), (0, (0.0, 0.3085)), (5, (0.1871, 0.8129))],
 )
 def test_exact_interval_has_its_published_ends(correct: int, expected: tuple[float, float]) -> None:
-    """All right is told as certain: the rule of three says 0.69 for ten samples."""
+    """Otherwise all right would seem certain: the rule of three gives 0.69 for ten samples."""
     labels = [0] * correct + [1] * (10 - correct)
     assert judge(np.eye(2)[[0] * 10], labels, "top1").ci95 == pytest.approx(expected, abs=1e-4)
 
@@ -251,7 +251,7 @@ def brute_auc(score: NDArray[Any], labels: NDArray[Any]) -> float:
     )
 )
 def test_auc_is_the_share_of_pairs_in_the_right_order(samples: list[tuple[int, bool]]) -> None:
-    """Ties are counted for or against the model."""
+    """Otherwise ties would be counted for or against the model."""
     score = np.array([float(value) for value, _ in samples])
     labels = np.array([int(label) for _, label in samples])
     found = judge(np.stack([-score, score], axis=1), labels, "auc")
@@ -261,7 +261,7 @@ def test_auc_is_the_share_of_pairs_in_the_right_order(samples: list[tuple[int, b
 
 
 def test_auc_has_the_standard_error_of_hanley_and_mcneil() -> None:
-    """The interval of an AUC is made up.
+    """Otherwise the interval of an AUC would be invented.
 
     Hanley & McNeil (1982), table II: area 0.893, 51 abnormal and 58 normal cases: 0.032.
     """
@@ -278,13 +278,13 @@ def test_auc_has_the_standard_error_of_hanley_and_mcneil() -> None:
 
 @pytest.mark.parametrize("labels", [[1, 1, 1], [0, 0, 0]])
 def test_auc_of_one_label_is_refused(labels: list[int]) -> None:
-    """A data set of good parts only gives a division by zero."""
+    """Otherwise a data set of good parts only would cause a division by zero."""
     with pytest.raises(MeasurementError, match="both labels"):
         judge(np.zeros((3, 1)), labels, "auc")
 
 
 def test_reconstruction_error_is_the_score_of_an_anomaly() -> None:
-    """An autoencoder that restores everything but the anomalies is judged as blind."""
+    """Otherwise an autoencoder that restores all but the anomalies would be judged as blind."""
     random = np.random.default_rng(2)
     inputs = random.random((20, 4, 2))
     labels = np.arange(20) % 2
@@ -295,7 +295,7 @@ def test_reconstruction_error_is_the_score_of_an_anomaly() -> None:
 
 
 def test_reconstruction_needs_its_samples_in_their_size() -> None:
-    """The error is computed against samples that were stretched to fit."""
+    """Otherwise the error would be computed against samples that were stretched to fit."""
     with pytest.raises(MeasurementError, match="needs the samples of the data set"):
         judge(np.zeros((2, 4)), [0, 1], "reconstruction_auc")
     with pytest.raises(MeasurementError, match="differ in size"):
@@ -303,7 +303,7 @@ def test_reconstruction_needs_its_samples_in_their_size() -> None:
 
 
 def test_mean_error_has_a_t_interval() -> None:
-    """A regression is judged with the normal distribution on five samples."""
+    """Otherwise a regression on five samples would be judged with the normal distribution."""
     found = judge(np.array([[1.0], [2.0], [3.0], [4.0], [5.0]]), [0.0] * 5, "mean_abs_error")
     assert found.value == 3.0
     # t(0.975, 4) = 2.7764, s = 1.5811: 3 -+ 1.9632.
@@ -312,7 +312,7 @@ def test_mean_error_has_a_t_interval() -> None:
 
 
 def test_labels_that_do_not_fit_are_refused() -> None:
-    """Answers are judged by the labels of other samples."""
+    """Otherwise outputs would be judged by the labels of other samples."""
     with pytest.raises(MeasurementError, match="3 outputs for 2 labels"):
         judge(np.zeros((3, 2)), [0, 1], "top1")
     with pytest.raises(MeasurementError, match="0 outputs for 0 labels"):
@@ -320,7 +320,7 @@ def test_labels_that_do_not_fit_are_refused() -> None:
 
 
 def test_label_that_is_no_class_is_refused() -> None:
-    """Labels of another data set make every model wrong, and each as good as its reference."""
+    """Otherwise another data set's labels would make each model wrong, like its reference."""
     with pytest.raises(MeasurementError, match="label 1002 is not in 2 classes"):
         judge(np.zeros((3, 2)), [0, 1002, 1], "top1")
 
@@ -328,7 +328,7 @@ def test_label_that_is_no_class_is_refused() -> None:
 @pytest.mark.parametrize("metric", sorted(METRICS))
 @pytest.mark.parametrize("bad", [NAN, INF])
 def test_answers_that_are_no_numbers_have_no_accuracy(metric: str, bad: float) -> None:
-    """NaN is the largest element, and the right label."""
+    """Otherwise NaN would be the largest element, and the right label."""
     answers = np.ones((4, 2))
     answers[2, 1] = bad
     with pytest.raises(MeasurementError, match="NaN or infinity"):
@@ -336,19 +336,19 @@ def test_answers_that_are_no_numbers_have_no_accuracy(metric: str, bad: float) -
 
 
 def test_unknown_metric_is_named_and_none_was_answered_is_none() -> None:
-    """A newer host's metric ends in a KeyError."""
+    """Otherwise a newer host's metric would end in a KeyError."""
     with pytest.raises(MeasurementError, match="unknown metric 'f1'"):
         judge([[1.0]], [1], "f1")
     assert accuracy({}, [FLOAT], np.zeros(1), "top1") is None
 
 
 def test_every_metric_knows_its_direction() -> None:
-    """A metric is renamed in one table, and a higher error is better."""
+    """Otherwise a metric could be renamed in one table, and a higher error would be better."""
     assert set(METRICS) >= ERROR_METRICS
 
 
 def test_best_and_worst_output_are_told_apart() -> None:
-    """A detector that lists equal boxes in another order is called wrong as a whole."""
+    """Otherwise a detector that lists equal boxes in another order would be wrong as a whole."""
     random = np.random.default_rng(2)
     boxes, scores = random.random((4, 1, 10)), random.random((4, 1, 10))
     answers = {
@@ -365,7 +365,7 @@ def test_best_and_worst_output_are_told_apart() -> None:
 
 
 def test_answers_in_another_order_meet_their_own_labels() -> None:
-    """The accuracy of a part of a data set is judged by the labels of other samples."""
+    """Otherwise a part of a data set would be judged by the labels of other samples."""
     outputs = {"dataset.0": np.eye(4, dtype=np.int8)[[3, 1]], "dataset_index": np.array([2, 0])}
     found = accuracy(outputs, [INT8], np.array([1, 0, 3, 0]), "top1")
     assert found is not None
@@ -374,7 +374,7 @@ def test_answers_in_another_order_meet_their_own_labels() -> None:
 
 @pytest.mark.parametrize("index", [[0, 0], [0, 4], [-1, 0], [[0, 1]], [0.5, 1.0]])
 def test_index_that_cannot_be_true_is_refused(index: list[Any]) -> None:
-    """A hostile agent has one sample counted twice, or ends the analysis with a traceback."""
+    """Otherwise a hostile agent could have a sample counted twice, or cause a traceback."""
     outputs = {"dataset.0": np.eye(4, dtype=np.int8)[[3, 1]], "dataset_index": np.array(index)}
     with pytest.raises(MeasurementError, match="different samples"):
         accuracy(outputs, [INT8], np.array([1, 0, 3, 0]), "top1")

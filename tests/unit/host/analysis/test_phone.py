@@ -1,4 +1,4 @@
-"""State of a phone around its timed loop, by the readings there."""
+"""State of a phone around its timed loop, according to the readings there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEGIN_NS, END_NS = 30_000_000_000, 50_000_000_000
 
 
 def trace(**series: dict[float, float]) -> TelemetryTrace:
-    """A trace with these readings by time in seconds; `__` in a name stands for a dot."""
+    """Return a trace with these readings by time in seconds; `__` in a name stands for a dot."""
     return TelemetryTrace(
         {
             name.replace("__", "."): Series(
@@ -25,17 +25,17 @@ def trace(**series: dict[float, float]) -> TelemetryTrace:
 
 
 def state(**series: dict[float, float]) -> PhoneConditions:
-    """The state by this trace."""
+    """Return the state according to this trace."""
     return phone_conditions(trace(**series), BEGIN_NS, END_NS)
 
 
 def test_nothing_is_known_of_a_device_without_such_sensors() -> None:
-    """Otherwise a phone that denies everything was not charged, and cool."""
+    """Otherwise a phone that denies everything would count as cool and not charged."""
     assert state() == PhoneConditions()
 
 
 def test_readings_around_the_loop_count() -> None:
-    """Otherwise a battery that charged before the run, or after it, makes it suspect."""
+    """Otherwise a battery that charged before the run, or after it, would make it suspect."""
     status = {0.0: 2.0, 29.0: 3.0, 40.0: 3.0, 51.0: 3.0, 60.0: 2.0}
     assert state(power_supply__battery__status=status).charging_ratio == 0.0
     status[40.0] = 2.0
@@ -43,7 +43,7 @@ def test_readings_around_the_loop_count() -> None:
 
 
 def test_one_reading_before_and_one_after_a_short_run_are_enough() -> None:
-    """Otherwise nothing is known of runs shorter than the period of a command."""
+    """Otherwise nothing would be known of runs shorter than the period of a command."""
     found = state(
         android__screen_on={1.0: 1.0, 70.0: 0.0},
         android__power_saver={1.0: 0.0, 70.0: 0.0},
@@ -54,7 +54,7 @@ def test_one_reading_before_and_one_after_a_short_run_are_enough() -> None:
 
 
 def test_brightness_that_changes_has_a_range() -> None:
-    """Otherwise a screen that somebody brightened in the middle was dim."""
+    """Otherwise a screen that was brightened in the middle would count as dim."""
     found = state(
         android__screen_brightness={1.0: 40.0, 40.0: 102.0, 70.0: 40.0},
         android__airplane_mode={1.0: 1.0, 40.0: 0.0, 70.0: 1.0},
@@ -64,12 +64,12 @@ def test_brightness_that_changes_has_a_range() -> None:
 
 
 def test_brightness_that_a_device_denies_is_unknown() -> None:
-    """Otherwise a phone without the setting ends the analysis."""
+    """Otherwise a phone without the setting would end the analysis."""
     assert state(android__screen_brightness={}).screen_brightness is None
 
 
 def test_kernel_is_believed_before_a_service_that_is_told_what_to_report() -> None:
-    """Otherwise `dumpsys battery unplug` makes a phone on a charger one on its battery."""
+    """Otherwise `dumpsys battery unplug` would put a phone on a charger on its battery."""
     faked = {1.0: 1.0, 70.0: 1.0}
     alone = state(android__battery_faked=faked)
     assert (alone.charging_ratio, alone.is_battery_faked) == (None, True)
@@ -78,7 +78,7 @@ def test_kernel_is_believed_before_a_service_that_is_told_what_to_report() -> No
 
 
 def test_status_that_a_driver_does_not_know_is_none() -> None:
-    """Otherwise a battery whose status nobody knows did not charge."""
+    """Otherwise a battery of unknown status would count as not charging."""
     unknown = {29.0: 1.0, 51.0: 1.0}
     assert state(power_supply__battery__status=unknown).charging_ratio is None
     service = {29.0: 3.0, 51.0: 3.0}
@@ -87,13 +87,13 @@ def test_status_that_a_driver_does_not_know_is_none() -> None:
 
 
 def test_battery_that_charges_counts_beside_a_supply_that_does_not() -> None:
-    """Otherwise a port with a status of its own hides that the battery charges."""
+    """Otherwise a port with a status of its own would hide that the battery charges."""
     found = state(power_supply__battery__status={29.0: 2.0}, power_supply__usb__status={29.0: 4.0})
     assert found.charging_ratio == 1.0
 
 
 def test_status_that_was_overridden_for_a_while_is_marked() -> None:
-    """Otherwise a status of 0 that somebody has set is a cool phone."""
+    """Otherwise a phone whose status was set to 0 would count as cool."""
     found = state(
         android__thermal_status={1.0: 0.0}, android__thermal_overridden={1.0: 0.0, 40.0: 1.0}
     )

@@ -56,7 +56,7 @@ KEYS: dict[str, set[str]] = {
 
 
 def document(**fields: Any) -> Document:
-    """The document of the made-up run."""
+    """Return the document of the simulated run."""
     record = replace(run_record(worker_record(latencies())), **fields)
     clock = fit_clock(clock_probes(), record)
     run = analyse_run(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=clock)
@@ -65,7 +65,7 @@ def document(**fields: Any) -> Document:
 
 @pytest.mark.parametrize("place", KEYS)
 def test_keys_that_others_rely_on_are_there(place: str) -> None:
-    """A script that reads run.json finds nothing under a key."""
+    """Otherwise a script that reads run.json would find nothing under a key."""
     part: Any = document()
     for key in filter(None, place.split(".")):
         part = part[key]
@@ -73,13 +73,13 @@ def test_keys_that_others_rely_on_are_there(place: str) -> None:
 
 
 def test_document_is_plain_json_and_a_pure_function() -> None:
-    """The same run gives two documents, or one that no other tool reads."""
+    """Otherwise the same run would give two documents, or one that no other tool reads."""
     assert json.loads(json.dumps(document(), allow_nan=False))
     assert json.dumps(document()) == json.dumps(document())
 
 
 def test_metrics_leave_the_warm_up_out() -> None:
-    """The first slow queries are part of the median."""
+    """Otherwise the first slow queries would be part of the median."""
     metrics = document()["metrics"]
     timed = latencies()[WARMUP_COUNT:]
     assert metrics["latency_ns"]["count"] == len(timed)
@@ -94,7 +94,7 @@ def test_metrics_leave_the_warm_up_out() -> None:
 
 
 def test_run_without_warm_up_has_a_warm_up_of_nothing() -> None:
-    """Zero warm-up queries crash the analysis."""
+    """Otherwise zero warm-up queries would crash the analysis."""
     record = run_record(worker_record(latencies()))
     made = analyse_run(record, traces_of(latencies(), 0), created_utc=CREATED_UTC, clock=None)
     assert made.metrics.warmup is not None
@@ -105,7 +105,7 @@ def test_run_without_warm_up_has_a_warm_up_of_nothing() -> None:
 
 
 def test_clock_is_between_the_named_domains() -> None:
-    """A time crosses domains, and nobody can say which ones."""
+    """Otherwise a time would cross domains, and it would be unknown which."""
     clock = document()["conditions"]["clock"]
     assert clock["host_domain"] == "host:" + "f" * 43
     assert clock["device_domain"] == "device:0011223344556677"
@@ -114,14 +114,14 @@ def test_clock_is_between_the_named_domains() -> None:
 
 
 def test_trace_of_another_length_than_the_worker_counted_is_refused() -> None:
-    """A trace that lost its end is stored, and doubted only when somebody verifies it."""
+    """Otherwise a trace that lost its end would be stored, and doubted only by verify."""
     record = run_record(replace(worker_record(latencies()), query_count=501))
     with pytest.raises(MeasurementError, match="500 rows, the worker reports 501"):
         analyse_run(record, traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
 
 
 def test_run_that_measured_nothing_has_no_document() -> None:
-    """A failed run is stored with numbers."""
+    """Otherwise a failed run would be stored with numbers."""
     with pytest.raises(MeasurementError, match="measured nothing"):
         analyse_run(run_record(None), traces_of(latencies()), created_utc=CREATED_UTC, clock=None)
     record = run_record(worker_record(latencies()))

@@ -48,7 +48,7 @@ LAUNCH_S = 1.5
 
 
 def one_run() -> Run:
-    """A run that took this long beside its timed loop."""
+    """Return a run that took `LAUNCH_S` in addition to its timed loop."""
     worker = worker_record(latencies())
     loop_ns = worker.after.monotonic_ns - worker.before.monotonic_ns
     clock = ClockModel(
@@ -63,7 +63,7 @@ RUN = replace(one_run(), verdict=Verdict(state=State.VALID, rules=()))
 
 
 def runs_of(p50s_ns: list[int], half_width_ns: int = 100) -> list[Run]:
-    """Runs of a set with these medians, each with its own interval."""
+    """Return runs of a set with these medians, each with its own interval."""
     return [
         changed(
             RUN,
@@ -79,7 +79,7 @@ def runs_of(p50s_ns: list[int], half_width_ns: int = 100) -> list[Run]:
 
 
 def with_verdict(run: Run, state: State) -> Run:
-    """The run with another verdict, by one rule that failed."""
+    """Return the run with another verdict, by one rule that failed."""
     return replace(run, verdict=Verdict(state=state, rules=(replace(FAILED, severity=state),)))
 
 
@@ -107,7 +107,7 @@ DRAWS: dict[str, tuple[Draw, float | None]] = {
 @pytest.mark.parametrize("count", [5, 6, 7, 8, 10, 13, 20, 50])
 @pytest.mark.parametrize("name", DRAWS)
 def test_interval_of_the_median_of_runs_covers_what_it_says(name: str, count: int) -> None:
-    """The next set lies outside of what was printed, in one of five."""
+    """Otherwise one of five sets would lie outside of the interval printed before."""
     draw, truth = DRAWS[name]
     chance = np.random.default_rng(count)
     if truth is None:
@@ -118,7 +118,7 @@ def test_interval_of_the_median_of_runs_covers_what_it_says(name: str, count: in
 
 
 def test_interval_is_between_the_order_statistics_that_enclose_its_level() -> None:
-    """The ranks are one off, and every interval is too narrow."""
+    """Otherwise the ranks would be off by one, and every interval too narrow."""
     ten = np.arange(1.0, 11.0)
     outer, inner = (1 - 2 * binom.cdf(rank - 1, 10, 0.5) for rank in (2, 3))
     excess = (outer - 0.95) / (outer - inner)
@@ -129,7 +129,7 @@ def test_interval_is_between_the_order_statistics_that_enclose_its_level() -> No
 
 @pytest.mark.parametrize("count", range(MIN_RUNS))
 def test_fewer_than_five_runs_have_no_interval(count: int) -> None:
-    """Three runs that happen to agree are printed within 0.1 %."""
+    """Otherwise three runs that happen to agree would be printed within 0.1 %."""
     assert median_interval(np.arange(float(count))) is None
 
 
@@ -137,7 +137,7 @@ def test_fewer_than_five_runs_have_no_interval(count: int) -> None:
 
 
 def test_set_is_about_the_median_of_its_runs() -> None:
-    """The headline is the fastest run, or the last one."""
+    """Otherwise the headline would be the fastest run, or the last."""
     found = find_set(runs_of([1040, 1000, 1010, 1030, 1020]))
     metric = found.metrics["latency_ns.p50"]
     assert found.headline == "latency_ns.p50"
@@ -148,7 +148,7 @@ def test_set_is_about_the_median_of_its_runs() -> None:
 
 
 def test_other_metrics_of_the_launches_have_their_spread_too() -> None:
-    """Cold start and memory are those of one launch."""
+    """Otherwise cold start and memory would be those of one launch."""
     runs = runs_of([1000] * 5)
     runs = [
         changed(
@@ -166,7 +166,7 @@ def test_other_metrics_of_the_launches_have_their_spread_too() -> None:
 
 
 def test_tail_that_one_run_does_not_bound_is_left_out() -> None:
-    """The p99 of a set is that of the runs in which it was low enough to be bounded."""
+    """Otherwise the p99 of a set would be that of the runs low enough to be bounded."""
     runs = runs_of([1000] * 5)
     assert "latency_ns.p99" in find_set(runs).metrics
     runs[3] = changed(runs[3], {"metrics.latency_ns.p99_ci95": None})
@@ -174,7 +174,7 @@ def test_tail_that_one_run_does_not_bound_is_left_out() -> None:
 
 
 def test_invalid_run_does_not_count_and_is_named() -> None:
-    """A run that was stopped halfway moves the median, or vanishes."""
+    """Otherwise a run that was stopped halfway would move the median, or vanish."""
     runs = runs_of([1000, 1001, 1002, 1003, 1004, 9999])
     runs[5] = with_verdict(runs[5], State.INVALID)
     found = find_set(runs)
@@ -187,14 +187,14 @@ def test_invalid_run_does_not_count_and_is_named() -> None:
 
 
 def test_set_of_invalid_runs_is_invalid() -> None:
-    """No run counts, and there is no reason."""
+    """Otherwise no run would count, without a reason."""
     found = find_set([with_verdict(run, State.INVALID) for run in runs_of([1000] * 5)])
     assert found.verdict.is_refused
     assert found.metrics == {}
 
 
 def test_set_is_as_suspect_as_its_runs() -> None:
-    """One of five runs shared the CPU, and nobody says so."""
+    """Otherwise it would not be reported that one of five runs shared the CPU."""
     runs = runs_of([1000] * 5)
     runs[2] = with_verdict(runs[2], State.SUSPECT)
     assert find_set(runs).verdict.state is State.SUSPECT
@@ -210,12 +210,12 @@ def test_set_is_as_suspect_as_its_runs() -> None:
     ],
 )
 def test_verdict_follows_from_the_interval_between_runs(p50s_ns: list[int], state: State) -> None:
-    """Launches that differ by a third are printed as one number, and called valid."""
+    """Otherwise launches that differ by a third would be printed as one number, and valid."""
     assert find_set(runs_of(p50s_ns)).verdict.state is state
 
 
 def test_rule_that_several_runs_broke_shows_the_worst() -> None:
-    """The first run lost 13 % to others, the fourth 92 %, and the set says 13 % of all of them."""
+    """Otherwise a set would report 13 % for all runs, though the fourth lost 92 % to others."""
     runs = runs_of([1000, 1001, 1002, 1003, 1004])
     values = (0.135, 0.319, 0.923, 0.2)
     for number, value in enumerate(values):
@@ -233,7 +233,7 @@ def test_rule_that_several_runs_broke_shows_the_worst() -> None:
 
 
 def test_accuracy_of_a_set_is_that_of_its_first_run_with_its_interval() -> None:
-    """One run measures the accuracy, and its interval is lost among the others."""
+    """Otherwise the interval of the only run with an accuracy would be lost among the others."""
     runs = runs_of([1000, 1001, 1002, 1003, 1004])
     accuracy = Accuracy("top1", 0.975, (0.95, 0.99), 360)
     runs[0] = changed(runs[0], {"metrics.accuracy": accuracy})
@@ -242,7 +242,7 @@ def test_accuracy_of_a_set_is_that_of_its_first_run_with_its_interval() -> None:
 
 
 def test_run_on_its_own_keeps_its_verdict_and_its_interval() -> None:
-    """With --runs 1 every run becomes suspect."""
+    """Otherwise every run would become suspect with --runs 1."""
     run = replace(RUN, member=None)
     found = find_set([run])
     assert found.verdict == run.verdict
@@ -251,7 +251,7 @@ def test_run_on_its_own_keeps_its_verdict_and_its_interval() -> None:
 
 
 def test_runs_are_put_into_their_sets_in_order() -> None:
-    """Rounds over several models are one heap."""
+    """Otherwise rounds over several models would be one heap."""
     first, second = runs_of([1, 2, 3]), runs_of([4, 5, 6])
     second = [changed(run, {"member.set_id": "set-00000002"}) for run in second]
     mixed = [run for pair in zip(first, second, strict=True) for run in pair]
@@ -261,7 +261,7 @@ def test_runs_are_put_into_their_sets_in_order() -> None:
 
 
 def test_sides_of_a_comparison_are_sets_and_the_baseline_is_the_first() -> None:
-    """A report of ten pairs has twenty columns, and is against the model that ran first."""
+    """Otherwise a report of ten pairs would have 20 columns, and the first model as baseline."""
     runs = [
         replace(one, member=None, pair=Pair("pairs-a", number // 2, side))
         for number, (one, side) in enumerate(
@@ -277,7 +277,7 @@ def test_sides_of_a_comparison_are_sets_and_the_baseline_is_the_first() -> None:
 
 
 def test_run_without_the_rest_of_its_set_stands_alone() -> None:
-    """One good run is suspect, since four others were not named beside it."""
+    """Otherwise a good run would be suspect, since four others were not named with it."""
     runs = runs_of([1000, 1001, 1002, 1003, 1004])
     [only] = choose_sets(runs[2:3])
     assert (only.set_id, only.verdict) == (None, runs[2].verdict)
@@ -285,7 +285,7 @@ def test_run_without_the_rest_of_its_set_stands_alone() -> None:
 
 
 def test_energy_has_the_error_of_the_meter_beside_that_between_runs() -> None:
-    """A meter that is 3 % off measures five times within 0.1 %."""
+    """Otherwise a meter that is 3 % off would seem to measure five times within 0.1 %."""
     runs = [
         changed(
             run,
@@ -309,7 +309,7 @@ def test_energy_has_the_error_of_the_meter_beside_that_between_runs() -> None:
 
 @pytest.mark.parametrize(("half_width_ns", "spread_ns"), [(400, 20), (60, 60), (20, 200)])
 def test_proposed_split_is_the_best_one(half_width_ns: int, spread_ns: int) -> None:
-    """The advice makes the next measurement worse."""
+    """Otherwise the advice would make the next measurement worse."""
     p50s = [100_000 + int(spread_ns * shift) for shift in (-1.2, -0.6, 0.0, 0.6, 1.2)] * 4
     found = find_set(runs_of(p50s, half_width_ns)).variance
     assert found is not None

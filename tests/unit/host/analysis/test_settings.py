@@ -1,4 +1,4 @@
-"""What was requested of a run, held against what was in effect."""
+"""What was requested of a run, compared with what was in effect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONVOLUTION = OperatorTime(0, "Conv", "c", "cuda", 1, 10)
 
 
 def ran(*shares: float, own: float | None = None) -> WorkerRecord:
-    """A worker whose threads ran for these shares of the loop; all of it was theirs."""
+    """Return a worker whose threads ran for these shares of the loop, by default all of it."""
     total = sum(shares) if own is None else own
     before = tuple(ThreadTime(number, 1.0, 0.5) for number in range(len(shares)))
     after = tuple(
@@ -45,13 +45,13 @@ def ran(*shares: float, own: float | None = None) -> WorkerRecord:
 
 
 def scheduled(cpus: tuple[int, ...], *quotas: float, is_known: bool = True) -> WorkerRecord:
-    """A worker on these CPUs, within these quotas."""
+    """Return a worker on these CPUs, within these quotas."""
     of_groups = tuple(CpuQuota(count, 0.1) for count in quotas) if is_known else None
     return replace(WORKER, scheduling=Scheduling(cpus, "other", 0, quotas=of_groups))
 
 
 def placed(delegate: str, **counts: int) -> WorkerRecord:
-    """Operators in these places; none: the runtime does not report them."""
+    """Return operators in these places; none: the runtime does not report them."""
     used = tuple(name for name in counts if name != "builtin")
     return replace(
         WORKER,
@@ -61,12 +61,12 @@ def placed(delegate: str, **counts: int) -> WorkerRecord:
 
 
 def settings(worker: WorkerRecord, **changes: Any) -> EffectiveSettings:
-    """Settings of a run with these changes of its specification."""
+    """Return the settings of a run with these changes of its specification."""
     return find_settings(replace(run_record(worker).spec, **changes), worker)
 
 
 def shown(setting: Setting) -> tuple[object, object, SettingState, str | None]:
-    """A setting without the words of its sentence."""
+    """Return a setting without the words of its sentence."""
     return setting.requested, setting.effective, setting.state, setting.reason
 
 

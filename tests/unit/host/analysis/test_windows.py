@@ -51,18 +51,18 @@ from edgebench.protocol.spec import Engine, RunSpec
 MODEL = ModelFacts("kws.tflite", "a" * 64, "tflite", 53936, "int8")
 SPEC = RunSpec("firmware", engine=Engine.TARGET, duration_s=50.0, min_query_count=100)
 OF_OUTPUTS = ("dataset_complete", "accuracy_floor", "accuracy", "agreement", "agreement_of_all")
-"""Rules about what a run has to be asked for."""
+"""Rules that apply only to what a run requests."""
 QEMU = EmulatorFacts("QEMU", "7.2.22", "mps2-an386", instruction_ns=8.0)
 
 
 def window(number: int, *, count: int = 100, ticks: int = 10_500_000) -> Window:
-    """A window of ten seconds and a half by a counter of microseconds, one after another."""
+    """Return a window of 10.5 s by a counter of microseconds, one after another."""
     begin_ns = number * 12_000_000_000
     return Window(begin_ns, begin_ns + 1000 * ticks + 300_000, count, ticks, 1e6)
 
 
 def target(emulator: EmulatorFacts | None = None) -> TargetRecord:
-    """A microcontroller that keeps every rule."""
+    """Return a microcontroller that keeps every rule."""
     return TargetRecord(
         model=MODEL,
         runtime=RuntimeFacts("firmware", "1.0"),
@@ -78,7 +78,7 @@ def target(emulator: EmulatorFacts | None = None) -> TargetRecord:
 
 
 def evidence(of: TargetRecord, outcome: Outcome = Outcome.COMPLETED) -> TargetEvidence:
-    """What the rules look at."""
+    """Return what the rules examine."""
     record = RunRecord(
         "20261123-120000-000", "host", SPEC, MODEL, DEVICE, ENVIRONMENT, outcome, target=of
     )
@@ -86,13 +86,13 @@ def evidence(of: TargetRecord, outcome: Outcome = Outcome.COMPLETED) -> TargetEv
 
 
 def changed(windows: Callable[[Window], Window]) -> TargetRecord:
-    """A target whose last window is another one."""
+    """Return a target whose last window is changed."""
     made = target()
     return replace(made, windows=(*made.windows[:-1], windows(made.windows[-1])))
 
 
 def test_throughput_is_the_median_of_the_windows() -> None:
-    """The mean of the windows, or of all inferences, is printed as MLPerf Tiny's result."""
+    """Otherwise the mean of the windows, or of all inferences, would be MLPerf Tiny's result."""
     made = replace(target(), windows=(window(0), window(1), window(2, ticks=42_000_000)))
     found = measure_windows(made)
     assert found.throughput_per_s == pytest.approx(100 / 10.5)
@@ -104,14 +104,14 @@ def test_throughput_is_the_median_of_the_windows() -> None:
 
 
 def test_percentiles_are_of_inferences_that_were_timed() -> None:
-    """Percentiles are made up from means of windows."""
+    """Otherwise percentiles would be derived from means of windows."""
     found = measure_windows(replace(target(), inference_ticks=tuple(range(8_000_000, 8_000_900))))
     assert found.latency is not None
     assert (found.latency.min, found.latency.count) == (100_000_000, 900)
 
 
 def test_instructions_follow_from_virtual_time() -> None:
-    """A count of an emulator is off by a factor, or is called a latency."""
+    """Otherwise a count of an emulator would be off by a factor, or be called a latency."""
     made = replace(
         target(QEMU),
         windows=(Window(0, 1, 10, 17_785_043, 25e6),),
@@ -128,7 +128,7 @@ def test_instructions_follow_from_virtual_time() -> None:
 
 
 def test_emulator_that_counts_no_instructions_gives_no_number() -> None:
-    """Its clock follows that of a busy machine, and the number changes each time."""
+    """Otherwise its clock would follow that of a busy machine, and the number vary each time."""
     found = evidence(target(replace(QEMU, instruction_ns=None)))
     assert found.measured.instructions_per_inference is None
     verdict = judge_target(found)
@@ -149,7 +149,7 @@ def test_emulator_that_counts_no_instructions_gives_no_number() -> None:
     ],
 )
 def test_window_that_cannot_be_is_refused(wrong: Window, text: str) -> None:
-    """A counter that wrapped around gives a throughput without end."""
+    """Otherwise a counter that wrapped around would give an infinite throughput."""
     with pytest.raises(MeasurementError, match=text):
         measure_windows(replace(target(), windows=(wrong,)))
     with pytest.raises(MeasurementError, match="no window"):
@@ -157,12 +157,12 @@ def test_window_that_cannot_be_is_refused(wrong: Window, text: str) -> None:
 
 
 def outcomes(verdict: Verdict) -> dict[str, RuleOutcome]:
-    """Outcome by rule."""
+    """Return the outcome by rule."""
     return {rule.id: rule.outcome for rule in verdict.rules}
 
 
 def test_good_target_is_valid_and_nobody_watched_its_heat() -> None:
-    """A microcontroller is suspect for want of a governor, or its heat is said to be watched."""
+    """Otherwise a microcontroller would be suspect without a governor, or its heat seem watched."""
     verdict = judge_target(evidence(target()))
     assert (verdict.state, verdict.unwatched) == (State.VALID, ("heat",))
     assert list(outcomes(verdict)) == [rule.id for rule in TARGET_RULES]
@@ -172,7 +172,7 @@ def test_good_target_is_valid_and_nobody_watched_its_heat() -> None:
 
 
 def test_counted_instructions_are_valid_and_claim_no_time() -> None:
-    """A run in an emulator that claims no time is refused for the time that it does not claim."""
+    """Otherwise an emulated run would be refused for a time that it does not claim."""
     made = replace(target(QEMU), windows=target().windows[:1])
     verdict = judge_target(evidence(made))
     assert (verdict.state, verdict.unwatched) == (State.VALID, ())
@@ -201,7 +201,7 @@ FAILING = [
 
 @pytest.mark.parametrize(("rule", "made", "outcome"), FAILING, ids=[one[0] for one in FAILING])
 def test_rule_fails_on_its_evidence(rule: str, made: TargetRecord, outcome: Outcome) -> None:
-    """A number of a microcontroller that cannot be trusted is printed as valid."""
+    """Otherwise a number of a microcontroller that cannot be trusted would be valid."""
     found = evidence(made, outcome)
     if rule == "enough_queries":
         few = replace(found.record, spec=replace(SPEC, min_query_count=402))
@@ -214,13 +214,13 @@ def test_rule_fails_on_its_evidence(rule: str, made: TargetRecord, outcome: Outc
 
 
 def untimed() -> TargetRecord:
-    """A board in energy mode: windows without ticks."""
+    """Return a board in energy mode: windows without ticks."""
     windows = (replace(one, ticks=None, tick_rate_hz=None) for one in target().windows)
     return replace(target(), windows=tuple(windows))
 
 
 def edge_window(duration_s: float) -> EdgeWindow:
-    """A window of 100 inferences between two edges."""
+    """Return a window of 100 inferences between two edges."""
     return EdgeWindow(inference_count=100, duration_s=duration_s, energy_j_per_inference=1e-6)
 
 
@@ -235,7 +235,7 @@ METERED = EnergyResult(
 
 
 def metered(energy: EnergyResult | None) -> TargetEvidence:
-    """A board in energy mode, beside a meter or not."""
+    """Return a board in energy mode, with a meter or without."""
     found, made = evidence(target()), untimed()
     edges = energy.edge_windows if energy else ()
     measured = measure_windows(made, [one.duration_s for one in edges] or None)
@@ -243,7 +243,7 @@ def metered(energy: EnergyResult | None) -> TargetEvidence:
 
 
 def test_board_in_energy_mode_is_timed_by_the_edges_of_a_meter() -> None:
-    """A board that tells no time is invalid, or has a time that nobody measured."""
+    """Otherwise a board that reports no time would be invalid, or have an unmeasured time."""
     found = metered(METERED)
     verdict = judge_target(found)
     assert verdict.state is State.VALID, verdict.failures
@@ -253,7 +253,7 @@ def test_board_in_energy_mode_is_timed_by_the_edges_of_a_meter() -> None:
 
 
 def test_windows_of_streaming_firmware_are_not_compared() -> None:
-    """A sound that ends late makes a run suspect, and the board gets the blame."""
+    """Otherwise a sound that ends late would make a run suspect, and the board be blamed."""
     found = metered(METERED)
     heard = replace(found.target, pace_ns=32_000_000)
     measured = measure_windows(heard, [10.5] * 4 + [11.5])
@@ -263,7 +263,7 @@ def test_windows_of_streaming_firmware_are_not_compared() -> None:
 
 
 def test_board_in_energy_mode_without_edges_has_no_time() -> None:
-    """Its run is valid without any number in it."""
+    """Otherwise its run would be valid without any number in it."""
     for energy in (None, replace(METERED, edge_windows=(), gross_j_per_inference=None)):
         verdict = judge_target(metered(energy))
         assert verdict.state is State.INVALID
@@ -277,7 +277,7 @@ def test_board_in_energy_mode_without_edges_has_no_time() -> None:
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> TargetTraces:
-    """Recording of a meter that saw the pulses of the windows, 2 s after they began."""
+    """Return the recording of a meter that saw the windows' pulses, 2 s after they began."""
     edges_s = np.array([(one.begin_ns, one.end_ns) for one in untimed().windows]) / 1e9 + 2
     energies_j = sampled_j(edges_s, np.random.default_rng(0))
     pulses_s = [0.5, *edges_s.reshape(-1)]
@@ -286,13 +286,13 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> TargetTraces:
 
 
 def metered_run(of: TargetRecord, traces: TargetTraces, run_id: str = "one") -> Run:
-    """A run beside the meter."""
+    """Return a run with the meter."""
     record = replace(evidence(target()).record, target=of, run_id=run_id)
     return analyse_target(record, traces, created_utc="2026-11-23T12:00:00+00:00", clock=None)
 
 
 def test_energy_of_a_board_is_compared(traces: TargetTraces) -> None:
-    """Joules by edges are no metric, or are compared without the meter's uncertainty."""
+    """Otherwise joules by edges would be no metric, or be compared without meter uncertainty."""
     runs = [metered_run(untimed(), traces, name) for name in ("one", "other")]
     energy = runs[0].metrics.energy
     assert energy is not None
@@ -305,7 +305,7 @@ def test_energy_of_a_board_is_compared(traces: TargetTraces) -> None:
 
 
 def test_meter_beside_a_board_without_pulses_gives_no_energy(traces: TargetTraces) -> None:
-    """Edges of anything are taken for windows; or latencies are lost with the energy."""
+    """Otherwise any edges would be taken for windows, or latencies be lost with the energy."""
     timed = metered_run(target(), traces)
     assert timed.metrics.energy is not None
     assert "performance mode" in (timed.metrics.energy.refused or "")
@@ -319,7 +319,7 @@ def test_meter_beside_a_board_without_pulses_gives_no_energy(traces: TargetTrace
 def test_board_without_its_energy_still_has_its_time(
     traces: TargetTraces, is_of_meter: bool
 ) -> None:
-    """Samples that are missing make a run invalid, as if no meter had seen its pulses."""
+    """Otherwise missing samples would make a run invalid, as if no meter had seen its pulses."""
     power = traces.power
     assert isinstance(power, PowerFile)
     loss = replace(power.loss, trouble="the cable was pulled")
@@ -338,13 +338,13 @@ def test_board_without_its_energy_still_has_its_time(
 
 
 def test_windows_below_ten_seconds_are_marked() -> None:
-    """An energy over a second looks like one that may be submitted."""
+    """Otherwise an energy over a second would look like one that may be submitted."""
     short = replace(METERED, edge_windows=(*METERED.edge_windows[:4], edge_window(9.9)))
     assert "energy_windows" in {one.id for one in judge_target(metered(short)).failures}
 
 
 def with_dataset(count: int, error: str | None = None) -> TargetEvidence:
-    """Evidence of a run of which ten samples of a data set were to be run."""
+    """Return evidence of a run that was to run ten samples of a data set."""
     check = CheckFacts(dataset_sample_count=count, dataset_wanted_count=10, dataset_error=error)
     found = evidence(replace(target(), check=check))
     spec = replace(SPEC, dataset_sha256="d" * 64)
@@ -352,7 +352,7 @@ def with_dataset(count: int, error: str | None = None) -> TargetEvidence:
 
 
 def test_part_of_a_data_set_is_no_whole_one() -> None:
-    """An accuracy on four of ten samples looks like one on all of them."""
+    """Otherwise an accuracy on four of ten samples would look like one on all of them."""
     assert outcomes(judge_target(with_dataset(10)))["dataset_complete"] is RuleOutcome.PASS
     failed = {one.id: one for one in judge_target(with_dataset(4, "the board is gone")).failures}
     assert (failed["dataset_complete"].value, failed["dataset_complete"].limit) == (4.0, 10.0)
@@ -362,7 +362,7 @@ def test_part_of_a_data_set_is_no_whole_one() -> None:
 
 
 def test_data_set_that_fails_at_once_costs_no_windows() -> None:
-    """Five good windows are invalid, as a line was damaged after them."""
+    """Otherwise five good windows would be invalid, as a line was damaged after them."""
     verdict = judge_target(with_dataset(0, "the line is damaged"))
     assert [one.id for one in verdict.failures] == ["dataset_complete"]
     assert verdict.state is State.SUSPECT
@@ -371,7 +371,7 @@ def test_data_set_that_fails_at_once_costs_no_windows() -> None:
 
 
 def agreeing(share: float, rounding: str | None, version: str) -> Verdict:
-    """Verdict of outputs that differ by so much from LiteRT's reference kernels."""
+    """Return the verdict of outputs that differ by `share` from LiteRT's reference kernels."""
     made = replace(
         target(),
         firmware=replace(target().firmware, rounding=rounding),
@@ -397,13 +397,13 @@ def agreeing(share: float, rounding: str | None, version: str) -> Verdict:
 def test_exact_firmware_is_held_to_the_last_bit(
     share: float, rounding: str | None, version: str, is_failed: bool
 ) -> None:
-    """A kernel with one wrong bit passes, or other firmware is blamed for another rounding."""
+    """Otherwise a kernel with one wrong bit would pass, or other rounding would be blamed."""
     failures = [one.id for one in agreeing(share, rounding, version).failures]
     assert failures == (["agreement_of_all"] if is_failed else [])
 
 
 def test_simulated_target_is_suspect() -> None:
-    """A made-up board passes for a real one."""
+    """Otherwise a simulated board would pass for a real board."""
     found = evidence(target())
     verdict = judge_target(replace(found, record=replace(found.record, simulated=True)))
     assert [one.id for one in verdict.failures] == ["real_device"]
@@ -411,7 +411,7 @@ def test_simulated_target_is_suspect() -> None:
 
 @pytest.mark.parametrize("emulator", [None, QEMU])
 def test_run_of_a_target_is_written_and_read(emulator: EmulatorFacts | None) -> None:
-    """A stored run of a microcontroller cannot be read back, or its headline is a latency."""
+    """Otherwise a stored run of a microcontroller would be unreadable, or headed by a latency."""
     record = evidence(target(emulator)).record
     run = analyse_target(
         record, TargetTraces(), created_utc="2026-11-23T12:00:00+00:00", clock=None
@@ -424,7 +424,7 @@ def test_run_of_a_target_is_written_and_read(emulator: EmulatorFacts | None) -> 
 
 
 def counted_run(run_id: str, ticks: int, **emulator: Any) -> Run:
-    """A stored run of an emulated board, on some machine."""
+    """Return a stored run of an emulated board, on some machine."""
     made = replace(target(replace(QEMU, **emulator)), windows=(Window(0, 1, 10, ticks, 25e6),))
     machine = replace(ENVIRONMENT, kernel=f"Linux of {run_id}")
     device = replace(DEVICE, id=f"beside {run_id}")
@@ -435,7 +435,7 @@ def counted_run(run_id: str, ticks: int, **emulator: Any) -> Run:
 
 
 def test_set_of_counts_needs_no_five_runs() -> None:
-    """Two runs of an emulated board count the same, and are suspect as they are not five."""
+    """Otherwise two emulated runs with equal counts would be suspect, as they are not five."""
     first, second, other = (
         replace(counted_run(name, ticks), member=SetMember("set-00000001", number, 2))
         for number, (name, ticks) in enumerate(
@@ -447,7 +447,7 @@ def test_set_of_counts_needs_no_five_runs() -> None:
 
 
 def test_counts_of_two_machines_are_compared() -> None:
-    """CI's next machine has another kernel, and the gate refuses to look."""
+    """Otherwise the gate would refuse to compare, as CI's next machine has another kernel."""
     before, after = counted_run("before", 17_785_043), counted_run("after", 17_802_829)
     (found,) = compare_groups([([before], [after])])
     assert (found.metric, found.result.outcome) == (INSTRUCTIONS, ComparisonOutcome.WORSE)
@@ -456,14 +456,14 @@ def test_counts_of_two_machines_are_compared() -> None:
 
 @pytest.mark.parametrize("change", [{"version": "8.2.0"}, {"instruction_ns": 1.0}])
 def test_counts_of_two_emulators_are_not_compared(change: dict[str, Any]) -> None:
-    """An emulator is updated, and its users look for a regression of theirs."""
+    """Otherwise an emulator update would make its users look for a regression of theirs."""
     before, after = counted_run("before", 17_785_043), counted_run("after", 17_785_043, **change)
     with pytest.raises(NotComparable, match="emulator"):
         compare_groups([([before], [after])])
 
 
 def test_documentation_lists_the_rules_of_targets() -> None:
-    """A rule of a microcontroller is looked up and not found."""
+    """Otherwise a rule of a microcontroller would be missing from the documentation."""
     page = (Path(__file__).parents[4] / "docs/target-timing.md").read_text()
     table = page[page.index("| rule | fails if") :]
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]

@@ -1,4 +1,4 @@
-"""An end of measurements that any thread may ask for."""
+"""An end of measurements that any thread may request."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from edgebench.protocol.errors import TargetError
 
 @pytest.fixture
 def _python_answers() -> Iterator[None]:
-    """Ctrl-C is Python's own affair, also where a runner of the tests ignores it."""
+    """Let Python handle Ctrl-C, also where a runner of the tests ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 def test_action_is_performed_once_and_only_while_it_is_wanted() -> None:
-    """A run that has ended is stopped, or the next one on that device."""
+    """Otherwise a run that has ended would be stopped, or the next run on that device."""
     done: list[str] = []
     cancellation = Cancellation()
     cancellation.check()
@@ -36,7 +36,7 @@ def test_action_is_performed_once_and_only_while_it_is_wanted() -> None:
 
 
 def test_action_that_comes_after_the_request_is_performed_at_once() -> None:
-    """A run that starts in the moment of the request goes on to its end."""
+    """Otherwise a run that starts in the moment of the request would go on to its end."""
     done: list[str] = []
     cancellation = Cancellation()
     cancellation.request()
@@ -46,7 +46,7 @@ def test_action_that_comes_after_the_request_is_performed_at_once() -> None:
 
 @pytest.mark.usefixtures("_python_answers")
 def test_first_interrupt_is_held_and_the_second_is_not() -> None:
-    """Otherwise a run that has ended stays on its device, or Ctrl-C is lost for good."""
+    """Otherwise a run that has ended would stay on its device, or Ctrl-C be lost for good."""
     with holding_interrupts() as is_pressed:
         assert not is_pressed.is_set()
         signal.raise_signal(signal.SIGINT)
@@ -58,7 +58,7 @@ def test_first_interrupt_is_held_and_the_second_is_not() -> None:
 
 @pytest.mark.usefixtures("_python_answers")
 def test_block_that_fails_after_ctrl_c_is_interrupted() -> None:
-    """Otherwise a run that is refused swallows the key, and the next one begins."""
+    """Otherwise a run that is refused would swallow the key, and the next run would begin."""
 
     def fail(*, is_pressed: bool) -> None:
         with holding_interrupts():
@@ -75,7 +75,7 @@ def test_block_that_fails_after_ctrl_c_is_interrupted() -> None:
 
 @pytest.mark.usefixtures("_python_answers")
 def test_handler_of_before_acknowledges_the_key_and_comes_back() -> None:
-    """Otherwise the user sees nothing happen, or the next command is not cancelled."""
+    """Otherwise the user would see nothing happen, or the next command not be cancelled."""
     acknowledged: list[int] = []
 
     def acknowledge(number: int, _: object) -> None:
@@ -93,7 +93,7 @@ def test_handler_of_before_acknowledges_the_key_and_comes_back() -> None:
 
 
 def test_other_threads_have_nothing_to_hold() -> None:
-    """Otherwise a lane of a farm ends in an error of the signal module."""
+    """Otherwise a lane of a farm would end in an error of the signal module."""
     pressed: list[bool] = []
 
     def work() -> None:

@@ -65,7 +65,7 @@ PROBES = [[probe(BEGIN_NS)], [probe(END_NS)]]
 
 
 class FakeClient(FreeDevice):
-    """A device with one run, and with a meter that the agent recorded, if the agent did."""
+    """A device with one run; with `write_spool`, the agent recorded a meter, too."""
 
     def __init__(self, record: RunRecord, write_spool: WriteSpool | None = None) -> None:
         self._record = record
@@ -73,32 +73,32 @@ class FakeClient(FreeDevice):
         self.acknowledged: list[str] = []
 
     def fetch_run(self, run_id: str, directory: Path) -> None:
-        """Its files."""
+        """Write its files."""
         spool_files(directory, self._record, LATENCY_NS, begin_ns=QUERIES_NS)
         if self._write_spool:
             (directory / METER_FILE).unlink(missing_ok=True)
             self._write_spool(directory / METER_FILE)
 
     def acknowledge(self, run_id: str) -> None:
-        """It may be forgotten."""
+        """Note that the run may be forgotten."""
         self.acknowledged.append(run_id)
 
 
 def finished(metered: MeterFacts | None = None) -> RunRecord:
-    """A run whose energy is known."""
+    """Return a run whose energy is known."""
     worker = replace(worker_record(LATENCY_NS), sync=SyncFacts(codes=CODES))
     return replace(run_record(worker), events=EVENTS, metered=metered)
 
 
 def expect(store: Store) -> Path:
-    """What the host keeps of the run before it starts; the place of its recording."""
+    """Keep the host's files of a run before it starts; return the place of its recording."""
     with store.expecting(RUN_ID) as directory:
         write_facts(directory, HostFacts(energy=EnergyRequest(meter=METER)), {})
     return directory / RAW_DIRECTORY / METER_FILE
 
 
 def collected(store: Store, client: FakeClient, recording: Recording | None = None) -> Document:
-    """The document of the run."""
+    """Return the document of the run."""
     run = collect(
         cast(Client, client),
         store,
@@ -110,7 +110,7 @@ def collected(store: Store, client: FakeClient, recording: Recording | None = No
 
 
 def rapl_spool(*packets: bytes) -> WriteSpool:
-    """A recording of an energy counter, a tenth of a second each."""
+    """Return a writer of an energy counter's recording, a tenth of a second per packet."""
     meter = header(clock=HOST_CLOCK, rate_hz=10.0, is_uniform=False)
     averaging = replace(meter.capability, is_averaging=True)
     facts = {"ranges_uj": [1 << 32]}
@@ -125,7 +125,7 @@ def rapl_spool(*packets: bytes) -> WriteSpool:
 
 
 def garbage(path: Path) -> None:
-    """No recording at all."""
+    """Write what is no recording at all."""
     path.write_bytes(b"\x00" * 100)
 
 
@@ -133,7 +133,10 @@ def garbage(path: Path) -> None:
 def test_half_a_file_of_power_does_not_keep_the_run_on_the_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    """After Ctrl-C or a full disk every later command fails at the run, and never forgets it."""
+    """Otherwise every later command would fail at the run.
+
+    After Ctrl-C or a full disk, the device would never forget it.
+    """
     store, client = Store(tmp_path / "store"), FakeClient(finished())
     recording = recorder(samples(int(LATENCY_NS.sum())))(expect(store))
     write = power._RowGroupWriter._write
@@ -152,7 +155,7 @@ def test_half_a_file_of_power_does_not_keep_the_run_on_the_device(
 
 
 def test_what_a_killed_host_left_of_its_power_goes(tmp_path: Path) -> None:
-    """Half a file becomes part of the run, or is taken for its power."""
+    """Otherwise half a file would become part of the run, or be taken for its power."""
     store = Store(tmp_path / "store")
     spool = expect(store)
     for name in ("power.parquet", "power.parquet.part"):
@@ -163,7 +166,7 @@ def test_what_a_killed_host_left_of_its_power_goes(tmp_path: Path) -> None:
 
 
 def test_clock_probes_that_are_damaged_do_not_keep_the_run_on_the_device(tmp_path: Path) -> None:
-    """After a power cut, every later command says that the run stays there, and it does."""
+    """Otherwise, after a power cut, every later command would report that the run stays there."""
     store, client = Store(tmp_path / "store"), FakeClient(finished())
     directory = expect(store).parent.parent
     (directory / "clock.parquet").write_bytes(b"")
@@ -173,7 +176,7 @@ def test_clock_probes_that_are_damaged_do_not_keep_the_run_on_the_device(tmp_pat
 
 
 def test_recording_of_a_host_that_went_away_is_used(tmp_path: Path) -> None:
-    """The link breaks behind the last inference, and an hour of power is thrown away."""
+    """Otherwise a link that breaks after the last inference would cost an hour of power."""
     store = Store(tmp_path / "store")
     recorder(samples(int(LATENCY_NS.sum())))(expect(store))
     energy = collected(store, FakeClient(finished()))["metrics"]["energy"]
@@ -183,7 +186,7 @@ def test_recording_of_a_host_that_went_away_is_used(tmp_path: Path) -> None:
 
 
 def test_run_that_another_host_started_is_complete_but_for_its_meter(tmp_path: Path) -> None:
-    """The second host of a lab drops the set of a run, or is silent about energy that was asked."""
+    """Otherwise a lab's second host would drop a run's set, or not mention requested energy."""
     facts = HostFacts(
         member=SetMember("set-1", 1, 3), energy=EnergyRequest(meter=METER), ambient_c=21.0
     )
@@ -207,7 +210,7 @@ def test_run_that_another_host_started_is_complete_but_for_its_meter(tmp_path: P
 
 
 def test_recording_that_a_killed_host_cut_short_gives_no_energy(tmp_path: Path) -> None:
-    """Joules of half a run are printed as those of all of it."""
+    """Otherwise joules of half a run would be printed as those of all of it."""
     store = Store(tmp_path / "store")
     recorder(samples(int(LATENCY_NS.sum()))[:3200])(expect(store))
     document = collected(store, FakeClient(finished()))
@@ -227,7 +230,7 @@ def test_recording_that_a_killed_host_cut_short_gives_no_energy(tmp_path: Path) 
 def test_recording_that_is_damaged_costs_the_energy_alone(
     tmp_path: Path, write_spool: WriteSpool, reason: str
 ) -> None:
-    """A flipped bit in the meter's bytes keeps the latencies on the device for ever."""
+    """Otherwise a flipped bit in the meter's bytes would keep latencies on the device for ever."""
     store = Store(tmp_path / "store")
     expect(store)
     document = collected(store, FakeClient(finished(MeterFacts(METER)), write_spool))
@@ -240,7 +243,7 @@ def test_recording_that_is_damaged_costs_the_energy_alone(
 
 
 def test_samples_before_the_damage_stay(tmp_path: Path) -> None:
-    """Nobody can look at what the meter said before."""
+    """Otherwise what the meter reported before the damage could not be inspected."""
     good = b"\x91\x92\xce\x00\x00\x00%c\xc4\x01%c"
     packets = [good % (number, b"%d" % number) for number in range(5)]
     path = tmp_path / "spool"
@@ -255,12 +258,12 @@ class Waiting(FakeClient):
     """A device on which the run waits."""
 
     def list_runs(self) -> RunListing:
-        """The run."""
+        """List the run."""
         return RunListing((RUN_ID,))
 
 
 def unwanted(event: events.MeasurementEvent) -> None:
-    """Nothing happens to any run."""
+    """Fail, as nothing is to happen to any run."""
     raise AssertionError(event)
 
 
@@ -272,11 +275,11 @@ class Failing(FakeClient):
         self._error = error
 
     def list_runs(self) -> RunListing:
-        """Both."""
+        """List both."""
         return RunListing(("20260102-030404-0123abcd", RUN_ID))
 
     def fetch_run(self, run_id: str, directory: Path) -> None:
-        """Only the second."""
+        """Fetch only the second."""
         if run_id != RUN_ID:
             raise self._error
         super().fetch_run(run_id, directory)
@@ -294,7 +297,7 @@ class Failing(FakeClient):
     ids=lambda error: type(error).__name__,
 )
 def test_run_that_cannot_be_fetched_keeps_no_other(tmp_path: Path, error: EdgebenchError) -> None:
-    """A bad sector under one run of last week, and nobody measures on the device again."""
+    """Otherwise a bad sector under a run of last week would end all measuring on the device."""
     store, client = Store(tmp_path / "store"), Failing(error)
     seen: list[events.MeasurementEvent] = []
     session_of(client, store, seen.append).settle(RunPlan("pi", seen.append))
@@ -308,7 +311,7 @@ def test_run_that_cannot_be_fetched_keeps_no_other(tmp_path: Path, error: Edgebe
 
 
 def test_run_that_cannot_be_stored_stays_on_the_device(tmp_path: Path) -> None:
-    """After an hour the disk is full, and the error does not say that nothing is lost."""
+    """Otherwise the error of a full disk, after an hour, would not state that nothing is lost."""
     (tmp_path / "file").write_text("")
     client = FakeClient(finished())
     with pytest.raises(RunNotStored, match=f"run {RUN_ID} stays on the device: store not writ"):
@@ -320,28 +323,28 @@ class Damaging(FakeClient):
     """A device whose record of the run is cut."""
 
     def fetch_run(self, run_id: str, directory: Path) -> None:
-        """Half of the record."""
+        """Write half of the record."""
         super().fetch_run(run_id, directory)
         path = directory / RECORD_FILE
         path.write_bytes(path.read_bytes()[:100])
 
 
 def test_damaged_run_is_no_failure_of_the_store(tmp_path: Path) -> None:
-    """A person makes room on a disk that is not full."""
+    """Otherwise the user would make room on a disk that is not full."""
     with pytest.raises(EdgebenchError) as caught:
         collected(Store(tmp_path), Damaging(finished()))
     assert not isinstance(caught.value, RunNotStored)
 
 
 def test_link_that_fails_while_runs_are_fetched_is_told(tmp_path: Path) -> None:
-    """A link that is gone is taken for a run that is damaged, one run after another."""
+    """Otherwise a lost link would be taken for damaged runs, one after another."""
     client = Failing(LinkLost("gone"))
     with pytest.raises(LinkLost):
         session_of(client, Store(tmp_path), unwanted).settle(RunPlan("pi", unwanted))
 
 
 def failed_run() -> RunRecord:
-    """A run whose worker was killed in its warm-up."""
+    """Return a run whose worker was killed in its warm-up."""
     return replace(
         run_record(None),
         outcome=Outcome.FAILED,
@@ -352,7 +355,7 @@ def failed_run() -> RunRecord:
 
 
 def test_failed_run_is_stored_with_its_reason_and_no_number(tmp_path: Path) -> None:
-    """Of a night of runs the failed ones are gone, and nobody can ask why."""
+    """Otherwise the failed runs of a night would be gone, and their reasons unknown."""
     store = Store(tmp_path / "store")
     expect(store)
     client = FakeClient(failed_run())
@@ -380,13 +383,13 @@ def test_failed_run_is_stored_with_its_reason_and_no_number(tmp_path: Path) -> N
 
 
 def damage(directory: Path) -> None:
-    """Somebody changes the reason in the document."""
+    """Change the reason in the document."""
     path = directory / "run.json"
     path.write_text(path.read_text().replace('"code": "worker_died",\n  "m', '"code": "x",\n  "m'))
 
 
 def test_failed_run_of_a_dead_host_is_named_before_it_is_forgotten(tmp_path: Path) -> None:
-    """A run whose worker and whose host were killed is gone, and nobody ever hears of it."""
+    """Otherwise a run whose worker and host were killed would vanish without any report."""
     store = Store(tmp_path / "store")
     client = Waiting(failed_run())
     told: list[tuple[str, EdgebenchError, list[str]]] = []

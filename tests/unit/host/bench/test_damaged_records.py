@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_number_of_a_record_ends_in_anything_else(kind: str, tmp_path: Path) -> None:
-    """Otherwise a worker, or a broken counter, locks the owner out of the device."""
+    """Otherwise a worker, or a broken counter, could lock the owner out of the device."""
     pairs = list(product(numbers_in(record_of(kind)), EXTREMES))
     random.Random(kind).shuffle(pairs)
     trial, budget = Trial(kind, tmp_path), Budget()

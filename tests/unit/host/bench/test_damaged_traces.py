@@ -16,11 +16,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_trace_ends_in_anything_else(kind: str, tmp_path: Path) -> None:
-    """Otherwise whoever has the spool of a device decides what its owner's commands do."""
+    """Otherwise control of a device's spool would decide what its owner's commands do."""
     trial, budget = Trial(kind, tmp_path), Budget()
     for seed in count():
         trial.of_traces(seed)
-        # Every fourth as somebody may have stored it, past the analysis.
+        # Every fourth as it may have been stored, past the analysis.
         if seed % 4 == 3:
             trial.of_stored_traces(seed)
         if budget.is_spent:

@@ -1,4 +1,4 @@
-"""Labelled data sets: what is none is refused before anything is measured."""
+"""Labelled data sets: any other file is refused before anything is measured."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ X, Y = np.zeros((4, 8, 8, 1)), np.array([0, 1, 2, 3])
 
 
 def saved(path: Path, **arrays: Any) -> Path:
-    """A .npz file of these arrays."""
+    """Return a .npz file of these arrays."""
     np.savez(path, **arrays)
     return path
 
 
 def packed(**arrays: Any) -> bytes:
-    """The bytes of a .npz file of these arrays."""
+    """Return the bytes of a .npz file of these arrays."""
     file = io.BytesIO()
     np.savez(file, **arrays)
     return file.getvalue()
 
 
 def zipped(**members: bytes) -> bytes:
-    """A zip archive of anything."""
+    """Return a zip archive of anything."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in members.items():
@@ -46,14 +46,14 @@ def zipped(**members: bytes) -> bytes:
 
 
 def npy(array: NDArray[Any]) -> bytes:
-    """The bytes of a .npy file."""
+    """Return the bytes of a .npy file."""
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
 
 
 def lying_header() -> bytes:
-    """A .npy file of 128 bytes that says that it holds 8 petabytes."""
+    """Return a .npy file of 128 bytes whose header states 8 petabytes."""
     file = io.BytesIO()
     header = {"descr": "<f8", "fortran_order": False, "shape": (10**15,)}
     write: Any = np.lib.format.write_array_header_1_0
@@ -76,7 +76,7 @@ NO_DATA_SETS = {
 
 @pytest.mark.parametrize("what", NO_DATA_SETS)
 def test_what_is_no_data_set_is_refused_in_one_line(tmp_path: Path, what: str) -> None:
-    """A wrong file ends in a traceback of numpy, or runs what is pickled in it."""
+    """Otherwise a wrong file would end in a traceback of numpy, or run what is pickled in it."""
     path = tmp_path / "set.npz"
     path.write_bytes(NO_DATA_SETS[what])
     with pytest.raises(UsageError, match=r"not a \.npz file of numbers: .*set\.npz$"):
@@ -84,13 +84,13 @@ def test_what_is_no_data_set_is_refused_in_one_line(tmp_path: Path, what: str) -
 
 
 def test_pickled_objects_inside_are_never_loaded(tmp_path: Path) -> None:
-    """A data set from the web runs its author's code."""
+    """Otherwise a data set from the web would run its author's code."""
     with pytest.raises(UsageError, match=r"not a \.npz file of numbers"):
         open_dataset(str(saved(tmp_path / "set.npz", x=np.array([{}], object), y=Y[:1])))
 
 
 def test_missing_file_and_directory_are_named(tmp_path: Path) -> None:
-    """A mistyped path is taken for a bad data set."""
+    """Otherwise a mistyped path would be taken for a bad data set."""
     with pytest.raises(UsageError, match=r"No such file or directory: .*nowhere\.npz"):
         open_dataset(str(tmp_path / "nowhere.npz"))
     with pytest.raises(UsageError, match="a directory in place of a file"):
@@ -98,7 +98,7 @@ def test_missing_file_and_directory_are_named(tmp_path: Path) -> None:
 
 
 def test_pipe_and_device_are_refused_at_once(tmp_path: Path) -> None:
-    """Otherwise the command waits for ever, or takes all memory."""
+    """Otherwise the command would wait for ever, or take all memory."""
     os.mkfifo(tmp_path / "set.npz")
     with pytest.raises(UsageError, match=r"data set not readable: a pipe in place of a file: .*"):
         open_dataset(str(tmp_path / "set.npz"))
@@ -141,7 +141,7 @@ def test_pipe_and_device_are_refused_at_once(tmp_path: Path) -> None:
 def test_arrays_that_do_not_fit_are_refused_with_their_shapes(
     tmp_path: Path, arrays: dict[str, Any], said: str
 ) -> None:
-    """An hour is measured, and then the labels do not fit."""
+    """Otherwise an hour would be measured before it is found that the labels do not fit."""
     with pytest.raises(UsageError, match=said):
         open_dataset(str(saved(tmp_path / "set.npz", **arrays)))
 
@@ -164,7 +164,7 @@ def test_arrays_that_do_not_fit_are_refused_with_their_shapes(
 def test_metric_follows_from_the_file(
     tmp_path: Path, arrays: dict[str, Any], metric: str, kept: set[str]
 ) -> None:
-    """Real labels are compared with the largest output, or all samples are kept with each run."""
+    """Otherwise real labels would be compared with the largest output, or all samples kept."""
     path = saved(tmp_path / "set.npz", **arrays)
     found = open_dataset(str(path))
     assert (found.name, found.metric, set(found.labels)) == ("set.npz", metric, kept)
@@ -173,7 +173,7 @@ def test_metric_follows_from_the_file(
 
 
 def test_compressed_data_set_is_taken(tmp_path: Path) -> None:
-    """What numpy itself compresses is refused."""
+    """Otherwise what numpy itself compresses would be refused."""
     np.savez_compressed(tmp_path / "set.npz", x=X, y=Y)
     assert len(open_dataset(str(tmp_path / "set.npz")).labels["y"]) == 4
 
@@ -181,7 +181,7 @@ def test_compressed_data_set_is_taken(tmp_path: Path) -> None:
 def test_built_in_one_is_the_same_bytes_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each run sends the test set again, and no two runs can be compared."""
+    """Otherwise each run would send the test set again, and no two runs could be compared."""
     monkeypatch.chdir(tmp_path)
     first, second = open_dataset("digits"), open_dataset("digits")
     assert first.path.read_bytes() == second.path.read_bytes()
@@ -196,7 +196,7 @@ def test_built_in_one_is_the_same_bytes_each_time(
 def test_file_called_digits_wins_over_the_built_in_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user's own data set is quietly replaced by ours."""
+    """Otherwise a user's own data set would be silently replaced by the built-in one."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits").write_bytes(packed(x=X, y=Y))
     assert len(open_dataset("digits").labels["y"]) == 4
@@ -210,7 +210,7 @@ GOOD = packed(x=X, y=Y)
 def test_damaged_file_is_a_data_set_or_refused(
     tmp_path: Path, changes: list[tuple[int, int]]
 ) -> None:
-    """A disk error ends in one of the dozen exceptions of zipfile and numpy."""
+    """Otherwise a disk error would end in one of the dozen exceptions of zipfile and numpy."""
     content = bytearray(GOOD)
     for place, value in changes:
         content[place] = value

@@ -1,4 +1,4 @@
-"""Energy of a stored run from a file that an instrument of its own recorded."""
+"""Energy of a stored run from a file that a separate instrument recorded."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ STATED = TraceOptions(columns=MEANS, gain_ratio=0.01)
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store with one run that played the load code."""
+    """Return a store with one run that played the load code."""
     made = Store(tmp_path / "store")
     store_coded_run(made)
     return made
@@ -53,14 +53,14 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    """What an instrument recorded beside it."""
+    """Return what an instrument recorded during the run."""
     path = tmp_path / "trace.csv"
     write_trace_csv(path)
     return path
 
 
 def content(directory: Path) -> dict[str, bytes]:
-    """Every file of a directory."""
+    """Return every file of a directory."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in directory.rglob("*")
@@ -71,7 +71,7 @@ def content(directory: Path) -> dict[str, bytes]:
 def test_energy_of_a_file_is_that_of_a_driven_meter(
     store: Store, trace: Path, tmp_path: Path
 ) -> None:
-    """A second implementation of energy, which is another one, or another verdict."""
+    """Otherwise a second implementation of energy would give another one, or another verdict."""
     run = add_energy(store, RUN_ID, trace, STATED)
     beside = Store(tmp_path / "metered")
     store_metered_run(beside, sync=SyncMethod.CODED_LOAD)
@@ -82,7 +82,7 @@ def test_energy_of_a_file_is_that_of_a_driven_meter(
     assert found.net_j_per_inference == pytest.approx(driven.net_j_per_inference, rel=1e-4)
     assert found.sync is not None
     assert found.sync.method is SyncMethod.CODED_LOAD
-    # Twice the gain as a standard uncertainty, with hardly anything beside it.
+    # Twice the gain as a standard uncertainty, with hardly anything in addition.
     assert found.gross_j_per_inference is not None
     assert found.u95_absolute_j is not None
     ratio = found.u95_absolute_j / found.gross_j_per_inference
@@ -93,7 +93,7 @@ def test_energy_of_a_file_is_that_of_a_driven_meter(
 
 
 def test_run_keeps_the_file_and_verifies(store: Store, trace: Path) -> None:
-    """The file is somewhere else the next year, and nobody can compute the energy again."""
+    """Otherwise the file would be elsewhere next year, and the energy could not be recomputed."""
     before = content(store.directory(RUN_ID))
     run = add_energy(store, RUN_ID, trace, STATED)
     after = content(store.directory(RUN_ID))
@@ -114,7 +114,7 @@ def test_run_keeps_the_file_and_verifies(store: Store, trace: Path) -> None:
 
 @pytest.mark.parametrize("name", ["power.parquet", "trace"])
 def test_trace_that_was_changed_does_not_verify(store: Store, trace: Path, name: str) -> None:
-    """Somebody corrects a number in the file, or in its samples."""
+    """Otherwise a number in the file, or in its samples, could be corrected unnoticed."""
     add_energy(store, RUN_ID, trace, STATED)
     directory = store.directory(RUN_ID)
     [kept] = directory.glob("raw/trace-*/trace.csv")
@@ -135,7 +135,7 @@ def test_trace_that_was_changed_does_not_verify(store: Store, trace: Path, name:
 
 
 def test_what_nobody_said_is_assumed_and_told(store: Store, trace: Path) -> None:
-    """An energy of ±0.1 % is printed from a file whose gain nobody knows."""
+    """Otherwise an energy of ±0.1 % would be printed from a file whose gain is unknown."""
     run = add_energy(store, RUN_ID, trace, TraceOptions(columns=MEANS))
     energy = run.metrics.energy
     assert energy is not None
@@ -157,7 +157,7 @@ def test_what_nobody_said_is_assumed_and_told(store: Store, trace: Path) -> None
 def test_samples_that_may_be_instants_are_refused(
     store: Store, trace: Path, columns: ImportOptions
 ) -> None:
-    """A thousand instants per second are in step with a tick, and 150 % off."""
+    """Otherwise a thousand instants per second would be in step with a tick, and 150 % off."""
     before = content(store.directory(RUN_ID))
     is_said = columns.is_averaging is not None
     with pytest.raises(TraceRefused, match="instant") as caught:
@@ -169,7 +169,7 @@ def test_samples_that_may_be_instants_are_refused(
 def test_file_of_another_time_leaves_the_run_as_it_was(
     store: Store, trace: Path, tmp_path: Path
 ) -> None:
-    """Another run's file gives an energy; or a refused one costs the run what it had."""
+    """Otherwise another run's file would give an energy, or its refusal cost what there was."""
     text = trace.read_text().splitlines()
     before = content(store.directory(RUN_ID))
     half = tmp_path / "half.csv"
@@ -193,7 +193,7 @@ def test_file_of_another_time_leaves_the_run_as_it_was(
 def test_second_file_replaces_the_energy_and_keeps_the_first(
     store: Store, trace: Path, tmp_path: Path
 ) -> None:
-    """The better instrument's file costs what the other one recorded."""
+    """Otherwise the better instrument's file would cost what the other recorded."""
     add_energy(store, RUN_ID, trace, STATED)
     other = tmp_path / "other.csv"
     write_trace_csv(other, work_w=1.5)
@@ -207,7 +207,7 @@ def test_second_file_replaces_the_energy_and_keeps_the_first(
 
 
 def test_runs_of_one_file_are_told_apart_by_each_other(store: Store, tmp_path: Path) -> None:
-    """Launches of a set are in one file, and each gets the energy of another."""
+    """Otherwise launches of a set in one file would each get the energy of another."""
     ids = [RUN_ID]
     for number in (1, 2):
         ids.append(RUN_ID[:-1] + str(number))
@@ -224,7 +224,7 @@ def test_runs_of_one_file_are_told_apart_by_each_other(store: Store, tmp_path: P
 
 
 def test_stretch_of_a_file_gives_one_run_its_energy(store: Store, tmp_path: Path) -> None:
-    """The file of one run is laid over the next one, too, and both are valid."""
+    """Otherwise the file of one run would be laid over the next, too, and both be valid."""
     path, again = tmp_path / "one.csv", f"{RUN_ID[:-1]}1"
     store_coded_run(store, again, later_s=7.5)
     write_trace_csv(path)
@@ -235,7 +235,7 @@ def test_stretch_of_a_file_gives_one_run_its_energy(store: Store, tmp_path: Path
 
 
 def test_file_of_one_run_of_a_set_is_nobodys(tmp_path: Path) -> None:
-    """Five launches of one model look alike, and the first one takes the energy of the third."""
+    """Otherwise the first of five similar launches would take the energy of the third."""
     store, path = Store(tmp_path / "set"), tmp_path / "one.csv"
     ids = [f"{RUN_ID[:-1]}{number}" for number in range(3)]
     for number, run_id in enumerate(ids):
@@ -249,7 +249,7 @@ def test_file_of_one_run_of_a_set_is_nobodys(tmp_path: Path) -> None:
 
 
 def test_recording_of_a_power_profiler_is_a_trace_as_well(store: Store, tmp_path: Path) -> None:
-    """Files that are no tables have no energy of a run, or no term for samples in step."""
+    """Otherwise files that are no tables would have no energy, or no term for samples in step."""
     powers_w = np.repeat(samples(int(latencies(COUNT).sum())), 100)
     path = write_ppk2(tmp_path / "run.ppk2", 1e6 * powers_w / 5.0)
     says = TraceOptions(columns=ImportOptions(supply_v=5.0), gain_ratio=0.1)
@@ -264,7 +264,7 @@ def test_recording_of_a_power_profiler_is_a_trace_as_well(store: Store, tmp_path
 
 
 def test_run_without_a_code_names_the_next_step(tmp_path: Path, trace: Path) -> None:
-    """A run of last week gets an energy by nothing."""
+    """A run without a load code can get no energy; the refusal names the next step."""
     store = Store(tmp_path / "plain")
     latency_ns = latencies(2000)
     put_into_store(store, run_record(worker_record(latency_ns)), latency_ns, facts=HostFacts())
@@ -273,7 +273,7 @@ def test_run_without_a_code_names_the_next_step(tmp_path: Path, trace: Path) -> 
 
 
 def test_run_with_a_meter_keeps_its_energy(tmp_path: Path, trace: Path) -> None:
-    """A plug's log replaces what a power analyser measured."""
+    """Otherwise a plug's log would replace what a power analyser measured."""
     store = Store(tmp_path / "metered")
     store_metered_run(store)
     with pytest.raises(UsageError, match="already has the recording of a meter, synthetic:"):
@@ -281,7 +281,7 @@ def test_run_with_a_meter_keeps_its_energy(tmp_path: Path, trace: Path) -> None:
 
 
 def test_wrong_file_or_gain_is_the_users(store: Store, trace: Path, tmp_path: Path) -> None:
-    """A file without known columns, and a gain of 200 %, change a run."""
+    """Otherwise a file without known columns, or a gain of 200 %, would change a run."""
     before = content(store.directory(RUN_ID))
     unknown = tmp_path / "unknown.csv"
     unknown.write_text("a,b\n1,2\n")
@@ -299,7 +299,7 @@ def test_wrong_file_or_gain_is_the_users(store: Store, trace: Path, tmp_path: Pa
 def test_disk_that_fails_leaves_the_run_as_it_was(
     store: Store, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run with half of a trace does not verify, and its energy is gone."""
+    """Otherwise a run with half of a trace would not verify, and its energy would be gone."""
     add_energy(store, RUN_ID, trace, STATED)
     before = content(store.directory(RUN_ID))
     other = tmp_path / "other.csv"
@@ -320,7 +320,7 @@ def test_disk_that_fails_leaves_the_run_as_it_was(
 def test_errors_of_one_instrument_are_shared_by_its_name(
     store: Store, trace: Path, tmp_path: Path
 ) -> None:
-    """Two files of one Otii cannot be compared; or two instruments' gains cancel."""
+    """Otherwise two files of one Otii could not be compared, or two instruments' gains cancel."""
     other = tmp_path / "other.csv"
     write_trace_csv(other, work_w=1.5)
     found: dict[str, tuple[str, str | None]] = {}

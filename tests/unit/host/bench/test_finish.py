@@ -27,13 +27,13 @@ LATENCY_NS = latencies(COUNT)
 
 @pytest.fixture(scope="module")
 def other() -> Iterator[FinishingProcess]:
-    """The other process."""
+    """Yield the other process."""
     with FinishingProcess() as process:
         yield process
 
 
 def fetched(directory: Path, record: RunRecord | None = None) -> Path:
-    """A run as it is fetched, with the clock probes of its host."""
+    """Return a run as it is fetched, with the clock probes of its host."""
     (directory / RAW_DIRECTORY).mkdir(parents=True)
     record = record or run_record(worker_record(LATENCY_NS))
     spool_files(directory / RAW_DIRECTORY, record, LATENCY_NS, begin_ns=QUERIES_NS)
@@ -42,12 +42,12 @@ def fetched(directory: Path, record: RunRecord | None = None) -> Path:
 
 
 def test_other_process_computes_the_same(tmp_path: Path, other: FinishingProcess) -> None:
-    """A run is judged otherwise when a second device is measured beside it."""
+    """Otherwise a run would be judged differently while a second device is measured."""
     assert other.finish(fetched(tmp_path / "a")) == finish(fetched(tmp_path / "b"))
 
 
 def test_damage_is_told_as_in_this_process(tmp_path: Path, other: FinishingProcess) -> None:
-    """A damaged trace ends the whole farm's command, or is stored as a result."""
+    """Otherwise a damaged trace would end the whole farm's command, or be stored as a result."""
     directory = fetched(tmp_path / "a")
     (directory / RAW_DIRECTORY / QUERIES_FILE).write_bytes(b"no columns")
     for finish_it in (other.finish, finish):
@@ -57,7 +57,7 @@ def test_damage_is_told_as_in_this_process(tmp_path: Path, other: FinishingProce
 
 
 def test_disk_that_fails_is_an_error_of_the_system(tmp_path: Path, other: FinishingProcess) -> None:
-    """A full disk in the other process is a bug of ours to its user."""
+    """Otherwise a full disk in the other process would look like a bug of ours."""
     directory = fetched(tmp_path / "a")
     (directory / "events.jsonl").mkdir()
     with pytest.raises(IsADirectoryError):
@@ -65,7 +65,7 @@ def test_disk_that_fails_is_an_error_of_the_system(tmp_path: Path, other: Finish
 
 
 def test_process_that_is_killed_once_costs_nothing(tmp_path: Path) -> None:
-    """Somebody ends it, and a run that was measured counts as failed."""
+    """Otherwise a measured run would count as failed because the process was killed."""
     directory = fetched(tmp_path / "a")
     with FinishingProcess() as process:
         os.kill(process._process.pid, signal.SIGKILL)
@@ -73,14 +73,17 @@ def test_process_that_is_killed_once_costs_nothing(tmp_path: Path) -> None:
 
 
 def endless(directory: Path) -> Path:
-    """A run whose record never ends."""
+    """Return a run whose record never ends."""
     (directory / RAW_DIRECTORY).mkdir(parents=True)
     os.mkfifo(directory / RAW_DIRECTORY / RECORD_FILE)
     return directory
 
 
 def test_run_that_ends_two_processes_costs_no_other_run(tmp_path: Path) -> None:
-    """The kernel ends it for its memory: the command waits for ever, or loses all later runs."""
+    """Otherwise the command would wait for ever, or lose all later runs.
+
+    The kernel ends the process for its memory.
+    """
     with FinishingProcess() as process, ThreadPoolExecutor() as pool:
         tried = pool.submit(process.finish, endless(tmp_path / "a"))
         for _ in range(TRIES):
@@ -103,7 +106,7 @@ process.finish(Path(sys.argv[1]))
 
 
 def test_process_ends_with_its_host_whatever_it_is_busy_with(tmp_path: Path) -> None:
-    """A killed host leaves a process, which writes where the next host puts the run together."""
+    """Otherwise a killed host would leave a process that writes into the next host's run."""
     words = [sys.executable, "-c", _HOST, str(endless(tmp_path / "a"))]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout is not None

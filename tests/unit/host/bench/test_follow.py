@@ -1,4 +1,4 @@
-"""A run that was followed by another process than the one that started it: whose probes count."""
+"""A run followed by another process than that which started it: whose probes count."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEFT = ClockProbe(1_000_000_000, 5_000_100_000, 5_000_150_000, 1_000_250_000)
 
 
 def later(elapsed_ns: int, *, ahead_ns: int = 0) -> ClockProbe:
-    """The same exchange so much later, on a clock that was moved meanwhile."""
+    """Return the same exchange so much later, on a clock that was moved meanwhile."""
     times = (LEFT.t0, LEFT.t1 + ahead_ns, LEFT.t2 + ahead_ns, LEFT.t3)
     return ClockProbe(*(time_ns + elapsed_ns for time_ns in times))
 
@@ -61,7 +61,7 @@ class FakeClient(FreeDevice):
 
 
 class HeldClient(FakeClient):
-    """A device that somebody else keeps, without a look at the run."""
+    """A device that another user holds, without following the run."""
 
     def acquire(self, wait_s: float) -> None:
         raise LeaseHeld("device is in use by ada")
@@ -70,7 +70,7 @@ class HeldClient(FakeClient):
 def device_of(
     store: Store, client: FakeClient, cancellation: Cancellation | None = None
 ) -> OpenDevice:
-    """A device behind this client."""
+    """Return a device behind this client."""
     return session_of(client, store, raise_failures, cancellation)
 
 
@@ -87,7 +87,7 @@ def device_of(
 def test_probes_of_two_processes_are_of_one_clock(
     tmp_path: Path, probe: ClockProbe, is_kept: bool
 ) -> None:
-    """After a restart of the machine, a line is drawn through two clocks, and energy laid on it."""
+    """Otherwise, after a restart, energy would be laid on a line drawn through two clocks."""
     store, client = Store(tmp_path), FakeClient(probe)
     with store.expecting(RUN_ID) as directory:
         write_expectation(directory, ExpectedRun("1", "pi", "tls", "m.tflite", probes=(LEFT,)))
@@ -98,7 +98,7 @@ def test_probes_of_two_processes_are_of_one_clock(
 
 
 def test_all_probes_that_were_left_count_before_those_of_the_start(tmp_path: Path) -> None:
-    """A host that is killed while it stores a run loses the probes of the run's end."""
+    """Otherwise a host killed while it stores a run would lose the probes of the run's end."""
     probe = later(10**10)
     write_expectation(tmp_path, ExpectedRun("1", "pi", "tls", "m.tflite", probes=(LEFT,)))
     assert left_probes(tmp_path) == [[LEFT]]
@@ -111,27 +111,27 @@ def test_all_probes_that_were_left_count_before_those_of_the_start(tmp_path: Pat
 def test_run_that_another_keeps_is_not_waited_for_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that hangs beside a finished run hangs all that come after it."""
+    """Otherwise a process that hangs at a finished run would hang all later processes."""
     monkeypatch.setattr("edgebench.host.bench.follow.TAKEOVER_TIMEOUT_S", 0.0)
     with pytest.raises(LeaseHeld, match="in use by ada"):
         follow(device_of(Store(tmp_path), HeldClient(later(1))), RUN_ID)
 
 
 class CancellingClient(HeldClient):
-    """A device that somebody else keeps, and a user who does not want to wait for that."""
+    """A device that another user holds, whose own user cancels the wait."""
 
     def __init__(self, cancellation: Cancellation) -> None:
         super().__init__(later(1))
         self._cancellation = cancellation
 
     def acquire(self, wait_s: float) -> None:
-        """Refused, after the user has cancelled."""
+        """Refuse, after the user has cancelled."""
         self._cancellation.request()
         super().acquire(wait_s)
 
 
 def test_wait_for_another_process_can_be_cancelled(tmp_path: Path) -> None:
-    """Ctrl-C ends the other lanes, and this one waits for a minute more."""
+    """Otherwise Ctrl-C would end the other lanes, and this lane would wait for a minute more."""
     cancellation = Cancellation()
     client = CancellingClient(cancellation)
     with pytest.raises(Interrupted):

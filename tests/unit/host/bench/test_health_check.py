@@ -1,4 +1,4 @@
-"""What a check finds before it runs anything, and whose failure it is."""
+"""What a check finds before it runs anything, and what is to blame for a failure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEAT = SeatState("machine", DEVICE, temp_c=41.0)
 
 
 class Describing:
-    """A client of a device that says this of itself."""
+    """A client of a device with this description."""
 
     seat = "machine"
 
@@ -35,11 +35,11 @@ class Describing:
         self._seat = seat
 
     def describe(self) -> SystemDescription:
-        """What it is."""
+        """Return the description of the system."""
         return self._system
 
     def seats(self) -> tuple[SeatState, ...]:
-        """How it is."""
+        """Return the state of the seat."""
         return (self._seat,)
 
 
@@ -65,7 +65,7 @@ class Describing:
 def test_device_that_can_measure_nothing_is_found_without_a_run(
     system: SystemDescription, seat: SeatState, error: type[Exception], text: str
 ) -> None:
-    """A check of a board with a full disk ends in the middle of a run, or finds it well."""
+    """Otherwise a check of a board with a full disk would end in mid-run, or find it healthy."""
     client = cast(Client, Describing(system, seat))
     with pytest.raises(error, match=text):
         check_device(client, "pi5", Cancellation())
@@ -86,7 +86,7 @@ def test_device_that_can_measure_nothing_is_found_without_a_run(
 def test_only_what_is_wrong_with_the_device_is_held_against_it(
     error: e.EdgebenchError, state: CheckState, code: str | None, is_of_device: bool
 ) -> None:
-    """A host without a network takes its whole farm out of service."""
+    """Otherwise a host without a network would take its whole farm out of service."""
     found = refused("pi5", error)
     assert (found.state, found.code, found.is_of_device) == (state, code, is_of_device)
     assert found.reason == str(error)

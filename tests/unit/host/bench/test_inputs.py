@@ -1,4 +1,4 @@
-"""Files of inputs: what is none is refused before anything is measured."""
+"""Files of inputs: any other file is refused before anything is measured."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def saved(folder: Path, arrays: Arrays) -> Path:
-    """A file of these arrays."""
+    """Return a file of these arrays."""
     path = folder / "x.npz"
     np.savez(path, **dict[str, Any](arrays))
     return path
 
 
 def test_inputs_are_part_of_the_request(tmp_path: Path) -> None:
-    """The device draws inputs, or uses some of the user's."""
+    """Otherwise the device would draw inputs, or use some of the user's."""
     path = saved(tmp_path, {"input_1": np.zeros((5, 8, 8, 1), np.float32)})
     request = new_request(["digits_int8.tflite"], inputs=path)
     assert request.inputs is not None
@@ -49,7 +49,7 @@ def test_inputs_are_part_of_the_request(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_file_of_inputs_is_refused(tmp_path: Path, arrays: Arrays, said: str) -> None:
-    """A minute is measured on something else than the user meant."""
+    """Otherwise a minute would be measured on something other than the user meant."""
     path = saved(tmp_path, arrays)
     with pytest.raises(UsageError, match=said):
         open_inputs(path, {"ids": (1, 128)})
@@ -59,7 +59,7 @@ def test_what_is_no_file_of_inputs_is_refused(tmp_path: Path, arrays: Arrays, sa
 def test_file_that_is_not_there_or_not_readable_is_named(
     tmp_path: Path, content: bytes | None
 ) -> None:
-    """A wrong path ends in a traceback."""
+    """Otherwise a wrong path would end in a traceback."""
     path = tmp_path / "x.npz"
     if content is not None:
         path.write_bytes(content)

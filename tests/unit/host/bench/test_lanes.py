@@ -1,4 +1,4 @@
-"""Several devices at once: who works beside whom, and what happens to the others."""
+"""Several devices at once: which work in parallel, and what happens to the others."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Work:
     act: Callable[[str, Cancellation], None]
 
     def measure(self, cancellation: Cancellation) -> None:
-        """Do it."""
+        """Perform the action."""
         self.act(self.target.device.name, cancellation)
 
 
 def target(name: str, meter: str | None = None) -> Target:
-    """A device, with a meter, and perhaps the agent of the device."""
+    """Return a device, with a meter and perhaps the agent of the device."""
     meter, _, agent = (meter or "").partition(" of ")
     energy = EnergyRequest(meter=meter) if meter else None
     return Target(KnownDevice(name, name, agent or name, ("192.0.2.1",), 7747), energy)
@@ -46,7 +46,7 @@ def target(name: str, meter: str | None = None) -> Target:
 def measure_on(
     targets: Sequence[Target], act: Callable[[str, Cancellation], None], parallel: int = 2
 ) -> list[MeasurementEvent]:
-    """Do the same on all devices; the events."""
+    """Do the same on all devices; return the events."""
     seen: list[MeasurementEvent] = []
     works = cast("list[DeviceRuns]", [Work(one, act) for one in targets])
     measure_side_by_side(works, seen.append, Cancellation(), parallel=parallel)
@@ -54,7 +54,7 @@ def measure_on(
 
 
 def wait_for(cancellation: Cancellation) -> None:
-    """Wait until somebody cancels."""
+    """Wait until the measurement is cancelled."""
     requested = threading.Event()
     with cancellation.performing(requested.set):
         assert requested.wait(WAIT_S)
@@ -68,7 +68,7 @@ def test_devices_work_at_the_same_time() -> None:
 
 
 def void(_: object) -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def void(_: object) -> None:
     ],
 )
 def test_no_meter_has_two_devices(meters: tuple[str | None, ...], parallel: int, most: int) -> None:
-    """The meter of one board records the other one's run."""
+    """Otherwise the meter of one board would record the other board's run."""
     lock, active, seen = threading.Lock(), set[str](), [0]
     full = threading.Event()
 
@@ -93,7 +93,7 @@ def test_no_meter_has_two_devices(meters: tuple[str | None, ...], parallel: int,
             if len(active) == most:
                 full.set()
         full.wait(WAIT_S)
-        time.sleep(0.02)  # for one that should not be there
+        time.sleep(0.02)  # for a device that should not be there
         with lock:
             active.discard(name)
 
@@ -141,7 +141,7 @@ def test_bug_in_one_lane_stops_the_others_and_is_seen() -> None:
 
 
 def ctrl_c_when(ready: Callable[[], object]) -> threading.Thread:
-    """Presses Ctrl-C when something is ready."""
+    """Press Ctrl-C when something is ready."""
 
     def press() -> None:
         ready()

@@ -18,12 +18,12 @@ from edgebench.protocol.record import Phase, PhaseProgress, ProgressUnit
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store."""
+    """Return a store."""
     return Store(tmp_path)
 
 
 def now(store: Store) -> LiveDevice:
-    """Status of the only device, as an observer reads it."""
+    """Return the status of the only device, as an observer reads it."""
     reader = LiveReader(store)
     reader.poll()
     [source] = reader.sources.values()

@@ -1,4 +1,4 @@
-"""A model file: looked at without being read, hashed once, and noticed when it changes."""
+"""A model file: examined without being read, hashed once, and noticed when it changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgebench.protocol.spec import from_preset
 
 
 class Refusing(FreeDevice):
-    """A client whose agent refuses what it gets."""
+    """A client whose agent refuses what it receives."""
 
     def push_model(self, *_: Any) -> int:
         raise ModelRefused("model arrived damaged")
@@ -27,7 +27,7 @@ class Refusing(FreeDevice):
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A model of three blocks."""
+    """Return a model of three blocks."""
     made = tmp_path / "m.tflite"
     made.write_bytes(bytes(3 << 20))
     return made
@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 def test_model_is_read_when_its_digest_is_asked_for_and_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten gigabytes are read before the device has said that it has no room, and five times."""
+    """Otherwise 10 GB would be read, and five times, before the device reports a lack of room."""
     monkeypatch.setattr(model_module, "QUIET_S", -1.0)
     model = open_model(path)
     done: list[int] = []
@@ -52,12 +52,12 @@ def test_model_is_read_when_its_digest_is_asked_for_and_once(
 
 
 def test_quick_hashing_shows_nothing(path: Path) -> None:
-    """A line flashes by for each small model."""
+    """Otherwise a line would flash by for each small model."""
     assert open_model(path).hashed(lambda *_: pytest.fail("it took no second"))
 
 
 def test_file_that_grows_before_it_is_hashed_is_named(path: Path) -> None:
-    """The size is of one file, the digest of another."""
+    """Otherwise the size would be of one file, the digest of another."""
     model = open_model(path)
     path.write_bytes(bytes(5))
     with pytest.raises(
@@ -67,7 +67,7 @@ def test_file_that_grows_before_it_is_hashed_is_named(path: Path) -> None:
 
 
 def test_file_that_changes_before_it_is_sent_is_named(path: Path) -> None:
-    """A compiler that is still writing reads as a damaged link."""
+    """Otherwise a compiler that is still writing would look like a damaged link."""
     model = open_model(path)
     assert model.sha256
     device = session_of(Refusing(), Store(path.parent), raise_failures)
@@ -82,7 +82,7 @@ def test_file_that_changes_before_it_is_sent_is_named(path: Path) -> None:
 
 
 def test_file_that_vanishes_is_one_line(path: Path) -> None:
-    """A traceback for a file that was moved away."""
+    """Otherwise a file that was moved away would cause a traceback."""
     model = open_model(path)
     path.unlink()
     with pytest.raises(UsageError, match=f"model not readable: No such file or directory: {path}"):

@@ -44,7 +44,7 @@ SYSTEM = SystemDescription(
 
 
 def steps(*models: Model, runtime: str | None = None) -> list[Step]:
-    """The runs of these models."""
+    """Return the runs of these models."""
     return plan_steps(BenchRequest(models=models, runtime=runtime), SYSTEM)
 
 
@@ -55,13 +55,13 @@ def against(
     runtime: str | None = None,
     allowed: tuple[str, ...] = (),
 ) -> list[Step]:
-    """The runs of a comparison with A."""
+    """Return the runs of a comparison with A."""
     wanted = ComparisonRequest(candidate=candidate, pair_count=count, allowed=allowed)
     return plan_steps(BenchRequest(models=(A,), runtime=runtime, against=wanted), SYSTEM)
 
 
 def test_each_model_runs_on_the_preferred_runtime_or_on_all() -> None:
-    """A model is measured on a runtime that was not asked for."""
+    """Otherwise a model would be measured on a runtime that was not requested."""
     assert [(s.model.name, s.runtime) for s in steps(A, C)] == [
         ("a.tflite", "litert"),
         ("c.onnx", "onnx"),
@@ -73,7 +73,7 @@ def test_each_model_runs_on_the_preferred_runtime_or_on_all() -> None:
 
 @pytest.mark.parametrize("idle_s", [0.0, 0.2])
 def test_idle_time_that_ends_before_the_edges_is_refused(idle_s: float) -> None:
-    """A run of minutes has no energy, as its last pulses are not in the recording."""
+    """Otherwise a run of minutes would have no energy, as its recording lacks the last pulses."""
     request, board = BenchRequest(models=(A,)), [Step(A, "firmware", is_target=True)]
 
     def meter(asked_s: float | None) -> OpenMeter:
@@ -89,7 +89,7 @@ def test_idle_time_that_ends_before_the_edges_is_refused(idle_s: float) -> None:
 
 
 def test_every_pair_has_both_sides_next_to_each_other() -> None:
-    """All baselines run on the cool device, all candidates on the hot one."""
+    """Otherwise all baselines would run on the cool device, all candidates on the hot one."""
     made = against(20)
     assert len(made) == 40
     for first, second in zip(made[::2], made[1::2], strict=True):
@@ -103,27 +103,27 @@ def test_every_pair_has_both_sides_next_to_each_other() -> None:
 
 
 def test_each_side_is_first_in_half_of_the_pairs_and_the_order_changes() -> None:
-    """The baseline always runs first, and what comes second is always slower."""
+    """Otherwise the baseline would always run first, and the second would always be slower."""
     orders = [tuple(step.pair.side for step in against(20)[::2] if step.pair) for _ in range(5)]
     assert {order.count("baseline") for order in orders} == {10}
     assert len(set(orders)) > 1
 
 
 def test_each_runtime_is_a_comparison_of_its_own() -> None:
-    """Runs of two runtimes are paired with each other."""
+    """Otherwise runs of two runtimes would be paired with each other."""
     made = against(3, runtime=ALL_RUNTIMES)
     ids = {(step.runtime, step.pair.comparison_id) for step in made if step.pair}
     assert len(ids) == len({runtime for runtime, _ in ids}) == 2
 
 
 def test_models_without_a_common_runtime_are_refused() -> None:
-    """A tflite file is compared with an ONNX file, runtime against runtime."""
+    """Otherwise a tflite file would be compared with an ONNX file, runtime against runtime."""
     with pytest.raises(UsageError, match=r"no runtime loads both a\.tflite and c\.onnx"):
         against(3, candidate=C)
 
 
 def test_runtimes_are_compared_where_that_was_allowed() -> None:
-    """Which runtime is faster cannot be asked with pairs at all."""
+    """Otherwise pairs could not be used at all to find which runtime is faster."""
     made = against(3, candidate=C, allowed=("runtime",))
     assert len(made) == 6
     assert {(s.model.name, s.runtime, s.pair.side) for s in made if s.pair} == {
@@ -134,7 +134,7 @@ def test_runtimes_are_compared_where_that_was_allowed() -> None:
 
 
 def test_runtime_that_does_not_work_is_refused() -> None:
-    """A run fails on the device after a minute of preparation."""
+    """Otherwise a run would fail on the device after a minute of preparation."""
     with pytest.raises(RuntimeUnavailable, match="broken is not usable: no wheel"):
         steps(C, runtime="broken")
     with pytest.raises(UsageError, match="does not load"):
@@ -142,13 +142,13 @@ def test_runtime_that_does_not_work_is_refused() -> None:
 
 
 def in_rounds(count: int, *models: Model, **changes: Unpack[SpecChanges]) -> list[Step]:
-    """The runs of a request for so many of each model."""
+    """Return the runs of a request for so many of each model."""
     spec = from_preset("quick", **changes)
     return plan_steps(BenchRequest(models=models, spec=spec, run_count=count), SYSTEM)
 
 
 def test_runs_of_the_models_are_made_in_rounds() -> None:
-    """A drift of the machine is in one set, and looks like a difference between the models."""
+    """Otherwise a machine's drift would be in one set, and look like a difference of models."""
     made = in_rounds(3, A, C)
     assert [step.model for step in made] == [A, C] * 3
     members = [step.member for step in made]
@@ -158,12 +158,12 @@ def test_runs_of_the_models_are_made_in_rounds() -> None:
 
 
 def test_one_run_is_no_set() -> None:
-    """A run on its own names a set that nobody can show."""
+    """Otherwise a run on its own would name a set that cannot be shown."""
     assert [step.member for step in in_rounds(1, A, C)] == [None, None]
 
 
 def test_only_the_first_run_is_checked_and_answers_the_data_set() -> None:
-    """Reference kernels run for a minute in each of five runs."""
+    """Otherwise reference kernels would run for a minute in each of five runs."""
     spec = from_preset("quick", dataset_sha256="d" * 64)
     specs = [step.spec(spec) for step in in_rounds(3, A)]
     assert [one.is_checked for one in specs] == [True, False, False]
@@ -171,7 +171,7 @@ def test_only_the_first_run_is_checked_and_answers_the_data_set() -> None:
 
 
 def test_each_run_draws_its_own_inputs_and_arrivals() -> None:
-    """Five runs see one schedule of arrivals, and its luck is in no interval."""
+    """Otherwise five runs would share a schedule of arrivals, whose luck is in no interval."""
     specs = [step.spec(from_preset("quick", seed=7)) for step in in_rounds(3, A)]
     assert [one.seed for one in specs] == [7, 8, 9]
     last = from_preset("quick", seed=MAX_SEED - 1)
@@ -183,7 +183,7 @@ def test_each_run_draws_its_own_inputs_and_arrivals() -> None:
 def test_file_that_a_device_has_no_room_for_is_refused_unread(
     room: int | None, is_taken: bool
 ) -> None:
-    """Gigabytes are hashed and sent, to be refused."""
+    """Otherwise gigabytes would be hashed and sent, only to be refused."""
     request = BenchRequest(models=(A, B))  # there are no such files
     system = replace(SYSTEM, models_room_bytes=room)
     if is_taken:
@@ -195,7 +195,7 @@ def test_file_that_a_device_has_no_room_for_is_refused_unread(
 
 @pytest.mark.parametrize("usable", [None, (0, 1, 2), (0, 1)])
 def test_cpu_that_a_device_does_not_have_is_refused(usable: tuple[int, ...] | None) -> None:
-    """A wrong number is told when the first run starts, after the model was sent."""
+    """Otherwise a wrong number would be reported at the first run, after the model was sent."""
     system = replace(SYSTEM, usable_cpus=usable)
     request = BenchRequest(models=(A,), spec=from_preset("default", cpus=(0, 2)))
     if usable != (0, 1):  # an older agent refuses it itself
@@ -206,7 +206,7 @@ def test_cpu_that_a_device_does_not_have_is_refused(usable: tuple[int, ...] | No
 
 
 def test_one_run_of_a_target_is_as_long_as_all_runs_of_a_model() -> None:
-    """A campaign measures a board five times as long as it says, or `bench` a fifth of it."""
+    """Otherwise a campaign would measure a board five times too long, or `bench` a fifth."""
     request = BenchRequest(models=(A,), spec=from_preset("default", duration_s=2.0), run_count=5)
     alone = Step(A, "firmware", is_target=True)
     lengths_s = [

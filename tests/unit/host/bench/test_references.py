@@ -1,4 +1,4 @@
-"""Which model an accuracy is held against, and what that one has achieved."""
+"""Which model an accuracy is compared with, and what that model has achieved."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RUN = analyse_run(
 
 @pytest.fixture
 def own(tmp_path: Path) -> Model:
-    """A model that is not built in."""
+    """Return a model that is not built in."""
     path = tmp_path / "digits_int8.tflite"
     path.write_bytes(b"something else")
     return open_model(path)
@@ -44,7 +44,7 @@ def run(
     run_id: str = "run",
     state: State = State.VALID,
 ) -> Run:
-    """A run of a model with this accuracy."""
+    """Return a run of a model with this accuracy."""
     return changed(
         RUN,
         {
@@ -58,7 +58,7 @@ def run(
 
 
 def test_built_in_models_have_their_own_siblings(own: Model) -> None:
-    """An int8 model is held against one of another format, or by its file name alone."""
+    """Otherwise an int8 model would be compared with another format, or by file name alone."""
     found = find_references([*builtin_models(), own], None)
     pairs = {model.name: reference.name for model, reference in found.items()}
     assert pairs == {
@@ -69,7 +69,7 @@ def test_built_in_models_have_their_own_siblings(own: Model) -> None:
 
 
 def test_copy_of_a_built_in_model_has_its_sibling_too(tmp_path: Path) -> None:
-    """A built-in model under another path loses its reference."""
+    """Otherwise a built-in model under another path would lose its reference."""
     path = tmp_path / "mine.tflite"
     path.write_bytes(find_model("digits_int8.tflite").path.read_bytes())
     copy = open_model(path)
@@ -77,7 +77,7 @@ def test_copy_of_a_built_in_model_has_its_sibling_too(tmp_path: Path) -> None:
 
 
 def test_named_reference_is_for_all_models_but_itself(own: Model) -> None:
-    """A model is held against itself, and is perfect."""
+    """Otherwise a model would be compared with itself, and be perfect."""
     reference = find_model("digits_fp32.tflite")
     models = [own, find_model("digits_int8.tflite"), reference]
     assert find_references(models, "digits_fp32.tflite") == {
@@ -88,13 +88,13 @@ def test_named_reference_is_for_all_models_but_itself(own: Model) -> None:
 
 
 def test_named_reference_that_is_not_there_is_a_mistake() -> None:
-    """The accuracy has no reference, since its name was mistyped."""
+    """Otherwise the accuracy would have no reference, since its name was mistyped."""
     with pytest.raises(UsageError, match=r"no such model: fp23\.tflite"):
         find_references(builtin_models(), "fp23.tflite")
 
 
 def test_references_are_measured_first_and_once(own: Model) -> None:
-    """A model is held against a run that comes after it, or that is made twice."""
+    """Otherwise a model would be compared with a run that comes after it, or is made twice."""
     int8, fp32 = find_model("digits_int8.tflite"), find_model("digits_fp32.tflite")
     models = [own, int8, fp32]
     order = with_references_first(models, find_references(models, None))
@@ -104,7 +104,7 @@ def test_references_are_measured_first_and_once(own: Model) -> None:
 
 
 def test_accuracy_of_the_reference_is_the_latest_on_the_same_runtime(own: Model) -> None:
-    """An int8 model on one runtime is held against the fp32 model on another."""
+    """Otherwise an int8 model on one runtime would be compared with fp32 on another."""
     other = find_model("digits_fp32.tflite")
     runs = [
         run(own, "litert", 0.5, "old"),
@@ -118,7 +118,7 @@ def test_accuracy_of_the_reference_is_the_latest_on_the_same_runtime(own: Model)
 
 
 def test_reference_on_another_runtime_is_better_than_none(own: Model) -> None:
-    """An fp32 model that only another runtime loads is measured, and then forgotten."""
+    """Otherwise an fp32 model that only another runtime loads would be measured in vain."""
     runs = [run(own, "onnx", 0.5, "there"), run(own, "onnx", 0.75, "later")]
     runs += [run(own, "tflite", 0.5, "newest"), run(own, "litert", None)]
     found = achieved_accuracy(own, runs)
@@ -126,7 +126,7 @@ def test_reference_on_another_runtime_is_better_than_none(own: Model) -> None:
 
 
 def test_reference_that_was_not_measured_has_no_accuracy(own: Model) -> None:
-    """A failed reference is an accuracy of zero, and every model is better."""
+    """Otherwise a failed reference would be an accuracy of zero, and every model be better."""
     assert achieved_accuracy(own, []) == {}
     assert achieved_accuracy(own, [run(own, "litert", None)]) == {}
     assert achieved_accuracy(own, [run(own, "litert", 0.5, state=State.INVALID)]) == {}

@@ -1,4 +1,4 @@
-"""Runs of a request: how many, and how they share what was asked for."""
+"""Runs of a request: how many, and how they share what was requested."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ MODEL = "digits_int8.tflite"
 
 
 def request(**settings: Any) -> BenchRequest:
-    """A request for a built-in model."""
+    """Return a request for a built-in model."""
     return new_request([MODEL], **settings)
 
 
 def test_runs_share_the_time_and_the_queries() -> None:
-    """Five runs take five times as long as one did."""
+    """Otherwise five runs would take five times as long as one did."""
     made = request(preset="quick")
     assert made.run_count == 5
     assert (made.spec.duration_s, made.spec.min_query_count) == (2.0, 26)
@@ -63,7 +63,7 @@ def test_runs_share_the_time_and_the_queries() -> None:
     ids=str,
 )
 def test_what_is_about_one_run_is_one_run_unless_the_user_says_so(settings: Any) -> None:
-    """MLPerf's 600 s become five times 120 s, a sustained run never gets hot."""
+    """Otherwise MLPerf's 600 s would be five times 120 s, and a sustained run never get hot."""
     made = request(**settings)
     assert made.run_count == 1
     given = settings.get("duration_s") or (600.0 if settings.get("preset") else 60.0)
@@ -71,7 +71,7 @@ def test_what_is_about_one_run_is_one_run_unless_the_user_says_so(settings: Any)
 
 
 def test_each_of_several_runs_under_mlperf_s_preset_has_its_length() -> None:
-    """A run is called MLPerf's, and is a fifth of one."""
+    """Otherwise a run would be called MLPerf's, and be a fifth of such a run."""
     made = request(preset="mlperf", runs=3)
     assert (made.run_count, made.spec.duration_s, made.spec.preset) == (3, 600.0, "mlperf")
 
@@ -86,13 +86,13 @@ def test_each_of_several_runs_under_mlperf_s_preset_has_its_length() -> None:
     ],
 )
 def test_runs_that_contradict_the_request_are_refused(settings: dict[str, Any], said: str) -> None:
-    """Five profiles are made, of which nobody looks at four."""
+    """Otherwise five profiles would be made, of which four are never read."""
     with pytest.raises(UsageError, match=said):
         request(**settings)
 
 
 def test_runs_that_are_too_short_to_be_judged_are_refused() -> None:
-    """A thousand loops of a millisecond are measured, and no rule can say what disturbed them."""
+    """Otherwise a thousand loops of 1 ms would be measured, whose disturbance no rule finds."""
     with pytest.raises(
         RunsTooShort,
         match=r"^11 runs share 1 s: each run takes 0.091 s, at least 0.1 s needed$",
@@ -114,14 +114,14 @@ def test_runs_that_are_too_short_to_be_judged_are_refused() -> None:
     ],
 )
 def test_reference_that_nobody_named_is_known_as_added(models: list[str], added: list[str]) -> None:
-    """A second model is measured, for twice the time, and nobody says why."""
+    """Otherwise a second model would be measured, for twice the time, without a reason given."""
     request = new_request(models, accuracy="digits")
     assert request.accuracy is not None
     assert [model.name for model in request.accuracy.added] == added
 
 
 def test_microcontroller_gets_the_built_in_models_that_it_runs() -> None:
-    """`edgebench bench --on qemu:mps2-an386` ends at a file for ONNX Runtime."""
+    """Otherwise `edgebench bench --on qemu:mps2-an386` would end at a file for ONNX Runtime."""
     report = RuntimeReport("firmware", ("tflite",), "1", is_target=True)
     board = SystemDescription(DEVICE, ENVIRONMENT, (report,))
     assert [one.name for one in new_request([]).on_system(board).models] == ["digits_int8.tflite"]
@@ -131,7 +131,7 @@ def test_microcontroller_gets_the_built_in_models_that_it_runs() -> None:
 
 @pytest.mark.parametrize("comparison_count", [1, 2, 3, 12])
 def test_so_many_pairs_can_decide_and_fewer_cannot(comparison_count: int) -> None:
-    """The warning and the test that decides count differently, and minutes are lost."""
+    """Otherwise the warning and the deciding test would count differently, at a loss of minutes."""
     least = needed_pair_count(comparison_count)
     slow, fast = np.linspace(2.0, 2.1, least), np.linspace(1.0, 1.1, least)
     names = [str(number) for number in range(comparison_count)]

@@ -1,7 +1,7 @@
 """`edgebench verify` notices every change: to any file of a run, and to any number in it.
 
-A file that differs is noticed by its digest alone. So that the numbers are looked at too, some
-tests write the digests anew, as somebody would who knows of them.
+A file that differs is noticed by its digest alone. To have the numbers checked too, some tests
+write the digests anew, as an informed forger would.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ PARQUET = ("queries.parquet", "telemetry.parquet", "clock.parquet")
 
 @pytest.fixture(scope="module", autouse=True)
 def _latencies_once() -> Iterator[None]:
-    """Nearly all tests here change what is said of the same latencies."""
+    """Analyse once: nearly all tests here change statements about the same latencies."""
     with analysed_once():
         yield
 
 
 @pytest.fixture
 def _computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same raw files are computed once, for tests that change the document alone."""
+    """Compute the same raw files once, for tests that change the document alone."""
     known: dict[object, object] = {}
 
     def remembering(compute: Callable[..., object]) -> Callable[..., object]:
@@ -60,7 +60,7 @@ def _computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store with one good run."""
+    """Return a store with one good run."""
     made = Store(tmp_path / "store")
     store_run(made)
     return made
@@ -68,7 +68,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def judged(tmp_path: Path) -> Store:
-    """A store with one good run that has an accuracy, and a reference to hold it against."""
+    """Return a store with one good run that has an accuracy, and a reference to compare with."""
     made = Store(tmp_path / "judged")
     store_run(made, is_judged=True)
     return made
@@ -76,7 +76,7 @@ def judged(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def metered(tmp_path: Path) -> Store:
-    """A store with one run that has an energy."""
+    """Return a store with one run that has an energy."""
     made = Store(tmp_path / "metered")
     store_metered_run(made)
     return made
@@ -84,12 +84,12 @@ def metered(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def directory(store: Store) -> Path:
-    """The directory of the run."""
+    """Return the directory of the run."""
     return store.directory(RUN_ID)
 
 
 def is_noticed(store: Store) -> bool:
-    """Whether verify finds a difference, or says in one line that it cannot."""
+    """Whether verify finds a difference, or reports in one line that it cannot."""
     try:
         return bool(verify(store, RUN_ID))
     except StoreError as exc:
@@ -104,13 +104,13 @@ def with_new_digests(directory: Path) -> None:
 
 
 def noticed_keys(store: Store) -> set[str]:
-    """The keys that verify doubts, with the digests written anew."""
+    """Return the keys that verify doubts, with the digests written anew."""
     with_new_digests(store.directory(RUN_ID))
     return {difference.key for difference in verify(store, RUN_ID)}
 
 
 def leaves(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
-    """Every value of a document that holds no other."""
+    """Yield every value of a document that contains no other."""
     if isinstance(value, dict) and value:
         for key, child in value.items():
             yield from leaves(child, (*path, key))
@@ -122,7 +122,7 @@ def leaves(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
 
 
 def is_sentence(place: Path_) -> bool:
-    """Whether that is a sentence, which each version of edgebench words in its own way."""
+    """Whether the place holds a sentence, which each version of edgebench words differently."""
     if place[:2] == ("verdict", "rules"):
         return place[-1] == "detail" or place[-2:] in (("facts", "why"), ("facts", "checks"))
     if place[:2] == ("metrics", "thermal"):
@@ -132,7 +132,7 @@ def is_sentence(place: Path_) -> bool:
 
 
 def changed(value: Any) -> Any:
-    """Another value, as near to the old one as can be."""
+    """Return another value, as near to the old one as possible."""
     match value:
         case bool():
             return not value
@@ -149,7 +149,7 @@ def changed(value: Any) -> Any:
 
 
 def with_change(document: Any, path: Path_) -> Any:
-    """A copy of the document with one value changed."""
+    """Return a copy of the document with one value changed."""
     copy = json.loads(json.dumps(document))
     parent = copy
     for key in path[:-1]:
@@ -159,14 +159,14 @@ def with_change(document: Any, path: Path_) -> Any:
 
 
 def test_good_run_is_verified(store: Store) -> None:
-    """Every run is doubted, so nobody looks any more."""
+    """Otherwise every run would be doubted, and the doubts would be ignored."""
     assert verify(store, RUN_ID) == []
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_computed_once")
 def test_every_changed_value_in_the_document_is_noticed(store: Store, directory: Path) -> None:
-    """A number in run.json is edited by hand and still verified."""
+    """Otherwise a number in run.json could be edited by hand and still be verified."""
     path = directory / RUN_FILE
     document = json.loads(path.read_text())
     places = [place for place, _ in leaves(document) if not is_sentence(place)]
@@ -181,7 +181,7 @@ def test_every_changed_value_in_the_document_is_noticed(store: Store, directory:
 
 @pytest.mark.slow
 def test_every_changed_value_in_the_record_is_noticed(store: Store, directory: Path) -> None:
-    """What the agent said of the run is edited by hand, and the numbers follow."""
+    """Otherwise the agent's record could be edited by hand, and the numbers would follow."""
     path = directory / "raw" / "record.json"
     record = json.loads(path.read_text())
     places = [place for place, _ in leaves(record)]
@@ -195,7 +195,7 @@ def test_every_changed_value_in_the_record_is_noticed(store: Store, directory: P
 
 
 def test_removed_and_added_keys_are_noticed(store: Store, directory: Path) -> None:
-    """A rule that failed is cut out of the verdict, or a metric is slipped in."""
+    """Otherwise a failed rule could be cut out of the verdict, or a metric be slipped in."""
     path = directory / RUN_FILE
     document = json.loads(path.read_text())
     for key in [key for key, value in document.items() if value is not None]:
@@ -211,12 +211,12 @@ def test_removed_and_added_keys_are_noticed(store: Store, directory: Path) -> No
 
 
 def every_file(directory: Path) -> list[Path]:
-    """The files of a run."""
+    """Return the files of a run."""
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
 def test_every_missing_file_is_noticed(store: Store, directory: Path) -> None:
-    """A trace is deleted, and the run is still verified."""
+    """Otherwise a trace could be deleted, and the run still be verified."""
     names = [str(path.relative_to(directory)) for path in every_file(directory)]
     assert set(names) >= {*PARQUET, RUN_FILE, "events.jsonl", "raw/record.json", "raw/worker.log"}
     missed = []
@@ -232,7 +232,7 @@ def test_every_missing_file_is_noticed(store: Store, directory: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "longer", "flipped"])
 def test_every_damaged_file_is_noticed(store: Store, directory: Path, damage: str) -> None:
-    """A disk error in a trace goes unnoticed."""
+    """Otherwise a disk error in a trace would go unnoticed."""
     missed = []
     for path in every_file(directory):
         data = path.read_bytes()
@@ -252,7 +252,7 @@ def test_every_damaged_file_is_noticed(store: Store, directory: Path, damage: st
 def test_every_changed_column_of_a_trace_is_noticed(
     store: Store, directory: Path, name: str
 ) -> None:
-    """One value of a trace is edited with a well-behaved tool, and the run is still verified."""
+    """Otherwise a trace could be edited with a well-behaved tool, and the run be verified."""
     path = directory / name
     table = pq.read_table(path)
     data = path.read_bytes()
@@ -269,7 +269,7 @@ def test_every_changed_column_of_a_trace_is_noticed(
 
 @pytest.mark.parametrize("damage", ["renamed", "null"])
 def test_damaged_clock_probes_are_one_line(store: Store, directory: Path, damage: str) -> None:
-    """A column that somebody renamed ends verify in a traceback."""
+    """Otherwise a column that was renamed would end verify in a traceback."""
     path = directory / "clock.parquet"
     columns = pq.read_table(path).to_pydict()
     rows = max(1, len(columns["t0"]))
@@ -284,7 +284,7 @@ def test_damaged_clock_probes_are_one_line(store: Store, directory: Path, damage
 
 
 def test_two_swapped_queries_are_noticed(store: Store, directory: Path) -> None:
-    """The order of latencies, from which drift and throttling are read, is changed."""
+    """Otherwise the order of latencies, which shows drift and throttling, could be changed."""
     path = directory / "queries.parquet"
     table = pq.read_table(path)
     rows = table.to_pylist()
@@ -297,7 +297,7 @@ def test_two_swapped_queries_are_noticed(store: Store, directory: Path) -> None:
 
 
 def test_run_under_another_name_is_noticed(store: Store, directory: Path) -> None:
-    """A directory is renamed, and one run passes for another."""
+    """Otherwise a directory could be renamed, and one run pass for another."""
     other = "20270101-000000-00000000"
     directory.rename(store.directory(other))
     (difference,) = verify(store, other)
@@ -305,7 +305,7 @@ def test_run_under_another_name_is_noticed(store: Store, directory: Path) -> Non
 
 
 def test_newer_schema_is_refused_and_not_judged(store: Store, directory: Path) -> None:
-    """A run of a newer edgebench is called damaged."""
+    """Otherwise a run of a newer edgebench would be called damaged."""
     path = directory / RUN_FILE
     document = json.loads(path.read_text())
     path.write_text(json.dumps(document | {"schema_version": 99}))
@@ -314,7 +314,7 @@ def test_newer_schema_is_refused_and_not_judged(store: Store, directory: Path) -
 
 
 def test_difference_names_the_key_and_both_values(store: Store, directory: Path) -> None:
-    """A person learns that something differs, but not what."""
+    """Otherwise the user would learn that something differs, but not what."""
     path = directory / RUN_FILE
     document = json.loads(path.read_text())
     true_p50 = document["metrics"]["latency_ns"]["p50"]
@@ -326,7 +326,7 @@ def test_difference_names_the_key_and_both_values(store: Store, directory: Path)
 
 
 def test_finding_in_other_words_is_verified(store: Store, directory: Path) -> None:
-    """One word of a rule is changed, and every run of the years before is called wrong."""
+    """Otherwise one changed word in a rule would make every run of earlier years wrong."""
     path = directory / RUN_FILE
     document = json.loads(path.read_text())
     for rule in document["verdict"]["rules"]:
@@ -354,7 +354,7 @@ def test_sentence_with_another_number_does_not_verify(store: Store, directory: P
 
 
 def test_judged_run_is_verified(judged: Store) -> None:
-    """Every accuracy is doubted."""
+    """Otherwise every accuracy would be doubted."""
     assert verify(judged, RUN_ID) == []
     metrics = judged.document(RUN_ID)["metrics"]
     assert metrics["accuracy"]["value"] == 0.9
@@ -364,7 +364,7 @@ def test_judged_run_is_verified(judged: Store) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_computed_once")
 def test_every_changed_value_of_a_judged_document_is_noticed(judged: Store) -> None:
-    """An accuracy, its interval or its reference is edited by hand."""
+    """Otherwise an accuracy, its interval or its reference could be edited by hand."""
     path = judged.directory(RUN_ID) / RUN_FILE
     document = json.loads(path.read_text())
     places = [place for place, _ in leaves(document) if not is_sentence(place)]
@@ -383,20 +383,20 @@ def test_every_changed_value_of_a_judged_document_is_noticed(judged: Store) -> N
 
 
 NOT_COMPUTED = (
-    "model.",  # the worker's own account of it is the one that counts
-    "worker.is_interrupted",  # the outcome says so
-    "worker.check.sample_count",  # the answers themselves are counted
+    "model.",  # the worker's own report of it is the one that counts
+    "worker.is_interrupted",  # the outcome states so
+    "worker.check.sample_count",  # the outputs themselves are counted
     "worker.check.dataset_sample_count",
     "worker.check.profile_run_count",  # there is no profile
     "error_code",
-    "events.",  # a file of their own, for people
+    "events.",  # a separate file, for people
 )
-"""What no number comes from; the record's digest is all that guards it. May only shrink."""
+"""What no number comes from; only the record's digest guards it. May only shrink."""
 
 
 @pytest.mark.slow
 def test_every_value_of_the_record_is_in_the_document(judged: Store) -> None:
-    """What the agent said is edited, the digests are written anew, and the run is verified."""
+    """Otherwise the agent's record could be edited, with new digests, and the run be verified."""
     directory = judged.directory(RUN_ID)
     path, untouched = directory / "raw" / "record.json", (directory / RUN_FILE).read_text()
     record = json.loads(path.read_text())
@@ -424,7 +424,7 @@ def test_every_value_of_the_record_is_in_the_document(judged: Store) -> None:
 def test_changed_time_changes_the_numbers(
     store: Store, directory: Path, column: str, key: str
 ) -> None:
-    """A column is stored, and no number comes from it."""
+    """Otherwise a column would be stored from which no number comes."""
     path = directory / "queries.parquet"
     table = pq.read_table(path)
     rows = table.to_pylist()
@@ -447,7 +447,7 @@ def test_changed_time_changes_the_numbers(
 
 @pytest.mark.parametrize("name", ["used.0", "reference.0", "dataset.0"])
 def test_every_changed_answer_changes_the_numbers(judged: Store, name: str) -> None:
-    """One answer is edited, the digests are written anew, and the accuracy stays."""
+    """Otherwise an output could be edited, with new digests, and the accuracy would stay."""
     directory = judged.directory(RUN_ID)
     path = directory / "raw" / "answers.npz"
     with np.load(path) as file:
@@ -455,7 +455,7 @@ def test_every_changed_answer_changes_the_numbers(judged: Store, name: str) -> N
     key = "metrics.accuracy.value" if name == "dataset.0" else "metrics.agreement."
     for sample in range(len(arrays[name])):
         edited = {other: array.copy() for other, array in arrays.items()}
-        # A wrong element becomes the largest; of the one wrong answer, the right one.
+        # A wrong element becomes the largest; of the one wrong output, the right one.
         edited[name][sample, 0, 4 if sample == 3 else (sample + 2) % 10] ^= 0x40
         np.savez(path, **edited)
         found = noticed_keys(judged)
@@ -463,20 +463,20 @@ def test_every_changed_answer_changes_the_numbers(judged: Store, name: str) -> N
 
 
 def test_every_changed_label_changes_the_accuracy(judged: Store) -> None:
-    """Labels are edited until the model is right."""
+    """Otherwise labels could be edited until the model is right."""
     path = judged.directory(RUN_ID) / "raw" / "labels.npz"
     with np.load(path) as file:
         labels = file["y"]
     for sample in range(len(labels)):
         edited = labels.copy()
-        # The one wrong answer is 0.
+        # The one wrong output is 0.
         edited[sample] = 0 if sample == 3 else (edited[sample] + 1) % 10
         np.savez(path, y=edited)
         assert "metrics.accuracy.value" in noticed_keys(judged), sample
 
 
 def test_every_changed_fact_of_the_host_is_noticed(judged: Store) -> None:
-    """The reference is made worse, and the drop smaller."""
+    """Otherwise the reference could be made worse, and the drop smaller."""
     directory = judged.directory(RUN_ID)
     path, untouched = directory / "raw" / "host.json", (directory / RUN_FILE).read_text()
     facts = json.loads(path.read_text())
@@ -491,7 +491,7 @@ def test_every_changed_fact_of_the_host_is_noticed(judged: Store) -> None:
 
 @pytest.mark.parametrize("name", ["answers.npz", "labels.npz", "host.json"])
 def test_missing_file_of_a_judged_run_is_noticed(judged: Store, name: str) -> None:
-    """The answers are deleted, and the accuracy is still verified."""
+    """Otherwise the outputs could be deleted, and the accuracy still be verified."""
     (judged.directory(RUN_ID) / "raw" / name).unlink()
     assert noticed_keys(judged)
 
@@ -508,14 +508,14 @@ def test_missing_file_of_a_judged_run_is_noticed(judged: Store, name: str) -> No
     ids=["no samples", "texts", "complex", "not a number", "shapes"],
 )
 def test_answers_of_a_strange_agent_are_one_line(judged: Store, arrays: dict[str, Any]) -> None:
-    """What an agent sent as answers ends in a traceback of numpy."""
+    """Otherwise what an agent sent as outputs would end in a traceback of numpy."""
     np.savez(judged.directory(RUN_ID) / "raw" / "answers.npz", **arrays)
     assert is_noticed(judged)
 
 
 @pytest.mark.parametrize("kind", ["compressed", "bytes", "lying", "cut", "npy"])
 def test_archive_of_a_strange_agent_is_one_line(judged: Store, kind: str) -> None:
-    """A zip bomb is unpacked, or a file that is no array is taken for one."""
+    """Otherwise a zip bomb would be unpacked, or a file that is no array be taken for one."""
     path = judged.directory(RUN_ID) / "raw" / "answers.npz"
     if kind == "compressed":
         np.savez_compressed(path, **{"used.0": np.zeros((1000, 1000))})
@@ -539,7 +539,7 @@ def test_archive_of_a_strange_agent_is_one_line(judged: Store, kind: str) -> Non
 def test_trace_that_is_not_readable_is_named_once(
     store: Store, directory: Path, content: bytes | None
 ) -> None:
-    """The path is there twice, and the hint is to choose another store."""
+    """Otherwise the path would be there twice, with a hint to choose another store."""
     path = directory / "telemetry.parquet" if content is not None else directory / "queries.parquet"
     if content is None:
         path.unlink()
@@ -552,7 +552,7 @@ def test_trace_that_is_not_readable_is_named_once(
 
 
 def test_metered_run_is_verified(metered: Store) -> None:
-    """Every energy is doubted."""
+    """Otherwise every energy would be doubted."""
     assert verify(metered, RUN_ID) == []
     energy = metered.document(RUN_ID)["metrics"]["energy"]
     assert energy["gross_j_per_inference"] > energy["net_j_per_inference"] > 0
@@ -562,7 +562,7 @@ def test_metered_run_is_verified(metered: Store) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_computed_once")
 def test_every_changed_value_of_an_energy_is_noticed(metered: Store) -> None:
-    """Joules are made less by hand, or their uncertainty is."""
+    """Otherwise joules, or their uncertainty, could be made less by hand."""
     path = metered.directory(RUN_ID) / RUN_FILE
     document = json.loads(path.read_text())
     energy = document["metrics"]["energy"]
@@ -577,7 +577,7 @@ def test_every_changed_value_of_an_energy_is_noticed(metered: Store) -> None:
 
 @pytest.mark.parametrize("second", [1.0, 1.8, 3.25, 5.0])
 def test_changed_power_is_noticed(metered: Store, second: float) -> None:
-    """One sample of the meter is made less, the digests are written anew, and nobody notices."""
+    """Otherwise one sample of the meter could be made less, with new digests, unnoticed."""
     path = metered.directory(RUN_ID) / "power.parquet"
     table, metadata = pq.read_table(path), pq.read_metadata(path).metadata
     rows = table.to_pylist()
@@ -589,7 +589,7 @@ def test_changed_power_is_noticed(metered: Store, second: float) -> None:
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_damaged_recording_is_told_from_where_on(metered: Store, share: float) -> None:
-    """The samples differ, and nobody says that it is the recording that cannot be read."""
+    """Otherwise samples would differ without a note that the recording cannot be read."""
     path = metered.directory(RUN_ID) / "raw" / "meter.spool"
     whole = path.read_bytes()
     path.write_bytes(whole[: round(share * len(whole))] + b"\xff" * 100 + whole[-1000:])
@@ -600,14 +600,14 @@ def test_damaged_recording_is_told_from_where_on(metered: Store, share: float) -
 
 @pytest.mark.parametrize("name", ["power.parquet", "raw/meter.spool", "raw/host.json"])
 def test_changed_file_of_a_metered_run_is_noticed(metered: Store, name: str) -> None:
-    """The raw bytes of the meter are replaced by those of another run."""
+    """Otherwise the raw bytes of the meter could be replaced by those of another run."""
     path = metered.directory(RUN_ID) / name
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     assert is_noticed(metered)
 
 
 def test_missing_power_of_a_metered_run_is_noticed(metered: Store) -> None:
-    """The trace is deleted, and its energy is still verified."""
+    """Otherwise the trace could be deleted, and its energy still be verified."""
     (metered.directory(RUN_ID) / "power.parquet").unlink()
     assert "metrics.energy.refused" in noticed_keys(metered)
 
@@ -625,27 +625,27 @@ def test_missing_power_of_a_metered_run_is_noticed(metered: Store) -> None:
 def test_changed_question_changes_the_energy(
     metered: Store, name: str, value: object, key: str
 ) -> None:
-    """What was asked of the meter is edited, the digests are written anew, and nobody notices."""
+    """Otherwise the request to the meter could be edited, with new digests, unnoticed."""
     ask_otherwise(metered, {name: value})
     assert any(found.startswith(key) for found in noticed_keys(metered))
 
 
 def ask_otherwise(metered: Store, changes: dict[str, object]) -> None:
-    """Edit what was asked of the meter."""
+    """Edit what was requested of the meter."""
     path = metered.directory(RUN_ID) / "raw" / "host.json"
     facts = json.loads(path.read_text())
     path.write_text(json.dumps(facts | {"energy": facts["energy"] | changes}))
 
 
 def test_energy_that_nobody_asked_for_is_noticed(metered: Store) -> None:
-    """That a meter was asked for is edited away, and its energy stays."""
+    """Otherwise the request for a meter could be edited away, and its energy would stay."""
     path = metered.directory(RUN_ID) / "raw" / "host.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"energy": None}))
     assert any(found.startswith("metrics.energy") for found in noticed_keys(metered))
 
 
 def test_unknown_way_to_synchronise_is_one_line(metered: Store) -> None:
-    """A host.json of a newer edgebench ends in a traceback."""
+    """Otherwise a host.json of a newer edgebench would end in a traceback."""
     ask_otherwise(metered, {"sync": "telepathy"})
     with pytest.raises(RunDamaged, match="host facts of the run are not readable"):
         verify(metered, RUN_ID)
@@ -653,7 +653,7 @@ def test_unknown_way_to_synchronise_is_one_line(metered: Store) -> None:
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_changed_mark_changes_the_energy(metered: Store, number: int) -> None:
-    """The marks of the device are moved by a chip, and the window with them."""
+    """Otherwise the marks of the device could be moved by a chip, and the window with them."""
     path = metered.directory(RUN_ID) / "raw" / "record.json"
     record = json.loads(path.read_text())
     edges = record["worker"]["sync"]["codes"][number]["edges_ns"]
@@ -666,7 +666,7 @@ def test_changed_mark_changes_the_energy(metered: Store, number: int) -> None:
 
 @pytest.mark.slow
 def test_every_value_of_the_marks_is_in_the_document(metered: Store) -> None:
-    """One edge of a code is edited, the digests are written anew, and the run is verified."""
+    """Otherwise an edge of a code could be edited, with new digests, and the run be verified."""
     directory = metered.directory(RUN_ID)
     path, untouched = directory / "raw" / "record.json", (directory / RUN_FILE).read_text()
     record = json.loads(path.read_text())

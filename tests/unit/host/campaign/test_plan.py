@@ -35,17 +35,17 @@ SPEC = CampaignSpec(
 
 
 def choose(word: str) -> Sequence[str]:
-    """The devices of a small farm."""
+    """Return the devices of a small farm."""
     return DEVICES[word]
 
 
 def planned(spec: CampaignSpec = SPEC) -> CampaignPlan:
-    """The plan of a campaign file that lies nowhere."""
+    """Return the plan of a campaign file that does not exist."""
     return new_plan(spec, Path("campaign.toml"), choose)
 
 
 def test_cells_are_every_combination_once() -> None:
-    """A device that two words choose is measured twice as often as the others."""
+    """Otherwise a device that two words choose would be measured twice as often as the others."""
     plan = planned(replace(SPEC, axes=replace(SPEC.axes, device=("all", "pi4"))))
     seen = Counter(tuple(cell.factors.values()) for cell in plan.cells)
     assert len(seen) == 8
@@ -54,7 +54,7 @@ def test_cells_are_every_combination_once() -> None:
 
 
 def test_cells_are_excluded_and_added() -> None:
-    """An excluded cell is measured, or an exclusion without a word empties the campaign."""
+    """Otherwise an excluded cell would be measured, or an empty pattern exclude all cells."""
     spec = replace(
         SPEC,
         exclude=(Pattern(model="*fp32*", threads=4), Pattern()),
@@ -80,7 +80,7 @@ def test_cells_are_excluded_and_added() -> None:
 def test_models_lie_beside_the_campaign_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A campaign that is resumed elsewhere finds no model, or another one of that name."""
+    """Otherwise a campaign resumed elsewhere would find no model, or another of that name."""
     (tmp_path / "net.tflite").write_bytes(b"a model")
     monkeypatch.chdir("/")
     spec = replace(SPEC, axes=Axes(model=("net.tflite", INT8), device=("pi4",)))
@@ -97,7 +97,7 @@ def test_models_lie_beside_the_campaign_file(
     ],
 )
 def test_campaign_without_cells_or_with_too_many_is_refused(spec: CampaignSpec) -> None:
-    """A typing error makes a million runs, or none and says that all is done."""
+    """Otherwise a typing error would make a million runs, or none and report that all is done."""
     with pytest.raises(UsageError, match=r"must have 1\.\.10000"):
         planned(spec)
 
@@ -135,13 +135,13 @@ LEVELS = tuple(f"level-{number}" for number in range(1000))
     ],
 )
 def test_product_is_counted_before_it_is_made(changes: dict[str, Any], told: str) -> None:
-    """A campaign file of 20 KB takes hours, or all memory, before it is refused."""
+    """Otherwise a campaign file of 20 KB would take hours, or all memory, before its refusal."""
     with pytest.raises(UsageError, match=told):
         planned(replace(SPEC, **changes))
 
 
 def test_exclusions_leave_what_no_pattern_matches_whole() -> None:
-    """A pattern that names two axes leaves out cells that have one of its levels only."""
+    """Otherwise a pattern of two axes would leave out cells that have one of its levels only."""
     exclude = tuple(Pattern(runtime=f"level-{n}", threads=n % 2 * 3 + 1) for n in range(300))
     spec = replace(SPEC, axes=replace(SPEC.axes, runtime=LEVELS[:300]), exclude=exclude)
     cells = planned(spec).cells
@@ -155,7 +155,7 @@ def test_exclusions_leave_what_no_pattern_matches_whole() -> None:
 
 
 def test_every_round_measures_every_cell_once_in_an_order_of_its_own() -> None:
-    """What drifts on a device is taken for an effect of the cell that comes last."""
+    """Otherwise drift on a device would be taken for an effect of the cell that comes last."""
     plan = planned()
     order = plan.order("pi4")
     rounds = [order[start : start + 4] for start in range(0, 12, 4)]
@@ -169,7 +169,7 @@ def test_every_round_measures_every_cell_once_in_an_order_of_its_own() -> None:
 
 
 def test_run_id_tells_its_place_and_its_time() -> None:
-    """A campaign whose journal is lost repeats what it has measured."""
+    """Otherwise a campaign whose journal is lost would repeat what it has measured."""
     plan = planned()
     name = AttemptName(plan.id, PlannedRun(12, 4), 2)
     run_id = name.run_id(datetime(2026, 11, 23, 5, 6, 7, tzinfo=timezone.utc))
@@ -180,14 +180,14 @@ def test_run_id_tells_its_place_and_its_time() -> None:
 
 
 def test_plan_is_read_as_it_was_written() -> None:
-    """A resumed campaign makes other runs than the one that was begun."""
+    """Otherwise a resumed campaign would make other runs than the campaign that was begun."""
     spec = replace(SPEC, exclude=(Pattern(threads=4),), retry={"worker_died": 3})
     plan = planned(spec)
     assert from_outside(to_plain(plan), CampaignPlan) == plan
 
 
 def test_runs_of_a_cell_are_one_set() -> None:
-    """The repeats of a cell are told apart as if they were other measurements."""
+    """Otherwise the repeats of a cell would be told apart as if they were other measurements."""
     plan = planned()
     members = [plan.member(PlannedRun(5, number)) for number in range(3)]
     assert len({one.set_id for one in members if one}) == 1

@@ -1,4 +1,4 @@
-"""What a cell asks for."""
+"""What a cell requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FP32, INT8 = "digits_fp32.tflite", "digits_int8.tflite"
 
 @pytest.mark.parametrize("model", [FP32, INT8])
 def test_cell_asks_for_its_own_model_when_accuracy_is_measured(model: str) -> None:
-    """Each quantised model of the campaign is measured as the one that it is held against."""
+    """Otherwise each quantised model would be measured as the model it is compared with."""
     cell = Cell(number=0, model=model, device="local", threads=2)
     request = cell_request(Settings(preset="quick", accuracy="digits"), 5, cell)
     assert [one.name for one in request.models] == [model]
@@ -91,7 +91,7 @@ def test_cell_is_labelled_with_the_setting_that_it_is_measured_with(
 
 
 def test_settings_name_their_files() -> None:
-    """A lab is not sent the data set, and looks for it where the coordinator has it."""
+    """Otherwise a lab would not receive the data set, and look for it at the coordinator's path."""
     settings = Settings(accuracy="digits", inputs="x.npz", duration_s=3)
     assert settings.files() == {"accuracy": "digits", "inputs": "x.npz"}
     placed = settings.with_files(lambda name: f"/there/{name}")

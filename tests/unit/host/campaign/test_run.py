@@ -1,4 +1,4 @@
-"""The runs of a campaign on one device, whoever is connected to it."""
+"""The runs of a campaign on one device, whichever lab host is connected to it."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class RefusingDevice:
         self.orders: list[CellOrder] = []
 
     def settle(self, plan: RunPlan) -> None:
-        """Nothing waits there."""
+        """Do nothing, as no run waits there."""
 
     def finish(self) -> None:
-        """Nothing is kept here."""
+        """Do nothing, as nothing is kept here."""
 
     def make(self, order: RunOrder) -> Run:
-        """Refuse it, right after it had its id."""
+        """Refuse the order, right after it received its id."""
         assert isinstance(order, CellOrder)
         assert order.new_id is not None
         self.orders.append(order)
@@ -81,13 +81,13 @@ class Failures(Outcomes):
         self.errors: list[EdgebenchError] = []
 
     def failed(self, error: EdgebenchError, model: str | None = None) -> None:
-        """The device failed, or a run of this model did."""
+        """Note that the device failed, unless only a run of this model did."""
         if model is None:
             self.errors.append(error)
 
 
 def campaign_on(device: RefusingDevice, store: Store, spec: CampaignSpec = SPEC) -> CampaignWork:
-    """A campaign on a device, of which nothing was made yet."""
+    """Return a campaign on a device, of which nothing was made yet."""
     plan = new_plan(spec, Path("campaign.toml"), lambda _: ["local"])
     journal = begin_journal(store, plan)
     return CampaignWork(
@@ -100,7 +100,7 @@ def campaign_on(device: RefusingDevice, store: Store, spec: CampaignSpec = SPEC)
 
 
 def measure(work: CampaignWork, device: RefusingDevice) -> list[EdgebenchError]:
-    """Make its runs; why the device was given up."""
+    """Make its runs; return why the device was given up."""
     failures = Failures()
     DeviceRuns(
         target=Target(KnownDevice("local", "", "", (), 0)),
@@ -112,7 +112,7 @@ def measure(work: CampaignWork, device: RefusingDevice) -> list[EdgebenchError]:
 
 
 def test_resumed_campaign_knows_what_the_reference_has_achieved(tmp_path: Path) -> None:
-    """After a night with a restart, half of the quantised models are held against nothing."""
+    """Otherwise, after a restart at night, half of the quantised models would lack a reference."""
     store, device = Store(tmp_path), RefusingDevice(ModelRefused("no"))
     work = campaign_on(device, store)
     [cell] = [cell for cell in work.plan.cells if cell.model == FP32]
@@ -137,14 +137,14 @@ def test_resumed_campaign_knows_what_the_reference_has_achieved(tmp_path: Path) 
 
 
 def test_reference_is_made_before_what_is_held_against_it(tmp_path: Path) -> None:
-    """The order of the file decides whether an accuracy has a reference."""
+    """Otherwise the order of the file would decide whether an accuracy has a reference."""
     device = RefusingDevice(ModelRefused("no"))
     measure(campaign_on(device, Store(tmp_path)), device)
     assert [order.cell.model for order in device.orders] == [FP32, INT8]
 
 
 def test_lab_host_that_is_gone_is_noted_and_its_run_stays_open(tmp_path: Path) -> None:
-    """A run that may have been made counts as failed, or nobody sees which lab host has it."""
+    """Otherwise a run that may have been made would count as failed, or its lab host be unknown."""
     device = RefusingDevice(LinkLost("lab host rack-1 does not answer"))
     work = campaign_on(device, Store(tmp_path))
     [error] = measure(work, device)
@@ -156,7 +156,7 @@ def test_lab_host_that_is_gone_is_noted_and_its_run_stays_open(tmp_path: Path) -
 
 
 def test_device_that_no_lab_host_offers_is_given_up_at_once(tmp_path: Path) -> None:
-    """Lab hosts were waited for already, and then they are waited for again."""
+    """Otherwise lab hosts that were already waited for would be waited for again."""
     device = RefusingDevice(LabHostsUnreachable("no lab host offers local"))
     work = campaign_on(device, Store(tmp_path), replace(SPEC, wait_s=3600))
     [error] = measure(work, device)

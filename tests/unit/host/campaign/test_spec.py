@@ -1,4 +1,4 @@
-"""The campaign file: read strictly, with the line of what is wrong."""
+"""The campaign file: read strictly, with the line of each mistake."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ invalid = 1
 """
 
 LEAST = 'schema = 1\nname = "a"\n[axes]\nmodel = ["m"]\n'
-"""The shortest file."""
+"""The shortest valid file."""
 
 
 def written(folder: Path, text: str) -> Path:
-    """A campaign file."""
+    """Return a campaign file."""
     path = folder / "campaign.toml"
     path.write_text(text)
     return path
 
 
 def test_file_is_read(tmp_path: Path) -> None:
-    """A setting is dropped, or taken for another."""
+    """Otherwise a setting would be dropped, or taken for another."""
     spec = load_spec(written(tmp_path, GOOD))
     assert spec.axes.threads == (1, 2)
     assert spec.axes.device == ("local",)
@@ -107,7 +107,7 @@ def test_file_is_read(tmp_path: Path) -> None:
 def test_mistakes_are_told_with_their_line(
     tmp_path: Path, before: str, after: str, complaint: str
 ) -> None:
-    """A night of measurements is made with a setting that nobody wrote."""
+    """Otherwise a night of measurements would be made with a setting that was not written."""
     assert before in GOOD
     with pytest.raises(UsageError, match=r"campaign\.toml:") as caught:
         load_spec(written(tmp_path, GOOD.replace(before, after, 1)))
@@ -115,14 +115,14 @@ def test_mistakes_are_told_with_their_line(
 
 
 def test_file_of_the_documentation_is_one(tmp_path: Path) -> None:
-    """The example that everybody begins with is refused."""
+    """Otherwise the example that every user begins with would be refused."""
     page = Path(__file__).parents[4] / "docs" / "campaigns.md"
     spec = load_spec(written(tmp_path, page.read_text().split("```toml\n")[1].split("```")[0]))
     assert spec.axes.device == ("pi4", "label:jetson")
 
 
 def settings_of(folder: Path, lines: str) -> Settings:
-    """Settings of a campaign file with these lines."""
+    """Return the settings of a campaign file with these lines."""
     return load_spec(written(folder, f"{LEAST}[settings]\n{lines}")).settings
 
 
@@ -216,6 +216,6 @@ def test_documentation_lists_every_setting() -> None:
 
 
 def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """A wrong path ends in a traceback."""
+    """Otherwise a wrong path would end in a traceback."""
     with pytest.raises(UsageError, match=r"campaign file not readable: No such file.*none\.toml"):
         load_spec(tmp_path / "none.toml")

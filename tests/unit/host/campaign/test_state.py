@@ -33,18 +33,18 @@ RETRY = {"worker_died": 1, "invalid": 1}
 
 
 def plan_of(name: str = "nightly") -> CampaignPlan:
-    """Two runs of one cell."""
+    """Return the plan of two runs of one cell."""
     spec = CampaignSpec(schema=1, name=name, axes=Axes(model=("digits_int8.tflite",)), repeats=2)
     return new_plan(spec, Path("campaign.toml"), lambda _: ["local"])
 
 
 def run_id(number: int, plan_id: str = "c000000") -> str:
-    """Id of an attempt."""
+    """Return the id of an attempt."""
     return f"20261123-050607-{plan_id}-0000-000-{number:02d}"
 
 
 def stored(verdict: str = "valid", failure: str | None = None, number: int = 1) -> Attempt:
-    """An attempt that is stored."""
+    """Return an attempt that is stored."""
     values: dict[str, Any] = dict.fromkeys(RunSummary.__dataclass_fields__)
     return Attempt(run_id(number), RunSummary(**values | {"verdict": verdict, "failure": failure}))
 
@@ -78,12 +78,12 @@ STOPPED = replace(stored("invalid"), refusal=Refusal("run_stopped", ""))
     ],
 )
 def test_state_follows_from_the_attempts(attempts: list[Attempt], state: RunState) -> None:
-    """What is done is made again, or what was lost is taken for done."""
+    """Otherwise what is done would be made again, or what was lost be taken for done."""
     assert judged(RUN, attempts, RETRY).state is state
 
 
 def test_intent_is_on_disk_before_it_is_acted_upon(tmp_path: Path) -> None:
-    """A host that is killed starts a run twice."""
+    """Otherwise a host that is killed would start a run twice."""
     plan, store = plan_of(), Store(tmp_path)
     journal = begin_journal(store, plan)
     journal.intend(run_id(1, plan.id))
@@ -94,7 +94,7 @@ def test_intent_is_on_disk_before_it_is_acted_upon(tmp_path: Path) -> None:
 
 
 def test_intent_of_which_nothing_came_is_no_attempt(tmp_path: Path) -> None:
-    """A device whose disk is full for a night has used up its attempts in the morning."""
+    """Otherwise a device whose disk is full for a night would use up its attempts."""
     plan, store = plan_of(), Store(tmp_path)
     journal = begin_journal(store, plan)
     for _ in range(2 * MAX_LOST):
@@ -107,7 +107,7 @@ def test_intent_of_which_nothing_came_is_no_attempt(tmp_path: Path) -> None:
 
 
 def test_half_a_line_counts_for_nothing_and_spoils_no_other(tmp_path: Path) -> None:
-    """A host that was killed while it wrote cannot resume."""
+    """Otherwise a host that was killed while it wrote could not resume."""
     plan, store = plan_of(), Store(tmp_path)
     journal = begin_journal(store, plan)
     journal.intend(run_id(1, plan.id))
@@ -133,7 +133,7 @@ def test_half_a_line_counts_for_nothing_and_spoils_no_other(tmp_path: Path) -> N
     ],
 )
 def test_line_that_makes_no_sense_counts_for_nothing(tmp_path: Path, line: str) -> None:
-    """One damaged line, and nobody sees the campaign any more, nor resumes it."""
+    """Otherwise one damaged line would hide the campaign, and prevent its resumption."""
     plan = plan_of()
     journal = begin_journal(Store(tmp_path), plan)
     journal.path.write_text(line.replace("RUN", run_id(1, plan.id)) + "\n")
@@ -155,7 +155,7 @@ def test_line_that_makes_no_sense_counts_for_nothing(tmp_path: Path, line: str) 
 def test_plan_that_makes_no_sense_is_told(
     tmp_path: Path, key: str, value: object, said: str
 ) -> None:
-    """A damaged plan ends in a traceback, or in a count to a thousand million."""
+    """Otherwise a damaged plan would end in a traceback, or in a count to a thousand million."""
     journal = begin_journal(Store(tmp_path), plan_of())
     path = journal.directory / PLAN_FILE
     document = json.loads(path.read_text())
@@ -168,7 +168,7 @@ def test_plan_that_makes_no_sense_is_told(
 
 @pytest.mark.parametrize("name", [PLAN_FILE, JOURNAL_FILE])
 def test_pipe_in_place_of_a_file_of_a_campaign_is_told(tmp_path: Path, name: str) -> None:
-    """Whoever looks at a campaign from a stranger waits for ever; even the report of a run does."""
+    """Otherwise viewing a stranger's campaign, or even reporting a run, would wait for ever."""
     store = Store(tmp_path)
     journal = begin_journal(store, plan_of())
     (journal.directory / name).unlink(missing_ok=True)
@@ -176,12 +176,12 @@ def test_pipe_in_place_of_a_file_of_a_campaign_is_told(tmp_path: Path, name: str
     with pytest.raises(CampaignDamaged, match=r"^campaign is damaged: a pipe in place of a file: "):
         campaign_state(store, journal)
     if name == PLAN_FILE:
-        with pytest.raises(NoSuchCampaign):  # the name of a run is looked for among campaigns too
+        with pytest.raises(NoSuchCampaign):  # the name of a run is looked up among campaigns too
             find_journal(store, "20260101-000000-aaaaaaaa")
 
 
 def test_damaged_run_has_no_result_and_hides_no_other(tmp_path: Path) -> None:
-    """One torn document, and a whole night of measurements cannot be reported."""
+    """Otherwise a torn document would keep a whole night of measurements from being reported."""
     store = Store(tmp_path)
     plan = plan_of()
     begin_journal(store, plan)
@@ -196,7 +196,10 @@ def test_damaged_run_has_no_result_and_hides_no_other(tmp_path: Path) -> None:
 
 
 def test_device_that_may_keep_a_run_is_visited_again(tmp_path: Path) -> None:
-    """A host is killed between storing the last run and saying so: the device keeps it for ever."""
+    """Otherwise a device would keep its last run for ever.
+
+    The host may be killed between storing the run and acknowledging it.
+    """
     plan, store = plan_of(), Store(tmp_path)
     journal = begin_journal(store, plan)
     for repeat in range(2):
@@ -211,7 +214,7 @@ def test_device_that_may_keep_a_run_is_visited_again(tmp_path: Path) -> None:
 
 
 def test_attempts_of_another_campaign_do_not_count(tmp_path: Path) -> None:
-    """Two campaigns of one file are taken for one."""
+    """Otherwise two campaigns of one file would be taken for one."""
     plan, store = plan_of(), Store(tmp_path)
     journal = begin_journal(store, plan)
     journal.intend(run_id(1, "cffffff"))
@@ -219,7 +222,7 @@ def test_attempts_of_another_campaign_do_not_count(tmp_path: Path) -> None:
 
 
 def test_campaign_is_found_by_id_name_and_as_the_last(tmp_path: Path) -> None:
-    """`resume` goes on with a campaign of last month."""
+    """Otherwise `resume` would go on with a campaign of last month."""
     store = Store(tmp_path)
     with pytest.raises(NoSuchCampaign, match="no campaigns in"):
         find_journal(store)
@@ -239,7 +242,7 @@ def test_campaign_is_found_by_id_name_and_as_the_last(tmp_path: Path) -> None:
 
 
 def test_only_one_process_makes_the_runs_of_a_campaign(tmp_path: Path) -> None:
-    """Two terminals resume the same night, and start every run twice."""
+    """Otherwise two terminals could resume the same night, and start every run twice."""
     journal = begin_journal(Store(tmp_path), plan_of())
     assert not journal.is_held
     with journal.held():
@@ -251,7 +254,7 @@ def test_only_one_process_makes_the_runs_of_a_campaign(tmp_path: Path) -> None:
 
 
 def test_lanes_say_what_was_last_heard(tmp_path: Path) -> None:
-    """A device that was given up looks as if it were still measured."""
+    """Otherwise a device that was given up would look as if it were still measured."""
     journal = begin_journal(Store(tmp_path), plan_of())
     journal.note_lane("local", "measuring")
     journal.note_lane("local", "given_up", "no answer")
@@ -262,7 +265,7 @@ def test_lanes_say_what_was_last_heard(tmp_path: Path) -> None:
 
 
 def test_run_on_a_device_that_was_unplugged_is_made_again() -> None:
-    """Somebody trips over a cable at night, and in the morning the cell has no result."""
+    """Otherwise a cable pulled out at night would leave the cell without a result."""
     assert may_pass(SeatLeft("device pi is gone"))
     attempt = stored(failure="device_gone")
     assert judged(RUN, [attempt], DEFAULT_RETRY).state is RunState.LEFT

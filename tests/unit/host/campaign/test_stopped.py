@@ -1,4 +1,4 @@
-"""Which runs of a campaign are made again because somebody stopped them."""
+"""Which runs of a campaign are made again because they were stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from edgebench.protocol.record import Outcome
 def test_run_that_would_be_cut_again_is_not_made_for_ever(
     ended: Outcome, why: str | None, expected: bool, tmp_path: Path
 ) -> None:
-    """A device that is too hot is heated until morning, or a run that Ctrl-C cut counts."""
+    """Otherwise a hot device would be heated until morning, or a run cut by Ctrl-C would count."""
     finding = Finding(
         id="complete",
         outcome=RuleOutcome.FAIL,
@@ -44,7 +44,7 @@ def test_run_that_would_be_cut_again_is_not_made_for_ever(
 def test_run_that_was_stopped_in_its_data_set_is_made_again(
     is_stopped: bool, tmp_path: Path
 ) -> None:
-    """A part of a data set counts for good, or one that fails each time is made for ever."""
+    """Otherwise a part of a data set would count for good, or a failing one be made for ever."""
     finding = Finding(
         id="dataset_complete",
         outcome=RuleOutcome.FAIL,

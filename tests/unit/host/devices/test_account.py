@@ -1,4 +1,4 @@
-"""What comes from a device over SSH: found among noise, bounded in what it can do."""
+"""Output of a device over SSH: found among noise, and limited in what it can do."""
 
 from __future__ import annotations
 
@@ -58,31 +58,31 @@ class Device:
 
 
 def account(answer: object, mark: str = ANSWER_MARK) -> Account:
-    """An account whose device gives this answer."""
+    """An account whose device sends this reply."""
     return Account(Device(f"{NOISE}\n{mark}{json.dumps(answer)}\n"), "python3")
 
 
 def test_answer_is_found_among_what_the_login_prints() -> None:
-    """A greeting in .bashrc makes a device impossible to deploy to."""
+    """Otherwise a greeting in .bashrc would make a deploy to the device impossible."""
     assert account({"error": "no such thing"}).start([]).error == "no such thing"
 
 
 def test_no_answer_is_an_error_that_quotes_the_last_line() -> None:
-    """The user learns nothing about a Python that crashes."""
+    """Otherwise the user would learn nothing about a Python that crashes."""
     device = Device("Traceback…\nMemoryError\n")
     with pytest.raises(TargetError, match=r"starting the agent on pi@board failed: MemoryError"):
         Account(device, "python3").start([])
 
 
 def test_full_disk_is_an_error_of_its_own() -> None:
-    """The hint sends the user to look for something else."""
+    """Otherwise the hint would send the user to look for something else."""
     full = {"problem": "No space left on device: /home", "is_full": True}
     with pytest.raises(NoSpace, match="No space left"):
         account(full, FAILURE_MARK).make_room([])
 
 
 def test_device_cannot_reach_the_terminal() -> None:
-    """An error message from a device moves the cursor and writes its own lines."""
+    """Otherwise an error message of a device could move the cursor and write its own lines."""
     error = account({"error": "\x1b[2Jfine\nhint: run this \u202e"}).start([]).error
     assert error == "?[2Jfine hint: run this ?"
     with pytest.raises(TargetError, match=r"\?\[2Jbad"):
@@ -94,7 +94,7 @@ def test_device_cannot_reach_the_terminal() -> None:
 )
 @pytest.mark.parametrize("mark", [ANSWER_MARK, FAILURE_MARK])
 def test_answer_of_another_kind_is_one_error_that_quotes_it(mark: str, answer: str) -> None:
-    """A device that answers something else ends the deploy in a traceback."""
+    """Otherwise a device that sends another kind of reply would end the deploy in a traceback."""
     device = Device(f"{mark}{answer}\n")
     with pytest.raises(RemoteProtocolError) as caught:
         Account(device, "python3").start([])
@@ -125,11 +125,11 @@ FACTS = {
     "log": "/home/pi/log",
     "free_bytes": 1,
 }
-"""An answer to `look` in which one value after another is replaced."""
+"""A reply to `look` in which one value after another is replaced."""
 
 
 def places(plain: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every value of a document."""
+    """Paths of all values of a document."""
     yield path
     if isinstance(plain, dict):
         for key, inner in plain.items():
@@ -154,7 +154,7 @@ def with_value(plain: Any, path: tuple[str, ...], value: object) -> Any:
     ],
 )
 def test_platform_that_is_none_is_refused(path: tuple[str, ...], value: object) -> None:
-    """A device's machine name writes outside of the cache, its C library builds 10^9 tags."""
+    """Otherwise a machine name could write outside the cache, a C library build 10^9 tags."""
     with pytest.raises(RemoteProtocolError, match="reply is not a DeviceFacts"):
         account(with_value(FACTS, path, value)).look()
 
@@ -162,7 +162,7 @@ def test_platform_that_is_none_is_refused(path: tuple[str, ...], value: object) 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(path=st.sampled_from(list(places(FACTS))), value=PLAIN)
 def test_hostile_answer_is_one_error_or_harmless(path: tuple[str, ...], value: object) -> None:
-    """An answer of another kind ends in a traceback, or reaches a path or the terminal."""
+    """Otherwise such a reply would end in a traceback, or reach a path or the terminal."""
     try:
         facts = account(with_value(FACTS, path, value)).look()
     except RemoteProtocolError as exc:
@@ -177,13 +177,13 @@ def test_hostile_answer_is_one_error_or_harmless(path: tuple[str, ...], value: o
 
 @pytest.mark.parametrize("version", ["²", "9" * 5000, "3", "x.y", "٣.١٢"])
 def test_python_of_a_strange_version_is_passed_over(version: str) -> None:
-    """A device that says nonsense about its Python ends the deploy in a traceback."""
+    """Otherwise a nonsensical version of a device's Python would end the deploy in a traceback."""
     with pytest.raises(PythonMissing):
         open_account(Device(f"edgebench-python CPython Linux {version}\n"), "python3")
 
 
 def test_first_python_that_is_new_enough_is_taken() -> None:
-    """The device's default Python is too old, and the newer one beside it is not seen."""
+    """Otherwise a newer Python next to a default that is too old would not be found."""
     device = Device(
         f"{NOISE}edgebench-python CPython Linux 3.9.2\n",
         "sh: python3.13: not found\n",
@@ -197,13 +197,13 @@ def test_first_python_that_is_new_enough_is_taken() -> None:
 
 
 def test_every_python_that_will_not_do_is_named() -> None:
-    """The user does not learn what to install."""
+    """Otherwise the user would not learn what to install."""
     device = Device("edgebench-python CPython Linux 3.9.2\n", *["not found\n"] * 4)
     with pytest.raises(PythonMissing, match=r"3\.10 or newer on pi@board: python3 is CPython 3\.9"):
         open_account(device)
 
 
 def test_another_system_is_refused() -> None:
-    """Wheels of Linux are sent to a Mac."""
+    """Otherwise wheels for Linux would be sent to a Mac."""
     with pytest.raises(TargetError, match="runs Darwin; the agent runs on Linux only"):
         open_account(Device("edgebench-python CPython Darwin 3.12.1\n"))

@@ -1,4 +1,4 @@
-"""Agents that have one identity: which of them a name means, and that it means no other."""
+"""Agents with the same identity: a name means one board, and never another."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ class Agent:
     port: int = 7747
 
     def link(self) -> Link:
-        """A connection to it."""
+        """A connection to the agent."""
         return cast(Link, AgentLink(self))
 
 
 @dataclass
 class AgentLink:
-    """A conversation with an agent."""
+    """A connection that replies as the agent does."""
 
     agent: Agent
     replies: list[bytes] = field(default_factory=list)
 
     def send(self, frame: bytes) -> None:
-        """A request, and the reply to it."""
+        """Process a request, and keep the reply to it."""
         request, agent = decode(frame), self.agent
         device = replace(DEVICE, name=f"at {agent.address}")
         reply: m.Message = m.Welcome(
@@ -69,7 +69,7 @@ class AgentLink:
         return self.replies.pop(0)
 
     def close(self) -> None:
-        """The end."""
+        """Close nothing."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Wire:
     asked: list[str] = field(default_factory=list)
 
     def connect(self, endpoint: Endpoint) -> Link:
-        """The agent at the first address at which there is one."""
+        """Connect to the agent at the first address that has an agent."""
         self.asked.append(endpoint.address)
         for agent in self.agents:
             if (agent.address, agent.port) in ((at, endpoint.port) for at in endpoint.addresses):
@@ -89,7 +89,7 @@ class Wire:
         raise Unreachable(f"nobody at {endpoint.address}")
 
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """Those that announce themselves."""
+        """Agents that announce themselves."""
         return [
             Announcement("", Endpoint("pi", PIN, (agent.address,), agent.port), "pair")
             for agent in self.agents
@@ -99,7 +99,7 @@ class Wire:
 
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    """Nobody is on."""
+    """A transport on which no agent is on."""
     made = Wire()
     every: dict[str, Transport] = {made.name: made}
     monkeypatch.setattr(discovery, "transports", lambda *_, **__: every)
@@ -120,7 +120,7 @@ def listed(files: HostFiles) -> list[DiscoveredDevice]:
 
 
 def test_other_board_with_the_identity_is_refused(files: HostFiles, wire: Wire) -> None:
-    """Otherwise results of a copy go to the history of the board that is off."""
+    """Otherwise results of a copy would go to the history of the board that is off."""
     wire.agents = [Agent("10.0.0.2", OTHER, "b")]
     with pytest.raises(WrongBoard) as caught:
         open_device(files, "pi", timeout_s=0.0)
@@ -135,7 +135,7 @@ def test_other_board_with_the_identity_is_refused(files: HostFiles, wire: Wire) 
 
 
 def test_board_is_found_where_a_copy_has_taken_its_address(files: HostFiles, wire: Wire) -> None:
-    """Otherwise two boards that exchange their addresses exchange their results."""
+    """Otherwise two boards that exchange their addresses would exchange their results."""
     wire.agents = [Agent("10.0.0.1", OTHER, "b"), Agent("10.0.0.9", BOARD, "a")]
     with open_device(files, "pi", timeout_s=0.0) as client:
         assert client.device.name == "at 10.0.0.9"
@@ -146,7 +146,7 @@ def test_board_is_found_where_a_copy_has_taken_its_address(files: HostFiles, wir
 
 
 def test_board_and_its_copy_have_a_line_each(files: HostFiles, wire: Wire) -> None:
-    """Otherwise a copy is not noticed for as long as the board is on."""
+    """Otherwise a copy would not be noticed for as long as the board is on."""
     wire.agents = [Agent("10.0.0.1", BOARD, "a"), Agent("10.0.0.2", OTHER, "b")]
     lines = {line.address: (line.access, line.reason) for line in listed(files)}
     assert lines["10.0.0.1:7747"] == (Access.READY, "")
@@ -159,7 +159,7 @@ def test_board_and_its_copy_have_a_line_each(files: HostFiles, wire: Wire) -> No
 def test_agents_that_nothing_tells_apart_are_refused(
     files: HostFiles, wire: Wire, hardware: Hardware
 ) -> None:
-    """Otherwise the one or the other is measured by chance."""
+    """Otherwise chance would decide which of them is measured."""
     files.revise(PIN, lambda known: replace(known, hardware=hardware))
     wire.agents = [Agent(f"10.0.0.{n}", hardware, f"agent {n}") for n in (1, 2)]
     for line in listed(files):
@@ -169,7 +169,7 @@ def test_agents_that_nothing_tells_apart_are_refused(
         open_device(files, "pi", timeout_s=0.0)
     with pytest.raises(WrongBoard):
         open_device(files, "pi/seat", timeout_s=0.0)
-    # One is off: where nothing shows which it was, neither is meant.
+    # One agent is off: where nothing shows which of them it was, neither is meant.
     del wire.agents[0]
     [line] = listed(files)
     if hardware == BOARD:
@@ -194,14 +194,14 @@ def test_agents_that_nothing_tells_apart_are_refused(
 def test_agent_is_not_taken_for_a_copy_of_itself(
     files: HostFiles, wire: Wire, agents: list[Agent]
 ) -> None:
-    """Otherwise a board with two networks, or an older version, cannot be used any more."""
+    """Otherwise a board with two networks, or an older version, would become unusable."""
     wire.agents = agents
     assert [line.access for line in listed(files)] == [Access.READY]
     open_device(files, "pi", timeout_s=0.0).close()
 
 
 def test_hardware_is_learnt_and_kept(files: HostFiles, wire: Wire) -> None:
-    """Otherwise a device that an older version paired is never told from its copy."""
+    """Otherwise a device that an older version paired could never be told from its copy."""
     files.revise(PIN, lambda known: replace(known, hardware=Hardware()))
     for shown, known in (
         (Hardware("", ("01",)), Hardware("", ("01",))),
@@ -219,7 +219,7 @@ def test_hardware_is_learnt_and_kept(files: HostFiles, wire: Wire) -> None:
 def test_board_that_older_agents_name_counts(
     files: HostFiles, wire: Wire, board: str, is_refused: bool
 ) -> None:
-    """Otherwise agents that do not show their hardware yet are measured as each other."""
+    """Otherwise agents that do not report their hardware yet would be measured as each other."""
     files.revise(PIN, lambda known: replace(known, hardware=Hardware(), board="5a"))
     wire.agents = [Agent("10.0.0.1", Hardware(), board=board)]
     if is_refused:

@@ -1,4 +1,4 @@
-"""What a deploy is told, what it keeps of the one before, and what it says in the end."""
+"""Options of a deploy, what it keeps of the previous deploy, and what it reports."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ LACKING = RuntimeReport(
 
 
 def device_facts() -> DeviceFacts:
-    """A device that nothing was deployed to."""
+    """Facts of a device to which nothing was deployed."""
     return DeviceFacts(describe_interpreter(), "board", "agent", "wheels", "log", 0)
 
 
 def options_of(
     tmp_path: Path, request: DeployRequest, *, meters: tuple[str, ...], line: str | None
 ) -> AgentOptions:
-    """The agent's options, on a device that has had these."""
+    """The agent's options, on a device that had this wiring."""
     facts = replace(device_facts(), meters=meters, sync_line=line)
     return deploying._agent_options(HostFiles(tmp_path), request, facts)
 
@@ -74,7 +74,7 @@ def test_wrong_wiring_is_refused_before_anything_is_connected_to(
     said: str,
     hint: str,
 ) -> None:
-    """The device has lost its agent when the new one refuses to start."""
+    """Otherwise the device would lose its agent, as the new agent refuses to start."""
     monkeypatch.setattr(SshTarget, "connect", lambda *_: pytest.fail("connected"))
     assert main(["deploy", "pi@board", *words]) == 2
     error, advice = capsys.readouterr().err.splitlines()
@@ -97,7 +97,7 @@ def test_wrong_wiring_is_refused_before_anything_is_connected_to(
 def test_meters_are_as_before_unless_others_are_named(
     tmp_path: Path, asked: tuple[str, ...], had: tuple[str, ...], given: tuple[str, ...]
 ) -> None:
-    """An upgrade takes the meters from a device, or nothing ever does."""
+    """Otherwise an upgrade would remove a device's meters, or nothing ever could."""
     request = deploy_request("pi@board", meters=asked)
     assert options_of(tmp_path, request, meters=had, line=None).meters == given
 
@@ -109,7 +109,7 @@ def test_meters_are_as_before_unless_others_are_named(
 def test_line_is_as_before_unless_another_is_named(
     tmp_path: Path, asked: str | None, given: str
 ) -> None:
-    """An upgrade costs every run its marks, or a line that was cut stays named."""
+    """Otherwise an upgrade would cost every run its marks, or a cut line would stay named."""
     request = deploy_request("pi@board", sync_line=asked)
     assert options_of(tmp_path, request, meters=(), line="gpio:/v").sync_line == given
 
@@ -128,7 +128,10 @@ def test_line_is_as_before_unless_another_is_named(
 def test_bridge_is_as_before_unless_it_is_asked_for(
     asked: bool | None, recorded: bool | None, held: tuple[WheelFile, ...], given: bool
 ) -> None:
-    """An upgrade takes the bridge from a device whose environment is broken or from an index."""
+    """Otherwise an upgrade would remove the bridge.
+
+    This concerns a device whose environment is broken or comes from an index.
+    """
     facts = DeviceFacts(
         *(describe_interpreter(), "board", "agent", "wheels", "log", 0),
         held=held,
@@ -139,7 +142,7 @@ def test_bridge_is_as_before_unless_it_is_asked_for(
 
 
 def test_meters_bring_what_their_drivers_need() -> None:
-    """A PPK2 is served by an agent that has no pyserial."""
+    """Otherwise a PPK2 would be served by an agent without pyserial."""
     wired = AgentOptions("board", 7747, ("ppk2:/dev/ttyACM0,supply=3.3", "rapl"), None)
     assert deploying._extras(REQUEST, wired, has_bridge=False) == ("serial",)
     unmetered = replace(wired, meters=("none",))
@@ -151,7 +154,7 @@ def test_meters_bring_what_their_drivers_need() -> None:
 def test_wiring_that_an_older_host_does_not_know_is_refused(
     meters: tuple[str, ...], line: str | None
 ) -> None:
-    """The agent is replaced by one that refuses to start, or serves less than before."""
+    """Otherwise an agent that refuses to start, or serves less, would replace the old agent."""
     with pytest.raises(UsageError, match="; it is configured on pi@board: name another, or none"):
         deploying._extras(REQUEST, AgentOptions("board", 7747, meters, line), has_bridge=False)
 
@@ -159,7 +162,7 @@ def test_wiring_that_an_older_host_does_not_know_is_refused(
 def test_report_names_what_is_served_and_what_is_not_there(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Somebody measures for a day, and learns then that the meter was never plugged in."""
+    """Otherwise only after a day of measuring would an unplugged meter be noticed."""
     wired = ("synthetic", "um25c:/dev/rfcomm0")
     system = SystemDescription(DEVICE, ENVIRONMENT, (), meters=wired, sync_line="gpio:/v")
     command._report(DeployReport(BOARD, system, ("meter um25c:/dev/rfcomm0 is not there yet",)))
@@ -185,7 +188,7 @@ def test_deploy_that_leaves_no_runtime_fails_and_says_why(
     code: int,
     last: str,
 ) -> None:
-    """A script goes on with a device that can measure nothing."""
+    """Otherwise a script would go on with a device that can measure nothing."""
     report = DeployReport(BOARD, SystemDescription(DEVICE, ENVIRONMENT, runtimes))
     monkeypatch.setattr(Lab, "deploy", lambda *_, **__: report)
     assert main(["deploy", "pi@board"]) == code
@@ -200,7 +203,7 @@ def test_deploy_that_leaves_no_runtime_fails_and_says_why(
 
 
 def test_agent_that_does_not_start_says_where_its_log_is() -> None:
-    """The log of an agent that ended is on the device, and nobody knows where."""
+    """Otherwise the place of an ended agent's log on the device would be unknown."""
     facts = DeviceFacts(describe_interpreter(), "board", "agent", "wheels", "/home/agent.log", 0)
     account = SimpleNamespace(
         shell=SimpleNamespace(target="pi@board", listen=""),
@@ -224,7 +227,7 @@ def test_agent_that_does_not_start_says_where_its_log_is() -> None:
 def test_port_that_another_host_uses_stays_open(
     tmp_path: Path, had: str | None, shell: str, given: str
 ) -> None:
-    """Otherwise a deploy through a tunnel takes the device away from whoever has it by network."""
+    """Otherwise a deploy through a tunnel would cut the device off from its network users."""
 
     class Tunnelled(LocalShell):
         listen = shell
@@ -236,7 +239,7 @@ def test_port_that_another_host_uses_stays_open(
 def test_target_that_fails_keeps_no_other_from_its_turn(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Otherwise one board that is off ends the deploy to a farm, or nobody learns which it was."""
+    """Otherwise a board that is off would end the deploy to a farm, or would not be named."""
     need_tool("ssh")
     targets = ("board@127.0.0.1:1", "board@127.0.0.2:1", "board@127.0.0.1:1")
     assert main(["deploy", *targets]) == 1
@@ -254,7 +257,7 @@ def test_target_that_fails_keeps_no_other_from_its_turn(
 
 
 def test_system_without_runtimes_is_refused_before_anything_is_looked_for(tmp_path: Path) -> None:
-    """Otherwise the reason comes after minutes of pip, and is one of pip's."""
+    """Otherwise the reason would come after minutes of pip, in pip's words."""
     facts = device_facts()
     markers = replace(facts.interpreter.markers, platform_machine="riscv64")
     facts = replace(facts, interpreter=replace(facts.interpreter, markers=markers))

@@ -29,17 +29,17 @@ def home(tmp_path: Path) -> Path:
 
 
 def account(home: Path) -> Account:
-    """The account, for one more deploy."""
+    """The account, for a further deploy."""
     return Account(LocalShell(home), sys.executable)
 
 
 def lock(home: Path) -> Path:
-    """File that says who deploys."""
+    """File that names the deploy in progress."""
     return Places({"HOME": str(home)}).lock
 
 
 def test_second_deploy_is_refused_until_the_first_has_ended(home: Path) -> None:
-    """Otherwise two hosts install into one environment, and neither agent starts."""
+    """Otherwise two hosts would install into one environment, and neither agent would start."""
     first, second = account(home), account(home)
     with first.changing():
         first.make_room([])
@@ -56,7 +56,7 @@ def test_second_deploy_is_refused_until_the_first_has_ended(home: Path) -> None:
 
 
 def test_deploy_that_was_broken_off_is_overtaken(home: Path) -> None:
-    """Otherwise a host that was killed locks every other one out."""
+    """Otherwise a host that was killed would lock every other host out."""
     account(home).make_room([])
     ago_s = time.time() - BROKEN_OFF_S - 1
     os.utime(lock(home), (ago_s, ago_s))
@@ -64,7 +64,7 @@ def test_deploy_that_was_broken_off_is_overtaken(home: Path) -> None:
 
 
 def test_clock_that_was_set_back_locks_nobody_out(home: Path) -> None:
-    """Otherwise a board without a clock of its own is locked for years after a boot."""
+    """Otherwise a board without a clock of its own would be locked for years after a boot."""
     account(home).make_room([])
     later_s = time.time() + 1e8
     os.utime(lock(home), (later_s, later_s))
@@ -97,7 +97,7 @@ def step_of_another(home: Path) -> Iterator[None]:
 
 
 def test_long_step_is_not_broken_off(home: Path) -> None:
-    """Otherwise pip on a slow card is overtaken after two minutes."""
+    """Otherwise pip on a slow card would be overtaken after two minutes."""
     with step_of_another(home):
         ago_s = time.time() - 3600
         os.utime(lock(home), (ago_s, ago_s))
@@ -111,7 +111,7 @@ def test_long_step_is_not_broken_off(home: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\n", bytes(40), b"x" * 5000, b"\xff\xfe a"])
 def test_damaged_lock_is_no_deploy_for_long(home: Path, content: bytes) -> None:
-    """Otherwise a power cut in a deploy locks a board for good."""
+    """Otherwise a power cut during a deploy would lock a board for good."""
     lock(home).write_bytes(content)
     ago_s = time.time() - BROKEN_OFF_S - 1
     os.utime(lock(home), (ago_s, ago_s))
@@ -119,7 +119,7 @@ def test_damaged_lock_is_no_deploy_for_long(home: Path, content: bytes) -> None:
 
 
 def test_first_deploy_and_uninstall_leave_no_lock(tmp_path: Path) -> None:
-    """Otherwise uninstalling leaves a file."""
+    """Otherwise uninstalling would leave a file."""
     own = account(tmp_path)
     with own.changing():
         own.make_room([])
@@ -131,14 +131,14 @@ def test_first_deploy_and_uninstall_leave_no_lock(tmp_path: Path) -> None:
 
 
 def test_lock_that_cannot_be_made_is_an_error_of_the_device(home: Path) -> None:
-    """Otherwise a directory in its place ends a deploy in a traceback."""
+    """Otherwise a directory in its place would end a deploy in a traceback."""
     lock(home).mkdir()
     with pytest.raises(TargetError, match=r"making directories on .* failed: Is a directory"):
         account(home).make_room([])
 
 
 def test_turn_passes_errors_on(home: Path) -> None:
-    """Otherwise a full disk is no error."""
+    """Otherwise a full disk would be no error."""
     places = Places({"HOME": str(home)})
     with pytest.raises(OSError, match="full"), turn(places, "a", "ada"):
         raise OSError("full")

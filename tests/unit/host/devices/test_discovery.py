@@ -31,7 +31,7 @@ SEAT = m.SeatState("machine", SYSTEM.device, held_by="ada", held_for_s=3.0)
 
 @pytest.fixture
 def files(tmp_path: Path) -> HostFiles:
-    """A host that knows three devices, of which none answers."""
+    """A host that knows three devices, none of which responds."""
     made = HostFiles(tmp_path)
     for i, name in enumerate(("pi", "pi-kitchen", "jetson")):
         pin = str(i) * 43
@@ -41,13 +41,13 @@ def files(tmp_path: Path) -> HostFiles:
 
 @pytest.mark.parametrize("name", ["nowhere", "PI", "bb", "../pi"])
 def test_unknown_name_is_told_with_the_known_ones(files: HostFiles, name: str) -> None:
-    """A misspelt name measures on another device, or leaves the user without a list."""
+    """Otherwise a misspelt name would measure another device, or leave the user without a list."""
     with pytest.raises(UsageError, match="; available: local, pi, pi-kitchen, jetson"):
         open_device(files, name, timeout_s=0.0)
 
 
 def test_part_that_fits_several_devices_is_refused(files: HostFiles) -> None:
-    """The first of several devices is measured by chance."""
+    """Otherwise chance would decide which of several devices is measured."""
     with pytest.raises(UsageError, match="2 devices match 'p'"):
         open_device(files, "p", timeout_s=0.0)
 
@@ -65,14 +65,14 @@ def test_part_that_fits_several_devices_is_refused(files: HostFiles) -> None:
 def test_whole_name_unique_part_id_or_pin_finds_a_device(
     files: HostFiles, name: str, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device cannot be named, or its whole name is ambiguous because another one is longer."""
+    """Otherwise a device could not be named, or its name be ambiguous due to a longer name."""
     monkeypatch.setattr(TlsTransport, "discover", lambda *_: [])
     with pytest.raises(Unreachable, match=rf"{found} \(127\.0\.0\.1:{CLOSED_PORT}\)"):
         open_device(files, name)
 
 
 class UsbTransport:
-    """A third transport: its agents are where `places` says."""
+    """A third transport: its agents are at `places`."""
 
     name = "usb"
 
@@ -81,7 +81,7 @@ class UsbTransport:
         self.opened: list[Endpoint] = []
 
     def connect(self, endpoint: Endpoint) -> Link:
-        """The agent with this pin, if it is at one of these addresses."""
+        """Connect to the agent with this pin, if it is at one of these addresses."""
         self.opened.append(endpoint)
         for place in self._places:
             if place.pin == endpoint.pin and place.addresses[0] in endpoint.addresses:
@@ -89,19 +89,19 @@ class UsbTransport:
         raise Unreachable(f"{endpoint.name} ({endpoint.address}) is not plugged in")
 
     def discover(self, timeout_s: float) -> list[Announcement]:
-        """All of them."""
+        """All agents of this transport."""
         return [Announcement("0f", place, "allow USB debugging on it") for place in self._places]
 
 
 class AgentLink:
-    """An agent that describes itself."""
+    """Connection to an agent that describes itself."""
 
     def __init__(self) -> None:
         self._replies: list[bytes] = []
         self.closed = threading.Event()
 
     def send(self, frame: bytes) -> None:
-        """A request."""
+        """Take a request."""
         request = decode(frame)
         reply: m.Message = m.Welcome(m.PROTOCOL_VERSION, "edgebench-agent 0", SYSTEM.device)
         if isinstance(request.message, m.Describe):
@@ -111,17 +111,17 @@ class AgentLink:
         self._replies.append(encode(request.number, reply))
 
     def receive(self, timeout_s: float | None) -> bytes:
-        """The reply to it."""
+        """Reply to the request."""
         return self._replies.pop(0)
 
     def close(self) -> None:
-        """The end."""
+        """Record that the link was closed."""
         self.closed.set()
 
 
 @pytest.fixture
 def usb(monkeypatch: pytest.MonkeyPatch) -> UsbTransport:
-    """The only transport of this version; the phone is plugged in at another socket than before."""
+    """The only transport of this version; the phone has been plugged in at another socket."""
     made = UsbTransport(replace(PHONE.endpoint, name="sm-a52", addresses=("R58M12-2",)))
     every: dict[str, Transport] = {made.name: made}
     monkeypatch.setattr(discovery, "transports", lambda *_, **__: every)
@@ -131,7 +131,10 @@ def usb(monkeypatch: pytest.MonkeyPatch) -> UsbTransport:
 def test_device_is_reached_by_its_transport_and_its_new_address_is_kept(
     tmp_path: Path, usb: UsbTransport
 ) -> None:
-    """A new transport needs changes where devices are opened, or a moved device is lost."""
+    """Otherwise a new transport would need changes where devices are opened.
+
+    A device that moved would be lost.
+    """
     files = HostFiles(tmp_path)
     files.remember(PHONE)
     with open_device(files, "phone") as client:
@@ -141,7 +144,10 @@ def test_device_is_reached_by_its_transport_and_its_new_address_is_kept(
 
 
 def test_devices_of_every_transport_are_listed(tmp_path: Path, usb: UsbTransport) -> None:
-    """A new transport needs changes where devices are listed, or its reason is another one's."""
+    """Otherwise a new transport would need changes where devices are listed.
+
+    Or it would be listed with the reason of another transport.
+    """
     files = HostFiles(tmp_path)
     local, stranger = find_devices(files, timeout_s=0.0)
     assert (local.name, local.access) == ("local", Access.UNREACHABLE)
@@ -156,7 +162,7 @@ def test_devices_of_every_transport_are_listed(tmp_path: Path, usb: UsbTransport
 
 
 def test_unknown_transport_is_one_clear_line(files: HostFiles) -> None:
-    """A list that a newer version has written ends in a traceback."""
+    """Otherwise a list written by a newer version would end in a traceback."""
     files.remember(PHONE)
     with pytest.raises(Unreachable) as caught:
         open_device(files, "phone", timeout_s=0.0)
@@ -167,7 +173,7 @@ def test_unknown_transport_is_one_clear_line(files: HostFiles) -> None:
 def test_unknown_transport_does_not_hide_the_other_devices(
     tmp_path: Path, usb: UsbTransport
 ) -> None:
-    """One device of a newer version makes `edgebench devices` useless."""
+    """Otherwise one device of a newer version would make `edgebench devices` useless."""
     files = HostFiles(tmp_path)
     files.remember(PHONE)
     files.remember(replace(PHONE, name="car", pin="c" * 43, id="0c", via="can"))
@@ -184,7 +190,7 @@ def test_unknown_transport_does_not_hide_the_other_devices(
 def test_slash_separates_a_seat_from_its_agent(
     files: HostFiles, name: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A seat cannot be named."""
+    """Otherwise a seat could not be named."""
     asked: list[str] = []
 
     def connect(_: object, endpoint: Endpoint) -> Link:
@@ -204,7 +210,7 @@ def test_slash_separates_a_seat_from_its_agent(
 def test_device_whose_name_has_a_slash_is_not_a_seat(
     files: HostFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device that was named a/b before there were seats cannot be reached any more."""
+    """Otherwise a device named a/b before there were seats could not be reached any more."""
     files.remember(KnownDevice("lab/pi", "99", "k" * 43, ("127.0.0.1",), CLOSED_PORT))
     monkeypatch.setattr(TlsTransport, "discover", lambda *_: [])
     with pytest.raises(Unreachable, match="lab/pi"):
@@ -214,7 +220,10 @@ def test_device_whose_name_has_a_slash_is_not_a_seat(
 def test_wrong_agent_at_one_address_does_not_hide_that_others_are_silent(
     files: HostFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The device is off, another one has got one of its addresses, and only that one is named."""
+    """Otherwise only the wrong agent would be named while the device is off.
+
+    The device is off, and another device has got one of its addresses.
+    """
 
     def connect(endpoint: Endpoint, *_: object) -> NoReturn:
         if endpoint.addresses == ("10.0.0.2",):

@@ -1,4 +1,4 @@
-"""The farm file: read strictly, with the line of what is wrong."""
+"""The farm file: read strictly, and errors name the line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ meter = "ppk2:/dev/ttyACM0"
 
 
 def test_farm_file_says_what_is_wired_to_a_device(tmp_path: Path) -> None:
-    """Labels or a meter are read as those of another device."""
+    """Otherwise labels or a meter would be read as those of another device."""
     (tmp_path / "farm.toml").write_text(GOOD)
     farm = load_farm(farm_path(tmp_path))
     assert farm.parallel == 2
@@ -34,14 +34,14 @@ def test_farm_file_says_what_is_wired_to_a_device(tmp_path: Path) -> None:
 
 
 def test_farm_file_of_the_documentation_is_one(tmp_path: Path) -> None:
-    """The example that everybody begins with is refused."""
+    """Otherwise the example that every user starts from would be refused."""
     page = Path(__file__).parents[4] / "docs" / "farm.md"
     (tmp_path / "farm.toml").write_text(page.read_text().split("```toml\n")[1].split("```")[0])
     assert load_farm(tmp_path / "farm.toml").device["pi5"].labels == ("pi", "rack-2")
 
 
 def test_no_farm_file_is_an_empty_farm(tmp_path: Path) -> None:
-    """Somebody with one board has to write a file first."""
+    """Otherwise a user with a single board would have to write a file first."""
     assert load_farm(tmp_path / "farm.toml") == Farm()
 
 
@@ -61,7 +61,7 @@ def test_no_farm_file_is_an_empty_farm(tmp_path: Path) -> None:
 def test_mistake_in_a_farm_file_is_named_with_its_line(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
-    """A misspelt key is ignored, and the meter of the next board is used."""
+    """Otherwise a misspelt key would be ignored, and the next board's meter be used."""
     path = tmp_path / "farm.toml"
     path.write_text(text)
     with pytest.raises(UsageError, match=complaint):
@@ -69,7 +69,7 @@ def test_mistake_in_a_farm_file_is_named_with_its_line(
 
 
 def test_farm_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """A directory, or a film of gigabytes, ends in a traceback."""
+    """Otherwise a directory, or a film of gigabytes, would end in a traceback."""
     (tmp_path / "farm.toml").mkdir()
     with pytest.raises(StoreError, match=r"farm file not readable: Is a directory: .*farm\.toml"):
         load_farm(tmp_path / "farm.toml")

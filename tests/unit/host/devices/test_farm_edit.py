@@ -44,13 +44,13 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_label_changes_nothing_else(path: Path) -> None:
-    """Comments and order of a file that a person keeps are gone after the first command."""
+    """Otherwise the first command would remove the user's comments and order of a file."""
     assert change_labels(path, PI, add=["fast", "pi"], remove=["rack-2", "no"]) == ("pi", "fast")
     assert path.read_text() == TEXT.replace('["pi", "rack-2"]', '["pi", "fast"]')
 
 
 def test_label_of_a_seat(path: Path) -> None:
-    """A device behind an agent cannot have labels, or its agent gets them."""
+    """Otherwise a device behind an agent could not have labels, or its agent would get them."""
     assert change_labels(path, SEAT, add=[], remove=["board"]) == ("old",)
     assert load_farm(path).device["rack/rock-5b"].labels == ("old",)
     assert change_labels(path, RACK, add=["shelf"], remove=[]) == ("shelf",)
@@ -59,7 +59,7 @@ def test_label_of_a_seat(path: Path) -> None:
 
 
 def test_device_by_its_id_keeps_its_table(tmp_path: Path) -> None:
-    """A device has two tables, of which one is ignored."""
+    """Otherwise a device would have two tables, one of which is ignored."""
     path = tmp_path / "farm.toml"
     path.write_text('schema = 1\n[device.05bb]\nmeter = "agent:hwmon"\n')
     change_labels(path, PI, add=["pi"], remove=[])
@@ -68,14 +68,14 @@ def test_device_by_its_id_keeps_its_table(tmp_path: Path) -> None:
 
 
 def test_first_label_makes_the_file(tmp_path: Path) -> None:
-    """Somebody without a farm file has to write one first."""
+    """Otherwise a user without a farm file would have to write a file first."""
     path = tmp_path / "new" / "farm.toml"
     assert change_labels(path, PI, add=["pi"], remove=[]) == ("pi",)
     assert load_farm(path).entry(PI).labels == ("pi",)
 
 
 def test_renamed_device_takes_its_tables_and_those_of_its_seats_along(path: Path) -> None:
-    """After a new name, a device has lost labels and meter, or the seats of its agent have."""
+    """Otherwise a renamed device would lose labels and meter, or its agent's seats would."""
     assert rename_device(path, "pi5", "window-pi")
     assert rename_device(path, "rack", "shelf")
     assert not rename_device(path, "nano", "jetson")
@@ -97,7 +97,7 @@ def test_renamed_device_takes_its_tables_and_those_of_its_seats_along(path: Path
     ],
 )
 def test_any_way_to_write_a_name(tmp_path: Path, before: str, after: str) -> None:
-    """A file in another style is refused, or a label that reads as the name is changed too."""
+    """Otherwise a file in another style would be refused, or a label like the name be changed."""
     path = tmp_path / "farm.toml"
     path.write_bytes(f"schema = 1\n{before}".encode())
     assert rename_device(path, "pi5", "new")
@@ -105,7 +105,7 @@ def test_any_way_to_write_a_name(tmp_path: Path, before: str, after: str) -> Non
 
 
 def test_file_that_is_not_understood_is_not_changed(tmp_path: Path) -> None:
-    """A rare way to write TOML costs the labels of all devices."""
+    """Otherwise a rare way to write TOML would cost the labels of all devices."""
     path = tmp_path / "farm.toml"
     text = 'schema = 1\n[device."pi\\u0035"]\nmeter = """\n[device.pi5]\n"""\n'
     path.write_text(text)
@@ -115,7 +115,7 @@ def test_file_that_is_not_understood_is_not_changed(tmp_path: Path) -> None:
 
 
 def test_name_that_the_file_has_is_refused(path: Path) -> None:
-    """Two devices share labels and a meter."""
+    """Otherwise two devices would share labels and a meter."""
     with pytest.raises(UsageError, match="already has a device 'pi5'"):
         rename_device(path, "local", "pi5")
     assert path.read_text() == TEXT
@@ -123,20 +123,20 @@ def test_name_that_the_file_has_is_refused(path: Path) -> None:
 
 @pytest.mark.parametrize("label", ["", "a b", "a,b", "a:b", "\x1b"])
 def test_word_that_no_condition_could_name_is_no_label(path: Path, label: str) -> None:
-    """The farm file is refused by the next command."""
+    """Otherwise the next command would refuse the farm file."""
     with pytest.raises(UsageError, match="label must be a word"):
         change_labels(path, PI, add=[label], remove=[])
     assert path.read_text() == TEXT
 
 
 def test_labels_have_a_limit(path: Path) -> None:
-    """A script in a loop fills the file."""
+    """Otherwise a script in a loop could fill the file."""
     with pytest.raises(UsageError, match=f"limit {MAX_LABELS}"):
         change_labels(path, PI, add=[str(i) for i in range(MAX_LABELS)], remove=[])
 
 
 def test_link_and_mode_of_the_file_stay(path: Path, tmp_path: Path) -> None:
-    """A farm file in a repository is replaced by a private copy."""
+    """Otherwise a farm file in a repository would be replaced by a private copy."""
     path.chmod(0o640)
     link = tmp_path / "link.toml"
     link.symlink_to(path)

@@ -23,7 +23,7 @@ def files(tmp_path: Path) -> HostFiles:
 
 
 def test_devices_are_remembered_across_processes(files: HostFiles, tmp_path: Path) -> None:
-    """Every command must pair again."""
+    """Otherwise every command would have to pair again."""
     assert files.devices() == ()
     files.remember(PI)
     files.remember(JETSON)
@@ -31,7 +31,7 @@ def test_devices_are_remembered_across_processes(files: HostFiles, tmp_path: Pat
 
 
 def test_list_of_an_older_version_is_read(files: HostFiles, tmp_path: Path) -> None:
-    """After an upgrade every device has to be paired again."""
+    """Otherwise every device would have to be paired again after an upgrade."""
     files.remember(PI)
     path = tmp_path / "host" / "devices.json"
     (plain,) = json.loads(path.read_text())
@@ -41,7 +41,7 @@ def test_list_of_an_older_version_is_read(files: HostFiles, tmp_path: Path) -> N
 
 
 def test_device_replaces_the_one_of_the_same_name_or_identity(files: HostFiles) -> None:
-    """A board that was set up anew is there twice, and `--on pi` is ambiguous."""
+    """Otherwise a board set up anew would be listed twice, and `--on pi` be ambiguous."""
     files.remember(PI)
     moved = KnownDevice("pi-2", "01", PI.pin, ("192.0.2.9",), 7747)
     files.remember(moved)
@@ -52,7 +52,7 @@ def test_device_replaces_the_one_of_the_same_name_or_identity(files: HostFiles) 
 
 
 def test_forgotten_device_is_gone_and_the_others_stay(files: HostFiles) -> None:
-    """Removing one device removes another."""
+    """Otherwise removing one device would remove another."""
     files.remember(PI)
     files.remember(JETSON)
     files.forget(PI)
@@ -61,7 +61,7 @@ def test_forgotten_device_is_gone_and_the_others_stay(files: HostFiles) -> None:
 
 
 def test_identity_is_made_once_and_is_private(files: HostFiles, tmp_path: Path) -> None:
-    """A host is a stranger to its devices after each command, or its key can be read."""
+    """Otherwise each command would make the host a stranger, or its key could be read."""
     path = files.identity_path()
     text = path.read_text()
     assert HostFiles(tmp_path / "host").identity_path().read_text() == text
@@ -87,7 +87,10 @@ for i in range(int(sys.argv[3])):
 
 
 def test_processes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
-    """Eight deploys at once keep 28 of 80 devices, and a first use makes two identities."""
+    """Otherwise eight parallel deploys would keep 28 of 80 devices.
+
+    A first use would make two identities.
+    """
     command = [sys.executable, "-c", REMEMBER_MANY, str(tmp_path / "host")]
     running = [
         subprocess.Popen(
@@ -104,7 +107,7 @@ def test_processes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 def test_damaged_list_is_named_and_not_overwritten(
     files: HostFiles, tmp_path: Path, content: str
 ) -> None:
-    """A torn file ends in a traceback, or all devices are forgotten without a word."""
+    """Otherwise a torn file would end in a traceback, or silently lose all devices."""
     path = tmp_path / "host" / "devices.json"
     path.parent.mkdir()
     path.write_text(content)
@@ -116,7 +119,7 @@ def test_damaged_list_is_named_and_not_overwritten(
 
 
 def test_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """A read-only home directory ends in a traceback."""
+    """Otherwise a read-only home directory would end in a traceback."""
     (tmp_path / "file").write_text("")
     files = HostFiles(tmp_path / "file" / "host")
     with pytest.raises(StoreError, match=r"not written: Not a directory: .*host"):

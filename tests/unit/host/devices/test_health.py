@@ -25,7 +25,7 @@ AWAY = e.Unreachable("nobody answers at 192.0.2.1:7747")
 
 
 class Clock:
-    """A minute passes between two looks."""
+    """A clock that advances by a minute at each reading."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 11, 23, tzinfo=timezone.utc)
@@ -38,7 +38,7 @@ class Clock:
 
 @pytest.fixture
 def files(tmp_path: Path) -> HealthFiles:
-    """Nothing is remembered yet."""
+    """Files of a host without history."""
     return HealthFiles(tmp_path, Clock())
 
 
@@ -64,12 +64,12 @@ def files(tmp_path: Path) -> HealthFiles:
     ],
 )
 def test_only_failures_of_the_device_count(error: e.EdgebenchError, code: str | None) -> None:
-    """Three broken models, or a busy afternoon, take a good board out of the farm."""
+    """Otherwise three broken models, or a busy afternoon, would take a good board off the farm."""
     assert failure_code(error) == code
 
 
 def test_failures_in_a_row_quarantine_a_device_and_a_run_lifts_it(files: HealthFiles) -> None:
-    """A dead board is tried every night, or one that works again is never measured."""
+    """Otherwise a dead board would be tried every night, or a mended board never again."""
     for _ in range(2):
         files.failed(PI, AWAY, quarantine_after=3)
     assert not files.of(PI).is_quarantined
@@ -87,7 +87,7 @@ def test_failures_in_a_row_quarantine_a_device_and_a_run_lifts_it(files: HealthF
 
 
 def test_run_between_failures_begins_the_count_anew(files: HealthFiles) -> None:
-    """A board with one bad cable contact a week is quarantined after three weeks."""
+    """Otherwise a bad cable contact once a week would quarantine a board after three weeks."""
     for _ in range(30):
         files.failed(PI, AWAY, quarantine_after=2)
         files.succeeded(PI)
@@ -105,7 +105,7 @@ def test_last_ten_outcomes_are_kept(files: HealthFiles) -> None:
 
 
 def test_deploy_ends_a_quarantine(files: HealthFiles) -> None:
-    """Otherwise what every hint recommends leaves the device out of the farm."""
+    """Otherwise the step that every hint recommends would leave the device out of the farm."""
     for _ in range(2):
         files.failed(PI, AWAY, quarantine_after=2)
     assert files.of(PI).is_quarantined
@@ -115,7 +115,7 @@ def test_deploy_ends_a_quarantine(files: HealthFiles) -> None:
 
 
 def test_zero_never_quarantines(files: HealthFiles) -> None:
-    """Who does not want it cannot turn it off."""
+    """Otherwise a user who does not want the quarantine could not turn it off."""
     for number in range(20):
         files.failed(PI, AWAY, quarantine_after=0)
         assert files.of(PI).failure_count == number + 1
@@ -123,7 +123,7 @@ def test_zero_never_quarantines(files: HealthFiles) -> None:
 
 
 def test_model_that_kills_every_worker_counts_once(files: HealthFiles) -> None:
-    """One bad model, measured every night, takes all boards out of the farm."""
+    """Otherwise one bad model, measured every night, would take all boards out of the farm."""
     died = e.WorkerDied("killed by signal 11")
     for _ in range(5):
         files.failed(PI, died, model="bad.onnx", quarantine_after=2)
@@ -133,7 +133,10 @@ def test_model_that_kills_every_worker_counts_once(files: HealthFiles) -> None:
 
 
 def test_failure_that_ends_a_request_is_noted_once(files: HealthFiles) -> None:
-    """With nobody watching, a failed run is raised too, and is two in a row."""
+    """Otherwise a failed run without an observer would count as two in a row.
+
+    Such a failure is noted, and then raised too.
+    """
     outcomes = Outcomes(files, PI, 2)
     died = e.WorkerDied("killed by signal 9")
     outcomes.failed(died, "a.onnx")
@@ -148,7 +151,7 @@ def test_failure_that_ends_a_request_is_noted_once(files: HealthFiles) -> None:
 
 
 def test_connection_is_no_run(files: HealthFiles) -> None:
-    """A board whose disk is full answers, and is never quarantined."""
+    """Otherwise a board with a full disk, which still responds, would never be quarantined."""
     for _ in range(3):
         files.seen(PI, "machine")
         files.failed(PI, e.NoSpace("disk full"), quarantine_after=3)
@@ -158,7 +161,7 @@ def test_connection_is_no_run(files: HealthFiles) -> None:
 
 
 def test_seats_and_copies_of_a_card_are_devices_of_their_own(files: HealthFiles) -> None:
-    """One broken board takes those beside it out of the farm, or one with the same id."""
+    """Otherwise one broken board would take its neighbours, or one with its id, off the farm."""
     files.seen(PI, "machine")
     files.quarantine(PI.at_seat("nucleo"), "check_failed", "it has a fault")
     assert files.of(PI.at_seat("nucleo")).is_quarantined
@@ -168,7 +171,7 @@ def test_seats_and_copies_of_a_card_are_devices_of_their_own(files: HealthFiles)
 
 
 def test_first_seat_is_the_same_device_with_and_without_its_name(files: HealthFiles) -> None:
-    """A board is well as `rack` and quarantined as `rack/rock-5b`."""
+    """Otherwise a board could be healthy as `rack` and quarantined as `rack/rock-5b`."""
     files.seen(PI, "rock-5b")
     files.quarantine(PI.at_seat("rock-5b"), "check_failed", "no answer")
     assert files.of(PI).quarantine_reason == "no answer"
@@ -178,7 +181,7 @@ def test_first_seat_is_the_same_device_with_and_without_its_name(files: HealthFi
 def test_new_certificate_keeps_the_history_and_a_forgotten_device_loses_it(
     files: HealthFiles,
 ) -> None:
-    """A re-flashed board is a stranger, or a forgotten one is still in quarantine."""
+    """Otherwise a re-flashed board would be a stranger, or a forgotten board stay quarantined."""
     files.seen(PI, "machine")
     files.quarantine(PI.at_seat("nucleo"), "check_failed", "no answer")
     files.move(PI.pin, "n" * 43)
@@ -194,7 +197,7 @@ def test_new_certificate_keeps_the_history_and_a_forgotten_device_loses_it(
 def test_damaged_file_is_no_reason_not_to_measure(
     files: HealthFiles, tmp_path: Path, content: str
 ) -> None:
-    """A power cut leaves a device that nobody can measure on."""
+    """Otherwise a power cut would leave a device that cannot be used for measurements."""
     files.seen(PI, "machine")
     [path] = tmp_path.rglob("*.json")
     path.write_text(content)
@@ -204,7 +207,7 @@ def test_damaged_file_is_no_reason_not_to_measure(
 
 
 def test_place_that_cannot_be_written_is_no_reason_not_to_measure(tmp_path: Path) -> None:
-    """A full disk of the host ends runs that need no more of it."""
+    """Otherwise a full disk of the host would end runs that need no more of it."""
     (tmp_path / "file").write_text("")
     files = HealthFiles(tmp_path / "file")
     files.seen(PI, "machine")
@@ -235,7 +238,7 @@ for child in children:
 
 
 def test_processes_at_the_same_time_lose_no_failure(tmp_path: Path) -> None:
-    """Lanes and commands at once write over each other's outcomes."""
+    """Otherwise concurrent lanes and commands would overwrite each other's outcomes."""
     subprocess.run([sys.executable, "-c", FAIL_OFTEN, str(tmp_path)], check=True, timeout=60)
     device = KnownDevice("pi", "01", "p", ("192.0.2.1",), 7747)
     assert HealthFiles(tmp_path).of(device).failure_count == PROCESSES * FAILURES_EACH

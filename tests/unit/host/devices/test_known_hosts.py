@@ -1,4 +1,4 @@
-"""Files `known_hosts`: any bytes are read; what OpenSSH decides on them is a test of the system."""
+"""Files `known_hosts`: any bytes are read; OpenSSH's verdict on them is a test of the system."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARTS = st.sampled_from(
 
 @given(st.lists(PARTS | st.binary(max_size=8), max_size=40).map(b"".join))
 def test_any_bytes_are_read(content: bytes) -> None:
-    """A damaged file ends a deploy in an exception of a parser."""
+    """Otherwise a damaged file would end a deploy in an exception of a parser."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "known_hosts"
         path.write_bytes(content)
@@ -32,13 +32,13 @@ def test_any_bytes_are_read(content: bytes) -> None:
 
 @given(st.binary(max_size=200))
 def test_no_bytes_are_a_certificate(blob: bytes) -> None:
-    """A server that presents a malformed certificate ends a deploy in another error."""
+    """Otherwise a server with a malformed certificate would end a deploy in another error."""
     with pytest.raises(ValueError, match=r"."):
         parse_certificate(blob)
 
 
 def test_algorithms_of_a_known_key_come_first(tmp_path: Path) -> None:
-    """Otherwise a server with several keys presents one that the user has never accepted."""
+    """Otherwise a server with several keys would present a key that the user never accepted."""
     path = tmp_path / "known_hosts"
     path.write_text("pi ssh-rsa AAAAB3NzaC1yc2EAAAABAwAAAAEB\n")
     first = "rsa-sha2-512-cert-v01@openssh.com"

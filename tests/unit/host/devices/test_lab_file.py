@@ -1,4 +1,4 @@
-"""A lab that several hosts share, from one to the other in a file."""
+"""A lab that several hosts share, passed from one host to another in a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHER = KnownDevice("pi", "03", "o" * 43, ("192.0.2.3",), 7747)
 
 
 def host(root: Path, *devices: KnownDevice) -> HostFiles:
-    """A host that is paired with these."""
+    """A host that is paired with these devices."""
     files = HostFiles(root)
     for device in devices:
         files.remember(device)
@@ -38,7 +38,7 @@ def exported(tmp_path: Path) -> Path:
 
 
 def test_file_is_for_its_owner_and_never_written_over(exported: Path, tmp_path: Path) -> None:
-    """A key is readable by all users of a machine, or a file of the user is gone."""
+    """Otherwise all users of a machine could read the key, or a file of the user would be lost."""
     assert stat.S_IMODE(exported.stat().st_mode) == 0o600
     before = exported.read_bytes()
     files = host(tmp_path / "first")
@@ -54,7 +54,7 @@ def test_file_is_for_its_owner_and_never_written_over(exported: Path, tmp_path: 
 
 
 def test_mode_does_not_depend_on_the_umask(tmp_path: Path) -> None:
-    """With a umask of 0, everybody reads the key."""
+    """Otherwise every user could read the key with a umask of 0."""
     before = os.umask(0)
     try:
         export_lab(host(tmp_path / "first", PI), tmp_path / "lab.json")
@@ -66,7 +66,7 @@ def test_mode_does_not_depend_on_the_umask(tmp_path: Path) -> None:
 
 
 def test_host_without_devices_joins(exported: Path, tmp_path: Path) -> None:
-    """A new host is refused by the devices of its lab."""
+    """Otherwise the devices of its lab would refuse a new host."""
     files = host(tmp_path / "second")
     files.identity_path()
     report = join_lab(files, exported)
@@ -79,7 +79,7 @@ def test_host_without_devices_joins(exported: Path, tmp_path: Path) -> None:
 def test_host_with_devices_of_its_own_gives_them_up_only_when_told(
     exported: Path, tmp_path: Path
 ) -> None:
-    """A host loses its devices, since they know it by a key that is gone."""
+    """Otherwise a host would lose its devices, which know it by a key that is gone."""
     files = host(tmp_path / "second", OTHER)
     before = files.identity_path().read_text()
     with pytest.raises(UsageError, match="paired with pi with its own identity; --repl"):
@@ -92,7 +92,10 @@ def test_host_with_devices_of_its_own_gives_them_up_only_when_told(
 
 
 def test_member_gets_the_devices_that_came_later(exported: Path, tmp_path: Path) -> None:
-    """A device that one host has paired is unknown to the others, or takes the name of another."""
+    """Otherwise a device that one host paired would be unknown to the others.
+
+    Or it would take the name of another device.
+    """
     second = host(tmp_path / "second")
     join_lab(second, exported)
     second.remember(replace(OTHER, name="rock"))
@@ -120,7 +123,7 @@ def changed(path: Path, **changes: Any) -> None:
 def test_other_files_are_refused(
     exported: Path, tmp_path: Path, changes: dict[str, Any], said: str
 ) -> None:
-    """A host is left with half an identity."""
+    """Otherwise a host would be left with half an identity."""
     changed(exported, **changes)
     files = host(tmp_path / "second")
     before = files.identity_path().read_text()
@@ -130,7 +133,7 @@ def test_other_files_are_refused(
 
 
 def test_key_of_another_certificate_is_refused(exported: Path, tmp_path: Path) -> None:
-    """Every connection of the host fails from then on."""
+    """Otherwise every connection of the host would fail from then on."""
     mixed = new_identity("a").key_pem + new_identity("b").certificate_pem
     changed(exported, identity_pem=mixed)
     files = host(tmp_path / "second")

@@ -1,4 +1,4 @@
-"""The script that runs on the device: what it makes is what it removes, and it stands alone."""
+"""The script that runs on the device: it removes what it makes, and needs nothing else."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SCRIPT = Path(on_device.__file__)
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home directory that has seen nothing."""
+    """A home directory without any of the agent's files."""
     return tmp_path
 
 
 @pytest.fixture
 def places(home: Path) -> Places:
-    """Where things go in it."""
+    """Places of the files in that home."""
     return Places({"HOME": str(home)})
 
 
@@ -42,7 +42,7 @@ def tree(folder: Path) -> set[str]:
 
 
 def fill(places: Places) -> None:
-    """Leave what a deploy and an agent leave."""
+    """Create what a deploy and an agent leave behind."""
     on_device.make_room(places, [])
     for folder in (places.venv, places.wheels, *places.agents_own):
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def fill(places: Places) -> None:
 
 
 def ask(home: Path, **request: object) -> dict[str, Any]:
-    """The script's answer, as the host gets it."""
+    """The script's reply, as the host receives it."""
     result = subprocess.run(
         [sys.executable, "-I", "-", json.dumps(request)],
         input=SCRIPT.read_bytes(),
@@ -67,7 +67,7 @@ def ask(home: Path, **request: object) -> dict[str, Any]:
 
 
 def test_it_imports_nothing_but_the_standard_library() -> None:
-    """It ends with ModuleNotFoundError on every device."""
+    """Otherwise it would end with ModuleNotFoundError on every device."""
     imported = {
         name.split(".")[0]
         for node in ast.walk(ast.parse(SCRIPT.read_text()))
@@ -83,14 +83,14 @@ def test_it_imports_nothing_but_the_standard_library() -> None:
 
 
 def test_it_answers_from_standard_input(home: Path) -> None:
-    """What is fed to `python -` does not run, or its answer is not the last line."""
+    """Otherwise a script fed to `python -` would not run, or its reply not be the last line."""
     facts = ask(home, verb="look")
     assert facts["agent"] == f"{home}/.local/share/edgebench/agent-venv-2/bin/edgebench-agent"
     assert tree(home) == set(), "looking changes nothing"
 
 
 def test_removing_leaves_what_was_there_before(home: Path, places: Places) -> None:
-    """Somebody's home directory keeps our directories, or loses its own."""
+    """Otherwise the user's home directory would keep our directories, or lose its own."""
     (home / ".local").mkdir()
     before = tree(home)
     fill(places)
@@ -101,7 +101,7 @@ def test_removing_leaves_what_was_there_before(home: Path, places: Places) -> No
 
 
 def test_removing_keeps_what_others_have_put_beside_it(home: Path, places: Places) -> None:
-    """A directory that we made, and that somebody else uses by now, is removed."""
+    """Otherwise a directory that we made, and that others use by now, would be removed."""
     fill(places)
     other = home / ".config" / "other"
     other.mkdir()
@@ -112,7 +112,7 @@ def test_removing_keeps_what_others_have_put_beside_it(home: Path, places: Place
 
 
 def test_removing_keeps_an_agent_that_is_older_than_the_first_deploy(places: Places) -> None:
-    """The device's own runs are lost with an agent that was deployed for a try."""
+    """Otherwise the device's own runs would be lost with an agent deployed for a try."""
     state, config = places.agents_own
     state.mkdir(parents=True)
     (state / "run").touch()
@@ -123,7 +123,7 @@ def test_removing_keeps_an_agent_that_is_older_than_the_first_deploy(places: Pla
 
 
 def test_wheels_that_are_not_named_are_removed(places: Places) -> None:
-    """Pip takes a newer numpy from an earlier deploy, that does not fit the rest."""
+    """Otherwise pip would take a newer numpy of an earlier deploy that does not fit the rest."""
     on_device.make_room(places, [])
     for name in ("a.whl", "b.whl"):
         (places.wheels / name).write_bytes(b"abc")
@@ -133,7 +133,7 @@ def test_wheels_that_are_not_named_are_removed(places: Places) -> None:
 
 
 def test_damaged_record_counts_as_none(places: Places) -> None:
-    """A power cut in the wrong moment makes the device impossible to deploy to."""
+    """Otherwise an ill-timed power cut would make a deploy to the device impossible."""
     on_device.make_room(places, [])
     places.record.write_text('{"created": [')
     assert places.read_record() == DeployRecord()
@@ -142,7 +142,7 @@ def test_damaged_record_counts_as_none(places: Places) -> None:
 
 
 def test_bridge_is_known_after_an_install_that_failed(home: Path, places: Places) -> None:
-    """The next deploy leaves the boards beside the device without their bridge."""
+    """Otherwise the next deploy would leave the boards behind the device without their bridge."""
     assert ask(home, verb="look")["has_bridge"] is None, "nobody has said"
     ask(home, verb="make_room", keep=[], has_bridge=True)
     places.write_record(installed=())  # as before an environment is made anew
@@ -152,7 +152,7 @@ def test_bridge_is_known_after_an_install_that_failed(home: Path, places: Places
 
 
 def test_record_of_an_older_deploy_is_read(places: Places) -> None:
-    """An upgrade installs everything again, and uninstalling leaves directories behind."""
+    """Otherwise an upgrade would reinstall everything, and uninstalling leave directories."""
     on_device.make_room(places, [])
     wheel = {"name": "b.whl", "size_bytes": 3, "sha256": "0"}
     places.record.write_text(json.dumps({"created": ["/x"], "installed": [wheel]}))
@@ -173,7 +173,7 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
 def test_agent_under_an_emulator_is_ours_too(
     home: Path, places: Places, processes: list[subprocess.Popen[bytes]]
 ) -> None:
-    """The second deploy to an emulated board finds that "another agent is running"."""
+    """Otherwise the second deploy to an emulated board would find "another agent is running"."""
     for program in (places.python, home / "other" / "bin" / "python"):
         program.parent.mkdir(parents=True)
         program.write_text("import time; time.sleep(60)")
@@ -189,7 +189,7 @@ def test_agent_under_an_emulator_is_ours_too(
 def test_only_our_agent_is_stopped(
     places: Places, processes: list[subprocess.Popen[bytes]]
 ) -> None:
-    """A process that happens to have the old pid, or is somebody else's agent, is killed."""
+    """Otherwise a process with the old pid, or the agent of another user, would be killed."""
     on_device.make_room(places, [])
     (places.venv / "bin").mkdir(parents=True)
     places.python.symlink_to(sys.executable)
@@ -217,7 +217,7 @@ exec /bin/sleep 60
 
 @pytest.fixture
 def agent(home: Path, places: Places) -> Iterator[Path]:
-    """A made-up agent, which runs once it was started, and serves what `status.json` says."""
+    """A dummy agent, which runs once it is started, and serves what `status.json` lists."""
     on_device.make_room(places, [])
     places.agent.parent.mkdir(parents=True)
     places.python.symlink_to(sys.executable)
@@ -229,7 +229,7 @@ def agent(home: Path, places: Places) -> Iterator[Path]:
 
 
 def test_agent_is_told_what_it_serves_and_is_heard(home: Path, agent: Path, places: Places) -> None:
-    """A meter is named on the host, and no run may ask for it; or nobody says that it is absent."""
+    """Otherwise a run could not use a configured meter, or its absence would not be reported."""
     places.log.write_text("warning: of an earlier agent\n")
     meters = ["um25c:/dev/rfcomm0", "rapl"]
     words = ["--name", "x"]
@@ -251,7 +251,10 @@ def test_agent_is_told_what_it_serves_and_is_heard(home: Path, agent: Path, plac
 
 
 def test_what_an_agent_served_outlives_it(home: Path, agent: Path, places: Places) -> None:
-    """A deploy after a reboot loses the meters, or one of a running agent trusts an old list."""
+    """Otherwise a deploy after a reboot would lose the meters.
+
+    Or a deploy to a running agent would trust an old list.
+    """
     assert ask(home, verb="look")["meters"] == [], "nobody has said"
     ask(home, verb="start", words=[], listen="", meters=["rapl"], sync_line=NOTHING, at_boot=False)
     on_device.make_room(places, [])
@@ -275,7 +278,7 @@ def test_what_an_agent_served_outlives_it(home: Path, agent: Path, places: Place
 def test_agent_that_does_not_start_says_what_was_waited_for(
     places: Places, monkeypatch: pytest.MonkeyPatch, script: str, limit_s: float, error: str
 ) -> None:
-    """All that is heard of an agent that hangs, or ends without a word, is "no output"."""
+    """Otherwise "no output" would be the only report of an agent that hangs or ends silently."""
     on_device.make_room(places, [])
     places.agent.parent.mkdir(parents=True)
     places.agent.write_text(f"#!/bin/sh\n{script.replace('sleep', 'exec sleep')}\n")
@@ -288,20 +291,20 @@ def test_agent_that_does_not_start_says_what_was_waited_for(
 
 
 def test_system_without_confstr_has_an_unknown_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On Android, whose Python has no such function, deploying is a traceback."""
+    """Otherwise a deploy to Android, whose Python lacks the function, would be a traceback."""
     monkeypatch.delattr(os, "confstr")
     assert on_device.describe_interpreter().libc in ("unknown libc", "musl")
 
 
 def test_full_disk_is_told_apart(places: Places) -> None:
-    """Pip's text for a full disk reaches the user as any failure."""
+    """Otherwise the user would see pip's text for a full disk as any other failure."""
     code = "print('ERROR: [Errno 28] No space left on device'); raise SystemExit(1)"
     with pytest.raises(OSError, match="No space left"):
         on_device._run([sys.executable, "-c", code])
 
 
 def test_error_is_the_line_that_says_so() -> None:
-    """The user sees the last line of pip's output, an advertisement for a newer pip."""
+    """Otherwise the user would see pip's last line, an advertisement for a newer pip."""
     text = "Looking\nERROR: No matching distribution found for numpy\n\n[notice] new release\n"
     assert on_device._last_line(text) == "No matching distribution found for numpy"
     assert on_device._last_line("one\ntwo\n") == "two"
@@ -309,7 +312,7 @@ def test_error_is_the_line_that_says_so() -> None:
 
 
 def test_tracebacks_of_the_agent_are_removed(home: Path, places: Places) -> None:
-    """Something of ours stays behind in somebody's home, or a host's own files are gone."""
+    """Otherwise our files would stay in the user's home, or a host's own files be lost."""
     on_device.make_room(places, [])
     environment = {"HOME": str(home)}
     assert Places(environment).tracebacks == Path(traceback_directory(environment))
@@ -326,7 +329,7 @@ PRINT = "import json, sys; print(json.dumps(sys.argv[1:]))"
 
 
 def test_unit_is_one_that_systemd_accepts(tmp_path: Path, places: Places) -> None:
-    """Otherwise the agent does not start at boot, or under another name."""
+    """Otherwise the agent would not start at boot, or start under another name."""
     need_tool("systemd-analyze")
     environment = {"XDG_DATA_HOME": "/x y/%n", "HOME": "/root"}
     text = on_device.unit_text(["/bin/true", *COMMAND[1:]], places, environment, "default.target")
@@ -346,7 +349,7 @@ def test_unit_is_one_that_systemd_accepts(tmp_path: Path, places: Places) -> Non
 
 
 def test_line_of_crontab_is_the_command(tmp_path: Path, places: Places) -> None:
-    """Otherwise the agent does not start at boot, or with other options."""
+    """Otherwise the agent would not start at boot, or start with other options."""
     command = [sys.executable, "-c", PRINT, *COMMAND]
     line = on_device.cron_line(command, places, {"XDG_STATE_HOME": "/x y"})
     when, _, text = line.partition(" ")
@@ -359,7 +362,7 @@ def test_line_of_crontab_is_the_command(tmp_path: Path, places: Places) -> None:
 
 
 def test_service_of_openrc_is_the_command(places: Places) -> None:
-    """Otherwise the agent does not start at boot, or with other options."""
+    """Otherwise the agent would not start at boot, or start with other options."""
     command = [sys.executable, "-c", PRINT, *COMMAND]
     script = on_device.openrc_text(command, places, {"XDG_STATE_HOME": "/x 'y"})
     # As OpenRC does: a shell reads the script, and what a variable holds once more.

@@ -42,7 +42,7 @@ BOARD = interpreter("aarch64")
 
 
 class Index:
-    """Stands in for pip: has wheels for some extras, counts what it is asked."""
+    """Stands in for pip: has wheels for some extras, and records the requests."""
 
     def __init__(self, patch: pytest.MonkeyPatch, cache: Path, *extras: str) -> None:
         self.extras = set(extras)
@@ -83,7 +83,7 @@ class Index:
 def test_tags_are_those_whose_wheels_run_there(
     found: Interpreter, first: str, last: str, count: int
 ) -> None:
-    """Wheels are sent that crash on the device, or ones that fit are not found."""
+    """Otherwise wheels that crash on the device would be sent, or fitting wheels not be found."""
     tags = platform_tags(found)
     assert (tags[0], tags[-1], len(tags)) == (first, last, count)
     assert ("manylinux2014_aarch64" in tags) == (found.libc == "glibc" and "aarch64" in first)
@@ -92,7 +92,7 @@ def test_tags_are_those_whose_wheels_run_there(
 def test_runtime_without_a_wheel_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One missing wheel keeps a device from everything."""
+    """Otherwise one missing wheel would make the whole deploy impossible."""
     index = Index(monkeypatch, tmp_path / "cache", "onnx")
     found = fetch(BOARD, ["litert", "onnx"], tmp_path)
     assert (found.runtimes, found.left_out) == (("onnx",), ("litert",))
@@ -103,7 +103,7 @@ def test_runtime_without_a_wheel_is_left_out(
 
 
 def test_no_runtime_at_all_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device gets an agent that can run nothing."""
+    """Otherwise a device would get an agent that can run nothing."""
     Index(monkeypatch, tmp_path / "cache")
     with pytest.raises(PackagesMissing, match="no wheel: onnx"):
         fetch(BOARD, ["litert", "onnx"], tmp_path)
@@ -113,7 +113,7 @@ def test_no_runtime_at_all_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
 def test_runtime_that_its_markers_exclude_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pip is content with an extra that asks for nothing there; the runtime is missing."""
+    """Otherwise pip would accept an extra that requires nothing there, without its runtime."""
     index = Index(monkeypatch, tmp_path / "cache", "onnx", "tflite")
     monkeypatch.setitem(WHEELS, "tflite", "numpy-2.5.5-cp312-cp312-linux_aarch64.whl")
     found = fetch(BOARD, ["tflite", "onnx"], tmp_path)
@@ -124,7 +124,7 @@ def test_runtime_that_its_markers_exclude_is_left_out(
 def test_what_a_meter_needs_comes_along_with_every_runtime(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A runtime has no wheel, and the meter's library is left out, too; or an old set has none."""
+    """Otherwise a meter's library would go missing with a runtime's wheel, or from an old set."""
     index = Index(monkeypatch, tmp_path / "cache", "onnx", "serial")
     fetch(BOARD, ["litert", "onnx"], tmp_path)
     found = fetch(BOARD, ["litert", "onnx"], tmp_path, extras=["serial"])
@@ -137,7 +137,7 @@ def test_what_a_meter_needs_comes_along_with_every_runtime(
 def test_missing_library_of_a_meter_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device serves a meter that it cannot open, or a runtime is blamed for that."""
+    """Otherwise a device would serve a meter that it cannot open, or a runtime be blamed."""
     Index(monkeypatch, tmp_path / "cache", "onnx", "litert")
     with pytest.raises(PackagesMissing, match="no wheel: serial"):
         fetch(BOARD, ["litert", "onnx"], tmp_path, extras=["serial"])
@@ -145,7 +145,7 @@ def test_missing_library_of_a_meter_is_an_error(
 
 
 def test_set_serves_a_farm_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of fifty boards asks the index again; or a set is never renewed."""
+    """Otherwise each of fifty boards would query the index, or a set never be renewed."""
     index = Index(monkeypatch, tmp_path / "cache", "onnx")
     first = fetch(BOARD, ["onnx"], tmp_path)
     other_kernel = replace(BOARD, markers=replace(BOARD.markers, platform_release="7.0"))
@@ -162,7 +162,7 @@ def test_set_serves_a_farm_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_old_set_serves_when_the_index_is_out_of_reach(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without internet, a host cannot even deploy what it deployed yesterday."""
+    """Otherwise a host without internet could not even deploy what it deployed yesterday."""
     index = Index(monkeypatch, tmp_path / "cache", "onnx")
     first = fetch(BOARD, ["onnx"], tmp_path)
     os.utime(first.files[-1].parent, (0, 0))
@@ -173,7 +173,7 @@ def test_old_set_serves_when_the_index_is_out_of_reach(
 
 
 def test_wheels_from_a_directory_come_from_nowhere_else(tmp_path: Path) -> None:
-    """`--wheels DIR` takes from an index that the user's configuration names."""
+    """Otherwise `--wheels DIR` would use an index that the user's configuration names."""
     (tmp_path / "empty").mkdir()
     with pytest.raises(PackagesMissing, match="No matching distribution found"):
         fetch(BOARD, ["onnx"], tmp_path, tmp_path / "empty")
@@ -195,6 +195,9 @@ def test_wheels_from_a_directory_come_from_nowhere_else(tmp_path: Path) -> None:
     ],
 )
 def test_system_without_runtimes_has_its_reason(python: Interpreter, reason: str) -> None:
-    """Otherwise pip looks for minutes and a device compiles for hours, or a good one is refused."""
+    """Otherwise pip would search for minutes and a device compile for hours.
+
+    Or a good device would be refused.
+    """
     assert reason in why_no_runtime(python)
     assert bool(why_no_runtime(python)) == bool(reason)

@@ -37,7 +37,7 @@ def same_board(
 
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No known device answers."""
+    """No known device responds."""
     monkeypatch.setattr(pairing, "_answers", lambda *_: False)
 
 
@@ -58,27 +58,27 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_board_outweighs_the_machine_id(
     tmp_path: Path, known_board: str, id_: str, board: str, is_same: bool
 ) -> None:
-    """A copy of an SD card takes the name of the board that it was copied from."""
+    """Otherwise a copy of an SD card would take the name of the board it was copied from."""
     known = replace(PI, board=known_board)
     assert same_board(tmp_path, known, id_=id_, board=board) == ("pi5" if is_same else None)
 
 
 @pytest.mark.usefixtures("silent")
 def test_agent_with_the_same_certificate_is_asked_nothing(tmp_path: Path) -> None:
-    """Pairing once more after a lost list needs an option."""
+    """Otherwise pairing again after a lost list would need an option."""
     assert same_board(tmp_path, PI, id_="05bb", board="b5", pin=PI.pin) is None
 
 
 def test_device_that_still_answers_was_not_set_up_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second agent on a machine takes the place of the first."""
+    """Otherwise a second agent on a machine would take the place of the first."""
     monkeypatch.setattr(pairing, "_answers", lambda *_: True)
     assert same_board(tmp_path, PI, id_="05bb", board="b5") is None
 
 
 def test_device_set_up_anew_keeps_name_labels_and_history(tmp_path: Path) -> None:
-    """After a new SD card image the board is a stranger without a meter."""
+    """Otherwise the board would be a stranger without a meter after a new SD card image."""
     files, health, farm = HostFiles(tmp_path), HealthFiles(tmp_path), tmp_path / "farm.toml"
     farm.write_text('schema = 1\n[device.05bb]\nlabels = ["pi"]\n')
     files.remember(PI)
@@ -112,7 +112,7 @@ def test_replacing_is_asked_for(
     is_terminal: bool,
     expected: bool,
 ) -> None:
-    """A device is replaced without a word, or a script waits for an answer for ever."""
+    """Otherwise a device would be replaced silently, or a script wait for ever for a reply."""
     assert decided(monkeypatch, option, typed, is_terminal=is_terminal) is expected
     said = capsys.readouterr()
     assert ("[y/N]" in said.err) == is_terminal
@@ -120,7 +120,7 @@ def test_replacing_is_asked_for(
 
 
 def test_script_is_told_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A script waits for an answer that nobody types."""
+    """Otherwise a script would wait for a reply that is never typed."""
     with pytest.raises(BoardKnown, match="agent is on the board of 'pi5', which does not respond"):
         decided(monkeypatch, None, "y\n", is_terminal=False)
 

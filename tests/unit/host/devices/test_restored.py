@@ -1,4 +1,4 @@
-"""A new agent that does not start: the one of before is started again, by real commands."""
+"""A new agent that does not start: the previous agent is started again, by real commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BAD = "echo 'error: no module named websockets' >&2; exit 1"
 
 
 class Device:
-    """This machine, with an agent that runs, and another one that was installed beside it."""
+    """This machine, with an agent that runs, and another agent that was installed next to it."""
 
     def __init__(self, home: Path) -> None:
         self.account = Account(LocalShell(home), sys.executable)
@@ -81,7 +81,7 @@ def device(tmp_path: Path) -> Iterator[Device]:
 
 
 def test_agent_that_starts_replaces_the_one_of_before(device: Device) -> None:
-    """Otherwise each upgrade leaves 200 MB, or runs the old agent."""
+    """Otherwise each upgrade would leave 200 MB, or run the old agent."""
     second, first = device.places.venvs
     device.upgrade(GOOD)
     assert device.program() == second / "bin" / "edgebench-agent"
@@ -93,7 +93,7 @@ def test_agent_that_starts_replaces_the_one_of_before(device: Device) -> None:
 
 
 def test_agent_of_before_runs_again(device: Device) -> None:
-    """Otherwise a version that does not start on this board takes it out of the farm."""
+    """Otherwise a version that does not start on this board would take it out of the farm."""
     second, first = device.places.venvs
     with pytest.raises(TargetError, match=r"no module named websockets.*; the previous agent runs"):
         device.upgrade(BAD)
@@ -105,7 +105,7 @@ def test_agent_of_before_runs_again(device: Device) -> None:
 
 
 def test_neither_agent_starts(device: Device) -> None:
-    """Otherwise the message promises an agent that does not run."""
+    """Otherwise the message would promise an agent that does not run."""
     device.places.agent.write_text(f"#!/bin/sh\n{BAD}\n")
     with pytest.raises(TargetError, match="the previous agent does not start"):
         device.upgrade(BAD)
@@ -113,7 +113,7 @@ def test_neither_agent_starts(device: Device) -> None:
 
 
 def test_first_agent_that_does_not_start_is_the_only_error(tmp_path: Path) -> None:
-    """Otherwise a first deploy speaks of an agent of before."""
+    """Otherwise the error of a first deploy would mention a previous agent."""
     made = Device(tmp_path)
     made.account.stop()
     made.account.drop()
@@ -124,7 +124,10 @@ def test_first_agent_that_does_not_start_is_the_only_error(tmp_path: Path) -> No
 
 
 def test_copy_has_what_it_was_copied_from(device: Device) -> None:
-    """Otherwise an upgrade of the agent alone loses its packages, or changes those in use."""
+    """Otherwise an upgrade of the agent alone would lose its packages.
+
+    Or it would change those in use.
+    """
     library = device.places.venv / "lib" / "numpy.py"
     library.parent.mkdir()
     library.write_text("pass\n")
@@ -136,7 +139,7 @@ def test_copy_has_what_it_was_copied_from(device: Device) -> None:
 
 
 class Verbs(Account):
-    """An account that only notes what is to be done there."""
+    """An account that only records what is to be done there."""
 
     def __init__(self, home: Path) -> None:
         super().__init__(LocalShell(home), sys.executable)
@@ -155,7 +158,7 @@ class Verbs(Account):
     ],
 )
 def test_full_disk_gets_one_environment(tmp_path: Path, free_bytes: int, verbs: list[str]) -> None:
-    """Otherwise a copy is made of an environment that was removed, and the board has no agent."""
+    """Otherwise a copy would be made of a removed environment, and the board have no agent."""
     own, other = (tmp_path / f"{name}-1-py3-none-any.whl" for name in ("edgebench_agent", "numpy"))
     for path, size in ((own, 1_000), (other, 100_000)):
         with zipfile.ZipFile(path, "w") as wheel:

@@ -41,7 +41,7 @@ def farm(tmp_path: Path) -> Path:
 
 
 def test_renamed_device_is_the_same_device(files: HostFiles, farm: Path) -> None:
-    """A new name costs the pairing, or the labels of the seats."""
+    """Otherwise a new name would cost the pairing, or the labels of the seats."""
     assert rename(files, farm, "06cc", "shelf") == replace(RACK, name="shelf")
     assert files.devices() == (PI, replace(RACK, name="shelf"))
     assert list(load_farm(farm).device) == ["shelf/rock-5b"]
@@ -71,14 +71,14 @@ def test_renamed_device_is_the_same_device(files: HostFiles, farm: Path) -> None
 def test_name_that_cannot_be_is_refused(
     files: HostFiles, farm: Path, old: str, new: str, error: type[Exception], text: str
 ) -> None:
-    """A device gets a name by which nobody can choose it, or that of another."""
+    """Otherwise a device could get an unusable name, or that of another device."""
     with pytest.raises(error, match=text):
         rename(files, farm, old, new)
     assert files.devices() == (PI, RACK)
 
 
 def test_forgotten_device_is_gone_with_its_history(files: HostFiles, tmp_path: Path) -> None:
-    """A board that was sold is tried every night."""
+    """Otherwise a board that was sold would be tried every night."""
     health = HealthFiles(tmp_path)
     health.seen(PI, "machine")
     for part in ("pi", "local", "rack/rock-5b"):
@@ -90,7 +90,7 @@ def test_forgotten_device_is_gone_with_its_history(files: HostFiles, tmp_path: P
 
 
 def test_labels_are_changed_together_by_one_command_each(files: HostFiles, farm: Path) -> None:
-    """Of two commands at once, one loses its labels."""
+    """Otherwise one of two simultaneous commands would lose its labels."""
     words = [f"w{number}" for number in range(8)]
     threads = [
         threading.Thread(target=lambda word=word: label(files, farm, "pi5", add=[word], remove=[]))
@@ -106,7 +106,7 @@ def test_labels_are_changed_together_by_one_command_each(files: HostFiles, farm:
 
 
 def test_device_that_a_bench_hears_of_keeps_the_name_that_it_was_given(files: HostFiles) -> None:
-    """A bench that began before gives a device its old name back."""
+    """Otherwise a bench that began before would restore a device's old name."""
     rename(files, Path("/nonexistent/farm.toml"), "pi5", "window-pi")
     files.revise(PI.pin, lambda known: replace(known, arch="aarch64"))
     files.revise("q" * 43, lambda known: replace(known, arch="x"))
@@ -114,7 +114,7 @@ def test_device_that_a_bench_hears_of_keeps_the_name_that_it_was_given(files: Ho
 
 
 def test_line_of_a_device_has_labels_and_history(tmp_path: Path) -> None:
-    """The list does not say when a board was last there, or takes the seats for one device."""
+    """Otherwise the list would not show when a board was last seen, or would merge its seats."""
     health = HealthFiles(tmp_path)
     farm = Farm(
         device={

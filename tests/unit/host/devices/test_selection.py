@@ -38,12 +38,15 @@ FARM = Farm(device={"pi4": FarmDevice(labels=("pi", "old")), "05bb": FarmDevice(
     ],
 )
 def test_words_choose_devices(words: list[str], chosen: list[KnownDevice]) -> None:
-    """A device is measured twice, or one that nobody asked for."""
+    """Otherwise a device would be measured twice, or without having been selected."""
     assert select(words, PAIRED, FARM) == chosen
 
 
 def test_this_machine_belongs_to_all_only_if_the_farm_file_says_so() -> None:
-    """The operator's laptop is measured beside the boards; or the farm's own PC never is."""
+    """Otherwise the operator's laptop would be measured with the boards.
+
+    Or the farm's own PC never would.
+    """
     farm = Farm(device={"local": FarmDevice(labels=("pc",))})
     assert select(["all"], [PI4], farm) == [THIS_MACHINE, PI4]
     assert select(["label:pc"], [PI4], farm) == [THIS_MACHINE]
@@ -63,20 +66,20 @@ def test_this_machine_belongs_to_all_only_if_the_farm_file_says_so() -> None:
 def test_words_that_choose_nothing_are_refused(
     word: str, error: type[Exception], text: str
 ) -> None:
-    """A typing error measures other devices than meant, or none without a word."""
+    """Otherwise a typing error would measure other devices than meant, or silently none."""
     with pytest.raises(error, match=text.replace("(", r"\(")):
         select([word], PAIRED, FARM)
 
 
 def test_all_of_no_device_is_refused() -> None:
-    """A night's measurement of nothing ends with success."""
+    """Otherwise a night's measurement of nothing would end with success."""
     for word in ("all", "label:pi"):
         with pytest.raises(NoSuchDevice, match="no device is paired"):
             select([word], [], Farm())
 
 
 def test_agent_with_seats_in_the_farm_file_is_these_seats() -> None:
-    """The boards behind one agent are left out of the night's campaign, or one is taken twice."""
+    """Otherwise boards behind an agent would miss the night's campaign, or be taken twice."""
     board = FarmDevice(labels=("board",))
     farm = Farm(device={"pi4/nucleo": board, "pi4/machine": FarmDevice(), "gone/x": board})
     seats = [PI4.at_seat("nucleo"), PI4.at_seat("machine")]

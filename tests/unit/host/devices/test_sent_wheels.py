@@ -38,7 +38,7 @@ def places(tmp_path: Path) -> Places:
 def test_other_wheels_than_were_sent_are_refused(
     places: Places, name: str, content: bytes | None, said: str, is_offline: bool
 ) -> None:
-    """Another user's wheel is installed, or pip itself is another program."""
+    """Otherwise another user's wheel could be installed, or pip be another program."""
     sent: list[WheelFile] = list(places.held())
     (places.wheels / name).unlink(missing_ok=True)
     if content is not None:
@@ -49,6 +49,6 @@ def test_other_wheels_than_were_sent_are_refused(
 
 
 def test_wheels_as_they_were_sent_go_to_pip(places: Places) -> None:
-    """Nothing can be installed at all."""
+    """Otherwise nothing could be installed at all."""
     with pytest.raises(FileNotFoundError, match="agent-venv/bin/python"):
         install(places, ["edgebench"], True, [asdict(wheel) for wheel in places.held()])

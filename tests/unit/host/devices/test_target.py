@@ -24,7 +24,7 @@ from edgebench.protocol.errors import UsageError
     ],
 )
 def test_target_is_taken_apart(text: str, address: SshAddress, login: str) -> None:
-    """Somebody logs in elsewhere than was typed."""
+    """Otherwise the login would go to another place than was typed."""
     assert parse_target(text) == SshTarget(address)
     assert parse_target(str(address)) == SshTarget(address)
     assert address.login == login
@@ -37,6 +37,6 @@ def test_target_is_taken_apart(text: str, address: SshAddress, login: str) -> No
      "ssh://", "ssh://pi/x", "pi/x", "ssh:/pi", "http://pi"],
 )  # fmt: skip
 def test_what_is_not_a_target_is_refused(text: str) -> None:
-    """A slip of the finger becomes an option of `ssh`, or a connection to somewhere."""
+    """Otherwise a typing error would become an option of `ssh`, or an arbitrary connection."""
     with pytest.raises(UsageError, match=r"expected \[USER@\]HOST"):
         parse_target(text)

@@ -1,4 +1,4 @@
-"""The wheel for devices: a wheel by the rules, with what runs there and nothing else."""
+"""The wheel for devices: valid by the rules, with what runs there and nothing else."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ INFO = f"{STEM}.dist-info"
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What is in the wheel."""
+    """Members of the wheel."""
     path = build_wheel(tmp_path_factory.mktemp("wheel"))
     with zipfile.ZipFile(path) as wheel:
         return {name: wheel.read(name) for name in wheel.namelist()}
 
 
 def test_same_files_give_the_same_bytes(tmp_path: Path) -> None:
-    """Every deploy sends and installs the same agent again."""
+    """Otherwise every deploy would send and install the same agent again."""
     for name in "ab":
         (tmp_path / name).mkdir()
     first, second = build_wheel(tmp_path / "a"), build_wheel(tmp_path / "b")
@@ -48,7 +48,7 @@ def test_same_files_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_it_holds_what_runs_on_a_device_and_nothing_else(members: dict[str, bytes]) -> None:
-    """The host's code lands on devices, or a part of the agent is missing there."""
+    """Otherwise devices would get the host's code, or lack a part of the agent."""
     portions = {name.split("/")[1] for name in members if name.startswith("edgebench/")}
     assert portions == set(PORTIONS)
     assert not portions & {"host", "simulation"}
@@ -59,7 +59,7 @@ def test_it_holds_what_runs_on_a_device_and_nothing_else(members: dict[str, byte
 
 
 def test_record_names_every_file_with_its_hash(members: dict[str, bytes]) -> None:
-    """Pip refuses the wheel, or leaves files behind when it uninstalls."""
+    """Otherwise pip would refuse the wheel, or leave files behind when it uninstalls."""
     rows = list(csv.reader(io.StringIO(members[f"{INFO}/RECORD"].decode())))
     assert {row[0] for row in rows} == set(members)
     for name, digest, size in rows:
@@ -72,7 +72,7 @@ def test_record_names_every_file_with_its_hash(members: dict[str, bytes]) -> Non
 def test_metadata_asks_for_what_a_device_needs_and_not_for_the_hosts(
     members: dict[str, bytes],
 ) -> None:
-    """A device gets pandas, or lacks what its agent imports."""
+    """Otherwise a device would get pandas, or lack what its agent imports."""
     metadata = Parser().parsestr(members[f"{INFO}/METADATA"].decode())
     required = metadata.get_all("Requires-Dist") or []
     base = {required_package(line) for line in required if "extra ==" not in line}
@@ -86,7 +86,7 @@ def test_metadata_asks_for_what_a_device_needs_and_not_for_the_hosts(
 
 
 def test_agents_command_is_the_only_one(members: dict[str, bytes]) -> None:
-    """`edgebench-agent` is not found on the device, or `edgebench` is there and fails."""
+    """Otherwise `edgebench-agent` would be missing on the device, or `edgebench` fail there."""
     text = members[f"{INFO}/entry_points.txt"].decode()
     assert "edgebench-agent = edgebench.agent.entry:run" in text
     assert "edgebench.host" not in text
@@ -94,7 +94,7 @@ def test_agents_command_is_the_only_one(members: dict[str, bytes]) -> None:
 
 
 def test_extras_bring_what_runtimes_and_meters_need(members: dict[str, bytes]) -> None:
-    """A runtime comes without its library or numpy, or a device gets no library for its meter."""
+    """Otherwise a runtime would lack its library or numpy, or a meter its library."""
     metadata = Parser().parsestr(members[f"{INFO}/METADATA"].decode())
     required = metadata.get_all("Requires-Dist") or []
     extras = {*RUNTIMES, *extras_of(list(DRIVERS))}
@@ -123,12 +123,12 @@ def test_extras_bring_what_runtimes_and_meters_need(members: dict[str, bytes]) -
     ],
 )
 def test_names_are_compared_as_packaging_does(file: str, name: str) -> None:
-    """A wheel that is there counts as missing, for its name is spelled another way."""
+    """Otherwise a wheel with another spelling of its name would count as missing."""
     assert package_of(file) == name
 
 
 def test_newest_wheel_is_the_one_of_the_highest_version(tmp_path: Path) -> None:
-    """Otherwise a kit of 0.10 is never deployed while one of 0.9 is kept."""
+    """Otherwise a kit of 0.10 would never be deployed while a kit of 0.9 is kept."""
     assert newest_wheel(tmp_path) is None
     for name in ("kit.whl", "edgebench_kit-0.10.0-py3-none-any.whl", "pip-26-py3-none-any.whl"):
         (tmp_path / name).touch()

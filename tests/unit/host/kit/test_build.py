@@ -1,4 +1,4 @@
-"""Kits made from a small part of this machine, read again, and damaged."""
+"""Kits built from a small part of this machine, read back, and damaged."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ class PartOfThisMachine(Root):
         super().__init__(Path("/"))
 
     def files(self, path: str) -> Iterator[tuple[str, PurePosixPath]]:
-        """Those modules."""
+        """The files, of the standard library only those modules."""
         is_whole = not re.fullmatch(r".*/python3\.\d+", path)
         return (one for one in super().files(path) if is_whole or one[0].startswith(MODULES))
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> BuiltKit:
-    """A kit of them."""
+    """A kit built from that system."""
     if not any(Path(f"/usr/bin/python{one}").exists() for one in PYTHONS):
         skip_or_fail("needs a Python of the system's packages")
     return build_kit(PartOfThisMachine(), tmp_path_factory.mktemp("kit"))
 
 
 def test_same_packages_give_the_same_bytes(built: BuiltKit, tmp_path: Path) -> None:
-    """Otherwise nobody can check what a kit was made from."""
+    """Otherwise it could not be verified what a kit was made from."""
     again = build_kit(PartOfThisMachine(), tmp_path / "kit.whl")
     assert again.path.read_bytes() == built.path.read_bytes()
 
 
 def test_kit_is_a_wheel_that_pip_installs(built: BuiltKit, tmp_path: Path) -> None:
-    """Otherwise a user without Debian's packages has no kit."""
+    """Otherwise a user without Debian's packages would have no kit."""
     words = ["install", "--no-index", "--no-deps", "--target", str(tmp_path), str(built.path)]
     subprocess.run([sys.executable, "-m", "pip", "-q", *words], check=True)
     [info] = tmp_path.glob("edgebench_kit-*.dist-info")
@@ -82,7 +82,7 @@ def test_kit_is_a_wheel_that_pip_installs(built: BuiltKit, tmp_path: Path) -> No
 
 
 def test_program_needs_nothing_that_is_not_in_the_kit(built: BuiltKit, tmp_path: Path) -> None:
-    """Otherwise it ends on a phone with the name of a library. `readelf` is the oracle."""
+    """Otherwise it would fail on a phone for want of a library. `readelf` is the oracle."""
     need_tool("readelf")
     with tarfile.open(
         fileobj=io.BytesIO(find_kit(built.manifest.machine, built.path).tar())
@@ -111,7 +111,7 @@ def _readelf(option: str, path: Path) -> str:
 
 
 def _check_pages(path: Path) -> None:
-    """What `read_elf` finds is what the program headers show."""
+    """Check that `read_elf` finds what the program headers show."""
     loads = re.findall(r"LOAD\s+(0x\w+) (0x\w+) .* (0x\w+)\n", _readelf("-l", path))
     elf = read_elf(path.read_bytes())
     assert elf is not None
@@ -121,7 +121,7 @@ def _check_pages(path: Path) -> None:
 
 
 def test_what_no_agent_needs_is_left_out(built: BuiltKit) -> None:
-    """Otherwise a kit has its tests and its turtles, and is half as large again."""
+    """Otherwise a kit would contain its tests and `turtle.py`, and be half as large again."""
     paths = {one.path for one in built.manifest.files}
     assert any(path.endswith("/encodings/utf_8.py") for path in paths)
     assert not any("/test/" in path or path.endswith("turtle.py") for path in paths)
@@ -129,7 +129,7 @@ def test_what_no_agent_needs_is_left_out(built: BuiltKit) -> None:
 
 
 def test_kit_for_another_machine_is_refused(built: BuiltKit) -> None:
-    """Otherwise 30 MB are sent, and end with "not executable"."""
+    """Otherwise 30 MB would be sent, only to fail with "not executable"."""
     with pytest.raises(NotAKit, match=r"is for \w+, not for riscv64"):
         find_kit("riscv64", built.path)
 
@@ -137,7 +137,7 @@ def test_kit_for_another_machine_is_refused(built: BuiltKit) -> None:
 def test_no_kit_is_an_error_with_the_machine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Otherwise the hint makes one for another machine."""
+    """Otherwise the hint would build a kit for another machine."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     with pytest.raises(KitMissing) as caught:
         find_kit("armv8l")
@@ -147,7 +147,7 @@ def test_no_kit_is_an_error_with_the_machine(
 def test_kit_that_was_made_here_is_found(
     built: BuiltKit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Otherwise each deploy needs the path of the file."""
+    """Otherwise each deploy would need the path of the file."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     place = kits.kits_directory() / built.manifest.machine
     place.mkdir(parents=True)
@@ -192,7 +192,7 @@ def _write(path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_kit_is_refused_in_one_line(damage: str, built: BuiltKit, tmp_path: Path) -> None:
-    """Otherwise the user gets a traceback, or the phone half of a Python."""
+    """Otherwise the user would get a traceback, or the phone half of a Python."""
     make, reason = DAMAGES[damage]
     path = tmp_path / "kit.whl"
     make(built.path, path)
@@ -202,7 +202,7 @@ def test_damaged_kit_is_refused_in_one_line(damage: str, built: BuiltKit, tmp_pa
 
 
 def test_archive_that_unpacks_to_more_is_refused(built: BuiltKit, tmp_path: Path) -> None:
-    """Otherwise a small file takes all memory of the host."""
+    """Otherwise a small file could take all memory of the host."""
     bomb = lzma.compress(bytes(64 * 2**20), preset=0)
     fields = {"archive_sha256": hashlib.sha256(bomb).hexdigest(), "unpacked_bytes": 1000}
     once, path = tmp_path / "once.whl", tmp_path / "kit.whl"
@@ -214,13 +214,13 @@ def test_archive_that_unpacks_to_more_is_refused(built: BuiltKit, tmp_path: Path
 
 
 def test_root_without_python_is_refused(tmp_path: Path) -> None:
-    """Otherwise the user does not learn where it was looked for."""
+    """Otherwise the user would not learn where Python was looked for."""
     with pytest.raises(KitNotBuilt, match="no Python in"):
         build_kit(Root(tmp_path), tmp_path)
 
 
 def test_root_for_another_machine_is_refused(tmp_path: Path) -> None:
-    """Otherwise a kit for a phone is made of this computer's files."""
+    """Otherwise a kit for a phone would be made of this computer's files."""
     with pytest.raises(KitNotBuilt, match="not for riscv64"):
         build_kit(PartOfThisMachine(), tmp_path, machine="riscv64")
 
@@ -228,7 +228,7 @@ def test_root_for_another_machine_is_refused(tmp_path: Path) -> None:
 def test_command_prints_what_it_made(
     built: BuiltKit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """Otherwise a script cannot read which packages are in a kit, or the next step is another."""
+    """Otherwise a script could not read a kit's packages, or the next step would be wrong."""
     monkeypatch.setattr(command, "Root", lambda _: PartOfThisMachine())
     words = ["kit", "build", "--root", "/", "--output", str(tmp_path / "a kit.whl")]
     assert main([*words, "--json"]) == 0
@@ -244,7 +244,7 @@ def test_command_prints_what_it_made(
 def test_wrong_word_is_refused_before_anything_is_fetched(
     words: list[str], capsys: Captured
 ) -> None:
-    """Otherwise it ends after a minute, or in a traceback."""
+    """Otherwise the command would fail after a minute, or with a traceback."""
     assert main(["kit", "build", *words]) == 2
     error, hint = capsys.readouterr().err.splitlines()
     assert error.startswith("error: ")

@@ -1,4 +1,4 @@
-"""Files of a root directory whose links lead through itself."""
+"""Files of a root directory whose links are resolved inside it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def root(tmp_path: Path) -> Root:
 
 
 def test_absolute_link_leads_into_the_root(root: Root) -> None:
-    """Otherwise the libraries of this machine go into a kit for another one."""
+    """Otherwise the libraries of this machine would go into a kit for another machine."""
     (root.directory / "usr/lib/arm/link").symlink_to("/lib/arm/libc.so.6")
     found = root.find("lib/arm/link")
     assert found == PurePosixPath("usr/lib/arm/libc.so.6")
@@ -27,26 +27,26 @@ def test_absolute_link_leads_into_the_root(root: Root) -> None:
 
 
 def test_link_upwards_ends_at_the_root(root: Root) -> None:
-    """Otherwise a root that somebody gave reads any file of this machine."""
+    """Otherwise a root given by the user could read any file of this machine."""
     (root.directory / "usr/lib/out").symlink_to("../../../../../../../../etc/hostname")
     assert root.find("usr/lib/out") is None
 
 
 def test_circle_of_links_is_no_file(root: Root) -> None:
-    """Otherwise it is followed for ever."""
+    """Otherwise the circle would be followed for ever."""
     (root.directory / "one").symlink_to("two")
     (root.directory / "two").symlink_to("one")
     assert root.find("one") is None
 
 
 def test_directory_behind_a_link_is_not_listed_twice(root: Root) -> None:
-    """Otherwise a kit has all files of it twice, or for ever."""
+    """Otherwise a kit would have all files of the directory twice, or endlessly."""
     (root.directory / "usr/lib/arm/again").symlink_to(".")
     assert [name for name, _ in root.files("lib")] == ["arm/libc.so.6"]
 
 
 def test_package_is_known_by_either_path(root: Root) -> None:
-    """Otherwise files that moved to /usr have no licence."""
+    """Otherwise files that moved to /usr would have no licence."""
     info = root.directory / "var/lib/dpkg/info"
     info.mkdir(parents=True)
     (info / "libc6:arm64.list").write_text("/.\n/lib\n/lib/arm\n/lib/arm/libc.so.6\n")

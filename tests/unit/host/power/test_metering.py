@@ -1,4 +1,4 @@
-"""Which meter a run is asked to take, where the agent has it."""
+"""Which meter a run is to use, where the agent has it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from edgebench.protocol.spec import RunSpec
 
 FULL = "ppk2:/dev/ttyACM0,supply=3.3"
 BESIDE = cast("Meter", SimpleNamespace())
-"""A meter of this host's, which nobody asks."""
+"""A meter of this host that is never read."""
 
 
 def opened(name: str, header: Header | None = None, sync: SyncMethod | None = None) -> OpenMeter:
-    """A meter with this header; one of the agent's has none yet."""
+    """A meter with this header; a meter of the agent has no header yet."""
     request = EnergyRequest(meter=name, sync=sync)
     return OpenMeter(request=request, meter=BESIDE if header else None, header=header)
 
@@ -31,7 +31,7 @@ def opened(name: str, header: Header | None = None, sync: SyncMethod | None = No
 def spec_for(
     header: Header | None, *, sync: SyncMethod | None = None, is_duration_fixed: bool = False
 ) -> RunSpec:
-    """What a run of ten seconds does for a meter."""
+    """What a run of ten seconds specifies for a meter."""
     metering = opened("ppk2" if header else "agent:ppk2", header, sync)
     return metering.spec(RunSpec("tflite", duration_s=10.0), is_duration_fixed=is_duration_fixed)
 
@@ -49,7 +49,10 @@ def spec_for(
 def test_code_is_played_for_meters_that_can_see_it(
     clock: str, smoothing_s: float | None, sync: SyncMethod | None, chip_s: float | None
 ) -> None:
-    """A run of two minutes, so that a tester sees a pattern that arrivals tell better."""
+    """Otherwise a run would take two minutes to show a pattern to a tester.
+
+    The arrivals of a tester's samples show more.
+    """
     found = header(clock=clock, smoothing_s=smoothing_s)
     assert spec_for(found, sync=sync).load_code_chip_s == chip_s
 
@@ -61,7 +64,7 @@ def test_code_is_played_for_meters_that_can_see_it(
 def test_idle_is_long_enough_for_the_meter(
     rate_hz: float, min_window_s: float, least_s: float, most_s: float
 ) -> None:
-    """What is left of an idle window is too short, and every net energy is refused."""
+    """Otherwise the rest of an idle window would be too short, and every net energy be refused."""
     found = header(rate_hz=rate_hz, min_window_s=min_window_s)
     assert least_s <= spec_for(found).idle_duration_s <= most_s
 
@@ -73,7 +76,7 @@ def test_idle_is_long_enough_for_the_meter(
 def test_loop_is_long_enough_for_the_meter(
     rate_hz: float, min_window_s: float, loop_s: float
 ) -> None:
-    """The preset's ten seconds are measured with a battery's gauge, which needs 100 s."""
+    """Otherwise a battery's gauge, which needs 100 s, would measure the preset's ten seconds."""
     found = header(rate_hz=rate_hz, min_window_s=min_window_s)
     assert spec_for(found).duration_s == loop_s
     assert spec_for(found, is_duration_fixed=True).duration_s == 10.0
@@ -84,7 +87,7 @@ def test_loop_is_long_enough_for_the_meter(
     ("wanted", "meant"), [("ppk2", FULL), ("ppk2:/dev/x", None), ("rap", None)]
 )
 def test_half_of_a_served_name_is_told_the_whole(wanted: str, meant: str | None) -> None:
-    """Somebody writes agent:ppk2, and is told to start the agent as it was started."""
+    """Otherwise the hint for `agent:ppk2` would be to start the agent as it was started."""
     metering = opened(f"agent:{wanted}")
     system = SimpleNamespace(device=SimpleNamespace(name="pi"), meters=(FULL, "rapl", "rapl:/x"))
     with pytest.raises(MeterNotServed) as refused:
@@ -105,7 +108,10 @@ def test_half_of_a_served_name_is_told_the_whole(wanted: str, meant: str | None)
 def test_run_is_long_enough_for_an_instrument_of_its_own(
     rate_hz: float, is_fixed: bool, chip_s: float, idle_s: float, duration_s: float
 ) -> None:
-    """A plug of one sample per second sees no chip of 20 ms, and no loop of ten seconds."""
+    """Otherwise a plug of one sample per second could not see the run.
+
+    It sees no chip of 20 ms, and no loop of ten seconds.
+    """
     instrument = other_instrument(None, sync="coded_load", rate_hz=rate_hz, idle_duration_s=None)
     assert instrument == OtherInstrument(rate_hz=rate_hz)
     spec = instrument.spec(RunSpec("tflite", duration_s=10.0), is_duration_fixed=is_fixed)
@@ -115,7 +121,7 @@ def test_run_is_long_enough_for_an_instrument_of_its_own(
 
 
 def test_code_without_a_meter_is_played_only_if_asked_for() -> None:
-    """Every run takes eight seconds longer, or a rate is given for nothing."""
+    """Otherwise every run would take eight seconds longer, or a rate be given for nothing."""
     for meter, sync in ((None, None), (FULL, "coded_load"), (None, "loop")):
         nobody = other_instrument(meter, sync=sync, rate_hz=None, idle_duration_s=1.0)
         assert nobody is None

@@ -1,4 +1,4 @@
-"""Meters that are opened for a session or only looked at, and are given back however that ends."""
+"""Meters that are opened for a session or only looked at, and are released however that ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from edgebench.protocol.errors import (
 
 @pytest.fixture
 def tester(monkeypatch: pytest.MonkeyPatch) -> Km003cEmulator:
-    """A USB tester that the kernel has a driver for; the only one here."""
+    """A USB tester with a kernel driver; the only meter here."""
     emulator = Km003cEmulator(kernel_drivers={0})
     bus = UsbBus(emulator)
     connect = km003c_device.connect
@@ -45,7 +45,10 @@ def tester(monkeypatch: pytest.MonkeyPatch) -> Km003cEmulator:
 def test_meter_that_does_not_open_is_given_back(
     error: BaseException, tester: Km003cEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C keeps a port taken, or a USB tester from the kernel until it is plugged in again."""
+    """Otherwise Ctrl-C would keep a port taken.
+
+    Or the kernel would not get a USB tester back until it is plugged in again.
+    """
 
     def read(transport: BulkTransport, timeout_s: float) -> bytes:
         assert tester.claimed
@@ -60,7 +63,7 @@ def test_meter_that_does_not_open_is_given_back(
 
 
 def refuse(*_: object, **__: object) -> Any:
-    """What the system says to a user without the permission."""
+    """Raise the system's error for a user without the permission."""
     raise PermissionError(errno.EACCES, "Permission denied")
 
 
@@ -75,7 +78,10 @@ def refuse(*_: object, **__: object) -> Any:
 def test_permission_that_is_missing_is_told_to_the_hint(
     name: str, permission: Permission, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user who is in no group of the port is sent to a list of meters; root cannot test that."""
+    """Otherwise a user outside the port's group would be sent to a list of meters.
+
+    As root, this cannot be tested.
+    """
     connect, bus = km003c_device.connect, UsbBus(Km003cEmulator(refusal=errno.EACCES))
     monkeypatch.setattr(km003c_device, "connect", lambda serial: connect(serial, bus))
     monkeypatch.setattr(serial, "Serial", refuse)
@@ -87,7 +93,7 @@ def test_permission_that_is_missing_is_told_to_the_hint(
 
 
 def test_list_of_meters_changes_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`edgebench meters` powers a device, or sets up a meter that somebody is about to use."""
+    """Otherwise `edgebench meters` would power a device, or set up a meter about to be used."""
     driver = FakeDriver(range_number=0)
     monkeypatch.setattr(joulescope_device, "load_driver", lambda: driver)
     with Lpm01aEmulator() as emulator:
@@ -102,7 +108,7 @@ def test_list_of_meters_changes_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_meter_that_fails_to_close_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One driver that fails as it lets go, and nobody learns which meters there are."""
+    """Otherwise one driver that fails on release would hide which meters there are."""
 
     def close(meter: Synthetic) -> None:
         raise OSError(5, "Input/output error")
@@ -114,7 +120,7 @@ def test_meter_that_fails_to_close_hides_no_other(monkeypatch: pytest.MonkeyPatc
 def test_session_that_is_interrupted_as_it_begins_leaves_no_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store fills with directories in which nothing was begun."""
+    """Otherwise a store would fill with directories in which nothing was begun."""
     driver = FakeDriver()
 
     def subscribe(*words: object) -> None:
@@ -131,7 +137,7 @@ def test_session_that_is_interrupted_as_it_begins_leaves_no_directory(
 
 @pytest.mark.parametrize("name", ["meter.spool", "run.json", "power.parquet"])
 def test_recording_is_not_put_into_what_is_of_another(tmp_path: Path, name: str) -> None:
-    """What was imported, or another run's samples, are gone, and nobody is told."""
+    """Otherwise an import, or the samples of another run, would be lost silently."""
     (tmp_path / name).write_bytes(b"theirs")
     meter, _ = open_meter("synthetic")
     with pytest.raises(DirectoryTaken, match=rf"there is a .* already: .*/{name}$"):
@@ -141,7 +147,7 @@ def test_recording_is_not_put_into_what_is_of_another(tmp_path: Path, name: str)
 
 
 def test_file_in_the_place_of_a_directory_is_told_from_a_full_disk(tmp_path: Path) -> None:
-    """Somebody whose recording goes into a file is told to look for space."""
+    """Otherwise a user whose recording goes into a file would be sent to look for space."""
     (tmp_path / "taken").write_bytes(b"theirs")
     (tmp_path / "existing").write_bytes(b"theirs")
     meter, _ = open_meter("synthetic")

@@ -1,4 +1,4 @@
-"""Recordings that are there, judged by their own samples."""
+"""Recordings that exist already, judged by their own samples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def session_of(directory: Path, powers_w: dict[Channel, float], *total: str) -> 
 
 
 def test_rails_that_take_more_than_their_total_are_refused(tmp_path: Path) -> None:
-    """A run refuses the energy of a board whose rails have each other's names, a recording not."""
+    """Otherwise a recording would accept rails with swapped names, which a run refuses."""
     session = session_of(tmp_path, {IN: 1.5, GPU: 7.5, CPU: 2.0}, IN.name)
     assert session.is_trusted is False
     assert [(one.id, one.detail) for one in session.checks if one.is_passed is False] == [
@@ -42,7 +42,7 @@ def test_rails_that_take_more_than_their_total_are_refused(tmp_path: Path) -> No
 
 
 def test_import_of_a_refused_recording_is_refused(tmp_path: Path) -> None:
-    """A recording whose rails have wrong names is trusted once it was imported."""
+    """Otherwise a recording whose rails have wrong names would be trusted once imported."""
     session = session_of(tmp_path, {IN: 1.5, GPU: 7.5, CPU: 2.0}, IN.name)
     imported = import_file(tmp_path / "power.parquet", tmp_path / "imported")
     assert imported.is_trusted is False
@@ -52,7 +52,7 @@ def test_import_of_a_refused_recording_is_refused(tmp_path: Path) -> None:
 def test_total_that_stands_still_is_no_number(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A laptop takes 0 J, and its processor 20."""
+    """Otherwise a laptop would take 0 J, and its processor 20."""
     caplog.set_level(logging.WARNING)
     session = session_of(tmp_path, {PSYS: 0.0, PACKAGE: 10.0})
     assert session.is_trusted is True
@@ -73,7 +73,7 @@ def test_total_that_stands_still_is_no_number(
 def test_rails_that_fit_are_all_numbers(
     tmp_path: Path, powers_w: dict[Channel, float], total: list[str]
 ) -> None:
-    """A board whose rails add up is refused, or rails that nobody can add up are."""
+    """Otherwise rails would be refused although they add up, or although they have no sum."""
     session = session_of(tmp_path, powers_w, *total)
     assert session.is_trusted is True
     assert "parts" not in [one.id for one in session.checks]
@@ -81,7 +81,7 @@ def test_rails_that_fit_are_all_numbers(
 
 
 def test_mean_power_counts_no_rail_twice(tmp_path: Path) -> None:
-    """A board that takes 3 W is said to take 5 W, as its rails are added to their total."""
+    """Otherwise a board that takes 3 W would seem to take 5 W, its rails added to their total."""
     session = session_of(tmp_path, {IN: 3.0, GPU: 1.0, CPU: 1.0}, IN.name)
     assert [one.detail for one in session.checks if one.id == "direction"] == ["3 W on average"]
 
@@ -89,7 +89,7 @@ def test_mean_power_counts_no_rail_twice(tmp_path: Path) -> None:
 def test_samples_without_numbers_have_no_time_in_the_mean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Power that flows back passes, as the recording seems to have begun in 1970."""
+    """Otherwise power that flows back would pass, as the recording seems to begin in 1970."""
     monkeypatch.setattr(power, "GROUP_ROWS", 50)
     begin_ns = 1_790_000_000 * SECOND_NS
     blocks = [

@@ -1,4 +1,4 @@
-"""The line of a result's page that says what kept the model in its process."""
+"""The line of a result's page that lists how the model's process was confined."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHOLE = Confinement(
 
 
 def test_what_was_applied_is_listed() -> None:
-    """A reader would have to know the names of six mechanisms."""
+    """Otherwise a reader would have to know the names of six mechanisms."""
     assert confinement_line(WHOLE) == (
         "kept from programs and sockets, files, the network, rights of root, new rights, "
         "unlimited threads"
@@ -28,7 +28,7 @@ def test_what_was_applied_is_listed() -> None:
 
 
 def test_what_was_not_applied_is_said_with_its_reason() -> None:
-    """A line that hides what a kernel lacks claims too much."""
+    """Otherwise a line that hides what a kernel lacks would claim too much."""
     lacking = Safeguard(is_applied=False, detail="no Landlock: keys can be read")
     line = confinement_line(replace(WHOLE, files=lacking, is_root=True))
     assert "; not from files: no Landlock: keys can be read" in line
@@ -37,7 +37,7 @@ def test_what_was_not_applied_is_said_with_its_reason() -> None:
 
 
 def test_nothing_applied_is_none() -> None:
-    """An empty list reads as if it were whole."""
+    """Otherwise an empty list would read as complete."""
     lacking = Safeguard(is_applied=False, detail="no such call")
     line = confinement_line(Confinement(False, *[lacking] * 6))
     assert line.startswith("none; not from programs and sockets: no such call; ")

@@ -30,21 +30,21 @@ def printed(width: int) -> str:
 
 @pytest.mark.parametrize("width", range(30, 80))
 def test_no_number_is_cut(width: int) -> None:
-    """+169.9 % .. +17… is read as another number."""
+    """Otherwise +169.9 % .. +17… would be read as another number."""
     text = printed(width)
     assert all(number in text for number in NUMBERS)
     assert all(len(line) <= width for line in text.splitlines())
 
 
 def test_table_is_a_list_where_it_does_not_fit() -> None:
-    """A list takes three lines for each row, where one would do."""
+    """Otherwise a list would take three lines for each row where the table needs one."""
     assert "model                   95 %      p50" in printed(39)
     assert printed(38).split("\n")[1].split() == ["95", "%", *NUMBERS[0].split()]
 
 
-@pytest.mark.parametrize("width", range(34, 100))  # an id has 24 characters
+@pytest.mark.parametrize("width", range(34, 100))  # An id has 24 characters.
 def test_no_number_of_a_set_is_broken(width: int) -> None:
-    """The interval -15/+139 % ends in +13 on one line, and a 9 is on the next."""
+    """Otherwise the interval -15/+139 % would end in +13 on one line, with the 9 on the next."""
     [one] = find_sets([exported.run for exported in find_stored(SET)])
     page = set_results(one, width) + set_details(one)
     out = io.StringIO()

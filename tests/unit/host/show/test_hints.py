@@ -23,7 +23,7 @@ from edgebench.protocol.errors import (
 
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
 def test_every_kind_of_error_has_a_hint(kind: type[EdgebenchError]) -> None:
-    """A person reads what failed, and not what to do."""
+    """Otherwise a user would read what failed, but not what to do."""
     hint = hint_for(made(kind))
     assert hint is not None
     assert "\n" not in hint
@@ -32,7 +32,7 @@ def test_every_kind_of_error_has_a_hint(kind: type[EdgebenchError]) -> None:
 
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
 def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
-    """A hint sends a person to a command that there is not."""
+    """Otherwise a hint would name a command that does not exist."""
     words = re.sub("[(:;]", " ", hint_for(made(kind))).split()
     named = [words[i + 1] for i, word in enumerate(words[:-1]) if word == "edgebench"]
     assert set(named) <= {*COMMANDS, "--help", "--version"}
@@ -87,5 +87,5 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
     ],
 )
 def test_hint_knows_the_command(error: EdgebenchError, command: str, words: str) -> None:
-    """A hint names an option that this command has not, or a page that says nothing of it."""
+    """Otherwise a hint would name an option that the command lacks, or an irrelevant help page."""
     assert words in hint_for(error, Asked(command=command))

@@ -1,4 +1,4 @@
-"""Names in the cells of tables: whole where there is room, else broken between their parts."""
+"""Names in table cells: whole where they fit, else broken between their parts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NAMES = st.text(st.sampled_from("ab_-.日é4"), min_size=1, max_size=40)
 
 @given(NAMES, st.integers(2, 50))
 def test_folded_name_is_whole_and_fits(name: str, width: int) -> None:
-    """A part of a name is lost, or sticks out of its column."""
+    """Otherwise a part of a name would be lost, or overflow its column."""
     lines = folded(name, width).split("\n")
     assert "".join(lines) == name
     assert all(0 < cell_len(line) <= width for line in lines)
 
 
 def shown(name: str, width: int) -> list[str]:
-    """The lines of a table with this name in a column of so many columns."""
+    """The lines of a table with this name in a column of this width."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=0)
     table.add_column(width=width)
     table.add_row(name_cell(name))
@@ -35,7 +35,7 @@ def shown(name: str, width: int) -> list[str]:
 
 
 def test_name_is_broken_between_its_parts() -> None:
-    """`model.t` on one line and `flite` on the next: nobody reads that as one word."""
+    """Otherwise `model.t` on one line and `flite` on the next would not read as one word."""
     assert shown("str_ww_ref_model.tflite", 18) == ["str_ww_ref_model", ".tflite"]
     assert shown("mobilenet-v2_1.0_224_quant.tflite", 18) == [
         "mobilenet-v2_1.0_",
@@ -45,6 +45,6 @@ def test_name_is_broken_between_its_parts() -> None:
 
 
 def test_name_from_a_file_moves_no_cursor() -> None:
-    """A model's name clears the screen from inside a table."""
+    """Otherwise a model's name would clear the screen from inside a table."""
     [line] = shown("a\x1b[2J\nb", 40)
     assert line.isprintable()

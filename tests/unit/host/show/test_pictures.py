@@ -1,4 +1,4 @@
-"""Pictures in the terminal: what they show is in the run, on one axis, and as wide as they say."""
+"""Pictures in the terminal: true to the run, on one axis, and of the stated width."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def stored(name: str) -> Run:
 
 
 def printed(what: list[RenderableType], width: int = 100) -> list[str]:
-    """Lines that a terminal of this width gets."""
+    """The lines on a terminal of this width."""
     out = Console(file=StringIO(), width=width, color_system=None)
     for one in what:
         out.print(one)
@@ -56,7 +56,7 @@ def printed(what: list[RenderableType], width: int = 100) -> list[str]:
 def lines_of(
     series: RunSeries, run: Run, width: int = 100, *, has_unicode: bool = True
 ) -> dict[str, str]:
-    """Lines of a picture by their names."""
+    """The lines of a picture, by their names."""
     found = printed([*run_picture(series, run, width, has_unicode=has_unicode)], width)
     assert all(len(line) <= width for line in found)
     return {line[:12].strip(): line for line in found}
@@ -65,7 +65,7 @@ def lines_of(
 @pytest.mark.parametrize("width", [60, 80, 160])
 @pytest.mark.parametrize("has_unicode", [True, False])
 def test_stored_run_has_its_latencies_and_its_power(width: int, has_unicode: bool) -> None:
-    """A line is missing, is too wide, or a serial console gets question marks."""
+    """Otherwise a line would be missing or too wide, or a serial console show question marks."""
     run = stored(METERED_RUN)
     lines = lines_of(read_series(STORED / METERED_RUN, run), run, width, has_unicode=has_unicode)
     assert {"distribution", "latency", "time"} <= lines.keys()
@@ -75,7 +75,7 @@ def test_stored_run_has_its_latencies_and_its_power(width: int, has_unicode: boo
 
 
 def test_invalid_run_shows_no_number_of_its_own() -> None:
-    """A latency that cannot be trusted is read from its picture."""
+    """Otherwise an untrustworthy latency could be read from its picture."""
     run = stored(PLAIN_RUN)
     invalid = replace(run, verdict=replace(run.verdict, state=State.INVALID))
     lines = lines_of(made_series(), invalid)
@@ -83,7 +83,7 @@ def test_invalid_run_shows_no_number_of_its_own() -> None:
 
 
 def made_series() -> RunSeries:
-    """A run of 10 s, which is twice as slow from its middle on, when the clock falls."""
+    """A run of 10 s that becomes twice as slow half-way, when the clock falls."""
     start_s = np.arange(0.0, 10.0, 0.01)
     is_slow = start_s >= 5
     sensor_s = np.arange(0.0, 10.0, 0.5)
@@ -103,7 +103,7 @@ def made_series() -> RunSeries:
 
 
 def test_everything_has_one_axis() -> None:
-    """The clock falls in one line, and the latency rises somewhere else."""
+    """Otherwise the fall of the clock and the rise of the latency would be in different places."""
     lines = lines_of(made_series(), stored(PLAIN_RUN), 120)
     columns = 120 - 48
     begin = lines["time"].index("0 s")
@@ -121,7 +121,7 @@ def test_everything_has_one_axis() -> None:
 
 
 def test_gap_is_no_value() -> None:
-    """A sensor that fell silent seems to have gone on."""
+    """Otherwise a sensor that stopped would seem to have continued."""
     sensor_s = np.concatenate([np.arange(0.0, 2.0, 0.1), np.arange(8.0, 10.0, 0.1)])
     series = replace(
         made_series(), sensors={"x.temp_c": Points(sensor_s, np.full(sensor_s.size, 50.0))}
@@ -133,14 +133,14 @@ def test_gap_is_no_value() -> None:
 
 
 def test_narrow_terminal_has_a_picture_of_the_least_width() -> None:
-    """On 40 columns, the command ends in a traceback."""
+    """Otherwise the command would end in a traceback on 40 columns."""
     found = run_picture(made_series(), stored(PLAIN_RUN), 40, has_unicode=True)
     assert LEAST_WIDTH <= 40
     assert printed([*found], 40)
 
 
 def test_missing_trace_is_reported_in_one_line(tmp_path: Path) -> None:
-    """A run whose traces are gone cannot be shown any more."""
+    """Otherwise a run whose traces are gone could no longer be shown."""
     copied = tmp_path / PLAIN_RUN
     shutil.copytree(STORED / PLAIN_RUN, copied)
     (copied / QUERIES_FILE).write_bytes(b"no parquet")
@@ -149,13 +149,13 @@ def test_missing_trace_is_reported_in_one_line(tmp_path: Path) -> None:
 
 
 def test_marks_do_not_touch() -> None:
-    """Two names in one place read as one."""
+    """Otherwise two adjacent names would read as one."""
     assert marks_line([("p50", 3), ("p90", 5), ("p99", 9)], 30) == "   ^p50  ^p99"
     assert marks_line([("p50", 28)], 30) == " " * 25 + "p50^"
 
 
 def test_constant_and_empty_values_have_a_line() -> None:
-    """A division by zero ends the command."""
+    """Otherwise a division by zero would end the command."""
     assert sparkline(np.full(3, 7.0)) == "▁▁▁"
     assert sparkline(np.full(3, np.nan)) == "   "
     assert sparkline(np.array([0.0, 1.0]), PLAIN) == "_#"

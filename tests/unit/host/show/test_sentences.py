@@ -1,4 +1,4 @@
-"""Sentences of findings: every reason has one, and what cannot be read keeps its own."""
+"""Sentences of findings: every reason has a sentence; unreadable findings keep their own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_reasons_of_rules_of_one_name_are_read_as_one() -> None:
 
 
 def test_sentence_that_was_stored_is_kept() -> None:
-    """A finding of an older version has no data, and cannot be printed."""
+    """Otherwise a finding of an older version, which has no data, could not be printed."""
     older = Finding(
         id="a rule of the past",
         outcome=RuleOutcome.FAIL,
@@ -77,13 +77,13 @@ FAILED = Finding(
     ids=["older", "newer reason", "newer rule", "fact is gone", "value is gone", "another type"],
 )
 def test_finding_that_cannot_be_put_into_words_keeps_its_own(finding: Finding) -> None:
-    """One finding that is older, newer or damaged, and the whole run cannot be shown."""
+    """Otherwise one older, newer or damaged finding would keep the whole run from being shown."""
     assert sentence(finding) == "as it was"
     assert sentence(replace(finding, detail="")) == ABSENT
 
 
 def test_sentence_follows_from_the_data_and_not_from_the_document() -> None:
-    """Who edits the words of a document changes what others are shown."""
+    """Otherwise an edit of a document's words would change what is shown."""
     finding = Finding(
         id="memory",
         outcome=RuleOutcome.PASS,

@@ -1,4 +1,4 @@
-"""Notes on settings that were not in effect as they were requested."""
+"""Notes on settings that were not in effect as requested."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FEWER = Setting(requested=2, effective=1, state=SettingState.DIFFERENT, reason="
 
 
 def measured_run() -> Run:
-    """A run of one thread, which worked."""
+    """A run of one thread, which was active."""
     of_all = latencies()
     worker = worker_record(of_all)
     loop_s = (worker.after.monotonic_ns - worker.before.monotonic_ns) / 1e9
@@ -45,7 +45,7 @@ def noted(setting: Setting, name: str = "threads", run: Run | None = None) -> Ru
 
 
 def test_reasons_and_sentences_are_of_the_same_names() -> None:
-    """Otherwise a rare difference would be noted by nobody."""
+    """Otherwise a rare difference would not be noted."""
     assert SENTENCES.keys() == {one.name for one in fields(EffectiveSettings)}
     given: set[str] = set()
     for node in ast.walk(ast.parse(inspect.getsource(analysis))):
@@ -63,7 +63,7 @@ def test_reasons_and_sentences_are_of_the_same_names() -> None:
 
 
 def test_every_word_of_a_sentence_is_given() -> None:
-    """Otherwise a note would be dropped for want of a fact."""
+    """Otherwise a note would be dropped for lack of a fact."""
     facts: dict[str, Fact] = {"threads": 2, "others": "b", "example": "b", "count": 1, "total": 3}
     for name, sentences in SENTENCES.items():
         for reason, template in sentences.items():
@@ -76,7 +76,7 @@ def test_every_word_of_a_sentence_is_given() -> None:
 
 
 def test_difference_is_noted_beside_the_numbers() -> None:
-    """Otherwise 2 threads would be printed for the speed of one."""
+    """Otherwise 2 threads would be printed for the speed of a single thread."""
     assert run_notes(measured_run()) == []
     line = "2 threads requested, 1 worked: the runtime does not use more for this model"
     assert run_notes(noted(FEWER)) == [line]
@@ -84,13 +84,13 @@ def test_difference_is_noted_beside_the_numbers() -> None:
 
 
 def test_unknown_is_not_noted() -> None:
-    """Otherwise each run on a kernel without the account of threads would have a note."""
+    """Otherwise each run on a kernel without per-thread accounting would have a note."""
     unknown = Setting(requested=1, effective=None, state=SettingState.UNKNOWN, reason="not_told")
     assert run_notes(noted(unknown)) == []
 
 
 def test_note_of_some_sets_names_them() -> None:
-    """Otherwise a reader would take it for all of the table."""
+    """Otherwise a reader would apply it to the whole table."""
     other = replace(measured_run(), run_id="20261122-000000-other")
     other = replace(other, model=replace(other.model, name="other.tflite"))
     lines = setting_lines(find_sets([noted(FEWER), other]))

@@ -1,4 +1,4 @@
-"""Devices that are watched, as a person sees them."""
+"""Watched devices, as they are displayed."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ UPDATES: list[Update] = [
 
 @pytest.fixture(autouse=True)
 def _now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long the tests before these took."""
+    """A fixed time, however long the tests before took."""
     monkeypatch.setattr(time, "time", lambda: NOW_S)
 
 
 def rendered(updates: list[Update]) -> list[list[str]]:
-    """Cells of the table, without its head."""
+    """Cells of the table, without its header."""
     shown, console = WatchTable(), Console(width=200, file=io.StringIO())
     for update in updates:
         shown.take(update)
@@ -54,7 +54,7 @@ def rendered(updates: list[Update]) -> list[list[str]]:
 
 
 def test_table_has_the_last_of_each_device() -> None:
-    """A device is missing, or shows what another one has."""
+    """Otherwise a device would be missing, or be shown with another's state."""
     rows = {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rendered(UPDATES)}
     assert rows["pi5"] == ["free", ABSENT, ABSENT, ABSENT, ABSENT, ABSENT]
     assert rows["rack/?[2Ja"] == [
@@ -71,7 +71,7 @@ def test_table_has_the_last_of_each_device() -> None:
 
 
 def test_device_that_is_away_shows_nothing_old() -> None:
-    """A board without power seems to have 50 °C and a run."""
+    """Otherwise a board without power would seem to have 50 °C and a run."""
     away = Absence("rack/\x1b[2Ja", NOW_S, "lost")
     [*_, row] = rendered([*UPDATES, away])
     assert [cell.strip() for cell in row[2:]] == [ABSENT, ABSENT, ABSENT, ABSENT, ABSENT]
@@ -89,7 +89,7 @@ def test_device_that_is_away_shows_nothing_old() -> None:
     ],
 )
 def test_change_is_one_line(update: Absence | StateChange, line: str) -> None:
-    """A log says that something changed, and not what."""
+    """Otherwise a log would report that something changed, but not what."""
     assert change_line(update) == line
 
 
@@ -101,7 +101,7 @@ async def replayed() -> AsyncIterator[Update]:
 
 
 def test_terminal_is_drawn_while_updates_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table is drawn once, at the end of a watch that has none."""
+    """Otherwise the table would be drawn only once, when the watch ends."""
     terminal = Console(width=120, file=io.StringIO(), force_terminal=True)
     monkeypatch.setattr("edgebench.host.show.tables.console", lambda: terminal)
     monkeypatch.setattr(command, "REDRAW_S", 0.02)
@@ -118,7 +118,7 @@ def test_terminal_is_drawn_while_updates_come(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_pipe_gets_changes_only(capsys: pytest.CaptureFixture[str]) -> None:
-    """A log has a line a second for each device."""
+    """Otherwise a log would get a line per second for each device."""
     asyncio.run(command._print_changes(replayed()))
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["pi5", "rack/?[2Ja", "jetson", "off"]

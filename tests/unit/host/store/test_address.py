@@ -1,4 +1,4 @@
-"""What a name of a run may be."""
+"""The forms in which a run may be named."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_id_is_found_without_a_list(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A comparison of a thousand runs lists the store a thousand times."""
+    """Otherwise a comparison of a thousand runs would list the store a thousand times."""
     monkeypatch.setattr(Store, "run_ids", None)
     monkeypatch.setattr(address, "list_runs", None)
     assert find_run(store, RUN_ID).run_id == RUN_ID
@@ -48,13 +48,13 @@ def test_id_is_found_without_a_list(store: Store, monkeypatch: pytest.MonkeyPatc
     [("20260102", RUN_ID), ("ffff", OTHER_ID), ("last", OTHER_ID), ("night", RUN_ID)],
 )
 def test_run_is_found_by_part_and_tag(store: Store, name: str, found: str) -> None:
-    """A person has to type 24 characters."""
+    """Otherwise a user would have to type 24 characters."""
     annotate(store, RUN_ID, lambda _: Annotations(("night",)))
     assert find_run(store, name).run_id == found
 
 
 def test_beginning_of_an_id_comes_before_its_middle(store: Store) -> None:
-    """A date means the run of that day, although another id has the same digits."""
+    """A date selects the run of that day, although another id contains the same digits."""
     store_run(store, "20260104-000000-20260102")
     assert find_run(store, "20260102").run_id == RUN_ID
 
@@ -69,7 +69,7 @@ def pair_up(store: Store, comparison_id: str = "pairs-1f2e3d4c") -> None:
 
 
 def test_comparison_and_its_sides_are_names(store: Store) -> None:
-    """The runs of a comparison are found one by one, or not at all."""
+    """Otherwise the runs of a comparison would have to be found individually, or not at all."""
     pair_up(store)
     assert [one.run_id for one in find_runs(store, "pairs-1f2e3d4c")] == [RUN_ID, OTHER_ID]
     assert [one.run_id for one in find_runs(store, "pairs-1f2e3d4c-candidate")] == [OTHER_ID]
@@ -81,7 +81,7 @@ def test_comparison_and_its_sides_are_names(store: Store) -> None:
 
 
 def test_comparison_of_an_older_edgebench_has_a_name_too(store: Store) -> None:
-    """Its id has no prefix, and stands in the list of runs all the same."""
+    """An id of an older edgebench has no prefix, but stands in the list of runs all the same."""
     pair_up(store, "1f2e3d4c")
     assert [one.run_id for one in find_runs(store, "1f2e3d4c")] == [RUN_ID, OTHER_ID]
 
@@ -91,7 +91,7 @@ def test_comparison_of_an_older_edgebench_has_a_name_too(store: Store) -> None:
     [("lsat", "last"), ("nihgt", "night"), (f"{RUN_ID[:-1]}x", RUN_ID), ("digits.tflite", None)],
 )
 def test_misspelt_name_has_a_suggestion(store: Store, name: str, meant: str | None) -> None:
-    """A letter is wrong, and the list of a thousand runs is what is offered."""
+    """Otherwise one wrong letter would be answered with the list of a thousand runs."""
     annotate(store, RUN_ID, lambda _: Annotations(("night",)))
     with pytest.raises(NoSuchRun) as caught:
         find_runs(store, name)
@@ -99,14 +99,14 @@ def test_misspelt_name_has_a_suggestion(store: Store, name: str, meant: str | No
 
 
 def test_other_id_is_no_suggestion(store: Store) -> None:
-    """Another run is removed, since ids are alike in half of their characters."""
+    """Ids are alike in half of their characters; otherwise the wrong run would be removed."""
     with pytest.raises(NoSuchRun) as caught:
         find_runs(store, "20260109-999999-deadbeef")
     assert caught.value.meant is None
 
 
 def test_run_in_the_store_and_in_a_bundle_is_one(store: Store, tmp_path: Path) -> None:
-    """An interval over five runs and their copies is that of ten."""
+    """Otherwise an interval over five runs and their copies would count ten runs."""
     path = tmp_path / "sent.zip"
     write_bundle(path, find_runs(store, RUN_ID))
     names = [RUN_ID, str(path), OTHER_ID]
@@ -114,7 +114,7 @@ def test_run_in_the_store_and_in_a_bundle_is_one(store: Store, tmp_path: Path) -
 
 
 def test_tag_of_several_runs_means_all_of_them_or_none(store: Store) -> None:
-    """One of the runs of a tag is shown as if it were the only one."""
+    """Otherwise one of a tag's runs would be shown as if it were the only one."""
     for run_id in (RUN_ID, OTHER_ID):
         annotate(store, run_id, lambda _: Annotations(("night",)))
     assert [one.run_id for one in find_runs(store, "night")] == [RUN_ID, OTHER_ID]
@@ -125,14 +125,14 @@ def test_tag_of_several_runs_means_all_of_them_or_none(store: Store) -> None:
 
 
 def test_bundle_that_is_not_there_is_called_a_bundle(store: Store) -> None:
-    """A mistyped path is answered with the number of runs in a store that nobody asked about."""
+    """Otherwise a mistyped path would be answered with the number of runs in an unrelated store."""
     for name in ("nothere.zip", "nothere.zip#last"):
         with pytest.raises(NoSuchRun, match=r"^no such bundle or run: nothere\.zip$"):
             find_runs(store, name)
 
 
 def test_directory_of_a_run_is_its_name_wherever_it_is(store: Store, tmp_path: Path) -> None:
-    """A run that a colleague sent has to be copied into the store to be looked at."""
+    """Otherwise a received run would have to be copied into the store to be inspected."""
     shutil.copytree(store.directory(RUN_ID), tmp_path / "sent by Ada")
     found = find_run(store, str(tmp_path / "sent by Ada"))
     assert (found.run_id, found.run().run_id) == (RUN_ID, RUN_ID)
@@ -144,7 +144,7 @@ def test_directory_of_a_run_is_its_name_wherever_it_is(store: Store, tmp_path: P
 
 
 def test_annotations_are_no_part_of_the_run(store: Store) -> None:
-    """A tag makes a run that nobody changed fail its verification."""
+    """Otherwise a tag would make an unchanged run fail its verification."""
     annotate(store, RUN_ID, lambda _: Annotations(("b", "a"), "fan off"))
     assert read_annotations(store.directory(RUN_ID)) == Annotations(("a", "b"), "fan off")
     assert verify(store, RUN_ID) == []
@@ -156,7 +156,7 @@ def test_annotations_are_no_part_of_the_run(store: Store) -> None:
 def test_unreadable_annotations_cost_the_tags_alone(
     store: Store, tmp_path: Path, left: bytes
 ) -> None:
-    """Otherwise a power cut after a tag makes the run damaged, and hides every number of it."""
+    """Otherwise a power cut after a tag would make the run damaged, and hide all its numbers."""
     before = stored_summary(store, RUN_ID)
     path = store.directory(RUN_ID) / ANNOTATIONS_FILE
     path.write_bytes(left)

@@ -1,4 +1,4 @@
-"""Columns between numpy and Arrow: the same as by pyarrow's own conversions, without pandas."""
+"""Columns between numpy and Arrow: equal to pyarrow's own conversions, without pandas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = [
 
 @pytest.mark.parametrize("values", COLUMNS)
 def test_numbers_come_back(values: NDArray[Any]) -> None:
-    """A column is shifted, cut, or has null for NaN."""
+    """Otherwise a column would be shifted, cut, or have null for NaN."""
     column = to_arrow(values)
     assert column.equals(pa.array(values)) or np.isnan(values).any()
     assert (column.type, column.null_count) == (pa.array(values).type, 0)
@@ -36,12 +36,12 @@ def test_numbers_come_back(values: NDArray[Any]) -> None:
 
 
 def test_null_is_nan() -> None:
-    """A damaged file with a null ends in a traceback."""
+    """Otherwise a damaged file with a null would end in a traceback."""
     np.testing.assert_array_equal(to_numpy(pa.array([1.0, None])), [1.0, np.nan])
 
 
 def test_texts_and_tables_are_those_of_pyarrow() -> None:
-    """The names of sensors are lost or cut."""
+    """Otherwise the names of sensors would be lost or cut."""
     names = ["cpu", "", "Wärme", "x" * 300]
     assert texts_to_arrow(names).equals(pa.array(names))
     table = table_of({"a": np.arange(4), "names": texts_to_arrow(names)})
@@ -50,7 +50,7 @@ def test_texts_and_tables_are_those_of_pyarrow() -> None:
 
 
 def test_pandas_is_not_imported() -> None:
-    """Each command takes 0.35 s of CPU more."""
+    """Otherwise each command would take 0.35 s more of CPU time."""
     code = (
         "import sys, numpy as np; from edgebench.host.store.arrow import *;"
         "table = table_of({'a': np.arange(3), 'b': np.ones(3, bool)});"

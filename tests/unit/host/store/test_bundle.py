@@ -1,4 +1,4 @@
-"""Bundles: what goes in comes out, and nothing else does."""
+"""Bundles: the content is restored exactly, and nothing else is."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def bundled(store: Store, path: Path, *names: str) -> Path:
-    """A bundle of these runs; none: of all."""
+    """A bundle of these runs, by default of all."""
     runs = [one for name in names or store.run_ids() for one in find_runs(store, name)]
     write_bundle(path, runs)
     return path
@@ -75,7 +75,7 @@ def content(directory: Path) -> dict[str, bytes]:
 
 
 def test_runs_of_every_kind_come_out_as_they_went_in(tmp_path: Path) -> None:
-    """A run that failed, one of a board, or a metered one cannot be handed on."""
+    """Otherwise a failed run, a run of a board, or a metered run could not be passed on."""
     there = Store(tmp_path / "there")
     shutil.copytree(RUNS, there.runs)
     path = bundled(there, tmp_path / "all.zip")
@@ -93,7 +93,7 @@ def test_runs_of_every_kind_come_out_as_they_went_in(tmp_path: Path) -> None:
 
 
 def test_metered_run_verifies_out_of_a_bundle(tmp_path: Path) -> None:
-    """The receiver has to believe the numbers."""
+    """Otherwise the receiver would have to trust the numbers."""
     there = Store(tmp_path / "there")
     shutil.copytree(RUNS / METERED, there.runs / METERED)
     found = find_run(Store(tmp_path / "none"), str(bundled(there, tmp_path / "one.zip")))
@@ -102,7 +102,7 @@ def test_metered_run_verifies_out_of_a_bundle(tmp_path: Path) -> None:
 
 
 def test_same_runs_make_the_same_bytes(store: Store, tmp_path: Path) -> None:
-    """Nobody can tell whether two bundles hold the same, or quote a digest of one."""
+    """Otherwise two bundles could not be compared by content, nor cited by a digest."""
     first = bundled(store, tmp_path / "a.zip", RUN_ID, SECOND, RUN_ID)
     moved = Store(tmp_path / "moved")
     merge_store(moved, store)
@@ -113,7 +113,7 @@ def test_same_runs_make_the_same_bytes(store: Store, tmp_path: Path) -> None:
 
 
 def test_annotations_are_included_by_default(store: Store, tmp_path: Path) -> None:
-    """A private remark is handed on, or a tag is lost."""
+    """Otherwise a private remark would be passed on, or a tag would be lost."""
     here = Store(tmp_path / "none")
     path = bundled(store, tmp_path / "a.zip")
     [row] = list_named(here, [f"{path}#night"])
@@ -126,7 +126,7 @@ def test_annotations_are_included_by_default(store: Store, tmp_path: Path) -> No
 def test_names_of_runs_in_a_bundle(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that a colleague sent has to be copied into the store to be looked at."""
+    """Otherwise a received run would have to be copied into the store to be inspected."""
     bundled(store, tmp_path / "a#b.zip")
     monkeypatch.chdir(tmp_path)
     here = Store(tmp_path / "none")
@@ -147,7 +147,7 @@ def test_names_of_runs_in_a_bundle(
 
 
 def test_bundle_of_one_set_stands_for_the_set(tmp_path: Path) -> None:
-    """Five runs that belong together are shown as a list of strangers."""
+    """Otherwise five runs of one set would be listed as unrelated."""
     store = Store(tmp_path / "store")
     shutil.copytree(RUNS, store.runs)
     [set_id] = {row.set_id for row in list_named(store, store.run_ids()) if row.set_id}
@@ -163,7 +163,7 @@ def test_bundle_of_one_set_stands_for_the_set(tmp_path: Path) -> None:
 
 
 def test_list_unpacks_documents_and_a_run_one_run(store: Store, tmp_path: Path) -> None:
-    """To look at one run of a large bundle takes minutes, and the disk."""
+    """Otherwise looking at one run of a large bundle would take minutes, and the disk."""
     found = find_run(Store(tmp_path / "none"), f"{bundled(store, tmp_path / 'a.zip')}#{SECOND}")
     assert isinstance(found.store, BundleStore)
     list_named(found.store, [RUN_ID, SECOND])
@@ -177,7 +177,7 @@ def test_list_unpacks_documents_and_a_run_one_run(store: Store, tmp_path: Path) 
 
 
 def test_file_that_is_there_stays(store: Store, tmp_path: Path) -> None:
-    """Somebody's results are overwritten by a default name."""
+    """Otherwise a default name would overwrite the user's results."""
     (tmp_path / "a.zip").write_text("mine")
     with pytest.raises(UsageError, match="file exists"):
         bundled(store, tmp_path / "a.zip")
@@ -185,7 +185,7 @@ def test_file_that_is_there_stays(store: Store, tmp_path: Path) -> None:
 
 
 def test_other_suffix_is_refused(store: Store, tmp_path: Path) -> None:
-    """A colleague gets a .tar.gz that tar cannot open."""
+    """Otherwise the receiver would get a .tar.gz that tar cannot open."""
     with pytest.raises(UsageError, match=r"a bundle is a \.zip file, got"):
         bundled(store, tmp_path / "sent.tar.gz")
     assert bundled(store, tmp_path / "SENT.ZIP").exists()
@@ -195,7 +195,7 @@ def test_other_suffix_is_refused(store: Store, tmp_path: Path) -> None:
 def test_interrupted_bundle_leaves_nothing(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    """Half a bundle is sent, or fills the disk."""
+    """Otherwise half a bundle would be sent, or would fill the disk."""
 
     def fail(*_: object) -> str:
         raise error
@@ -211,7 +211,7 @@ def test_interrupted_bundle_leaves_nothing(
 
 
 def test_links_do_not_bring_files_of_others_along(store: Store, tmp_path: Path) -> None:
-    """A stranger's run brings a copy of our keys into a file that is handed on."""
+    """Otherwise an untrusted run would bring a copy of our keys into a file that is passed on."""
     (store.directory(RUN_ID) / "raw" / "key").symlink_to("/etc/passwd")
     opened = open_bundle(bundled(store, tmp_path / "a.zip"))
     assert "raw/key" not in opened.bundle.files[RUN_ID]
@@ -220,7 +220,7 @@ def test_links_do_not_bring_files_of_others_along(store: Store, tmp_path: Path) 
 def test_full_disk_is_reported_before_anything_is_unpacked(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole machine runs out of space because somebody looked at a file."""
+    """Otherwise looking at a file would fill the disk of the whole machine."""
     opened = open_bundle(bundled(store, tmp_path / "a.zip"))
     usage = shutil.disk_usage(tmp_path)._replace(free=10)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
@@ -246,7 +246,7 @@ def archive_of(
 
 
 def set_mode(mode: int) -> Callable[[zipfile.ZipInfo], None]:
-    """Changes the kind of every file."""
+    """Change the file type of every entry."""
 
     def change(info: zipfile.ZipInfo) -> None:
         info.external_attr = mode << 16
@@ -288,7 +288,7 @@ HOSTILE: dict[str, tuple[list[str], Callable[[zipfile.ZipInfo], None], str]] = {
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_hostile_archive_is_refused_before_it_is_unpacked(kind: str, tmp_path: Path) -> None:
-    """A file that somebody sent writes where it likes, or fills the disk."""
+    """Otherwise a received file would write anywhere, or fill the disk."""
     names, change, reason = HOSTILE[kind]
     path = archive_of(tmp_path / "a.zip", [(name, b"0" * 999) for name in names], change)
     with pytest.raises(BundleRefused, match=reason) as caught:
@@ -298,7 +298,7 @@ def test_hostile_archive_is_refused_before_it_is_unpacked(kind: str, tmp_path: P
 
 
 def test_digest_that_differs_keeps_a_file_from_being_used(tmp_path: Path) -> None:
-    """A bit that flipped on the way changes a number."""
+    """Otherwise a bit that flipped in transit would change a number."""
     path = archive_of(tmp_path / "a.zip", [(GOOD, b"{}")], nothing)
     opened = open_bundle(path)
     assert [row.verdict for row in list_runs(opened)] == [DAMAGED]
@@ -307,7 +307,7 @@ def test_digest_that_differs_keeps_a_file_from_being_used(tmp_path: Path) -> Non
 
 
 def test_file_beside_the_manifest_is_refused(store: Store, tmp_path: Path) -> None:
-    """What nobody vouches for is unpacked with the rest."""
+    """Otherwise files without a digest would be unpacked with the rest."""
     path = bundled(store, tmp_path / "a.zip")
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(f"runs/{RUN_ID}/extra", "x")
@@ -323,7 +323,7 @@ def test_file_beside_the_manifest_is_refused(store: Store, tmp_path: Path) -> No
     ],
 )
 def test_manifest_that_makes_no_sense_is_refused(manifest: str, tmp_path: Path) -> None:
-    """It ends in a traceback."""
+    """Otherwise it would end in a traceback."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(MANIFEST_FILE, manifest.encode("latin-1"))
     with pytest.raises(BundleRefused, match="not an edgebench bundle"):
@@ -331,7 +331,7 @@ def test_manifest_that_makes_no_sense_is_refused(manifest: str, tmp_path: Path) 
 
 
 def test_bundle_of_a_later_version_says_so(tmp_path: Path) -> None:
-    """It is called damaged, and sent again and again."""
+    """Otherwise it would be reported as damaged, and sent again and again."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(MANIFEST_FILE, '{"bundle_version": 2, "files": {}}')
     with pytest.raises(RunNewer, match="bundle has version 2, this edgebench supports 1"):
@@ -339,7 +339,7 @@ def test_bundle_of_a_later_version_says_so(tmp_path: Path) -> None:
 
 
 def test_archive_with_a_vast_directory_is_not_read(store: Store, tmp_path: Path) -> None:
-    """A file of a gigabyte takes ten of memory before anything is looked at."""
+    """Otherwise a file of 1 GB would take 10 GB of memory before any check."""
     path = bundled(store, tmp_path / "a.zip")
     data = bytearray(path.read_bytes())
     data[-10:-6] = struct.pack("<L", bundle_file.MAX_DIRECTORY_BYTES + 1)
@@ -351,7 +351,7 @@ def test_archive_with_a_vast_directory_is_not_read(store: Store, tmp_path: Path)
 def test_large_archive_is_read(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A recording of more than four gigabytes cannot be handed on."""
+    """Otherwise a recording of more than four gigabytes could not be passed on."""
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)
     monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 3)
     path = bundled(store, tmp_path / "a.zip")
@@ -367,14 +367,14 @@ def test_large_archive_is_read(
 def test_too_many_files_are_refused_when_they_are_written(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bundle is made that nobody can open."""
+    """Otherwise a bundle would be written that cannot be opened."""
     monkeypatch.setattr(bundle_file, "MAX_FILES", 3)
     with pytest.raises(UsageError, match=r"do not fit into a bundle: \d+ files, at most 3"):
         bundled(store, tmp_path / "a.zip")
 
 
 def test_one_id_with_two_runs_is_refused(store: Store, tmp_path: Path) -> None:
-    """One of them silently stands for both."""
+    """Otherwise one of them would silently stand for both."""
     other = Store(tmp_path / "other")
     shutil.copytree(store.runs, other.runs)
     document = other.document(RUN_ID)
@@ -408,7 +408,7 @@ def test_damaged_bundle_gives_the_run_as_it_was_or_an_error(
     is_cut: bool,
     is_late: bool,
 ) -> None:
-    """Damage changes a number, or ends in a traceback."""
+    """Otherwise damage would change a number, or end in a traceback."""
     data = (sound / "a.zip").read_bytes()
     changed = bytearray(data[: int(cut * len(data))] if is_cut else data)
     begin = data.rindex(b"PK\x01\x02") if is_late else 0

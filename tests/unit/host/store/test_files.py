@@ -40,7 +40,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_queries_survive_from_the_device_to_the_store(directory: Path) -> None:
-    """A time is changed on its way, or the warm-up is marked wrongly."""
+    """Otherwise a time would change on its way, or the warm-up be marked wrongly."""
     unpacked = files.unpack_traces(directory, RECORD)
     stored = files.read_queries(directory)
     for queries in (unpacked, stored):
@@ -53,7 +53,7 @@ def test_queries_survive_from_the_device_to_the_store(directory: Path) -> None:
 
 
 def test_telemetry_has_the_names_of_its_sensors(directory: Path) -> None:
-    """A temperature is stored under the name of a load."""
+    """Otherwise a temperature would be stored under the name of a load."""
     files.unpack_traces(directory, RECORD)
     table = files.read_frame(directory, TELEMETRY_FILE).to_pylist()
     assert {row["sensor"] for row in table} == set(SENSORS)
@@ -62,7 +62,7 @@ def test_telemetry_has_the_names_of_its_sensors(directory: Path) -> None:
 
 
 def test_packed_traces_go_when_they_are_unpacked_and_the_record_stays(directory: Path) -> None:
-    """Every run is stored twice, or its raw account is lost."""
+    """Otherwise every run would be stored twice, or its raw record would be lost."""
     files.unpack_traces(directory, RECORD)
     kept = {path.name for path in (directory / "raw").iterdir()}
     assert kept == {traces.RECORD_FILE, traces.ANSWERS_FILE, traces.WORKER_LOG_FILE}
@@ -70,7 +70,7 @@ def test_packed_traces_go_when_they_are_unpacked_and_the_record_stays(directory:
 
 
 def test_traces_that_are_unpacked_already_are_read(directory: Path) -> None:
-    """A run whose analysis was killed half-way is called damaged when it is tried again."""
+    """Otherwise a run whose analysis was killed half-way would look damaged on the next try."""
     first = files.unpack_traces(directory, RECORD)
     again = files.unpack_traces(directory, RECORD)
     assert np.array_equal(first.start_ns, again.start_ns)
@@ -79,14 +79,14 @@ def test_traces_that_are_unpacked_already_are_read(directory: Path) -> None:
 
 
 def test_run_without_telemetry_is_a_run(directory: Path) -> None:
-    """A sampler that failed costs the latencies too."""
+    """Otherwise a sampler that failed would cost the latencies too."""
     (directory / "raw" / traces.TELEMETRY_FILE).unlink()
     files.unpack_traces(directory, RECORD)
     assert not (directory / TELEMETRY_FILE).exists()
 
 
 def test_clock_probes_survive_in_their_groups(tmp_path: Path) -> None:
-    """The drift of a clock is computed from the wrong ends."""
+    """Otherwise the drift of a clock would be computed from the wrong ends."""
     files.write_clock(tmp_path, clock_probes())
     assert files.read_clock(tmp_path) == clock_probes()
     files.write_clock(tmp_path, [])
@@ -96,7 +96,7 @@ def test_clock_probes_survive_in_their_groups(tmp_path: Path) -> None:
 def test_host_that_is_killed_while_it_writes_loses_no_clock_probes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file is empty when the next command reads it, and the run never leaves its device."""
+    """Otherwise the file would be empty for the next command, and the run stay on its device."""
 
     def killed(_: int) -> None:
         raise KeyboardInterrupt
@@ -109,7 +109,7 @@ def test_host_that_is_killed_while_it_writes_loses_no_clock_probes(
 
 
 def test_events_are_one_json_object_a_line(tmp_path: Path) -> None:
-    """A text with a line break in it breaks the history."""
+    """Otherwise a text with a line break in it would break the event log."""
     files.write_events(tmp_path, (Event(1, "failed", "two\nlines"), Event(2, "end")))
     lines = (tmp_path / "events.jsonl").read_text().splitlines()
     assert [json.loads(line)["kind"] for line in lines] == ["failed", "end"]
@@ -135,7 +135,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("what", DAMAGE)
 def test_damaged_trace_is_refused_in_one_line(directory: Path, what: str) -> None:
-    """A device that sends nonsense crashes the host, or its nonsense is stored."""
+    """Otherwise nonsense from a device would crash the host, or be stored."""
     DAMAGE[what](directory / "raw")
     with pytest.raises(StoreError) as caught:
         files.unpack_traces(directory, RECORD)
@@ -146,7 +146,7 @@ def test_damaged_trace_is_refused_in_one_line(directory: Path, what: str) -> Non
     "text", ["", "{", "[]", "null", "{}", '{"run_id": 5}', "\xff", '{"spec": {"threads": 0}}']
 )
 def test_damaged_record_is_refused_in_one_line(directory: Path, text: str) -> None:
-    """A record that makes no sense crashes the host."""
+    """Otherwise a record that makes no sense would crash the host."""
     (directory / "raw" / traces.RECORD_FILE).write_bytes(text.encode("latin-1"))
     with pytest.raises(EdgebenchError) as caught:
         files.read_record(directory)
@@ -156,7 +156,7 @@ def test_damaged_record_is_refused_in_one_line(directory: Path, text: str) -> No
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-1e999"])
 def test_record_with_a_number_that_is_not_finite_is_damaged(directory: Path, number: str) -> None:
-    """It is judged anew, and each of its numbers becomes NaN without a word."""
+    """Otherwise it would be judged again, and each of its numbers would silently become NaN."""
     path = directory / "raw" / traces.RECORD_FILE
     text, count = re.subn(r": \d+\.\d+", f": {number}", json.dumps(to_plain(RECORD)), count=1)
     assert count == 1
@@ -167,7 +167,7 @@ def test_record_with_a_number_that_is_not_finite_is_damaged(directory: Path, num
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\0" * 100 + b"PAR1", b"junk" * 50])
 def test_damaged_parquet_is_refused_in_one_line(directory: Path, content: bytes) -> None:
-    """A stored trace that a disk damaged ends in a traceback."""
+    """Otherwise a stored trace that a disk damaged would end in a traceback."""
     files.unpack_traces(directory, RECORD)
     (directory / QUERIES_FILE).write_bytes(content)
     with pytest.raises(StoreError, match="trace not readable") as caught:
@@ -176,7 +176,7 @@ def test_damaged_parquet_is_refused_in_one_line(directory: Path, content: bytes)
 
 
 def test_parquet_without_a_column_is_refused(directory: Path) -> None:
-    """A trace of another tool ends in a traceback."""
+    """Otherwise a trace of another tool would end in a traceback."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

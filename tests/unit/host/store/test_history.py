@@ -22,7 +22,7 @@ Change = dict[str, Any]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """An empty store with one document to make others of, which is not a run of it."""
+    """An empty store, and outside of it one document that serves as a template."""
     made = Store(tmp_path / "store")
     store_run(made, RUN_ID)
     (made.directory(RUN_ID) / RUN_FILE).rename(tmp_path / RUN_FILE)
@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def add(store: Store, day: int, p50: int, *, number: int = 0, set_id: str | None = None) -> Change:
-    """Store a run of a day of March; the document, to be changed and written again."""
+    """Store a run of a day of March; return its document, to be changed and written again."""
     document: Change = deepcopy(json.loads((store.root.parent / RUN_FILE).read_text()))
     document["run_id"] = f"202603{day:02}-00000{number}-0123abcd"
     document["created_utc"] = f"2026-03-{day:02}T00:00:0{number}+00:00"
@@ -48,16 +48,16 @@ def write(store: Store, document: Change) -> None:
 
 
 def level(store: Store, first_day: int, p50: int) -> None:
-    """Eight days at about this median."""
+    """Store runs of eight days at about this median."""
     for day in range(first_day, first_day + 8):
         add(store, day, p50 + day % 4)
 
 
 def test_step_is_found_from_the_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A history of ten thousand runs reads as many documents."""
+    """Otherwise a history of ten thousand runs would read as many documents."""
     level(store, 1, 1000)
     level(store, 9, 1100)
-    read_histories(store, RunFilter(), metric="latency_ns.p50")  # makes the index
+    read_histories(store, RunFilter(), metric="latency_ns.p50")  # Makes the index.
     read: list[str] = []
     load = Store.run
 
@@ -73,7 +73,7 @@ def test_step_is_found_from_the_index(store: Store, monkeypatch: pytest.MonkeyPa
 
 
 def test_runs_of_a_set_are_one_point(store: Store) -> None:
-    """Five runs of one command are five days."""
+    """Otherwise five runs of one command would count as five days."""
     for day in (1, 2):
         for number in range(5):
             add(store, day, 1000 + number, number=number, set_id=f"set-{day}")
@@ -83,7 +83,7 @@ def test_runs_of_a_set_are_one_point(store: Store) -> None:
 
 
 def test_invalid_set_is_left_out_of_the_history_of_every_metric(store: Store) -> None:
-    """Its latency is refused, and its memory is printed; or a wide memory refuses a good set."""
+    """Otherwise memory would be shown despite refused latency, or wide memory refuse a good set."""
     for number, p50 in enumerate((1000, 1010, 1020, 1900, 2500)):
         add(store, 1, p50, number=number, set_id="set-wide")
     for number in range(5):
@@ -97,7 +97,7 @@ def test_invalid_set_is_left_out_of_the_history_of_every_metric(store: Store) ->
 
 
 def test_newest_runs_bring_the_rest_of_their_set(store: Store) -> None:
-    """A set is cut in the middle, and has another value and another interval."""
+    """Otherwise a set would be cut in the middle, and have another value and another interval."""
     for day in (1, 2):
         for number in range(5):
             add(store, day, 1000 + number, number=number, set_id=f"set-{day}")
@@ -106,7 +106,7 @@ def test_newest_runs_bring_the_rest_of_their_set(store: Store) -> None:
 
 
 def test_histories_of_named_runs(store: Store) -> None:
-    """A history that differs from others in its settings only cannot be chosen."""
+    """Otherwise a history that differs from others only in its settings could not be chosen."""
     level(store, 1, 1000)
     other = add(store, 20, 1000)
     other["spec"]["threads"] = 2
@@ -119,7 +119,7 @@ def test_histories_of_named_runs(store: Store) -> None:
 
 
 def test_other_settings_are_another_history_and_other_conditions_are_marked(store: Store) -> None:
-    """Two threads and four are mixed, or a new governor ends a history."""
+    """Otherwise two threads and four would be mixed, or a new governor would end a history."""
     add(store, 1, 1000)
     document = add(store, 2, 1000)
     document["spec"]["threads"] = 2
@@ -133,7 +133,7 @@ def test_other_settings_are_another_history_and_other_conditions_are_marked(stor
 
 
 def test_simulated_device_is_labelled(store: Store) -> None:
-    """The numbers of a simulation look like those of a board."""
+    """Otherwise the numbers of a simulation would look like those of a board."""
     document = add(store, 1, 1000)
     write(store, document | {"simulated": True})
     [found] = read_histories(store, RunFilter())
@@ -141,7 +141,7 @@ def test_simulated_device_is_labelled(store: Store) -> None:
 
 
 def test_each_side_of_a_comparison_is_a_point_and_judged_as_a_set(store: Store) -> None:
-    """Both sides of a model against itself are one point; an invalid side is a suspect one."""
+    """Otherwise both sides of a self-comparison would be one point, or an invalid side suspect."""
     for number, (base_ns, new_ns) in enumerate([(1000, 1010), (1001, 3010), (1002, 990)] * 2):
         for side, p50 in (("baseline", base_ns), ("candidate", new_ns)):
             document = add(store, 1, p50, number=2 * number + (side == "candidate"))
@@ -154,7 +154,7 @@ def test_each_side_of_a_comparison_is_a_point_and_judged_as_a_set(store: Store) 
 
 
 def test_invalid_and_failed_runs_are_left_out(store: Store) -> None:
-    """A refused number is drawn."""
+    """Otherwise a refused number would be drawn."""
     add(store, 1, 1000)
     document = add(store, 2, 5000)
     document["verdict"]["state"] = "invalid"
@@ -168,7 +168,7 @@ def test_invalid_and_failed_runs_are_left_out(store: Store) -> None:
 
 
 def test_metric_that_is_not_in_the_index_is_read_from_the_documents(store: Store) -> None:
-    """Only metrics of the index have a history."""
+    """Otherwise only metrics of the index would have a history."""
     level(store, 1, 1000)
     [found] = read_histories(store, RunFilter(), metric="cold_start_ns.load")
     assert len(found.points) == 8
@@ -177,7 +177,7 @@ def test_metric_that_is_not_in_the_index_is_read_from_the_documents(store: Store
 
 
 def test_selection_without_runs_is_an_error(store: Store) -> None:
-    """An empty page looks like a history without a change."""
+    """Otherwise an empty page would look like a history without a change."""
     with pytest.raises(NoSuchRun, match="no such runs"):
         read_histories(store, RunFilter(model="other"))
     add(store, 1, 1000)

@@ -1,4 +1,4 @@
-"""What a device keeps of a host's facts, for the other hosts of its lab."""
+"""The copy of a host's facts on a device, for the other hosts of its lab."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgebench.protocol.traces import HOST_FILE
 
 
 def directory_in(root: Path, host_file: bytes | None = None) -> Path:
-    """A directory of a run, as it is before or after its files were fetched."""
+    """A run's directory, as it is before or after its files were fetched."""
     raw = root / RAW_DIRECTORY
     raw.mkdir(parents=True)
     if host_file is not None:
@@ -29,14 +29,14 @@ def directory_in(root: Path, host_file: bytes | None = None) -> Path:
 
 
 def packed(root: Path, facts: HostFacts, labels: dict[str, Any]) -> bytes:
-    """What a host with these facts sends along."""
+    """The data that a host with these facts sends."""
     directory = directory_in(root)
     write_facts(directory, facts, labels)
     return packed_facts(directory)
 
 
 def test_facts_and_labels_travel_with_the_run(tmp_path: Path) -> None:
-    """The second host of a lab knows neither the set of a run nor its accuracy."""
+    """Otherwise the second host of a lab would know neither the set of a run nor its accuracy."""
     told = packed(tmp_path / "a", JUDGED, {"y": LABELS})
     directory = directory_in(tmp_path / "b", told)
     unpack_facts(directory)
@@ -47,7 +47,7 @@ def test_facts_and_labels_travel_with_the_run(tmp_path: Path) -> None:
 
 
 def test_labels_that_do_not_fit_stay_with_their_host(tmp_path: Path) -> None:
-    """A data set of a megabyte keeps its run from being started."""
+    """Otherwise a data set of a megabyte would keep its run from being started."""
     told = packed(tmp_path / "a", JUDGED, {"y": np.zeros(MAX_PAYLOAD_BYTES // 8)})
     directory = directory_in(tmp_path / "b", told)
     unpack_facts(directory)
@@ -56,7 +56,7 @@ def test_labels_that_do_not_fit_stay_with_their_host(tmp_path: Path) -> None:
 
 
 def test_own_copy_counts(tmp_path: Path) -> None:
-    """A device tells a host what it has asked for itself."""
+    """Otherwise a device would overwrite what the host itself requested."""
     told = packed(tmp_path / "a", HostFacts(pair=Pair("other", 0, "baseline")), {"y": LABELS})
     directory = directory_in(tmp_path / "b", told)
     write_facts(directory, JUDGED, {})
@@ -88,7 +88,7 @@ TRACE = {"name": "x", "sha256": "../../../.."}
     ids=lambda data: data[:24].decode(),
 )
 def test_facts_that_make_no_sense_are_refused(tmp_path: Path, host_file: bytes) -> None:
-    """A hostile device writes into the result, or ends the command that collects it."""
+    """Otherwise a hostile device would write into the result, or end the collecting command."""
     directory = directory_in(tmp_path, host_file)
     with pytest.raises(RunDamaged, match="from the device"):
         unpack_facts(directory)
@@ -96,7 +96,7 @@ def test_facts_that_make_no_sense_are_refused(tmp_path: Path, host_file: bytes) 
 
 
 def test_texts_of_a_device_are_made_printable(tmp_path: Path) -> None:
-    """The name of a data set clears the terminal."""
+    """Otherwise the name of a data set would clear the terminal."""
     directory = directory_in(tmp_path, b'{"dataset": "\\u001b[2J"}\n')
     unpack_facts(directory)
     dataset = read_facts(directory).dataset

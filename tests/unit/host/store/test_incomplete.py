@@ -47,7 +47,7 @@ def states(store: Store) -> dict[str, IncompleteState]:
 
 
 def test_run_is_lost_only_where_its_device_says_so(store: Store) -> None:
-    """A run that waits on another device, or over another transport of this one, is given up."""
+    """Otherwise a run that waits on another device or transport would be given up."""
     first, second, third = RUN_IDS
     expected = dict.fromkeys(RUN_IDS, IncompleteState.NOT_FETCHED)
     assert states(store) == expected
@@ -67,7 +67,7 @@ def test_run_is_lost_only_where_its_device_says_so(store: Store) -> None:
 
 
 def test_devices_that_share_an_id_are_told_apart(store: Store) -> None:
-    """Of two copies of one SD card, each says that the runs of the other are lost."""
+    """Otherwise each of two copies of one SD card would report the runs of the other as lost."""
     theirs, _, mine = RUN_IDS
     for run_id, agent in ((theirs, "pin-2"), (mine, "pin-1")):
         expected = replace(BOARD, agent=agent, seat="machine")
@@ -76,12 +76,12 @@ def test_devices_that_share_an_id_are_told_apart(store: Store) -> None:
     assert [run.run_id for run in lost] == [mine]
     assert mark_lost(store, replace(HERE, agent="pin-2", seat="nucleo"), on_device=()) != []
     assert states(store)[theirs] is IncompleteState.NOT_FETCHED
-    follow_agent(store, "pin-2", "pin-1")  # it was set up anew
+    follow_agent(store, "pin-2", "pin-1")  # The device was set up anew.
     assert [run.run_id for run in mark_lost(store, HERE, on_device=())] == [theirs]
 
 
 def test_directory_of_a_run_that_never_started_goes(store: Store) -> None:
-    """A host that is killed before its run starts leaves a run that no bench will ever fetch."""
+    """Otherwise a host killed before its run starts would leave a run that is never fetched."""
     unstarted, claimed_one, with_file = (f"20261122-11000{n}-000ddddd" for n in range(3))
     for run_id in (unstarted, claimed_one, with_file):
         with store.expecting(run_id):
@@ -103,7 +103,7 @@ def test_directory_of_a_run_that_never_started_goes(store: Store) -> None:
 
 
 def test_what_is_not_lost_or_is_being_written_is_not_removed(store: Store) -> None:
-    """A run goes while its command measures, or while its device still has it."""
+    """Otherwise a run would be removed while its command measures, or its device still has it."""
     first, _, third = RUN_IDS
     with claimed(store.unfinished / first):
         assert states(store)[first] is IncompleteState.IN_PROGRESS
@@ -116,7 +116,7 @@ def test_what_is_not_lost_or_is_being_written_is_not_removed(store: Store) -> No
 
 
 def test_claim_ends_with_its_process(store: Store) -> None:
-    """A command that was killed keeps a run in progress for ever."""
+    """Otherwise a command that was killed would keep a run in progress for ever."""
     code = (
         "import os, sys; from pathlib import Path\n"
         "from edgebench.host.store.incomplete import claimed\n"
@@ -137,7 +137,7 @@ def test_claim_ends_with_its_process(store: Store) -> None:
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"device_id": 1}'])
 def test_damaged_expectation_is_shown_and_stays(store: Store, damage: str) -> None:
-    """One damaged file hides all others, or a run goes that its device still has."""
+    """Otherwise one damaged file would hide all others, or a run still on a device be removed."""
     (store.unfinished / RUN_IDS[0] / EXPECTED_FILE).write_text(damage)
     (store.unfinished / "no run").mkdir()
     assert len(mark_lost(store, HERE, on_device=())) == 2
@@ -147,6 +147,6 @@ def test_damaged_expectation_is_shown_and_stays(store: Store, damage: str) -> No
 
 
 def test_store_without_runs_has_none_that_are_incomplete(tmp_path: Path) -> None:
-    """The first `edgebench runs` ends in a traceback."""
+    """Otherwise the first `edgebench runs` would end in a traceback."""
     assert incomplete_runs(Store(tmp_path / "nothing")) == []
     assert remove_lost(Store(tmp_path / "nothing")) == []

@@ -1,4 +1,4 @@
-"""The index: a cache that may be lost, damaged or locked without anybody noticing."""
+"""The index: a cache that may be lost, damaged or locked without any effect for the user."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ids(store: Store) -> list[str]:
 
 
 def test_row_holds_what_the_document_says(store: Store) -> None:
-    """The list shows another number than the run."""
+    """Otherwise the list would show another number than the run."""
     row = list_runs(store)[0]
     metrics = store.document(RUN_ID)["metrics"]
     latency, query = metrics["latency_ns"], metrics["end_to_end_ns"]
@@ -93,7 +93,7 @@ def test_row_holds_what_the_document_says(store: Store) -> None:
 
 
 def test_row_of_a_metered_run_has_its_energy(store: Store) -> None:
-    """Which run took how many joules is found by opening each of them."""
+    """Otherwise the energy of the runs could be found only by opening each of them."""
     store_metered_run(store, METERED_ID)
     energy = store.document(METERED_ID)["metrics"]["energy"]
     row = list_runs(store)[-1]
@@ -104,7 +104,7 @@ def test_row_of_a_metered_run_has_its_energy(store: Store) -> None:
 
 
 def test_row_of_a_refused_energy_has_the_reason(store: Store) -> None:
-    """A meter that was pulled out costs the run its place in the list, or looks like none."""
+    """Otherwise a run whose meter was unplugged would be missing, or look unmetered."""
     store_metered_run(store, METERED_ID, trouble="the meter says:\x1b Overcurrent")
     row = list_runs(store)[-1]
     assert (row.energy_j_per_inference, row.energy_u95_absolute_j) == (None, None)
@@ -113,7 +113,7 @@ def test_row_of_a_refused_energy_has_the_reason(store: Store) -> None:
 
 
 def test_row_of_an_invalid_run_has_no_numbers(store: Store) -> None:
-    """A script reads a number that the table refuses to show."""
+    """Otherwise a script would read a number that the table refuses to show."""
     document = store.document(RUN_ID)
     document["verdict"]["state"] = "invalid"
     row = summary_of(from_document(document))
@@ -123,7 +123,7 @@ def test_row_of_an_invalid_run_has_no_numbers(store: Store) -> None:
 
 
 def test_percentile_of_the_tail_without_an_interval_is_not_listed(store: Store) -> None:
-    """`runs` prints a p99 that `bench` and `show` replace by a dash."""
+    """Otherwise `runs` would print a p99 that `bench` and `show` replace by a dash."""
     document = store.document(RUN_ID)
     latency = document["metrics"]["latency_ns"]
     latency |= {"p50": 1, "p90": 2, "p99": 3}
@@ -133,7 +133,7 @@ def test_percentile_of_the_tail_without_an_interval_is_not_listed(store: Store) 
 
 
 def test_headline_is_what_the_scenario_is_about(store: Store) -> None:
-    """The latency of an invocation stands in the column of a query that waited for its turn."""
+    """Otherwise the latency of an invocation would be shown for a query that waited in a queue."""
     document = store.document(RUN_ID)
     document["metrics"]["end_to_end_ns"] |= {"p50": 11, "p90": 12, "p99": 13}
     document["metrics"]["latency_ns"] |= {"p50": 1, "p90": 2, "p99": 3}
@@ -143,7 +143,7 @@ def test_headline_is_what_the_scenario_is_about(store: Store) -> None:
 
 
 def test_list_follows_the_directories(store: Store) -> None:
-    """A run that was added or removed by hand is missing from the list, or haunts it."""
+    """Otherwise a run added by hand would be missing, or a removed run would stay listed."""
     assert ids(store) == [RUN_ID, OTHER_ID]
     shutil.rmtree(store.directory(RUN_ID))
     assert ids(store) == [OTHER_ID]
@@ -152,7 +152,7 @@ def test_list_follows_the_directories(store: Store) -> None:
 
 
 def test_second_look_reads_the_index_and_not_the_runs(store: Store) -> None:
-    """Listing thousands of runs reads thousands of files each time."""
+    """Otherwise each listing of thousands of runs would read thousands of files."""
     rows = list_runs(store)
     path = store.directory(RUN_ID) / RUN_FILE
     found = path.stat()
@@ -175,7 +175,7 @@ def test_second_look_reads_the_index_and_not_the_runs(store: Store) -> None:
 def test_run_with_a_value_of_another_kind_is_listed_as_damaged(
     store: Store, path: tuple[str, ...], value: Any
 ) -> None:
-    """One damaged run keeps all others from being listed."""
+    """Otherwise one damaged run would keep all others from being listed."""
     document = store.document(RUN_ID)
     inner = document
     for name in path[:-1]:
@@ -186,7 +186,7 @@ def test_run_with_a_value_of_another_kind_is_listed_as_damaged(
 
 
 def test_name_that_no_terminal_takes_is_listed_without_it(store: Store) -> None:
-    """A run of a device with such a name is called damaged, or clears the screen."""
+    """Otherwise a run of a device with such a name would look damaged, or clear the screen."""
     document = store.document(RUN_ID)
     document["model"]["name"] = "a\ud800b\x1b[2J"
     (store.directory(RUN_ID) / RUN_FILE).write_text(json.dumps(document))
@@ -195,7 +195,7 @@ def test_name_that_no_terminal_takes_is_listed_without_it(store: Store) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"metrics": 5}', "null", "[" * 100_000])
 def test_run_that_was_damaged_is_listed_as_damaged(store: Store, text: str) -> None:
-    """A destroyed run looks healthy in the list, or is gone from it."""
+    """Otherwise a destroyed run would look healthy in the list, or be missing from it."""
     list_runs(store)
     (store.directory(RUN_ID) / RUN_FILE).write_text(text)
     damaged, other = list_runs(store)
@@ -205,7 +205,7 @@ def test_run_that_was_damaged_is_listed_as_damaged(store: Store, text: str) -> N
 
 
 def test_deleted_index_is_made_again(store: Store) -> None:
-    """The cache is the truth."""
+    """Otherwise the cache would be the only source."""
     rows = list_runs(store)
     (store.root / INDEX_FILE).unlink()
     assert list_runs(store) == rows
@@ -214,7 +214,7 @@ def test_deleted_index_is_made_again(store: Store) -> None:
 
 @pytest.mark.parametrize("damage", ["junk", "empty", "half", "middle", "schema"])
 def test_damaged_index_does_not_matter(store: Store, damage: str) -> None:
-    """A torn cache file keeps the user from seeing the results."""
+    """Otherwise a torn cache file would hide the results."""
     rows = list_runs(store)
     path = store.root / INDEX_FILE
     data = bytearray(path.read_bytes())
@@ -236,7 +236,7 @@ def test_damaged_index_does_not_matter(store: Store, damage: str) -> None:
 
 
 def test_index_that_is_no_database_is_replaced(store: Store) -> None:
-    """Each list is made in memory from then on, and slow."""
+    """Otherwise each later list would be made in memory, and slowly."""
     path = store.root / INDEX_FILE
     path.write_bytes(b"this is no database" * 100)
     rows = list_runs(store)
@@ -245,7 +245,7 @@ def test_index_that_is_no_database_is_replaced(store: Store) -> None:
 
 
 def test_value_that_was_changed_in_the_index_is_not_shown(store: Store) -> None:
-    """A number of nobody's run is listed, and verify finds the run in order."""
+    """Otherwise a number that no run has would be listed, while `verify` finds the run in order."""
     rows = list_runs(store)
     with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
         index.execute("UPDATE runs SET latency_ns_p50 = 1, verdict = 'valid'")
@@ -254,7 +254,7 @@ def test_value_that_was_changed_in_the_index_is_not_shown(store: Store) -> None:
 
 
 def test_index_of_another_version_is_made_again(store: Store) -> None:
-    """An older cache is read with the new columns."""
+    """Otherwise an older cache would be read with the new columns."""
     rows = list_runs(store)
     with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
         index.execute("PRAGMA user_version = 99")
@@ -266,7 +266,7 @@ def test_index_of_another_version_is_made_again(store: Store) -> None:
 def test_index_with_other_columns_is_made_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new column does not fit the table on disk, so every list is made in memory, and slow."""
+    """Otherwise the stored table would lack a column, and each list be made slowly in memory."""
     with monkeypatch.context() as older, closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
         older.setattr(index_module, "_COLUMNS", "run_id, model")
         index_module._prepare(index)
@@ -277,13 +277,13 @@ def test_index_with_other_columns_is_made_again(
 
 
 def test_directory_in_place_of_the_index_does_not_matter(store: Store) -> None:
-    """A file that cannot be opened keeps the user from seeing the results."""
+    """Otherwise a file that cannot be opened would hide the results."""
     (store.root / INDEX_FILE).mkdir()
     assert ids(store) == [RUN_ID, OTHER_ID]
 
 
 def test_locked_index_does_not_matter(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another edgebench that lists at the same time keeps this one from it."""
+    """Otherwise a second edgebench that lists at the same time would block this one."""
     list_runs(store)
     shutil.rmtree(store.directory(OTHER_ID))
     monkeypatch.setattr(index_module, "BUSY_S", 0.0)
@@ -297,19 +297,19 @@ def test_locked_index_does_not_matter(store: Store, monkeypatch: pytest.MonkeyPa
 def test_locked_index_is_read_all_the_same(
     store: Store, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    """Ten thousand documents are read because somebody else lists or stores at the same time."""
+    """Otherwise ten thousand documents would be read while another process lists or stores."""
     rows = list_runs(store)
     monkeypatch.setattr(index_module, "BUSY_S", 0.0)
-    monkeypatch.setattr(index_module, "_row", None)  # whoever reads a document fails
+    monkeypatch.setattr(index_module, "_row", None)  # Reading a document fails.
     with closing(sqlite3.connect(store.root / INDEX_FILE)) as other:
-        other.execute(f"PRAGMA journal_mode = {mode}")  # an older edgebench's has no log
+        other.execute(f"PRAGMA journal_mode = {mode}")  # older versions have no log
         other.execute("BEGIN EXCLUSIVE")
         assert list_runs(store) == rows
         other.rollback()
 
 
 def test_threads_and_processes_that_store_and_pair_lose_nothing(tmp_path: Path) -> None:
-    """Of two lanes that end at once, one run is in no list, or a device that was paired is gone."""
+    """Otherwise two lanes that end at once would lose a run from the list, or a paired device."""
     words = [sys.executable, "-m", "support.storing", str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": str(Path(storing.__file__).parents[1])}
     processes = [
@@ -328,7 +328,7 @@ def test_threads_and_processes_that_store_and_pair_lose_nothing(tmp_path: Path) 
 
 
 def test_stored_run_is_in_the_index_before_anybody_lists(store: Store) -> None:
-    """The first list after a night reads every run of it."""
+    """Otherwise the first list after a night would read every run of it."""
     note_run(store, RUN_ID)
     with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
         assert index.execute("SELECT run_id FROM runs").fetchall() == [(RUN_ID,)]
@@ -339,7 +339,7 @@ def test_stored_run_is_in_the_index_before_anybody_lists(store: Store) -> None:
 
 
 def test_rows_are_chosen_by_what_is_wanted(store: Store) -> None:
-    """The runs of one device are found by reading a list of thousands."""
+    """Otherwise the runs of one device would have to be found in a list of thousands."""
     annotate(store, RUN_ID, lambda _: Annotations(("nightly",), "fan off"))
     first, second = list_runs(store)
     assert (first.tags, first.note) == (("nightly",), "fan off")
@@ -359,7 +359,7 @@ def test_rows_are_chosen_by_what_is_wanted(store: Store) -> None:
 
 @pytest.mark.parametrize("is_indexed", [True, False], ids=["indexed", "not indexed"])
 def test_read_only_store_can_be_listed(store: Store, is_indexed: bool) -> None:
-    """Results on a read-only disk or in somebody else's directory cannot be seen."""
+    """Otherwise results on a read-only disk or in another user's directory could not be seen."""
     need_root()
     if is_indexed:
         list_runs(store)
@@ -372,13 +372,13 @@ def test_read_only_store_can_be_listed(store: Store, is_indexed: bool) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", '{"run_id": 5, "metrics": []}', "[]"])
 def test_damaged_run_does_not_hide_the_others(store: Store, text: str) -> None:
-    """One torn document keeps the user from seeing all results."""
+    """Otherwise one torn document would hide all results."""
     (store.directory(RUN_ID) / RUN_FILE).write_text(text)
     assert ids(store) == [RUN_ID, OTHER_ID]
 
 
 def test_document_with_a_wrong_type_does_not_hide_the_others(store: Store) -> None:
-    """A value that the database does not take ends in a traceback."""
+    """Otherwise a value that the database does not accept would end in a traceback."""
     path = store.directory(RUN_ID) / RUN_FILE
     document = json.loads(path.read_text())
     document["device"]["name"] = ["a", "list"]
@@ -387,7 +387,7 @@ def test_document_with_a_wrong_type_does_not_hide_the_others(store: Store) -> No
 
 
 def test_index_that_is_kept_open_is_whole_afterwards(store: Store) -> None:
-    """The rows of a night are in a log beside the index, which the next user cannot read."""
+    """Otherwise a night's rows would remain in a log that the next user cannot read."""
     wal = store.root / f"{INDEX_FILE}-wal"
     with kept_open(store):
         note_run(store, RUN_ID)

@@ -36,7 +36,7 @@ DOCUMENT = {"schema_version": SCHEMA_VERSION}
 
 
 def put(store: Store, run_id: str, text: str = json.dumps(DOCUMENT)) -> None:
-    """Store a run that is only a document."""
+    """Store a run that consists only of a document."""
     with store.incoming(run_id) as directory:
         (directory / RUN_FILE).write_text(text)
 
@@ -51,7 +51,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_store_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Results land in another place than the option, the variable or the rules say."""
+    """Otherwise results would land elsewhere than the option, the variable or the rules state."""
     monkeypatch.setenv("XDG_DATA_HOME", "/srv/data")
     monkeypatch.delenv("EDGEBENCH_STORE", raising=False)
     assert default_root() == Path("/srv/data/edgebench")
@@ -63,7 +63,7 @@ def test_store_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_relative_store_stays_where_it_was_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A change of directory moves the store."""
+    """Otherwise a change of directory would move the store."""
     monkeypatch.chdir(tmp_path)
     store = Store(Path("results"))
     monkeypatch.chdir("/")
@@ -71,7 +71,7 @@ def test_relative_store_stays_where_it_was_named(
 
 
 def test_store_that_does_not_exist_is_empty(tmp_path: Path) -> None:
-    """A first `edgebench runs` fails, or makes directories."""
+    """Otherwise a first `edgebench runs` would fail, or create directories."""
     store = Store(tmp_path / "none")
     assert store.run_ids() == []
     assert not store.root.exists()
@@ -80,7 +80,7 @@ def test_store_that_does_not_exist_is_empty(tmp_path: Path) -> None:
 
 
 def test_runs_are_listed_oldest_first_and_only_whole_ones(store: Store) -> None:
-    """A directory that is no run is shown as one."""
+    """Otherwise a directory that is not a run would be shown as a run."""
     (store.runs / "not-a-run").mkdir()
     (store.runs / "stray.txt").write_text("")
     assert store.run_ids() == list(IDS)
@@ -91,7 +91,7 @@ def test_runs_are_listed_oldest_first_and_only_whole_ones(store: Store) -> None:
     [(IDS[0], IDS[0]), ("cccc", IDS[2]), ("20260102", IDS[1]), ("aab", IDS[1]), ("last", IDS[2])],
 )
 def test_unique_part_names_a_run(store: Store, name: str, expected: str) -> None:
-    """A person must type 24 characters."""
+    """Otherwise a user would have to type 24 characters."""
     assert store.resolve(name) == expected
 
 
@@ -100,19 +100,19 @@ def test_unique_part_names_a_run(store: Store, name: str, expected: str) -> None
     [("aa", "2 runs match"), ("", "3 runs match"), ("zz", "no run"), ("../x", "no run")],
 )
 def test_part_that_names_no_run_or_several_is_an_error(store: Store, name: str, said: str) -> None:
-    """The wrong run is shown, verified or removed."""
+    """Otherwise the wrong run would be shown, verified or removed."""
     with pytest.raises(UsageError, match=said):
         store.resolve(name)
 
 
 def test_whole_id_wins_over_longer_ones_that_hold_it(store: Store) -> None:
-    """A run cannot be named because another one begins with its id."""
+    """Otherwise a run could not be named where another id contains its id."""
     put(store, IDS[0] + "-again")
     assert store.resolve(IDS[0]) == IDS[0]
 
 
 def test_run_appears_only_when_it_is_whole(store: Store) -> None:
-    """Half a run is listed, judged and compared."""
+    """Otherwise half a run would be listed, judged and compared."""
     with store.incoming("new") as directory:
         (directory / RUN_FILE).write_text("{}")
         assert "new" not in store.run_ids()
@@ -124,7 +124,7 @@ def test_run_appears_only_when_it_is_whole(store: Store) -> None:
 def test_error_leaves_nothing_visible_and_keeps_what_was_fetched(
     store: Store, error: BaseException
 ) -> None:
-    """A failed fetch leaves half a run in the list, or begins again from the first byte."""
+    """Otherwise a failed fetch would leave half a run in the list, or restart at the first byte."""
 
     def fail() -> None:
         with store.incoming("new") as directory:
@@ -144,7 +144,7 @@ def test_error_leaves_nothing_visible_and_keeps_what_was_fetched(
 def test_expectation_goes_only_when_the_run_is_on_the_disk(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A power cut in between costs the run its first clock probes."""
+    """Otherwise a power cut in between would cost the run its first clock probes."""
     run_id, had_expectation = "20260104-000000-dddddddd", dict[str, bool]()
     expected = store.unfinished / run_id / EXPECTED_FILE
 
@@ -167,14 +167,14 @@ def test_expectation_goes_only_when_the_run_is_on_the_disk(
 
 
 def test_run_that_is_stored_already_is_not_replaced(store: Store) -> None:
-    """A run that was stored, but not acknowledged, is overwritten by a second fetch."""
+    """Otherwise a second fetch would overwrite a run that was stored, but not acknowledged."""
     put(store, IDS[0], '{"second": true}')
     assert store.document(IDS[0]) == DOCUMENT
     assert list((store.root / "incoming").iterdir()) == []
 
 
 def test_run_without_a_document_goes_without_a_trace(store: Store) -> None:
-    """Runs that measured nothing pile up."""
+    """Otherwise runs that measured nothing would pile up."""
     with store.incoming("failed") as directory:
         (directory / "raw" / "worker.log").write_text("crashed")
     assert "failed" not in store.run_ids()
@@ -182,7 +182,7 @@ def test_run_without_a_document_goes_without_a_trace(store: Store) -> None:
 
 
 def test_error_of_the_disk_is_named_with_its_place(tmp_path: Path) -> None:
-    """A full or missing disk ends in a traceback after an hour of measuring."""
+    """Otherwise a full or missing disk would end in a traceback after an hour of measuring."""
     (tmp_path / "file").write_text("")
     store = Store(tmp_path / "file" / "store")
     with pytest.raises(StoreError, match=r"store not writable: Not a directory: .*/file/store"):
@@ -194,14 +194,14 @@ def test_error_of_the_disk_is_named_with_its_place(tmp_path: Path) -> None:
 
 
 def test_writable_store_is_not_changed_by_the_question(store: Store) -> None:
-    """The check leaves files behind."""
+    """Otherwise the check would leave files behind."""
     before = sorted(store.root.rglob("*"))
     store.check_writable()
     assert sorted(store.root.rglob("*")) == before
 
 
 def test_check_that_fails_leaves_nothing_behind(store: Store) -> None:
-    """A full or limited disk collects the files of checks that failed."""
+    """Otherwise a full or limited disk would collect the files of failed checks."""
     before = sorted(store.root.rglob("*"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
@@ -214,7 +214,7 @@ def test_check_that_fails_leaves_nothing_behind(store: Store) -> None:
 
 
 def test_full_disk_is_named_with_what_it_has(store: Store) -> None:
-    """A quota is reached on a disk that has room, and nobody can tell it from a full one."""
+    """Otherwise a quota that is reached on a disk with room would look like a full disk."""
     full = OSError(errno.ENOSPC, "No space left on device")
     with (
         pytest.raises(StoreError, match=r"No space left on device, [\d.]+ [KMG]?i?B free: /"),
@@ -225,7 +225,7 @@ def test_full_disk_is_named_with_what_it_has(store: Store) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "5", "\xff"])
 def test_damaged_document_is_named(store: Store, text: str) -> None:
-    """A torn file ends in a traceback."""
+    """Otherwise a torn file would end in a traceback."""
     path = store.directory(IDS[0]) / RUN_FILE
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(StoreError, match=f"run not readable: .*{RUN_FILE}"):
@@ -238,7 +238,7 @@ def test_damaged_document_is_named(store: Store, text: str) -> None:
 def bind_socket(path: Path) -> None:
     """Put a socket in place of a file."""
     with socket.socket(socket.AF_UNIX) as made, tempfile.TemporaryDirectory() as short:
-        made.bind(f"{short}/socket")  # the path of a socket has at most 107 bytes
+        made.bind(f"{short}/socket")  # A socket's path has at most 107 bytes.
         os.rename(f"{short}/socket", path)
 
 
@@ -255,7 +255,7 @@ def bind_socket(path: Path) -> None:
 def test_what_is_no_file_damages_the_run(
     store: Store, tmp_path: Path, name: str, make: Callable[[Path], object], said: str
 ) -> None:
-    """A command waits for ever at a pipe, or reads a device until the memory is full."""
+    """Otherwise a command would block on a pipe, or read a device until the memory is full."""
     path = store.directory(IDS[0]) / name
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
@@ -272,7 +272,7 @@ def test_what_is_no_file_damages_the_run(
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
 def test_number_that_is_not_finite_damages_the_document(store: Store, number: str) -> None:
-    """A median that is no number is shown, compared and exported as one."""
+    """Otherwise a median that is not finite would be shown, compared and exported."""
     path = store.document_path(IDS[0])
     path.write_text(f'{{"metrics": {{"latency_ns": {{"p50": {number}}}}}}}')
     with pytest.raises(RunDamaged, match=f"^run is damaged: {number} is not a finite number: "):

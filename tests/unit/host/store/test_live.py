@@ -73,7 +73,7 @@ def write(store: Store, *lines: bytes, name: str = NAME) -> Path:
 def test_a_later_status_line_of_a_device_replaces_the_earlier_one(
     file: LiveFile, reader: LiveReader
 ) -> None:
-    """The page shows a stale status, or a device twice."""
+    """Otherwise the page would show a stale status, or a device twice."""
     assert not reader.poll()
     file.put(state(temp_c=50.0))
     file.put(state("jetson"))
@@ -85,17 +85,17 @@ def test_a_later_status_line_of_a_device_replaces_the_earlier_one(
 
 
 def test_a_command_that_publishes_nothing_leaves_no_file(file: LiveFile, store: Store) -> None:
-    """A mistyped command creates a store."""
+    """Otherwise a mistyped command would create a store."""
     file.close()
     assert not store.root.exists()
 
 
 def test_the_end_of_a_command_is_seen_however_it_ends(file: LiveFile, reader: LiveReader) -> None:
-    """The page shows a killed command as measuring for ever."""
+    """Otherwise the page would show a killed command as measuring for ever."""
     file.put(state())
     reader.poll()
     assert not only(reader).is_over
-    file.close()  # as the kernel does for a process that is killed
+    file.close()  # As the kernel does for a process that is killed.
     assert reader.poll()
     assert only(reader).is_over
 
@@ -103,7 +103,7 @@ def test_the_end_of_a_command_is_seen_however_it_ends(file: LiveFile, reader: Li
 def test_a_long_file_is_rewritten_and_readers_follow(
     file: LiveFile, reader: LiveReader, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A campaign of a week fills the disk, or readers lose it or take it for ended."""
+    """Otherwise a week's campaign would fill the disk, or readers lose it or take it for ended."""
     monkeypatch.setattr(live, "FILE_BYTES", 5000)
     file.put(state("jetson"))
     inodes = set()
@@ -120,7 +120,7 @@ def test_a_long_file_is_rewritten_and_readers_follow(
 
 
 def test_torn_and_foreign_lines_are_skipped(store: Store, reader: LiveReader) -> None:
-    """The line of a killed process, or of another program, breaks the page."""
+    """Otherwise the line of a killed process, or of another program, would break the page."""
     good = json.dumps({"device": "pi5", "at_utc": "", "state": "waiting"}).encode()
     write(
         store,
@@ -134,7 +134,7 @@ def test_torn_and_foreign_lines_are_skipped(store: Store, reader: LiveReader) ->
 
 
 def test_a_line_is_read_once_it_is_whole(store: Store, reader: LiveReader) -> None:
-    """Both halves of a line that is still being written are skipped as damaged."""
+    """Otherwise both halves of a line that is still being written would be skipped as damaged."""
     path = write(store, json.dumps(COMMAND).encode())
     line = json.dumps({"device": "pi5", "at_utc": "", "state": "waiting"}).encode()
     with path.open("ab") as opened:
@@ -150,7 +150,7 @@ def test_a_line_is_read_once_it_is_whole(store: Store, reader: LiveReader) -> No
 
 
 def test_only_files_of_commands_are_opened(store: Store, reader: LiveReader) -> None:
-    """A pipe blocks the reader, or a link leads out of the store."""
+    """Otherwise a pipe would block the reader, or a link would lead out of the store."""
     outside = write(store, json.dumps(COMMAND).encode(), name="note.txt")
     (outside.parent / NAME).symlink_to(outside)
     os.mkfifo(outside.parent / NAME.replace("1-", "2-"))
@@ -162,7 +162,7 @@ def test_only_files_of_commands_are_opened(store: Store, reader: LiveReader) -> 
 def test_devices_and_files_are_bounded(
     store: Store, reader: LiveReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file with a million names fills the reader's memory."""
+    """Otherwise a file with a million names would fill the reader's memory."""
     monkeypatch.setattr(live, "MAX_DEVICES", 3)
     monkeypatch.setattr(live, "MAX_FILES", 2)
     names = [json.dumps({"device": str(n), "at_utc": "", "state": ""}).encode() for n in range(9)]
@@ -175,7 +175,7 @@ def test_devices_and_files_are_bounded(
 def test_devices_of_commands_that_have_ended_take_no_place_of_others(
     store: Store, reader: LiveReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commands of a day fill the page, and whoever measures now is not on it."""
+    """Otherwise the day's ended commands would fill the page, and a running one be left out."""
     monkeypatch.setattr(live, "MAX_DEVICES", 3)
     for number in range(2):
         ended = LiveFile(store, "bench")
@@ -201,7 +201,7 @@ def test_devices_of_commands_that_have_ended_take_no_place_of_others(
 def test_a_number_that_no_browser_reads_is_left_out(
     number: str, store: Store, reader: LiveReader
 ) -> None:
-    """One line stops every page, whose messages are no JSON; or ends the server."""
+    """Otherwise one line would make every page's messages invalid JSON, or end the server."""
     line = '{"device": "pi5", "at_utc": "", "state": "waiting", %s}'
     write(
         store,
@@ -216,7 +216,7 @@ def test_a_number_that_no_browser_reads_is_left_out(
 def test_old_files_are_removed_and_those_of_running_commands_kept(
     file: LiveFile, store: Store, reader: LiveReader
 ) -> None:
-    """Files pile up; or a command that runs for two days loses its own."""
+    """Otherwise files would pile up, or a command that runs for two days would lose its own."""
     other = LiveFile(store, "campaign")
     other.put(state())
     path = write(store, json.dumps(COMMAND).encode())
@@ -235,7 +235,7 @@ def test_old_files_are_removed_and_those_of_running_commands_kept(
 
 
 def test_a_full_disk_does_not_stop_a_command(tmp_path: Path) -> None:
-    """A measurement fails because its status cannot be written."""
+    """Otherwise a measurement would fail because its status cannot be written."""
     need_root()
     with small_disk(tmp_path / "disk", 2**20) as disk:
         store = Store(disk)
@@ -252,7 +252,7 @@ def test_a_full_disk_does_not_stop_a_command(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_created_does_not_stop_a_command(tmp_path: Path) -> None:
-    """A measurement fails because its live directory is a file (permissions do not stop root)."""
+    """A live directory that is a file fails no measurement (permissions do not stop root)."""
     (tmp_path / "live").write_text("mine")
     file = LiveFile(Store(tmp_path), "bench")
     file.put(state())

@@ -1,4 +1,4 @@
-"""Two stores made one: nothing is lost, nothing is there twice, nothing of ours is changed."""
+"""Merging of two stores: nothing is lost or duplicated, and our runs stay unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST, SECOND = "20261123-050607-000000001", "20261123-050608-000000002"
 
 @pytest.fixture
 def stores(tmp_path: Path) -> tuple[Store, Store]:
-    """One with a run, and another one with this run and a second one."""
+    """A store with one run, and another store with this run and a second run."""
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
     store_run(here, FIRST)
     for run_id in (FIRST, SECOND):
@@ -30,7 +30,7 @@ def stores(tmp_path: Path) -> tuple[Store, Store]:
 
 
 def test_runs_that_are_missing_come_and_no_other_changes(stores: tuple[Store, Store]) -> None:
-    """A run is lost on the way from the laptop, or overwritten there."""
+    """Otherwise a run would be lost on the way from the laptop, or overwritten on arrival."""
     here, there = stores
     before = (here.directory(FIRST) / RUN_FILE).stat()
     report = merge_store(here, there)
@@ -45,7 +45,7 @@ def test_runs_that_are_missing_come_and_no_other_changes(stores: tuple[Store, St
 def test_full_disk_leaves_no_part_of_a_copy(
     stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A part of a run looks like one that is still on a device."""
+    """Otherwise a part of a run would look like a run that is still on a device."""
     here, there = stores
 
     def copy_a_part(store: Store, run_id: str, directory: Path) -> None:
@@ -68,7 +68,7 @@ def test_full_disk_leaves_no_part_of_a_copy(
 
 
 def test_run_that_differs_is_named_and_ours_stays(stores: tuple[Store, Store]) -> None:
-    """A changed number replaces the measured one."""
+    """Otherwise a changed number would replace the measured one."""
     here, there = stores
     path = there.directory(FIRST) / RUN_FILE
     path.write_text(path.read_text().replace("}", " }", 1))
@@ -78,7 +78,7 @@ def test_run_that_differs_is_named_and_ours_stays(stores: tuple[Store, Store]) -
 
 
 def test_tags_of_both_are_kept(stores: tuple[Store, Store]) -> None:
-    """Somebody's baseline is no longer found by its tag."""
+    """Otherwise a baseline would no longer be found by its tag."""
     here, there = stores
     annotate(here, FIRST, lambda _: Annotations(("a",), None))
     annotate(there, FIRST, lambda _: Annotations(("b",), "theirs"))
@@ -87,7 +87,7 @@ def test_tags_of_both_are_kept(stores: tuple[Store, Store]) -> None:
 
 
 def test_links_and_pipes_in_the_other_store_are_not_followed(stores: tuple[Store, Store]) -> None:
-    """A stranger's store brings a copy of our keys into results that are handed on."""
+    """Otherwise an untrusted store would bring a copy of our keys into shared results."""
     here, there = stores
     directory = there.directory(SECOND)
     (directory / "key").symlink_to("/etc/passwd")
@@ -97,7 +97,7 @@ def test_links_and_pipes_in_the_other_store_are_not_followed(stores: tuple[Store
 
 
 def test_campaigns_come_along(stores: tuple[Store, Store]) -> None:
-    """A campaign that two hosts made parts of cannot be resumed, or makes its runs again."""
+    """Otherwise a campaign shared by two hosts could not be resumed, or would repeat its runs."""
     here, there = stores
     lines = [json.dumps({"event": "intent", "run_id": str(number)}) for number in range(3)]
     for store, own in ((here, lines[:2]), (there, lines[1:])):
@@ -112,7 +112,7 @@ def test_campaigns_come_along(stores: tuple[Store, Store]) -> None:
 
 
 def test_what_is_no_other_store_is_refused(stores: tuple[Store, Store], tmp_path: Path) -> None:
-    """A typing error says that all is merged."""
+    """Otherwise a typing error would report a complete merge."""
     with pytest.raises(UsageError, match="not an edgebench store"):
         merge_store(stores[0], Store(tmp_path / "none"))
     with pytest.raises(UsageError, match="cannot be merged with itself"):

@@ -1,4 +1,4 @@
-"""A missing value in any column of a stored run: one of our errors, or a result."""
+"""A missing value in any column of a stored run is an error of edgebench, or a result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = [
 
 @pytest.mark.parametrize(("file", "column"), COLUMNS)
 def test_missing_value_is_an_error_with_a_name(tmp_path: Path, file: str, column: str) -> None:
-    """Otherwise a colleague's bundle ends every command in a fault of edgebench."""
+    """Otherwise a received bundle would end every command in an internal error."""
     directory = tmp_path / "runs" / RUN_ID
     shutil.copytree(RUNS / RUN_ID, directory)
     table = pq.read_table(directory / file)

@@ -1,4 +1,4 @@
-"""Parquet files of a stored run: what their footers say is checked before a column is read."""
+"""Parquet files of a stored run: their footers are checked before a column is read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_file_with_more_rows_than_it_may_have_is_refused(store: Store, name: str) -> None:
-    """Otherwise a file of some kilobytes would take all memory."""
+    """Otherwise a file of a few kilobytes would take all memory."""
     directory = store.directory(METERED)
     write_bomb(directory, name, ROWS)
     assert (directory / name).stat().st_size < 200_000
@@ -70,7 +70,7 @@ print(codes, peak.split()[1])
 
 
 def test_every_command_refuses_a_bundle_of_bombs_in_one_line(store: Store, tmp_path: Path) -> None:
-    """Otherwise a colleague's bundle, or an artifact of CI, would take the machine with it."""
+    """Otherwise a received bundle, or an artifact of CI, would exhaust the machine."""
     directory = store.directory(METERED)
     for name in BOMBS:
         write_bomb(directory, name, ROWS)
@@ -98,7 +98,7 @@ def test_every_command_refuses_a_bundle_of_bombs_in_one_line(store: Store, tmp_p
 
 
 def test_merge_leaves_a_damaged_run_where_it_is(store: Store, tmp_path: Path) -> None:
-    """Otherwise one damaged run would keep the others from being copied, or come along."""
+    """Otherwise one damaged run would stop the copy of the others, or be copied too."""
     second = "20261123-050608-000000002"
     shutil.copytree(FIXTURE, store.directory(second))
     write_bomb(store.directory(METERED), QUERIES_FILE, ROWS)
@@ -124,7 +124,7 @@ def test_texts_are_read_once_and_not_for_each_row(store: Store) -> None:
     "kind", [pa.list_(pa.int64()), pa.struct([("x", pa.int64())]), pa.string(), pa.float64()]
 )
 def test_column_of_another_type_is_refused(store: Store, kind: object) -> None:
-    """Otherwise a nested column, or one of texts, would be read as numbers."""
+    """Otherwise a nested column, or a column of texts, would be read as numbers."""
     directory = store.directory(METERED)
     table = pa.table({"t0": pa.nulls(3, kind)})
     pq.write_table(table, directory / CLOCK_FILE)
@@ -134,7 +134,7 @@ def test_column_of_another_type_is_refused(store: Store, kind: object) -> None:
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.uint64(), pa.timestamp("ns"), pa.bool_()])
 def test_column_that_cannot_hold_its_values_is_refused(store: Store, kind: object) -> None:
-    """Otherwise times would overflow as they are subtracted, or be something else than numbers."""
+    """Otherwise times would overflow in a subtraction, or not be numbers."""
     directory = store.directory(METERED)
     pq.write_table(pa.table({"t0": pa.nulls(3, kind)}), directory / CLOCK_FILE)
     with pytest.raises(RunDamaged, match=r"column 't0' is of .*, must be of int64"):
@@ -142,7 +142,7 @@ def test_column_that_cannot_hold_its_values_is_refused(store: Store, kind: objec
 
 
 def test_wider_numbers_of_other_tools_are_read(store: Store) -> None:
-    """Otherwise a run whose traces another tool has written again would have no traces."""
+    """Otherwise a run whose traces were rewritten by another tool would have no traces."""
     directory = store.directory(METERED)
     run = store.run(METERED)
     before, series = read_queries(directory), read_series(directory, run)

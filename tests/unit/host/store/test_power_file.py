@@ -43,7 +43,7 @@ SUPPLY_V = 3.3
 
 
 def ppk2(directory: Path, current_a: NDArray[np.float64], *, is_filtered: bool = True) -> PowerFile:
-    """What a PPK2 recorded of this current."""
+    """The recording of this current by a PPK2."""
     made = Ppk2Settings(
         calibration=CALIBRATION, supply_v=SUPPLY_V, is_source=False, is_filtered=is_filtered
     )
@@ -82,14 +82,14 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cumulative_energy_is_that_of_the_whole_line(
     tmp_path_factory: pytest.TempPathFactory, times: list[int], seed: int
 ) -> None:
-    """Energy jumps where a row group ends, or between two samples."""
+    """Otherwise energy would jump at the end of a row group, or between two samples."""
     chance = np.random.default_rng(seed)
     time_ns = np.arange(10_000) * 1_000_000
     power_w = chance.uniform(0.5, 2.0, len(time_ns))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(power, "GROUP_ROWS", 1000)
         file = recorded(tmp_path_factory.mktemp("power"), time_ns, power_w)
-    assert len(file.facts.groups) == 1  # one block is one group, however large
+    assert len(file.facts.groups) == 1  # One block is one group, however large.
     asked = np.array(times)
     found = file.cumulative_j("supply", asked)
     fine = np.unique(np.concatenate([time_ns, asked]))
@@ -101,7 +101,7 @@ def test_cumulative_energy_is_that_of_the_whole_line(
 
 @pytest.mark.usefixtures("small_groups")
 def test_window_over_many_row_groups_is_one(tmp_path: Path) -> None:
-    """Ranges, samples or energy of the groups at its ends are counted whole."""
+    """Otherwise ranges, samples or energy of the groups at its ends would be counted whole."""
     current_a = np.where(np.arange(100_000) % 10_000 < 5_000, 2e-3, 20e-3)
     file = ppk2(tmp_path / "a", current_a)
     window = file.window("current", 100_000_000, 500_000_000)
@@ -122,7 +122,7 @@ def in_parts(
     *parts: tuple[NDArray[np.int64], NDArray[np.float64]],
     begin_ns: int | None = None,
 ) -> PowerFile:
-    """A recording with a row group for each of these; of means, where they are so long."""
+    """A recording with a row group for each part; of means over this interval, if given."""
     blocks = [
         SampleBlock(
             channel=0,
@@ -144,7 +144,7 @@ def in_parts(
 
 
 class _Counted(np.ndarray[tuple[int], np.dtype[np.int64]]):
-    """Times that know how often somebody asked how many they are."""
+    """Times that count the requests for their length."""
 
     asked = 0
 
@@ -154,7 +154,7 @@ class _Counted(np.ndarray[tuple[int], np.dtype[np.int64]]):
 
 
 def test_samples_that_come_one_by_one_are_counted_once(tmp_path: Path) -> None:
-    """A meter of small blocks takes the longer for each, the more are waiting to be written."""
+    """Otherwise the cost of each small block would grow with the number that wait to be written."""
     count = 1000
     blocks = [
         SampleBlock(
@@ -181,7 +181,7 @@ MS_NS = 1_000_000
 def test_many_row_groups_are_one_line_whatever_the_order_of_the_times(
     tmp_path_factory: pytest.TempPathFactory, times: list[int], seed: int
 ) -> None:
-    """A query has the energy of another, or of the wrong row group."""
+    """Otherwise a query would get the energy of another, or of the wrong row group."""
     power_w = np.random.default_rng(seed).uniform(0.5, 2.0, 1000)
     time_ns = np.arange(1000) * MS_NS
     parts = [(time_ns[n : n + 100], power_w[n : n + 100]) for n in range(0, 1000, 100)]
@@ -195,7 +195,7 @@ def test_many_row_groups_are_one_line_whatever_the_order_of_the_times(
 def test_file_is_opened_once_for_all_its_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An hour of a fast meter takes minutes, as every row group reads the account of all."""
+    """Otherwise each row group would read all metadata: minutes for an hour of a fast meter."""
     parts = [((n * 100 + np.arange(100)) * MS_NS, np.ones(100)) for n in range(50)]
     file = in_parts(tmp_path, *parts)
     known: list[object] = []
@@ -213,7 +213,7 @@ def test_file_is_opened_once_for_all_its_row_groups(
 
 
 def test_window_between_two_row_groups_has_no_sample(tmp_path: Path) -> None:
-    """A traceback, where the meter was silent for a while."""
+    """Otherwise a silence of the meter would end in a traceback."""
     times = np.arange(100) * MS_NS
     file = in_parts(tmp_path, (times, np.ones(100)), (times + SECOND_NS, np.ones(100)))
     assert file.energy_j("supply", 200 * MS_NS, 300 * MS_NS) == pytest.approx(0.1)
@@ -223,10 +223,10 @@ def test_window_between_two_row_groups_has_no_sample(tmp_path: Path) -> None:
 
 
 def test_rows_that_are_no_numbers_are_missing(tmp_path: Path) -> None:
-    """Energy over samples that the meter did not have is as sure as any."""
+    """Otherwise energy over samples that the meter did not have would look certain."""
     power_w = np.ones(1000)
     power_w[150:160] = np.nan
-    power_w[300:400] = np.nan  # all of a row group
+    power_w[300:400] = np.nan  # All of a row group.
     times = np.arange(1000) * MS_NS
     parts = [(times[n : n + 100], power_w[n : n + 100]) for n in range(0, 1000, 100)]
     file = in_parts(tmp_path, *parts)
@@ -241,7 +241,7 @@ def test_rows_that_are_no_numbers_are_missing(tmp_path: Path) -> None:
 
 
 def test_counter_that_was_not_read_once_misses_nothing(tmp_path: Path) -> None:
-    """The next reading is of both intervals, and their energy is called missing."""
+    """Otherwise the next reading, which covers both intervals, would be reported as missing."""
     times, power_w = np.arange(1, 11) * 100 * MS_NS, np.ones(10)
     power_w[[4, 9]] = np.nan
     blocks = in_parts(tmp_path, (times, power_w), begin_ns=100 * MS_NS)
@@ -253,7 +253,7 @@ def test_counter_that_was_not_read_once_misses_nothing(tmp_path: Path) -> None:
 
 
 def test_what_the_filter_took_away_is_told(tmp_path: Path) -> None:
-    """The filter over switches of the range changes the energy, and nobody knows by how much."""
+    """Otherwise the range-switch filter would change the energy by an unknown amount."""
     current_a = np.where(np.arange(100_000) % 50 < 2, 20e-3, 2e-3)
     filtered = ppk2(tmp_path / "a", current_a)
     raw = ppk2(tmp_path / "b", current_a, is_filtered=False)
@@ -266,7 +266,7 @@ def test_what_the_filter_took_away_is_told(tmp_path: Path) -> None:
 
 
 def test_arrivals_are_kept(tmp_path: Path) -> None:
-    """The only thing that tells the meter's clock from the host's is thrown away."""
+    """Otherwise the only link between the meter's clock and the host's would be discarded."""
     file = ppk2(tmp_path / "a", np.full(400_000, 2e-3))
     assert file.arrival is not None
     assert file.arrival.offset_ns == pytest.approx(7 * SECOND_NS, abs=20_000)
@@ -274,7 +274,7 @@ def test_arrivals_are_kept(tmp_path: Path) -> None:
 
 
 def test_gaps_inside_a_window_are_missing(tmp_path: Path) -> None:
-    """Energy over a hole is as sure as any."""
+    """Otherwise energy over a gap would look certain."""
     time_ns = np.concatenate([np.arange(1000), np.arange(1500, 3000)]) * 1_000_000
     gap = Gap(999_000_000, 1_500_000_000, 500, "lost")
     loss = LossReport(received_count=2500, lost_count=500, gaps=(gap,))
@@ -284,7 +284,7 @@ def test_gaps_inside_a_window_are_missing(tmp_path: Path) -> None:
 
 
 def test_falling_edges_are_found_across_row_groups(tmp_path: Path, small_groups: None) -> None:
-    """A pulse at the end of a row group is lost."""
+    """Otherwise a pulse at the end of a row group would be lost."""
     digital = np.full(5000, 0b11, np.uint8)
     digital[2000:2010] = 0b01
     digital[1000:1100] &= 0b10
@@ -294,12 +294,12 @@ def test_falling_edges_are_found_across_row_groups(tmp_path: Path, small_groups:
 
 
 def test_meter_without_inputs_has_no_edges(tmp_path: Path) -> None:
-    """A missing column is a traceback."""
+    """Otherwise a missing column would end in a traceback."""
     assert recorded(tmp_path, np.arange(10), np.ones(10)).falling_edges() == {}
 
 
 def test_window_beyond_the_recording_is_refused(tmp_path: Path) -> None:
-    """The last sample is taken to hold for ever."""
+    """Otherwise the last sample would be extrapolated without limit."""
     file = recorded(tmp_path, np.arange(1000) * 1_000_000, np.ones(1000), of=header())
     with pytest.raises(MeasurementError, match="beyond what the meter recorded"):
         file.window("supply", 0, 2 * SECOND_NS)
@@ -309,7 +309,7 @@ def test_window_beyond_the_recording_is_refused(tmp_path: Path) -> None:
 
 
 def test_stretches_without_a_sample_are_known(tmp_path: Path, small_groups: None) -> None:
-    """A line through a hole looks as if it had been measured."""
+    """Otherwise a line through a gap would look like a measurement."""
     time_ns = np.concatenate([np.arange(1000), np.arange(1500, 3000)]) * 1_000_000
     power_w = np.ones(2500)
     power_w[100:110] = power_w[2400] = np.nan
@@ -321,7 +321,7 @@ def test_stretches_without_a_sample_are_known(tmp_path: Path, small_groups: None
 
 
 def test_stretch_without_an_interval_is_as_long_as_the_interval(tmp_path: Path) -> None:
-    """A gap of a meter that averages is too short, or too long, by one sample."""
+    """Otherwise the gap of an averaging meter would be too short or too long by one sample."""
     times, power_w = np.arange(1, 11) * 100 * MS_NS, np.ones(10)
     power_w[4:6] = np.nan
     file = in_parts(tmp_path, (times, power_w), begin_ns=100 * MS_NS)

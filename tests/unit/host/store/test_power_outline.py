@@ -21,7 +21,7 @@ TWO = header(Channel("cpu", "soc"), Channel("gpu", "soc"))
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A recording of a few thousand samples is a long one, of many row groups."""
+    """Make a recording of a few thousand samples count as long, with many row groups."""
     monkeypatch.setattr(power, "GROUP_ROWS", 600)
     monkeypatch.setattr(power, "OUTLINED_ROWS", 1000)
     monkeypatch.setattr(power, "OUTLINE_ROWS", 16)
@@ -40,7 +40,7 @@ def same(one: PowerOutline, other: PowerOutline) -> bool:
 def test_stored_outline_is_that_of_the_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A recording of an older edgebench, without an outline, has the same picture."""
+    """A recording of an older edgebench, without an outline, gives the same picture."""
     draw = np.random.default_rng(3)
     time_ns = np.arange(COUNT, dtype=np.int64) * 1_000_000
     file = recorded(tmp_path, time_ns, draw.random(COUNT), draw.random(COUNT) + 5, of=TWO)
@@ -57,7 +57,7 @@ def test_stored_outline_is_that_of_the_samples(
 def test_outline_has_no_more_blocks_than_a_picture_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A day of a fast meter has millions of blocks."""
+    """Otherwise a day of a fast meter would have millions of blocks."""
     time_ns = np.arange(COUNT, dtype=np.int64) * 1_000_000
     file = recorded(tmp_path, time_ns, np.ones(COUNT))
     monkeypatch.setattr(power_outline, "MAX_BLOCKS", 100)
@@ -67,7 +67,7 @@ def test_outline_has_no_more_blocks_than_a_picture_needs(
 
 
 def test_short_recording_has_no_outline_and_a_block_for_each_piece(tmp_path: Path) -> None:
-    """Most runs take a few thousand samples: nothing is written twice."""
+    """Most runs have a few thousand samples; nothing is written twice for them."""
     file = recorded(tmp_path, np.arange(10, dtype=np.int64) * 1000, np.arange(10.0))
     assert not (tmp_path / POWER_OUTLINE_FILE).exists()
     outline = read_outline(file, "supply")
@@ -76,7 +76,7 @@ def test_short_recording_has_no_outline_and_a_block_for_each_piece(tmp_path: Pat
 
 @pytest.mark.usefixtures("small")
 def test_shorter_recording_in_its_place_takes_the_outline_away(tmp_path: Path) -> None:
-    """Otherwise a picture shows the power of a recording that is gone."""
+    """Otherwise a picture would show the power of a recording that is gone."""
     recorded(tmp_path, np.arange(COUNT, dtype=np.int64) * 1000, np.ones(COUNT))
     file = recorded(tmp_path, np.arange(10, dtype=np.int64) * 1000, np.full(10, 7.0))
     assert read_outline(file, "supply").high_w.max() == 7.0
@@ -84,7 +84,7 @@ def test_shorter_recording_in_its_place_takes_the_outline_away(tmp_path: Path) -
 
 @pytest.mark.usefixtures("small")
 def test_damaged_outline_is_reported(tmp_path: Path) -> None:
-    """A picture of a damaged file is no picture."""
+    """Otherwise a damaged file would be drawn."""
     file = recorded(tmp_path, np.arange(COUNT, dtype=np.int64) * 1000, np.ones(COUNT))
     (tmp_path / POWER_OUTLINE_FILE).write_bytes(b"PAR1")
     with pytest.raises(RunDamaged, match="power-outline"):

@@ -1,4 +1,4 @@
-"""What ended a recording early is kept with it."""
+"""The reason why a recording ended early is kept with it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MESSAGE = b"\xf0\xf1Overcurrent\xff\xff" + END
 def test_reason_of_the_meter_goes_before_what_the_session_saw(
     tmp_path: Path, told: bytes, by_session: str | None, kept: str | None
 ) -> None:
-    """The meter's reason is thrown away, and a recording that was cut short looks whole."""
+    """Otherwise the meter's reason would be lost, and a truncated recording would look whole."""
     path = tmp_path / "recording"
     data = stream_bytes(np.full(1500, 1e-3), rate_hz=1000, is_ascii=False)
     with SpoolWriter(path, HEADER) as writer:
@@ -61,7 +61,7 @@ def test_reason_of_the_meter_goes_before_what_the_session_saw(
 def test_end_of_the_recording_is_told(
     tmp_path: Path, behind: bytes, torn_bytes: int, words: str
 ) -> None:
-    """Half a recording is taken for all of it, or a crash costs what was recorded before it."""
+    """Otherwise half a recording would pass for all, or a crash would cost what came before it."""
     path = tmp_path / "recording"
     data = stream_bytes(np.full(3000, 1e-3), rate_hz=1000, is_ascii=False)
     with SpoolWriter(path, HEADER) as writer:
@@ -76,7 +76,7 @@ def test_end_of_the_recording_is_told(
 
 
 def test_power_of_no_device_ends_the_recording_and_not_the_run(tmp_path: Path) -> None:
-    """Otherwise one number in a recording would overflow the energy, and cost the whole run."""
+    """Otherwise one number in a recording would overflow the energy and cost the whole run."""
     settings = to_plain(Lpm01aSettings(setup=SETUP, supply_v=1e17))
     header = replace(HEADER, facts=settings)
     path = tmp_path / "recording"

@@ -41,17 +41,17 @@ class Device(FreeDevice):
         self.waiting = [RUN_ID]
 
     def fetch_run(self, run_id: str, directory: Path) -> None:
-        """Its files."""
+        """Write the files of the run."""
         spool_files(directory, run_record(worker_record(LATENCY_NS)), LATENCY_NS)
         if self.damage is not None:
             (directory / RECORD_FILE).write_bytes(self.damage)
 
     def list_runs(self) -> RunListing:
-        """Runs that wait."""
+        """List the runs that wait."""
         return RunListing(tuple(self.waiting))
 
     def acknowledge(self, run_id: str) -> None:
-        """It is forgotten."""
+        """Forget the run."""
         self.waiting.remove(run_id)
 
 
@@ -88,7 +88,7 @@ def test_own_run_is_set_aside_and_the_device_forgets_it(store: Store) -> None:
 
 
 def test_earlier_run_that_was_set_aside_is_not_fetched_again(store: Store) -> None:
-    """A host that was killed before it acknowledged the run must not end at its second copy."""
+    """A host that was killed before it acknowledged the run accepts its second copy."""
     device = Device()
     assert [type(one) for one in waiting(device, store)] == [RunSetAside]
     device.waiting, device.damage = [RUN_ID], None
@@ -102,7 +102,7 @@ def test_earlier_run_that_was_set_aside_is_not_fetched_again(store: Store) -> No
 def test_whatever_the_analysis_meets_is_one_named_error(
     store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Otherwise the next defect of ours is a traceback, and a device that cannot be used."""
+    """Otherwise our next defect would be a traceback, and make the device unusable."""
 
     def fail(*_: object) -> Run:
         raise error
@@ -120,7 +120,7 @@ def test_whatever_the_analysis_meets_is_one_named_error(
 
 
 def test_full_disk_says_nothing_of_the_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise every run that is fetched onto a full disk would be called damaged."""
+    """Otherwise every run that is fetched onto a full disk would be reported as damaged."""
 
     def fail(*_: object) -> Run:
         raise OSError(28, "No space left on device")
@@ -136,7 +136,7 @@ def test_full_disk_says_nothing_of_the_run(store: Store, monkeypatch: pytest.Mon
 def test_beyond_the_limit_runs_stay_on_the_device(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a device that sends nothing else would fill the disk."""
+    """Otherwise a device that sends only such runs would fill the disk."""
     monkeypatch.setattr(set_aside_module, "MAX_RUNS", 0)
     device = Device()
     [doubt] = waiting(device, store)
@@ -171,7 +171,7 @@ def test_later_version_analyses_it_again(store: Store, monkeypatch: pytest.Monke
 def test_commands_list_remove_and_retry_it(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Otherwise there would be files that no command names."""
+    """Otherwise files would exist that no command names."""
     waiting(Device(), store)
     at = ["--store", str(store.root)]
     assert main(["runs", *at]) == 0

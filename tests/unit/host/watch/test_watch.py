@@ -1,4 +1,4 @@
-"""Watching many agents, some of which lie: each has only itself to spoil."""
+"""Watching many agents, some of which send false data: each can only end its own watch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LIES: dict[str, bytes | str] = {
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses that no test waits for."""
+    """Pauses too short to slow the tests down."""
     monkeypatch.setattr(follow, "FIRST_PAUSE_S", 0.02)
     monkeypatch.setattr(follow, "LAST_PAUSE_S", 0.05)
 
@@ -62,7 +62,7 @@ def files(tmp_path: Path) -> HostFiles:
 async def watched(
     files: HostFiles, folder: Path, behaves: dict[str, Behave], is_enough: object
 ) -> list[Update]:
-    """Updates of agents that behave so."""
+    """Updates of agents that behave as given."""
     assert callable(is_enough)
     async with AsyncExitStack() as stack:
         devices = [
@@ -85,7 +85,7 @@ def absences(updates: list[Update], device: str = "") -> list[Absence]:
 
 
 def test_state_comes_first_and_then_batches(files: HostFiles, tmp_path: Path) -> None:
-    """A watcher starts with readings of a device of which it does not know who has it."""
+    """Otherwise a watcher would receive readings of a device without knowing who uses it."""
     updates = asyncio.run(
         watched(files, tmp_path, {"a": well_behaved}, lambda heard: batches(heard, "a") == 2)
     )
@@ -98,7 +98,7 @@ def test_state_comes_first_and_then_batches(files: HostFiles, tmp_path: Path) ->
 def test_lie_of_an_agent_ends_its_own_watch_only(
     files: HostFiles, tmp_path: Path, lie: bytes | str
 ) -> None:
-    """One hostile device, and nothing is heard of the farm any more."""
+    """Otherwise hostile data of one device would end the watch of the whole farm."""
 
     def is_enough(heard: list[Update]) -> bool:
         ended = next((at for at, one in enumerate(heard) if isinstance(one, Absence)), None)
@@ -112,7 +112,7 @@ def test_lie_of_an_agent_ends_its_own_watch_only(
 
 
 def test_agent_that_invents_seats_has_a_limit(files: HostFiles, tmp_path: Path) -> None:
-    """A hostile agent fills the host's memory with seats that come and come."""
+    """Otherwise a hostile agent could fill the host's memory with ever new seats."""
 
     async def invent(connection: ServerConnection) -> None:
         await greet(connection)
@@ -132,7 +132,7 @@ def test_agent_that_invents_seats_has_a_limit(files: HostFiles, tmp_path: Path) 
 def test_rack_may_see_more_boards_in_a_year_than_it_has_seats(
     files: HostFiles, tmp_path: Path
 ) -> None:
-    """A watch that is long enough ends, as if the agent had lied."""
+    """Otherwise a watch that is long enough would end, as if the agent had sent false data."""
 
     async def rotate(connection: ServerConnection) -> None:
         await greet(connection)
@@ -154,7 +154,7 @@ def test_rack_may_see_more_boards_in_a_year_than_it_has_seats(
 def test_seat_whose_device_has_left_is_away_though_its_agent_speaks(
     files: HostFiles, tmp_path: Path
 ) -> None:
-    """A board that was unplugged looks idle, or its agent looks dead."""
+    """Otherwise an unplugged board would look idle, or its agent would look dead."""
     gone = m.SeatState(SEAT, DEVICE, gone_for_s=60.0)
     frames = (
         encode(WATCH_NUMBER, m.SeatChange(gone)),
@@ -174,7 +174,7 @@ def test_seat_whose_device_has_left_is_away_though_its_agent_speaks(
 
 
 def test_flood_ends_the_watch_of_its_sender(files: HostFiles, tmp_path: Path) -> None:
-    """One device that sends without a pause takes the host's core from all others."""
+    """Otherwise a device that sends without a pause would take the host's core from the others."""
 
     async def flood(connection: ServerConnection) -> None:
         await greet(connection)
@@ -190,7 +190,7 @@ def test_flood_ends_the_watch_of_its_sender(files: HostFiles, tmp_path: Path) ->
 
 
 def test_watch_ends_when_every_agent_has_lied(files: HostFiles, tmp_path: Path) -> None:
-    """A script waits for ever for devices that are not tried again."""
+    """Otherwise a script would wait for ever for devices that are not tried again."""
 
     async def all_of_it() -> list[Update]:
         async with agent_at_loopback(tmp_path, "evil", saying(b"?")) as (device, _):
@@ -200,7 +200,7 @@ def test_watch_ends_when_every_agent_has_lied(files: HostFiles, tmp_path: Path) 
 
 
 def test_wrong_agent_gets_no_byte(files: HostFiles, tmp_path: Path) -> None:
-    """Whoever answers at the address of a device learns the host's name, or is believed."""
+    """Otherwise a stranger at a device's address would learn the host's name, or be trusted."""
 
     async def meet() -> tuple[list[Update], list[bytes]]:
         async with agent_at_loopback(tmp_path, "other", well_behaved) as (device, got):
@@ -215,7 +215,7 @@ def test_wrong_agent_gets_no_byte(files: HostFiles, tmp_path: Path) -> None:
 
 
 def test_device_that_goes_and_comes_is_away_meanwhile(files: HostFiles, tmp_path: Path) -> None:
-    """A board that was restarted stays dead in the table, or shows its old state as the present."""
+    """Otherwise a restarted board would stay dead in the table, or show its old state as new."""
 
     async def cut_off(connection: ServerConnection) -> None:
         await greet(connection)
@@ -232,11 +232,11 @@ def test_device_that_goes_and_comes_is_away_meanwhile(files: HostFiles, tmp_path
 
 
 def test_nobody_at_the_address_is_told_once(files: HostFiles, tmp_path: Path) -> None:
-    """A thousand devices that are off fill the log with one line a second."""
+    """Otherwise a thousand devices that are off would fill the log with one line a second."""
 
     async def meet() -> list[Update]:
         async with agent_at_loopback(tmp_path, "good", well_behaved) as (good, _):
-            # Port 1 of loopback: nobody listens on tcpmux.
+            # Port 1 of loopback (tcpmux): no process listens there.
             off = KnownDevice("off", "off", "B" * 43, ("127.0.0.1",), 1)
             return await until(files, [off, good], lambda heard: batches(heard, "good") >= 6)
 
@@ -248,7 +248,7 @@ def test_nobody_at_the_address_is_told_once(files: HostFiles, tmp_path: Path) ->
 def test_device_that_is_off_keeps_no_slot_from_the_others(
     files: HostFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rack that is switched off delays each other device by ten seconds a board."""
+    """Otherwise a rack that is off would delay each other device by ten seconds a board."""
     monkeypatch.setattr(farm, "PARALLEL_HANDSHAKES", 1)
     monkeypatch.setattr(async_links, "QUICK_S", 0.01)
     connect = async_links._open_tcp
@@ -272,7 +272,7 @@ def test_device_that_is_off_keeps_no_slot_from_the_others(
 
 
 def test_agent_that_is_too_old_says_so(files: HostFiles, tmp_path: Path) -> None:
-    """An agent of protocol 4 gets a message that it does not know, and looks hostile."""
+    """Otherwise an agent of protocol 4 would get an unknown message, and look hostile."""
 
     async def old(connection: ServerConnection) -> None:
         await greet(connection, protocol=m.SEATS_SINCE - 1)
@@ -285,7 +285,7 @@ def test_agent_that_is_too_old_says_so(files: HostFiles, tmp_path: Path) -> None
 def test_silent_agent_is_away(
     files: HostFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A board that hangs, with its connection open, shows its last temperature for ever."""
+    """Otherwise a board that hangs while connected would show its last temperature for ever."""
     monkeypatch.setattr(follow, "SILENCE_S", 0.1)
     monkeypatch.setattr("edgebench.host.watch.farm.CHECK_S", 0.05)
     updates = asyncio.run(watched(files, tmp_path, {"mute": saying()}, absences))
@@ -293,7 +293,7 @@ def test_silent_agent_is_away(
 
 
 def test_several_seats_have_their_names(files: HostFiles, tmp_path: Path) -> None:
-    """Readings of one board of a rack are shown for another one."""
+    """Otherwise readings of one board of a rack would be shown for another board."""
     states = (STATE, m.SeatState("pi5", DEVICE))
 
     async def rack(connection: ServerConnection) -> None:
@@ -312,7 +312,7 @@ def test_several_seats_have_their_names(files: HostFiles, tmp_path: Path) -> Non
 def test_buffer_of_a_connection_is_small(
     files: HostFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand devices take a quarter of a gigabyte of zeros."""
+    """Otherwise a thousand devices would take a quarter of a gigabyte of zeros."""
     seen: list[object] = []
     shrink = async_links._shrink
 

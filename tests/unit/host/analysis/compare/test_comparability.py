@@ -1,4 +1,4 @@
-"""Runs that differ in more than the model are not compared without being told to."""
+"""Runs that differ in more than the model are compared only where that is allowed."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ OTHERS: dict[str, tuple[str, object]] = {
     "emulated": ("emulated", True),
     "simulated": ("simulated", True),
 }
-"""Where a run has each key of a fingerprint, and another value for it."""
+"""Where a run holds each key of a fingerprint, and a different value for it."""
 
 
 def test_every_part_of_a_fingerprint_is_in_a_run() -> None:
-    """A key is `none` in every run, and two devices are compared as one."""
+    """Otherwise a key would be `none` in every run, and two devices would be compared as one."""
     absent = {key for key, value in fingerprint(RUN).items() if value == "none"}
     only_others = {"firmware", "emulator", "android_build", "android_group", "screen_brightness"}
     assert absent - only_others == {
@@ -107,7 +107,7 @@ def test_every_part_of_a_fingerprint_is_in_a_run() -> None:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_difference_in_any_key_is_refused_by_its_name_and_may_be_allowed(key: str) -> None:
-    """A run on another governor, with more threads, on another device is called a regression."""
+    """Otherwise a run under another governor or on another device would be called a regression."""
     run = RUN_WITH.get(key, RUN)
     path, value = OTHERS[key]
     other = changed(run, {path: value})
@@ -119,7 +119,7 @@ def test_difference_in_any_key_is_refused_by_its_name_and_may_be_allowed(key: st
 
 
 def test_difference_is_shown_in_the_words_of_the_document() -> None:
-    """A person reads `Scenario.OFFLINE`, a tuple or a dictionary."""
+    """Otherwise the user would read `Scenario.OFFLINE`, a tuple or a dictionary."""
     names = "scenario", "packages", "delegates_used", "governor", "duration", "emulated"
     found = fingerprint(RUN)
     assert [found[name] for name in names] == [
@@ -133,7 +133,7 @@ def test_difference_is_shown_in_the_words_of_the_document() -> None:
 
 
 def test_difference_within_one_side_is_refused_too() -> None:
-    """Half of the baseline was measured with two threads."""
+    """Otherwise half of the baseline could have been measured with two threads."""
     other = changed(RUN, {"spec.threads": 2})
     with pytest.raises(UsageError, match=r"differ in threads \(1 / 2\)"):
         check_comparable([RUN, other], [RUN])
@@ -150,26 +150,26 @@ def test_difference_within_one_side_is_refused_too() -> None:
     ],
 )
 def test_what_is_measured_is_no_difference(path: str, value: object) -> None:
-    """Two models can never be compared."""
+    """Otherwise two models could never be compared."""
     assert check_comparable([RUN], [changed(RUN, {path: value})]) == {}
     assert differences([RUN, RUN]) == {}
 
 
 def test_side_of_two_models_is_refused() -> None:
-    """The median of two models is compared with that of a third."""
+    """Otherwise the median of two models would be compared with that of a third."""
     other = changed(RUN, {"model.sha256": "ff" * 32})
     with pytest.raises(UsageError, match="baseline has several models"):
         check_comparable([RUN, other], [RUN])
 
 
 def test_unknown_key_is_refused() -> None:
-    """A mistyped --allow is taken as if nothing had been allowed, without a word."""
+    """Otherwise a mistyped --allow would silently allow nothing."""
     with pytest.raises(UsageError, match="unknown key 'freqency': there are device"):
         check_comparable([RUN], [RUN], allowed=["freqency"])
 
 
 def test_share_of_a_duration_is_that_duration() -> None:
-    """Three runs that share 0.3 s cannot be held against one of 0.1 s."""
+    """Otherwise three runs that share 0.3 s could not be compared with one of 0.1 s."""
     shared = changed(RUN, {"spec.duration_s": 0.3 / 3})
     alone = changed(RUN, {"spec.duration_s": 0.1})
     assert shared.spec.duration_s != alone.spec.duration_s

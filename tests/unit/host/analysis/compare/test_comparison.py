@@ -35,21 +35,21 @@ runs = st.lists(st.floats(1e3, 1e9), min_size=6, max_size=14)
 
 
 def known(name: str) -> Any:
-    """Known answers that were computed elsewhere."""
+    """Return known answers that were computed elsewhere."""
     return json.loads(need_shared("known_answers/measurement.json").read_text())[name]
 
 
 def sides(
     change: float, *, noise: float = 0.005, pairs: int = 10, seed: int = 0
 ) -> tuple[Floats, Floats]:
-    """Runs of a baseline of 100 µs and of a candidate that takes `change` times as long."""
+    """Return runs of a 100 µs baseline, and of a candidate that takes `change` times as long."""
     draw = np.random.default_rng(seed)
     both = 1e5 * np.exp(noise * draw.standard_normal((2, pairs)))
     return both[0], both[1] * change
 
 
 def test_corrections_are_the_known_ones() -> None:
-    """A hundred comparisons find five regressions where there are none."""
+    """Otherwise a hundred comparisons would find five regressions where there are none."""
     row = known("multiple_comparisons")
     assert holm(row["p"]) == pytest.approx(row["holm"])
     assert sum(p < 0.05 for p in holm(row["p"])) == row["reject_at_5pct"]["holm"]
@@ -60,7 +60,7 @@ def test_corrections_are_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("p_values", "adjusted"),
     [
-        ([0.04, 0.01, 0.03], [0.06, 0.03, 0.06]),  # by hand: 3 · 0.01, 2 · 0.03, no less
+        ([0.04, 0.01, 0.03], [0.06, 0.03, 0.06]),  # by hand: 3 · 0.01, 2 · 0.03, not less
         ([0.02, 0.02, 0.02, 0.5], [0.08, 0.08, 0.08, 0.5]),
         ([1.0, 0.5, 0.6], [1.0, 1.0, 1.0]),
         ([0.0, 1.0], [0.0, 1.0]),
@@ -69,12 +69,12 @@ def test_corrections_are_the_known_ones() -> None:
 def test_correction_keeps_the_order_and_is_a_probability(
     p_values: list[float], adjusted: list[float]
 ) -> None:
-    """A metric gets the p value of another one, or one that is larger than 1."""
+    """Otherwise a metric would get the p value of another metric, or a p value above 1."""
     assert holm(p_values) == pytest.approx(adjusted)
 
 
 def test_detectable_effects_are_the_known_ones() -> None:
-    """“No change” is printed by a design that could not have seen one."""
+    """Otherwise “no change” would be printed by a design that could not have detected a change."""
     row = known("power_mde")
     for name, effect in row["mde_for_n"].items():
         spread, count = (float(part.lstrip("cvn")) for part in name.split("_"))
@@ -92,7 +92,7 @@ def test_detectable_effects_are_the_known_ones() -> None:
 def test_detectable_change_is_detected_with_the_promised_power(
     design: Design, instrument: float
 ) -> None:
-    """The printed minimum is optimistic: half of such changes would pass."""
+    """Otherwise the printed minimum would be optimistic: half of such changes would pass."""
     draw = np.random.default_rng(3)
     spread, count = 0.01, 12
     is_paired = design is Design.PAIRED
@@ -118,7 +118,7 @@ def test_detectable_change_is_detected_with_the_promised_power(
 @pytest.mark.slow
 @pytest.mark.parametrize("design", TESTED)
 def test_same_runs_alarm_as_often_as_alpha_says(design: Design) -> None:
-    """A gate fails one build in ten although nothing changed."""
+    """Otherwise a gate would fail one build in ten although nothing changed."""
     draw = np.random.default_rng(4)
     values = np.exp(0.02 * draw.standard_normal((1000, 2, 10)))
     rules = Rules(design=design)
@@ -148,7 +148,7 @@ OUTCOMES = [
 def test_outcome_follows_its_rule(
     change: float, rules: Rules, outcome: ComparisonOutcome, design: Design
 ) -> None:
-    """A regression passes, or an improvement breaks the build."""
+    """Otherwise a regression would pass, or an improvement would break the build."""
     rules = Rules(design, rules.better, rules.alpha, rules.margin_ratio)
     found = compare(*sides(change), rules)
     assert found.outcome is outcome, found
@@ -158,7 +158,7 @@ def test_outcome_follows_its_rule(
 
 
 def test_noise_wider_than_the_margin_is_inconclusive() -> None:
-    """Not finding a change is reported as no change."""
+    """Otherwise a change that was not found would be reported as no change."""
     found = compare(*sides(1.0, noise=0.1), PAIRED)
     assert found.outcome is ComparisonOutcome.INCONCLUSIVE
     assert "chance" in found.reason
@@ -168,7 +168,7 @@ def test_noise_wider_than_the_margin_is_inconclusive() -> None:
 
 @pytest.mark.parametrize("change", [1.01, 1 / 1.01])
 def test_change_within_the_meter_is_not_called_chance(change: float) -> None:
-    """“May be chance: p 0.002, limit 0.05” is read, and more runs are made for nothing."""
+    """Otherwise “may be chance: p 0.002, limit 0.05” would cause more runs, to no effect."""
     values = sides(change, noise=0.0005)
     assert compare(*values, Rules(margin_ratio=0.005)).outcome is not ComparisonOutcome.INCONCLUSIVE
     found = compare(*values, Rules(margin_ratio=0.005, instrument_ratio=0.01))
@@ -183,7 +183,7 @@ def test_change_within_the_meter_is_not_called_chance(change: float) -> None:
 
 
 def test_detectable_change_is_not_less_than_the_meter_may_be_off_by() -> None:
-    """Quiet runs promise to find 0.1 % with a meter whose own errors are 2 %."""
+    """Otherwise quiet runs would promise to find 0.1 % with a meter whose own errors are 2 %."""
     for design in TESTED:
         found = compare(*sides(1.0, noise=1e-6), Rules(design, instrument_ratio=0.01))
         assert found.minimum_detectable_ratio is not None
@@ -191,7 +191,7 @@ def test_detectable_change_is_not_less_than_the_meter_may_be_off_by() -> None:
 
 
 def test_change_that_may_exceed_the_margin_is_inconclusive() -> None:
-    """A significant slow-down of about the margin is called harmless."""
+    """Otherwise a significant slow-down of about the margin would be called harmless."""
     baseline = np.full(10, 100.0)
     candidate = 100 * (1 + np.linspace(0.005, 0.05, 10))
     found = compare(baseline, candidate, PAIRED)
@@ -209,7 +209,7 @@ def test_change_that_may_exceed_the_margin_is_inconclusive() -> None:
     ],
 )
 def test_gate_that_cannot_fire_says_so(design: Design, count: int, can_fire: bool) -> None:
-    """Five pairs pass whatever happens, and the build is green for ever."""
+    """Otherwise five pairs would always pass, and the build would be green for ever."""
     draw = np.random.default_rng(1)
     baseline = 100 + draw.random(count)
     found = compare(baseline, baseline * 2, Rules(design, margin_ratio=0.03))
@@ -222,7 +222,7 @@ def test_gate_that_cannot_fire_says_so(design: Design, count: int, can_fire: boo
 
 
 def test_gate_that_cannot_fire_among_many_says_so() -> None:
-    """Each of ten gates could fire alone, but none of them after the correction."""
+    """Otherwise each of ten gates could fire alone, but none of them after the correction."""
     many = {str(i): sides(1.5, pairs=6, seed=i) for i in range(10)}
     found = compare_many(many, PAIRED)
     assert list(found) == list(many)
@@ -231,7 +231,7 @@ def test_gate_that_cannot_fire_among_many_says_so() -> None:
 
 
 def test_many_comparisons_need_stronger_evidence() -> None:
-    """Twenty gates at once raise twenty times the alarms."""
+    """Otherwise twenty gates at once would raise twenty times the alarms."""
     draw = np.random.default_rng(8)
     values = np.exp(0.01 * draw.standard_normal((15, 20, 2, 10)))
     alarms = 0
@@ -245,7 +245,7 @@ def test_many_comparisons_need_stronger_evidence() -> None:
 @settings(max_examples=60, deadline=None)
 @given(runs, runs, st.floats(1e-3, 1e3), DESIGNS)
 def test_unit_does_not_matter(a: list[float], b: list[float], unit: float, design: Design) -> None:
-    """Microseconds have another verdict than nanoseconds."""
+    """Otherwise microseconds would have another verdict than nanoseconds."""
     count = min(len(a), len(b))
     baseline, candidate = np.array(a[:count]), np.array(b[:count])
     rules = Rules(design, margin_ratio=0.05)
@@ -261,7 +261,7 @@ def test_unit_does_not_matter(a: list[float], b: list[float], unit: float, desig
 @settings(max_examples=60, deadline=None)
 @given(runs, runs, DESIGNS)
 def test_swapped_sides_give_the_inverse(a: list[float], b: list[float], design: Design) -> None:
-    """Which side is called the baseline decides whether there is a change."""
+    """Otherwise the choice of the baseline would decide whether there is a change."""
     count = min(len(a), len(b))
     baseline, candidate = np.array(a[:count]), np.array(b[:count])
     rules = Rules(design, margin_ratio=0.05)
@@ -281,7 +281,7 @@ def test_swapped_sides_give_the_inverse(a: list[float], b: list[float], design: 
 @settings(max_examples=60, deadline=None)
 @given(runs, st.randoms(use_true_random=False))
 def test_order_of_pairs_does_not_matter(values: list[float], random: Any) -> None:
-    """The result depends on which pair was measured first."""
+    """Otherwise the result would depend on which pair was measured first."""
     baseline = np.array(values)
     candidate = baseline[::-1] * 1.01
     order = list(range(len(values)))
@@ -292,7 +292,7 @@ def test_order_of_pairs_does_not_matter(values: list[float], random: Any) -> Non
 
 
 def test_identical_runs_are_equivalent() -> None:
-    """A simulated device without any noise divides by zero."""
+    """Otherwise a simulated device without any noise would cause a division by zero."""
     same = np.full(10, 5.0)
     for design in Design:
         found = compare(same, same, Rules(design, margin_ratio=0.01))
@@ -320,7 +320,7 @@ EXACT = Rules(Design.EXACT, resolution_ratio=2e-5)
 def test_count_that_does_not_scatter_is_judged_by_one_run_a_side(
     candidate: float, margin_ratio: float | None, outcome: ComparisonOutcome
 ) -> None:
-    """A kernel that takes a thousandth more instructions needs six pairs, or passes."""
+    """Otherwise a kernel with a thousandth more instructions would need six pairs, or pass."""
     rules = Rules(Design.EXACT, margin_ratio=margin_ratio, resolution_ratio=2e-5)
     found = compare(np.array([12.7e6]), np.array([12.7e6 * candidate]), rules)
     assert found.outcome is outcome, found.reason
@@ -330,14 +330,14 @@ def test_count_that_does_not_scatter_is_judged_by_one_run_a_side(
 
 
 def test_count_that_does_scatter_decides_nothing() -> None:
-    """An emulator that follows the clock of a busy machine is taken for an exact counter."""
+    """Otherwise an emulator that follows the clock of a busy machine would be an exact counter."""
     found = compare(np.array([1e6, 1.1e6]), np.array([2e6]), EXACT)
     assert found.outcome is ComparisonOutcome.INCONCLUSIVE
     assert "scatters" in found.reason
 
 
 def test_exact_counts_cost_tested_metrics_nothing() -> None:
-    """A metric that needs no test makes the others of its table less likely to be significant."""
+    """Otherwise a metric that needs no test would make the others less likely to be significant."""
     values = sides(1.02)
     alone = compare(*values, PAIRED)
     both = compare_many(
@@ -362,7 +362,7 @@ WRONG = [
 def test_values_that_cannot_be_are_refused(
     baseline: list[float], candidate: list[float], text: str
 ) -> None:
-    """A failed run with a latency of zero makes everything infinitely slower."""
+    """Otherwise a failed run with a latency of zero would make everything infinitely slower."""
     with pytest.raises(MeasurementError, match=text):
         compare(np.array(baseline), np.array(candidate))
     with pytest.raises(MeasurementError, match=r"gpu: |cannot be paired"):
@@ -373,6 +373,6 @@ def test_values_that_cannot_be_are_refused(
     "rules", [{"alpha": 0.0}, {"alpha": 5.0}, {"margin_ratio": 0.0}, {"margin_ratio": -1.0}]
 )
 def test_rules_that_make_no_sense_are_refused(rules: dict[str, Any]) -> None:
-    """Five percent is given as 5."""
+    """Otherwise five percent could be given as 5."""
     with pytest.raises(UsageError, match=r"alpha|margin"):
         Rules(**rules)

@@ -1,4 +1,4 @@
-"""Energies side against side: by the uncertainty that two runs do not share."""
+"""Energies compared side by side: by the uncertainty that two runs do not share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LESS_IS_BETTER = ("gross_j_per_inference", "net_j_per_inference", "energy_delay_
 
 
 def measured(folder: Path, *terms: UncertaintyTerm) -> Document:
-    """The document of a run with a meter that may be wrong by this."""
+    """Return the document of a run whose meter has these error terms."""
     store = Store(folder)
     store_metered_run(store, terms=terms)
     return store.document(RUN_ID)
@@ -41,12 +41,12 @@ def measured(folder: Path, *terms: UncertaintyTerm) -> Document:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Document:
-    """A run with a meter that is never wrong."""
+    """Return the document of a run whose meter has no error."""
     return measured(tmp_path_factory.mktemp("made"))
 
 
 def side(document: Document, name: str, ratio: float = 1.0, count: int = 10) -> list[Document]:
-    """Runs that differ by 0.2 %."""
+    """Return runs that differ by 0.2 %."""
     chance, found = random.Random(name), []
     for number in range(count):
         one = deepcopy(document)
@@ -66,30 +66,30 @@ def side(document: Document, name: str, ratio: float = 1.0, count: int = 10) -> 
 
 
 def sides(document: Document, ratio: float = 1.0) -> Sides:
-    """Both, the candidate taking so many times the energy."""
+    """Return both sides; the candidate takes `ratio` times the energy."""
     return side(document, "baseline"), side(document, "candidate", ratio)
 
 
 def read(documents: Sequence[Document]) -> list[Run]:
-    """The runs of these documents."""
+    """Return the runs of these documents."""
     return [from_document(document) for document in documents]
 
 
 def compared(pair: Sides, metric: str = "energy_j") -> Comparison:
-    """The result."""
+    """Return the result of the comparison."""
     (found,) = compare_groups([(read(pair[0]), read(pair[1]))], metrics=[metric])
     return found.result
 
 
 def width(result: Comparison) -> float:
-    """Of the interval, on the logarithm."""
+    """Return the width of the interval on the logarithmic scale."""
     assert result.ratio_interval is not None
     low, high = result.ratio_interval
     return math.log(high / low)
 
 
 def with_energy(runs: Sequence[Document], **changes: object) -> list[Document]:
-    """These runs, whose energies are changed."""
+    """Return copies of these runs with changed energies."""
     found = deepcopy(list(runs))
     for document in found:
         document["metrics"]["energy"] |= changes
@@ -105,7 +105,7 @@ def with_energy(runs: Sequence[Document], **changes: object) -> list[Document]:
     ],
 )
 def test_less_energy_is_better(made: Document, ratio: float, outcome: ComparisonOutcome) -> None:
-    """A model that drains the battery passes the gate."""
+    """Otherwise a model that drains the battery would pass the gate."""
     before, after = sides(made, ratio)
     (found,) = compare_groups([(read(before), read(after))], metrics=["energy_j"])
     assert found.metric == GROSS
@@ -115,7 +115,7 @@ def test_less_energy_is_better(made: Document, ratio: float, outcome: Comparison
 
 @pytest.mark.parametrize("metric", ENERGY_METRICS)
 def test_less_energy_is_better_by_whatever_name(made: Document, metric: str) -> None:
-    """Twice the work for the same charge, or a battery that lasts for longer, is a regression."""
+    """Otherwise twice the work for the same charge, or a longer battery life, would be worse."""
     result = compared(sides(made, 0.9), metric)
     is_inverse = metric.removeprefix("energy.") not in LESS_IS_BETTER
     assert result.rules.better is (Better.HIGHER if is_inverse else Better.LOWER)
@@ -124,7 +124,7 @@ def test_less_energy_is_better_by_whatever_name(made: Document, metric: str) -> 
 
 
 def numbers_in(value: object, place: str) -> Iterator[str]:
-    """Where there is a number, from here on down."""
+    """Yield the paths of all numbers from this value downwards."""
     if isinstance(value, dict):
         for key, child in value.items():
             yield from numbers_in(child, f"{place}.{key}")
@@ -133,13 +133,13 @@ def numbers_in(value: object, place: str) -> Iterator[str]:
 
 
 def test_share_of_the_meter_is_that_of_the_energy_by_whatever_name(tmp_path: Path) -> None:
-    """A power or a battery is compared as if the meter's errors in it were another number's."""
+    """Otherwise a power or a battery would be compared with the meter error of another number."""
     document = measured(tmp_path, GAIN, NOISE)
     energy = document["metrics"]["energy"]
     gross_j, power_w, battery = (
         energy[name] for name in ("gross_j_per_inference", "power_w_mean", "battery")
     )
-    # Each is the energy, or its inverse, times what the meter has no share in …
+    # Each is the energy, or its inverse, times a factor that the meter does not contribute to …
     assert energy["inferences_per_j"] * gross_j == pytest.approx(1)
     assert energy["inferences_per_s_per_w"] * gross_j == pytest.approx(1)
     assert power_w * energy["duration_s"] == pytest.approx(gross_j * energy["inference_count"])
@@ -157,7 +157,7 @@ def test_share_of_the_meter_is_that_of_the_energy_by_whatever_name(tmp_path: Pat
 
 
 def test_energies_that_are_no_goal_are_refused_before_and_after_the_runs(made: Document) -> None:
-    """More inferences in a window are a regression, and the meter's share is that of others."""
+    """Otherwise more inferences in a window would be a regression, with a wrong meter error."""
     check_metrics(ENERGY_METRICS, is_metered=True, has_battery=True)
     pair = sides(made)
     found = set(numbers_in(made["metrics"]["energy"], "energy")) - set(ENERGY_METRICS)
@@ -184,7 +184,7 @@ def test_energies_that_are_no_goal_are_refused_before_and_after_the_runs(made: D
     ],
 )
 def test_refusal_says_why_and_what_can_be_compared(metric: str, said: str) -> None:
-    """The user tries one name after the other."""
+    """Otherwise the user would try one name after the other."""
     with pytest.raises(UsageError) as caught:
         check_metrics([metric], is_metered=True)
     assert str(caught.value).startswith(f"metric '{metric}' ")
@@ -192,7 +192,7 @@ def test_refusal_says_why_and_what_can_be_compared(metric: str, said: str) -> No
 
 
 def test_two_batteries_are_refused(made: Document) -> None:
-    """The model with the larger battery beside it lasts for longer."""
+    """Otherwise the model that was given the larger battery would last for longer."""
     before, after = sides(made)
     for document in after:
         document["metrics"]["energy"]["battery"]["capacity_j"] *= 2
@@ -202,7 +202,7 @@ def test_two_batteries_are_refused(made: Document) -> None:
 
 
 def test_what_two_runs_do_not_share_widens_the_interval(made: Document, tmp_path: Path) -> None:
-    """A meter that is noisier than the change tells which model takes less."""
+    """Otherwise a meter that is noisier than the change would decide which model takes less."""
     exact, noisy = compared(sides(made)), compared(sides(measured(tmp_path, NOISE)))
     assert width(noisy) > 2 * width(exact)
     assert noisy.rules.instrument_ratio > 10 * exact.rules.instrument_ratio
@@ -210,7 +210,7 @@ def test_what_two_runs_do_not_share_widens_the_interval(made: Document, tmp_path
 
 
 def test_error_that_two_runs_share_does_not_widen_it(made: Document, tmp_path: Path) -> None:
-    """A meter of 10 % can never tell two models apart, though its error is the same for both."""
+    """Otherwise a 10 % meter could never tell two models apart, though they share its error."""
     document = measured(tmp_path, GAIN)
     energy, exact = document["metrics"]["energy"], made["metrics"]["energy"]
     assert energy["u95_absolute_j"] > 0.1 * energy["gross_j_per_inference"]
@@ -219,7 +219,7 @@ def test_error_that_two_runs_share_does_not_widen_it(made: Document, tmp_path: P
 
 
 def test_share_of_the_meter_is_that_of_both_sides(made: Document) -> None:
-    """The uncertainty is taken twice as expanded, or of one side only."""
+    """Otherwise the uncertainty would be expanded twice, or be that of one side only."""
     energy = made["metrics"]["energy"]
     value_j = energy["gross_j_per_inference"]
     runs = with_energy([made], components_j={"edges": 0.01 * value_j}, common_j={})
@@ -229,7 +229,7 @@ def test_share_of_the_meter_is_that_of_both_sides(made: Document) -> None:
 
 
 def test_net_energy_has_an_uncertainty_of_its_own(made: Document) -> None:
-    """A difference of two energies is as certain as either of them."""
+    """Otherwise a difference of two energies would be as certain as either of them."""
     gross, net = compared(sides(made)), compared(sides(made), "net_energy_j")
     assert net.rules.instrument_ratio > 1.5 * gross.rules.instrument_ratio
 
@@ -244,7 +244,7 @@ def test_net_energy_has_an_uncertainty_of_its_own(made: Document) -> None:
 def test_two_meters_or_boundaries_are_refused(
     made: Document, change: dict[str, str], said: str
 ) -> None:
-    """A processor's joules are held against a wall's, and the processor wins."""
+    """Otherwise a processor's joules would be compared with those of a wall meter, and win."""
     before, after = sides(made)
     with pytest.raises(MetersDiffer) as caught:
         compared((before, with_energy(after, **change)))
@@ -255,7 +255,7 @@ def test_two_meters_or_boundaries_are_refused(
 
 
 def without(runs: Sequence[Document], how: str) -> list[Document]:
-    """These runs, of which one has no energy."""
+    """Return these runs, of which one has no energy."""
     found = deepcopy(list(runs))
     metrics = found[3]["metrics"]
     if how == "older":
@@ -278,7 +278,7 @@ def without(runs: Sequence[Document], how: str) -> list[Document]:
     ],
 )
 def test_run_without_energy_is_named(made: Document, which: int, how: str, reason: str) -> None:
-    """A candidate without energy ends in a traceback, or one that was refused counts as zero."""
+    """Otherwise a candidate without energy would cause a traceback, or count as zero if refused."""
     pair = list(sides(made))
     pair[which] = without(pair[which], how)
     name = ("baseline", "candidate")[which]
@@ -289,7 +289,7 @@ def test_run_without_energy_is_named(made: Document, which: int, how: str, reaso
 
 
 def test_run_without_net_energy_says_why(made: Document) -> None:
-    """Nobody learns that the device was not idle."""
+    """Otherwise it would not be reported that the device was not idle."""
     before, after = sides(made)
     changes = {"net_j_per_inference": None, "net_u95_comparative_j": None}
     reason = "the device was not idle beside the run"
@@ -299,7 +299,7 @@ def test_run_without_net_energy_says_why(made: Document) -> None:
 
 @pytest.mark.parametrize("how", ["unmetered", "refused"])
 def test_pairs_without_an_energy_are_left_out(made: Document, how: str) -> None:
-    """One lost sample costs nine good pairs, or the wrong runs are paired."""
+    """Otherwise one lost sample would cost nine good pairs, or the wrong runs would be paired."""
     before, after = sides(made)
     runs = read([*before, *without(after, how)])
     assert [len(one) for one in split_sides(runs, ["energy_j"])] == [9, 9]
@@ -320,7 +320,7 @@ def test_pairs_without_an_energy_are_left_out(made: Document, how: str) -> None:
 def test_metric_that_no_run_can_have_is_refused_before_the_runs(
     metric: str, is_metered: bool, said: str
 ) -> None:
-    """Twenty runs are made, and then there is nothing to compare."""
+    """Otherwise twenty runs would be made, and then there would be nothing to compare."""
     with pytest.raises(UsageError) as caught:
         check_metrics([metric], is_metered=is_metered)
     assert said in str(caught.value)
@@ -337,7 +337,7 @@ def test_metric_that_no_run_can_have_is_refused_before_the_runs(
 def test_meter_that_was_set_otherwise_is_another_one(
     made: Document, change: dict[str, Any], reason: str
 ) -> None:
-    """A voltage that somebody typed differently is called a change of the model."""
+    """Otherwise a voltage that was typed differently would be called a change of the model."""
     before, after = sides(made)
     for document in after:
         document["metrics"]["energy"] |= change
@@ -346,7 +346,7 @@ def test_meter_that_was_set_otherwise_is_another_one(
 
 
 def test_offset_cancels_as_far_as_the_powers_are_alike(made: Document) -> None:
-    """An offset of a tenth of the smaller energy is said to cancel between 2 and 8 W."""
+    """Otherwise an offset of a tenth of the smaller energy would cancel between 2 and 8 W."""
     before, after = sides(made, ratio=4.0)
     gross = "gross_j_per_inference"
     effect = 0.1 * before[0]["metrics"]["energy"][gross]
@@ -360,7 +360,7 @@ def test_offset_cancels_as_far_as_the_powers_are_alike(made: Document) -> None:
 
 
 def test_energy_that_is_not_above_its_uncertainty_is_not_compared(made: Document) -> None:
-    """A net energy of nothing gives an interval of billions of percent."""
+    """Otherwise a net energy near zero would give an interval of billions of percent."""
     before, after = sides(made)
     after[0]["metrics"]["energy"]["components_j"] = {"edges of the window": 1.0}
     with pytest.raises(MeasurementError, match="not above the error of the meter"):

@@ -21,7 +21,7 @@ SIDE = 6
 
 
 def run_with(number: int, outcome: Outcome) -> Run:
-    """A run with this energy."""
+    """Return a run with this energy."""
     worker = worker_record(latencies())
     made = analyse_run(
         run_record(worker), traces_of(latencies()), created_utc=CREATED_UTC, clock=None
@@ -35,7 +35,10 @@ def run_with(number: int, outcome: Outcome) -> Run:
 
 
 def test_phase_of_the_samples_is_no_change_of_the_energy() -> None:
-    """One device reads 20 % more in six runs and 20 % less in six others: called a regression."""
+    """Otherwise a phase error would be called a regression.
+
+    One device reads 20 % more in six runs and 20 % less in six others.
+    """
     low: list[Run] = []
     high: list[Run] = []
     for seed in range(40):

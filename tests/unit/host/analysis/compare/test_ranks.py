@@ -27,21 +27,21 @@ fine = st.floats(-10, 10).filter(lambda value: abs(value) > 1e-6)
 
 
 def p_by_force(sums: list[float], observed: float) -> float:
-    """Two-sided p value of a sum of ranks among all that are equally likely."""
+    """Return the two-sided p value of a sum of ranks among all equally likely sums."""
     low = sum(value <= observed + 1e-9 for value in sums)
     high = sum(value >= observed - 1e-9 for value in sums)
     return min(1.0, 2 * min(low, high) / len(sums))
 
 
 def cap_of(count: int) -> int:
-    """The largest rank that counts: half of them, rounded up."""
+    """Return the largest rank that counts: half of them, rounded up."""
     return math.ceil(count / 2)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(coarse, min_size=1, max_size=9))
 def test_pairs_have_the_p_value_of_all_signs(values: list[float]) -> None:
-    """Ties or zeros make the p value wrong, as they do in tables."""
+    """Otherwise ties or zeros would make the p value wrong, as they do in tables."""
     differences = np.array(values)
     ranks = np.minimum(stats.rankdata(np.abs(differences)), cap_of(len(values)))
     ranks[differences == 0] = 0
@@ -53,7 +53,7 @@ def test_pairs_have_the_p_value_of_all_signs(values: list[float]) -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(coarse, min_size=1, max_size=5), st.lists(coarse, min_size=1, max_size=5))
 def test_independent_sides_have_the_p_value_of_all_choices(a: list[float], b: list[float]) -> None:
-    """Ties make the p value wrong, as they do in scipy's exact method."""
+    """Otherwise ties would make the p value wrong, as they do in scipy's exact method."""
     ranks = stats.rankdata([*a, *b])
     sums = [float(ranks[list(chosen)].sum()) for chosen in combinations(range(ranks.size), len(b))]
     expected = p_by_force(sums, float(ranks[len(a) :].sum()))
@@ -61,7 +61,7 @@ def test_independent_sides_have_the_p_value_of_all_choices(a: list[float], b: li
 
 
 def excluded(sums: list[int], k: int) -> float:
-    """Chance that the k-th smallest candidate is above the true shift."""
+    """Return the chance that the k-th smallest candidate is above the true shift."""
     return sum(value < k for value in sums) / len(sums)
 
 
@@ -70,7 +70,7 @@ def excluded(sums: list[int], k: int) -> float:
 def test_interval_of_pairs_holds_what_the_test_does_not_reject(
     values: list[float], level: float
 ) -> None:
-    """The interval holds the truth less often than it says, or disagrees with its own p value."""
+    """Otherwise the interval would hold the truth too rarely, or contradict its own p value."""
     differences = np.array(values)
     steps = np.unique(np.add.outer(differences, differences) / 2)
     if np.min(np.diff(steps)) < 1e-6:
@@ -88,7 +88,7 @@ def test_interval_of_pairs_holds_what_the_test_does_not_reject(
 
 @pytest.mark.parametrize("count", [6, 10, 15])
 def test_interval_of_pairs_holds_the_shift_as_often_as_it_says(count: int) -> None:
-    """An interval of 95 % holds the truth in 80 of 100 campaigns."""
+    """Otherwise an interval of 95 % would hold the truth in 80 of 100 campaigns."""
     draw = np.random.default_rng(count)
     held = 0
     for _ in range(500):
@@ -99,7 +99,7 @@ def test_interval_of_pairs_holds_the_shift_as_often_as_it_says(count: int) -> No
 
 
 def test_one_slow_run_does_not_hide_what_all_other_pairs_say() -> None:
-    """A neighbour's cron job makes a regression that nine pairs of ten show inconclusive."""
+    """Otherwise a neighbour's cron job would cause a regression that nine pairs of ten deny."""
     differences = np.array([0.030, 0.031, 0.029, 0.028, 0.033, 0.034, 0.027, 0.032, 0.026, -0.15])
     found = signed_rank_test(differences)
     assert stats.wilcoxon(differences).pvalue > 0.08
@@ -113,7 +113,7 @@ def test_one_slow_run_does_not_hide_what_all_other_pairs_say() -> None:
 @settings(deadline=None)
 @given(st.lists(fine, min_size=2, max_size=12))
 def test_estimate_is_where_the_test_is_at_its_centre(values: list[float]) -> None:
-    """The printed change is not the one that the test supports best."""
+    """Otherwise the printed change would not be the change that the test supports best."""
     differences = np.array(values)
     shift = signed_rank_test(differences).shift
     width = 1e-9 + 1e-9 * abs(shift)
@@ -123,7 +123,7 @@ def test_estimate_is_where_the_test_is_at_its_centre(values: list[float]) -> Non
 
 
 def _positive(differences: Floats) -> float:
-    """Sum of the capped ranks of positive differences."""
+    """Return the sum of the capped ranks of positive differences."""
     ranks = np.minimum(stats.rankdata(np.abs(differences), "ordinal"), cap_of(differences.size))
     return float(ranks[differences > 0].sum())
 
@@ -133,7 +133,7 @@ def _positive(differences: Floats) -> float:
 def test_interval_of_independent_sides_is_the_narrowest_exact_one(
     sizes: tuple[int, int], level: float
 ) -> None:
-    """The interval holds the truth less often than it says, or is wider than it must be."""
+    """Otherwise the interval would hold the truth too rarely, or be wider than it must be."""
     m, n = sizes
     draw = np.random.default_rng(m)
     a, b = draw.standard_normal(m), draw.standard_normal(n)
@@ -151,7 +151,7 @@ def test_interval_of_independent_sides_is_the_narrowest_exact_one(
 
 @pytest.mark.parametrize("count", [6, 10, 25, 60, MAX_PAIRS, MAX_PAIRS + 1])
 def test_pairs_agree_with_a_permutation_test(count: int) -> None:
-    """Long series overflow, lose precision or switch to a wrong approximation."""
+    """Otherwise long series would overflow, lose precision or use a wrong approximation."""
     draw = np.random.default_rng(count)
     differences = draw.standard_normal(count) + 1 / math.sqrt(count)
     ranks = np.minimum(stats.rankdata(np.abs(differences)), cap_of(count))
@@ -162,14 +162,14 @@ def test_pairs_agree_with_a_permutation_test(count: int) -> None:
 
 
 def test_pairs_that_all_agree_have_wilcoxons_p_value() -> None:
-    """The cap costs the strongest evidence that so many pairs can give."""
+    """Otherwise the cap would cost the strongest evidence that so many pairs can give."""
     agreeing = np.arange(1.0, 11.0)
     assert signed_rank_test(agreeing).p_value == stats.wilcoxon(agreeing, method="exact").pvalue
 
 
 @pytest.mark.parametrize("count", [4, 10, 30, MAX_INDEPENDENT, MAX_INDEPENDENT + 1])
 def test_independent_sides_agree_with_scipy(count: int) -> None:
-    """Long series overflow, lose precision or switch to a wrong approximation."""
+    """Otherwise long series would overflow, lose precision or use a wrong approximation."""
     draw = np.random.default_rng(count)
     a, b = draw.standard_normal(count), draw.standard_normal(count - 1) + 0.1
     expected = stats.mannwhitneyu(b, a, method="exact").pvalue
@@ -178,7 +178,7 @@ def test_independent_sides_agree_with_scipy(count: int) -> None:
 
 
 def test_approximations_continue_the_exact_intervals() -> None:
-    """One run more changes the interval by a jump."""
+    """Otherwise one more run would change the interval by a jump."""
     draw = np.random.default_rng(1)
     values = draw.standard_normal(MAX_PAIRS + 1)
     exact, normal = signed_rank_test(values[:-1]), signed_rank_test(values)
@@ -190,7 +190,7 @@ def test_approximations_continue_the_exact_intervals() -> None:
 
 
 def test_approximation_is_as_certain_of_less_as_of_more() -> None:
-    """A single run against sixty is called faster on less evidence than slower."""
+    """Otherwise one run against sixty would be called faster on less evidence than slower."""
     many = np.arange(MAX_INDEPENDENT + 10.0)
     slower, faster = (rank_sum_test(many, np.array([value])) for value in (1e3, -1e3))
     assert faster.p_value == pytest.approx(slower.p_value)
@@ -201,7 +201,7 @@ def test_approximation_is_as_certain_of_less_as_of_more() -> None:
     [(3, 3, 0.1), (4, 4, 0.029), (5, 5, 0.0079), (6, 6, 0.0022), (9, 9, 4e-5)],
 )
 def test_smallest_p_of_independent_sides_is_the_known_one(m: int, n: int, smallest: float) -> None:
-    """A gate is set up that can never fire."""
+    """Otherwise a gate could be set up that can never fire."""
     found = rank_sum_test(np.arange(1.0, m + 1), np.arange(101.0, n + 101))
     assert found.smallest_p == pytest.approx(smallest, rel=0.05)
     assert found.p_value == pytest.approx(found.smallest_p)
@@ -209,7 +209,7 @@ def test_smallest_p_of_independent_sides_is_the_known_one(m: int, n: int, smalle
 
 @pytest.mark.parametrize(("count", "smallest"), [(5, 0.0625), (6, 0.031), (10, 0.002)])
 def test_smallest_p_of_pairs_is_the_known_one(count: int, smallest: float) -> None:
-    """A gate is set up that can never fire."""
+    """Otherwise a gate could be set up that can never fire."""
     found = signed_rank_test(np.arange(1.0, count + 1))
     assert found.smallest_p == pytest.approx(smallest, rel=0.03)
     assert found.p_value == pytest.approx(found.smallest_p)
@@ -218,7 +218,7 @@ def test_smallest_p_of_pairs_is_the_known_one(count: int, smallest: float) -> No
 @settings(deadline=None)
 @given(st.lists(fine, min_size=6, max_size=30), st.integers(0, 1000))
 def test_order_of_pairs_does_not_matter_and_signs_mirror(values: list[float], seed: int) -> None:
-    """The result depends on which pair was measured first, or on which side is called first."""
+    """Otherwise the result would depend on the order of the pairs, or on which side is first."""
     differences = np.array(values)
     one = signed_rank_test(differences)
     other = signed_rank_test(np.random.default_rng(seed).permutation(differences))
@@ -235,7 +235,7 @@ def test_order_of_pairs_does_not_matter_and_signs_mirror(values: list[float], se
 @settings(deadline=None)
 @given(st.lists(coarse, min_size=1, max_size=12), st.lists(coarse, min_size=1, max_size=12))
 def test_superiority_is_the_share_of_pairs(a: list[float], b: list[float]) -> None:
-    """The effect size counts ties as wins."""
+    """Otherwise the effect size would count ties as wins."""
     wins = sum((y > x) + (y == x) / 2 for x in a for y in b)
     found = probability_of_superiority(np.array(a), np.array(b))
     assert found == pytest.approx(wins / (len(a) * len(b)))

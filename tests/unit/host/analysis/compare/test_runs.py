@@ -1,4 +1,4 @@
-"""Stored runs side against side: pairs stay pairs, and what cannot be compared is refused."""
+"""Stored runs side by side: pairs stay pairs, and what cannot be compared is refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOOD = analyse_run(
 
 
 def run(p50: float, number: int, side: str | None = None, **metrics: object) -> Run:
-    """A run with this median."""
+    """Return a run with this median."""
     made = changed(
         GOOD,
         {"run_id": f"{side or 'run'}-{number}", "metrics.latency_ns.p50": p50}
@@ -41,7 +41,7 @@ def run(p50: float, number: int, side: str | None = None, **metrics: object) -> 
 
 
 def campaign(ratio: float, count: int = 10) -> tuple[list[Run], list[Run]]:
-    """Pairs on a device that slows down by 30 % meanwhile, in any order."""
+    """Return pairs, in any order, of a device that slows down by 30 % meanwhile."""
     chance = random.Random(1)
     before, after = [], []
     for number in range(count):
@@ -64,7 +64,7 @@ def campaign(ratio: float, count: int = 10) -> tuple[list[Run], list[Run]]:
 def test_pairs_are_found_again_whatever_their_order(
     ratio: float, outcome: ComparisonOutcome
 ) -> None:
-    """The drift of a campaign hides the change, because pairs are torn apart."""
+    """Otherwise pairs would be torn apart, and the drift of a campaign would hide the change."""
     (found,) = compare_groups([campaign(ratio)])
     assert found.result.rules.design is Design.PAIRED
     assert found.result.ratio == pytest.approx(ratio, rel=2e-3)
@@ -75,14 +75,14 @@ def test_pairs_are_found_again_whatever_their_order(
 
 
 def test_runs_that_were_not_made_as_pairs_are_independent() -> None:
-    """Runs of two days are paired by the order in which they were typed."""
+    """Otherwise runs of two days would be paired by the order in which they were typed."""
     sides = [run(100 + i, i) for i in range(8)], [run(100 + i, i + 10) for i in range(8)]
     (found,) = compare_groups([sides])
     assert found.result.rules.design is Design.INDEPENDENT
 
 
 def test_pairs_of_which_one_is_missing_are_independent_or_left_out() -> None:
-    """The partner of a failed run is paired with somebody else's."""
+    """Otherwise the partner of a failed run would be paired with a run of another pair."""
     before, after = campaign(1.0)
     (found,) = compare_groups([(before, after[:-1])])
     assert found.result.rules.design is Design.INDEPENDENT
@@ -93,7 +93,7 @@ def test_pairs_of_which_one_is_missing_are_independent_or_left_out() -> None:
 
 
 def test_pairs_alone_are_compared_as_by_sides_and_say_what_is_left_out() -> None:
-    """A pair without one of its runs is dropped without a word."""
+    """Otherwise a pair without one of its runs would be dropped silently."""
     before, after = campaign(1.05)
     (whole,) = compare_pairs([*after, *before])
     (by_sides,) = compare_groups([(before, after)])
@@ -104,7 +104,7 @@ def test_pairs_alone_are_compared_as_by_sides_and_say_what_is_left_out() -> None
 
 
 def test_each_comparison_in_pairs_is_one_and_an_empty_one_is_refused_by_name() -> None:
-    """The runs of two comparisons are one, or one of two is dropped without a word."""
+    """Otherwise the runs of two comparisons would be merged, or one of two dropped silently."""
     before, after = campaign(1.05)
     others = [
         replace(one, run_id=f"other-{one.run_id}", pair=replace(one.pair, comparison_id="d"))
@@ -120,20 +120,20 @@ def test_each_comparison_in_pairs_is_one_and_an_empty_one_is_refused_by_name() -
 
 
 def test_run_of_no_pair_needs_a_second_side() -> None:
-    """Whoever forgets the candidate is told to measure again."""
+    """Otherwise a user who forgot the candidate would be told to measure again."""
     with pytest.raises(NoSecondSide, match="run-0 is not in a pair"):
         compare_pairs([run(1000, 0)])
 
 
 def test_pairs_without_an_energy_say_so() -> None:
-    """To measure for longer is the advice where a meter is missing."""
+    """Otherwise the advice would be to measure for longer where a meter is missing."""
     before, after = campaign(1.05)
     with pytest.raises(MeasurementError, match="made without a meter"):
         compare_pairs([*before, *after], metrics=["energy_j"])
 
 
 def test_several_metrics_are_judged_together() -> None:
-    """Twenty metrics are compared, and one of them is always a regression."""
+    """Otherwise, of twenty metrics compared, one would always be a regression."""
     before, after = campaign(1.0, count=6)
     alone = compare_groups([(before, after)])[0].result
     both = compare_groups([(before, after)], metrics=["latency_ns.p50", "latency_ns.p90"])
@@ -143,7 +143,7 @@ def test_several_metrics_are_judged_together() -> None:
 
 
 def test_higher_throughput_is_better() -> None:
-    """Twice the throughput is a regression."""
+    """Otherwise twice the throughput would be a regression."""
     sides = (
         [run(1, i, "baseline", throughput_per_s=100.0 + i) for i in range(8)],
         [run(1, i, "candidate", throughput_per_s=200.0 + i) for i in range(8)],
@@ -153,7 +153,7 @@ def test_higher_throughput_is_better() -> None:
 
 
 def test_invalid_run_is_refused() -> None:
-    """A regression is reported from numbers that were refused."""
+    """Otherwise a regression would be reported from numbers that were refused."""
     before, after = campaign(1.0)
     clock = Finding(id="clock", outcome=RuleOutcome.FAIL, severity=State.INVALID)
     after[3] = replace(after[3], verdict=Verdict(state=State.INVALID, rules=(clock,)))
@@ -162,7 +162,7 @@ def test_invalid_run_is_refused() -> None:
 
 
 def test_set_that_is_invalid_is_refused() -> None:
-    """`show` refuses the number of a set, and a comparison prints it."""
+    """Otherwise `show` would refuse the number of a set, and a comparison would print it."""
 
     def whole_set(name: str, *p50s_ns: float) -> list[Run]:
         return [
@@ -179,7 +179,7 @@ def test_set_that_is_invalid_is_refused() -> None:
 
 
 def test_suspect_runs_are_counted() -> None:
-    """A comparison on a busy machine looks like one on a quiet one."""
+    """Otherwise a comparison on a busy machine would look like one on a quiet machine."""
     before, after = campaign(1.0)
     after[3] = replace(after[3], verdict=Verdict(state=State.SUSPECT, rules=()))
     (found,) = compare_groups([(before, after)])
@@ -196,13 +196,13 @@ def test_suspect_runs_are_counted() -> None:
     ],
 )
 def test_metric_that_is_no_number_is_refused(metric: str, said: str) -> None:
-    """A mistyped metric ends in a traceback."""
+    """Otherwise a mistyped metric would end in a traceback."""
     with pytest.raises(UsageError, match=said):
         compare_groups([campaign(1.0)], metrics=[metric])
 
 
 def test_metric_that_a_run_has_not_is_refused_by_its_run() -> None:
-    """A p99 that was refused for want of queries counts as nothing."""
+    """Otherwise a p99 that was refused for want of queries would be ignored."""
     before, after = campaign(1.0)
     before[0] = changed(before[0], {"metrics.latency_ns.p99": None})
     with pytest.raises(MeasurementError, match=r"run baseline-\d has no latency_ns.p99"):
@@ -210,13 +210,13 @@ def test_metric_that_a_run_has_not_is_refused_by_its_run() -> None:
 
 
 def test_comparison_needs_both_sides() -> None:
-    """An empty side divides by zero."""
+    """Otherwise an empty side would cause a division by zero."""
     with pytest.raises(UsageError, match="both sides"):
         compare_groups([([], [run(1, 1)])])
 
 
 def test_setting_without_effect_is_noted_in_a_comparison() -> None:
-    """Otherwise two threads would be as fast as one, and nobody said that one worked."""
+    """Otherwise two threads would be as fast as one, without a note that only one worked."""
 
     def threads(requested: int, number: int) -> Run:
         state = SettingState.AS_REQUESTED if requested == 1 else SettingState.DIFFERENT

@@ -1,4 +1,4 @@
-"""What the power did between samples that are instants, and what the budget says of that."""
+"""What the power did between instantaneous samples, and what the budget states about it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 def wave_j(time_s: Floats, period_s: float, busy_ratio: float, begin_s: float) -> Floats:
-    """Energy until then, of inferences that take more for a part of each."""
+    """Return the energy up to then, of inferences that take more during a part of each."""
     passed_s = time_s - begin_s
     count = np.floor(passed_s / period_s)
     busy_s = count * busy_ratio * period_s
@@ -34,7 +34,7 @@ def wave_j(time_s: Floats, period_s: float, busy_ratio: float, begin_s: float) -
 def found_ratio(
     directory: Path, seed: int, period_s: float, *, is_drawn: bool
 ) -> tuple[UncertainValue, float]:
-    """Energy an inference of a loop, and what is true; of instants 1.1 ms long."""
+    """Return the energy per inference of a loop, and the true one; instants are 1.1 ms long."""
     chance = np.random.default_rng(seed)
     busy_ratio, begin_s = chance.uniform(0.3, 0.7), -chance.uniform(0, period_s)
     intervals = np.ones(round(RATE_HZ * (LOOP_S + 3)))
@@ -59,7 +59,7 @@ def found_ratio(
 
 @pytest.mark.parametrize("period_s", [2 / RATE_HZ, 1 / RATE_HZ, 0.5 / RATE_HZ, 0.0437])
 def test_energy_is_inside_its_interval_whatever_the_period(tmp_path: Path, period_s: float) -> None:
-    """Inferences in step with the meter are 17 % off, in every run again, and 2 % are printed."""
+    """Otherwise inferences in step with the meter would be 17 % off in each run, printed as 2 %."""
     inside = 0
     for seed in range(30):
         found, true_j = found_ratio(tmp_path, seed, period_s, is_drawn=True)
@@ -69,7 +69,7 @@ def test_energy_is_inside_its_interval_whatever_the_period(tmp_path: Path, perio
 
 
 def test_fixed_intervals_would_be_in_step(tmp_path: Path) -> None:
-    """The test above shows nothing: the meter is right whenever it is asked."""
+    """Otherwise the test above would show nothing: any sampling would be right."""
     ratios = [
         found.value / true_j
         for seed in range(10)
@@ -79,27 +79,27 @@ def test_fixed_intervals_would_be_in_step(tmp_path: Path) -> None:
 
 
 def test_what_differs_from_sample_to_sample_is_known_to_its_mean() -> None:
-    """The uncertainty of noise is that of one sample, or that of none."""
+    """Otherwise the uncertainty of noise would be that of one sample, or that of none."""
     chance = np.random.default_rng(1)
     line = line_of_instants(np.arange(10_001) * 1_000_000, chance.normal(5.0, 0.3, 10_001))
     assert between_j(line) == pytest.approx(0.3 * 10 / np.sqrt(10_000), rel=0.05)
 
 
 def test_power_that_the_samples_follow_is_known() -> None:
-    """A slow change counts as noise."""
+    """Otherwise a slow change would count as noise."""
     time_ns = np.arange(10_001) * 1_000_000
     line = line_of_instants(time_ns, 5.0 + np.sin(2 * np.pi * time_ns / 10e9))
     assert between_j(line) < 1e-5 * line.energy_j()
 
 
 def test_one_step_is_never_less_than_it_may_be() -> None:
-    """A step may be anywhere between two samples, and its energy is taken for known."""
+    """Otherwise a step anywhere between two samples would have a known energy."""
     line = line_of_instants(np.array([0, 1, 2, 3]) * SECOND_NS, np.array([1.0, 1.0, 3.0, 3.0]))
     assert between_j(line) >= 2.0 / np.sqrt(12)
 
 
 def test_value_that_is_told_twice_is_no_second_one(tmp_path: Path) -> None:
-    """A meter that is asked twice as often is twice as sure."""
+    """Otherwise a meter that is read twice as often would be twice as certain."""
     chance = np.random.default_rng(2)
     power_w = np.repeat(chance.normal(5.0, 0.3, 500), 2)
     again = np.tile(np.array([0, int(Flag.DUPLICATE)], np.uint8), 500)

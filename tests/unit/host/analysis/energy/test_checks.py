@@ -18,7 +18,7 @@ GAP = Gap(0, 1, 3, "words lost")
 
 
 def loss_check(loss: LossReport, **capability: Any) -> MeterCheck:
-    """What is said of the losses."""
+    """Return the check of the losses."""
     checks = check_recording(header(**capability), loss, 0)
     (found,) = [check for check in checks if check.id == "loss"]
     return found
@@ -27,7 +27,7 @@ def loss_check(loss: LossReport, **capability: Any) -> MeterCheck:
 def lost(
     rate_error_ppm: float | None, *, desync_count: int = 0, is_ambiguous: bool = True
 ) -> LossReport:
-    """Three samples of a million, or a multiple of 64 more."""
+    """Return a loss of three samples in a million, or of a multiple of 64 more."""
     return LossReport(
         received_count=1_000_000,
         lost_count=3,
@@ -50,28 +50,34 @@ def lost(
 def test_loss_that_may_be_larger_needs_the_rate(
     rate_error_ppm: float | None, is_passed: bool, said: str
 ) -> None:
-    """A counter that wrapped a hundred times is 0.000 % of loss, and each window is of later."""
+    """Otherwise a counter that wrapped a hundred times would show 0.000 % of loss.
+
+    Each window would be that of a later time.
+    """
     check = loss_check(lost(rate_error_ppm))
     assert check.is_passed is is_passed
     assert check.detail == f"3 samples at least in 1 gap, 0.000%, limit 0.1%{said}"
 
 
 def test_loss_of_known_size_needs_no_rate() -> None:
-    """A short recording with a lost packet is refused, though all is known of it."""
+    """Otherwise a short recording with a lost packet would be refused, though the loss is known."""
     check = loss_check(lost(None, is_ambiguous=False, desync_count=2))
     assert check.is_passed is True
     assert check.detail.endswith("limit 0.1%; framing lost 2 times")
 
 
 def test_meter_without_a_counter_is_not_silent_about_framing() -> None:
-    """Damaged bytes are nobody's question, as the meter counts nothing."""
+    """Otherwise damaged bytes would be ignored, as the meter counts nothing."""
     assert loss_check(LossReport(received_count=9), loss_detection="none").is_passed is None
     damaged = LossReport(received_count=9, desync_count=1, is_ambiguous=True)
     assert loss_check(damaged, loss_detection="none").is_passed is False
 
 
 def test_framing_that_a_ppk2_lost_is_ambiguous_even_where_its_counter_fits() -> None:
-    """64 words are lost with half a one, the counter goes on, and nothing seems to be missing."""
+    """Otherwise nothing would seem to be missing.
+
+    64 words are lost, the last of them by half, and the counter goes on.
+    """
     decoder = Ppk2Decoder(Ppk2Settings(calibration=CALIBRATION, supply_v=3.3, is_source=False))
     data = words_for(np.full(1000, 2e-3), np.zeros(1000, np.uint8)).tobytes()
     decoder.feed(Packet(0, 0, data[: 400 * 4] + data[464 * 4 - 2 :]))
@@ -85,7 +91,7 @@ def test_framing_that_a_ppk2_lost_is_ambiguous_even_where_its_counter_fits() -> 
     ("power_w", "is_passed"), [(1.0, True), (-1e-6, True), (-0.0099, True), (-0.02, False)]
 )
 def test_power_that_flows_back_is_no_energy_of_a_device(power_w: float, is_passed: bool) -> None:
-    """A meter whose wires are swapped gives joules below zero, and all checks pass."""
+    """Otherwise a meter with swapped wires would give negative joules, and pass all checks."""
     [*_, check] = check_recording(header(), LossReport(received_count=9), 0, power_w)
     assert (check.id, check.is_passed) == ("direction", is_passed)
     assert ("other way round" in check.detail) is not is_passed
@@ -104,7 +110,7 @@ def test_power_that_flows_back_is_no_energy_of_a_device(power_w: float, is_passe
 def test_saturated_samples_are_allowed_only_where_the_next_ones_bound_them(
     saturated_count: int, bounded_count: int, is_passed: bool, said: str
 ) -> None:
-    """One sample at a switch of the range refuses a recording, or a cut-off peak is measured."""
+    """Otherwise a sample at a range switch would refuse a recording, or clipped peaks pass."""
     loss = LossReport(
         received_count=100_000, saturated_count=saturated_count, bounded_count=bounded_count
     )

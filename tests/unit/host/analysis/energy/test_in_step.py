@@ -13,7 +13,7 @@ INTERVAL_S, LOOP_S = 1e-3, 10.0
 
 
 def error_ratio(chance: np.random.Generator, period_s: float, deviation_s: float) -> float:
-    """By which the mean power of a loop is off, of the span of the power."""
+    """Return the error of a loop's mean power, relative to the span of the power."""
     count = int(LOOP_S / period_s)
     ends_s = np.cumsum(chance.normal(period_s, deviation_s, count))
     starts_s = np.concatenate([[0.0], ends_s[:-1]])
@@ -31,7 +31,7 @@ def error_ratio(chance: np.random.Generator, period_s: float, deviation_s: float
 def test_error_of_a_loop_is_within_what_is_said(
     phases: int, inferences: int, off_s: float, deviation_s: float
 ) -> None:
-    """A loop in step is half of the span off, and its energy is printed to a percent."""
+    """Otherwise a loop in step would be off by half of the span, with its energy printed to 1 %."""
     chance = np.random.default_rng(phases)
     period_s = phases * INTERVAL_S / inferences + off_s
     loop = Loop(period_s, deviation_s, int(LOOP_S / period_s))
@@ -56,13 +56,13 @@ def test_error_of_a_loop_is_within_what_is_said(
 def test_loops_in_step_are_told_from_others(
     period_s: float, deviation_s: float, expected: float
 ) -> None:
-    """Every energy of a slow meter gets uncertain, or none does."""
+    """Otherwise every energy of a slow meter would become uncertain, or none would."""
     loop = Loop(period_s, deviation_s, int(LOOP_S / period_s))
     assert in_step_ratio(loop, INTERVAL_S) == pytest.approx(expected, abs=0.02)
 
 
 def test_clocks_that_may_differ_are_no_drift() -> None:
-    """A loop in step counts as drifting by what the clocks are not known to."""
+    """Otherwise a loop in step would count as drifting by the unknown difference of the clocks."""
     count = 30_000
     loop = Loop(2e-3 * (1 + 100e-6), 1e-7, count)
     assert in_step_ratio(loop, INTERVAL_S) < 0.15
@@ -70,7 +70,7 @@ def test_clocks_that_may_differ_are_no_drift() -> None:
 
 
 def test_loop_is_known_by_its_starts() -> None:
-    """One late inference hides that all others are in step."""
+    """Otherwise one late inference would hide that all others are in step."""
     start_ns = np.arange(100) * 2_000_000
     start_ns[50:] += 9_000_000
     loop = Loop.of(start_ns)
@@ -80,13 +80,16 @@ def test_loop_is_known_by_its_starts() -> None:
 
 @pytest.mark.parametrize("phases", [50, 100, 1000, 5000])
 def test_samples_in_step_are_seen_however_many_moments_they_see(phases: int) -> None:
-    """Above 50 moments nothing was in step: 10 kS/s beside a loop of 10.000 ms, 100 % off."""
+    """Otherwise nothing would be in step above 50 moments.
+
+    10 kS/s next to a loop of 10.000 ms would then be 100 % off.
+    """
     period_s = phases * INTERVAL_S * (1 + 3e-9)
     loop = Loop(period_s, 0.0, 200)
     assert in_step_ratio(loop, INTERVAL_S) == pytest.approx(math.sqrt(2 / 12) / phases)
 
 
 def test_most_moments_leave_the_least_of_the_span() -> None:
-    """A search without an end, or an error of nothing."""
+    """Otherwise the search would never end, or the error would be zero."""
     loop = Loop(period_s=1.0, deviation_s=0.1, count=100_000)
     assert 0 < in_step_ratio(loop, 1e-8) < 1e-6

@@ -1,4 +1,4 @@
-"""Outlines of lines of power."""
+"""Outlines of power over time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from edgebench.host.analysis.energy.outline import OutlineBuilder, PowerOutline,
 
 
 def energy_j(outline: PowerOutline) -> float:
-    """Energy under the blocks."""
+    """Return the energy under the blocks."""
     return float(np.dot(outline.mean_w, (outline.end_ns - outline.begin_ns) / 1e9))
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=5), st.integers(1, 40))
 def test_blocks_cover_the_whole_line_and_keep_its_energy(sizes: list[int], step: int) -> None:
-    """A mean by samples, or a piece between two row groups left out, would show another power."""
+    """Otherwise a mean by samples, or a piece lost between row groups, would show another power."""
     draw = np.random.default_rng(sum(sizes))
     time_ns = np.cumsum(draw.integers(1, 1000, sum(sizes))).astype(np.int64)
     line = PowerLine(time_ns, draw.random(len(time_ns)))
@@ -40,7 +40,7 @@ def test_blocks_cover_the_whole_line_and_keep_its_energy(sizes: list[int], step:
 
 
 def test_interval_of_a_meter_that_averages_is_one_block() -> None:
-    """Its line has a step between two intervals, which has no duration and no mean."""
+    """The line steps between two intervals; a step has no duration and no mean."""
     ends = np.array([10, 20, 30], np.int64)
     outline = outline_of(line_of_means(ends - 10, ends, np.array([1.0, 5.0, 2.0])), 1)
     np.testing.assert_array_equal(outline.begin_ns, [0, 10, 20])

@@ -37,7 +37,7 @@ PERIOD_NS = 1e9 / RATE_HZ
 
 @dataclass(frozen=True)
 class Bench:
-    """A board that runs five windows beside a meter, all of it made up."""
+    """A simulated board that runs five windows next to a meter."""
 
     edges_s: Floats
     """Ends of the windows on the meter's clock, shape (5, 2)."""
@@ -50,7 +50,7 @@ class Bench:
 
 
 def bench_of(seed: int, *, window_s: float = 10.05, count: int = 700, gain: float = 1.0) -> Bench:
-    """Five windows with pauses between them; lines come late, and pulses came before."""
+    """Return five windows with pauses between them, late lines and earlier pulses."""
     chance = np.random.default_rng(seed)
     at_s = 3.0 + float(chance.uniform(0, 1))
     other_s = np.array([0.5, 1.7]) + chance.uniform(0, 0.1, 2)
@@ -59,7 +59,7 @@ def bench_of(seed: int, *, window_s: float = 10.05, count: int = 700, gain: floa
         edges.append((at_s, at_s + window_s * float(chance.uniform(1, 1.01))))
         at_s = edges[-1][1] + float(chance.uniform(0.4, 3.0))
     edges_s = np.array(edges)
-    # The bridge has a clock of its own, and lines are read late, all by another time.
+    # The bridge has a clock of its own, and each line is read late by another time.
     late_s = chance.exponential(0.1, (5, 2))
     bridge_ns = ((edges_s * (1 + 80e-6) + 5000.0 + late_s) * SECOND_NS).astype(np.int64)
     windows = tuple(PulsedWindow(count, int(begin), int(end)) for begin, end in bridge_ns)
@@ -68,19 +68,19 @@ def bench_of(seed: int, *, window_s: float = 10.05, count: int = 700, gain: floa
 
 
 def recording_of(bench: Bench, folder: Path) -> PowerFile:
-    """Recording of a bench."""
+    """Return the recording of a bench."""
     return lpm01a_recording(bench.energies_j, [*bench.edges_s.reshape(-1), *bench.other_s], folder)
 
 
 def analysed(power: PowerFile, windows: Sequence[PulsedWindow]) -> tuple[int, PulsedResult]:
-    """Input with the pulses, and the energy between them."""
+    """Return the input with the pulses, and the energy between them."""
     period_ns = 1e9 / power.header.capability.rate_hz
     number, edges_ns = find_edges(windows, power.falling_edges(), period_ns)
     return number, pulsed_energy(power, windows, edges_ns)
 
 
 def check(result: PulsedResult, bench: Bench) -> None:
-    """The median window, beside what was simulated."""
+    """Compare the median window with what was simulated."""
     median = result.median
     truth_j = ACTIVE_W * np.diff(bench.edges_s)[:, 0] / bench.count
     number = [one.window for one in result.windows].index(median.window)
@@ -92,7 +92,7 @@ def check(result: PulsedResult, bench: Bench) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_ten_milliwatts_are_ten_milliwatts(seed: int, tmp_path: Path) -> None:
-    """Windows of the wrong edges, or energy of the pauses, as on a busy machine they came to be."""
+    """Otherwise windows would have wrong edges, or energy of the pauses, as on a busy machine."""
     bench = bench_of(seed)
     _, result = analysed(recording_of(bench, tmp_path), bench.windows)
     measured = result.median.measured
@@ -103,7 +103,7 @@ def test_ten_milliwatts_are_ten_milliwatts(seed: int, tmp_path: Path) -> None:
 
 
 def test_time_without_a_sound_is_in_the_interval(tmp_path: Path) -> None:
-    """Silence within a window changes the energy per inference, and the interval does not widen."""
+    """Otherwise silence in a window would change its energy per inference, but not its interval."""
     bench = bench_of(3, count=300)
     power = recording_of(bench, tmp_path)
     gross = analysed(power, bench.windows)[1].median.energy_j_per_inference
@@ -117,13 +117,13 @@ def test_time_without_a_sound_is_in_the_interval(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_gain_of_the_meter_is_inside_the_interval(seed: int, tmp_path: Path) -> None:
-    """A meter that is wrong by what its data sheet allows gives an interval without the truth."""
+    """Otherwise a meter that is wrong by what its data sheet allows would exclude the truth."""
     bench = bench_of(seed, gain=1.019 if seed % 2 else 0.981)
     check(analysed(recording_of(bench, tmp_path), bench.windows)[1], bench)
 
 
 def test_logic_input_of_a_fast_meter_is_found_among_others(tmp_path: Path) -> None:
-    """The pulses are looked for on an input that carries something else."""
+    """Otherwise the pulses would be sought on an input that carries something else."""
     rate_hz = 20_000
     chance = np.random.default_rng(3)
     edges_s = np.array([[1.0, 2.2], [2.5, 3.7], [4.1, 5.3]])
@@ -171,17 +171,17 @@ def test_logic_input_of_a_fast_meter_is_found_among_others(tmp_path: Path) -> No
 
 
 def windows_at(*ends_s: tuple[float, float]) -> list[PulsedWindow]:
-    """Windows of these seconds."""
+    """Return windows of these seconds."""
     return [PulsedWindow(1, int(a * SECOND_NS), int(b * SECOND_NS)) for a, b in ends_s]
 
 
 def ns(*seconds: float) -> NDArray[np.int64]:
-    """Times of edges."""
+    """Return times of edges in nanoseconds."""
     return (np.array(seconds) * SECOND_NS).astype(np.int64)
 
 
 def test_edges_of_windows_are_found_behind_and_before_others() -> None:
-    """A pulse at the start of the board shifts every window by one edge."""
+    """Otherwise a pulse at the start of the board would shift every window by one edge."""
     windows = windows_at((10, 20), (21, 31))
     found = {0: ns(1, 2), 7: ns(0.2, 1.5, 5, 15, 16, 26)}
     number, edges = find_edges(windows, found, PERIOD_NS)
@@ -204,13 +204,13 @@ def test_edges_of_windows_are_found_behind_and_before_others() -> None:
 def test_edges_that_fit_no_windows_are_refused(
     edges: dict[int, NDArray[np.int64]], text: str
 ) -> None:
-    """A glitch, or a pulse that is missing, gives the energy of a pause."""
+    """Otherwise a glitch, or a missing pulse, would give the energy of a pause."""
     with pytest.raises(MeasurementError, match=text):
         find_edges(windows_at((10, 20), (21, 31)), edges, PERIOD_NS)
 
 
 def test_lines_that_are_late_choose_no_other_edges() -> None:
-    """On a busy machine pauses are taken for windows, because the lines came late."""
+    """Otherwise pauses would be taken for windows on a busy machine, because lines came late."""
     windows = windows_at((20.5, 20.5), (21.9, 33), (33, 43))
     edges = {0: ns(0, 10, 20, 21, 31, 32, 42)}
     _, found = find_edges(windows, edges, PERIOD_NS)
@@ -221,13 +221,16 @@ def test_lines_that_are_late_choose_no_other_edges() -> None:
 
 @pytest.mark.parametrize("windows", [[], windows_at((10, 20))])
 def test_windows_without_pauses_are_refused(windows: list[PulsedWindow]) -> None:
-    """An error of numpy instead of a line; or any two edges are a window."""
+    """Otherwise numpy would raise an error, or any two edges would be a window."""
     with pytest.raises(MeasurementError, match=f"edges of {len(windows)} windows cannot be"):
         find_edges(windows, {0: ns(5, 15)}, PERIOD_NS)
 
 
 def test_pauses_as_long_as_the_windows_are_refused() -> None:
-    """Small inputs over 9600 baud take as long as a window: shifted by one, all edges fit."""
+    """Otherwise all edges would fit when shifted by one.
+
+    Small inputs over 9600 baud take as long as a window.
+    """
     windows = windows_at((0, 2.2), (4.3, 6.5), (8.6, 10.8))
     with pytest.raises(MeasurementError, match=r"windows of 2.2 s and pauses of 2.1 s are alike"):
         find_edges(windows, {0: ns(0, 2.2, 4.3, 6.5, 8.6, 10.8)}, PERIOD_NS)
@@ -235,7 +238,7 @@ def test_pauses_as_long_as_the_windows_are_refused() -> None:
 
 @dataclass(frozen=True)
 class PulseTrain:
-    """Pulses of five windows and of a trial before them, and the lines that the bridge read."""
+    """Pulses of five windows and of a trial before them, and the lines read by the bridge."""
 
     edges_s: Floats
     """Ends of the windows on the meter's clock, shape (5, 2)."""
@@ -244,7 +247,7 @@ class PulseTrain:
     windows: tuple[PulsedWindow, ...]
 
     def reported_j(self, pairs_s: Floats) -> float:
-        """Median energy between pairs of edges, by the power that there was."""
+        """Return the median energy between pairs of edges, at the simulated power."""
         ends_s = np.concatenate([self.trial_s, self.edges_s.reshape(-1)])
         bounds_s = np.concatenate([[ends_s[0] - 100], ends_s, [ends_s[-1] + 100]])
         powers_w = np.resize([IDLE_W, ACTIVE_W], len(bounds_s) - 1)
@@ -254,7 +257,7 @@ class PulseTrain:
 
 
 def train_of(seed: int, window_s: float, pause_s: float) -> PulseTrain:
-    """Lines come late, most of them by up to what is allowed and some by seconds."""
+    """Return a train with late lines: most by up to what is allowed, some by seconds."""
     chance = np.random.default_rng(seed)
     windows_s = window_s * chance.uniform(1, 1.01, 5)
     pauses_s = pause_s * chance.uniform(1, 1.05, 5)
@@ -275,7 +278,7 @@ CHANGES = [*(f"lost {number}" for number in range(10)), "before", "inside", "beh
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_lost_and_extra_pulses_give_the_right_energy_or_none(change: str) -> None:
-    """A pulse is lost, and the energy of pauses is that of the windows."""
+    """Otherwise a lost pulse would make the energy of pauses that of the windows."""
     refused_count = 0
     ratios = (0.02, 0.3, 0.5, 0.7, 0.9, 1.0, 1.1, 1.4, 1.7, 2.5, 6.0)
     cases = [(w, r, seed) for w in (1.0, 2.2, 10.05) for r in ratios for seed in range(12)]

@@ -1,4 +1,4 @@
-"""Energy of a run: from its windows and a recording to joules an inference, or a reason."""
+"""Energy of a run: from its windows and a recording to joules per inference, or a reason."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SAME_CLOCK = ClockModel("host:h", "device:d", 0, 0.0, 0.0, 10_000.0)
 
 
 def queries(query_s: float = QUERY_S, count: int = COUNT) -> Queries:
-    """Warm-up from second 4 on, and what counts behind it, one after another."""
+    """Return the warm-up from second 4 on and the counted queries after it, back to back."""
     start_ns = np.asarray((4.0 + query_s * np.arange(WARMUP_COUNT + count)) * SECOND_NS, np.int64)
     end_ns = start_ns + round(query_s * SECOND_NS)
     sample = np.zeros(len(start_ns), np.int64)
@@ -55,7 +55,7 @@ def found_in(
     scenario: Scenario = Scenario.SINGLE_STREAM,
     **fields: Any,
 ) -> EnergyResult:
-    """The energy of the run above, by this recording."""
+    """Return the energy of the run above from this recording."""
     ours = timed or queries()
     worker = worker_record(np.full(len(ours), 1000))
     made = run_record(worker)
@@ -68,7 +68,7 @@ def found_in(
 
 
 def numbers_of(found: EnergyResult) -> EnergyResult:
-    """The energy, which is there."""
+    """Return the energy, which must have a value."""
     assert found.gross_j_per_inference is not None, found.refused
     return found
 
@@ -77,29 +77,29 @@ NO_NUMBERS = (
     *("meter", "supply_v", "settings_sha256", "boundary", "channels", "sync", "checks"),
     *("refused", "refused_by"),
 )
-"""What is told of a recording that gives no energy."""
+"""Fields that are set where a recording gives no energy."""
 
 
 def has_no_number(found: EnergyResult) -> bool:
-    """Whether no number is told, only the recording and the reason."""
+    """Whether only the recording and the reason are given, without any number."""
     told = [field.name for field in fields(found) if getattr(found, field.name) not in (None, ())]
     return set(told) <= set(NO_NUMBERS)
 
 
 def given(value: _Value | None) -> _Value:
-    """What was measured."""
+    """Return the measured value."""
     assert value is not None
     return value
 
 
 def trace(directory: Path, until_s: float = 20.0, **changes: Any) -> PowerTrace:
-    """What a meter on the device's own clock records of the run above."""
+    """Return what a meter on the device's own clock records of the run above."""
     time_ns = np.arange(0, round(until_s * SECOND_NS), SECOND_NS // 1000)
     return recorded(directory, time_ns, steps(time_ns, LEVELS), **changes)
 
 
 def test_gross_and_net_are_those_of_the_powers(tmp_path: Path) -> None:
-    """The window has the warm-up in it, or the idle power is not the device's."""
+    """Otherwise the window would include the warm-up, or the idle power not be the device's."""
     found = numbers_of(found_in(trace(tmp_path)))
     assert found.inference_count == COUNT
     assert found.gross_j_per_inference == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
@@ -111,7 +111,7 @@ def test_gross_and_net_are_those_of_the_powers(tmp_path: Path) -> None:
 
 
 def test_phases_have_energies_of_their_own(tmp_path: Path) -> None:
-    """Loading is counted to the warm-up."""
+    """Otherwise loading would be counted as warm-up."""
     phases = given(numbers_of(found_in(trace(tmp_path))).phases)
     powers = {name: phase.power_w_mean for name, phase in phases.items()}
     expected = {"load": LOAD_W, "warmup": WORK_W, "steady": WORK_W}
@@ -121,7 +121,7 @@ def test_phases_have_energies_of_their_own(tmp_path: Path) -> None:
 
 
 def test_phase_that_is_too_short_is_told_from_one_that_was_not_recorded(tmp_path: Path) -> None:
-    """A phase outside of the recording is said to be too short for the meter."""
+    """Otherwise a phase outside the recording would be called too short for the meter."""
     time_ns = np.arange(3.5 * SECOND_NS, 20 * SECOND_NS, SECOND_NS // 1000).astype(np.int64)
     power = recorded(tmp_path, time_ns, steps(time_ns, LEVELS))
     found = numbers_of(found_in(power, timed=queries(0.005, 2000), first_row=1))
@@ -136,7 +136,7 @@ def test_phase_that_is_too_short_is_told_from_one_that_was_not_recorded(tmp_path
 
 
 def test_gain_counts_twice_in_nothing_and_offset_cancels_in_net(tmp_path: Path) -> None:
-    """The uncertainty of net is that of gross, or the comparative one has the meter's gain."""
+    """Otherwise net would be as uncertain as gross, or the comparative value include the gain."""
     # It smooths over a sample, so that no loop is in step with it.
     found = numbers_of(found_in(trace(tmp_path, of=header(smoothing_s=1e-3))))
     gain = 0.03 / 3**0.5
@@ -149,7 +149,7 @@ def test_gain_counts_twice_in_nothing_and_offset_cancels_in_net(tmp_path: Path) 
     assert given(found.net_components_j)["gain"] == pytest.approx(
         given(found.net_j_per_inference) * gain, rel=1e-3
     )
-    # What changes any energy by the same ratio is not in the comparative one; an offset is.
+    # A common ratio of all energies is not in the comparative uncertainty; an offset is.
     assert given(found.u95_comparative_j) / COVERAGE == pytest.approx(offset, rel=0.05)
     assert given(found.common_j) == {
         "gain": pytest.approx(given(found.gross_j_per_inference) * gain, rel=1e-3),
@@ -158,17 +158,17 @@ def test_gain_counts_twice_in_nothing_and_offset_cancels_in_net(tmp_path: Path) 
 
 
 def test_sample_at_each_end_is_part_of_the_uncertainty(tmp_path: Path) -> None:
-    """A meter that looks ten times a second seems to know where a window ends."""
+    """Otherwise a meter of ten samples a second would seem to know where a window ends."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 10)
     slow = recorded(tmp_path, time_ns, steps(time_ns, LEVELS), of=header(rate_hz=10.0))
     components = given(numbers_of(found_in(slow)).components_j)
-    # The sample behind the last inference is inside the window's last interval.
+    # The sample after the last inference is inside the window's last interval.
     expected_j = (2 / 12) ** 0.5 * 0.1 * (WORK_W - IDLE_W) / COUNT
     assert components["sampling of the window"] == pytest.approx(expected_j, rel=0.01)
 
 
 def test_idle_that_changes_is_part_of_the_uncertainty(tmp_path: Path) -> None:
-    """The device is warmer afterwards, and net energy looks exact."""
+    """Otherwise net energy would look exact although the device is warmer afterwards."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
     levels = (*LEVELS[:-1], (15.0, IDLE_W + 0.5))
     power = recorded(tmp_path, time_ns, steps(time_ns, levels))
@@ -180,7 +180,7 @@ def test_idle_that_changes_is_part_of_the_uncertainty(tmp_path: Path) -> None:
 
 
 def test_device_that_takes_more_when_idle_has_no_net_energy(tmp_path: Path) -> None:
-    """Joules below zero are printed, with their uncertainty."""
+    """Otherwise negative joules would be printed, with their uncertainty."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
     busier = 2 * max(watts for _, watts in LEVELS)
     levels = ((LEVELS[0][0], busier), *LEVELS[1:-1], (LEVELS[-1][0], busier))
@@ -204,7 +204,7 @@ def test_net_energy_may_be_below_zero_by_its_uncertainty(
 
 
 def test_meter_whose_error_is_not_a_number_gives_no_joules(tmp_path: Path) -> None:
-    """A supply of NaN volts, and the table of results ends in a traceback."""
+    """Otherwise a supply of NaN volts would end the table of results in a traceback."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
     offset = term(Kind.OFFSET, 1e-3, "of a current, at a voltage that nobody told", Unit.AMPERE)
     meter = replace(with_term(header(), offset), facts={})
@@ -215,7 +215,7 @@ def test_meter_whose_error_is_not_a_number_gives_no_joules(tmp_path: Path) -> No
 
 
 def test_meter_with_swapped_wires_gives_no_joules(tmp_path: Path) -> None:
-    """Energy below zero is printed as a number of the run, with a battery that never ends."""
+    """Otherwise negative energy would be printed for a run, with a battery that never ends."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
     found = found_in(recorded(tmp_path, time_ns, -steps(time_ns, LEVELS)))
     assert has_no_number(found)
@@ -228,7 +228,7 @@ def test_meter_with_swapped_wires_gives_no_joules(tmp_path: Path) -> None:
 def test_inferences_in_step_make_all_of_a_run_unsure(
     tmp_path: Path, rate_hz: float, samples: int
 ) -> None:
-    """One run says of one window that it is 14 % off, and 0.1 %."""
+    """Otherwise one run would state both 14 % and 0.1 % as the error of one window."""
     time_ns = np.arange(0, 20 * SECOND_NS, round(SECOND_NS / rate_hz))
     power = recorded(tmp_path, time_ns, steps(time_ns, LEVELS), of=header(rate_hz=rate_hz))
     found = numbers_of(found_in(power))
@@ -241,7 +241,7 @@ def test_inferences_in_step_make_all_of_a_run_unsure(
 
 
 def test_run_without_idle_has_gross_only(tmp_path: Path) -> None:
-    """The power of some other moment is taken for idle."""
+    """Otherwise the power of some other moment would be taken for idle."""
     found = find_energy(
         run_record(None),
         worker_record(np.full(COUNT, 1000)),
@@ -257,7 +257,7 @@ def test_run_without_idle_has_gross_only(tmp_path: Path) -> None:
 
 
 def test_idle_on_one_side_only_gives_no_net(tmp_path: Path) -> None:
-    """With less known of the idle power, net energy looks more certain."""
+    """Otherwise net energy would look more certain where less is known of the idle power."""
     found = numbers_of(found_in(trace(tmp_path, until_s=15.4)))
     assert found.net_j_per_inference is None
     assert found.net_refused is not None
@@ -266,7 +266,7 @@ def test_idle_on_one_side_only_gives_no_net(tmp_path: Path) -> None:
 
 
 def test_highest_sample_of_a_sum_is_not_told(tmp_path: Path) -> None:
-    """Two rails that take turns are said to peak together."""
+    """Otherwise two rails that alternate would be reported to peak together."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
     power_w = steps(time_ns, LEVELS)
     rails = Channel("a", "pmic-rails"), Channel("b", "pmic-rails")
@@ -276,7 +276,7 @@ def test_highest_sample_of_a_sum_is_not_told(tmp_path: Path) -> None:
 
 
 def test_rails_with_wrong_names_give_no_joules(tmp_path: Path) -> None:
-    """The energy of a run is that of one of its rails, and trusted."""
+    """Otherwise the energy of a run would be that of one of its rails, and trusted."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
     power_w = steps(time_ns, LEVELS)
     rails = Channel("VDD_IN", "module"), Channel("VDD_SOC", "rail")
@@ -292,7 +292,7 @@ def test_rails_with_wrong_names_give_no_joules(tmp_path: Path) -> None:
 def test_recording_that_makes_no_sense_costs_no_latency(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A mistake in the energy throws the latencies of a run away."""
+    """Otherwise a mistake in the energy would discard the latencies of a run."""
 
     def fail(*_: object) -> None:
         raise ValueError("zero-size array")
@@ -304,7 +304,7 @@ def test_recording_that_makes_no_sense_costs_no_latency(
 
 
 def test_window_with_a_hole_is_refused(tmp_path: Path) -> None:
-    """A tenth of a percent of the recording is missing, and all of it in one window."""
+    """Otherwise a gap of 0.1 % of the recording could lie in one window, unnoticed."""
     gap = Gap(10 * SECOND_NS, 10 * SECOND_NS + 15_000_000, 15, "lost")
     loss = LossReport(received_count=20_000, lost_count=15, gaps=(gap,))
     found = found_in(trace(tmp_path, loss=loss))
@@ -313,7 +313,7 @@ def test_window_with_a_hole_is_refused(tmp_path: Path) -> None:
 
 
 def test_single_queries_are_resolved_where_the_meter_can(tmp_path: Path) -> None:
-    """Each inference has the mean of all, or the energy of its neighbour."""
+    """Otherwise each inference would have the mean energy of all, or that of its neighbour."""
     found = given(numbers_of(found_in(trace(tmp_path))).per_query)
     assert (found.count, found.refused) == (COUNT, None)
     assert found.p50_j == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
@@ -322,7 +322,7 @@ def test_single_queries_are_resolved_where_the_meter_can(tmp_path: Path) -> None
 
 
 def test_single_queries_have_all_of_the_meter_s_uncertainty(tmp_path: Path) -> None:
-    """An inference is said to be known as far as its ends are, by a meter that is 3 % off."""
+    """Otherwise only the ends would limit the accuracy, with a meter that is 3 % off."""
     found = given(numbers_of(found_in(trace(tmp_path))).per_query)
     gain_j = 2 * 0.03 / 3**0.5 * WORK_W * QUERY_S
     for u95_j in (found.p50_u95_absolute_j, found.p90_u95_absolute_j):
@@ -341,9 +341,9 @@ def test_percentiles_are_those_of_inferences(tmp_path: Path) -> None:
 
 
 def test_inference_with_a_hole_gives_no_single_energies(tmp_path: Path) -> None:
-    """A line drawn through what is missing is the energy of an inference."""
+    """Otherwise a line drawn through a gap would be the energy of an inference."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
-    begin_ns, end_ns = 9_900_000_000, 10_000_000_000  # 49 inferences are before, 50 behind
+    begin_ns, end_ns = 9_900_000_000, 10_000_000_000  # 49 inferences are before, 50 after
     ratios = np.select([time_ns < begin_ns, time_ns < end_ns], [1.0, 1.005], 1.01)
     levels_w = steps(time_ns, LEVELS) * ratios
     hole_ns = begin_ns + 20_000_000
@@ -356,7 +356,7 @@ def test_inference_with_a_hole_gives_no_single_energies(tmp_path: Path) -> None:
 
 
 def test_idle_and_highest_power_have_an_uncertainty(tmp_path: Path) -> None:
-    """Two of the powers that are printed seem exact."""
+    """Otherwise two of the printed powers would seem exact."""
     found = numbers_of(found_in(trace(tmp_path)))
     gain, offset_w = 0.03 / 3**0.5, SUPPLY_V * 1e-3 / 3**0.5
     idle_w = 2 * math.hypot(gain * IDLE_W, offset_w)
@@ -368,7 +368,7 @@ def test_idle_and_highest_power_have_an_uncertainty(tmp_path: Path) -> None:
 
 
 def test_highest_mean_of_a_counter_has_its_step(tmp_path: Path) -> None:
-    """A counter of 6 mJ a step, read 60 times a second, tells the power of one interval to 1 %."""
+    """Otherwise a counter of 6 mJ a step, read 60 times a second, would seem good to 1 %."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 50)
     step = UncertaintyTerm(kind=Kind.RESOLUTION, value=3.2e-3, unit=Unit.JOULE, is_common=False)
     meter = with_term(header(rate_hz=50.0), step)
@@ -378,7 +378,7 @@ def test_highest_mean_of_a_counter_has_its_step(tmp_path: Path) -> None:
 
 
 def test_ends_of_single_queries_have_the_power_of_the_query(tmp_path: Path) -> None:
-    """With a pause behind each inference, their ends seem as harmless as the mean power is low."""
+    """Otherwise pauses would lower the mean power, and the ends of inferences seem harmless."""
     start_ns = queries().start_ns
     end_ns = start_ns + round(QUERY_S / 2 * SECOND_NS)
     apart = replace(queries(), end_ns=end_ns)
@@ -402,7 +402,7 @@ def test_ends_of_single_queries_have_the_power_of_the_query(tmp_path: Path) -> N
 def test_single_queries_are_refused_with_the_mean_kept(
     tmp_path: Path, query_s: float, count: int, scenario: Scenario, reason: str
 ) -> None:
-    """A meter of 1 kHz tells the energy of what takes five of its samples."""
+    """Otherwise a 1 kHz meter would give the energy of what takes five of its samples."""
     run = found_in(trace(tmp_path), timed=queries(query_s, count), scenario=scenario)
     found = numbers_of(run)
     per_query = given(found.per_query)
@@ -415,7 +415,7 @@ def test_single_queries_are_refused_with_the_mean_kept(
 def test_clocks_are_known_to_the_end_of_the_last_window(
     tmp_path: Path, probed_s: float, beyond_s: float
 ) -> None:
-    """The idle power behind a long run is looked up where the clocks were before it."""
+    """Otherwise idle power after a long run would be looked up where the clocks were before it."""
     clock = replace(SAME_CLOCK, span_ns=round(probed_s * SECOND_NS), slope_error=1e-4)
     found = found_in(trace(tmp_path), clock=clock).sync
     assert found is not None
@@ -423,7 +423,7 @@ def test_clocks_are_known_to_the_end_of_the_last_window(
 
 
 def test_battery_lasts_as_long_as_its_charge(tmp_path: Path) -> None:
-    """Watt-hours are taken for joules."""
+    """Otherwise watt-hours would be taken for joules."""
     asked = EnergyRequest(meter="synthetic", battery_capacity_j=3600.0)
     power = trace(tmp_path, of=header(smoothing_s=1e-3))  # no loop is in step with it
     battery = numbers_of(found_in(power, asked=asked)).battery
@@ -446,7 +446,7 @@ def test_battery_lasts_as_long_as_its_charge(tmp_path: Path) -> None:
 def test_recording_that_cannot_be_trusted_gives_no_number(
     tmp_path: Path, loss: LossReport, reason: str
 ) -> None:
-    """A meter that was pulled out still prints joules."""
+    """Otherwise a meter that was unplugged would still give joules."""
     found = found_in(trace(tmp_path, loss=loss))
     assert has_no_number(found)
     assert found.refused is not None
@@ -483,7 +483,7 @@ def test_recording_that_cannot_be_trusted_gives_no_number(
 def test_window_that_cannot_be_aligned_with_the_trace_is_refused(
     tmp_path: Path, changes: dict[str, Any], reason: str
 ) -> None:
-    """Energy of some other part of the recording is printed."""
+    """Otherwise the energy of some other part of the recording would be printed."""
     time_ns = np.arange(4 * SECOND_NS, 20 * SECOND_NS, SECOND_NS // 1000)
     found = found_in(recorded(tmp_path, time_ns, steps(time_ns, LEVELS)), **changes)
     assert has_no_number(found)
@@ -492,7 +492,7 @@ def test_window_that_cannot_be_aligned_with_the_trace_is_refused(
 
 
 def test_recording_that_is_not_there_says_what_the_agent_said() -> None:
-    """The reason of the device is thrown away."""
+    """Otherwise the reason given by the device would be discarded."""
     gone = MeterFacts("rapl", "no RAPL zone")
     assert found_in(None, metered=gone).refused == "no RAPL zone"
     said = "its recording is not here: the meter was at the host that started the run"
@@ -500,7 +500,7 @@ def test_recording_that_is_not_there_says_what_the_agent_said() -> None:
 
 
 def test_rails_that_add_up_are_added(tmp_path: Path) -> None:
-    """One rail of the device is taken for all of it."""
+    """Otherwise one rail of the device would be taken for all of it."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
     power_w = steps(time_ns, LEVELS)
     rails = Channel("a", "pmic-rails"), Channel("b", "pmic-rails")
@@ -512,7 +512,7 @@ def test_rails_that_add_up_are_added(tmp_path: Path) -> None:
 
 
 def test_rails_of_which_nobody_knows_the_sum_are_refused(tmp_path: Path) -> None:
-    """The first rail in alphabetical order is printed as the device's energy."""
+    """Otherwise the alphabetically first rail would be printed as the device's energy."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
     power_w = steps(time_ns, LEVELS)
     meter = header(Channel("a", "rail"), Channel("b", "rail"), facts={})
@@ -521,7 +521,7 @@ def test_rails_of_which_nobody_knows_the_sum_are_refused(tmp_path: Path) -> None
 
 
 def test_meter_of_the_agent_has_the_device_s_clock(tmp_path: Path) -> None:
-    """Probes move the window of a meter that has the device's own times."""
+    """Otherwise probes would move the window of a meter that has the device's own times."""
     found = found_in(trace(tmp_path), clock=None, metered=MeterFacts("rapl"))
     assert found.sync is not None
     assert found.sync.method is SyncMethod.SHARED_CLOCK
@@ -529,7 +529,7 @@ def test_meter_of_the_agent_has_the_device_s_clock(tmp_path: Path) -> None:
 
 
 def test_clock_of_the_host_is_converted(tmp_path: Path) -> None:
-    """A device whose clock is hours ahead gives the energy of another time, or none."""
+    """Otherwise a device clock that is hours ahead would give another time's energy, or none."""
     ahead_ns = 7.2e12
     clock = replace(SAME_CLOCK, offset_ns=-ahead_ns, slope=0.0)
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)

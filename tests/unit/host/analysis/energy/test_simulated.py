@@ -1,4 +1,4 @@
-"""Printed energy against the true one, in simulated runs; many more are in benchmarks."""
+"""Printed energy against true energy in simulated runs; many more are in benchmarks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHORT = SimulatedDevice(code_w=0.01, duration_s=0.2, warmup_s=0.1)
 @pytest.mark.parametrize("device", [UNSEEN, SHORT], ids=["2 s", "0.2 s"])
 @pytest.mark.parametrize("late_s", [0.0, 0.3, 2.0])
 def test_loop_is_found_where_the_code_is_not_seen(device: SimulatedDevice, late_s: float) -> None:
-    """Samples that are 300 ms late cost 75 % of the energy, of which ±3 % is printed."""
+    """Otherwise samples that are 300 ms late would cost 75 % of the energy, printed as ±3 %."""
     for seed in range(2):
         found = simulate(device, SimulatedMeter(late_s=late_s, drift_ppm=40.0), seed)
         assert found.energy.sync is not None
@@ -45,7 +45,7 @@ def test_loop_is_found_where_the_code_is_not_seen(device: SimulatedDevice, late_
 def test_meter_that_does_not_see_the_device_gives_no_energy(
     meter: SimulatedMeter, late_s: float
 ) -> None:
-    """Arrivals are believed to be within 2 ms, and joules of another device are printed."""
+    """Otherwise arrivals would be trusted to 2 ms, and another device's joules would be printed."""
     for seed in range(2):
         found = simulate(SimulatedDevice(), meter, seed)
         assert found.is_refused
@@ -54,7 +54,7 @@ def test_meter_that_does_not_see_the_device_gives_no_energy(
 
 
 def test_activity_as_long_as_the_loop_is_not_taken_for_it() -> None:
-    """A tick of the device's own that is as long as the loop is found instead."""
+    """Otherwise a tick of the device that is as long as the loop would be found instead."""
     ticking = SimulatedDevice(
         code_w=0.01, duration_s=0.2, warmup_s=0.1, active_ratio=1.0,
         tick_s=0.9, tick_active_s=0.302, tick_w=0.05,
@@ -65,7 +65,7 @@ def test_activity_as_long_as_the_loop_is_not_taken_for_it() -> None:
 
 
 def test_loop_is_looked_for_where_nothing_better_is_seen_or_it_is_asked_for() -> None:
-    """Its two marks stand in for 62 of the load code, or cost time where they are not needed."""
+    """Otherwise its two marks would replace 62 of the load code, or cost time needlessly."""
     tried = {}
     for asked in (None, SyncMethod.LOOP):
         found = simulate(SimulatedDevice(), SimulatedMeter(late_s=0.3), 1, asked)
@@ -78,12 +78,15 @@ def test_loop_is_looked_for_where_nothing_better_is_seen_or_it_is_asked_for() ->
 TINY = SimulatedDevice(active_ratio=0.0055, work_w=1.0, duration_s=1.0)
 """A device that is active for 55 µs in exactly 10 ms."""
 TICKING = SimulatedDevice(tick_s=1e-3, tick_active_s=7.5e-5, tick_w=1.0, duration_s=1.0)
-"""One with a tick that a thousand samples a second see always or never."""
+"""A device with a tick that a thousand samples a second see always or never."""
 
 
 @pytest.mark.parametrize("device", [TINY, TICKING], ids=["loop", "tick"])
 def test_instants_in_step_with_the_device_say_what_they_do_not_see(device: SimulatedDevice) -> None:
-    """A loop of 10.000 ms at 10 kS/s, 3 ppm apart, is 100 % off in net, at 23 %."""
+    """Otherwise net would be 100 % off at a stated 23 %.
+
+    The loop takes 10.000 ms, sampled at 10 kS/s with clocks 3 ppm apart.
+    """
     meter = SimulatedMeter(is_averaging=False, rate_hz=20_000.0, drift_ppm=3.0, noise_w=1e-5)
     outcomes = [simulate(device, meter, seed) for seed in range(4)]
     assert max(abs(one.off_ratio) for one in outcomes) > 0.01, "or nothing is in step"
@@ -94,7 +97,7 @@ def test_instants_in_step_with_the_device_say_what_they_do_not_see(device: Simul
 
 
 def test_few_instants_give_no_energy() -> None:
-    """A tick that falls between the samples of every millisecond is in no sample."""
+    """Otherwise a tick that falls between the samples of every millisecond would be missed."""
     meter = SimulatedMeter(is_averaging=False, rate_hz=10_000.0)
     found = simulate(SimulatedDevice(), meter, 1)
     assert found.is_refused
@@ -129,7 +132,7 @@ FILE_METERS = {
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("name", FILE_METERS)
 def test_energy_by_the_file_of_another_instrument_holds_the_truth(name: str, file: str) -> None:
-    """A file's clock, its way to write numbers, or the instrument's filter, costs the energy."""
+    """Otherwise a file's clock or number format, or the meter's filter, would cost the energy."""
     for seed in range(2):
         found = simulate_file(*FILE_METERS[name], FILES[file], seed)
         assert not isinstance(found, str), found
@@ -148,7 +151,7 @@ def test_energy_by_the_file_of_another_instrument_holds_the_truth(name: str, fil
     ],
 )
 def test_file_that_does_not_show_the_run_is_refused(meter: SimulatedMeter, reason: str) -> None:
-    """A plug in another room gives joules per inference."""
+    """Otherwise a plug in another room would give joules per inference."""
     found = simulate_file(SimulatedDevice(), meter, SimulatedFile(), 1)
     refused = found if isinstance(found, str) else found.energy.refused
     assert re.search(reason, refused or "")
@@ -156,7 +159,7 @@ def test_file_that_does_not_show_the_run_is_refused(meter: SimulatedMeter, reaso
 
 @pytest.mark.parametrize("lag_s", [0.0, 5e-3, 0.01, 0.02])
 def test_filter_of_an_instrument_is_found_by_the_codes(lag_s: float) -> None:
-    """A time constant that no file tells of, or one that is not there."""
+    """Otherwise an undeclared time constant would be missed, or a nonexistent one found."""
     meter = SimulatedMeter(rate_hz=1e3, drift_ppm=50.0, lag_s=lag_s)
     found = simulate_file(SimulatedDevice(), meter, SimulatedFile(), 1)
     assert not isinstance(found, str)
@@ -165,7 +168,7 @@ def test_filter_of_an_instrument_is_found_by_the_codes(lag_s: float) -> None:
 
 
 def test_values_that_are_rounded_are_uncertain_by_half_a_step() -> None:
-    """A plug that shows whole centiwatts is 5 % off at a device of a tenth of a watt."""
+    """Otherwise a plug that shows whole centiwatts would be 5 % off at a device of 0.1 W."""
     device = SimulatedDevice(chip_s=0.08, idle_w=0.013, work_w=0.116)
     meter = SimulatedMeter(rate_hz=100.0)
     coarse, fine = (
@@ -198,7 +201,10 @@ UNTOLD = {
 
 @pytest.mark.parametrize("name", UNTOLD)
 def test_what_the_driver_does_not_tell_is_seen_in_the_trace(name: str) -> None:
-    """A filter that nobody declares takes 1.3 % at ±0.3 %; a noisy meter is inside in half."""
+    """Otherwise an undeclared filter would take 1.3 % at ±0.3 %.
+
+    A noisy meter's interval would hold the truth in half of the runs.
+    """
     device, meter = UNTOLD[name]
     found = [simulate(device, meter, seed) for seed in range(8)]
     assert not any(one.is_refused for one in found)
@@ -206,6 +212,6 @@ def test_what_the_driver_does_not_tell_is_seen_in_the_trace(name: str) -> None:
 
 
 def test_meter_without_filter_and_noise_is_not_called_worse() -> None:
-    """Every meter is taken for a slow one."""
+    """Otherwise every meter would be taken for a slow meter."""
     found = [simulate(SimulatedDevice(), SimulatedMeter(rate_hz=1e3), seed) for seed in range(3)]
     assert max(one.u95_ratio for one in found) < 1e-3

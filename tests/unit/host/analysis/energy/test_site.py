@@ -1,4 +1,4 @@
-"""Which channels of a meter are the device."""
+"""Which channels of a meter belong to the device."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ channels = st.lists(
 
 
 def meter(measured: Sequence[Channel], total: Sequence[str] = ()) -> Header:
-    """One that measures these."""
+    """Return a meter that measures these channels."""
     return header(*measured, facts={TOTAL: list(total)} if total else {})
 
 
 @given(channels)
 def test_widest_boundary_is_taken_once(measured: list[Channel]) -> None:
-    """A processor is added to the board that it is on, or taken for the board."""
+    """Otherwise a processor would be added to the board that it is on, or taken for the board."""
     boundaries = {channel.boundary for channel in measured}
     widest = next((one for one in WIDEST_FIRST if one in boundaries), None)
     is_one_part = len(measured) == 1 and boundaries != {"rail"}
@@ -52,7 +52,7 @@ def test_widest_boundary_is_taken_once(measured: list[Channel]) -> None:
 
 @given(channels, st.data())
 def test_driver_that_knows_its_rails_decides(measured: list[Channel], data: st.DataObject) -> None:
-    """A rail that the driver left out, since another one feeds it, is counted twice."""
+    """Otherwise a rail that the driver left out, as another rail feeds it, would count twice."""
     names = [channel.name for channel in measured]
     total = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
     found = site_of(meter(measured, total))
@@ -65,7 +65,7 @@ def test_driver_that_knows_its_rails_decides(measured: list[Channel], data: st.D
 def site_when(
     directory: Path, powers_w: Mapping[Channel, float], total: Sequence[str] = ()
 ) -> Site:
-    """Of a recording in which each channel takes this power all the time."""
+    """Return the site of a recording in which each channel takes this power all the time."""
     time_ns = np.arange(0, 2 * SECOND_NS, SECOND_NS // 50)
     powers = [np.full(len(time_ns), power_w) for power_w in powers_w.values()]
     return site_in(recorded(directory, time_ns, *powers, of=meter(list(powers_w), total)))
@@ -79,7 +79,7 @@ CPU, BESIDE = Channel("POM_5V_CPU", "rail"), Channel("VDD_MUX", "rail")
 def test_platform_that_stands_still_is_not_the_device(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A laptop takes 0 W in all, and 15 W in its processor: the energy of a run is 0 J."""
+    """Otherwise a laptop of 0 W in all and 15 W in its processor would take 0 J per run."""
     caplog.set_level(logging.WARNING)
     found = site_when(tmp_path, {PACKAGES[0]: 10.0, PACKAGES[1]: 5.0, PSYS: 0.0})
     assert found == Site(("package-0", "package-1"), "package")
@@ -88,12 +88,12 @@ def test_platform_that_stands_still_is_not_the_device(
 
 @pytest.mark.parametrize("power_w", [14.5, 15.0, 40.0])
 def test_platform_that_counts_is_the_device(tmp_path: Path, power_w: float) -> None:
-    """Two counters that differ by what they may make another site of each run."""
+    """Otherwise two counters that differ within their tolerance would change the site per run."""
     assert site_when(tmp_path, {PACKAGES[0]: 15.0, PSYS: power_w}).channels == ("psys",)
 
 
 def test_rails_with_wrong_names_are_refused_with_both_powers(tmp_path: Path) -> None:
-    """The GPU's rail, called the input, is the energy of the whole board."""
+    """Otherwise the GPU's rail, called the input, would be the energy of the whole board."""
     with pytest.raises(MeasurementError) as refused:
         site_when(tmp_path, {GPU: 7.5, IN: 1.5, CPU: 2.0}, [IN.name])
     assert str(refused.value) == (
@@ -103,6 +103,6 @@ def test_rails_with_wrong_names_are_refused_with_both_powers(tmp_path: Path) -> 
 
 
 def test_rails_beside_the_total_are_no_parts_of_it(tmp_path: Path) -> None:
-    """A carrier board that takes more than its module makes the module's energy impossible."""
+    """Otherwise a carrier board that takes more than its module would void the module's energy."""
     powers_w = {IN: 3.0, GPU: 1.0, CPU: 1.0, BESIDE: 8.0}
     assert site_when(tmp_path, powers_w, [IN.name]).channels == (IN.name,)

@@ -24,22 +24,22 @@ SECOND_NS = 1_000_000_000
 
 
 def known(name: str) -> Any:
-    """One vector."""
+    """Return one known vector."""
     return json.loads(need_shared("known_answers/energy.json").read_text())[name]
 
 
 def term(kind: Kind, value: float, unit: Unit = Unit.RATIO, **fields: Any) -> UncertaintyTerm:
-    """Rectangular, unless said otherwise."""
+    """Return a term, rectangular unless stated otherwise."""
     return UncertaintyTerm(kind=kind, value=value, unit=unit, **fields)
 
 
 def normal(kind: Kind, value: float, unit: Unit, **fields: Any) -> UncertaintyTerm:
-    """A standard deviation."""
+    """Return a term given by its standard deviation."""
     return term(kind, value, unit, distribution=Distribution.NORMAL, **fields)
 
 
 def steady(power_w: float, duration_s: float, **fields: Any) -> EnergyWindow:
-    """The same power all the time."""
+    """Return the same power all the time."""
     values: dict[str, Any] = {
         "energy_j": power_w * duration_s,
         "duration_s": duration_s,
@@ -51,7 +51,7 @@ def steady(power_w: float, duration_s: float, **fields: Any) -> EnergyWindow:
 
 
 def test_constant_power_has_the_energy_of_any_rule() -> None:
-    """A sample too many is counted, and a long window has too much energy."""
+    """Otherwise one sample too many would be counted, and a long window have too much energy."""
     expected = known("A_constant")["expected"]
     time_ns = np.arange(1_000_001) * 10_000
     power_w = np.full(len(time_ns), 3.3 * 0.01)
@@ -63,7 +63,7 @@ def test_constant_power_has_the_energy_of_any_rule() -> None:
 
 @pytest.mark.parametrize("rate_hz", [1000, 10_000, 100_000])
 def test_window_between_samples_is_cut_exactly(rate_hz: int) -> None:
-    """A burst that begins between two samples has a whole sample more or less."""
+    """Otherwise a burst that begins between two samples would gain or lose a whole sample."""
     expected = known("B_bursts_off_grid")["sampled"][str(rate_hz)]
     time_ns = np.arange(rate_hz + 1) * (SECOND_NS // rate_hz)
     phase_ns = time_ns % 50_000_000
@@ -77,7 +77,7 @@ def test_window_between_samples_is_cut_exactly(rate_hz: int) -> None:
 
 
 def test_lost_samples_are_bridged_and_counted() -> None:
-    """Lost samples take their energy, or their time, with them."""
+    """Otherwise lost samples would take their energy, or their time, with them."""
     vector = known("E_sample_loss")
     first, last = vector["definition"]["lost"]
     index = np.arange(100_001)
@@ -105,21 +105,21 @@ def test_lost_samples_are_bridged_and_counted() -> None:
     ],
 )
 def test_window_that_was_not_recorded_is_refused(begin_ns: int, end_ns: int, reason: str) -> None:
-    """The energy of a time is printed in which nobody measured."""
+    """Otherwise an energy would be printed for a time that was not measured."""
     line = PowerLine(np.array([0, SECOND_NS]), np.array([1.0, 1.0]))
     with pytest.raises(MeasurementError, match=reason):
         line.cut(begin_ns, end_ns)
 
 
 def test_readings_that_are_no_numbers_are_bridged() -> None:
-    """One missing reading makes the energy of an hour not a number."""
+    """Otherwise one missing reading would make the energy of an hour not a number."""
     time_ns = np.arange(4) * SECOND_NS
     line = line_of_instants(time_ns, np.array([1.0, math.nan, 3.0, 3.0]))
     assert line.cut(0, 3 * SECOND_NS).energy_j() == pytest.approx(7.0)
 
 
 def test_budget_of_a_microcontroller_is_the_known_one() -> None:
-    """Gain errors are divided by the root of a million samples, and 12 % becomes 0.01 %."""
+    """Otherwise gain errors would be divided by the root of a million: 0.01 % instead of 12 %."""
     vector = known("O1_uncertainty_mcu_ppk2")
     parts = vector["expected"]["u_components_J"]
     terms = [
@@ -155,13 +155,13 @@ def test_budget_of_a_microcontroller_is_the_known_one() -> None:
     assert 2 * with_repeats == pytest.approx(vector["expected"]["U_k2_J"], rel=1e-9)
     own = [u for name, u in found.components.items() if name not in found.common]
     repeats = parts["type_A_0p5pct_5runs"]
-    # Of two models in the same range, at the same power: all that they share cancels.
+    # Two models in the same range, at the same power: all that they share cancels.
     ratio = math.sqrt(2) * math.hypot(repeats, *own) / found.value
     assert 100 * ratio == pytest.approx(vector["expected"]["u_ratio_same_range_pct"], rel=1e-4)
 
 
 def test_offset_cancels_in_the_net_energy_and_gain_does_not() -> None:
-    """A net figure is printed as if it were as uncertain as the gross one, or not at all."""
+    """Otherwise a net figure would be as uncertain as the gross figure, or be exact."""
     vector = known("O6_baseline_subtraction")
     d = vector["definition"]
     active = steady(d["V"] * (d["I_active"] + d["offset_A"]), d["T_s"])
@@ -179,14 +179,14 @@ def test_offset_cancels_in_the_net_energy_and_gain_does_not() -> None:
 
 
 def test_resolution_of_two_signals_does_not_cancel() -> None:
-    """Net energy of a meter with coarse steps is printed as exact."""
+    """Otherwise net energy of a meter with coarse steps would be printed as exact."""
     step = MeterErrors([term(Kind.RESOLUTION, 0.05, Unit.WATT)])
     net = step.net_per_inference(steady(2.3, 10.0), steady(2.0, 4.0), 1)
     assert net.u_absolute == pytest.approx(math.sqrt(2) * 0.05 * 10 / 3**0.5)
 
 
 def test_sum_of_channels_has_the_offset_of_each() -> None:
-    """Six rails are as sure as one."""
+    """Otherwise six rails would be as certain as one."""
     errors = MeterErrors([term(Kind.OFFSET, 0.2, Unit.WATT), term(Kind.RESOLUTION, 0.1, Unit.WATT)])
     found = errors.gross_per_inference(steady(9.0, 10.0, channel_count=4), 1)
     assert found.components["offset"] == pytest.approx(4 * 0.2 * 10 / 3**0.5)
@@ -194,7 +194,7 @@ def test_sum_of_channels_has_the_offset_of_each() -> None:
 
 
 def test_offset_of_another_range_does_not_cancel() -> None:
-    """The device idles in another range of the meter, whose error is another one."""
+    """Otherwise idle in another range of the meter would cancel, though its error is another."""
     errors = MeterErrors([normal(Kind.OFFSET, 1e-5, Unit.AMPERE, range=r) for r in (1, 3)])
     part = RangePart(energy_j=1.0, duration_s=10.0)
     net = errors.net_per_inference(
@@ -204,7 +204,7 @@ def test_offset_of_another_range_does_not_cancel() -> None:
 
 
 def in_ranges(*energies_j: float) -> EnergyWindow:
-    """Ten seconds with this energy in range 3, and in range 4."""
+    """Return ten seconds with this energy in range 3, and in range 4."""
     parts = {
         number: RangePart(energy_j=energy_j, duration_s=5.0)
         for number, energy_j in zip((3, 4), energies_j, strict=False)
@@ -216,7 +216,7 @@ GAINS = [normal(Kind.GAIN, value, Unit.RATIO, range=r) for r, value in ((3, 0.10
 
 
 def test_gains_of_two_ranges_add_up() -> None:
-    """A window that reaches into a worse range is printed as surer than one that does not."""
+    """Otherwise a window that reaches into a worse range would seem more certain."""
     errors = MeterErrors(GAINS)
     both = errors.gross_per_inference(in_ranges(1.0, 1.0), 1)
     assert both.u_absolute == pytest.approx(0.10 + 0.15)
@@ -224,7 +224,7 @@ def test_gains_of_two_ranges_add_up() -> None:
 
 
 def test_gains_of_opposite_signs_do_not_add_up() -> None:
-    """Idle in another range makes net energy surer than gross, or less sure than any cause."""
+    """Otherwise idle in another range would make net surer than gross, or worse than any cause."""
     idle = steady(0.09, 10.0, ranges={3: RangePart(energy_j=0.9, duration_s=10.0)})
     window = steady(0.1, 10.0, ranges={4: RangePart(energy_j=1.0, duration_s=10.0)})
     net = MeterErrors(GAINS).net_per_inference(window, idle, 1)
@@ -232,7 +232,7 @@ def test_gains_of_opposite_signs_do_not_add_up() -> None:
 
 
 def test_gains_that_are_left_beside_another_run_add_up() -> None:
-    """Two ranges that the other run is not in count as independent."""
+    """Otherwise two ranges that the other run did not use would count as independent."""
     gains = [
         normal(Kind.GAIN, value, Unit.RATIO, range=r) for r, value in ((3, 0.1), (4, 0.2), (5, 0.3))
     ]
@@ -242,23 +242,23 @@ def test_gains_that_are_left_beside_another_run_add_up() -> None:
 
 
 def test_gain_cancels_beside_a_run_in_the_same_range_only() -> None:
-    """Half of the energy is in another range, and beside another run it is as sure as none."""
+    """Otherwise half of the energy could be in another range without widening a comparison."""
     errors = MeterErrors(GAINS)
     assert errors.gross_per_inference(in_ranges(2.0), 1).u_comparative == pytest.approx(0.0)
     both = errors.gross_per_inference(in_ranges(1.5, 0.5), 1)
-    # Beside a run of 2 J in range 3: 0.5 J less there, 0.5 J more in range 4.
+    # Compared with a run of 2 J in range 3: 0.5 J less there, 0.5 J more in range 4.
     assert both.u_comparative == pytest.approx(math.hypot(0.5 * 0.10, 0.5 * 0.15))
 
 
 def test_gain_of_all_ranges_cancels_beside_any_run() -> None:
-    """Two boards cannot be told apart, since the shunt of both is a percent off."""
+    """Otherwise two boards could not be told apart, since the shunt of both is a percent off."""
     errors = MeterErrors([normal(Kind.GAIN, 0.1, Unit.RATIO), *GAINS[1:]])
     found = errors.gross_per_inference(in_ranges(1.5, 0.5), 1)
     assert found.u_comparative == pytest.approx(0.5 * 0.15)
 
 
 def test_terms_of_one_kind_are_apart() -> None:
-    """Of four gains the last one is told as all of them, and the rest is lost in a comparison."""
+    """Otherwise the last of four gains would stand for all, and comparisons lose the rest."""
     values = [0.01, 0.02, 0.002]
     errors = MeterErrors([normal(Kind.GAIN, value, Unit.RATIO) for value in values])
     found = errors.gross_per_inference(steady(8.0, 10.0), 1)
@@ -268,7 +268,7 @@ def test_terms_of_one_kind_are_apart() -> None:
 
 
 def test_edges_of_a_short_window_are_known() -> None:
-    """A counter that is a millisecond old is as good as a fresh one."""
+    """Otherwise a counter value that is a millisecond old would be as good as a fresh value."""
     vector = known("O5_rapl_single_5ms")
     d, parts = vector["definition"], vector["expected"]["u_components_J"]
     terms = [
@@ -283,7 +283,7 @@ def test_edges_of_a_short_window_are_known() -> None:
 
 
 def test_many_inferences_in_one_window_share_its_edges() -> None:
-    """Repeating is worth more than any synchronisation, and the budget does not show it."""
+    """Otherwise the budget would not show that repeating is worth more than synchronisation."""
     vector = known("O3_back_to_back")
     d = vector["definition"]
     window = steady(d["P_W"], d["inference_s"] * d["N"], edge_error_s=d["sigma_t_per_edge_s"])
@@ -293,7 +293,7 @@ def test_many_inferences_in_one_window_share_its_edges() -> None:
 
 
 def test_saturated_sample_may_have_been_as_high_as_any(tmp_path: Path) -> None:
-    """Samples at the end of a range are taken for what they say."""
+    """Otherwise samples at the end of a range would be taken at face value."""
     time_ns = np.arange(1000) * 1_000_000
     power_w = np.where(time_ns < SECOND_NS // 2, 1.0, 3.0)
     flags = np.zeros(len(time_ns), np.uint8)

@@ -1,4 +1,4 @@
-"""What the ends of a window cost, where they are not where they seem: a lone burst of work."""
+"""What the ends of a window cost where they are misplaced: a lone burst of work."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ from edgebench.protocol.errors import MeasurementError, WindowTooShort
 EDGE_S = 1e-3
 """Standard deviation of each end, as the known answer has it."""
 BEGIN_NS, BURST_NS = 100_000_000, 40_000_000
-"""The shortest burst, about, that is not refused when its ends are so uncertain."""
+"""About the shortest burst that is not refused when its ends are so uncertain."""
 PERIOD_NS = 10_000
 DRAWS = 50_000
 Shifts = NDArray[np.float64]
 Draw = Callable[[np.random.Generator], Shifts]
-"""By how many standard deviations the two ends are off, shape (2, n)."""
+"""Draws the shifts of the two ends in standard deviations, shape (2, n)."""
 
 
 def known_answer() -> tuple[dict[str, float], dict[str, float]]:
-    """Definition and expectation of O2."""
+    """Return definition and expectation of O2."""
     known = json.loads(need_shared("known_answers/energy.json").read_text())["O2_edge_misalignment"]
     assert known["definition"]["sigma_t_per_edge_s"] == EDGE_S
     return known["definition"], known["expected"]
 
 
 def normal(random: np.random.Generator) -> Shifts:
-    """As the known answer has it."""
+    """Draw as the known answer does."""
     return random.normal(size=(2, DRAWS))
 
 
 def bounded(random: np.random.Generator) -> Shifts:
-    """As a bound on a clock's error is understood."""
+    """Draw as a bound on a clock's error is understood."""
     return random.uniform(-math.sqrt(3), math.sqrt(3), size=(2, DRAWS))
 
 
 def shifted(random: np.random.Generator) -> Shifts:
-    """The whole window is too late or too early, as by the offset of a clock."""
+    """Draw a window that is too late or too early as a whole, as by the offset of a clock."""
     return np.repeat(bounded(random)[:1], 2, axis=0)
 
 
 def view_of(
     directory: Path, inside_w: float, outside_w: float, *terms: UncertaintyTerm
 ) -> AlignedTrace:
-    """One burst, recorded by a fast meter whose clock is known to so much."""
+    """Return one burst by a fast meter; without terms, its clock is known to `EDGE_S`."""
     # Samples right before the burst and its end: between two samples power is a straight line.
     right_before = [BEGIN_NS - 1, BEGIN_NS + BURST_NS - 1]
     time_ns = np.union1d(np.arange(0, SECOND_NS // 4, PERIOD_NS), right_before)
@@ -72,17 +72,17 @@ def view_of(
 
 
 def errors_j(view: AlignedTrace, shifts: Shifts, inside_w: float) -> NDArray[np.float64]:
-    """What windows whose ends are off by so much say, less the truth."""
+    """Return the energies of windows with shifted ends, less the truth."""
     ends = np.rint(shifts * EDGE_S * SECOND_NS).astype(np.int64)
     found = view.energies_j(BEGIN_NS + ends[0], BEGIN_NS + BURST_NS + ends[1])
     return found - inside_w * BURST_NS / SECOND_NS
 
 
 def test_lone_burst_is_read_as_much_too_low_as_the_known_answer_says(tmp_path: Path) -> None:
-    """The mean of many bursts is right, and the test below holds the budget against nothing."""
+    """Otherwise the test below would compare the budget with nothing: the mean would be right."""
     d, expected = known_answer()
     view = view_of(tmp_path, d["P_in_W"], d["P_out_W"])
-    # Evenly spread over the distribution, not drawn: no luck is in what is left of an error. The
+    # Evenly spread over the distribution, not drawn: no luck is left in an error. The
     # ends are independent, so that means and variances of one at a time add up.
     shifts = norm.ppf((np.arange(DRAWS) + 0.5) / DRAWS)
     still = np.zeros(DRAWS)
@@ -99,7 +99,7 @@ def test_lone_burst_is_read_as_much_too_low_as_the_known_answer_says(tmp_path: P
 def test_budget_has_bias_and_spread_of_a_lone_burst(
     tmp_path: Path, inside_w: float, outside_w: float, draw: Draw
 ) -> None:
-    """A burst is read 3 % too low, and its uncertainty says that it is right."""
+    """Otherwise a burst would be read 3 % too low, and its uncertainty would not include that."""
     view = view_of(tmp_path, inside_w, outside_w)
     window = view.window(BEGIN_NS, BEGIN_NS + BURST_NS)
     budget = MeterErrors([]).gross_per_inference(window, 1)
@@ -111,7 +111,7 @@ def test_budget_has_bias_and_spread_of_a_lone_burst(
 
 
 def test_budget_of_a_lone_burst_is_not_much_too_wide(tmp_path: Path) -> None:
-    """Any error is inside of an uncertainty that is wide enough, and the number says nothing."""
+    """Otherwise the uncertainty could be wide enough for any error, and mean nothing."""
     d, expected = known_answer()
     window = view_of(tmp_path, d["P_in_W"], d["P_out_W"]).window(BEGIN_NS, BEGIN_NS + BURST_NS)
     edges_j = MeterErrors([]).gross_per_inference(window, 1).components["edges of the window"]
@@ -120,7 +120,7 @@ def test_budget_of_a_lone_burst_is_not_much_too_wide(tmp_path: Path) -> None:
 
 
 def test_burst_of_the_known_answer_itself_is_too_short(tmp_path: Path) -> None:
-    """A window is kept of which the ends are 9 %."""
+    """Otherwise a window whose ends are 9 % of it would be kept."""
     d, _ = known_answer()
     view = view_of(tmp_path, d["P_in_W"], d["P_out_W"])
     assert math.sqrt(3) * d["sigma_t_per_edge_s"] / d["burst_s"] > EDGE_LIMIT_RATIO
@@ -132,7 +132,7 @@ def test_burst_of_the_known_answer_itself_is_too_short(tmp_path: Path) -> None:
 def test_ends_may_be_a_twentieth_of_a_window(
     window_ms: int, is_long_enough: bool, tmp_path: Path
 ) -> None:
-    """Otherwise an energy would be given that says more of the clocks than of the device."""
+    """Otherwise an energy would be given that depends more on the clocks than on the device."""
     view = view_of(tmp_path, 1.0, 0.0)  # whose clocks are known to 1.73 ms
     times_ns = BEGIN_NS, BEGIN_NS + window_ms * 1_000_000
     if is_long_enough:
@@ -143,7 +143,7 @@ def test_ends_may_be_a_twentieth_of_a_window(
 
 
 def test_power_beside_a_window_counts_as_far_as_the_meter_may_be_late(tmp_path: Path) -> None:
-    """A counter that is updated once in 4 ms has the burst beside an idle window, or has not."""
+    """A counter updated once in 4 ms includes the burst next to an idle window, or does not."""
     late = UncertaintyTerm(kind=Kind.EDGE, value=0.002, unit=Unit.SECOND, is_common=False)
     view = view_of(tmp_path, 0.2, 1.0, late)
     begin_ns = BEGIN_NS + 1_500_000
@@ -152,7 +152,7 @@ def test_power_beside_a_window_counts_as_far_as_the_meter_may_be_late(tmp_path: 
 
 
 def test_ends_of_many_windows_have_the_powers_beside_them(tmp_path: Path) -> None:
-    """Inferences with pauses have the mean power of both, and their ends seem to cost half."""
+    """Otherwise inferences and pauses would share a mean power, and ends seem to cost half."""
     view = view_of(tmp_path, 1.0, 0.2)
     begin_ns = np.array([BEGIN_NS, BEGIN_NS + BURST_NS])
     found_w = view.edge_powers_w(begin_ns, begin_ns + BURST_NS)

@@ -23,7 +23,7 @@ SUBJECT = HistorySubject(
 
 
 def command(number: int, values: Sequence[float | None], **conditions: str) -> list[HistoryRun]:
-    """The runs of one command, with these values."""
+    """Return the runs of one command, with these values."""
     return [
         HistoryRun(
             run_id=f"{number:04}-{place}",
@@ -43,7 +43,7 @@ def history(
     metric: str = "latency_ns.p50",
     margin_ratio: float | None = 0.03,
 ) -> History:
-    """A history with so many points at each level, which scatter by 1 %."""
+    """Return a history with so many points at each level, which scatter by 1 %."""
     draw = np.random.default_rng(3)
     values = [level * draw.normal(1, 0.01) for count, level in levels for _ in range(count)]
     commands = [command(number, [value]) for number, value in enumerate(values)]
@@ -66,20 +66,20 @@ def history(
 def test_outcome_judges_the_newest_level(
     levels: list[tuple[int, float]], outcome: HistoryOutcome
 ) -> None:
-    """A gate passes a regression, or fails for one that was fixed."""
+    """Otherwise a gate would pass a regression, or fail for a regression that was fixed."""
     found = history(levels)
     assert found.outcome is outcome, found.levels
 
 
 def test_direction_is_that_of_the_metric() -> None:
-    """A higher throughput is a regression."""
+    """Otherwise a higher throughput would be a regression."""
     levels = [(20, 1000.0), (20, 1100.0)]
     assert history(levels, "throughput_per_s").outcome is HistoryOutcome.BETTER
     assert history(levels).outcome is HistoryOutcome.WORSE
 
 
 def test_interval_of_the_change_contains_the_true_ratio() -> None:
-    """The interval of a regression does not contain its size."""
+    """Otherwise the interval of a regression would not contain its size."""
     newest = history([(20, 1000.0), (20, 1060.0)]).levels[-1]
     assert newest.ratio is not None
     assert newest.ratio_interval is not None
@@ -90,7 +90,7 @@ def test_interval_of_the_change_contains_the_true_ratio() -> None:
 
 
 def test_point_is_the_median_of_a_command_with_the_interval_between_its_runs() -> None:
-    """Five runs of one minute count as five days."""
+    """Otherwise five runs of one minute would count as five days."""
     commands = [command(number, [100.0, 101.0, 99.0, 102.0, 98.0]) for number in range(6)]
     found = find_history(SUBJECT, commands, METRICS["latency_ns.p50"])
     assert len(found.points) == 6
@@ -99,7 +99,7 @@ def test_point_is_the_median_of_a_command_with_the_interval_between_its_runs() -
 
 
 def test_set_whose_runs_are_too_far_apart_is_left_out_as_it_is_invalid() -> None:
-    """`show` refuses the number of a set, and its history prints it."""
+    """Otherwise `show` would refuse the number of a set, and its history would print it."""
     wide, narrow = (
         [1000.0, 1010.0, 1020.0, 1900.0, 2500.0],
         [1000.0, 1005.0, 1010.0, 1015.0, 1020.0],
@@ -110,7 +110,7 @@ def test_set_whose_runs_are_too_far_apart_is_left_out_as_it_is_invalid() -> None
 
 
 def test_change_of_conditions_is_marked_with_both_values() -> None:
-    """A new runtime looks like a slower model."""
+    """Otherwise a new runtime would look like a slower model."""
     commands = [
         *(command(number, [100.0 + number % 3], runtime_version="1") for number in range(10)),
         *(command(number, [120.0 + number % 3], runtime_version="2") for number in range(10, 20)),
@@ -124,14 +124,14 @@ def test_change_of_conditions_is_marked_with_both_values() -> None:
 
 
 def test_runs_without_a_ratio_are_counted_and_left_out() -> None:
-    """A run without the metric, or with a value of zero, crashes the command or becomes a point."""
+    """Otherwise a run whose metric is missing or zero would crash the command or become a point."""
     commands = [command(number, [value]) for number, value in enumerate([1.0, None, 0.0, 1.1])]
     found = find_history(SUBJECT, commands, METRICS["latency_ns.p50"])
     assert (len(found.points), found.missing_count) == (2, 2)
 
 
 def test_one_run_of_an_exact_count_decides() -> None:
-    """An emulated board needs a week to show one more instruction."""
+    """Otherwise an emulated board would need a week to show one more instruction."""
     commands = [command(number, [value]) for number, value in enumerate([1e6, 1e6, 1.02e6])]
     found = find_history(SUBJECT, commands, METRICS[INSTRUCTIONS], margin_ratio=0.005)
     assert found.outcome is HistoryOutcome.WORSE

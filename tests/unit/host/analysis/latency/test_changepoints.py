@@ -1,4 +1,4 @@
-"""Changepoints: the known ones, every possible cut of short series, and ruptures' answers."""
+"""Changepoints: the known ones, every possible cut of short series, and ruptures' results."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FLOOR = 1e-3
 
 
 def cost(values: NDArray[np.float64], ends: list[int]) -> float:
-    """What a cut costs, by the definition."""
+    """Return the cost of a cut, by the definition."""
     parts = [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     likelihoods = sum(part.size * np.log(part.var() + FLOOR**2) for part in parts)
     return float(likelihoods + PENALTY_FACTOR * np.log(values.size) * len(ends))
 
 
 def cuts(count: int) -> Iterator[list[int]]:
-    """Every cut of so many values into segments of two or more."""
+    """Yield every cut of so many values into segments of two or more."""
     inner = range(2, count - 1)
     for chosen in chain.from_iterable(combinations(inner, size) for size in range(count // 2)):
         ends = [*chosen, count]
@@ -39,7 +39,7 @@ def cuts(count: int) -> Iterator[list[int]]:
 
 
 def test_changepoints_are_the_known_ones() -> None:
-    """A change is seen late, twice or not at all."""
+    """Otherwise a change would be seen late, twice or not at all."""
     results = json.loads(need_shared("known_answers/measurement.json").read_text())
     rows: dict[str, Any] = results["changepoint"]["results"]
     assert len(rows) == 5
@@ -55,7 +55,7 @@ def test_changepoints_are_the_known_ones() -> None:
     st.sampled_from([0.05, 0.3, 1.0]),
 )
 def test_no_other_cut_costs_less(values: list[float], strictness: float) -> None:
-    """A cut is reported that is not the best one."""
+    """Otherwise a cut would be reported that is not the best cut."""
     series = np.array(values)
     found = find_changepoints(series, floor=FLOOR, strictness=strictness)
     penalty = PENALTY_FACTOR * np.log(series.size) * (strictness - 1)
@@ -69,7 +69,7 @@ def test_no_other_cut_costs_less(values: list[float], strictness: float) -> None
 
 @pytest.mark.parametrize("seed", range(6))
 def test_ruptures_finds_no_better_cut(seed: int) -> None:
-    """Our sums are not the cost that the literature's results were made with."""
+    """Otherwise our sums would not be the cost behind the literature's results."""
     if find_spec("ruptures") is None:
         skip_or_fail("ruptures is not installed")
     from ruptures import Pelt
@@ -79,7 +79,7 @@ def test_ruptures_finds_no_better_cut(seed: int) -> None:
     levels = np.repeat(draw.uniform(5, 15, 4), draw.integers(5, 40, 4))
     values = levels + draw.uniform(0.01, 0.5) * draw.standard_normal(levels.size)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it announces the floor that we use as well
+        warnings.simplefilter("ignore")  # it states the floor that we use as well
         search = Pelt(custom_cost=CostNormal(), min_size=2, jump=1)
     theirs = search.fit(values).predict(PENALTY_FACTOR * np.log(values.size))
     ours = find_changepoints(values, floor=FLOOR)
@@ -89,14 +89,14 @@ def test_ruptures_finds_no_better_cut(seed: int) -> None:
 
 @given(st.integers(2, 300), st.floats(0, 1e12))
 def test_constant_series_has_no_changepoint(count: int, value: float) -> None:
-    """Rounding in the sums makes changes out of nothing."""
+    """Otherwise rounding in the sums would create changes out of nothing."""
     assert find_changepoints(np.full(count, value), floor=max(value, 1.0) / 300) == [count]
 
 
 @settings(max_examples=30)
 @given(scale=st.floats(1e-6, 1e9), shift=st.floats(-1e3, 1e3))
 def test_unit_and_zero_do_not_matter(scale: float, shift: float) -> None:
-    """Nanoseconds have other changepoints than milliseconds."""
+    """Otherwise nanoseconds would have other changepoints than milliseconds."""
     values = known_series("warmup")
     expected = find_changepoints(values, floor=0.01)
     assert find_changepoints((values + shift) * scale, floor=0.01 * scale) == expected

@@ -23,17 +23,17 @@ from edgebench.host.analysis.latency.dependence import (
 
 
 def effective_count(values: NDArray[np.float64]) -> float:
-    """What a series is worth by the estimate itself, without any caution."""
+    """Return the effective count by the estimate itself, without any caution."""
     return values.size / autocorrelation_time(values)[0]
 
 
 def known() -> Any:
-    """Known answers that were computed elsewhere."""
+    """Return known answers that were computed elsewhere."""
     return json.loads(need_shared("known_answers/measurement.json").read_text())["autocorrelation"]
 
 
 def test_effective_count_is_the_known_one() -> None:
-    """The sum of correlations ends elsewhere than in the literature."""
+    """Otherwise the sum of correlations would end elsewhere than in the literature."""
     row = known()["ar1"]
     noise = np.random.Generator(np.random.PCG64(20240101)).standard_normal(row["n"])
     series = np.empty(row["n"])
@@ -47,7 +47,7 @@ def test_effective_count_is_the_known_one() -> None:
 
 
 def test_correlations_are_those_of_the_definition() -> None:
-    """The Fourier transform wraps around."""
+    """Otherwise the Fourier transform would wrap around."""
     for count in (2, 3, 10, 64, 1000):
         series = np.random.default_rng(count).standard_normal(count).cumsum()
         deviations = series - series.mean()
@@ -59,13 +59,13 @@ def test_correlations_are_those_of_the_definition() -> None:
 @pytest.mark.parametrize("phi", [0.0, 0.3, 0.5, 0.8, 0.9])
 @pytest.mark.parametrize("count", [20_000, 400_000])
 def test_effective_count_follows_the_theory(phi: float, count: int) -> None:
-    """Averaging over blocks loses the dependence within them, or the estimate is biased."""
+    """Otherwise averaging over blocks would lose dependence within them, or bias the estimate."""
     found = effective_count(ar1(np.random.default_rng(1), count, phi))
     assert found == pytest.approx(count * (1 - phi) / (1 + phi), rel=0.15)
 
 
 def test_slow_drift_of_a_long_series_is_seen() -> None:
-    """Dependence that reaches farther than any block goes unnoticed."""
+    """Otherwise dependence that reaches farther than any block would go unnoticed."""
     count = 20 * MAX_CORRELATED_POINTS
     series = np.random.default_rng(3).standard_normal(count)
     series += 3 * np.sin(np.arange(count) / count * 30)
@@ -75,7 +75,7 @@ def test_slow_drift_of_a_long_series_is_seen() -> None:
 @settings(deadline=None)
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=200))
 def test_series_is_worth_something_but_not_more_than_its_length(values: list[float]) -> None:
-    """Alternating values are worth more than were measured, or constant ones nothing."""
+    """Otherwise alternating values would be worth more than were measured, or constant ones 0."""
     for count in (effective_count, cautious_count):
         found = count(np.array(values))
         assert 0 < found <= len(values)
@@ -85,17 +85,17 @@ def test_series_is_worth_something_but_not_more_than_its_length(values: list[flo
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
 def test_cautious_count_is_the_estimate_less_its_error(phi: float) -> None:
-    """Intervals are too narrow in every second run, or twice as wide as they need be."""
+    """Otherwise intervals would be too narrow in every second run, or twice as wide as needed."""
     series = ar1(np.random.default_rng(1), 20_000, phi)
     theory = 20_000 * (1 - phi) / (1 + phi)
     assert 0.6 * theory < cautious_count(series) <= 1.05 * theory
 
 
 def test_rare_values_of_a_level_that_comes_and_goes_are_worth_little() -> None:
-    """The tail of a device that switches levels is taken for a tail of independent queries.
+    """Otherwise the tail of a device that switches levels would seem to be independent queries.
 
-    One in fifty queries of the slow level is above the 99th percentile, one after another as if
-    by chance; but the share of the slow level differs from run to run.
+    One in fifty queries of the slow level is above the 99th percentile, one after another as if by
+    chance; but the share of the slow level differs from run to run.
     """
     random = np.random.default_rng(3)
     is_slow = np.repeat(random.random(20) < 0.5, 500)

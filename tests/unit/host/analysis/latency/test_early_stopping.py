@@ -36,7 +36,7 @@ ROWS = (
     *[(0.95, n) for n in (130, 131, 132, 1000)],
     *[(0.5, n) for n in (10, 11, 12, 100)],
 )
-"""Where the load generator is asked: on both sides of each limit, and at usual sizes."""
+"""Where the load generator is queried: on both sides of each limit, and at usual sizes."""
 SERVER_ROWS = (
     *[(0.9, 43, 10**9), (0.9, 44, 10**9), (0.99, 458, 10**9), (0.99, 459, 10**9)],
     *[(0.5, 100, 0), (0.9, 200, 1500), (0.5, 300, 3000)],
@@ -45,12 +45,12 @@ SERVER_ROWS = (
 
 
 def known() -> Any:
-    """Known answers that were computed elsewhere."""
+    """Return known answers that were computed elsewhere."""
     return json.loads(need_shared("known_answers/measurement.json").read_text())["early_stopping"]
 
 
 def test_counts_are_the_known_ones() -> None:
-    """A run that is one query too short gets an estimate, or a long enough one does not."""
+    """Otherwise a run one query too short would get an estimate, or a long enough run would not."""
     for p, row in known()["min_queries_for_t"].items():
         for slow, queries in row.items():
             assert min_under_latency_count(int(slow), float(p)) + int(slow) == queries, (p, slow)
@@ -58,7 +58,7 @@ def test_counts_are_the_known_ones() -> None:
 
 
 def test_allowed_counts_are_the_known_ones() -> None:
-    """The wrong order statistic is reported."""
+    """Otherwise the wrong order statistic would be reported."""
     rows = known()["allowed_t_for_n"]
     assert set(map(float, rows)) == set(PERCENTILES)
     for p, row in rows.items():
@@ -67,7 +67,7 @@ def test_allowed_counts_are_the_known_ones() -> None:
 
 
 def test_ladder_gives_the_known_estimates() -> None:
-    """The right rank is taken from the wrong end, or is off by one."""
+    """Otherwise the right rank would be taken from the wrong end, or be off by one."""
     for count, row in known()["ladder_1000_2000_..._n_x1000_ns"].items():
         ordered = np.arange(1, int(count) + 1, dtype=np.int64) * 1000
         assert estimate(ordered, 0.90) == row["es90"]
@@ -75,7 +75,7 @@ def test_ladder_gives_the_known_estimates() -> None:
 
 
 def test_estimate_is_as_pessimistic_as_is_known() -> None:
-    """Nobody can say which percentile it is that a short run reports."""
+    """Otherwise it would be unknown which percentile a short run reports."""
     for name, percent in known()["effective_percentile_of_estimate"].items():
         p, count = (float(part.lstrip("pn")) for part in name.split("_"))
         slow = allowed_over_latency_count(int(count), p)
@@ -84,7 +84,7 @@ def test_estimate_is_as_pessimistic_as_is_known() -> None:
 
 
 def test_recorded_answers_of_the_load_generator_are_ours() -> None:
-    """The tables agree, but the program that made the published results does not."""
+    """Otherwise only the tables would agree, not the program behind the published results."""
     rows = known()["oracle_loadgen"]
     assert {(row["p"], row["n"]) for row in rows} == set(ROWS)
     for row in rows:
@@ -92,7 +92,7 @@ def test_recorded_answers_of_the_load_generator_are_ours() -> None:
 
 
 def ask_loadgen(folder: Path, scenario: str, p: float, count: int, target_ns: int) -> Any:
-    """What the load generator says of a run of so many queries."""
+    """Return what the load generator reports of a run of so many queries."""
     folder.mkdir()
     script = Path(__file__).parents[4] / "support" / "loadgen_run.py"
     words = [scenario, repr(p), str(count), str(target_ns), str(folder)]
@@ -103,13 +103,13 @@ def ask_loadgen(folder: Path, scenario: str, p: float, count: int, target_ns: in
 
 
 def need_loadgen() -> None:
-    """The test asks MLPerf's load generator."""
+    """Skip or fail unless MLPerf's load generator is installed."""
     if find_spec("mlperf_loadgen") is None:
         skip_or_fail("mlcommons-loadgen is not installed")
 
 
 def test_load_generator_reports_our_estimates_of_its_own_latencies(tmp_path: Path) -> None:
-    """A result that is called MLPerf's estimate is another number than MLPerf's."""
+    """Otherwise a result called MLPerf's estimate would be another number than MLPerf's."""
     need_loadgen()
     assert len(set(ROWS)) == 24
 
@@ -134,7 +134,7 @@ def test_load_generator_reports_our_estimates_of_its_own_latencies(tmp_path: Pat
 
 
 def test_load_generator_passes_the_servers_that_we_pass(tmp_path: Path) -> None:
-    """A server that is too often late is called good, or the other way round."""
+    """Otherwise a server that is too often late would be called good, or the other way round."""
     need_loadgen()
     for p, count, target_ns in SERVER_ROWS:
         folder = tmp_path / f"{p}-{count}-{target_ns}"
@@ -145,7 +145,7 @@ def test_load_generator_passes_the_servers_that_we_pass(tmp_path: Path) -> None:
 
 
 def exact_odds(fast: int, slow: int, p: Fraction) -> Fraction:
-    """P[Bin(fast + slow, 1 - p) <= slow], in exact arithmetic."""
+    """Return P[Bin(fast + slow, 1 - p) <= slow], in exact arithmetic."""
     count = fast + slow
     return sum(
         (math.comb(count, k) * (1 - p) ** k * p ** (count - k) for k in range(slow + 1)),
@@ -156,7 +156,7 @@ def exact_odds(fast: int, slow: int, p: Fraction) -> Fraction:
 @settings(max_examples=60)
 @given(slow=st.integers(0, 12), percent=st.integers(20, 95))
 def test_smallest_count_is_the_smallest_in_exact_arithmetic(slow: int, percent: int) -> None:
-    """Rounding at the limit lets one query too few pass."""
+    """Otherwise rounding at the limit would let one query too few pass."""
     p = Fraction(percent, 100)
     fast = min_under_latency_count(slow, float(p))
     assert exact_odds(fast, slow, p) < Fraction(DOUBT)
@@ -165,7 +165,7 @@ def test_smallest_count_is_the_smallest_in_exact_arithmetic(slow: int, percent: 
 
 @given(count=st.integers(1, 5_000_000), p=st.sampled_from(PERCENTILES))
 def test_allowed_count_is_the_largest_that_passes(count: int, p: float) -> None:
-    """The bisection stops beside its limit, where no table has a row."""
+    """Otherwise the bisection would stop next to its limit, where no table has a row."""
     slow = allowed_over_latency_count(count, p)
     if slow is None:
         assert count < min_query_count(p)
@@ -177,7 +177,7 @@ def test_allowed_count_is_the_largest_that_passes(count: int, p: float) -> None:
 
 @given(count=st.integers(64, 1_000_000))
 def test_estimate_is_never_below_the_percentile(count: int) -> None:
-    """A short run reports a better number than a long one."""
+    """Otherwise a short run would report a better number than a long run."""
     slow = allowed_over_latency_count(count, 0.9)
     assert slow is not None
     assert count - slow >= int(count * 0.9)
@@ -187,7 +187,7 @@ def test_estimate_is_never_below_the_percentile(count: int) -> None:
 
 @pytest.mark.parametrize("p", [0.0, 1.0, -0.1, 99.0, math.nan])
 def test_percentile_outside_of_its_range_is_refused(p: float) -> None:
-    """A percentile in percent loops for ever."""
+    """Otherwise a percentile given in percent would loop for ever."""
     for call in (min_query_count, lambda p: server_passes(9, 1, p)):
         with pytest.raises(UsageError, match="percentile"):
             call(p)
@@ -196,7 +196,7 @@ def test_percentile_outside_of_its_range_is_refused(p: float) -> None:
 
 
 def test_impossible_counts_are_refused() -> None:
-    """More late queries than queries pass as a run."""
+    """Otherwise more late queries than queries would pass as a run."""
     with pytest.raises(UsageError, match="11 late queries of 10"):
         server_passes(10, 11, 0.9)
     with pytest.raises(UsageError, match="negative"):
@@ -204,7 +204,7 @@ def test_impossible_counts_are_refused() -> None:
 
 
 def test_nothing_measured_has_no_estimate() -> None:
-    """An empty run is an index error."""
+    """Otherwise an empty run would cause an index error."""
     assert estimate(np.array([], np.int64), 0.9) is None
     assert estimate(np.array([1], np.int64), 0.001) is None
     assert not server_passes(0, 0, 0.9)

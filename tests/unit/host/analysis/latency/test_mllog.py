@@ -1,4 +1,4 @@
-"""LoadGen's own log: its result is read, and what is no result is refused."""
+"""LoadGen's own log: its result is read, and anything else is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgebench.protocol.errors import MeasurementError
 
 
 def line(key: str, value: object) -> str:
-    """One line of a detail log."""
+    """Return one line of a detail log."""
     return f":::MLLOG {json.dumps({'key': key, 'value': value, 'time_ms': 1.0})}\n"
 
 
@@ -30,7 +30,7 @@ LOG = (
 
 
 def test_result_is_the_last_value_of_each_key() -> None:
-    """The first of two values is reported, or a line that is no entry ends in a traceback."""
+    """Otherwise the first of two values would be reported, or a non-entry cause a traceback."""
     result = read_result(LOG)
     assert result
     assert (result.is_valid, result.query_count, result.p50_ns) == (True, 64, 10)
@@ -39,7 +39,7 @@ def test_result_is_the_last_value_of_each_key() -> None:
 
 
 def test_invalid_result_has_its_reason_on_one_line() -> None:
-    """A run that LoadGen calls invalid is valid here."""
+    """Otherwise a run that LoadGen calls invalid would be valid here."""
     log = LOG + line("result_validity", "INVALID") + line("result_invalid_reason", "too\n short ")
     result = read_result(log)
     assert result
@@ -48,19 +48,19 @@ def test_invalid_result_has_its_reason_on_one_line() -> None:
 
 @pytest.mark.parametrize("log", ["", "text\n", line("num_errors", 0)])
 def test_log_without_an_end_has_no_result(log: str) -> None:
-    """A LoadGen that was stopped has measured something valid, or its queries are lost."""
+    """Otherwise a stopped LoadGen would have a valid result, or its queries would be lost."""
     assert read_result(log) is None
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a":1}', ""])
 def test_damaged_line_is_refused(text: str) -> None:
-    """A log that somebody edited ends in a traceback."""
+    """Otherwise a log that was edited would end in a traceback."""
     with pytest.raises(MeasurementError, match="damaged"):
         read_result(f":::MLLOG {text}\n")
 
 
 def test_known_line_is_read() -> None:
-    """The format of the real log was misunderstood."""
+    """Otherwise the format of the real log would be misunderstood."""
     known = json.loads(need_shared("known_answers/measurement.json").read_text())["mllog_line"]
     result = read_result(known["line"] + "\n" + line("result_validity", "VALID"))
     assert result

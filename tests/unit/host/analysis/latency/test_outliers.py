@@ -18,12 +18,12 @@ latencies = st.lists(st.integers(0, 2**40), min_size=1, max_size=100)
 
 
 def known() -> Any:
-    """Known answers that were computed elsewhere."""
+    """Return known answers that were computed elsewhere."""
     return json.loads(need_shared("known_answers/measurement.json").read_text())["outliers"]
 
 
 def test_labels_are_the_known_ones() -> None:
-    """Quartiles of another kind move the fences."""
+    """Otherwise quartiles of another kind would move the fences."""
     row = known()
     found = label_outliers(np.array(row["vector"]))
     assert found.mild_fences == pytest.approx(row["tukey_mild"])
@@ -34,7 +34,7 @@ def test_labels_are_the_known_ones() -> None:
 
 
 def test_scores_are_the_known_ones() -> None:
-    """The deviation is scaled twice, or not at all."""
+    """Otherwise the deviation would be scaled twice, or not at all."""
     row = known()
     values = np.array(row["vector"])
     scores = modified_scores(values)
@@ -45,7 +45,7 @@ def test_scores_are_the_known_ones() -> None:
 
 
 def test_both_sides_and_both_kinds_are_told_apart() -> None:
-    """A query that was too fast hides among those that were too slow."""
+    """Otherwise a query that was too fast would hide among those that were too slow."""
     values = np.array([*range(100, 201), 300, 400, 0, -60])
     found = label_outliers(values)
     assert (found.high_mild_count, found.high_severe_count) == (1, 1)
@@ -54,7 +54,7 @@ def test_both_sides_and_both_kinds_are_told_apart() -> None:
 
 @given(latencies)
 def test_every_latency_has_one_label(values: list[int]) -> None:
-    """A latency is counted as mild and as severe, or the counts exceed what was measured."""
+    """Otherwise a latency would be both mild and severe, or counts exceed what was measured."""
     found = label_outliers(np.array(values, np.int64))
     assert found.count == len(values)
     assert 0 <= found.mild_count + found.severe_count <= len(values) / 2
@@ -64,7 +64,7 @@ def test_every_latency_has_one_label(values: list[int]) -> None:
 
 @given(latencies, st.integers(1, 1000))
 def test_unit_and_order_do_not_matter(values: list[int], factor: int) -> None:
-    """Nanoseconds have more outliers than milliseconds."""
+    """Otherwise nanoseconds would have more outliers than milliseconds."""
     one = label_outliers(np.array(values, np.int64))
     other = label_outliers(np.array(values[::-1], np.int64) * factor)
     assert (one.mild_count, one.severe_count) == (other.mild_count, other.severe_count)
@@ -72,13 +72,13 @@ def test_unit_and_order_do_not_matter(values: list[int], factor: int) -> None:
 
 
 def test_equal_latencies_have_no_score() -> None:
-    """A coarse clock makes a query that took one tick more infinitely slow."""
+    """Otherwise a coarse clock would make a query that took one tick more infinitely slow."""
     found = label_outliers(np.array([5] * 9 + [6]))
     assert (found.score_max, found.score_outlier_count) == (None, None)
     assert found.high_severe_count == 1
 
 
 def test_no_query_has_no_outliers() -> None:
-    """An empty run is called clean."""
+    """Otherwise an empty run would be called clean."""
     with pytest.raises(MeasurementError, match="no query"):
         label_outliers(np.array([], np.int64))

@@ -1,4 +1,4 @@
-"""The query trace: what cannot be true is refused, and each scenario has its own latency."""
+"""The query trace: impossible values are refused, and each scenario has its own latency."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = ("scheduled_ns", "start_ns", "invoke_start_ns", "invoke_end_ns", "end_
 
 
 def trace(count: int = 12, **columns: list[int]) -> Queries:
-    """Inferences of 70 ns, one right after another: 10 in, 50 invocation, 10 out."""
+    """Return inferences of 70 ns, back to back: 10 in, 50 invocation, 10 out."""
     start = 1000 + 70 * np.arange(count, dtype=np.int64)
     found = Queries(start, start, start + 10, start + 60, start + 70, start * 0, 0)
     given_columns: dict[str, Any] = {
@@ -28,20 +28,20 @@ def trace(count: int = 12, **columns: list[int]) -> Queries:
 
 
 def with_change(queries: Queries, column: str, row: int, by_ns: int) -> Queries:
-    """A trace with one number changed."""
+    """Return a trace with one number changed."""
     values = getattr(queries, column).copy()
     values[row] += by_ns
     return replace(queries, **{column: values})
 
 
 def spec(scenario: Scenario, **fields: Any) -> RunSpec:
-    """A run in this scenario."""
+    """Return the specification of a run in this scenario."""
     qps = 10.0 if scenario is Scenario.SERVER else None
     return RunSpec("tflite", scenario=scenario, target_qps=qps, **fields)
 
 
 def test_good_traces_are_believed() -> None:
-    """Every run is refused."""
+    """Otherwise every run would be refused."""
     trace().check()
     trace(0).check()
     trace(1).check()
@@ -62,7 +62,7 @@ def test_good_traces_are_believed() -> None:
     ],
 )
 def test_span_that_ends_before_it_starts_is_refused(column: str, by_ns: int, row: int) -> None:
-    """A clock that went backwards gives negative latencies, and a fine minimum."""
+    """Otherwise a clock that went backwards would give negative latencies, and a fine minimum."""
     with pytest.raises(MeasurementError, match="the device clock went backwards"):
         with_change(trace(), column, row, by_ns).check()
 
@@ -72,7 +72,7 @@ def test_span_that_ends_before_it_starts_is_refused(column: str, by_ns: int, row
     [("scheduled_ns", 0, -(2**63) + 1), ("end_ns", 11, 2**63 - 1)],
 )
 def test_time_that_no_clock_shows_is_refused(column: str, row: int, time_ns: int) -> None:
-    """Otherwise the difference of two times overflows, and a latency is negative."""
+    """Otherwise the difference of two times would overflow, and a latency would be negative."""
     made = trace()
     getattr(made, column)[row] = time_ns
     with pytest.raises(MeasurementError, match="a time beyond the range of a clock"):
@@ -81,34 +81,34 @@ def test_time_that_no_clock_shows_is_refused(column: str, row: int, time_ns: int
 
 @pytest.mark.parametrize(("column", "row", "by_ns"), [("end_ns", 4, 1), ("start_ns", 5, -1)])
 def test_inferences_that_overlap_are_refused(column: str, row: int, by_ns: int) -> None:
-    """Two inferences at a time are counted as if one model could do that."""
+    """Otherwise two inferences at a time would be counted as if one model could do that."""
     with pytest.raises(MeasurementError, match="not in order"):
         with_change(trace(), column, row, by_ns).check()
 
 
 @pytest.mark.parametrize("row", [0, 11])
 def test_query_that_started_before_it_was_due_is_refused(row: int) -> None:
-    """A server run has latencies that are shorter than the model."""
+    """Otherwise a server run would have latencies that are shorter than the model."""
     with pytest.raises(MeasurementError, match="started before it was due"):
         with_change(trace(), "scheduled_ns", row, 1).check()
 
 
 def test_query_that_was_due_before_the_last_one_is_refused() -> None:
-    """One row of the schedule is set back, and its latency grows."""
+    """Otherwise a row of the schedule could be set back, and its latency would grow."""
     with pytest.raises(MeasurementError, match="due before the last"):
         with_change(trace(), "scheduled_ns", 5, -71).check()
 
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_columns_of_different_length_are_refused(column: str) -> None:
-    """A trace that lost part of a column is computed with what happens to be beside it."""
+    """Otherwise a trace that lost part of a column would be computed from misaligned rows."""
     short = replace(trace(), **{column: getattr(trace(), column)[:-1]})
     with pytest.raises(MeasurementError, match="different length"):
         short.check()
 
 
 def test_latency_of_a_single_stream_is_from_start_to_outputs() -> None:
-    """End to end leaves out the copying of inputs or outputs."""
+    """Otherwise end to end would leave out the copying of inputs or outputs."""
     found = trace().query_ns(spec(Scenario.SINGLE_STREAM), 2)
     assert found is not None
     assert found.tolist() == [70] * 10
@@ -116,7 +116,7 @@ def test_latency_of_a_single_stream_is_from_start_to_outputs() -> None:
 
 
 def test_latency_of_a_server_counts_from_the_schedule() -> None:
-    """A stall hides the queries that it delayed: coordinated omission."""
+    """Otherwise a stall would hide the queries that it delayed: coordinated omission."""
     queries = trace(4, scheduled_ns=[1000, 1001, 1002, 1210])
     found = queries.query_ns(spec(Scenario.SERVER), 0)
     assert found is not None
@@ -127,7 +127,7 @@ def test_latency_of_a_server_counts_from_the_schedule() -> None:
 def test_latency_of_a_multi_stream_is_until_its_last_sample(
     groups: int, size: int, warmup: int
 ) -> None:
-    """Queries are cut at the wrong place, so that each holds a part of its neighbour."""
+    """Otherwise queries would be cut at the wrong place, each with a part of its neighbour."""
     count = warmup + groups * size
     start = trace(count).start_ns
     due = start.copy()
@@ -140,7 +140,7 @@ def test_latency_of_a_multi_stream_is_until_its_last_sample(
 
 
 def test_part_of_a_query_at_the_end_is_not_counted() -> None:
-    """An interrupted query of three samples passes for a fast query of eight."""
+    """Otherwise an interrupted query of three samples would pass for a fast query of eight."""
     run = spec(Scenario.MULTI_STREAM, samples_per_query=8)
     found = trace(8 + 3).query_ns(run, 0)
     assert found is not None
@@ -151,12 +151,12 @@ def test_part_of_a_query_at_the_end_is_not_counted() -> None:
 
 
 def test_offline_has_no_latency_of_a_query() -> None:
-    """One query of a minute is reported as a latency."""
+    """Otherwise one query of a minute would be reported as a latency."""
     assert trace().query_ns(spec(Scenario.OFFLINE), 0) is None
 
 
 @pytest.mark.parametrize("scenario", list(Scenario))
 def test_only_multi_stream_queries_have_several_samples(scenario: Scenario) -> None:
-    """The setting of another scenario divides the latencies of this one."""
+    """Otherwise the setting of another scenario would divide the latencies of this one."""
     expected = 5 if scenario is Scenario.MULTI_STREAM else 1
     assert samples_per_query(spec(scenario, samples_per_query=5)) == expected

@@ -1,6 +1,6 @@
 """Levels that alternate, blocks that differ, and what is only noise, drift or a warm-up.
 
-A wrong answer either way costs trust: a run that switches between 28 and 57 µs was once printed as
+A wrong result either way costs trust: a run that switches between 28 and 57 µs was once printed as
 28.3 µs, valid.
 """
 
@@ -36,13 +36,13 @@ from edgebench.host.result.verdict import RuleOutcome
 Series = NDArray[np.int64]
 Make = Callable[[np.random.Generator], Series]
 SEEDS = int(os.environ.get("EDGEBENCH_TESTS_SEEDS", "3"))
-"""Series of each kind; a release is tried with 20."""
+"""Number of series of each kind; a release is tested with 20."""
 FAST_NS, SLOW_NS = 28_000, 57_000
 SCATTER_RULES = {"steady_state", "precision_floor", "precision", "spread", "block_stability"}
 
 
 def noisy(level_ns: NDArray[np.float64], draw: np.random.Generator, noise: float) -> Series:
-    """Latencies on these levels; 1 of 500 is a spike."""
+    """Return latencies on these levels; 1 of 500 is a spike."""
     values = level_ns * np.exp(noise * draw.standard_normal(level_ns.size))
     spikes = draw.random(level_ns.size) < 0.002
     values[spikes] *= 1 + draw.pareto(1.5, np.count_nonzero(spikes))
@@ -57,7 +57,7 @@ def alternating(
     levels_ns: tuple[int, int] = (FAST_NS, SLOW_NS),
     noise: float = 0.03,
 ) -> Series:
-    """Stays on two levels in turn, half to one and a half times as long as on average."""
+    """Return two alternating levels, each stay half to one and a half times the average."""
     parts: list[NDArray[np.float64]] = []
     left_s, state = seconds, int(draw.random() < 0.5)
     while left_s > 0:
@@ -70,12 +70,12 @@ def alternating(
 
 
 def starts(latency_ns: Series) -> Series:
-    """One inference right after another."""
+    """Return the starts of inferences, back to back."""
     return np.concatenate([[0], np.cumsum(latency_ns)[:-1]]).astype(np.int64)
 
 
 def failures(latency_ns: Series, warmup_count: int = 100) -> set[str]:
-    """Rules about scatter that fail for a run with these latencies."""
+    """Return the rules about scatter that fail for a run with these latencies."""
     worker = worker_record(latency_ns)
     record, begin = run_record(worker), starts(latency_ns)
     queries = Queries(
@@ -112,7 +112,7 @@ SWITCHING = {
 
 @pytest.mark.parametrize("dwell_s", SWITCHING.values(), ids=SWITCHING)
 def test_levels_that_alternate_are_never_valid(dwell_s: tuple[float, float]) -> None:
-    """The faster level is printed, or the slower one, as it happens."""
+    """Otherwise the faster or the slower level would be printed, by chance."""
     for seed in range(SEEDS):
         latency_ns = alternating(np.random.default_rng(seed), 8.0, dwell_s)
         assert failures(latency_ns), seed
@@ -120,7 +120,7 @@ def test_levels_that_alternate_are_never_valid(dwell_s: tuple[float, float]) -> 
 
 @pytest.mark.parametrize("dwell_s", [(0.01, 0.01), (0.03, 0.01), (0.1, 0.3), (0.5, 0.5)])
 def test_levels_are_told_with_their_shares_and_dwell_times(dwell_s: tuple[float, float]) -> None:
-    """Somebody looks for a governor with a period of 10 ms, and it is one of 300 ms."""
+    """Otherwise the user would look for a governor with a period of 10 ms instead of 300 ms."""
     latency_ns = alternating(np.random.default_rng(7), 20.0, dwell_s)
     found = find_levels(latency_ns, starts(latency_ns), int(latency_ns.sum()))
     assert found is not None
@@ -132,12 +132,12 @@ def test_levels_are_told_with_their_shares_and_dwell_times(dwell_s: tuple[float,
 
 
 def drifting(draw: np.random.Generator, change: float) -> Series:
-    """A latency that grows by this much, from the start to the end."""
+    """Return a latency that grows by this much, from the start to the end."""
     return noisy(3e4 * np.linspace(1, 1 + change, 200_000), draw, 0.02)
 
 
 def burst(draw: np.random.Generator, share: float, factor: float, period_s: float) -> Series:
-    """Another process that takes the core for this share of every period."""
+    """Return latencies while another process takes the core for this share of every period."""
     count = 200_000
     times_s = np.arange(count) * 40e-6
     is_hit = (times_s / period_s + draw.random()) % 1 < share
@@ -174,14 +174,14 @@ STEADY: dict[str, Make] = {
 
 @pytest.mark.parametrize("make", NEVER_VALID.values(), ids=NEVER_VALID)
 def test_median_that_depends_on_the_moment_is_not_valid(make: Make) -> None:
-    """Another tenth of the run has another median, and the first one is printed as valid."""
+    """Otherwise the first tenth's median would be valid, while another tenth has another."""
     for seed in range(SEEDS):
         assert failures(make(np.random.default_rng(seed))), seed
 
 
 @pytest.mark.parametrize("make", STEADY.values(), ids=STEADY)
 def test_steady_run_is_not_suspected(make: Make) -> None:
-    """Every run is suspect, and nobody reads the verdict any more."""
+    """Otherwise every run would be suspect, and the verdict would no longer be read."""
     suspected = [seed for seed in range(SEEDS) if failures(make(np.random.default_rng(seed)))]
     assert suspected == []
 
@@ -204,7 +204,7 @@ def test_real_traces_have_the_verdict_of_their_readme(name: str, is_valid: bool)
 
 
 def test_level_that_was_cut_and_comes_back_is_no_warm_up() -> None:
-    """The slow half of a run is cut away, towards the fast one."""
+    """Otherwise the slow half of a run would be cut away, in favour of the fast half."""
     draw = np.random.default_rng(3)
     once = noisy(np.repeat([6e4, 4e4], [2_000, 8_000]), draw, 0.02)
     again = noisy(np.repeat([6e4, 4e4, 6e4, 4e4], [2_000, 5_000, 1_000, 2_000]), draw, 0.02)
@@ -214,7 +214,7 @@ def test_level_that_was_cut_and_comes_back_is_no_warm_up() -> None:
 
 
 def test_few_queries_have_neither_levels_nor_blocks() -> None:
-    """Twenty inferences are divided by ten, and each pair has a median."""
+    """Otherwise twenty inferences would be divided by ten, and each pair would have a median."""
     draw = np.random.default_rng(1)
     few = noisy(np.full(99, 1e6), draw, 0.01)
     found = stability(few, starts(few), int(few.sum()))
@@ -224,7 +224,7 @@ def test_few_queries_have_neither_levels_nor_blocks() -> None:
 
 
 def test_constant_latencies_are_one_level() -> None:
-    """A clock that stands still divides by zero."""
+    """Otherwise a clock that stands still would cause a division by zero."""
     same = np.full(1000, 5, np.int64)
     found = stability(same, starts(same), int(same.sum()))
     assert (found.iqr_ratio, found.block_range_ratio, found.levels) == (0.0, 0.0, None)
@@ -236,7 +236,7 @@ def test_constant_latencies_are_one_level() -> None:
 def test_percentile_of_a_level_that_was_seen_a_few_times_has_no_interval(
     cycles: int, has_interval: bool
 ) -> None:
-    """Five stays on the slow level are taken for a thousand independent queries."""
+    """Otherwise five stays on the slow level would be taken for a thousand independent queries."""
     draw = np.random.default_rng(5)
     latency_ns = noisy(np.tile(np.repeat([4e4, 8e4], [700, 300]), cycles), draw, 0.02)
     found = summarize(latency_ns)
@@ -259,7 +259,7 @@ def test_few_visits_to_a_level_may_have_been_many(share: float, count: int, p50:
 
 
 def test_short_stays_on_a_level_are_visits() -> None:
-    """Stays of 20 queries are too short for switching, and the median is said to be known."""
+    """Otherwise stays of 20 queries would not count as switching, and the median seem known."""
     draw = np.random.default_rng(9)
     levels = np.tile(np.repeat([4e4, 8e4], [100, 20]), 9)
     assert summarize(noisy(levels, draw, 0.03)).p50_ci95 is None

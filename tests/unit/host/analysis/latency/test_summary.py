@@ -34,23 +34,23 @@ SMALLEST_COUNT = {0.5: 6, 0.9: 36, 0.95: 72, 0.99: 368, 0.999: 3688}
 
 
 TRIALS = 400
-"""Series of a simulated coverage; its standard error is 1.1 %."""
+"""Number of series of a simulated coverage; its standard error is 1.1 %."""
 
 
 @cache
 def binomial(count: int, p: Fraction) -> list[Fraction]:
-    """Exact probabilities of 0…count."""
+    """Return the exact probabilities of 0…count."""
     return [math.comb(count, k) * p**k * (1 - p) ** (count - k) for k in range(count + 1)]
 
 
 def known() -> Any:
-    """Known answers that were computed elsewhere."""
+    """Return known answers that were computed elsewhere."""
     path = need_shared("known_answers/measurement.json")
     return json.loads(path.read_text())["order_statistic_ci_95"]["ranks"]
 
 
 def test_ranks_are_the_known_ones() -> None:
-    """The interval of a percentile is another one than the literature's."""
+    """Otherwise the interval of a percentile would differ from the literature's."""
     rows = known()
     assert len(rows) > 20
     for name, row in rows.items():
@@ -62,7 +62,7 @@ def test_ranks_are_the_known_ones() -> None:
 
 @pytest.mark.parametrize("p", PERCENTILES)
 def test_sample_that_is_too_small_has_no_interval(p: float) -> None:
-    """A p99 with an interval is printed for fifty queries."""
+    """Otherwise a p99 with an interval would be printed for fifty queries."""
     smallest = SMALLEST_COUNT[p]
     assert smallest == math.ceil(math.log(0.025) / math.log(max(p, 1 - p)))
     too_small = {*range(1, smallest, 50), smallest - 1}
@@ -73,7 +73,7 @@ def test_sample_that_is_too_small_has_no_interval(p: float) -> None:
 @settings(max_examples=30)
 @given(count=st.integers(6, 300), percent=st.integers(5, 95))
 def test_coverage_is_exact_and_no_smaller_interval_has_it(count: int, percent: int) -> None:
-    """An interval that is called 95 % holds the truth less often, or is wider than it must be."""
+    """Otherwise an interval called 95 % would hold the truth too rarely, or be too wide."""
     p = Fraction(percent, 100)
     chances = binomial(count, p)
     tail = Fraction(25, 1000)
@@ -90,7 +90,7 @@ def test_coverage_is_exact_and_no_smaller_interval_has_it(count: int, percent: i
 
 @given(count=st.integers(6, 10_000), p=st.sampled_from(PERCENTILES))
 def test_ranks_are_in_order_and_inside_the_sample(count: int, p: float) -> None:
-    """An interval is upside down, beside its percentile, or outside of what was measured."""
+    """Otherwise an interval would be reversed, miss its percentile or leave the measured range."""
     ranks = interval_ranks(count, p)
     if ranks is None:
         return
@@ -102,7 +102,7 @@ def test_ranks_are_in_order_and_inside_the_sample(count: int, p: float) -> None:
 def test_ranks_grow_with_the_percentile_and_with_the_count(
     count: int, first: int, more: int
 ) -> None:
-    """A higher percentile has a lower interval."""
+    """Otherwise a higher percentile would have a lower interval."""
     low, high = first / 1000, min(0.999, (first + more) / 1000)
     here, there = interval_ranks(count, low), interval_ranks(count, high)
     if here and there:
@@ -116,7 +116,7 @@ def test_ranks_grow_with_the_percentile_and_with_the_count(
 
 @given(st.lists(st.integers(0, 2**62), min_size=1, max_size=200))
 def test_summary_holds_only_numbers_that_were_measured(values: list[int]) -> None:
-    """A percentile is a number that no query ever took."""
+    """Otherwise a percentile would be a number that no query ever took."""
     summary = summarize(np.array(values, np.int64))
     assert summary.count == len(values)
     assert (summary.min, summary.max) == (min(values), max(values))
@@ -132,7 +132,7 @@ def test_summary_holds_only_numbers_that_were_measured(values: list[int]) -> Non
 
 
 def test_tail_of_many_queries_has_its_interval() -> None:
-    """p99.9 of ten thousand queries is a dash, or a number that says nothing of its error."""
+    """Otherwise p99.9 of ten thousand queries would be a dash, or a number without its error."""
     summary = summarize(np.random.default_rng(1).permutation(10_000))
     assert summary.p99_9 == 9990
     assert summary.p99_9_ci95 is not None
@@ -143,7 +143,7 @@ def test_tail_of_many_queries_has_its_interval() -> None:
 
 @given(st.permutations(list(range(40))))
 def test_values_do_not_depend_on_the_order(order: list[int]) -> None:
-    """The same latencies in another order give another number; only intervals may differ."""
+    """Otherwise another order would give another number, where only intervals may differ."""
     one, other = summarize(np.array(order)), summarize(np.arange(40))
     for name in ("count", "min", "mean", "p50", "p90", "p99", "p99_9", "max"):
         assert getattr(one, name) == getattr(other, name)
@@ -152,7 +152,7 @@ def test_values_do_not_depend_on_the_order(order: list[int]) -> None:
 @settings(deadline=None)
 @given(st.permutations(list(range(200))), st.sampled_from(PERCENTILES), st.integers(1, 200))
 def test_dependence_widens_intervals(order: list[int], p: float, worth: int) -> None:
-    """Queries that are worth less give an interval that promises more."""
+    """Otherwise queries that are worth less would give an interval that promises more."""
     ordered = np.sort(np.array(order, np.int64))
     independent = percentile_interval(ordered, p)
     assert independent == percentile_interval(ordered, p, 200)
@@ -161,14 +161,14 @@ def test_dependence_widens_intervals(order: list[int], p: float, worth: int) -> 
     is_bounded = interval_ranks(worth if worth == 200 else int(worth / DEPENDENT_MARGIN), p)
     assert (found is None) == (not is_enough or is_bounded is None)
     if found and independent:
-        # Both ranks are rounded, to the outside.
+        # Both ranks are rounded outwards.
         assert found[0] <= independent[0] + 1
         assert found[1] >= independent[1] - 1
         assert 0 <= found[0] <= found[1] <= 199
 
 
 def test_independent_queries_keep_their_exact_intervals() -> None:
-    """Noise in the correlations widens every interval a little."""
+    """Otherwise noise in the correlations would widen every interval a little."""
     draw = np.random.default_rng(2)
     same = 0
     for _ in range(100):
@@ -184,7 +184,7 @@ def test_independent_queries_keep_their_exact_intervals() -> None:
 @pytest.mark.parametrize("phi", [0.0, 0.3, 0.6, 0.9])
 @pytest.mark.parametrize("p", [0.5, 0.9])
 def test_intervals_cover_the_truth_in_dependent_series(phi: float, p: float) -> None:
-    """An interval that is called 95 % holds the truth in every third run."""
+    """Otherwise an interval called 95 % would hold the truth in every third run."""
     draw = np.random.default_rng(int(100 * phi))
     truth = NormalDist().inv_cdf(p)
     covered = 0
@@ -201,7 +201,7 @@ def test_intervals_cover_the_truth_in_dependent_series(phi: float, p: float) -> 
 
 @pytest.mark.parametrize("phi", [0.0, 0.6, 0.9])
 def test_mean_intervals_cover_the_truth_in_dependent_series(phi: float) -> None:
-    """The mean of a run that drifts back and forth is said to be certain."""
+    """Otherwise the mean of a run that drifts back and forth would be called certain."""
     draw = np.random.default_rng(int(100 * phi))
     covered = 0
     for _ in range(TRIALS):
@@ -213,7 +213,7 @@ def test_mean_intervals_cover_the_truth_in_dependent_series(phi: float) -> None:
 
 
 def test_mean_interval_is_the_known_one() -> None:
-    """The interval of a mean uses normal quantiles for ten values."""
+    """Otherwise the interval of a mean would use normal quantiles for ten values."""
     row = json.loads(need_shared("known_answers/measurement.json").read_text())["student_t"]
     values = np.array(row["vector"])
     assert mean_interval(values, int(cautious_count(values))) == pytest.approx(row["ci95"])
@@ -221,7 +221,7 @@ def test_mean_interval_is_the_known_one() -> None:
 
 
 def test_percentiles_are_refused_an_interval_when_queries_are_worth_too_few() -> None:
-    """A thousand queries that hang together give an interval of p99 that nothing supports."""
+    """Otherwise a thousand dependent queries would give a p99 interval that nothing supports."""
     latency_ns = np.repeat(np.random.default_rng(0).integers(10**5, 10**6, 20), 50)
     found = summarize(latency_ns)
     assert found.p99 is not None
@@ -242,7 +242,7 @@ def test_interval_takes_thirty_visits_of_the_rarer_level(visits: int, has_interv
 
 
 def test_ladder_gives_the_known_percentiles() -> None:
-    """A percentile is the neighbour of the one that the benchmark rules define."""
+    """Otherwise a percentile would be the neighbour of that defined by the benchmark rules."""
     path = need_shared("known_answers/measurement.json")
     ladders = json.loads(path.read_text())["early_stopping"]["ladder_1000_2000_..._n_x1000_ns"]
     for count, row in ladders.items():
@@ -253,12 +253,12 @@ def test_ladder_gives_the_known_percentiles() -> None:
 
 
 def test_no_query_is_no_summary() -> None:
-    """An empty run has a latency."""
+    """Otherwise an empty run would have a latency."""
     with pytest.raises(MeasurementError, match="no query"):
         summarize(np.array([], np.int64))
 
 
 def test_one_query_has_no_percentile() -> None:
-    """The only latency is printed as a median."""
+    """Otherwise the only latency would be printed as a median."""
     summary = summarize(np.array([5], np.int64))
     assert (summary.min, summary.mean, summary.max, summary.p50) == (5, 5.0, 5, None)

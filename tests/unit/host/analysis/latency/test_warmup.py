@@ -23,7 +23,7 @@ from edgebench.host.analysis.latency.warmup import (
 
 KINDS = ("normal", "lognormal", "student", "pareto", "bimodal", "dependent", "ticks")
 TRIALS = {50: 20, 400: 10, 8000: 3}
-"""How many series of each length; the longest are reduced to blocks."""
+"""Number of series of each length; the longest are reduced to blocks."""
 NOISES = (0.002, 0.02, 0.1)
 CLASSES = {
     "flat": SteadyClass.FLAT,
@@ -34,14 +34,14 @@ CLASSES = {
 
 
 def known() -> dict[str, Any]:
-    """Known answers that were computed elsewhere."""
+    """Return known answers that were computed elsewhere."""
     results = json.loads(need_shared("known_answers/measurement.json").read_text())
     rows: dict[str, Any] = results["changepoint"]["results"]
     return rows
 
 
 def test_classes_and_segments_are_the_known_ones() -> None:
-    """A device that throttles is called steady."""
+    """Otherwise a device that throttles would be called steady."""
     for name, row in known().items():
         found = find_steady_state(whole(known_series(name) * 1e6))
         assert found.steady_class is CLASSES[row["class"]], name
@@ -50,7 +50,7 @@ def test_classes_and_segments_are_the_known_ones() -> None:
         for segment, (start, end, level_ms) in zip(found.segments, row["segments"], strict=True):
             assert abs(segment.start_index - start) <= 1
             assert abs(segment.end_index - end) <= 1
-            # Theirs is a mean; on the ramp of `throttle` that is not in the middle.
+            # The known level is a mean; on the ramp of `throttle` that is not in the middle.
             assert segment.level_ns / 1e6 == pytest.approx(level_ms, rel=3e-3)
         steady_from = {"flat": 0, "warmup": 90, "slowdown": 400, "no_steady": None, "throttle": 394}
         first = steady_from[name]
@@ -63,7 +63,7 @@ def test_classes_and_segments_are_the_known_ones() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_steady_devices_are_called_flat(kind: str) -> None:
-    """Heavy tails, spikes, coarse clocks or memory in the noise cry wolf until nobody listens."""
+    """Otherwise heavy tails, spikes, coarse clocks or dependent noise would raise false alarms."""
     draw = np.random.default_rng(20_261)
     classes = [
         find_steady_state(steady(draw, count, kind, noise)).steady_class
@@ -78,7 +78,7 @@ def test_steady_devices_are_called_flat(kind: str) -> None:
 @pytest.mark.parametrize("count", [600, 50_001])
 @pytest.mark.parametrize("noise", [0.002, 0.02])
 def test_changes_of_three_percent_are_seen_where_they_are(count: int, noise: float) -> None:
-    """What keeps false alarms away also keeps true ones away."""
+    """Otherwise what keeps false alarms away would also keep true alarms away."""
     draw = np.random.default_rng(5)
     at = count * 3 // 10
     change = np.where(np.arange(count) < at, 1.03, 1.0)
@@ -92,7 +92,7 @@ def test_changes_of_three_percent_are_seen_where_they_are(count: int, noise: flo
 
 @pytest.mark.parametrize("count", [600, 20_000])
 def test_change_in_the_last_quarter_leaves_no_steady_state(count: int) -> None:
-    """A run that has just begun to throttle is reported as if it had settled."""
+    """Otherwise a run that has just begun to throttle would be reported as settled."""
     latency_ns = steady(np.random.default_rng(6), count, "normal", 0.01)
     latency_ns[int(0.85 * count) :] += 50_000
     found = find_steady_state(latency_ns)
@@ -101,7 +101,7 @@ def test_change_in_the_last_quarter_leaves_no_steady_state(count: int) -> None:
 
 
 def test_range_of_levels_leaves_out_what_is_short() -> None:
-    """A spike of 1 % of a run is taken for a device that does not keep its speed."""
+    """Otherwise a spike of 1 % of a run would pass for a device that does not keep its speed."""
     spike = Segment(0, 10, 5000.0)
     assert level_range_ratio([spike, Segment(10, 1000, 100.0)]) == 0
     levels = [spike, Segment(10, 500, 100.0), Segment(500, 970, 104.0), Segment(970, 1000, 110.0)]
@@ -110,7 +110,7 @@ def test_range_of_levels_leaves_out_what_is_short() -> None:
 
 
 def test_short_warmup_of_a_short_run_is_found() -> None:
-    """The first five queries, three times as slow, are taken for spikes."""
+    """Otherwise the first five queries, three times as slow, would be taken for spikes."""
     latency_ns = steady(np.random.default_rng(7), 500, "normal", 0.02)
     latency_ns[:5] *= 3
     found = find_steady_state(latency_ns)
@@ -118,17 +118,17 @@ def test_short_warmup_of_a_short_run_is_found() -> None:
 
 
 def test_short_interference_does_not_end_a_steady_state() -> None:
-    """Another process that ran for a moment looks like a warm-up of half of the run."""
+    """Otherwise a process that ran for a moment would look like a warm-up of half of the run."""
     latency_ns = steady(np.random.default_rng(8), 2000, "normal", 0.02)
     latency_ns[1000:1040] *= 2
     latency_ns[1985:] *= 2
     found = find_steady_state(latency_ns)
     assert (found.steady_class, found.first_steady_index) == (SteadyClass.FLAT, 0)
-    assert len(found.segments) > 1  # seen, and told
+    assert len(found.segments) > 1  # seen, and reported
 
 
 def test_long_interference_is_told() -> None:
-    """A fifth of the run at half of the speed is called flat."""
+    """Otherwise a run with a fifth of it at half of the speed would be called flat."""
     latency_ns = steady(np.random.default_rng(9), 2000, "normal", 0.02)
     latency_ns[800:1200] *= 2
     found = find_steady_state(latency_ns)
@@ -137,7 +137,7 @@ def test_long_interference_is_told() -> None:
 
 
 def test_alternating_levels_are_no_steady_state() -> None:
-    """A device that switches its clock up and down all the time is called steady."""
+    """Otherwise a device that switches its clock up and down all the time would be steady."""
     latency_ns = steady(np.random.default_rng(10), 20_000, "normal", 0.01)
     latency_ns[(np.arange(20_000) // 2000) % 2 == 1] += 100_000
     assert find_steady_state(latency_ns).steady_class is SteadyClass.NO_STEADY_STATE
@@ -145,7 +145,7 @@ def test_alternating_levels_are_no_steady_state() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, MIN_QUERY_COUNT - 1])
 def test_too_few_queries_have_no_class(count: int) -> None:
-    """A handful of queries is called steady."""
+    """Otherwise a handful of queries would be called steady."""
     found = find_steady_state(np.arange(count, dtype=np.int64))
     assert (found.steady_class, found.first_steady_index, found.segments) == (None, None, ())
 
@@ -156,7 +156,7 @@ def test_too_few_queries_have_no_class(count: int) -> None:
     st.integers(1, 200),
 )
 def test_segments_cover_every_query_once(values: list[int], times: int) -> None:
-    """Queries are lost or counted twice when indexes are mapped back from blocks."""
+    """Otherwise queries would be lost or counted twice when indexes are mapped from blocks."""
     latency_ns = np.tile(np.array(values, np.int64), times)
     found = find_steady_state(latency_ns)
     starts = [segment.start_index for segment in found.segments]
@@ -175,7 +175,7 @@ def test_segments_cover_every_query_once(values: list[int], times: int) -> None:
 @given(st.integers(MIN_QUERY_COUNT, 10_000), st.sampled_from([0, 1, 41, 10**9]))
 @settings(max_examples=30, deadline=None)
 def test_constant_latency_is_flat(count: int, value: int) -> None:
-    """A clock that does not move, or a simulated device, divides by zero."""
+    """Otherwise a clock that does not move, or a simulated device, would divide by zero."""
     found = find_steady_state(np.full(count, value, np.int64))
     assert (found.steady_class, found.first_steady_index) == (SteadyClass.FLAT, 0)
 
@@ -183,7 +183,7 @@ def test_constant_latency_is_flat(count: int, value: int) -> None:
 @settings(max_examples=20, deadline=None)
 @given(factor=st.integers(1, 10_000))
 def test_unit_does_not_matter(factor: int) -> None:
-    """A fast device has another class than a slow one that behaves the same."""
+    """Otherwise a fast device would have another class than a slow one that behaves the same."""
     series = whole(known_series("warmup") * 1e4)
     expected, found = find_steady_state(series), find_steady_state(series * factor)
     assert found.steady_class is expected.steady_class

@@ -1,7 +1,7 @@
 """Short cycles, small steps, other cores, other parts of the chip: each is named, and no more.
 
 The cases of `test_throttling` are devices. These are what windows of seconds, medians and a single
-clock can hide, and beside them near misses that must raise no alarm.
+clock can hide, next to near misses that must raise no alarm.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIMITED, OTHER, NONE = "frequency_limited:power_limit", "interference", "not_thr
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A story, and what is to be said of it."""
+    """A story, and what is to be reported of it."""
 
     story: Story
     verdict: str
@@ -41,13 +41,13 @@ class Case:
 
 
 def duty(cycle: Cycle, slow: float = 1.5, **fields: Any) -> Story:
-    """A clock that is lower in a part of each cycle, on a hot device."""
+    """Return a story whose clock is lower in a part of each cycle, on a hot device."""
     story = Story(latency=cycle.of(slow), clock=cycle.of(1 / slow), temp_c=HEATING)
     return replace(story, **fields)
 
 
 def cooled_by(kind: str, *, state: float = 3.0, **fields: Any) -> Story:
-    """A cooling device that is at work from the second minute on."""
+    """Return a story whose cooling device is at work from the second minute on."""
     story = Story(cooling={kind: step(0.0, state, 60.0)}, temp_c=HEATING)
     return replace(story, **fields)
 
@@ -86,7 +86,7 @@ def on_npu(
     is_certain: bool = False,
     expected: Expectation = BOARD,
 ) -> Case:
-    """A model on an accelerator, beside a CPU that has little to do and lowers its clock."""
+    """Return a model on an accelerator; the CPU has little to do and lowers its clock."""
     idling = replace(story, clock=step(1.0, 0.4, 100.0))
     return Case(idling, verdict, says, is_certain, expected, placement)
 
@@ -295,14 +295,14 @@ CASES: dict[str, Case] = {
 
 
 def judged(case: Case, seed: int) -> ThermalResult:
-    """What the detector says of a run of this story."""
+    """Return what the detector reports of a run of this story."""
     run = case.story.run(seed)
     return find_throttling(run.timeline, run.telemetry, case.expected, placement=case.placement)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_story_is_named(name: str) -> None:
-    """A cause is hidden by a median, or made up where there is none."""
+    """Otherwise a cause would be hidden by a median, or invented where there is none."""
     case = CASES[name]
     answers = [judged(case, seed) for seed in SEEDS]
     assert [one.verdict for one in answers] == [case.verdict] * len(SEEDS), answers[0].reason
@@ -311,7 +311,7 @@ def test_story_is_named(name: str) -> None:
 
 
 def test_latency_of_a_cycle_is_not_its_fast_part() -> None:
-    """A quarter of each cycle is slow, and the device sustains all of its speed."""
+    """Otherwise a device would keep all of its speed though a quarter of each cycle is slow."""
     found = judged(CASES["1 s of 4"], 0)
     assert found.retention_ratio == pytest.approx(1 / 1.125, rel=0.02)
     assert found.throttled_ratio == pytest.approx(0.25 * 0.75, rel=0.6)
@@ -322,7 +322,7 @@ def test_latency_of_a_cycle_is_not_its_fast_part() -> None:
 
 
 def test_other_core_is_no_speed_that_the_device_keeps() -> None:
-    """A model that moved to little cores keeps 40 % of its speed, without a word of the move."""
+    """Otherwise a model moved to little cores would keep 40 % of its speed, with no note of it."""
     found = judged(CASES["little cores for the last third"], 0)
     assert (found.retention_ratio, found.sustained_latency_ns) == (None, None)
     assert found.moved_ratio == pytest.approx(0.39, abs=0.02)
@@ -332,7 +332,7 @@ def test_other_core_is_no_speed_that_the_device_keeps() -> None:
 
 
 def test_threads_may_run_on_the_other_cluster() -> None:
-    """The sampler sees where one of four threads is, and the others are slowed down unseen."""
+    """Otherwise three of four threads could be slowed down unseen, as the sampler sees one."""
     run = cooled_by("cpufreq-cpu4", latency=step(1.0, 1.3, 60.0)).run(0)
     one = find_throttling(run.timeline, run.telemetry, LINUX, threads=1)
     four = find_throttling(run.timeline, run.telemetry, LINUX, threads=4)
@@ -340,7 +340,7 @@ def test_threads_may_run_on_the_other_cluster() -> None:
 
 
 def test_clock_between_the_ends_is_told() -> None:
-    """A clock that is lower for a minute in the middle is the same at both ends."""
+    """Otherwise a clock that is lower for a minute in the middle would seem unchanged."""
     clock = step(1.0, 0.9, 80.0, 140.0)
     assert judged(Case(Story(clock=clock), NONE), 0).freq_change_ratio == pytest.approx(0.1)
     moment = step(1.0, 0.9, 80.0, 88.0)

@@ -1,4 +1,4 @@
-"""Which frequency is believed, and whose it is."""
+"""Which frequency is trusted, and to which CPU it belongs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ ANY = Expectation()
 
 
 def flat(value: float) -> Series:
-    """Ten readings a second of the same."""
+    """Return ten readings a second of the same value."""
     return cycle(value)
 
 
 def cycle(*values: float) -> Series:
-    """Readings that come again and again."""
+    """Return readings that repeat in a cycle."""
     time_ns = (np.arange(30) * 1e8).astype(np.int64)
     return Series(time_ns, np.resize(np.array(values), 30))
 
 
 def clock(telemetry: TelemetryTrace, expected: Expectation = ANY) -> float | None:
-    """The frequency of the middle window."""
+    """Return the frequency of the middle window."""
     found = find_frequency(telemetry, expected, EDGES_NS).freq_hz
     return None if found is None else float(found[1])
 
@@ -56,13 +56,13 @@ EVERY = TelemetryTrace(
     ],
 )
 def test_profile_orders_the_sources(truth: tuple[str, ...], expected_hz: float | None) -> None:
-    """A profile says which clock is true, and another one is shown."""
+    """Otherwise a profile would name the true clock, and another clock would be shown."""
     found = clock(EVERY, replace(ANY, freq_truth=truth))
     assert found == (None if expected_hz is None else pytest.approx(expected_hz))
 
 
 def test_bookkeeping_of_requests_is_not_believed() -> None:
-    """Where the firmware decides, the kernel's own sums say full speed for ever."""
+    """Otherwise the kernel's own sums would show full speed for ever where the firmware decides."""
     asked = replace(ANY, freq_truth=("time_in_state", "scaling_cur_freq"), is_freq_a_request=True)
     assert clock(EVERY, asked) is None
     measured = replace(asked, freq_truth=("time_in_state", "cpuinfo_avg_freq"))
@@ -70,7 +70,7 @@ def test_bookkeeping_of_requests_is_not_believed() -> None:
 
 
 def clusters(*, cpu: Series, **constants: float) -> TelemetryTrace:
-    """Three clusters: CPUs 0 to 3, 4 and 5, 6 and 7."""
+    """Return three clusters: CPUs 0 to 3, 4 and 5, 6 and 7."""
     masks = {0: 0b1111, 4: 0b110000, 6: 0b11000000}
     series = {f"cpufreq.policy{p}.freq_hz": flat((p + 1) * 1e8) for p in masks} | {
         "worker.cpu": cpu
@@ -81,7 +81,7 @@ def clusters(*, cpu: Series, **constants: float) -> TelemetryTrace:
 
 
 def test_policy_is_where_the_model_was_most_of_the_time() -> None:
-    """Between CPU 0 and CPU 7 the middle number is a CPU that it hardly saw."""
+    """Otherwise the median of CPU 0 and CPU 7 would be a CPU that the model hardly used."""
     run = clusters(cpu=cycle(0, 0, 0, 7, 7, 7, 7, 0, 4, 4))
     found = find_frequency(run, ANY, EDGES_NS)
     assert list(found.policy) == [0, 0, 0] or list(found.policy) == [6, 6, 6]
@@ -94,19 +94,19 @@ def test_policy_is_where_the_model_was_most_of_the_time() -> None:
 @pytest.mark.parametrize("mask", [float("nan"), float("inf"), -1.0, 0.0, 1e308])
 @pytest.mark.parametrize("cpu", [-5.0, 1e300, 3.5])
 def test_device_may_send_any_number(mask: float, cpu: float) -> None:
-    """A damaged agent ends the analysis in a traceback."""
+    """Otherwise a damaged agent would end the analysis in a traceback."""
     run = clusters(cpu=flat(cpu), **{"cpufreq.policy4.cpu_mask": mask})
     assert len(find_frequency(run, ANY, EDGES_NS).policy) == 3
 
 
 def test_device_may_send_any_name() -> None:
-    """A sensor "cpufreq.policyX.freq_hz" ends the analysis in a traceback."""
+    """Otherwise a sensor "cpufreq.policyX.freq_hz" would end the analysis in a traceback."""
     names = ("cpufreq.policyX.freq_hz", "cpufreq.policy٣.freq_hz", "cpufreq.policy.freq_hz_cap")
     assert clock(TelemetryTrace({name: flat(1e9) for name in names})) is None
 
 
 def test_nominal_frequency_is_the_profiles_or_that_of_the_start() -> None:
-    """A power mode that was chosen before the run is told as throttling, or not at all."""
+    """Otherwise a power mode chosen before the run would be throttling, or never be reported."""
     cap = {"cpufreq.policy0.freq_hz_cap": cycle(1.4e9, 0.7e9)}
     constants = {"cpufreq.policy0.freq_hz_max": 1.8e9}
     run = TelemetryTrace(cap, constants)
@@ -119,7 +119,7 @@ def test_nominal_frequency_is_the_profiles_or_that_of_the_start() -> None:
 
 
 def test_counter_that_stands_still_is_no_clock() -> None:
-    """Otherwise a frozen counter is shown as 0.00 GHz, and is evidence of a steady clock."""
+    """Otherwise a frozen counter would be shown as 0.00 GHz, and prove a steady clock."""
     order = replace(ANY, freq_truth=("time_in_state", "scaling_cur_freq"))
     frozen = {**EVERY.series, "cpufreq.policy0.cycles": Series(EDGES_NS, np.full(4, 9.0e12))}
     assert clock(replace(EVERY, series=frozen), order) == 1.3e9
@@ -132,7 +132,7 @@ def test_counter_that_stands_still_is_no_clock() -> None:
 
 
 def test_clock_of_zero_is_no_reading() -> None:
-    """Otherwise a driver that reports 0 for a clock makes it the model's."""
+    """Otherwise a driver that reports 0 for a clock would make it the model's."""
     order = replace(ANY, freq_truth=("cpuinfo_avg_freq", "scaling_cur_freq"))
     zero = {**EVERY.series, "cpufreq.policy0.freq_hz_average": flat(0.0)}
     assert clock(replace(EVERY, series=zero), order) == 1.3e9

@@ -42,17 +42,17 @@ TRIP = {"thermal.cpu-thermal.0.throttle_c": 85.0}
 
 
 def pi(controller: Progressive | BangBang | UnderVoltage) -> Device:
-    """A Raspberry Pi: only its firmware tells."""
+    """Return a Raspberry Pi: only its firmware reports throttling."""
     return Device(controller=controller, has_firmware=True)
 
 
 def bursts(time_s: float) -> float:
-    """Two seconds of work, two of nothing."""
+    """Two seconds of work, two seconds idle."""
     return 1.0 if time_s % 4 < 2 else 0.0
 
 
 def seldom(time_s: float) -> float:
-    """A fifth of the time."""
+    """Work for a fifth of the time."""
     return 0.2
 
 
@@ -147,7 +147,7 @@ UNDISTURBED: dict[str, Case] = {
 
 
 def found(case: Case, seed: int) -> ThermalResult:
-    """What the detector says of a run."""
+    """Return what the detector reports of a run."""
     make, expected, seconds, load, _ = case
     made = simulate(make(seed), seconds=seconds, seed=seed, load=load)
     return find_throttling(made.timeline, made.telemetry, expected)
@@ -155,7 +155,7 @@ def found(case: Case, seed: int) -> ThermalResult:
 
 @pytest.mark.parametrize("what", THROTTLED)
 def test_cause_is_named_in_every_run(what: str) -> None:
-    """A number is published that the device holds for three minutes only, or its cause is wrong."""
+    """Otherwise a number that holds for three minutes only, or a wrong cause, would be printed."""
     answers = [found(THROTTLED[what], seed) for seed in SEEDS]
     assert [one.cause for one in answers] == [THROTTLED[what][4]] * len(SEEDS), answers[0]
     states = {ThermalState.THROTTLED, ThermalState.FREQUENCY_LIMITED}
@@ -169,20 +169,20 @@ def test_cause_is_named_in_every_run(what: str) -> None:
 
 @pytest.mark.parametrize("what", UNDISTURBED)
 def test_run_that_was_not_throttled_raises_no_alarm(what: str) -> None:
-    """A governor that idles, or a thread that moves, is called throttling."""
+    """Otherwise a governor that idles, or a thread that moves, would be called throttling."""
     answers = [found(UNDISTURBED[what], seed) for seed in SEEDS]
     assert [one.verdict for one in answers] == ["not_throttled"] * len(SEEDS), answers
 
 
 def still(**fields: Any) -> HotRun:
-    """A run of three minutes on a device that nothing slows down."""
+    """Return a run of three minutes on a device that nothing slows down."""
     return simulate(
         Device(controller=Nothing(), body=COOLED, constants=TRIP, **fields), seconds=180.0, seed=1
     )
 
 
 def with_series(run: HotRun, **series: tuple[float, ...]) -> TelemetryTrace:
-    """The telemetry with these sensors instead: values that are spread over the whole run."""
+    """Return the telemetry with these sensors instead; values are spread over the whole run."""
     end_ns = int(run.timeline.start_ns[-1])
     made = {
         name.replace("__", "."): Series(
@@ -194,12 +194,12 @@ def with_series(run: HotRun, **series: tuple[float, ...]) -> TelemetryTrace:
 
 
 def judged(run: HotRun, telemetry: TelemetryTrace, expected: Expectation = LINUX) -> str:
-    """The verdict with this telemetry."""
+    """Return the verdict with this telemetry."""
     return find_throttling(run.timeline, telemetry, expected).verdict
 
 
 def slowed(run: HotRun, factor: float, begin_s: float, end_s: float = 1e9) -> Timeline:
-    """The same run with slower inferences in between."""
+    """Return the same run with slower inferences in between."""
     time_s = run.timeline.start_ns / 1e9
     factors = np.where((time_s >= begin_s) & (time_s < end_s), factor, 1.0)
     return Timeline(run.timeline.start_ns, (run.timeline.invoke_ns * factors).astype(np.int64))
@@ -207,7 +207,7 @@ def slowed(run: HotRun, factor: float, begin_s: float, end_s: float = 1e9) -> Ti
 
 @pytest.mark.parametrize("clock", [0.6e9, 1.2e9])
 def test_clock_that_is_low_from_the_start_is_no_onset(clock: float) -> None:
-    """A power mode, a slow governor or an all-core limit below the maximum is throttling."""
+    """Otherwise a power mode, a slow governor or a low all-core limit would be throttling."""
     run = still(has_cpufreq=False)
     constants = {**TRIP, "cpufreq.policy0.freq_hz_max": 2.4e9, "cpufreq.policy0.cpu_mask": 15.0}
     telemetry = with_series(
@@ -219,7 +219,7 @@ def test_clock_that_is_low_from_the_start_is_no_onset(clock: float) -> None:
 
 
 def test_frequency_that_is_only_asked_for_is_not_believed() -> None:
-    """A Raspberry Pi without its firmware's word runs at full clock on paper, and is hot."""
+    """Otherwise a hot Raspberry Pi without firmware readings would run at full clock on paper."""
     device = Device(controller=Progressive(), constants={})
     run = simulate(device, seconds=480.0, seed=2)
     found = find_throttling(run.timeline, run.telemetry, RASPBERRY_PI)
@@ -228,7 +228,7 @@ def test_frequency_that_is_only_asked_for_is_not_believed() -> None:
 
 
 def test_trips_of_a_fan_are_no_limit() -> None:
-    """A Jetson Nano at 55 °C is hot, because its fan starts at 50."""
+    """Otherwise a Jetson Nano at 55 °C would be hot, because its fan starts at 50."""
     run = still()
     constants = {
         "thermal.CPU-therm.0.trip_passive_c": 30.0,
@@ -240,14 +240,14 @@ def test_trips_of_a_fan_are_no_limit() -> None:
 
 
 def test_bits_from_before_the_run_are_not_its_own() -> None:
-    """A board that was hot yesterday is throttled today."""
+    """Otherwise a board that was hot yesterday would be throttled today."""
     run = still()
     telemetry = with_series(run, rpi__throttled_bits=(float(0x50000),) * 360)
     assert judged(run, telemetry, RASPBERRY_PI) == "not_throttled"
 
 
 def test_bits_that_were_set_between_two_looks_are_remembered() -> None:
-    """An oscillation that is faster than the sampling is missed."""
+    """Otherwise an oscillation that is faster than the sampling would be missed."""
     run = still()
     bits = (0.0,) * 20 + (float(0x80000),) * 16
     assert judged(run, with_series(run, rpi__throttled_bits=bits), RASPBERRY_PI) == (
@@ -256,7 +256,7 @@ def test_bits_that_were_set_between_two_looks_are_remembered() -> None:
 
 
 def test_dummy_zone_is_no_heat() -> None:
-    """A zone that always says 100 °C makes every slower run thermal."""
+    """Otherwise a zone that always reports 100 °C would make every slower run thermal."""
     run = still()
     series = with_series(run, **{"thermal__PMIC-Die__0__temp_c": (100.0,) * 900})
     slower = HotRun(slowed(run, 1.2, 60.0), run.telemetry)
@@ -267,7 +267,7 @@ def test_dummy_zone_is_no_heat() -> None:
 
 
 def test_warm_up_is_no_throttling_the_other_way_round() -> None:
-    """A run that becomes faster has a sustained speed above its peak, and an onset."""
+    """Otherwise a run that becomes faster would sustain more than its peak, and have an onset."""
     run = still()
     found = find_throttling(slowed(run, 1.3, 0.0, 3.0), run.telemetry, LINUX)
     assert found.verdict == "not_throttled"
@@ -275,7 +275,7 @@ def test_warm_up_is_no_throttling_the_other_way_round() -> None:
 
 
 def test_growth_without_heat_is_interference() -> None:
-    """A neighbour, or swapping, is called heat."""
+    """Otherwise a neighbour, or swapping, would be called heat."""
     run = still()
     found = find_throttling(slowed(run, 1.3, 90.0), run.telemetry, LINUX)
     assert (found.verdict, found.is_certain) == ("interference", False)
@@ -283,7 +283,7 @@ def test_growth_without_heat_is_interference() -> None:
 
 
 def test_hot_start_is_told() -> None:
-    """A run that begins throttled has nothing to be slower than, and is called steady."""
+    """Otherwise a run that begins throttled, with nothing to be slower than, would be steady."""
     device = Device(controller=Progressive(), idle_w=6.0, busy_w=1.0, has_firmware=True)
     run = simulate(device, seconds=180.0, seed=3)
     found = find_throttling(run.timeline, run.telemetry, RASPBERRY_PI)
@@ -295,7 +295,7 @@ def test_hot_start_is_told() -> None:
 
 
 def test_cool_device_without_a_clock_to_believe_is_unknown() -> None:
-    """A supply that is too weak, which nothing tells of, is called somebody's interference."""
+    """Otherwise a weak supply that nothing reports would be called interference."""
     run = still(has_cpufreq=False)
     found = find_throttling(slowed(run, 1.3, 90.0), run.telemetry, LINUX)
     assert found.verdict == "unknown"
@@ -305,14 +305,14 @@ def test_cool_device_without_a_clock_to_believe_is_unknown() -> None:
 
 
 def test_flat_clock_without_any_temperature_is_unknown() -> None:
-    """Idle injection on a device that shows no temperature is called interference."""
+    """Otherwise idle injection on a device that shows no temperature would be interference."""
     run = still(has_zone=False)
     found = find_throttling(slowed(run, 1.3, 90.0), run.telemetry, LINUX)
     assert (found.verdict, found.is_baseline_cool) == ("unknown", None)
 
 
 def test_clock_that_idles_beside_a_neighbour_is_no_power_limit() -> None:
-    """The low clock between bursts is taken for the reason why the model is slower."""
+    """Otherwise the low clock between bursts would be the reason why the model is slower."""
 
     def at_last(time_s: float) -> float:
         return bursts(time_s) if time_s > 90 else 1.0
@@ -324,7 +324,7 @@ def test_clock_that_idles_beside_a_neighbour_is_no_power_limit() -> None:
 
 
 def test_slow_model_is_judged_in_longer_windows() -> None:
-    """Three slow inferences in a row, which chance brings, are a device that slowed down."""
+    """Otherwise three slow inferences in a row, by chance, would be a device that slowed down."""
     run = simulate(pi(Progressive()), seconds=480.0, seed=5)
     assert cut_into_windows(in_groups(run.timeline, 150)).length_s == pytest.approx(17, abs=3)
     silent = {n: s for n, s in run.telemetry.series.items() if n != "rpi.throttled_bits"}
@@ -333,7 +333,7 @@ def test_slow_model_is_judged_in_longer_windows() -> None:
 
 
 def test_windows_without_an_inference_part_nothing() -> None:
-    """Requests that come in bunches are never slower three windows in a row."""
+    """Otherwise requests that come in bunches would never be slower three windows in a row."""
     run = still()
     time_s = run.timeline.start_ns / 1e9
     kept = time_s % 12 < 2.5  # two windows at most, then two or more without any
@@ -344,7 +344,10 @@ def test_windows_without_an_inference_part_nothing() -> None:
 
 
 def test_move_between_equal_cores_hides_no_power_limit() -> None:
-    """On x86 each core has a policy: a thread that moves once is never slower again."""
+    """Otherwise a thread that moves once would never be slower again.
+
+    On x86 each core has a policy of its own.
+    """
     run = simulate(THROTTLED["power limit"][0](1), seconds=180.0, seed=7)
     policy0 = {n: s for n, s in run.telemetry.series.items() if n.startswith("cpufreq.policy0.")}
     series = dict(run.telemetry.series)
@@ -359,7 +362,7 @@ def test_move_between_equal_cores_hides_no_power_limit() -> None:
 
 
 def test_silent_throttle_counter_leaves_a_power_limit() -> None:
-    """An x86 laptop whose zone has no known limit is limited for a reason that nobody knows."""
+    """Otherwise an x86 laptop without a known zone limit would be limited for unknown reasons."""
     run = simulate(replace(THROTTLED["power limit"][0](1), constants={}), seconds=180.0, seed=8)
     assert judged(run, run.telemetry, Expectation()) == "frequency_limited:unknown"
     counted = with_series(run, x86__cpu0__throttle_count=(3.0,) * 180)
@@ -367,7 +370,7 @@ def test_silent_throttle_counter_leaves_a_power_limit() -> None:
 
 
 def test_neighbour_at_the_start_is_not_the_onset() -> None:
-    """The machine was busy for ten seconds, and the heat of minutes later begins there."""
+    """Otherwise the heat of minutes later would begin when the machine was busy at the start."""
     run = simulate(pi(Progressive()), seconds=480.0, seed=9)
     noisy = Timeline(run.timeline.start_ns, run.timeline.invoke_ns.copy())
     time_s = noisy.start_ns / 1e9
@@ -382,7 +385,7 @@ def test_neighbour_at_the_start_is_not_the_onset() -> None:
 
 
 def until(run: HotRun, end_s: float, *names: str) -> TelemetryTrace:
-    """The telemetry, in which sensors that begin so are read no longer than that."""
+    """Return the telemetry in which sensors that begin so are read no longer than that."""
     kept = {
         name: Series(series.time_ns[inside], series.value[inside])
         for name, series in run.telemetry.series.items()
@@ -401,21 +404,21 @@ def until(run: HotRun, end_s: float, *names: str) -> TelemetryTrace:
     ],
 )
 def test_sensor_that_falls_silent_says_nothing(names: tuple[str, ...], verdict: str) -> None:
-    """What was read for twenty seconds of eight minutes says that it was not heat."""
+    """Otherwise readings of twenty seconds in eight minutes would exclude heat."""
     run = simulate(THROTTLED["steps of the kernel"][0](1), seconds=480.0, seed=10)
     assert judged(run, until(run, 20.0, *names)) == verdict
 
 
 @pytest.mark.parametrize("names", [("",), ("rpi.",)])
 def test_firmware_that_falls_silent_says_nothing(names: tuple[str, ...]) -> None:
-    """A Raspberry Pi whose firmware is not asked any more is slowed down by a neighbour."""
+    """Otherwise a Raspberry Pi would seem slowed by a neighbour once its firmware is not read."""
     run = simulate(pi(Progressive()), seconds=480.0, seed=11)
     verdict = "unknown" if names == ("",) else "throttled:thermal"
     assert judged(run, until(run, 20.0, *names), RASPBERRY_PI) == verdict
 
 
 def test_cool_run_that_was_hardly_watched_is_unknown() -> None:
-    """Nothing was seen for twenty seconds, so nothing happened in three minutes."""
+    """Otherwise twenty seconds without an event would stand for three minutes."""
     run = still()
     found = find_throttling(run.timeline, until(run, 20.0, ""), LINUX)
     assert found.verdict == "unknown"
@@ -423,7 +426,7 @@ def test_cool_run_that_was_hardly_watched_is_unknown() -> None:
 
 
 def blip(run: HotRun, sensor: str, value: float, begin_s: float, end_s: float) -> TelemetryTrace:
-    """The telemetry with another value for a moment."""
+    """Return the telemetry with another value for a moment."""
     series = run.telemetry.series[sensor]
     time_s = series.time_ns / 1e9
     values = np.where((time_s >= begin_s) & (time_s < end_s), value, series.value)
@@ -436,14 +439,14 @@ def blip(run: HotRun, sensor: str, value: float, begin_s: float, end_s: float) -
     [("thermal.cpu-thermal.0.temp_c", 84.0), ("cpufreq.policy0.freq_hz", 1.0e9)],
 )
 def test_moment_of_heat_explains_no_long_slowdown(sensor: str, value: float) -> None:
-    """A neighbour of minutes is called heat, for a few seconds that were warm."""
+    """Otherwise a neighbour of minutes would be called heat, for a few warm seconds."""
     run = still()
     found = find_throttling(slowed(run, 1.3, 60.0), blip(run, sensor, value, 120.0, 130.0), LINUX)
     assert found.verdict == "interference"
 
 
 def test_late_throttling_of_a_slow_model_is_seen() -> None:
-    """Windows of a minute, and the last of them hot and slow: the latency did not grow."""
+    """Otherwise windows of a minute would hide that the last window is hot and slow."""
     run = still()
     hot = blip(run, "thermal.cpu-thermal.0.temp_c", 86.0, 160.0, 180.0)
     both = TelemetryTrace(
@@ -462,7 +465,7 @@ def test_late_throttling_of_a_slow_model_is_seen() -> None:
 
 
 def test_run_on_another_kind_of_core_is_judged_there() -> None:
-    """A thread that moves to little cores after ten seconds can never be slower again."""
+    """Otherwise a thread that moves to little cores after 10 s could never be slower again."""
     device = Device(controller=Nothing(), body=COOLED, constants=TRIP, little_from_s=(10.0, 180.0))
     run = simulate(device, seconds=180.0, seed=12)
     slower = slowed(run, 1.3, 90.0)
@@ -477,7 +480,7 @@ def test_run_on_another_kind_of_core_is_judged_there() -> None:
 
 
 def test_governor_under_a_light_load_of_many_threads_is_no_limit() -> None:
-    """Four threads that are a quarter busy each are one that is, and its clock counts."""
+    """Otherwise four threads, a quarter busy each, would count as one busy thread."""
     device = Device(controller=Nothing(), body=COOLED, constants=TRIP)
     run = simulate(device, seconds=180.0, seed=14, load=seldom)
     slow = slowed(run, 1.3, 60.0)
@@ -491,7 +494,7 @@ def test_governor_under_a_light_load_of_many_threads_is_no_limit() -> None:
 
 
 def test_two_modes_of_latency_are_no_slowdown() -> None:
-    """Each second inference takes 15 % longer, and the median jumps between the two."""
+    """Otherwise the median would jump where each second inference takes 15 % longer."""
     for seed in range(5):
         run = still()
         is_slow = np.random.default_rng(seed).random(len(run.timeline.start_ns)) < 0.5
@@ -501,7 +504,7 @@ def test_two_modes_of_latency_are_no_slowdown() -> None:
 
 
 def test_throttled_from_the_start_has_no_speed_to_keep() -> None:
-    """A device that was slow all the time keeps 100 % of its speed."""
+    """Otherwise a device that was slow all the time would keep 100 % of its speed."""
     device = Device(controller=StepWise(), idle_w=14.0, busy_w=6.0, cooling="thermal-cpufreq-0")
     run = simulate(replace(device, constants=TRIP), seconds=180.0, seed=15)
     found = find_throttling(run.timeline, run.telemetry, LINUX)
@@ -511,13 +514,13 @@ def test_throttled_from_the_start_has_no_speed_to_keep() -> None:
 
 
 def in_groups(timeline: Timeline, count: int) -> Timeline:
-    """The same run by a model that takes as long as so many inferences."""
+    """Return the same run by a model that takes as long as so many inferences."""
     first = np.arange(0, len(timeline.start_ns), count)
     return Timeline(timeline.start_ns[first], np.add.reduceat(timeline.invoke_ns, first))
 
 
 def test_clock_of_the_first_second_belongs_to_no_end() -> None:
-    """The last window is the neighbour of the first, and the device is slow from the start."""
+    """Otherwise the last window would adjoin the first, and the device be slow from the start."""
     run = still(has_cpufreq=False)
     freq_hz = (1.0e9,) * 15 + (1.5e9,) * 735 + (1.0e9,) * 150
     telemetry = with_series(run, cpufreq__policy0__freq_hz=freq_hz)
@@ -527,7 +530,7 @@ def test_clock_of_the_first_second_belongs_to_no_end() -> None:
 
 
 def test_parts_before_and_after_are_told_apart() -> None:
-    """The headline is the mean of two devices: the one at first and the one at the end."""
+    """Otherwise the headline would be a mean of two devices: that at first and that at the end."""
     run = simulate(THROTTLED["power limit"][0](1), seconds=180.0, seed=6)
     found = find_throttling(run.timeline, run.telemetry, LINUX)
     before, after = found.latency_ns_before, found.latency_ns_after
@@ -542,7 +545,7 @@ def test_parts_before_and_after_are_told_apart() -> None:
 
 
 def test_device_that_shows_nothing_is_unknown() -> None:
-    """A microcontroller, or a virtual machine, is not throttled: nobody has looked."""
+    """Otherwise a microcontroller or a virtual machine would be “not throttled” unseen."""
     run = still()
     assert judged(run, TelemetryTrace()) == "unknown"
     slower = HotRun(slowed(run, 1.3, 90.0), run.telemetry)
@@ -553,7 +556,7 @@ def test_device_that_shows_nothing_is_unknown() -> None:
 
 
 def test_run_of_seconds_is_too_short_to_tell_unless_the_device_does() -> None:
-    """Three seconds on a cool board are “not throttled”."""
+    """Otherwise three seconds on a cool board would be “not throttled”."""
     run = still()
     short = Timeline(run.timeline.start_ns[:150], run.timeline.invoke_ns[:150])
     found = find_throttling(short, run.telemetry, LINUX)
@@ -566,6 +569,6 @@ def test_run_of_seconds_is_too_short_to_tell_unless_the_device_does() -> None:
 
 
 def test_single_inference_is_no_division_by_zero() -> None:
-    """A run that was stopped at once ends in a traceback."""
+    """Otherwise a run that was stopped at once would end in a traceback."""
     one = Timeline(np.array([5], np.int64), np.array([7], np.int64))
     assert find_throttling(one, TelemetryTrace(), LINUX).verdict == "unknown"

@@ -1,4 +1,4 @@
-"""Why a quantised model answers wrongly, where what the CPU lacks is the known cause."""
+"""Why a quantised model gives wrong outputs, where the known cause is what the CPU lacks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ U8U8 = replace(U8S8, weight="uint8")
 
 
 def ruled(evidence: Evidence, name: str = "agreement") -> tuple[RuleOutcome, str]:
-    """What a rule makes of it, and its sentence."""
+    """Return the outcome of a rule, and its sentence."""
     [found] = [rule for rule in described(judge(evidence)).rules if rule.id == name]
     return found.outcome, found.detail
 
@@ -46,7 +46,7 @@ def answered(
     delegate: tuple[str, ...] = (),
     relative_rms: float = 0.67,
 ) -> Evidence:
-    """A run on such a device, whose answers differ so much from those of the reference."""
+    """Return a run on such a device, whose outputs differ so much from the reference's."""
     latency_ns = latencies()
     worker = worker_record(latency_ns)
     worker = replace(
@@ -73,7 +73,7 @@ def answered(
 def test_refusal_on_a_cpu_whose_kernels_saturate_says_so(
     features: tuple[str, ...], quantized: tuple[QuantizedOperands, ...]
 ) -> None:
-    """A model that is right elsewhere is refused here, and nobody knows what to do about it."""
+    """Otherwise a model that is right elsewhere would be refused here, without any advice."""
     evidence = answered(features=features, quantized=quantized)
     for rule in ("agreement", "agreement_of_all"):
         outcome, detail = ruled(evidence, rule)
@@ -103,14 +103,14 @@ def test_refusal_on_a_cpu_whose_kernels_saturate_says_so(
     ],
 )  # fmt: skip
 def test_cause_that_is_not_known_is_not_guessed(evidence: Evidence) -> None:
-    """A model is quantised again, worse, for a fault that is somewhere else."""
+    """Otherwise a model would be quantised again, worse, for a fault that is somewhere else."""
     outcome, detail = ruled(evidence)
     assert outcome is RuleOutcome.FAIL
     assert "VNNI" not in detail
 
 
 def test_answers_that_agree_need_no_cause() -> None:
-    """A good run on an older CPU is read as a bad one."""
+    """Otherwise a good run on an older CPU would be read as a bad run."""
     outcome, detail = ruled(answered(relative_rms=0.1))
     assert outcome is RuleOutcome.PASS
     assert "VNNI" not in detail

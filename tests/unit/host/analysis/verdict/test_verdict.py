@@ -116,17 +116,17 @@ REFUSED = EnergyResult(meter=ENERGY.meter, checks=ENERGY.checks)
 
 
 def energy(**fields: Any) -> Change:
-    """What came of the meter's recording."""
+    """Change what the meter's recording gave."""
     return lambda evidence: replace(evidence, energy=replace(ENERGY, **fields))
 
 
 def no_energy(refused: str, **fields: Any) -> Change:
-    """Why nothing came of the meter's recording."""
+    """Give a reason why the meter's recording gave nothing."""
     return lambda evidence: replace(evidence, energy=replace(REFUSED, refused=refused, **fields))
 
 
 def unseen(evidence: Evidence) -> Evidence:
-    """A code was played, and the meter did not see it; it makes up its power."""
+    """A code was played, and the meter did not see it; its power is synthetic."""
     code = LoadCode((0, 1, 2), (True, False))
     tried = (SyncAttempt(SyncMethod.CODED_LOAD, None, "not seen"),)
     by_arrival = EnergySync(method=SyncMethod.ARRIVAL, error_ns=2e6, tried=tried)
@@ -143,22 +143,22 @@ def blind(evidence: Evidence) -> Evidence:
 
 
 def same(evidence: Evidence) -> Evidence:
-    """Nothing else than the good run."""
+    """Change nothing of the good run."""
     return evidence
 
 
 def not_checked(evidence: Evidence) -> Evidence:
-    """Nobody asked for a comparison with the reference kernels."""
+    """No comparison with the reference kernels was requested."""
     return spec(is_checked=False)(quality(agreement=None)(evidence))
 
 
 def no_meter(evidence: Evidence) -> Evidence:
-    """Nobody asked for energy."""
+    """No energy was requested."""
     return replace(evidence, energy=None)
 
 
 def good() -> Evidence:
-    """Evidence that nothing is wrong with."""
+    """Return evidence without any fault."""
     worker = worker_record(latencies())
     record = run_record(worker)
     measured = measure_traces(record, worker, traces_of(latencies()))
@@ -172,39 +172,39 @@ def good() -> Evidence:
 
 
 def record(**fields: Any) -> Change:
-    """The agent's record with other fields."""
+    """Change fields of the agent's record."""
     return lambda evidence: replace(evidence, record=replace(evidence.record, **fields))
 
 
 def spec(**fields: Any) -> Change:
-    """The specification with other fields."""
+    """Change fields of the specification."""
     return lambda evidence: replace(
         evidence, record=replace(evidence.record, spec=replace(evidence.record.spec, **fields))
     )
 
 
 def worker(**fields: Any) -> Change:
-    """The worker's record with other fields."""
+    """Change fields of the worker's record."""
     return lambda evidence: replace(evidence, worker=replace(evidence.worker, **fields))
 
 
 def measured(**fields: Any) -> Change:
-    """Other numbers."""
+    """Change the numbers."""
     return lambda evidence: replace(evidence, measured=replace(evidence.measured, **fields))
 
 
 def quality(**fields: Any) -> Change:
-    """Other outputs."""
+    """Change the quality of the outputs."""
     return lambda evidence: measured(quality=replace(evidence.measured.quality, **fields))(evidence)
 
 
 def after(**fields: Any) -> Change:
-    """Other clocks and counters after the timed loop."""
+    """Change clocks and counters after the timed loop."""
     return lambda evidence: worker(after=replace(evidence.worker.after, **fields))(evidence)
 
 
 def both(**fields: Any) -> Change:
-    """Other clocks and counters before and after."""
+    """Change clocks and counters before and after."""
     return lambda evidence: worker(
         before=replace(evidence.worker.before, **fields),
         after=replace(evidence.worker.after, **fields),
@@ -212,30 +212,30 @@ def both(**fields: Any) -> Change:
 
 
 def accuracy(value: float, metric: str = "top1") -> Change:
-    """Another accuracy."""
+    """Set another accuracy."""
     return quality(accuracy=Accuracy(metric, value, None, 360))
 
 
 def held_against(value: float) -> Change:
-    """A reference with this accuracy."""
+    """Set a reference with this accuracy."""
     reference = ReferenceAccuracy("run-1", "digits_fp32.tflite", value)
     return lambda evidence: replace(evidence, facts=HostFacts("digits", "top1", reference))
 
 
 def not_judged(why: str) -> Change:
-    """A data set was answered, and the answers could not be judged."""
+    """A data set was run, and its outputs could not be judged."""
     return lambda evidence: quality(accuracy=None, accuracy_error=why)(
         spec(dataset_sha256="0" * 64)(evidence)
     )
 
 
 def heat(**fields: Any) -> Change:
-    """What the detector of throttling says."""
+    """Change what the detector of throttling reports."""
     return measured(throttling=replace(COOL, **fields))
 
 
 def slow_from_the_start(*clusters: ExpectedCluster) -> Change:
-    """At 1.5 GHz of 2, on a board whose profile knows these clusters."""
+    """Run at 1.5 GHz of 2, on a board whose profile knows these clusters."""
 
     def change(evidence: Evidence) -> Evidence:
         expected = replace(evidence.record.expected, clusters=clusters)
@@ -245,12 +245,12 @@ def slow_from_the_start(*clusters: ExpectedCluster) -> Change:
 
 
 def watched(**fields: Any) -> Change:
-    """What the sampler says of itself."""
+    """Change what the sampler reports of itself."""
     return lambda evidence: record(telemetry=replace(evidence.record.telemetry, **fields))(evidence)
 
 
 def steady(what: SteadyClass | None, *levels_ns: float) -> Change:
-    """Another class of the run, with levels of the same length."""
+    """Set another class of the run, with levels of the same length."""
     segments = tuple(
         Segment(100 * index, 100 * (index + 1), level_ns)
         for index, level_ns in enumerate(levels_ns)
@@ -259,14 +259,14 @@ def steady(what: SteadyClass | None, *levels_ns: float) -> Change:
 
 
 def differs(best: float | None, worst: float | None, *, is_constant: bool = False) -> Change:
-    """Answers whose best and worst outputs differ so much from those of the reference."""
+    """Set outputs whose best and worst differ so much from those of the reference."""
     largest = None if worst is None else 1.0
     found = Agreement("tflite reference kernels", 4, largest, 0.5, 0.5, worst, best, is_constant)
     return quality(agreement=found)
 
 
 def of_floats(evidence: Evidence, *delegates: str, **facts: Any) -> Evidence:
-    """The model multiplies floats, but for what is said of it."""
+    """The model multiplies floats, except for what these facts state."""
     model = replace(evidence.worker.model, **({"precision": "fp32"} | facts))
     runtime = replace(evidence.worker.runtime, delegates_requested=delegates)
     return worker(model=model, runtime=runtime)(evidence)
@@ -281,18 +281,18 @@ def served(*, is_met: bool | None) -> Change:
 
 
 def delegates(requested: tuple[str, ...], used: tuple[str, ...]) -> Change:
-    """Delegates that were asked for, and what became of them."""
+    """Set the delegates that were requested, and those that were used."""
     return worker(runtime=RuntimeFacts("tflite", "2.14.0", requested, used))
 
 
 def issued_by_loadgen(*, is_valid: bool) -> Change:
-    """LoadGen issued the queries, and says this of its run."""
+    """LoadGen issued the queries, and reports this of its run."""
     result = LoadgenResult(is_valid, None, 64, 1, 1, 1, 1, 1, None, 0)
     return lambda evidence: measured(loadgen=result)(spec(engine=Engine.LOADGEN)(evidence))
 
 
 def profiled(**fields: Any) -> Change:
-    """A profile was asked for, and this is what became of it."""
+    """A profile was requested, with this result."""
     return lambda evidence: worker(check=replace(evidence.worker.check, **fields))(
         spec(is_profiled=True)(evidence)
     )
@@ -305,7 +305,7 @@ def full(evidence: Evidence) -> Evidence:
 
 
 def own_clock(ratio: float) -> Change:
-    """A wall clock that goes so much faster than the monotonic one."""
+    """A wall clock that runs at this ratio to the monotonic clock."""
     return lambda evidence: after(
         wall_ns=evidence.worker.before.wall_ns + int(_loop_ns(evidence) * ratio)
     )(evidence)
@@ -316,7 +316,7 @@ def _loop_ns(evidence: Evidence) -> int:
 
 
 def busy(ratio: float) -> Change:
-    """Others took this share of all CPU time."""
+    """Other processes took this share of all CPU time."""
 
     def change(evidence: Evidence) -> Evidence:
         before, now = evidence.worker.before, evidence.worker.after
@@ -328,7 +328,7 @@ def busy(ratio: float) -> Change:
 
 
 def occupied(*busy: float, own: float, threads: int = 1, bound: tuple[int, ...] = ()) -> Change:
-    """Each of these CPUs was busy for so much of the loop, and the worker took so many CPUs."""
+    """Each of these CPUs was busy for this share of the loop; the worker took `own` CPUs."""
     cpus = bound or tuple(range(len(busy)))
 
     def change(evidence: Evidence) -> Evidence:
@@ -369,7 +369,7 @@ def ran(*threads: tuple[float, float]) -> Change:
                 evidence.worker.after,
                 threads=at_last,
                 own_cpu_s=own_s,
-                # Nobody else took anything: this is about the threads.
+                # No other process took anything: this is about the threads.
                 cpu_busy_s=(before.cpu_busy_s or 0.0) + own_s - before.own_cpu_s,
             ),
         )(changed)
@@ -408,7 +408,7 @@ def throttled(used_up: float, cpu_count: float = 0.5) -> Change:
 
 
 def through_a_binding(p50_ns: int | None, c_p50_ns: int | None) -> Change:
-    """A trivial model that took so long through the binding, and in C."""
+    """A trivial model took this long through the binding, and in C."""
     reason = None if c_p50_ns is not None else "no symbol"
     return worker(harness=HarnessFacts(60, 110.5, binding=BindingFacts(p50_ns, c_p50_ns, reason)))
 
@@ -426,7 +426,7 @@ def unclocked(evidence: Evidence) -> Evidence:
 
 
 def precise_to(half_width: float | None, worth: int = 400) -> Change:
-    """A median whose interval reaches so far to both sides, relative to it."""
+    """A median whose interval extends this far to both sides, relative to it."""
 
     def change(evidence: Evidence) -> Evidence:
         found = evidence.measured.invoke
@@ -485,12 +485,12 @@ def hot_phone(status: int, **fields: Any) -> Change:
 
 
 def in_airplane_mode(**fields: Any) -> Change:
-    """A phone on which the run asked for airplane mode."""
+    """A phone on which the run requested airplane mode."""
     return lambda evidence: spec(is_airplane_mode=True)(phone(**fields)(evidence))
 
 
 def dimmed(**fields: Any) -> Change:
-    """A phone on which the run asked for a brightness of 40."""
+    """A phone on which the run requested a brightness of 40."""
     return lambda evidence: spec(screen_brightness=40)(phone(**fields)(evidence))
 
 
@@ -582,7 +582,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("scheduling", State.SUSPECT, worker(scheduling=Scheduling((0,), "other", 0, ("no fifo",)))),
     ("cpu_quota", State.SUSPECT, throttled(used_up=0.011)),
     ("background_load", State.SUSPECT, busy(0.11)),
-    # A neighbour on one of 16 CPUs, beside a model that the kernel may put anywhere.
+    # A neighbour on one of 16 CPUs, next to a model that the kernel may put anywhere.
     ("background_load", State.SUSPECT, occupied(1.0, *[0.0] * 14, 1.0, own=1.0)),
     # Both move around, and no CPU is ever busy for long.
     ("background_load", State.SUSPECT, occupied(*[2 / 16] * 16, own=1.0)),
@@ -625,7 +625,7 @@ WITHOUT_ENERGY = {"meter": "energy", "energy_sync": "energy"}
 UNKNOWN: list[tuple[str, Change]] = [
     ("binding_share", worker(harness=HarnessFacts(60, 110.5))),
     ("binding_share", through_a_binding(None, None)),
-    # More than the limit at most, but how much nobody knows.
+    # More than the limit at most, but by an unknown amount.
     ("binding_share", through_a_binding(2_200, None)),
     (
         "delegation",
@@ -650,7 +650,7 @@ UNKNOWN: list[tuple[str, Change]] = [
     ("cooldown", record(cooldown=CooldownFacts(CooldownOutcome.NO_SENSOR))),
     ("frequency", both(freq_hz=())),
     (
-        "frequency",  # the CPU beside an accelerator may idle
+        "frequency",  # the CPU next to an accelerator may idle
         lambda e: after(freq_hz=(600_000_000,) * 4)(
             worker(placement=(OperatorPlacement("cuda", "Conv", 3),))(e)
         ),
@@ -704,7 +704,7 @@ NEVER_ASKED: list[tuple[str, Change]] = [
     ("phone_settings", phone(airplane_mode_ratio=0.0, screen_brightness=(102, 102))),
     *((name, no_meter) for name in ("meter", "energy_sync", "energy_idle", "energy")),
 ]
-"""What the run has nothing to do with: nobody could have told, as nobody asked."""
+"""What the run has nothing to do with: not reported, as it was not requested."""
 PASSING: list[tuple[str, Change]] = [
     ("enough_queries", spec(min_query_count=490)),
     ("enough_time", full),
@@ -732,14 +732,14 @@ PASSING: list[tuple[str, Change]] = [
     ("frequency", after(freq_hz=(2_360_000_000,) * 4)),
     ("frequency", after(freq_hz=(2_400_000_000, 800_000_000) * 2)),
     ("frequency", heat(freq_change_ratio=0.02)),
-    # What the rule about heat names is not told twice.
+    # What the rule about heat names is not reported twice.
     ("frequency", heat(state=ThermalState.THROTTLED, cause="thermal", freq_change_ratio=0.4)),
     ("interference", heat(moved_ratio=0.05, moved_latency_ratio=2.5)),
     ("interference", heat(moved_ratio=0.37, moved_latency_ratio=0.96)),
     ("interference", heat(moved_ratio=0.04)),
     ("cpu_quota", throttled(used_up=0.0099)),
     ("background_load", busy(0.0999)),
-    # What others do elsewhere is nothing to a worker that is bound.
+    # What others do elsewhere does not affect a worker that is bound.
     ("background_load", occupied(1.0, 1.0, 1.0, 1.0, own=0.95, bound=(2,))),
     ("background_load", occupied(*[1.0] * 4, *[0.03] * 12, own=4.0, threads=4)),
     ("cpu_pressure", after(cpu_stall_s=0.55)),
@@ -758,25 +758,25 @@ PASSING: list[tuple[str, Change]] = [
     ("scheduling_group", phone(AndroidGroups("/top-app", None, None))),
     ("energy_idle", energy(power_w_idle_after=1.199)),
     (
-        "energy_idle",  # a device that idles as it works: only rounding tells its powers apart
+        "energy_idle",  # a device that idles as it works: only rounding separates its powers
         energy(power_w_mean=1.0, power_w_idle=1.0 - 1e-15, power_w_idle_after=1.0 - 1e-15),
     ),
 ]
 
 
 def rule_of(verdict: Verdict, name: str) -> Finding:
-    """One rule's answer."""
+    """Return the finding of one rule."""
     (found,) = [rule for rule in verdict.rules if rule.id == name]
     return found
 
 
 def judged(evidence: Evidence) -> Verdict:
-    """The verdict, with its sentences."""
+    """Return the verdict, with its sentences."""
     return described(judge(evidence))
 
 
 def test_good_evidence_is_valid_and_every_rule_has_looked() -> None:
-    """A good run is thrown away, or a rule is never asked."""
+    """Otherwise a good run would be thrown away, or a rule would never be evaluated."""
     verdict = judge(good())
     assert verdict.state is State.VALID
     assert [rule.id for rule in verdict.rules] == [rule.id for rule in RULES]
@@ -798,7 +798,7 @@ def test_good_evidence_is_valid_and_every_rule_has_looked() -> None:
     ],
 )
 def test_verdict_names_what_nobody_watched(change: Change, unwatched: tuple[str, ...]) -> None:
-    """A run whose clock nobody could read is as valid as one whose clock was steady."""
+    """Otherwise a run with an unreadable clock would be as valid as one with a steady clock."""
     found = judge(change(good()))
     assert (found.state, found.unwatched) == (State.VALID, unwatched)
 
@@ -819,14 +819,14 @@ def test_verdict_names_what_nobody_watched(change: Change, unwatched: tuple[str,
 def test_limit_of_agreement_is_that_of_the_arithmetic(
     facts: dict[str, Any], delegates: tuple[str, ...], limit: float
 ) -> None:
-    """A float kernel that computes a channel wrongly passes by what quantised ones may do."""
+    """Otherwise a float kernel with a wrong channel would pass by the limit of quantised ones."""
     for share, outcome in ((limit, RuleOutcome.PASS), (limit * 1.01, RuleOutcome.FAIL)):
         evidence = of_floats(differs(share, share)(good()), *delegates, **facts)
         assert rule_of(judged(evidence), "agreement").outcome is outcome
 
 
 def test_virtual_machine_is_named_and_fails_nothing() -> None:
-    """Times of a shared machine pass for those of a board, or none are valid there."""
+    """Otherwise times of a shared machine would pass for a board's, or none be valid there."""
     environment = replace(ENVIRONMENT, virtualization="docker on KVM")
     verdict = judged(record(environment=environment)(good()))
     assert verdict.state is State.VALID
@@ -835,7 +835,7 @@ def test_virtual_machine_is_named_and_fails_nothing() -> None:
 
 
 def test_documentation_lists_the_rules() -> None:
-    """A rule, or what becomes of a run that breaks it, is looked up and not found."""
+    """Otherwise a rule, or its effect on a run, would be missing from the documentation."""
     page = (Path(__file__).parents[5] / "docs/verdict.md").read_text()
     table = page[page.index("| rule |") : page.index("`agreement` and `agreement_of_all` name")]
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
@@ -844,13 +844,13 @@ def test_documentation_lists_the_rules() -> None:
 
 
 def test_every_rule_has_evidence_that_fails_it() -> None:
-    """A rule is added that can never fail, and nobody notices."""
+    """Otherwise a rule could be added that can never fail."""
     assert {name for name, _, _ in FAILING} == {rule.id for rule in RULES}
 
 
 @pytest.mark.parametrize(("name", "state", "change"), FAILING, ids=[case[0] for case in FAILING])
 def test_rule_fails_on_its_evidence_alone(name: str, state: State, change: Change) -> None:
-    """A number that cannot be trusted is printed as valid."""
+    """Otherwise a number that cannot be trusted would be printed as valid."""
     verdict = judged(change(good()))
     rule = rule_of(verdict, name)
     assert rule.outcome is RuleOutcome.FAIL
@@ -866,7 +866,10 @@ def test_rule_fails_on_its_evidence_alone(name: str, state: State, change: Chang
 def test_one_of_several_runs_may_drift_within_the_precision(
     steady_class: SteadyClass, is_in_pair: bool
 ) -> None:
-    """Every second set of a shared machine is suspect, for a drift that its interval includes."""
+    """Otherwise every second set of a shared machine would be suspect.
+
+    Its drift is within its interval.
+    """
     pair, member = Pair("pairs-1", 0, BASELINE), SetMember("set-1", 0, 5)
     several: dict[str, Any] = {"pair": pair} if is_in_pair else {"member": member}
     outcomes = []
@@ -901,7 +904,7 @@ def test_worker_that_got_less_than_a_cpu_beside_an_unused_quota_has_another_reas
 
 
 def test_code_that_was_seen_need_not_be_the_best_way() -> None:
-    """Arrivals are finer than the code of a slow meter, which then is another device's."""
+    """Otherwise a slow meter, with arrivals finer than its code, would be another device's."""
 
     def seen(evidence: Evidence) -> Evidence:
         changed = unseen(evidence)
@@ -915,7 +918,7 @@ def test_code_that_was_seen_need_not_be_the_best_way() -> None:
 
 
 def test_meter_that_does_not_see_the_device_work_is_suspect() -> None:
-    """A meter that is wired to another board gives joules of this one."""
+    """Otherwise a meter that is wired to another board would give joules of this one."""
     verdict = judged(unseen(good()))
     assert verdict.state is State.SUSPECT
     assert [failed.id for failed in verdict.failures] == ["energy_sync"]
@@ -923,7 +926,7 @@ def test_meter_that_does_not_see_the_device_work_is_suspect() -> None:
 
 
 def test_meter_that_sees_nothing_of_the_device_says_what_to_look_at() -> None:
-    """No energy, and the reason is a correlation."""
+    """Otherwise there would be no energy, with a correlation as the reason."""
     verdict = judged(blind(good()))
     assert [failed.id for failed in verdict.failures] == ["energy_sync"]
     detail = verdict.failures[0].detail
@@ -934,7 +937,7 @@ def test_meter_that_sees_nothing_of_the_device_says_what_to_look_at() -> None:
 def test_rule_without_evidence_says_unknown_and_leaves_the_verdict(
     name: str, change: Change
 ) -> None:
-    """What was not measured is guessed."""
+    """Otherwise what was not measured would be guessed."""
     verdict = judge(change(good()))
     assert rule_of(verdict, name).outcome is RuleOutcome.UNKNOWN
     assert verdict.state is State.VALID
@@ -944,7 +947,7 @@ def test_rule_without_evidence_says_unknown_and_leaves_the_verdict(
 def test_rule_that_was_never_asked_is_told_from_one_that_cannot_tell(
     name: str, change: Change
 ) -> None:
-    """Eight of fourteen unknown rules are about things that the run has nothing to do with."""
+    """Otherwise 8 of 14 unknown rules would be about what the run has nothing to do with."""
     verdict = judged(change(good()))
     assert rule_of(verdict, name).outcome is RuleOutcome.NOT_APPLICABLE
     assert rule_of(verdict, name).detail
@@ -952,12 +955,15 @@ def test_rule_that_was_never_asked_is_told_from_one_that_cannot_tell(
 
 @pytest.mark.parametrize(("name", "change"), PASSING, ids=[case[0] for case in PASSING])
 def test_rule_passes_at_its_limit(name: str, change: Change) -> None:
-    """A limit is off by one."""
+    """Otherwise a limit would be off by one."""
     assert rule_of(judge(change(good())), name).outcome is RuleOutcome.PASS
 
 
 def test_more_threads_than_cpus_are_the_cause_that_is_told() -> None:
-    """Forty threads wait for each other, and other programs are to be ended."""
+    """Otherwise, with forty threads waiting for each other, the advice would be wrong.
+
+    It would be to end other programs.
+    """
     evidence = ran(*[(0.5, 0.5)] * 4)(good())
     scheduling = replace(evidence.worker.scheduling, cpus=(0, 1))
     verdict = judged(worker(scheduling=scheduling)(evidence))
@@ -971,7 +977,7 @@ def test_more_threads_than_cpus_are_the_cause_that_is_told() -> None:
 
 
 def test_four_threads_that_got_one_cpu_are_told() -> None:
-    """Four threads that shared one CPU had 100 % of it, which is what one thread needs."""
+    """Otherwise four threads on one CPU would have 100 % of it, which is what one thread needs."""
     verdict = judged(ran(*[(0.25, 0.75)] * 4)(good()))
     assert [rule.id for rule in verdict.failures] == ["cpu_pressure", "cpu_share"]
     assert rule_of(verdict, "cpu_share").detail == (
@@ -981,7 +987,7 @@ def test_four_threads_that_got_one_cpu_are_told() -> None:
 
 
 def test_thread_that_was_made_in_the_loop_counts_from_its_beginning() -> None:
-    """LoadGen's own thread runs the model, and is not there yet when the loop begins."""
+    """LoadGen's own thread runs the model, and does not exist yet when the loop begins."""
     evidence = ran((0.1, 0.0), (0.9, 0.3))(good())
     before = evidence.worker.before
     late = worker(before=replace(before, threads=before.threads[:1]))(evidence)
@@ -990,14 +996,14 @@ def test_thread_that_was_made_in_the_loop_counts_from_its_beginning() -> None:
 
 
 def test_worst_rule_decides_and_comes_first() -> None:
-    """A suspect detail hides that the number is worthless."""
+    """Otherwise a suspect detail would hide that the number is worthless."""
     verdict = judge(busy(0.5)(worker(output=OutputFacts("", is_finite=False))(good())))
     assert verdict.state is State.INVALID
     assert [rule.id for rule in verdict.failures] == ["finite_outputs", "background_load"]
 
 
 def test_details_tell_the_value_and_the_limit() -> None:
-    """A person reads that something is wrong, but not by how much."""
+    """Otherwise the user would read that something is wrong, but not by how much."""
     verdict = judged(spec(min_query_count=501)(good()))
     assert rule_of(verdict, "enough_queries").detail == "490 queries, at least 501 needed"
     verdict = judged(spec(min_query_count=501, max_duration_s=600.0)(good()))
@@ -1007,7 +1013,7 @@ def test_details_tell_the_value_and_the_limit() -> None:
 
 
 def test_server_run_whose_latest_queries_were_cut_off_is_invalid() -> None:
-    """The queries that waited longest are left out, and the tail looks better."""
+    """Otherwise the queries that waited longest would be left out, and the tail look better."""
     evidence = record(outcome=Outcome.INTERRUPTED)(served(is_met=True)(good()))
     longest_s = evidence.loop_s
     rule = rule_of(judged(spec(max_duration_s=longest_s)(evidence)), "complete")
@@ -1019,7 +1025,7 @@ def test_server_run_whose_latest_queries_were_cut_off_is_invalid() -> None:
 
 
 def test_missed_target_tells_what_was_reached_or_how_many_queries_are_needed() -> None:
-    """“0 of 262 took over 40 ms” is the reason of one failure and of one success."""
+    """Otherwise “0 of 262 took over 40 ms” would be the reason of a failure and of a success."""
     evidence = served(is_met=False)(good())
     rule = rule_of(judged(evidence), "latency_target")
     assert "p99 is" in rule.detail
@@ -1032,12 +1038,12 @@ def test_missed_target_tells_what_was_reached_or_how_many_queries_are_needed() -
 
 
 def test_zero_latencies_do_not_divide_by_zero() -> None:
-    """A clock that does not move crashes the analysis."""
+    """Otherwise a clock that does not move would crash the analysis."""
     assert judge(measured(invoke_ns=np.zeros(500, np.int64))(good())).state is State.INVALID
 
 
 def test_error_is_better_when_it_is_lower() -> None:
-    """A model with half the error of its reference is called invalid."""
+    """Otherwise a model with half the error of its reference would be called invalid."""
     reference = ReferenceAccuracy("run-1", "fp32", 2.0)
     better = replace(accuracy(1.0, "mean_abs_error")(good()), facts=HostFacts("d", "", reference))
     worse = replace(accuracy(4.0, "mean_abs_error")(good()), facts=HostFacts("d", "", reference))
@@ -1048,13 +1054,13 @@ def test_error_is_better_when_it_is_lower() -> None:
 
 
 def test_data_set_that_was_not_answered_fails() -> None:
-    """Accuracy was asked for, the device could not give it, and the run is valid."""
+    """Otherwise a run would be valid without the accuracy that was requested."""
     evidence = spec(dataset_sha256="ab" * 32)(quality(accuracy=None)(good()))
     assert judge(evidence).state is State.INVALID
 
 
 def test_data_set_whose_labels_are_elsewhere_is_unknown() -> None:
-    """A run that another host asked for, and that was collected here, is called wrong."""
+    """Otherwise a run that another host requested, collected here, would be called wrong."""
     asked = spec(dataset_sha256="ab" * 32)(quality(accuracy=None)(good()))
     answered = worker(check=replace(asked.worker.check, dataset_sample_count=360))(asked)
     verdict = judged(answered)
@@ -1064,13 +1070,13 @@ def test_data_set_whose_labels_are_elsewhere_is_unknown() -> None:
 
 
 def test_reason_why_a_data_set_was_not_answered_is_told() -> None:
-    """A person reads that there is no accuracy, and not that the shapes do not fit."""
+    """Otherwise a missing accuracy would be reported, but not that the shapes do not fit."""
     asked = spec(dataset_sha256="ab" * 32)(quality(accuracy=None)(good()))
     failed = worker(check=replace(asked.worker.check, dataset_error="shape [4]"))(asked)
     assert rule_of(judged(failed), "accuracy_floor").detail == "shape [4]"
 
 
 def test_frequencies_of_sleeping_cpus_do_not_divide_by_zero() -> None:
-    """A CPU that is off reads as 0 Hz, and every run on that board crashes the analysis."""
+    """Otherwise a CPU that is off would read as 0 Hz, and crash the analysis of every run there."""
     verdict = judge(both(freq_hz=(0, 0))(good()))
     assert rule_of(verdict, "frequency").outcome is RuleOutcome.UNKNOWN

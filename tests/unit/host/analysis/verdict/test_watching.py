@@ -1,4 +1,4 @@
-"""The rule about the sampler: whom it was asked for, and what it may cost."""
+"""The rule about the sampler: for what it was requested, and what it may cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgebench.protocol.record import Scheduling
 
 
 def watched(*, cpu_s: float, rate_hz: float = 10.0, cpus: tuple[int, ...] = ()) -> Evidence:
-    """A run of a device with four CPUs that was watched for 100 s."""
+    """Return a run of a device with four CPUs that was watched for 100 s."""
     bound = Scheduling(cpus or (0, 1, 2, 3), "other", 0)
     worker = replace(worker_record(latencies()), scheduling=bound)
     record = run_record(worker)
@@ -33,7 +33,7 @@ def watched(*, cpu_s: float, rate_hz: float = 10.0, cpus: tuple[int, ...] = ()) 
 
 
 def judged(evidence: Evidence) -> tuple[bool, str]:
-    """Whether the rule about the sampler is kept, and its sentence."""
+    """Return whether the rule about the sampler is kept, and its sentence."""
     (found,) = [one for one in judge(evidence).rules if one.id == "telemetry"]
     assert found.outcome in (RuleOutcome.PASS, RuleOutcome.FAIL)
     return found.outcome is RuleOutcome.PASS, sentence(found)
@@ -52,13 +52,13 @@ def judged(evidence: Evidence) -> tuple[bool, str]:
 def test_watching_may_cost_more_where_it_takes_nothing_from_the_model(
     cpu_s: float, cpus: tuple[int, ...], expected: tuple[bool, str]
 ) -> None:
-    """A run is suspect for a sampler on another CPU, or fails with 1.00 % of at most 1 %."""
+    """Otherwise a sampler on another CPU would make a run suspect, or 1.00 % exceed 1 %."""
     is_kept, text = judged(watched(cpu_s=cpu_s, cpus=cpus))
     assert (is_kept, text.partition("the sampler took ")[2]) == expected
 
 
 def test_looks_of_the_guard_alone_are_called_that() -> None:
-    """Somebody asked for no telemetry, gets some, and reads that nobody looked."""
+    """Otherwise unrequested telemetry would be present, and reported as absent."""
     is_kept, text = judged(watched(cpu_s=0.1, rate_hz=0.0))
     assert is_kept
     assert "sensors at 1 Hz, only to enforce the temperature limit; the sampler took" in text

@@ -1,4 +1,4 @@
-"""A lab host that waits for its scheduler, and the words for it."""
+"""A lab host that waits for its scheduler, and the wording of the reason."""
 
 from __future__ import annotations
 

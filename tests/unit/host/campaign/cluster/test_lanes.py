@@ -32,7 +32,7 @@ SPEC = CampaignSpec(
 
 
 def place(lab: str, pin: str, seat: str = "") -> LabDescription:
-    """A lab host that offers a device of the name."""
+    """Return a lab host that offers a device of the name."""
     offer = DeviceOffer(name=DEVICE, id="id", pin=pin, seat=seat)
     return LabDescription(lab, f"tcp://{lab}:1", "0", (offer,))
 
@@ -44,12 +44,12 @@ class Connected:
         self.there: Sequence[LabDescription] = labs
 
     def labs(self) -> list[LabDescription]:
-        """Those that are there."""
+        """Return those that are there."""
         return list(self.there)
 
 
 def lanes_over(labs: Connected, store: Store, plan: CampaignPlan, journal: Journal) -> ClusterLanes:
-    """The lanes of a process that begins, or resumes, the campaign."""
+    """Return the lanes of a process that begins, or resumes, the campaign."""
     lanes = ClusterLanes(
         connection=cast(ClusterConnection, labs),
         journal=journal,
@@ -70,7 +70,7 @@ def lanes_over(labs: Connected, store: Store, plan: CampaignPlan, journal: Journ
 
 
 def measured_by(lanes: ClusterLanes) -> DeviceAtLab:
-    """The lab host that opens a lane, as it is noted."""
+    """Return the lab host that opens a lane, as it is noted."""
     assert lanes.lab_of(DEVICE, ignore_events) is not None
     at = lanes.homes[DEVICE].at
     lanes.journal.note_lane(DEVICE, "measuring", at=at)
@@ -78,7 +78,7 @@ def measured_by(lanes: ClusterLanes) -> DeviceAtLab:
 
 
 def test_resumed_lane_moves_to_the_same_device_only(tmp_path: Path) -> None:
-    """Two lab hosts have a device of one name; after a restart one campaign measures on both."""
+    """Otherwise, after a restart, a campaign could measure on two devices of one name."""
     store = Store(tmp_path)
     plan = new_plan(SPEC, Path("campaign.toml"), lambda _: [DEVICE])
     journal = begin_journal(store, plan)
@@ -95,7 +95,7 @@ def test_resumed_lane_moves_to_the_same_device_only(tmp_path: Path) -> None:
 
 
 def test_lab_of_a_device_says_which_one_it_is(tmp_path: Path) -> None:
-    """A board that was set up anew, and paired again, is waited for until the campaign ends."""
+    """Otherwise a board that was set up and paired again would be waited for until the end."""
     store = Store(tmp_path)
     plan = new_plan(SPEC, Path("campaign.toml"), lambda _: [DEVICE])
     journal = begin_journal(store, plan)

@@ -1,4 +1,4 @@
-"""CSV of any meter; a wrong file is named by line and column."""
+"""CSV of any meter; the error for a wrong file names line and column."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def imported(folder: Path, text: str, supply_v: float | None = None) -> StoredSe
 def test_energy_is_that_of_the_columns(
     tmp_path: Path, text: str, supply_v: float | None, known_j: float | None
 ) -> None:
-    """A unit in a name is not seen, and the energy is wrong by a thousand."""
+    """Otherwise a unit in a name would be overlooked, and the energy wrong by a thousand."""
     session = imported(tmp_path, text, supply_v)
     if known_j is None:
         assert (session.facts.loss.lost_count, session.is_trusted) == (2, False)
@@ -95,7 +95,7 @@ def test_energy_is_that_of_the_columns(
     ],
 )
 def test_wrong_value_is_named_by_line_and_column(tmp_path: Path, text: str, reason: str) -> None:
-    """Somebody looks for one bad value in a million lines, or it is taken for a zero."""
+    """Otherwise one bad value would be hard to find in a million lines, or count as zero."""
     with pytest.raises(FileRefused, match=reason) as caught:
         imported(tmp_path, text)
     assert "\n" not in str(caught.value)
@@ -115,7 +115,7 @@ def test_wrong_value_is_named_by_line_and_column(tmp_path: Path, text: str, reas
 def test_overflow_of_an_instrument_is_no_measurement(
     tmp_path: Path, said: str, flags: Flag, column: str, supply_v: float | None
 ) -> None:
-    """A value beyond a bench meter's range is the energy of a star."""
+    """Otherwise a value beyond a bench meter's range would give the energy of a star."""
     session = imported(tmp_path, f"t_s,{column}\n0,0.1\n1,{said}\n2,0.1\n", supply_v)
     table = pq.read_table(tmp_path / "session/power.parquet")
     assert table["flags"].to_pylist() == [0, int(flags), 0]
@@ -126,7 +126,7 @@ def test_overflow_of_an_instrument_is_no_measurement(
 
 
 def test_columns_that_were_taken_are_told(tmp_path: Path) -> None:
-    """Of several columns nobody knows which the energy is of."""
+    """Otherwise it would be unknown which of several columns the energy is of."""
     text = "t_s,cpu_power_W,current_mA,V,power_factor,mW\n0,1,1,1,1,1\n1,1,1,1,1,1\n"
     told = imported(tmp_path, text).facts.header.facts["columns"]
     assert told == {"time": "t_s", "current": "current_mA", "voltage": "V", "power": "mW"}
@@ -135,7 +135,7 @@ def test_columns_that_were_taken_are_told(tmp_path: Path) -> None:
 def test_second_channel_behind_the_first_block_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two rails are taken for one that jumps between them."""
+    """Otherwise two rails would be taken for one rail that jumps between them."""
     monkeypatch.setattr(csv_file, "BLOCK_BYTES", 1 << 10)
     rows = [f"{at},1,{'cpu' if at < 900 else 'gpu'}" for at in range(1000)]
     with pytest.raises(FileRefused, match="line 902, column 'channel'"):
@@ -143,12 +143,12 @@ def test_second_channel_behind_the_first_block_is_seen(
 
 
 def table(times: Iterable[float]) -> str:
-    """One watt at these times."""
+    """A CSV of one watt at these times."""
     return "\n".join(["t_s,power_W", *(f"{at:.6f},1" for at in times)])
 
 
 def test_hole_in_the_times_is_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of a recording was never written, and its energy is printed as if somebody knew it."""
+    """Otherwise a half-written recording would have an energy that looks known."""
     monkeypatch.setattr(csv_file, "BLOCK_BYTES", 1 << 10)
     kept = [*range(3000), *range(8000, 10000)]
     session = imported(tmp_path, table(at * 1e-3 for at in kept))
@@ -160,7 +160,7 @@ def test_hole_in_the_times_is_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_samples_of_a_busy_logger_are_none_lost(tmp_path: Path) -> None:
-    """A log whose times scatter, or that writes changes only, is refused for it."""
+    """Otherwise logs with scattered times, or of changes only, would be refused for losses."""
     chance = np.random.default_rng(1)
     scattered = np.arange(2000) * 0.1 + chance.uniform(-0.02, 0.02, 2000)
     assert imported(tmp_path, table(scattered)).facts.loss.lost_count == 0
@@ -172,14 +172,17 @@ def test_samples_of_a_busy_logger_are_none_lost(tmp_path: Path) -> None:
 
 
 def test_samples_that_are_written_late_are_none_lost(tmp_path: Path) -> None:
-    """A busy logger stamps one in twenty by most of a step too late: 4 % are said to be lost."""
+    """Otherwise a log would seem to lose 4 %.
+
+    A busy logger stamps one in twenty samples too late, by most of a step.
+    """
     times = np.arange(2000) * 0.1
     times[10:-1:20] += 0.095
     assert imported(tmp_path, table(times)).facts.loss.lost_count == 0
 
 
 def test_gaps_beyond_number_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept of a bad file is as long as the file."""
+    """Otherwise the data kept about a bad file would be as long as the file."""
     monkeypatch.setattr(blocks, "GAPS_MAX", 3)
     session = imported(tmp_path, table(at for at in range(400) if at % 20))
     loss = session.facts.loss
@@ -188,14 +191,14 @@ def test_gaps_beyond_number_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_supply_beside_a_voltage_is_refused(tmp_path: Path) -> None:
-    """Somebody believes that the given voltage was used."""
+    """Otherwise the user would believe that the given voltage was used."""
     with pytest.raises(FileRefused, match="--supply does not apply: the file has 'power_W'"):
         imported(tmp_path, "t_s,power_W\n0,1\n1,1\n", 3.3)
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00t", b"\x00" * 100, b"\x89PNG\r\n\x1a\n" * 99])
 def test_file_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> None:
-    """A picture becomes a traceback."""
+    """Otherwise a picture would become a traceback."""
     path = tmp_path / "picture"
     path.write_bytes(content)
     with pytest.raises(FileRefused):
@@ -205,7 +208,10 @@ def test_file_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> None
 def test_error_behind_the_first_block_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a recording stays and is taken for the whole, or the line is counted by block."""
+    """Otherwise half a recording would stay and pass for the whole.
+
+    Or the line would be counted by block.
+    """
     monkeypatch.setattr(csv_file, "BLOCK_BYTES", 1 << 10)
     lines = [f"{at * 0.001:.3f},1.0" for at in range(1000)]
     lines[700] = "0.700,"
@@ -221,7 +227,7 @@ def test_error_behind_the_first_block_leaves_nothing(
 
 
 def test_recording_is_not_written_over(tmp_path: Path) -> None:
-    """A second import takes the place of the first."""
+    """Otherwise a second import would take the place of the first."""
     imported(tmp_path, "t_s,power_W\n0,1\n1,1\n")
     with pytest.raises(StoreError, match="a recording already"):
         imported(tmp_path, "t_s,power_W\n0,1\n1,1\n")
@@ -229,7 +235,7 @@ def test_recording_is_not_written_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["meter.spool", "run.json", "power.parquet"])
 def test_import_is_not_put_into_what_is_of_another(tmp_path: Path, name: str) -> None:
-    """A crashed recording, or a run without energy, has the samples of another's file."""
+    """Otherwise a crashed recording, or a run without energy, would get another file's samples."""
     (tmp_path / "session").mkdir()
     (tmp_path / "session" / name).write_bytes(b"")
     with pytest.raises(StoreError, match=rf"there is a .* already: .*/{name}$"):
@@ -238,7 +244,7 @@ def test_import_is_not_put_into_what_is_of_another(tmp_path: Path, name: str) ->
 
 
 def test_refused_file_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store fills with recordings of nothing; one that was there before stays."""
+    """A refused file leaves no folder in the store, and an earlier folder stays."""
     monkeypatch.setattr(csv_file, "BLOCK_BYTES", 1 << 10)
     text = table([*range(1000), 999])
     with pytest.raises(FileRefused):
@@ -251,7 +257,7 @@ def test_refused_file_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_directory_that_cannot_be_is_one_line(tmp_path: Path) -> None:
-    """A name that is too long is a traceback."""
+    """Otherwise a name that is too long would be a traceback."""
     path = tmp_path / "trace.csv"
     path.write_text("t_s,power_W\n0,1\n1,1\n")
     with pytest.raises(UsageError, match="name of 300 bytes is too long, limit 255"):
@@ -264,7 +270,7 @@ def test_directory_that_cannot_be_is_one_line(tmp_path: Path) -> None:
 def test_file_that_is_still_written_to_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The digest that is kept is of another file than the samples are."""
+    """Otherwise the stored digest would be of another file than the samples."""
     path = tmp_path / "trace.csv"
     path.write_text("t_s,power_W\n0,1\n1,1\n")
     read_layout = csv_file.read_layout
@@ -291,7 +297,7 @@ def test_file_that_is_still_written_to_is_refused(
 def test_written_and_imported_energy_is_the_same(
     rows: list[tuple[int, float, float]], separator: str
 ) -> None:
-    """A digit of the time or of a value is lost on the way."""
+    """Otherwise a digit of the time or of a value would be lost on the way."""
     time_ns = np.cumsum([step_us * 1000 for step_us, _, _ in rows])
     power_w = np.array([current * voltage for _, current, voltage in rows])
     known_j = float(np.dot(np.diff(time_ns) / 1e9, (power_w[1:] + power_w[:-1]) / 2))
@@ -330,13 +336,16 @@ MONSOON = "Time(ms),Main(mA),Main Voltage(V)\n0.001,500,4.0\n"
 def test_value_of_a_known_program_that_is_no_number_or_time_is_refused(
     tmp_path: Path, text: str, reason: str
 ) -> None:
-    """Milliwatts are watts, an empty field is a time, and a damaged number is a traceback."""
+    """Otherwise milliwatts would be watts, or an empty field a time.
+
+    A damaged number would be a traceback.
+    """
     with pytest.raises(FileRefused, match=reason):
         imported(tmp_path, text)
 
 
 @pytest.mark.parametrize("value", ["2e2 W", "200. W", "200", "+200.00W"])
 def test_number_has_the_unit_of_its_column_or_none(tmp_path: Path, value: str) -> None:
-    """A number that a program writes is refused."""
+    """Otherwise a number that a program writes would be refused."""
     [channel] = imported(tmp_path, SMI.format(value)).channels()
     assert channel.energy_j == pytest.approx(200)

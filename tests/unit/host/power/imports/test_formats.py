@@ -1,7 +1,7 @@
-"""Files as other programs write them: each in its documented layout, with where that stands.
+"""Files as other programs write them: each in its documented layout, with the source of it.
 
 The energies are those of a few samples, computed by hand. None of these programs was at hand; where
-no document of the maker was found, the source says what there was instead.
+no document of the maker was found, the source states what was used instead.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ EXAMPLES = {
         duration_s=0.0004,
         is_averaging=True,
     ),
-    # Its name for the time says milliseconds, and its values are seconds.
+    # Its name for the time is in milliseconds, but its values are seconds.
     "monsoon python": Example(
         format="Monsoon Python CSV",
         source="msoon/PyMonsoon, Monsoon/sampleEngine.py: the header of its CSV output, "
@@ -84,7 +84,7 @@ EXAMPLES = {
         is_averaging=False,
         options=ImportOptions(supply_v=3.3),
     ),
-    # Only changes are written: 10 W for 60 s, then 20 W for 30 s, then nobody knows.
+    # Only changes are written: 10 W for 60 s, then 20 W for 30 s, then unknown.
     "home assistant": Example(
         format="Home Assistant history",
         source="Home Assistant, History panel, 'Download data': entity_id,state,last_changed; "
@@ -254,7 +254,7 @@ EXAMPLES = {
         duration_s=1.0,
         is_averaging=False,
     ),
-    # One channel a file, without a unit: the user names it.
+    # One channel per file, without a unit: the user names it.
     "otii": Example(
         format="CSV",
         source="no document of Qoitech's was found; a public script reads an export 'Main current "
@@ -320,7 +320,7 @@ def imported(folder: Path, example: Example) -> StoredSession:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_file_of_a_program_has_its_energy(name: str, tmp_path: Path) -> None:
-    """An export is refused, or read with another unit, another time or another meaning."""
+    """Otherwise an export would be refused, or read with another unit, time or meaning."""
     example = EXAMPLES[name]
     assert example.source
     session = imported(tmp_path, example)
@@ -336,7 +336,7 @@ def test_file_of_a_program_has_its_energy(name: str, tmp_path: Path) -> None:
 
 
 def test_user_says_what_samples_are(tmp_path: Path) -> None:
-    """Means are taken for instants, and half a sample at either end is lost."""
+    """Otherwise means would be taken for instants, and half a sample at either end be lost."""
     path = tmp_path / "trace.csv"
     path.write_text("t_s,power_W\n1,1\n2,1\n3,3\n")
     energies_j = [
@@ -349,7 +349,7 @@ def test_user_says_what_samples_are(tmp_path: Path) -> None:
 
 
 def test_mean_behind_a_gap_is_that_of_its_own_interval(tmp_path: Path) -> None:
-    """A minute without samples has the power of the one after it."""
+    """Otherwise a minute without samples would have the power of the next minute."""
     path = tmp_path / "trace.csv"
     rows = [(second, 1.0) for second in range(20)] + [(80, 5.0), (81, 1.0)]
     path.write_text("t_s,power_W\n" + "".join(f"{t},{p}\n" for t, p in rows))
@@ -363,7 +363,7 @@ def test_mean_behind_a_gap_is_that_of_its_own_interval(tmp_path: Path) -> None:
 def test_blocks_go_on_where_the_last_one_ended(
     name: str, block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of several blocks loses a sample at each."""
+    """Otherwise a file of several blocks would lose a sample at each."""
     monkeypatch.setattr(csv_file, "BLOCK_BYTES", block_bytes)
     example = EXAMPLES[name]
     head, *rows = example.text.splitlines(keepends=True)
@@ -374,7 +374,7 @@ def test_blocks_go_on_where_the_last_one_ended(
 
 
 def test_value_that_a_program_calls_missing_is_missing(tmp_path: Path) -> None:
-    """A sensor that was away for a while costs the whole file, or counts as 0 W."""
+    """Otherwise a sensor that was away for a while would cost the whole file, or count as 0 W."""
     path = tmp_path / "smi.csv"
     path.write_text(
         "timestamp, power.draw [W]\n"
@@ -386,7 +386,7 @@ def test_value_that_a_program_calls_missing_is_missing(tmp_path: Path) -> None:
 
 
 def test_second_gpu_or_sensor_is_refused(tmp_path: Path) -> None:
-    """Two devices that take turns in one file are one that jumps."""
+    """Otherwise two devices that take turns in one file would pass for one that jumps."""
     path = tmp_path / "smi.csv"
     path.write_text(
         "index, timestamp, power.draw [W]\n0, 2025/04/09 08:59:06.356, 63.86 W\n"
@@ -415,7 +415,7 @@ def test_second_gpu_or_sensor_is_refused(tmp_path: Path) -> None:
 def test_unknown_columns_are_listed_with_the_option_that_names_them(
     text: str, options: ImportOptions, reason: str, tmp_path: Path
 ) -> None:
-    """Whoever has an export that nobody knows has to read the documentation."""
+    """Otherwise a user with an unknown export would have to read the documentation."""
     path = tmp_path / "export.csv"
     path.write_text(text)
     with pytest.raises(ColumnsUnknown, match=reason) as caught:
@@ -424,7 +424,7 @@ def test_unknown_columns_are_listed_with_the_option_that_names_them(
 
 
 def test_columns_that_the_user_names_are_used(tmp_path: Path) -> None:
-    """A name of the user's is taken for another column, or its unit is not."""
+    """Otherwise a name given by the user would mean another column, or its unit be ignored."""
     path = tmp_path / "export.csv"
     path.write_text("# x\nZeit;Leistung [mW];power_W\n0;1000;7\n1000;1000;7\n")
     options = ImportOptions(time="Zeit:ms", power="Leistung [mW]")
@@ -434,7 +434,7 @@ def test_columns_that_the_user_names_are_used(tmp_path: Path) -> None:
 
 
 def test_log_without_times_asks_for_its_rate(tmp_path: Path) -> None:
-    """An old tegrastats has no times, and one second a line is made up."""
+    """Otherwise an old tegrastats, which has no times, would get a made-up second per line."""
     example = EXAMPLES["tegrastats, JetPack 4"]
     path = tmp_path / "tegrastats.log"
     path.write_text(example.text)
@@ -443,6 +443,6 @@ def test_log_without_times_asks_for_its_rate(tmp_path: Path) -> None:
 
 
 def test_twelve_formats_and_more_have_a_source() -> None:
-    """A format is claimed that nobody has a document of."""
+    """Otherwise a format without a document would be claimed as supported."""
     named = {one.format for one in EXAMPLES.values()} - {"CSV"}
     assert len(named) >= 12

@@ -1,4 +1,4 @@
-"""Recordings of Joulescopes, which the vendor's own library wrote."""
+"""Recordings of Joulescopes, written by the vendor's own library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECOND = np.full(RATE_HZ, 0.1)
 
 
 def column(folder: Path, name: str) -> Any:
-    """Of what was stored."""
+    """A column of the stored recording."""
     return pq.read_table(folder / POWER_FILE)[name].to_numpy(zero_copy_only=False)
 
 
@@ -35,7 +35,10 @@ def power(*parts: tuple[int, Any]) -> Parts:
 
 
 def test_energy_is_that_of_the_file(tmp_path: Path) -> None:
-    """Samples are numbered from the middle of a stream, and the recording begins an hour late."""
+    """Otherwise the recording would begin an hour late.
+
+    Its samples are numbered from the middle of a stream.
+    """
     path = write_jls(tmp_path / "a.jls", power((0, np.linspace(0, 1, 30_001))))
     session = import_file(path, tmp_path / "s")
     [channel] = session.channels()
@@ -46,7 +49,7 @@ def test_energy_is_that_of_the_file(tmp_path: Path) -> None:
 
 
 def test_gap_is_missing(tmp_path: Path) -> None:
-    """What the instrument lost is zero watts, or is cut out and the trace is shorter."""
+    """Otherwise lost samples would be zero watts, or be cut out and the trace be shorter."""
     parts = {
         "power": [(0, SECOND), (15_000, SECOND)],
         "current": [(0, SECOND), (15_000, SECOND)],
@@ -62,7 +65,7 @@ def test_gap_is_missing(tmp_path: Path) -> None:
 
 
 def test_power_is_the_product_where_there_is_none(tmp_path: Path) -> None:
-    """A sample of the current is multiplied with the voltage of another moment."""
+    """Otherwise a current would be multiplied with the voltage of another moment."""
     volts = np.linspace(3, 4, 12_000)
     parts = {"current": [(0, SECOND)], "voltage": [(-1000, volts)]}
     session = import_file(write_jls(tmp_path / "a.jls", parts), tmp_path / "s")
@@ -73,7 +76,7 @@ def test_power_is_the_product_where_there_is_none(tmp_path: Path) -> None:
 
 
 def test_current_alone_needs_a_voltage(tmp_path: Path) -> None:
-    """A voltage is made up, or one that was measured is overruled."""
+    """Otherwise a voltage would be made up, or would override a measured voltage."""
     path = write_jls(tmp_path / "a.jls", {"current": [(0, SECOND)]})
     with pytest.raises(FileRefused, match="current without a voltage"):
         import_file(path, tmp_path / "s")
@@ -86,7 +89,7 @@ def test_current_alone_needs_a_voltage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ratio", [1, 20])
 def test_inputs_have_the_times_of_the_samples(tmp_path: Path, ratio: int) -> None:
-    """An edge is read at another moment, by the ratio of the rates."""
+    """Otherwise an edge would be read at another moment, by the ratio of the rates."""
     bits = np.zeros(RATE_HZ * ratio, np.uint8)
     bits[2000 * ratio : 7000 * ratio] = 1
     parts: Parts = {"power": [(0, SECOND)], "gpi[2]": [(0, bits)]}
@@ -98,7 +101,7 @@ def test_inputs_have_the_times_of_the_samples(tmp_path: Path, ratio: int) -> Non
 
 
 def test_input_that_ends_early_makes_no_edge(tmp_path: Path) -> None:
-    """Where an input was not recorded, it falls: an edge that never was."""
+    """Otherwise an input would fall where its recording ends: an edge that never was."""
     parts: Parts = {"power": [(0, SECOND)], "gpi[0]": [(100, np.ones(8000, np.uint8))]}
     import_file(write_jls(tmp_path / "a.jls", parts), tmp_path / "s")
     assert set(column(tmp_path / "s", "digital")) == {1}
@@ -107,7 +110,7 @@ def test_input_that_ends_early_makes_no_edge(tmp_path: Path) -> None:
 
 
 def test_time_of_day_and_the_rate_are_kept(tmp_path: Path) -> None:
-    """A clock that is 300 ppm fast stretches every window, and no check sees it."""
+    """Otherwise a clock that is 300 ppm fast would stretch every window, unseen by any check."""
     began_s = 1_790_000_000.25
     utc = ((0, began_s), (30_000, began_s + 3.0 * (1 - 300e-6)))
     path = write_jls(tmp_path / "a.jls", power((0, np.ones(30_001))), utc=utc)
@@ -120,14 +123,14 @@ def test_time_of_day_and_the_rate_are_kept(tmp_path: Path) -> None:
 
 
 def test_file_without_times_has_none(tmp_path: Path) -> None:
-    """A time of day is made up."""
+    """Otherwise a time of day would be made up."""
     session = import_file(write_jls(tmp_path / "a.jls", power((0, SECOND))), tmp_path / "s")
     assert session.facts.header.facts["utc_first"] is None
     assert session.facts.loss.rate_error_ppm is None
 
 
 def test_two_instruments_are_two_channels(tmp_path: Path) -> None:
-    """One of them is left out, or both are one."""
+    """Otherwise one of them would be left out, or both be merged."""
     path = write_jls(tmp_path / "a.jls", power((0, SECOND)), power((0, 3 * SECOND)))
     found = import_file(path, tmp_path / "s").channels()
     assert [(one.name, round(one.power_w_mean, 6)) for one in found] == [
@@ -138,7 +141,7 @@ def test_two_instruments_are_two_channels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("late_s", [(0.0, 0.1), (0.1, 0.0)])
 def test_rate_of_every_instrument_is_looked_at(tmp_path: Path, late_s: tuple[float, ...]) -> None:
-    """The second instrument lost samples that nothing shows but the time it took."""
+    """Otherwise the second instrument could lose samples, visible only in the time it took."""
     utc = ((0, 1_790_000_000.0), (30_000, 1_790_000_003.0))
     one = power((0, np.ones(30_001)))
     path = write_jls(tmp_path / "a.jls", one, one, utc=utc, late_s=late_s)
@@ -148,7 +151,7 @@ def test_rate_of_every_instrument_is_looked_at(tmp_path: Path, late_s: tuple[flo
 
 
 def test_recording_of_the_vendors_recorder_is_read(tmp_path: Path) -> None:
-    """What we write with pyjls is another thing than what its users have."""
+    """Otherwise the files that we write with pyjls could differ from those of its users."""
     driver = FakeDriver(published={"u/js220/002557/h/fs": 100_000})
     recorder = pyjoulescope_driver.Record(driver, "u/js220/002557", signals="current,voltage,power")
     recorder.open(str(tmp_path / "a.jls"))
@@ -161,7 +164,7 @@ def test_recording_of_the_vendors_recorder_is_read(tmp_path: Path) -> None:
 
 
 def test_file_that_was_not_closed_is_left_as_it_is(tmp_path: Path) -> None:
-    """The library mends it in place: what was measured is another file afterwards."""
+    """Otherwise the library would repair it in place, and so change what was measured."""
     whole = write_jls(tmp_path / "a.jls", power((0, SECOND))).read_bytes()
     path = tmp_path / "cut.jls"
     for length in [*range(0, len(whole), 4001), len(whole) - 1]:
@@ -173,7 +176,7 @@ def test_file_that_was_not_closed_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
-    """A damaged disk changes the energy."""
+    """Otherwise a damaged disk could change the energy."""
     noise = np.random.default_rng(2).uniform(0, 1, 3000)
     path = write_jls(tmp_path / "a.jls", power((0, noise)))
     whole = path.read_bytes()
@@ -199,13 +202,13 @@ def test_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
     ],
 )
 def test_file_that_says_too_little_is_refused(tmp_path: Path, parts: Parts, reason: str) -> None:
-    """A recording of the voltage alone is a session of no power."""
+    """Otherwise a recording of the voltage alone would be a session of no power."""
     with pytest.raises(FileRefused, match=reason):
         import_file(write_jls(tmp_path / "a.jls", parts), tmp_path / "s")
 
 
 def test_other_file_of_that_name_is_refused(tmp_path: Path) -> None:
-    """A file of the first version, or a text, is read as a table."""
+    """Otherwise a file of the first version, or a text, would be read as a table."""
     path = tmp_path / "a.jls"
     path.write_bytes(b"\xd3tagfmt \r\n \n  \x1a" + bytes(40))
     with pytest.raises(FileRefused, match=r"not a \.jls file: starts with"):
@@ -215,7 +218,7 @@ def test_other_file_of_that_name_is_refused(tmp_path: Path) -> None:
 def test_missing_package_is_one_line_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A traceback instead of what to install."""
+    """Otherwise the user would see a traceback instead of what to install."""
     path = write_jls(tmp_path / "a.jls", power((0, SECOND)))
     monkeypatch.setitem(sys.modules, "pyjls", None)
     with pytest.raises(FileRefused, match=r"pyjls is not installed.*edgebench\[jls\]"):
@@ -223,7 +226,7 @@ def test_missing_package_is_one_line_with_the_command(
 
 
 def test_memory_is_that_of_a_block(tmp_path: Path) -> None:
-    """An hour at full rate is loaded whole."""
+    """Otherwise an hour at full rate would be loaded whole."""
     part = np.ones(1_000_000)
     path = write_jls(
         tmp_path / "a.jls", power(*((n * len(part), part) for n in range(4))), rate_hz=1_000_000

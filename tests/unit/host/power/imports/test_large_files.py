@@ -20,7 +20,7 @@ PTDAEMON = "Time,28-12-2020 15:21:14.682,Watts,22.95,Volts,228.57,Amps,0.20643,P
 
 
 def rows_of(time_ns: list[int], size: int, taken: list[int]) -> Iterator[dict[str, Values]]:
-    """Rows with their numbers, some at a time; notes how many were taken."""
+    """Rows with their numbers, in batches; records how many were taken."""
     for first in range(0, len(time_ns), size):
         taken.append(first)
         part = time_ns[first : first + size]
@@ -30,7 +30,7 @@ def rows_of(time_ns: list[int], size: int, taken: list[int]) -> Iterator[dict[st
 
 @pytest.mark.parametrize("size", [1, 2, 5, 7, 100])
 def test_rows_of_one_time_are_spread_whatever_the_batches_are(size: int) -> None:
-    """A packet whose rows are in two pieces of the file is spread twice."""
+    """Otherwise a packet whose rows are in two pieces of the file would be spread twice."""
     time_ns = [1000 * (row // 5) for row in range(33)]
     time_ns[8] -= 900  # a stamp that steps back
     batches = list(spread_rows(rows_of(time_ns, size, []), "time"))
@@ -40,7 +40,7 @@ def test_rows_of_one_time_are_spread_whatever_the_batches_are(size: int) -> None
 
 
 def test_only_rows_of_one_time_are_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of two gigabytes takes 16 of memory."""
+    """Otherwise a file of two gigabytes would take 16 of memory."""
     taken: list[int] = []
     spread = spread_rows(rows_of([1000 * (row // 5) for row in range(1000)], 10, taken), "time")
     next(spread)
@@ -54,7 +54,7 @@ def test_only_rows_of_one_time_are_held_back(monkeypatch: pytest.MonkeyPatch) ->
 def test_log_is_read_as_it_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    """A log of a year is in memory before its first sample is written."""
+    """Otherwise a log of a year would be in memory before its first sample is written."""
     lines = {
         "tegrastats": "11-22-2026 09:{0:02d}:{1:02d} RAM 1/2MB VDD_IN 4952mW/4952mW",
         "Shelly": '{{"params":{{"ts":{2},"switch:0":{{"apower":5}}}}}}',
@@ -88,7 +88,10 @@ def test_log_is_read_as_it_is_imported(
     ids=["header", "row", "PTDaemon"],
 )
 def test_line_that_does_not_end_is_refused(tmp_path: Path, text: str, reason: str) -> None:
-    """A file without line ends is read whole, or its million columns are compared for minutes."""
+    """Otherwise a file without line ends would be read whole.
+
+    Or its million columns would be compared for minutes.
+    """
     path = tmp_path / "a.csv"
     path.write_text(text)
     with pytest.raises(FileRefused, match=reason):

@@ -26,7 +26,7 @@ MS_NS = 1_000_000
 
 
 def known(name: str) -> Any:
-    """One vector."""
+    """One test vector."""
     return json.loads(need_shared("known_answers/energy.json").read_text())[name]
 
 
@@ -55,12 +55,12 @@ def imported(folder: Path, log: bytes, supply_v: float | None = None) -> StoredS
 
 
 def watts(folder: Path) -> Any:
-    """What was stored."""
+    """The stored power."""
     return pq.read_table(folder / "session" / POWER_FILE)["watts_w"].to_numpy()
 
 
 def test_known_energy_of_ptdaemon(tmp_path: Path) -> None:
-    """The known answer of a wall meter's log differs from ours."""
+    """The energy of a wall meter's log is the known answer."""
     vector = known("P2_ptdaemon_spl")
     # The answer is the trapezoid between the samples, as of instants.
     options = ImportOptions(is_averaging=False)
@@ -72,7 +72,10 @@ def test_known_energy_of_ptdaemon(tmp_path: Path) -> None:
 
 
 def test_sample_of_ptdaemon_is_a_mean(tmp_path: Path) -> None:
-    """A log of the daemon has half an interval less at either end than its meter, driven."""
+    """Otherwise a log would lack half an interval at either end that its driven meter has.
+
+    The log is that of a daemon.
+    """
     session = spl(tmp_path, *(LINE.format(second, second * 10) for second in (1, 2, 3)))
     [channel] = session.channels()
     assert session.facts.header.capability.is_averaging
@@ -82,7 +85,7 @@ def test_sample_of_ptdaemon_is_a_mean(tmp_path: Path) -> None:
 
 
 def test_known_energy_of_mlperf_tiny(tmp_path: Path) -> None:
-    """Between two events, the known answer of the benchmark's own runner differs from ours."""
+    """Between two events, the energy is the known answer of the benchmark's own runner."""
     vector = known("P_mlperf_tiny_like")
     first, last = vector["definition"]["events_sample_index"]
     values = np.full(12_000, 1e-5)
@@ -104,14 +107,14 @@ def test_known_energy_of_mlperf_tiny(tmp_path: Path) -> None:
 
 
 def test_sample_that_ptdaemon_does_not_have_is_missing(tmp_path: Path) -> None:
-    """Minus one watt lowers the energy."""
+    """Otherwise minus one watt would lower the energy."""
     session = spl(tmp_path, LINE.format(1, 20), LINE.format(2, "-1.000000"), "", LINE.format(3, 20))
     assert session.facts.loss.lost_count == 1
     assert np.isnan(watts(tmp_path)[1])
 
 
 def test_overflow_of_the_analyser_is_missing(tmp_path: Path) -> None:
-    """A range that was too small is the energy of a star."""
+    """Otherwise a range that was too small would give the energy of a star."""
     lines = (LINE.format(1, 20), LINE.format(2, "9.9E+37"), LINE.format(3, 20))
     session = spl(tmp_path, *lines)
     assert (session.facts.loss.lost_count, session.facts.loss.saturated_count) == (1, 1)
@@ -134,7 +137,7 @@ def test_overflow_of_the_analyser_is_missing(tmp_path: Path) -> None:
 def test_line_that_ptdaemon_does_not_write_is_refused(
     tmp_path: Path, lines: list[str], reason: str
 ) -> None:
-    """A log of another program, or one whose clock was set back, is read as power."""
+    """Otherwise a log of another program, or with a clock set back, would be read as power."""
     with pytest.raises(FileRefused, match=reason):
         spl(tmp_path, LINE.format(0.5, 20), *lines)
     assert not (tmp_path / "session" / POWER_FILE).exists()
@@ -142,7 +145,7 @@ def test_line_that_ptdaemon_does_not_write_is_refused(
 
 @pytest.mark.parametrize("kept", [",Watts,2", ",Watts,22.95,Volts,228.5"])
 def test_log_that_was_cut_off_in_a_sample_is_refused(tmp_path: Path, kept: str) -> None:
-    """The 22.95 W of a copy that was not whole are 2 W."""
+    """Otherwise the 22.95 W of an incomplete copy would be 2 W."""
     lines = [LINE.format(at, 22.95) for at in range(3)]
     path = tmp_path / "spl.txt"
     path.write_text("\n".join([*lines[:2], lines[2].partition(",Watts,")[0] + kept]))
@@ -151,7 +154,7 @@ def test_log_that_was_cut_off_in_a_sample_is_refused(tmp_path: Path, kept: str) 
 
 
 def test_current_of_a_shield_has_the_voltage_of_the_log(tmp_path: Path) -> None:
-    """The voltage that was set is not the one that is multiplied with."""
+    """Otherwise the current would be multiplied with another voltage than was set."""
     log = shield_log(np.full(3000, 0.01), energy=False, head="PowerShield > ack volt 1800m\r\n")
     [channel] = imported(tmp_path, log).channels()
     assert channel.power_w_mean == pytest.approx(0.018)
@@ -160,7 +163,7 @@ def test_current_of_a_shield_has_the_voltage_of_the_log(tmp_path: Path) -> None:
 
 
 def test_rate_of_a_shield_is_said_or_seen(tmp_path: Path) -> None:
-    """A trace of 1 kHz lasts ten times as long at 100 Hz."""
+    """Otherwise a trace of 1 kHz would last ten times as long at 100 Hz."""
     values = np.full(3000, 1e-5)
     assert imported(tmp_path, shield_log(values)).facts.header.capability.rate_hz == 1000
     for number, said in enumerate(("1k", "1000")):
@@ -171,7 +174,7 @@ def test_rate_of_a_shield_is_said_or_seen(tmp_path: Path) -> None:
 
 
 def test_loss_in_a_log_is_told(tmp_path: Path) -> None:
-    """A line that the terminal lost shortens the trace."""
+    """Otherwise a line that the terminal lost would shorten the trace."""
     faults = Faults(lost_samples=((1500, 20),))
     log = shield_log(np.full(5000, 1e-5), head="PowerShield > ack freq 1k\r\n", faults=faults)
     session = imported(tmp_path, log)
@@ -181,7 +184,7 @@ def test_loss_in_a_log_is_told(tmp_path: Path) -> None:
 
 
 def test_range_of_a_shield_is_its_own(tmp_path: Path) -> None:
-    """Above 50 mA the unit does not measure, and a log of it does not say so."""
+    """Otherwise a log above 50 mA, where the unit does not measure, would not show that."""
     log = shield_log(np.full(2500, 0.055), energy=False)
     session = imported(tmp_path, log, 3.0)
     assert session.facts.groups[0].flags & Flag.SATURATED
@@ -199,6 +202,6 @@ def test_range_of_a_shield_is_its_own(tmp_path: Path) -> None:
 def test_log_that_says_too_little_is_refused(
     tmp_path: Path, log: bytes, supply_v: float | None, reason: str
 ) -> None:
-    """A unit is guessed, and the energy is wrong by a thousand."""
+    """Otherwise a unit would be guessed, and the energy be wrong by a thousand."""
     with pytest.raises(FileRefused, match=reason):
         imported(tmp_path, log, supply_v)

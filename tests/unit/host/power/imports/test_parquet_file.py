@@ -1,4 +1,4 @@
-"""Parquet: plain tables, and power.parquet of ours."""
+"""Parquet: plain tables, and our own power.parquet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table_of(path: Path, **columns: Any) -> Path:
 
 
 def own(folder: Path, trouble: str | None = None) -> Path:
-    """A session of ours: three seconds of a ramp from 0 to 3 W."""
+    """A session of our own: three seconds of a ramp from 0 to 3 W."""
     folder.mkdir()
     header = find_meter("synthetic:ramp,high=3,period=3").open()
     assert isinstance(header, Header)
@@ -44,7 +44,7 @@ def own(folder: Path, trouble: str | None = None) -> Path:
 
 
 def test_plain_table_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch is left out, or a time since 1970 loses its last digits in a float."""
+    """Otherwise a batch would be left out, or a time since 1970 be rounded as a float."""
     monkeypatch.setattr(parquet_file, "BATCH_ROWS", 100)
     time_ns = EPOCH_NS + np.arange(1001) * 1000
     path = table_of(tmp_path / "a.parquet", time_ns=time_ns, power_mW=np.full(1001, 500.0))
@@ -67,7 +67,7 @@ def test_plain_table_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_wrong_table_is_refused(tmp_path: Path, columns: dict[str, Any], reason: str) -> None:
-    """A hole in a table becomes a number."""
+    """Otherwise a hole in a table would become a number."""
     path = table_of(tmp_path / "a.parquet", **columns)
     with pytest.raises(FileRefused, match=reason):
         import_file(path, tmp_path / "session")
@@ -75,7 +75,7 @@ def test_wrong_table_is_refused(tmp_path: Path, columns: dict[str, Any], reason:
 
 @pytest.mark.parametrize("is_dictionary", [True, False])
 def test_several_channels_in_one_table_are_refused(tmp_path: Path, is_dictionary: bool) -> None:
-    """Rails that were read in turn become one power between them."""
+    """Otherwise rails that were read in turn would become one power between them."""
     names = pa.array(["cpu", "gpu"] * 50)
     path = table_of(
         tmp_path / "a.parquet",
@@ -88,7 +88,7 @@ def test_several_channels_in_one_table_are_refused(tmp_path: Path, is_dictionary
 
 
 def test_our_own_recording_stays_what_it_is(tmp_path: Path) -> None:
-    """A recording by another host loses its meter, its boundary or a part of its energy."""
+    """Otherwise another host's recording would lose its meter, boundary or part of its energy."""
     session = import_file(own(tmp_path / "first"), tmp_path / "second")
     [channel] = session.channels()
     assert (channel.boundary, channel.duration_s) == ("synthetic", 3.0)
@@ -101,7 +101,7 @@ def test_our_own_recording_stays_what_it_is(tmp_path: Path) -> None:
 
 
 def test_what_the_meters_filter_took_stays_among_the_errors(tmp_path: Path) -> None:
-    """A recording of a PPK2 is surer of its energy for having been imported."""
+    """Otherwise an import would make the energy of a PPK2 recording look more certain."""
     header = find_meter("synthetic:constant").open()
     assert isinstance(header, Header)
     spike_w = np.where(np.arange(1000) % 100 == 0, 0.5, 0.0)
@@ -123,7 +123,7 @@ def test_what_the_meters_filter_took_stays_among_the_errors(tmp_path: Path) -> N
 
 
 def rewritten(folder: Path, name: str, table: pa.Table) -> Path:
-    """Other rows with the account of our recording, as who cut a file to size leaves it."""
+    """Other rows with the metadata of our recording, as in a file that was cut to size."""
     facts = pq.read_metadata(folder / "first" / POWER_FILE).metadata[b"edgebench"]
     path = folder / name
     with pq.ParquetWriter(path, table.schema) as writer:
@@ -152,7 +152,10 @@ def rewritten(folder: Path, name: str, table: pa.Table) -> Path:
 def test_rows_that_its_account_is_not_of_are_refused(
     tmp_path: Path, change: Callable[[pa.Table], pa.Table], reason: str
 ) -> None:
-    """Whoever cut a recording to size sees a traceback, or a second is bridged and trusted."""
+    """Otherwise a recording that was cut to size would end in a traceback.
+
+    Or a second would be bridged and trusted.
+    """
     table = pq.read_table(own(tmp_path / "first"))
     path = rewritten(tmp_path, "cut.parquet", change(table))
     with pytest.raises(FileRefused, match=reason):
@@ -161,7 +164,7 @@ def test_rows_that_its_account_is_not_of_are_refused(
 
 
 def test_recording_of_an_older_version_is_imported(tmp_path: Path) -> None:
-    """A column that came later keeps old recordings out."""
+    """Otherwise a column that came later would keep old recordings out."""
     table = pq.read_table(own(tmp_path / "first"))
     path = rewritten(tmp_path, "old.parquet", table.drop_columns(["spike_w"]))
     [channel] = import_file(path, tmp_path / "session").channels()
@@ -169,14 +172,14 @@ def test_recording_of_an_older_version_is_imported(tmp_path: Path) -> None:
 
 
 def test_refused_recording_is_not_trusted_for_being_imported(tmp_path: Path) -> None:
-    """A recording that failed its checks is laundered by an import."""
+    """Otherwise an import would launder a recording that failed its checks."""
     session = import_file(own(tmp_path / "first", "the meter is gone"), tmp_path / "second")
     assert not session.is_trusted
     assert session.facts.loss.trouble == "the meter is gone"
 
 
 def test_damaged_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
-    """A broken download becomes a traceback."""
+    """Otherwise a broken download would become a traceback."""
     whole = own(tmp_path / "first").read_bytes()
     path = tmp_path / "cut.parquet"
     for length in [*range(0, len(whole), 997), len(whole) - 1]:
@@ -186,7 +189,7 @@ def test_damaged_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
 
 
 def test_file_with_a_false_name_is_refused(tmp_path: Path) -> None:
-    """A CSV that is named .parquet is refused by a library, in its own words."""
+    """Otherwise a library would refuse a CSV that is named .parquet, in its own words."""
     path = tmp_path / "a.parquet"
     path.write_text("t_s,power_W\n0,1\n")
     with pytest.raises(FileRefused, match=r"not a \.parquet file: starts with b't_s,'"):
@@ -194,7 +197,7 @@ def test_file_with_a_false_name_is_refused(tmp_path: Path) -> None:
 
 
 def test_facts_that_do_not_fit_the_rows_are_refused(tmp_path: Path) -> None:
-    """A forged file of ours reaches the integration, and breaks it there."""
+    """Otherwise a forged file of ours would reach the integration, and break it there."""
     path = own(tmp_path / "first")
     table = pq.read_table(path).replace_schema_metadata(pq.read_metadata(path).metadata)
     forged = {

@@ -21,7 +21,10 @@ SUPPLY_V = 3.3
 
 
 def test_energy_and_inputs_are_those_of_the_file(tmp_path: Path) -> None:
-    """The unit is wrong by a million, the supply is forgotten, or inputs are read as pairs."""
+    """Otherwise the unit would be wrong by a million, or the supply be forgotten.
+
+    Or inputs would be read as pairs.
+    """
     path = write_ppk2(tmp_path / "a.ppk2", [5000.0] * 100_001, high=(0, 7))
     session = import_file(path, tmp_path / "session", ImportOptions(supply_v=SUPPLY_V))
     [channel] = session.channels()
@@ -33,7 +36,7 @@ def test_energy_and_inputs_are_those_of_the_file(tmp_path: Path) -> None:
 
 
 def test_averages_are_not_taken_for_instants(tmp_path: Path) -> None:
-    """At 10 samples a second, half of the first and of the last sample is lost."""
+    """Otherwise half of the first and of the last sample would be lost at 10 samples a second."""
     path = write_ppk2(tmp_path / "a.ppk2", [1000.0, 3000.0], rate=10)
     [channel] = import_file(path, tmp_path / "session", ImportOptions(supply_v=1.0)).channels()
     assert channel.duration_s == pytest.approx(0.2)
@@ -41,7 +44,7 @@ def test_averages_are_not_taken_for_instants(tmp_path: Path) -> None:
 
 
 def test_value_that_is_none_is_missing(tmp_path: Path) -> None:
-    """NaN becomes zero, or one sample makes the whole energy NaN."""
+    """Otherwise NaN would become zero, or one sample make the whole energy NaN."""
     values = [1000.0] * 10_000
     values[5] = float("nan")
     session = import_file(
@@ -67,7 +70,7 @@ def test_value_that_is_none_is_missing(tmp_path: Path) -> None:
 def test_file_that_is_not_whole_is_refused(
     tmp_path: Path, arguments: dict[str, Any], reason: str
 ) -> None:
-    """A recording of another program or version is read as numbers."""
+    """Otherwise a recording of another program or version would be read as numbers."""
     path = write_ppk2(tmp_path / "a.ppk2", [1.0] * 10, **arguments)
     with pytest.raises(FileRefused, match=reason):
         import_file(path, tmp_path / "session", ImportOptions(supply_v=SUPPLY_V))
@@ -76,14 +79,14 @@ def test_file_that_is_not_whole_is_refused(
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_too_few_samples_have_no_energy(tmp_path: Path, count: int) -> None:
-    """One sample is an energy of zero, which a CSV of it is not."""
+    """Otherwise one sample would be an energy of zero, which it is not in a CSV."""
     path = write_ppk2(tmp_path / "a.ppk2", [1000.0] * count)
     with pytest.raises(FileRefused, match="fewer than two samples: energy needs at least two"):
         import_file(path, tmp_path / "session", ImportOptions(supply_v=SUPPLY_V))
 
 
 def test_cut_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
-    """A download that broke becomes a traceback, or a shorter recording that looks whole."""
+    """Otherwise a broken download would be a traceback, or a short recording that looks whole."""
     noise = np.random.default_rng(1).uniform(0, 1e4, 2000)
     whole = write_ppk2(tmp_path / "a.ppk2", noise).read_bytes()
     path = tmp_path / "cut.ppk2"
@@ -94,7 +97,7 @@ def test_cut_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
 
 
 def test_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
-    """A damaged disk changes the energy, and the checksum of the zip is not looked at."""
+    """Otherwise a damaged disk would change the energy, as the zip's checksum is unchecked."""
     noise = np.random.default_rng(2).uniform(0, 1e4, 500)
     path = write_ppk2(tmp_path / "a.ppk2", noise)
     whole = path.read_bytes()
@@ -111,7 +114,7 @@ def test_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
 
 
 def test_declared_size_is_not_believed(tmp_path: Path) -> None:
-    """A file of a kilobyte fills the disk, or asks for a terabyte of memory."""
+    """Otherwise a file of a kilobyte could fill the disk, or require a terabyte of memory."""
     path = write_ppk2(tmp_path / "a.ppk2", [1.0] * 100)
     data = bytearray(path.read_bytes())
     entry = data.index(b"PK\x01\x02")  # the directory's entry of session.raw
@@ -122,7 +125,7 @@ def test_declared_size_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_memory_is_that_of_a_block(tmp_path: Path) -> None:
-    """An hour of recording, two gigabytes, is loaded whole."""
+    """Otherwise an hour of recording, two gigabytes, would be loaded whole."""
     path = tmp_path / "long.ppk2"
     sample = struct.pack("<fH", 1000.0, 0x5555)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -145,14 +148,14 @@ def test_memory_is_that_of_a_block(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("supply_v", [0.0, -1.0, float("nan"), float("inf")])
 def test_wrong_supply_is_refused(tmp_path: Path, supply_v: float) -> None:
-    """Every energy is zero, or negative."""
+    """Otherwise every energy would be zero, or negative."""
     path = write_ppk2(tmp_path / "a.ppk2", [1.0] * 10)
     with pytest.raises(UsageError, match="--supply must be"):
         import_file(path, tmp_path / "session", ImportOptions(supply_v=supply_v))
 
 
 def test_supply_is_asked_for(tmp_path: Path) -> None:
-    """A voltage is made up."""
+    """Otherwise a voltage would be made up."""
     path = write_ppk2(tmp_path / "a.ppk2", [1.0] * 10)
     with pytest.raises(FileRefused, match="has no voltage"):
         import_file(path, tmp_path / "session")

@@ -36,7 +36,7 @@ def make_file(
 
 
 def test_file_of_the_real_program_has_its_samples(tmp_path: Path) -> None:
-    """Parts are put together in another order, or a channel is another's."""
+    """Otherwise parts would be joined in another order, or a channel be confused with another."""
     need_tool("sigrok-cli")
     words = "-d demo --config samplerate=50k --samples 5000 --channels A1,A3"
     path = tmp_path / "demo.sr"
@@ -55,7 +55,7 @@ def test_file_of_the_real_program_has_its_samples(tmp_path: Path) -> None:
 
 
 def test_parts_are_put_together_by_channel(tmp_path: Path) -> None:
-    """Samples of a part that is longer than another channel's are lost."""
+    """Otherwise samples of a part that is longer than another channel's would be lost."""
     session = import_file(
         make_file(tmp_path / "a.sr"),
         tmp_path / "session",
@@ -67,7 +67,7 @@ def test_parts_are_put_together_by_channel(tmp_path: Path) -> None:
 
 
 def test_file_without_a_rate_needs_one(tmp_path: Path) -> None:
-    """Readings of a multimeter have a time that nobody knows."""
+    """Otherwise readings of a multimeter would have an invented time."""
     metadata = METADATA.replace("1.5 kHz", "0 Hz") + CHANNELS
     path = make_file(tmp_path / "a.sr", metadata=metadata)
     with pytest.raises(FileRefused, match="without a sample rate has no times: give the rate"):
@@ -92,14 +92,14 @@ def test_file_without_a_rate_needs_one(tmp_path: Path) -> None:
 def test_file_that_says_too_little_is_refused(
     tmp_path: Path, changes: dict[str, Any], options: ImportOptions, why: str
 ) -> None:
-    """A traceback, or the energy of half a file."""
+    """Otherwise the result would be a traceback, or the energy of half a file."""
     path = make_file(tmp_path / "a.sr", **changes)
     with pytest.raises(FileRefused, match=why):
         import_file(path, tmp_path / "session", options)
 
 
 def test_damaged_file_is_told(tmp_path: Path) -> None:
-    """The end of a file that was cut off is an error of Python's."""
+    """Otherwise a file with its end cut off would be an error of Python's."""
     whole = make_file(tmp_path / "a.sr").read_bytes()
     for content, why in ((whole[:-30], "complete zip"), (b"time,power\n", r"not a \.sr file")):
         path = tmp_path / "b.sr"

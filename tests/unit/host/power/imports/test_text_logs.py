@@ -1,4 +1,4 @@
-"""Logs of programs that print a line for each sample: what is refused, and what is passed over."""
+"""Logs of programs that print a line for each sample: what is refused, and what is skipped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def imported(
 
 
 def shelly(at_s: object, power_w: object, *, source: str = "plug-a", of: str = "switch:0") -> str:
-    """A notification, with a time and a power as they stand in its JSON."""
+    """A notification, with a time and a power as written in its JSON."""
     params = f'{{"ts":{at_s},"{of}":{{"id":0,"apower":{power_w}}}}}'
     return f'{{"src":"{source}","method":"NotifyStatus","params":{params}}}'
 
@@ -39,7 +39,7 @@ def tasmota(time: str, power_w: object, *, topic: str = "tele/plug/SENSOR") -> s
 
 
 def tegrastats(second: int, power_mw: object) -> str:
-    """A line with what is read of it."""
+    """A line with the fields that are read."""
     return f"11-22-2026 09:00:{second:02d} RAM 3162/7620MB CPU [1%@1510] VDD_IN {power_mw}mW/4952mW"
 
 
@@ -79,13 +79,13 @@ def perf(at_s: object, energy_j: object) -> str:
 def test_second_channel_of_a_log_is_refused(
     tmp_path: Path, lines: Sequence[str], reason: str
 ) -> None:
-    """Two plugs that take turns in one log are one that jumps."""
+    """Otherwise two plugs that take turns in one log would pass for one that jumps."""
     with pytest.raises(FileRefused, match=reason):
         imported(tmp_path, lines)
 
 
 def test_answers_and_telemetry_of_a_plug_are_one_channel(tmp_path: Path) -> None:
-    """A plug whose status was asked for is refused as two."""
+    """Otherwise a plug whose status was requested would be refused as two plugs."""
     status = '{"StatusSNS":{"Time":"2026-11-22T09:00:01","ENERGY":{"Power":5}}}'
     lines = [tasmota("09:00:00", 5), f"09:00:01 MQT: stat/plug/STATUS8 = {status}"]
     [channel] = imported(tmp_path, lines).channels()
@@ -93,7 +93,10 @@ def test_answers_and_telemetry_of_a_plug_are_one_channel(tmp_path: Path) -> None
 
 
 def test_midnight_is_a_time(tmp_path: Path) -> None:
-    """A line of 00:00:00 has the time of its message, of another clock, and the log is refused."""
+    """Otherwise a line of 00:00:00 would get the time of its message, and the log be refused.
+
+    That is the time of another clock.
+    """
     times = ("23:59:59", "00:00:00", "00:00:01")
     [channel] = imported(tmp_path, [tasmota(time, 5) for time in times]).channels()
     assert channel.duration_s == pytest.approx(2)
@@ -118,7 +121,7 @@ GOOD: dict[str, list[str]] = {
     ],
 )
 def test_line_of_anything_else_is_passed_over(tmp_path: Path, program: str, line: str) -> None:
-    """A line that is no sample ends the import, or counts as 1 W."""
+    """Otherwise a line that is no sample would end the import, or count as 1 W."""
     session = imported(tmp_path, [*GOOD[program], line])
     assert session.facts.loss.received_count == len(GOOD[program])
 
@@ -143,7 +146,7 @@ def test_line_of_anything_else_is_passed_over(tmp_path: Path, program: str, line
 def test_line_that_no_program_writes_is_refused(
     tmp_path: Path, program: str, line: str, reason: str
 ) -> None:
-    """A damaged line ends in a traceback."""
+    """Otherwise a damaged line would end in a traceback."""
     with pytest.raises(FileRefused, match=reason) as caught:
         imported(tmp_path, [*GOOD[program], line])
     assert "\n" not in str(caught.value)
@@ -151,7 +154,7 @@ def test_line_that_no_program_writes_is_refused(
 
 @pytest.mark.parametrize("first_s", [1, 100])
 def test_first_line_of_a_cut_log_has_no_interval(tmp_path: Path, first_s: int) -> None:
-    """The joules of one second are those of the hundred that were cut away."""
+    """Otherwise one second would have the joules of the hundred seconds that were cut away."""
     lines = [perf(at_s, 12) for at_s in range(first_s, first_s + 3)]
     [channel] = imported(tmp_path, lines, ImportOptions()).channels()
     count = 3 if first_s == 1 else 2

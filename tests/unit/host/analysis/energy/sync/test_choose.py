@@ -1,4 +1,4 @@
-"""Which of several methods to align the clocks is taken."""
+"""Which of several methods of aligning the clocks is taken."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ PULSES_NS = [
 ]
 REST_W, WORK_W = 1.0, 1.5
 TRUE_NS = 1_800_000_000
-"""By which the meter's clock is ahead of the device's."""
+"""Lead of the meter's clock over the device's."""
 METHODS = [None, *SyncMethod]
 LATE_NS = 1e9 * USB_ARRIVAL_S
 SPAN_NS = SECOND_NS, 10 * SECOND_NS
-"""Of the windows of the run."""
+"""Span of the windows of the run."""
 _COMPLETE = LossReport(received_count=1)
 
 
@@ -47,14 +47,14 @@ _COMPLETE = LossReport(received_count=1)
 class Trace:
     """A recording whose clock is `TRUE_NS` ahead; implements `PowerTrace`.
 
-    Whoever aligns clocks asks for no window and no peak: these two say so.
+    Aligning clocks needs no window and no peak: these two methods are not implemented.
     """
 
     header: Header
     codes: tuple[LoadCode, ...] = ()
-    """That are seen in the power."""
+    """Codes that are seen in the power."""
     pulses_ns: tuple[int, ...] = ()
-    """That are seen on an input."""
+    """Pulses that are seen on an input."""
     arrival: ArrivalLine | None = None
     loss: LossReport = _COMPLETE
     flags: int = 0
@@ -84,7 +84,7 @@ class Trace:
 
 
 def code(begin_ns: int) -> LoadCode:
-    """As the agent plays it."""
+    """Return a code as the agent plays it."""
     edges = tuple(begin_ns + chip * CHIP_NS for chip in range(len(CHIPS) + 1))
     return LoadCode(edges, tuple(chip == "1" for chip in CHIPS))
 
@@ -94,23 +94,23 @@ SERIAL = header(clock="meter:7", rate_hz=RATE_HZ, digital_count=8)
 
 
 def marks(pulse_ns: int) -> SyncFacts:
-    """Of a device whose pulses take so long."""
+    """Return the marks of a device with pulses of this length."""
     pulses = tuple(Pulse(at - pulse_ns // 2, at + pulse_ns // 2) for at in PULSES_NS)
     return SyncFacts(codes=CODES, pulses=pulses, line="gpio:x")
 
 
 def clocks(error_ns: float) -> RunClocks:
-    """The host's clock is the device's, and that is known so well."""
+    """Return clocks with this error; the host's clock is the device's."""
     return RunClocks(ClockModel("host:h", "device:d", 0, 0.0, 0.0, error_ns), False, SPAN_NS)
 
 
 def arrival(late_ns: float = 0.0, residual_ns: float = 0.0) -> ArrivalLine:
-    """Samples come so much later than they were taken."""
+    """Return arrivals that are this late after the samples were taken."""
     return ArrivalLine(late_ns - TRUE_NS, 0.0, residual_ns)
 
 
 def errors_of(sync: SyncChoice) -> dict[SyncMethod, float]:
-    """Of every method that gave something and was not dropped."""
+    """Return the error of every method that gave a result and was not dropped."""
     return {one.method: one.error_ns for one in sync.tried if one.error_ns is not None}
 
 
@@ -135,7 +135,7 @@ def test_least_error_wins_and_only_what_is_wanted(
     residual_ns: float,
     late_ns: float,
 ) -> None:
-    """A method is taken because it comes first, or another one than was asked for."""
+    """Otherwise a method would be taken because it comes first, or against the request."""
     trace = Trace(
         SERIAL,
         CODES if is_played else (),
@@ -167,7 +167,7 @@ def test_least_error_wins_and_only_what_is_wanted(
 def test_arrivals_that_marks_contradict_are_dropped(
     late_ns: float, wanted: SyncMethod | None
 ) -> None:
-    """A buffer on the way to the host moves the window, as arrivals never show it."""
+    """Otherwise a buffer on the way to the host would move the window, unseen by arrivals."""
     trace = Trace(SERIAL, (), tuple(PULSES_NS), arrival(late_ns))
     found = find_sync(trace, CHANNEL, marks(4_000), clocks(1e4), wanted)
     edge_ns = errors_of(found)[SyncMethod.EDGE]
@@ -199,7 +199,7 @@ def test_arrivals_that_marks_contradict_are_dropped(
 def test_clock_of_the_meter_decides_what_can_be_had(
     meter: Header, is_beside: bool, expected: SyncMethod
 ) -> None:
-    """Host probes move a meter that has the device's own times."""
+    """Otherwise host probes would move a meter that has the device's own times."""
     trace = Trace(meter, arrival=arrival())
     found = find_sync(
         trace, CHANNEL, SyncFacts(), replace(clocks(1e4), is_meter_beside_device=is_beside)
@@ -210,7 +210,7 @@ def test_clock_of_the_meter_decides_what_can_be_had(
 
 
 def probed_at(*when_s: int) -> ClockModel:
-    """Probes of a device 40 ppm fast, from a host whose time is that of its clock's zero."""
+    """Return probes of a device 40 ppm fast, from a host whose time is its clock's zero."""
     groups = [
         [ClockProbe(at - 100_000, at + ahead_ns, at + ahead_ns, at + 100_000)]
         for at, ahead_ns in ((when * SECOND_NS, 40_000 * when) for when in when_s)
@@ -223,7 +223,7 @@ def probed_at(*when_s: int) -> ClockModel:
 def test_error_of_probes_holds_to_the_end_of_the_run(
     meter: Header, when_s: tuple[int, ...], bound_ns: float
 ) -> None:
-    """A host that went away lays a run of 70 s 2.8 ms beside the meter's trace, and says 0.1."""
+    """Otherwise a host that went away would shift a run of 70 s by 2.8 ms, at a stated 0.1 ms."""
     known = RunClocks(probed_at(*when_s), False, (0, 70 * SECOND_NS))
     found = find_sync(Trace(meter, arrival=ArrivalLine(0.0, 0.0, 0.0)), CHANNEL, SyncFacts(), known)
     assert found.best is not None
@@ -236,7 +236,7 @@ def test_error_of_probes_holds_to_the_end_of_the_run(
 def test_one_code_is_believed_as_far_as_the_rate_that_others_tell(
     is_beside: bool, when_s: tuple[int, ...]
 ) -> None:
-    """The only code is trusted at the end of the run though nothing told the rate of its clock."""
+    """Otherwise the only code would be trusted to the end of the run, at an unknown clock rate."""
     model = probed_at(*when_s)
     known = RunClocks(model, is_beside, (0, 600 * SECOND_NS))
     trace = Trace(SERIAL, CODES[:1], arrival=arrival())
@@ -248,7 +248,7 @@ def test_one_code_is_believed_as_far_as_the_rate_that_others_tell(
 
 @pytest.mark.parametrize(("smoothing_s", "is_tried"), [(0.5, False), (0.002, True)])
 def test_code_that_a_meter_smears_is_no_way(smoothing_s: float, is_tried: bool) -> None:
-    """A tester that smears half a second is told to be wired to another device."""
+    """Otherwise a tester that smears half a second would seem wired to another device."""
     meter = header(clock="meter:7", rate_hz=100.0, smoothing_s=smoothing_s)
     trace = Trace(meter, CODES, arrival=arrival())
     found = find_sync(trace, CHANNEL, SyncFacts(codes=CODES), clocks(1e4))
@@ -266,7 +266,7 @@ def test_code_that_a_meter_smears_is_no_way(smoothing_s: float, is_tried: bool) 
     ],
 )
 def test_method_that_cannot_be_had_says_why(wanted: SyncMethod, reason: str) -> None:
-    """The refusal names the reasons of methods that nobody asked for."""
+    """Otherwise the refusal would give the reasons of methods that were not requested."""
     trace = Trace(SERIAL, arrival=arrival())
     found = find_sync(trace, CHANNEL, SyncFacts(), RunClocks(None, False, SPAN_NS), wanted)
     assert found.best is None
@@ -275,13 +275,13 @@ def test_method_that_cannot_be_had_says_why(wanted: SyncMethod, reason: str) -> 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_method_that_was_asked_for_is_read_back_as_itself(method: SyncMethod | None) -> None:
-    """From the store it comes as a text that is no method, and verify ends in a traceback."""
+    """Otherwise a stored method would be read as an invalid text, and verify end in a traceback."""
     facts = HostFacts(energy=EnergyRequest(meter="x", sync=method))
     assert from_plain(to_plain(facts), HostFacts) == facts
 
 
 def test_line_of_a_shared_clock_moves_nothing() -> None:
-    """A polled meter beside the device is shifted by a fit of noise."""
+    """Otherwise a polled meter next to the device would be shifted by a fit of noise."""
     shared = replace(clocks(1e4), is_meter_beside_device=True)
     found = find_sync(Trace(header()), CHANNEL, SyncFacts(), shared)
     assert found.best is not None

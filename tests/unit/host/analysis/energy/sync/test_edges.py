@@ -24,13 +24,13 @@ PULSES_NS = np.concatenate(
 
 
 def marks(latency_ns: int = 20_000) -> SyncFacts:
-    """What the device says of its pulses."""
+    """Return what the device reports of its pulses."""
     pulses = tuple(Pulse(int(t) - 2000, int(t) + 2000) for t in PULSES_NS)
     return SyncFacts(pulses=pulses, line="gpio:x", latency_ns=latency_ns)
 
 
 def seen(truth: ClockLine, chance: np.random.Generator, late_ns: int = 20_000) -> Nanoseconds:
-    """The edges as the meter samples them."""
+    """Return the edges as the meter samples them."""
     times = truth.to_meter(PULSES_NS) + chance.integers(0, late_ns, len(PULSES_NS))
     return np.asarray(np.ceil(times / PERIOD_NS) * PERIOD_NS - PERIOD_NS / 2, np.int64)
 
@@ -40,7 +40,7 @@ def seen(truth: ClockLine, chance: np.random.Generator, late_ns: int = 20_000) -
 def test_offset_and_rate_are_found_among_other_edges(
     offset_ns: float, slope: float, seed: int
 ) -> None:
-    """Another signal on the meter's inputs, or a lost pulse, moves the window."""
+    """Otherwise another signal on the meter's inputs, or a lost pulse, would move the window."""
     chance = np.random.default_rng(seed)
     truth = ClockLine(5 * SECOND_NS, offset_ns, slope)
     lost = chance.integers(0, len(PULSES_NS))
@@ -57,7 +57,7 @@ def test_offset_and_rate_are_found_among_other_edges(
 
 
 def test_rate_that_is_known_allows_a_long_run() -> None:
-    """Over ten minutes the drift is more than the pulses are apart, and others are taken."""
+    """Otherwise a drift above the pulse spacing, over ten minutes, would match other pulses."""
     far = PULSES_NS.copy()
     far[5:] += 600 * SECOND_NS
     pulses = tuple(Pulse(int(t) - 2000, int(t) + 2000) for t in far)
@@ -77,13 +77,13 @@ def test_rate_that_is_known_allows_a_long_run() -> None:
     ],
 )
 def test_input_without_the_pulses_is_refused(edges: dict[int, Nanoseconds], reason: str) -> None:
-    """A line that is not connected gives an alignment."""
+    """Otherwise a line that is not connected would give an alignment."""
     with pytest.raises(MeasurementError, match=reason):
         align_edges(marks(), edges, PERIOD_NS)
 
 
 def test_hum_on_open_inputs_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A minute goes by for each run, as every edge of mains hum is a guess of its own."""
+    """Otherwise every edge of mains hum would be a guess of its own, for a minute per run."""
     calls: list[int] = []
     search = np.searchsorted
 
@@ -103,7 +103,7 @@ def test_hum_on_open_inputs_costs_little(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_input_that_is_too_busy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An input with a signal of its own is searched for minutes, or nobody hears of it."""
+    """Otherwise an input with another signal would be searched for minutes, or silently skipped."""
     monkeypatch.setattr("edgebench.host.analysis.energy.sync.edges._match", None)
     chance = np.random.default_rng(5)
     edges = {0: np.sort(chance.integers(0, 99 * SECOND_NS, 20_000))}
@@ -112,6 +112,6 @@ def test_input_that_is_too_busy_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_device_without_a_line_says_why() -> None:
-    """The reason that the device gave is thrown away."""
+    """Otherwise the reason that the device gave would be discarded."""
     with pytest.raises(MeasurementError, match="Permission denied"):
         align_edges(SyncFacts(error="line gpio:x: Permission denied"), {}, PERIOD_NS)

@@ -1,4 +1,4 @@
-"""Load codes of a run in a trace whose clock nobody knows."""
+"""Load codes of a run in a trace whose clock is unknown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RATE_HZ = 1000.0
 
 
 def code(begin_s: float) -> LoadCode:
-    """As a worker plays it, at this second of the device's clock."""
+    """Return a code as a worker plays it, at this second of the device's clock."""
     first_ns = round(begin_s * SECOND_NS)
     edges = tuple(first_ns + chip * CHIP_NS for chip in range(len(IS_BUSY) + 1))
     return LoadCode(edges, IS_BUSY)
@@ -37,7 +37,7 @@ def trace(
     work_w: float = 2.0,
     seed: int = 1,
 ) -> tuple[Cumulative, tuple[int, int]]:
-    """Energy of a device that is idle but for its codes, by the clock of a file."""
+    """Return the energy of a device that is idle except for its codes, by the clock of a file."""
     count = round(length_s * RATE_HZ)
     grid_s = np.arange(count) / RATE_HZ
     power_w = np.ones(count) + np.random.default_rng(seed).normal(0, noise_w, count)
@@ -58,7 +58,7 @@ def trace(
 @pytest.mark.parametrize("zero_ns", [0, -(10**12), 1_763_800_000 * SECOND_NS])
 @pytest.mark.parametrize("drift", [0.0, 2e-4, -8e-4])
 def test_codes_are_found_whatever_clock_a_file_has(zero_ns: int, drift: float) -> None:
-    """A file that begins in 1970, or whose clock is slow, has no energy of any run."""
+    """Otherwise a file that begins in 1970, or has a slow clock, would give no run's energy."""
     codes = [code(40.0), code(100.0)]
     cumulative, span_ns = trace(codes, 150.0, zero_ns=zero_ns, drift=drift)
     places, _ = find_codes(codes, cumulative, span_ns)
@@ -70,14 +70,14 @@ def test_codes_are_found_whatever_clock_a_file_has(zero_ns: int, drift: float) -
 
 @pytest.mark.parametrize("seed", range(10))
 def test_noise_is_no_code(seed: int) -> None:
-    """Ten minutes of somebody else's device are taken for the run."""
+    """Otherwise ten minutes of another device would be taken for the run."""
     cumulative, span_ns = trace([], 600.0, noise_w=1.0, seed=seed)
     with pytest.raises(MeasurementError, match="load codes are not in the trace"):
         find_codes([code(40.0), code(100.0)], cumulative, span_ns)
 
 
 def test_codes_that_are_further_apart_are_of_another_run() -> None:
-    """A run of 60 s is aligned with one of 61 s beside it."""
+    """Otherwise a run of 60 s would be aligned with a run of 61 s next to it."""
     played = [code(40.0), code(101.0)]
     cumulative, span_ns = trace(played, 150.0)
     with pytest.raises(MeasurementError, match="load codes are not in the trace"):
@@ -85,7 +85,7 @@ def test_codes_that_are_further_apart_are_of_another_run() -> None:
 
 
 def test_place_among_runs_of_one_kind_follows_from_the_others() -> None:
-    """Five launches in one file: the energy of the second is that of the fourth."""
+    """Otherwise the second of five launches in one file would get the energy of the fourth."""
     begins_s = (10.0, 31.2, 52.9, 74.1, 96.0)
     runs = [[code(begin_s), code(begin_s + 12.0)] for begin_s in begins_s]
     cumulative, span_ns = trace([one for run in runs for one in run], 120.0)
@@ -101,7 +101,7 @@ def test_place_among_runs_of_one_kind_follows_from_the_others() -> None:
 
 
 def test_trace_that_is_too_short_or_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A day at 100 kS/s takes the host's memory, and a second says that there is no code."""
+    """Otherwise a day at 100 kS/s would use up the memory, and a second would only lack a code."""
     codes = [code(1.0), code(3.0)]
     cumulative, span_ns = trace(codes, 6.0)
     with pytest.raises(MeasurementError, match=r"the trace lasts 100 ms, shorter than the load"):
@@ -112,14 +112,14 @@ def test_trace_that_is_too_short_or_too_long_says_so(monkeypatch: pytest.MonkeyP
 
 
 def test_a_single_code_is_not_enough() -> None:
-    """Nothing tells the rate of a file's clock, which may be off by a per cent."""
+    """A single code does not give the rate of a file's clock, which may be off by a percent."""
     cumulative, span_ns = trace([code(1.0)], 6.0)
     with pytest.raises(MeasurementError, match="played 1 load codes, 2 are needed"):
         find_codes([code(1.0)], cumulative, span_ns)
 
 
 def test_power_that_stands_still_has_no_code() -> None:
-    """A division by the variance of nothing."""
+    """Otherwise the search would divide by a variance of zero."""
     cumulative, span_ns = trace([], 60.0, noise_w=0.0)
     with pytest.raises(MeasurementError, match=r"correlation 0\.00"):
         find_codes([code(10.0), code(30.0)], cumulative, span_ns)

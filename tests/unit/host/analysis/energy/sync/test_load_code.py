@@ -1,4 +1,4 @@
-"""The load code, located in a made-up power."""
+"""The load code, located in a simulated power."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ CHIP_NS = 20_000_000
 SECOND_NS = 1_000_000_000
 REST_W, WORK_W = 1.0, 1.6
 SPAN_NS = 10 * SECOND_NS, 20 * SECOND_NS
-"""Of a run whose windows nobody looks at."""
+"""Span of a run whose windows are not used."""
 
 
 def played(begin_ns: int, chip_ns: int = CHIP_NS, seed: int = 0) -> LoadCode:
-    """A code as a device plays it: each chip begins a little late."""
+    """Return a code as a device plays it: each chip begins a little late."""
     late_ns = np.random.default_rng(seed).integers(0, 100_000, len(SEQUENCE) + 1)
     edges = begin_ns + np.arange(len(SEQUENCE) + 1) * chip_ns + late_ns
     return LoadCode(tuple(map(int, edges)), tuple(map(bool, SEQUENCE)))
@@ -77,7 +77,7 @@ def trace(
     delay_ns: int = 0,
     seed: int = 0,
 ) -> Callable[[Nanoseconds], Floats]:
-    """What a meter that averages sees of a device that plays these, and works in between."""
+    """Return what an averaging meter sees of a device that plays these and works in between."""
     chance = np.random.default_rng(seed)
     first = truth.to_meter(codes[0].edges_ns[0] - 8 * SECOND_NS)
     last = truth.to_meter(codes[-1].edges_ns[-1] + 8 * SECOND_NS)
@@ -119,7 +119,7 @@ def trace(
 def test_offset_and_drift_are_found_within_the_stated_error(
     rate_hz: float, chip_ns: int, noise_w: float
 ) -> None:
-    """A meter whose clock is off by seconds and fast is aligned with the wrong part of the run."""
+    """Otherwise a fast meter clock, off by seconds, would be aligned with the wrong part."""
     truth = ClockLine(0, 1.8e9, 37e-6)
     codes = [played(10 * SECOND_NS, chip_ns, 1), played(70 * SECOND_NS, chip_ns, 2)]
     seen = trace(codes, truth, rate_hz=rate_hz, noise_w=noise_w)
@@ -140,18 +140,18 @@ def test_offset_and_drift_are_found_within_the_stated_error(
 def test_any_offset_within_the_search_is_found(
     offset_ns: float, slope: float, seed: int, noise_w: float
 ) -> None:
-    """Some offsets, or a noisy device, give an answer that is wrong without a word."""
+    """Otherwise some offsets, or a noisy device, would silently give a wrong result."""
     truth = ClockLine(12 * SECOND_NS, offset_ns, slope)
     codes = [played(10 * SECOND_NS, seed=seed), played(14 * SECOND_NS, seed=seed + 1)]
     seen = trace(codes, truth, rate_hz=2000, noise_w=noise_w, seed=seed)
     found = align_code(codes, seen, ClockLine(0, 0.0), span_ns=SPAN_NS)
     times = np.array([11, 12, 14]) * SECOND_NS
-    # The bound is one of about 95 %: a property may not fail by chance.
+    # The bound holds in about 95 %: a property may not fail by chance.
     assert np.abs(found.line.to_meter(times) - truth.to_meter(times)).max() < 3 * found.error_ns
 
 
 def test_one_code_gives_the_offset_and_keeps_the_rate() -> None:
-    """A run that was stopped before its second code has no energy, or a made-up rate."""
+    """Otherwise a run stopped before its second code would have no energy, or an invented rate."""
     truth = ClockLine(0, 1e9, 37e-6)
     codes = [played(10 * SECOND_NS)]
     guess = ClockLine(0, 0.0, 37e-6)
@@ -162,7 +162,7 @@ def test_one_code_gives_the_offset_and_keeps_the_rate() -> None:
 
 @pytest.mark.parametrize("drift", [ONE_CODE_DRIFT, 4 * ONE_CODE_DRIFT])
 def test_error_of_one_code_holds_to_the_far_end_of_the_run(drift: float) -> None:
-    """Ten minutes behind the only code the clocks are 30 ms apart, and ±0.7 ms are claimed."""
+    """Otherwise clocks 30 ms apart, ten minutes after the only code, would be ±0.7 ms."""
     truth = ClockLine(0, 1e9, 0.99 * drift)
     codes = [played(10 * SECOND_NS)]
     seen, span_ns = trace(codes, truth, rate_hz=1e4), (2 * SECOND_NS, 615 * SECOND_NS)
@@ -173,7 +173,7 @@ def test_error_of_one_code_holds_to_the_far_end_of_the_run(drift: float) -> None
 
 @pytest.mark.parametrize("noise_w", [0.0, 5.0])
 def test_power_without_the_code_is_refused(noise_w: float) -> None:
-    """Noise, or a constant power, is taken for the code."""
+    """Otherwise noise, or a constant power, would be taken for the code."""
     codes = [played(10 * SECOND_NS), played(20 * SECOND_NS)]
     time_ns = np.arange(0, 30 * SECOND_NS, 1_000_000)
     power_w = 1.0 + noise_w * np.random.default_rng(3).standard_normal(len(time_ns))
@@ -188,14 +188,14 @@ def test_power_without_the_code_is_refused(noise_w: float) -> None:
 
 
 def test_device_that_played_none_is_told() -> None:
-    """An older agent gives a traceback."""
+    """Otherwise an older agent would cause a traceback."""
     with pytest.raises(MeasurementError, match="played no load code"):
         align_code([], lambda asked: np.zeros(len(asked)), ClockLine(0, 0.0), span_ns=SPAN_NS)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_work_that_is_not_the_code_is_not_taken_for_it(count: int) -> None:
-    """Two of a hundred runs on a busy device are aligned with the wrong second of the trace."""
+    """Otherwise two of a hundred runs on a busy device would align with the wrong second."""
     codes = [played(10 * SECOND_NS), played(18 * SECOND_NS)][:count]
     for seed in range(30):
         chance = np.random.default_rng(seed)
@@ -207,7 +207,7 @@ def test_work_that_is_not_the_code_is_not_taken_for_it(count: int) -> None:
 
 
 def test_code_of_a_device_that_stalled_is_found_or_refused() -> None:
-    """A chip of half a microsecond takes all of the host's memory, and the run is lost."""
+    """Otherwise a chip of half a microsecond would use up the memory, and the run be lost."""
     truth = ClockLine(0, 1e9)
     codes = [played(10 * SECOND_NS), played(14 * SECOND_NS)]
     edges = list(codes[0].edges_ns)
@@ -228,7 +228,7 @@ def test_code_of_a_device_that_stalled_is_found_or_refused() -> None:
     ],
 )
 def test_account_that_cannot_be_true_is_refused(edges: tuple[int, ...]) -> None:
-    """What a strange agent says of its code ends in a traceback, or in an hour of work."""
+    """Otherwise an agent's false account of its code would cause a traceback, or an hour's work."""
     code = LoadCode(edges, tuple(map(bool, SEQUENCE)))
     flat = line_of_instants(np.arange(0, 30 * SECOND_NS, 1_000_000), np.ones(30_000))
     with pytest.raises(MeasurementError):
@@ -236,7 +236,7 @@ def test_account_that_cannot_be_true_is_refused(edges: tuple[int, ...]) -> None:
 
 
 def recorded_in(line: PowerLine) -> Callable[[Nanoseconds], Floats]:
-    """What a recording says of any time."""
+    """Return the energy that a recording holds at any time; outside of it, NaN."""
     first, last = line.time_ns[0], line.time_ns[-1]
 
     def seen(asked: Nanoseconds) -> Floats:
