@@ -1,4 +1,4 @@
-"""How long the host waits for an agent, and what it does not ask of an older one."""
+"""The host's timeouts for an agent, and the requests that it does not send to an older agent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgebench.protocol.traces import RECORD_FILE, SPOOL_FILES
 
 
 class FakeLink:
-    """An agent with a run of these files; notes how long each answer is waited for."""
+    """An agent with a run of these files; records the timeout of each response."""
 
     def __init__(self, *files: m.SpooledFile, protocol: int = m.PROTOCOL_VERSION) -> None:
         self._files = files
@@ -31,13 +31,13 @@ class FakeLink:
         self.patience_s: dict[type[m.Message], float | None] = {}
 
     def send(self, data: bytes) -> None:
-        """A request."""
+        """Receive a request."""
         frame = decode(data)
         self._asked.append((frame.number, frame.message))
         self.payload = bytes(frame.payload)
 
     def receive(self, timeout_s: float | None) -> bytes:
-        """The answer to it."""
+        """Return the response to it."""
         number, message = self._asked.pop()
         self.patience_s[type(message)] = timeout_s
         if isinstance(message, m.Hello):
@@ -47,12 +47,12 @@ class FakeLink:
         return encode(number, m.RunFiles(RUN_ID, self._files))
 
     def close(self) -> None:
-        """Nobody is there any more."""
+        """Close the connection."""
         self.is_closed = True
 
 
 def test_slow_device_has_time_to_hash_what_a_meter_recorded(tmp_path: Path) -> None:
-    """Twenty minutes of a PPK2 on a slow card never arrive, and no other run of the device does."""
+    """Otherwise 20 minutes of a PPK2 on a slow card would never arrive, and block later runs."""
     link = FakeLink()
     Client(cast(Link, link)).fetch_run(RUN_ID, tmp_path)
     patience_s = link.patience_s[m.RunOpen]
@@ -61,7 +61,7 @@ def test_slow_device_has_time_to_hash_what_a_meter_recorded(tmp_path: Path) -> N
 
 
 def test_agent_of_the_version_before_is_not_asked_for_seats() -> None:
-    """A host that was updated ends every conversation with an older agent in a protocol error."""
+    """Otherwise an updated host would end every session with an older agent in a protocol error."""
     link = FakeLink(protocol=4)
     client = Client(cast(Link, link))
     assert (client.device, client.seats(), client.seat) == (DEVICE, (), "")
@@ -74,7 +74,7 @@ def test_agent_of_the_version_before_is_not_asked_for_seats() -> None:
 def test_agent_of_the_version_before_gets_no_file_of_the_host(
     protocol: int, payload: bytes
 ) -> None:
-    """An older agent is sent what it has no place for."""
+    """Otherwise an older agent would receive a file that it cannot store."""
     link = FakeLink(protocol=protocol)
     client = Client(cast(Link, link))
     spec = RunSpec("onnx")
@@ -85,7 +85,7 @@ def test_agent_of_the_version_before_gets_no_file_of_the_host(
 
 
 def test_seat_of_an_agent_that_has_none_is_refused() -> None:
-    """An older agent does not look at the name of the seat, and its only device is measured."""
+    """Otherwise an older agent would ignore the name of the seat, and measure its only device."""
     link = FakeLink(protocol=4)
     with pytest.raises(NoSuchDevice, match="'nucleo' there: its agent, edgebench-agent 0, serves"):
         Client(cast(Link, link), seat="nucleo")
@@ -99,7 +99,7 @@ def test_seat_of_an_agent_that_has_none_is_refused() -> None:
 def test_device_that_offers_what_no_run_has_is_refused(
     name: str, size_bytes: int, tmp_path: Path
 ) -> None:
-    """Otherwise a device could write outside of the run, fill the disk, or hide how much it has."""
+    """Otherwise a device could write outside of the run, fill the disk, or hide its sizes."""
     link = FakeLink(m.SpooledFile(name, size_bytes, ""))
     with pytest.raises(RemoteProtocolError, match=f"size_bytes is -1|, {size_bytes} bytes"):
         Client(cast(Link, link)).fetch_run(RUN_ID, tmp_path)
@@ -107,7 +107,7 @@ def test_device_that_offers_what_no_run_has_is_refused(
 
 
 def test_run_that_the_disk_has_no_room_for_is_not_fetched(tmp_path: Path) -> None:
-    """A gigabyte is fetched until the disk is full, and the error says neither size nor limit."""
+    """Otherwise a gigabyte would fill the disk, and the error give neither size nor limit."""
     link = FakeLink(m.SpooledFile(min(SPOOL_FILES), MAX_FILE_BYTES, ""))
     free = shutil.disk_usage(tmp_path)._replace(free=1000)
     said = f"needs {format_bytes(MAX_FILE_BYTES)}, disk has 1000 B free: {tmp_path}"

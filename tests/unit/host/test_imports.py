@@ -1,4 +1,4 @@
-"""What a command that measures does not wait for."""
+"""Libraries that a measuring command does not import."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def test_measuring_needs_no_library_of_statistics_frames_or_discovery() -> None:
-    """Each command takes a second of CPU more, by a line that nobody noticed."""
+    """Otherwise an unnoticed import would add a second of CPU time to each command."""
     code = (
         "import sys, edgebench.host.lab, edgebench.host.cli.bench\nprint('\\n'.join(sys.modules))"
     )

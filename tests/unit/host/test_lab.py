@@ -26,7 +26,7 @@ MODEL = "digits_int8.tflite"
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What happened to the meter."""
+    """Events of the meter."""
     seen: list[str] = []
     open_it = Synthetic.open
 
@@ -41,7 +41,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    """With a store and no devices."""
+    """A lab with a store and no devices."""
     return Lab(tmp_path / "store", config=tmp_path / "config")
 
 
@@ -57,7 +57,7 @@ WRONG: tuple[dict[str, Any], ...] = (
 def test_meter_is_not_opened_for_what_cannot_be(
     lab: Lab, opened: list[str], wrong: dict[str, Any]
 ) -> None:
-    """A notebook that asks for 200 °C keeps the serial port until it ends."""
+    """Otherwise a notebook that requests 200 °C would keep the serial port until it ends."""
     with pytest.raises(UsageError):
         lab.bench(MODEL, meter=METER, **wrong)
     with pytest.raises(UsageError):
@@ -66,7 +66,7 @@ def test_meter_is_not_opened_for_what_cannot_be(
 
 
 def test_meter_is_closed_where_the_device_is_not_there(lab: Lab, opened: list[str]) -> None:
-    """The next command finds the port busy."""
+    """Otherwise the next command would find the port busy."""
     with pytest.raises(UsageError, match="nowhere"):
         lab.bench(MODEL, meter=METER, on=["nowhere"])
     assert opened == []
@@ -77,7 +77,7 @@ def test_meter_is_closed_where_the_device_is_not_there(lab: Lab, opened: list[st
 
 
 def test_one_wire_does_not_measure_two_devices(lab: Lab) -> None:
-    """The power of one board is printed as that of the other."""
+    """Otherwise the power of one board would be printed as that of the other."""
     with pytest.raises(UsageError, match="is wired to one device, not to a, b"):
         lab.bench(MODEL, meter=METER, on=["a", "b"])
 
@@ -85,7 +85,7 @@ def test_one_wire_does_not_measure_two_devices(lab: Lab) -> None:
 def test_quarantined_device_is_measured_only_if_it_is_named(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dead board costs every night a timeout; or nobody can try it again, or hears of it."""
+    """Otherwise a dead board would cost a timeout each night, or be skipped silently for good."""
     files, health = HostFiles(tmp_path / "config"), HealthFiles(tmp_path / "config")
     for number, name in enumerate(("pi4", "pi5")):
         files.remember(KnownDevice(name, f"0{number}", f"{number}" * 43, (), CLOSED_PORT))

@@ -1,4 +1,4 @@
-"""Progress of a measurement in a notebook, and without one."""
+"""Progress of a measurement, in a notebook and elsewhere."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ PLAIN = RUNS / "20261123-031046-26335d6d"
 
 
 class Page:
-    """The part of IPython's display that is used; keeps what the page shows."""
+    """The part of IPython's display in use; keeps the content of the page."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []
 
     def HTML(self, text: str) -> str:  # noqa: N802
-        """Text as it is."""
+        """Return the text unchanged."""
         return text
 
     def display(self, text: str, *, display_id: bool) -> Page:
-        """A place on the page."""
+        """Add a place to the page."""
         assert display_id
         self.shown.append(text)
         return self
 
     def update(self, text: str) -> None:
-        """Replace what is there."""
+        """Replace the content of the place."""
         self.shown[-1] = text
 
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Page:
-    """A notebook, as far as it is looked at."""
+    """A notebook, reduced to what is used."""
     made = Page()
     shell: Any = SimpleNamespace(kernel=object())
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
@@ -51,7 +51,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Page:
 
 
 def begin(notify: events.Notify) -> None:
-    """The events of a run until it warms up."""
+    """The events of a run until its warm-up."""
     notify(events.DeviceSelected("board", 1))
     place = events.Place(1, 5)
     notify(events.RunBegan("board", "board", "digits_int8.tflite", "litert", place))
@@ -61,13 +61,13 @@ def begin(notify: events.Notify) -> None:
 
 
 def measure(notify: events.Notify, tmp_path: Path) -> None:
-    """The events of a run from its begin to its end."""
+    """The events of a run from begin to end."""
     begin(notify)
     notify(events.RunStored("board", Lab(tmp_path).run(str(PLAIN)).result))
 
 
 def test_notebook_has_one_place_that_changes(page: Page, tmp_path: Path) -> None:
-    """A page of a thousand lines, or one that shows nothing for an hour."""
+    """Otherwise a page would have a thousand lines, or show nothing for an hour."""
     progress = NotebookProgress()
     begin(progress)
     assert page.shown == [
@@ -84,7 +84,7 @@ def test_notebook_has_one_place_that_changes(page: Page, tmp_path: Path) -> None
 
 
 def test_elsewhere_a_run_is_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A script prints objects of IPython, or imports it."""
+    """Otherwise a script would print objects of IPython, or import it."""
     measure(NotebookProgress(), tmp_path)
     said = capsys.readouterr()
     assert said.out == ""
@@ -94,7 +94,7 @@ def test_elsewhere_a_run_is_a_line(capsys: pytest.CaptureFixture[str], tmp_path:
 
 
 def test_failure_is_raised_as_without_it(page: Page) -> None:
-    """A cell ends well, and its results are not there."""
+    """Otherwise a cell would succeed without its results."""
     del page
     with pytest.raises(WorkerDied):
         NotebookProgress()(events.RunFailed("board", "m.tflite", "litert", WorkerDied("killed")))

@@ -1,4 +1,4 @@
-"""Runs as Python has them."""
+"""Runs in the Python interface."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_ONE_SET = ("20261123-031112-2510a256", "20261123-031114-392467a9")
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """With runs of every kind, and no devices."""
+    """A lab with runs of every kind, and no devices."""
     folder = tmp_path_factory.mktemp("lab")
     made = Lab(folder / "store", config=folder / "config")
     shutil.copytree(RUNS, made.store.runs)
@@ -30,7 +30,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 def test_facts_of_a_run_are_attributes(lab: Lab) -> None:
-    """A notebook digs through a dictionary of a thousand keys."""
+    """Otherwise a notebook would have to search a dictionary of a thousand keys."""
     run = lab.run(PLAIN)
     assert run.created == datetime(2026, 11, 23, 3, 10, 46, tzinfo=timezone.utc)
     assert run.path == lab.store.directory(PLAIN)
@@ -40,7 +40,7 @@ def test_facts_of_a_run_are_attributes(lab: Lab) -> None:
 
 
 def test_power_is_on_the_axis_of_the_inferences(lab: Lab) -> None:
-    """Joules by the frame are not those of the result."""
+    """Otherwise the joules of the frame would differ from those of the result."""
     run = lab.run(METERED)
     energy, power = run.metrics.energy, run.power
     assert energy is not None
@@ -58,7 +58,7 @@ def test_power_is_on_the_axis_of_the_inferences(lab: Lab) -> None:
 
 
 def test_samples_of_a_part_of_a_run(lab: Lab) -> None:
-    """An hour of a fast meter has to be read to look at a millisecond."""
+    """Otherwise a look at a millisecond would read an hour of a fast meter."""
     run = lab.run(METERED)
     every = run.power_samples()
     part = run.power_samples(begin_s=0.0, end_s=0.1)
@@ -71,7 +71,7 @@ def test_samples_of_a_part_of_a_run(lab: Lab) -> None:
 
 
 def test_list_has_dates_and_keeps_its_columns(lab: Lab) -> None:
-    """Dates are compared as text, or a script no longer finds its column."""
+    """Otherwise dates would be compared as text, or a script would miss its column."""
     frame = lab.runs()
     assert isinstance(frame["created"].dtype, pd.DatetimeTZDtype)
     assert str(frame["created"].dt.tz) == "UTC"
@@ -83,7 +83,7 @@ def test_list_has_dates_and_keeps_its_columns(lab: Lab) -> None:
 
 
 def test_bundle_is_a_store_that_is_only_read(lab: Lab, tmp_path: Path) -> None:
-    """A colleague's runs have to be copied into the own store."""
+    """Otherwise received runs would have to be copied into the user's own store."""
     path = lab.bundle([PLAIN, METERED], tmp_path / "two.zip")
     sent = Lab(path, config=tmp_path)
     assert list(sent.runs()["run_id"]) == [PLAIN, METERED]
@@ -96,7 +96,7 @@ def test_bundle_is_a_store_that_is_only_read(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_single_names_are_no_lists_of_letters(lab: Lab) -> None:
-    """`on="pi5"` asks for the devices p, i and 5."""
+    """Otherwise `on="pi5"` would select the devices p, i and 5."""
     [result] = lab.compare(*OF_ONE_SET, metrics="latency_ns.p50")
     assert result.metric == "latency_ns.p50"
     for ask in (lab.bench, lab.collect):

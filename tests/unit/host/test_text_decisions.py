@@ -1,7 +1,7 @@
-"""Nothing in the host decides by looking into a sentence: errors and findings carry fields.
+"""Nothing in the host decides by the text of a sentence: errors and findings carry fields.
 
-A sentence is written for people, and may be worded anew on any day. The sources are read for
-questions that are asked of one: `in str(error)`, `.detail in`, `startswith` on a reason.
+A sentence is written for people, and may be reworded at any time. The sources are searched for
+inspections of sentences: `in str(error)`, `.detail in`, `startswith` on a reason.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ QUESTIONS = {
     *("startswith", "endswith", "find", "rfind", "index", "rindex", "count", "partition"),
     *("rpartition", "removeprefix", "removesuffix", "isdigit"),
 }
-"""Methods of a text that tell something of it."""
+"""Methods of a text that inspect it."""
 PATTERNS = {"search", "match", "fullmatch", "findall", "finditer"}
 ALLOWED = {
-    # Older versions of run.json told it in words only.
+    # Older versions of run.json stated it in words only.
     "result/migrations.py: 'too short' in (phase.get('refused') or '')",
     "result/migrations.py: text in refused",
-    # The last line of another program's log, which the system worded.
+    # The last line of another program's log, worded by the system.
     "devices/deploy.py: 'address already in use' in report.error.lower()",
-    # The log of OpenSSH's client, which has no codes; all of its messages are read in one table.
+    # The log of OpenSSH's client, which has no codes; all its messages are read in one table.
     "transports/ssh_program.py: re.fullmatch(rule.pattern, message)",
     "transports/ssh_program.py: _ABOUT_KEYS.match(message)",
-    # What Dask's scheduler answers, which has no code for it.
+    # The response of Dask's scheduler, which has no code for it.
     "campaign/cluster/lab.py: NAME_TAKEN in why",
 }
-"""Texts that are no sentences of ours; this list may only become shorter."""
+"""Texts that are not sentences of ours; this list may only become shorter."""
 
 
 def is_sentence(node: ast.AST) -> bool:
-    """Whether an expression is, or is made of, words for people."""
+    """Whether an expression is, or contains, text for people."""
     for part in ast.walk(node):
         match part:
             case ast.Attribute(attr=name) if name in SENTENCES:
@@ -68,7 +68,7 @@ def is_sentence(node: ast.AST) -> bool:
 
 
 def decisions_in(tree: ast.AST) -> Iterator[str]:
-    """Questions that are asked of a sentence, as the source has them."""
+    """Inspections of a sentence, as the source has them."""
     for node in ast.walk(tree):
         match node:
             case ast.Compare(ops=ops, comparators=comparators) if any(
@@ -94,12 +94,12 @@ def decisions_in(tree: ast.AST) -> Iterator[str]:
 
 
 COMMAND_LINE = {"completion.py", "options.py"}
-"""Files of the command line that read what the user typed, word by word."""
+"""Files of the command line that read the user's input word by word."""
 INSPECTIONS = QUESTIONS - {"index", "count"} | {"isupper", "islower", "isalnum"}
 
 
 def inspections_in(tree: ast.AST) -> Iterator[str]:
-    """Places that look into any text, whatever its variable is called."""
+    """Places that inspect any text, whatever its variable is called."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(attr=name)) if name in INSPECTIONS:
@@ -116,7 +116,7 @@ def inspections_in(tree: ast.AST) -> Iterator[str]:
 
 @pytest.mark.parametrize("room", ["show", "cli"])
 def test_what_shows_results_looks_into_no_text(room: str) -> None:
-    """Otherwise a page would depend on how another part of the host words a sentence."""
+    """Otherwise a page would depend on the wording of another part of the host."""
     seen = [
         f"{path.name}: {place}"
         for root in ROOTS
@@ -128,7 +128,7 @@ def test_what_shows_results_looks_into_no_text(room: str) -> None:
 
 
 def is_words(node: ast.expr) -> bool:
-    """Whether this is a text of more than one word; a single one is a name."""
+    """Whether this is a text of more than one word; a single word is a name."""
     match node:
         case ast.Constant(value=str(text)):
             return " " in text
@@ -149,7 +149,7 @@ def found() -> set[str]:
 
 
 def test_nothing_decides_by_looking_into_a_sentence() -> None:
-    """A comma is moved in a sentence, and another hint is printed, or a run is judged otherwise."""
+    """Otherwise a moved comma would change a hint, or the verdict of a run."""
     assert found() - ALLOWED == set()
     assert ALLOWED - found() == set(), "is no longer there: the list may be shorter"
 
@@ -170,7 +170,7 @@ def test_nothing_decides_by_looking_into_a_sentence() -> None:
     ],
 )
 def test_decision_by_text_is_seen(source: str) -> None:
-    """The test is blind, and finds nothing where there is something."""
+    """Otherwise the test would be blind."""
     assert list(decisions_in(ast.parse(source)))
 
 
@@ -187,5 +187,5 @@ def test_decision_by_text_is_seen(source: str) -> None:
     ],
 )
 def test_what_is_no_decision_by_text_is_let_through(source: str) -> None:
-    """Whoever prints a reason has to argue with a test."""
+    """Otherwise the test would object to code that only prints a reason."""
     assert not list(decisions_in(ast.parse(source)))

@@ -1,4 +1,4 @@
-"""Texts from outside are made printable wherever they come in, so that no print has to care."""
+"""External texts are made printable wherever they enter, so that no print has to check."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from edgebench.protocol.errors import EdgebenchError, NoSpace, error_from_code
 from edgebench.protocol.plain import to_plain
 
 EVIL = "\x1b[2J\x9b31m\n\rerror: forged\t\u202etxt\u2066\u200b\x00"
-"""Clears the screen, forges a line, turns the text around."""
+"""Clears the screen, forges a line, reverses the text."""
 
 
 def test_every_error_is_one_printable_line() -> None:
-    """A file's column, a plug's name or a library's words clear the screen."""
+    """Otherwise a file's column, a plug's name or a library's message would clear the screen."""
     for error in (EdgebenchError(EVIL), NoSpace(f"disk: {EVIL}"), error_from_code(8, EVIL)):
         assert str(error).isprintable()
         assert "error: forged" in str(error)
 
 
 def test_message_over_the_wire() -> None:
-    """A device's name clears the screen of its host, and a host's that of the agent."""
+    """Otherwise a device's name would clear its host's screen, and a host's name the agent's."""
     frame = decode(encode(1, m.Hello(1, EVIL, EVIL, EVIL)))
     hello = cast(m.Hello, frame.message)
     assert hello.software.isprintable()
@@ -43,13 +43,13 @@ def test_message_over_the_wire() -> None:
 
 
 def test_answer_over_ssh() -> None:
-    """An account on a device writes to the terminal of whoever deploys."""
+    """Otherwise an account on a device would write to the terminal that deploys."""
     report = parse_answer(json.dumps({"error": EVIL, "warnings": [EVIL]}), StepReport, source="x")
     assert all(text.isprintable() for text in (report.error or "", *report.warnings))
 
 
 def test_list_of_devices_of_an_older_version(tmp_path: Path) -> None:
-    """A name that was stored before texts were made printable is shown for ever."""
+    """Otherwise a name that was stored before texts were made printable would be shown for ever."""
     device = {"name": EVIL, "id": EVIL, "pin": EVIL, "addresses": [EVIL], "port": 1, "via": EVIL}
     (tmp_path / "devices.json").write_text(json.dumps([device]))
     (known,) = HostFiles(tmp_path).devices()
@@ -58,7 +58,7 @@ def test_list_of_devices_of_an_older_version(tmp_path: Path) -> None:
 
 
 def test_list_of_hosts_of_an_older_version(tmp_path: Path) -> None:
-    """The log of an agent has forged lines; its certificates keep theirs."""
+    """Otherwise the log of an agent would have forged lines; its certificates are unchanged."""
     host = {"fingerprint": "a", "name": EVIL, "certificate_pem": "-----\nAB\n-----\n"}
     (tmp_path / "hosts.json").write_text(json.dumps([host]))
     (known,) = _load_hosts(tmp_path / "hosts.json")
@@ -68,7 +68,7 @@ def test_list_of_hosts_of_an_older_version(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("has_name", [True, False])
 def test_announcement_on_the_network(monkeypatch: pytest.MonkeyPatch, has_name: bool) -> None:
-    """Anybody on the network clears the screen of `edgebench devices`."""
+    """Otherwise any host on the network could clear the screen of `edgebench devices`."""
     keys = {"name": EVIL, "pin": EVIL, "id": EVIL, EVIL: EVIL} if has_name else {"id": EVIL}
     info = SimpleNamespace(
         port=1,
@@ -83,7 +83,7 @@ def test_announcement_on_the_network(monkeypatch: pytest.MonkeyPatch, has_name: 
 
 
 def test_record_of_a_run_and_the_stored_run(tmp_path: Path) -> None:
-    """A model's tensor, or a device, writes to the terminal of whoever shows the run."""
+    """Otherwise a model's tensor, or a device, would write to the terminal that shows the run."""
     record = run_record(worker_record([1] * 3))
     plain = to_plain(record)
     plain["device"]["name"] = plain["worker"]["inputs"][0]["name"] = EVIL
@@ -96,12 +96,12 @@ def test_record_of_a_run_and_the_stored_run(tmp_path: Path) -> None:
 
 
 def test_instrument() -> None:
-    """The answer to *IDN?, the serial number of a USB device, the name of a plug."""
+    """Covers the response to *IDN?, the serial number of a USB device, and the name of a plug."""
     info = MeterInfo(vendor=EVIL, model=EVIL, serial=EVIL, firmware=EVIL)
     texts = (info.vendor, info.model, info.serial, info.firmware, AbsentMeter(EVIL).reason)
     assert all(map(str.isprintable, (*texts, Channel(EVIL, "board").name)))
 
 
 def test_key_of_a_changed_run() -> None:
-    """`edgebench verify` of a run that somebody changed obeys what they wrote."""
+    """Otherwise a changed run would control the terminal of `edgebench verify`."""
     assert Difference(EVIL, 1, 2).key.isprintable()

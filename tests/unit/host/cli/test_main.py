@@ -1,4 +1,4 @@
-"""Ends of commands that nothing foresaw: one line, one document, and what was measured."""
+"""Unforeseen ends of commands: one line, one document, and the measured runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgebench.system.exit_code import ExitCode
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Directory of the tracebacks; what a command does to signals is undone."""
+    """Directory of the tracebacks; signal handlers are restored afterwards."""
     for name in ("STATE", "DATA", "CONFIG"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
     monkeypatch.delenv("EDGEBENCH_DEBUG", raising=False)
@@ -30,14 +30,14 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def fail(*_: object, **__: object) -> NoReturn:
-    """As a library that raises what it likes."""
+    """Raise an arbitrary error, as a library may."""
     raise Exception("no\nreason")
 
 
 def test_command_ends_in_one_line(
     state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Otherwise it ends in a traceback."""
+    """Otherwise it would end in a traceback."""
     monkeypatch.setattr(Lab, "measure", fail)
     assert main(["bench", "digits_int8.onnx"]) == ExitCode.FAILED
     out, err = capsys.readouterr()
@@ -53,7 +53,7 @@ def test_command_ends_in_one_line(
 def test_document_is_the_only_one(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A script reads nothing, or two documents."""
+    """Otherwise a script would read no document, or two."""
     monkeypatch.setattr(Lab, "measure", fail)
     monkeypatch.setattr(Lab, "collect", fail)
     assert main([command, "--json"]) == ExitCode.FAILED
@@ -67,7 +67,7 @@ def test_document_is_the_only_one(
 def test_fault_in_the_report_of_an_error_is_a_document_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The runs cannot be printed, and a script reads nothing at all."""
+    """Otherwise runs that cannot be printed would leave a script without any document."""
 
     def unreachable(*_: object, **__: object) -> NoReturn:
         raise Unreachable("no answer")
@@ -84,7 +84,7 @@ def test_fault_in_the_report_of_an_error_is_a_document_too(
 def test_file_that_cannot_be_read_is_a_document(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An error of the system is a line on stderr only, and a script reads nothing."""
+    """Otherwise a system error would be a line on stderr only, and a script read nothing."""
 
     def denied(*_: object, **__: object) -> NoReturn:
         raise PermissionError(13, "Permission denied", "/x")

@@ -1,4 +1,4 @@
-"""Runs of a schema that a later edgebench made: every command says so, and shows no number."""
+"""Runs of a schema of a later edgebench: every command reports this, and shows no number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINE = f"run has schema version 99, this edgebench supports {SCHEMA_VERSION}"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store with a run of today, and one of later."""
+    """A store with a current run and a later one."""
     made = Store(tmp_path / "store")
     for run_id in (RUN_ID, NEWER):
         store_run(made, run_id)
@@ -57,7 +57,7 @@ def test_command_says_so_and_shows_nothing(
 
 
 def test_list_has_it_without_numbers(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    """Otherwise it would be called damaged, or be missing."""
+    """Otherwise it would be reported as damaged, or be missing."""
     assert main(["runs", "--json", "--store", str(store.root)]) == 0
     rows = {row["run_id"]: row for row in json.loads(capsys.readouterr().out)["runs"]}
     assert rows[NEWER]["verdict"] == "newer"
@@ -80,7 +80,7 @@ def test_index_is_read_again_by_the_edgebench_that_knows_the_schema(
 def test_history_leaves_it_out_and_says_so(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Otherwise its newest points would be missing without a word."""
+    """Otherwise its newest points would be missing silently."""
     assert main(["history", "--store", str(store.root)]) == 0
     assert "warning: 1 run is left out: made by a newer edgebench" in capsys.readouterr().err
     path = store.directory(RUN_ID) / RUN_FILE

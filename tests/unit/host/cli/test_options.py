@@ -1,4 +1,4 @@
-"""Parsers of commands, and hints that repeat what was typed."""
+"""Parsers of commands, and hints that repeat the user's input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgebench.protocol.errors import LeaseHeld, NotComparable, RunNotStored, St
 
 @pytest.mark.parametrize("command", ["campaign", "store", "lab"])
 def test_missing_action_lists_the_actions(command: str) -> None:
-    """Somebody types the command alone, and reads ACTION is required."""
+    """Otherwise the bare command would only report that ACTION is required."""
     parser = import_module(f"edgebench.host.cli.{command}").parser()
     with pytest.raises(ArgumentsRefused, match=r"required: ACTION \(ACTION: one of") as caught:
         parser.parse_words([])
@@ -35,7 +35,7 @@ def parsed(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Na
 
 
 def test_option_of_another_command_is_kept() -> None:
-    """Otherwise whoever pastes the hint of a busy board measures this machine instead."""
+    """Otherwise the hint of a busy board, once pasted, would measure this machine instead."""
     options = parsed(bench_parser(), ("a.onnx", "--on", "pixel-8", "--wait", "1m"))
     held = LeaseHeld("busy", stoppable_on="pixel-8")
     assert hint_for(held, asked("bench", options)) == (
@@ -57,14 +57,14 @@ def test_option_of_another_command_is_kept() -> None:
     ],
 )
 def test_hint_repeats_the_command_that_was_given(words: tuple[str, ...], hint: str) -> None:
-    """The advice measures something else: one thread, this machine, at full length."""
+    """Otherwise the advice would measure differently: one thread, this machine, at full length."""
     options = parsed(bench_parser(), words)
     steps = hint_for(LeaseHeld("busy"), asked("bench", options))
     assert steps.startswith(f"wait for it: {hint}")
 
 
 def test_hint_of_compare_repeats_its_runs_and_what_was_allowed() -> None:
-    """The command that is advised is refused: it allows the second difference only."""
+    """Otherwise the advised command, which allows the second difference only, would be refused."""
     options = parsed(
         compare_parser(), ["r1", "--against", "r2", "--allow", "os", "--fail-on", "2%"]
     )
@@ -79,20 +79,20 @@ def test_hint_of_compare_repeats_its_runs_and_what_was_allowed() -> None:
 
 
 def test_run_is_collected_into_the_store_that_was_given() -> None:
-    """The disk was full, and the run that is collected then goes into another store."""
+    """Otherwise, after a full disk, the run would be collected into another store."""
     options = parsed(bench_parser(), ["a.onnx", "--store", "a b"])
     hint = hint_for(RunNotStored("full"), asked("bench", options))
     assert hint.endswith("edgebench collect --on local --store 'a b'")
 
 
 def test_names_of_runs_are_not_the_number_of_runs() -> None:
-    """`--runs 3` of bench is taken for the name of a run."""
+    """Otherwise `--runs 3` of bench would be taken for the name of a run."""
     options = parsed(bench_parser(), ["a.onnx", "--runs", "3"])
     assert "RUN" not in asked("bench", options).names
 
 
 def test_store_is_a_part_of_the_other_store_to_merge() -> None:
-    """The merge that is repeated goes into another store."""
+    """Otherwise the repeated merge would go into another store."""
     options = parsed(store_parser(), ["merge", "there", "--store", "a b"])
     hint = hint_for(StoreError("full"), asked("store merge", options))
     assert hint.endswith("edgebench store merge there --store 'a b'")

@@ -1,4 +1,4 @@
-"""How long everything will still take, from the runs that have ended."""
+"""The remaining time of all work, estimated from the completed runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgebench.host.cli.pace import DevicePace, OverallPace, overall_pace
 def measured(
     count: int, took_s: float, *, first_s: float | None = None, ended: int = 0
 ) -> DevicePace:
-    """A device with runs of this length, so many of which have ended, now at 100 s."""
+    """A device with runs of this length, `ended` of which have ended, at a time of 100 s."""
     pace = DevicePace()
     lengths_s = [first_s or took_s, *[took_s] * (ended - 1)][:ended]
     now_s = 100.0 - sum(lengths_s)
@@ -23,7 +23,7 @@ def measured(
 
 
 def test_nothing_is_promised_before_anything_is_known() -> None:
-    """The first seconds show a time that is made up."""
+    """Otherwise the first seconds would show an invented time."""
     pace = DevicePace()
     assert overall_pace([pace], 0.0) == OverallPace(0, None, None)
     pace.begin(Place(1, 5), 0.0)
@@ -31,7 +31,7 @@ def test_nothing_is_promised_before_anything_is_known() -> None:
 
 
 def test_first_run_is_expected_to_take_what_its_loop_takes() -> None:
-    """Nobody knows how long five runs take before the first has ended."""
+    """Otherwise the length of five runs would be unknown until the first has ended."""
     pace = DevicePace()
     pace.begin(Place(1, 5), 0.0)
     pace.expect(10.0, 2.0)  # 2 s of loading
@@ -40,7 +40,7 @@ def test_first_run_is_expected_to_take_what_its_loop_takes() -> None:
 
 
 def test_rest_takes_as_long_as_what_has_ended_without_the_first() -> None:
-    """The check of the outputs, which only the first run makes, is counted five times."""
+    """Otherwise the check of the outputs, made only by the first run, would count five times."""
     pace = measured(5, 10.0, first_s=30.0, ended=3)
     assert (pace.done_count, pace.count) == (3, 5)
     assert pace.left_s(100.0) == pytest.approx(20.0)
@@ -51,7 +51,7 @@ def test_rest_takes_as_long_as_what_has_ended_without_the_first() -> None:
 
 
 def test_devices_side_by_side_end_with_the_slowest() -> None:
-    """Times of devices that are measured at the same time are added."""
+    """Otherwise the times of devices that are measured in parallel would be added."""
     fast, slow = measured(4, 5.0, ended=2), measured(4, 20.0, ended=1)
     both = overall_pace([fast, slow], 100.0)
     assert (both.done_count, both.count) == (3, 8)
@@ -62,5 +62,5 @@ def test_devices_side_by_side_end_with_the_slowest() -> None:
 
 
 def test_device_that_is_done_needs_no_time() -> None:
-    """The bar never ends."""
+    """Otherwise the bar would never end."""
     assert overall_pace([measured(2, 5.0, ended=2)], 100.0) == OverallPace(2, 2, 0.0)

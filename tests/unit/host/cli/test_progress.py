@@ -1,4 +1,4 @@
-"""What a person sees while a measurement goes on, on a terminal and in a log file."""
+"""Progress of a measurement, on a terminal and in a log file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Watch = Callable[..., tuple[ProgressWatcher, io.StringIO]]
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    """A watcher and what it draws."""
+    """A watcher and its output."""
 
     def make(*, is_terminal: bool, width: int = 120) -> tuple[ProgressWatcher, io.StringIO]:
         out = io.StringIO()
@@ -51,7 +51,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def test_open_files_are_named_once_unless_the_model_is_trusted(watch: Watch) -> None:
-    """Keys would be read before anybody is told; or a script is told with each of its runs."""
+    """Otherwise keys would be read before any warning, or the warning be repeated for each run."""
     watcher, out = watch(is_terminal=False)
     for device in ("pi", "rock"):
         watcher.notify(events.DeviceSelected(device, 2))
@@ -71,7 +71,7 @@ def test_open_files_are_named_once_unless_the_model_is_trusted(watch: Watch) -> 
 @pytest.mark.parametrize("expected_s", [1e12, 1e300, 0.0, 1e-300])
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_any_expected_time_is_drawn(watch: Watch, is_terminal: bool, expected_s: float) -> None:
-    """A hostile device would end the thread that draws, in a traceback."""
+    """Otherwise a hostile device would end the drawing thread in a traceback."""
     watcher, out = watch(is_terminal=is_terminal)
     with watcher:
         watcher.notify(events.DeviceSelected("board", 1))
@@ -86,7 +86,7 @@ def test_any_expected_time_is_drawn(watch: Watch, is_terminal: bool, expected_s:
 @pytest.mark.parametrize("is_terminal", [True, False])
 @pytest.mark.parametrize("device", ["board", "[/]", "[red]board", "a\x1b[2J"])
 def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: str) -> None:
-    """A name with a bracket in it ends the measurement, or a phase has no words."""
+    """Otherwise a bracket in a name would end the measurement, or a phase have no text."""
     watcher, out = watch(is_terminal=is_terminal)
     watcher.notify(events.DeviceSelected("board", 1))
     with watcher:
@@ -107,7 +107,7 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
         watcher.notify(events.EarlierRunFailed("board", "run-3", ModelRefused("no")))
     (failure,) = watcher.failures
     assert (failure.title, failure.device) == ("digits.tflite on litert", device)
-    assert watcher.failure(ModelRefused("no")).model is None  # no run is in progress any more
+    assert watcher.failure(ModelRefused("no")).model is None  # No run is in progress any more
     text = out.getvalue()
     assert "note: digits.tflite is measured first, as the reference of the accuracy" in text
     assert "note: runtime tflite is left out: no wheel; install it there with pip x" in text
@@ -122,7 +122,7 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
 
 @pytest.mark.parametrize("width", [80, 100, 200])
 def test_narrow_terminal_says_which_device_it_is(watch: Watch, width: int) -> None:
-    """Of six devices that take turns, nobody sees which one is measured."""
+    """Otherwise it would be invisible which of six devices in turn is measured."""
     watcher, out = watch(is_terminal=True, width=width)
     watcher.notify(events.DeviceSelected("board", 1))
     model = "mobilenet_v2_1.0_224_int8.tflite"
@@ -140,7 +140,7 @@ def test_narrow_terminal_says_which_device_it_is(watch: Watch, width: int) -> No
 
 
 def test_log_file_hears_every_ten_seconds_how_far_a_run_is(watch: Watch) -> None:
-    """A benchmark of an hour in CI looks as if it hung."""
+    """Otherwise a benchmark of an hour would look hung in CI."""
     watcher, out = watch(is_terminal=False)
     watcher.notify(events.DeviceSelected("board", 1))
     watcher.report()
@@ -167,7 +167,7 @@ def test_log_file_hears_every_ten_seconds_how_far_a_run_is(watch: Watch) -> None
 
 
 def test_slow_board_says_how_far_it_is(watch: Watch) -> None:
-    """An upload of a minute, or a data set of a day, looks as if it hung."""
+    """Otherwise an upload of a minute, or a data set of a day, would look hung."""
     watcher, out = watch(is_terminal=False)
     watcher.notify(events.DeviceSelected("board", 1))
     watcher.notify(events.RunBegan("board", "board", MODEL, "firmware", events.Place(1, 1)))
@@ -182,7 +182,7 @@ def test_slow_board_says_how_far_it_is(watch: Watch) -> None:
 
     watcher.notify(events.PhaseReport("board", Progress("run-1", Phase.LOADING)))
     reach(Phase.LOADING, 10_240, 24_376, ProgressUnit.BYTES)
-    reach(Phase.MEASURING, 1, 5, ProgressUnit.WINDOWS)  # of a phase whose begin was missed
+    reach(Phase.MEASURING, 1, 5, ProgressUnit.WINDOWS)  # Of a phase whose begin was missed
     reach(Phase.MEASURING, 2, 5, ProgressUnit.WINDOWS)
     watcher.notify(events.PhaseReport("board", Progress("run-1", Phase.CHECKING, 7200.0)))
     reach(Phase.CHECKING, 3, 1000, ProgressUnit.SAMPLES)
@@ -200,7 +200,7 @@ def test_slow_board_says_how_far_it_is(watch: Watch) -> None:
 def test_lines_stand_for_the_bar_only_where_there_is_no_terminal(
     watch: Watch, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
-    """A terminal shows the bar and the lines, or a log file goes on after the command."""
+    """Otherwise a terminal would show bar and lines, or a log file continue after the command."""
     monkeypatch.setattr(progress, "REPORT_S", 0.001)
     watcher, out = watch(is_terminal=is_terminal, width=200)
     watcher.notify(events.DeviceSelected("board", 1))
@@ -216,7 +216,7 @@ def test_lines_stand_for_the_bar_only_where_there_is_no_terminal(
 
 
 def test_progress_of_a_run_that_nobody_announced_is_ignored(watch: Watch) -> None:
-    """A late notice ends the measurement."""
+    """Otherwise a late notice would end the measurement."""
     watcher, out = watch(is_terminal=True)
     watcher.notify(events.DeviceSelected("board", 1))
     watcher.notify(events.PhaseReport("board", Progress("run-1", Phase.LOADING)))
@@ -226,7 +226,7 @@ def test_progress_of_a_run_that_nobody_announced_is_ignored(watch: Watch) -> Non
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_hashing_that_takes_long_is_shown(watch: Watch, is_terminal: bool) -> None:
-    """A model of gigabytes is read in silence, and somebody presses Ctrl-C."""
+    """Otherwise a model of gigabytes would be read silently, and the user press Ctrl-C."""
     watcher, out = watch(is_terminal=is_terminal)
     watcher.notify(events.DeviceSelected("board", 1))
     with watcher:
@@ -242,7 +242,7 @@ def test_hashing_that_takes_long_is_shown(watch: Watch, is_terminal: bool) -> No
 
 
 def test_lines_of_several_devices_say_which_it_is(watch: Watch) -> None:
-    """Of three boards that are measured at the same time, one has a run in doubt: which?"""
+    """Otherwise it would be unknown which of three boards in parallel has a doubtful run."""
     watcher, out = watch(is_terminal=False)
     for name in ("pi", "jetson", "nano"):
         watcher.notify(events.DeviceSelected(name, 3))

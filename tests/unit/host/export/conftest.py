@@ -14,13 +14,13 @@ from edgebench.host.store.layout import Store
 
 @pytest.fixture(scope="session")
 def stored() -> Stored:
-    """Finds the stored runs whose ids begin like this."""
+    """A finder of stored runs by the beginnings of their ids."""
     return cache(find_stored)
 
 
 @pytest.fixture(scope="session")
 def metered(tmp_path_factory: pytest.TempPathFactory) -> ExportedRun:
-    """A run of 5,000 inferences at 2 W, on a device that has 1 W otherwise."""
+    """A run of 5,000 inferences at 2 W, on a device that takes 1 W otherwise."""
     store = Store(tmp_path_factory.mktemp("store"))
     [found] = find_exported(store, [store_metered_run(store).name])
     return found

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, on real file systems."""
+"""Files are whole or absent, on real file systems."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WRITTEN = [one.name for one in FORMATS if one.kind is not ExportKind.DIRECTORY]
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_full_disk_leaves_what_was_there(name: str, stored: Stored, tmp_path: Path) -> None:
-    """Half a table looks like a whole one, and the last good one is gone."""
+    """Otherwise half a table would look whole, and the last good table would be gone."""
     need_root()
     with small_disk(tmp_path / "disk", 4096) as disk:  # one page
         path = disk / "runs"
@@ -38,7 +38,7 @@ def test_full_disk_leaves_what_was_there(name: str, stored: Stored, tmp_path: Pa
 
 
 def test_full_disk_leaves_no_half_of_the_logs(stored: Stored, tmp_path: Path) -> None:
-    """The summary of LoadGen is there without its details, and without the verdict."""
+    """Otherwise LoadGen's summary would be there without its details and the verdict."""
     need_root()
     [one] = stored(PLAIN)
     run, (first, second) = tmp_path / "run", LOADGEN_FILES
@@ -55,7 +55,7 @@ def test_full_disk_leaves_no_half_of_the_logs(stored: Stored, tmp_path: Path) ->
 
 
 def test_name_of_a_file_may_be_as_long_as_any(stored: Stored, tmp_path: Path) -> None:
-    """The name of the unfinished file is too long, and the error names the finished one."""
+    """Otherwise the unfinished file's name would be too long, and the error name the other file."""
     path = tmp_path / f"{'x' * 251}.csv"
     export_runs(stored(PLAIN), named_format("csv"), path)
     assert list(tmp_path.iterdir()) == [path]
@@ -64,7 +64,7 @@ def test_name_of_a_file_may_be_as_long_as_any(stored: Stored, tmp_path: Path) ->
 def test_link_in_the_place_of_the_unfinished_file_is_not_followed(
     stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody on the same machine has an export overwrite a file of ours."""
+    """Otherwise another user of the machine could make an export overwrite our file."""
     mine = tmp_path / "mine"
     mine.write_text("mine")
     for number in range(3):

@@ -1,4 +1,4 @@
-"""JUnit XML: read by a library of others, and held against the rules of Jenkins' schema."""
+"""JUnit XML: read by an independent library, and checked against Jenkins' schema."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ALLOWED = {
 
 
 def check(element: ElementTree.Element) -> None:
-    """Hold an element and all below it against the rules."""
+    """Check an element and all its descendants against the rules."""
     children, required, optional = ALLOWED[element.tag]
     assert {child.tag for child in element} <= children
     assert required <= set(element.attrib) <= required | optional
@@ -53,13 +53,13 @@ def check(element: ElementTree.Element) -> None:
 
 
 def suites(data: bytes) -> list[TestSuite]:
-    """As a library reads it; after the rules of the schema."""
+    """The suites as a library reads them, once the rules of the schema hold."""
     check(ElementTree.fromstring(data))
     return list(JUnitXml.fromstring(data))
 
 
 def test_valid_and_suspect_runs_pass_and_invalid_ones_fail(stored: Stored) -> None:
-    """A pipeline is green with a number that was refused."""
+    """Otherwise a pipeline would be green with a refused number."""
     [plain], [invalid] = stored(PLAIN), stored(INVALID)
     failed = replace(
         invalid,
@@ -84,7 +84,7 @@ def test_valid_and_suspect_runs_pass_and_invalid_ones_fail(stored: Stored) -> No
 
 @pytest.mark.parametrize(("slowest_ns", "failed"), [(1020, 0), (9000, 1)])
 def test_set_without_a_number_fails(slowest_ns: int, failed: int, stored: Stored) -> None:
-    """Each run passes, the number of the set is refused, and the pipeline is green."""
+    """Otherwise a pipeline of passing runs would be green although the set's number is refused."""
     [one] = stored(PLAIN)
     runs = set_of(one, "a", (1000, 1010, 1020, 1015, slowest_ns))
     found = suites(written("junit", runs))
@@ -98,7 +98,7 @@ def test_set_without_a_number_fails(slowest_ns: int, failed: int, stored: Stored
 
 
 def test_numbers_are_properties_with_their_intervals(metered: ExportedRun) -> None:
-    """A dashboard of test results has no number to show."""
+    """Otherwise a dashboard of test results would have no number to show."""
     [suite] = suites(written("junit", [metered]))
     found = {one.name: one.value for one in suite.properties()}
     summary, energy = metered.run.metrics.latency_ns, metered.run.metrics.energy
@@ -112,7 +112,7 @@ def test_numbers_are_properties_with_their_intervals(metered: ExportedRun) -> No
 
 @pytest.mark.parametrize("name", [HOSTILE, "]]></testcase>", "&lt;\ufffe\x00"])
 def test_hostile_name_is_text_in_xml(name: str, stored: Stored) -> None:
-    """A name closes an element, or no parser takes the file."""
+    """Otherwise a name would close an element, or no parser would accept the file."""
     [one] = [renamed(one, name) for one in stored(PLAIN)]
     [suite] = suites(written("junit", [one]))
     [case] = list(suite)

@@ -41,7 +41,7 @@ def rows(data: bytes) -> list[dict[str, str]]:
 
 
 def test_row_has_value_interval_and_verdict(stored: Stored, metered: ExportedRun) -> None:
-    """A reviewer sees a number, and cannot tell whether it is one."""
+    """Otherwise a reviewer could not tell whether a number is reliable."""
     row, short = rows(written("markdown", [metered, *stored(PLAIN)]))
     assert row["model"] == "`digits.tflite`"
     assert row["metric"] == "`latency_ns.p50`"
@@ -53,7 +53,7 @@ def test_row_has_value_interval_and_verdict(stored: Stored, metered: ExportedRun
 
 
 def test_accuracy_is_beside_the_speed(stored: Stored) -> None:
-    """A reviewer merges a model that is faster, and wrong."""
+    """Otherwise a reviewer would merge a model that is faster, but wrong."""
     [plain], [one] = stored(PLAIN), stored(ACCURACY)
     accuracy = one.run.metrics.accuracy
     assert accuracy is not None
@@ -65,7 +65,7 @@ def test_accuracy_is_beside_the_speed(stored: Stored) -> None:
 
 
 def test_several_sets_are_compared_with_the_first(stored: Stored) -> None:
-    """Two models are in the table, and the reader has to divide."""
+    """Otherwise the reader of a table with two models would have to divide."""
     [one] = stored(PLAIN)
     fast = (1000, 1005, 1010, 1015, 1020)
     runs = [*set_of(one, "a", fast), *set_of(one, "b", tuple(2 * value for value in fast))]
@@ -87,7 +87,7 @@ def paired(one: ExportedRun, side: str, p50s_ns: Sequence[int]) -> list[Exported
 
 
 def test_comparison_in_pairs_has_its_outcome(stored: Stored) -> None:
-    """A reviewer reads a ratio, and has to know what `edgebench compare` makes of it."""
+    """Otherwise a reviewer would read a ratio without the result of `edgebench compare`."""
     [one] = stored(PLAIN)
     p50s_ns = range(100_000, 101_000, 100)
     baseline = paired(one, "baseline", p50s_ns)
@@ -101,7 +101,7 @@ def test_comparison_in_pairs_has_its_outcome(stored: Stored) -> None:
 
 
 def test_comparison_in_pairs_is_judged_as_the_command_was_told(stored: Stored) -> None:
-    """The command says equivalent, and the pull request says worse."""
+    """Otherwise the command would report equivalent, and the pull request worse."""
     [one] = stored(PLAIN)
     p50s_ns = range(100_000, 101_000, 100)
     candidate = [value + 3_000 + value % 700 for value in p50s_ns]
@@ -112,7 +112,7 @@ def test_comparison_in_pairs_is_judged_as_the_command_was_told(stored: Stored) -
 
 
 def test_refused_comparison_hides_no_other(stored: Stored) -> None:
-    """Sides of one comparison differ in their threads, and no outcome at all is shown."""
+    """Otherwise a difference of threads in one comparison would hide the outcome of all."""
     [one] = stored(PLAIN)
     p50s_ns = range(100_000, 101_000, 100)
     good = [*paired(one, "baseline", p50s_ns), *paired(one, "candidate", p50s_ns)]
@@ -137,7 +137,7 @@ def test_refused_comparison_hides_no_other(stored: Stored) -> None:
 
 
 def test_sets_of_too_few_runs_have_no_ratio(stored: Stored) -> None:
-    """A ratio without an interval is no number."""
+    """Otherwise a ratio would be shown without an interval."""
     first, second = rows(written("markdown", [*stored(SET), *stored(METERED)]))
     assert (first["to the first"], second["to the first"]) == ("—", "—")
     assert "synthetic power" in second["verdict"]
@@ -145,7 +145,7 @@ def test_sets_of_too_few_runs_have_no_ratio(stored: Stored) -> None:
 
 
 def test_reasons_are_in_a_block_of_their_own(stored: Stored) -> None:
-    """A name in a sentence mentions somebody, or ends the block."""
+    """Otherwise a name in a sentence would mention a user, or end the block."""
     [one] = [renamed(judged(one, State.INVALID), "```\n@all") for one in stored(INVALID)]
     lines = written("markdown", [one]).decode().splitlines()
     begin, end = lines.index("````text"), lines.index("````")
@@ -158,12 +158,12 @@ def test_reasons_are_in_a_block_of_their_own(stored: Stored) -> None:
     [("a", "`a`"), ("a|b", "`a\\|b`"), ("``", "``` `` ```"), ("@all", "`@all`"), ("", "` `")],
 )
 def test_names_are_code_spans(name: str, span: str) -> None:
-    """A name ends the cell, or the span that it is in."""
+    """Otherwise a name would end its cell, or its span."""
     assert code_span(name).replace("  ", " ") == span
 
 
 def test_hostile_name_stays_in_its_cell(stored: Stored) -> None:
-    """The columns of a row are those of another."""
+    """Otherwise the columns of a row would be shifted."""
     [one] = map(renamed, stored(PLAIN))
     [row] = rows(written("markdown", [one]))
     assert row["model"] == row["device"] == code_span(HOSTILE)
@@ -173,7 +173,7 @@ def test_hostile_name_stays_in_its_cell(stored: Stored) -> None:
     "name", ["<img src=x onerror=alert(1)>", "</code></td>**a**", "a & b", "&lt;b&gt;", "<!-- `x`"]
 )
 def test_no_tag_is_in_the_text(name: str, stored: Stored) -> None:
-    """A viewer that knows no code spans loads what the name of a model says."""
+    """Otherwise a viewer without code spans would load what the name of a model contains."""
     [one] = [renamed(judged(one, State.INVALID), name) for one in stored(INVALID)]
     text = written("markdown", [one]).decode()
     tags = re.findall(r"<[^>]*>?", text)
@@ -184,7 +184,7 @@ def test_no_tag_is_in_the_text(name: str, stored: Stored) -> None:
 
 @given(st.text(alphabet=string.printable[:95], min_size=1))
 def test_any_name_is_read_back(name: str) -> None:
-    """A reference is of another character, or a name loses one."""
+    """Otherwise a reference would stand for another character, or a name would lose a character."""
     span = code_span(name)
     if span.startswith("<code>"):
         assert html.unescape(span.removeprefix("<code>").removesuffix("</code>")) == name

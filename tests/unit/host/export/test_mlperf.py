@@ -1,4 +1,4 @@
-"""LoadGen's logs, copied as they are, and refused where there are none."""
+"""LoadGen's logs are copied unchanged, and refused where there are none."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def of_loadgen(stored: Stored, tmp_path: Path) -> ExportedRun:
 def test_logs_are_copied_byte_by_byte_with_the_verdict_beside_them(
     of_loadgen: ExportedRun, tmp_path: Path
 ) -> None:
-    """A log for a submission is not the one that LoadGen wrote."""
+    """Otherwise a log for a submission would differ from what LoadGen wrote."""
     export_runs([of_loadgen], named_format("mlperf"), tmp_path / "logs")
     folder = tmp_path / "logs" / of_loadgen.run.run_id
     for name in LOADGEN_FILES:
@@ -48,12 +48,12 @@ def test_logs_are_copied_byte_by_byte_with_the_verdict_beside_them(
 
 
 def without_loadgen(one: ExportedRun) -> ExportedRun:
-    """The queries were issued by the timed loop."""
+    """The run as if the timed loop had issued its queries."""
     return replace(one, run=replace(one.run, metrics=replace(one.run.metrics, loadgen=None)))
 
 
 def invalid(one: ExportedRun) -> ExportedRun:
-    """The run was refused."""
+    """The run, refused."""
     return judged(one, State.INVALID)
 
 
@@ -67,14 +67,14 @@ def test_run_without_a_log_that_counts_is_refused_before_anything_is_copied(
     of_loadgen: ExportedRun,
     tmp_path: Path,
 ) -> None:
-    """A number is submitted that LoadGen never saw, or that nobody should trust."""
+    """Otherwise a number that LoadGen never saw, or an untrustworthy number, would be submitted."""
     with pytest.raises(NoLoadgenLog, match=told):
         export_runs([of_loadgen, change(of_loadgen)], named_format("mlperf"), tmp_path / "logs")
     assert not (tmp_path / "logs").exists()
 
 
 def test_missing_log_is_reported(of_loadgen: ExportedRun, tmp_path: Path) -> None:
-    """Half of the logs are handed on."""
+    """Otherwise half of the logs would be passed on."""
     (of_loadgen.directory / "raw" / LOADGEN_FILES[1]).unlink()
     with pytest.raises(RunDamaged, match="log of LoadGen is missing"):
         export_runs([of_loadgen], named_format("mlperf"), tmp_path / "logs")

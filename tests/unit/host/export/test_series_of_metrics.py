@@ -33,7 +33,7 @@ BMF = {
     "type": "object",
     "patternProperties": {".+": {"type": "object", "patternProperties": {".+": METRIC}}},
 }
-"""What Bencher publishes as the schema of its format."""
+"""The schema that Bencher publishes for its format."""
 ENTRY = {
     "type": "object",
     "properties": {
@@ -52,7 +52,7 @@ ENTRY = {
 def test_bmf_keeps_to_its_schema_and_has_the_intervals(
     stored: Stored, metered: ExportedRun
 ) -> None:
-    """Bencher refuses the file, or draws a line without its band."""
+    """Otherwise Bencher would refuse the file, or draw a line without its band."""
     runs = [metered, *stored(PLAIN), *stored(SET), *stored(INVALID)]
     made = json.loads(written("bmf", runs))
     jsonschema.validate(made, BMF)
@@ -66,7 +66,7 @@ def test_bmf_keeps_to_its_schema_and_has_the_intervals(
 
 
 def test_series_of_a_set_is_the_median_of_its_runs(stored: Stored) -> None:
-    """The first run of five stands for all of them."""
+    """Otherwise the first run of five would stand for all of them."""
     [one] = sets_of(stored(SET))
     [(name, measures)] = json.loads(written("bmf", stored(SET))).items()
     assert "[suspect]" in name
@@ -79,7 +79,7 @@ def test_series_of_a_set_is_the_median_of_its_runs(stored: Stored) -> None:
 def test_github_action_benchmark_has_one_direction_a_file(
     name: str, better: Better, stored: Stored
 ) -> None:
-    """The action takes a higher throughput for a regression."""
+    """Otherwise the action would take a higher throughput for a regression."""
     made: list[dict[str, Any]] = json.loads(written(name, [*stored(METERED), *stored(INVALID)]))
     jsonschema.validate(made, {"type": "array", "items": ENTRY})
     paths = [entry["name"].rpartition(": ")[2] for entry in made]
@@ -98,7 +98,7 @@ def samples_of(text: str) -> dict[str, dict[str, float]]:
 
 
 def test_openmetrics_is_read_by_prometheus_with_units(stored: Stored, metered: ExportedRun) -> None:
-    """A scrape fails at a missing unit, a wrong suffix or a missing end."""
+    """Otherwise a missing unit, a wrong suffix or a missing end would fail a scrape."""
     runs = [metered, *stored(PLAIN), *stored(INVALID)]
     text = written("openmetrics", runs).decode()
     families = {family.name: family for family in parse_openmetrics(text)}
@@ -118,21 +118,21 @@ def test_openmetrics_is_read_by_prometheus_with_units(stored: Stored, metered: E
 
 
 def test_openmetrics_is_read_as_the_older_format_too(stored: Stored) -> None:
-    """The textfile collector of the node exporter refuses the file."""
+    """Otherwise the textfile collector of the node exporter would refuse the file."""
     text = written("openmetrics", stored(PLAIN)).decode()
     names = {family.name for family in parse_prometheus(text)}
     assert names >= set(samples_of(text))
 
 
 def test_names_of_families_are_of_one_metric_each() -> None:
-    """Two metrics are one family, or a unit stands twice in a name."""
+    """Otherwise two metrics would share a family, or a unit would stand twice in a name."""
     names = [family_name(metric) for metric in METRICS.values()]
     assert len(set(names)) == len(METRICS)
     assert all(name.isidentifier() for name in names)
 
 
 def test_hostile_name_is_text_in_openmetrics(stored: Stored) -> None:
-    """A quote in a name ends the label, and the scrape."""
+    """Otherwise a quote in a name would end the label, and the scrape."""
     [one] = map(renamed, stored(PLAIN))
     families = list(parse_openmetrics(written("openmetrics", [one]).decode()))
     assert {sample.labels["model"] for family in families for sample in family.samples} == {HOSTILE}

@@ -30,18 +30,18 @@ from edgebench.host.store.layout import ANNOTATIONS_FILE
 
 
 def read_csv(data: bytes) -> pd.DataFrame:
-    """As a user does it."""
+    """Read CSV as a user does."""
     return pd.read_csv(io.BytesIO(data), float_precision="round_trip")
 
 
 def read_parquet(data: bytes) -> pd.DataFrame:
-    """As a user does it."""
+    """Read Parquet as a user does."""
     return pd.read_parquet(io.BytesIO(data))
 
 
 @pytest.mark.parametrize("name", ["csv", "parquet"])
 def test_table_has_every_number_of_every_run(name: str, stored: Stored) -> None:
-    """A number is rounded, in the wrong column, or lost."""
+    """Otherwise a number would be rounded, in the wrong column, or lost."""
     runs = stored(ALL)
     frame = (read_csv if name == "csv" else read_parquet)(written(name, runs))
     assert list(frame["run_id"]) == [one.run.run_id for one in runs]
@@ -57,7 +57,7 @@ def test_table_has_every_number_of_every_run(name: str, stored: Stored) -> None:
 
 @pytest.mark.parametrize("name", ["csv", "parquet"])
 def test_row_tells_the_verdict_of_its_set(name: str, stored: Stored) -> None:
-    """Somebody takes the mean of runs whose common number was refused."""
+    """Otherwise the mean would be taken over runs whose common number was refused."""
     [one] = stored(PLAIN)
     apart, close = set_of(one, "a", (1000, 1010, 8000, 9000, 9100)), set_of(one, "b", (1000, 1010))
     frame = (read_csv if name == "csv" else read_parquet)(written(name, [*apart, *close, one]))
@@ -67,7 +67,7 @@ def test_row_tells_the_verdict_of_its_set(name: str, stored: Stored) -> None:
 
 
 def test_every_interval_has_columns(stored: Stored, metered: ExportedRun) -> None:
-    """A metric gets an interval, which no table shows."""
+    """Otherwise an interval of a metric would appear in no table."""
     known = {
         metric.path
         for one in (*stored(ALL), metered)
@@ -79,7 +79,7 @@ def test_every_interval_has_columns(stored: Stored, metered: ExportedRun) -> Non
 
 
 def test_interval_of_an_energy_is_its_expanded_uncertainty(metered: ExportedRun) -> None:
-    """Joules without an uncertainty, or with that of something else."""
+    """Otherwise joules would have no uncertainty, or that of another quantity."""
     energy = metered.run.metrics.energy
     assert energy is not None
     assert energy.gross_j_per_inference
@@ -95,7 +95,7 @@ def test_interval_of_an_energy_is_its_expanded_uncertainty(metered: ExportedRun)
 
 
 def test_csv_has_no_text_that_a_spreadsheet_computes(stored: Stored) -> None:
-    """The name of a model starts a program on the machine of whoever opens the table."""
+    """Otherwise a model's name would start a program on the machine that opens the table."""
     [one] = map(renamed, stored(PLAIN))
     [row] = read_csv(written("csv", [one])).to_dict("records")
     assert row["model"] == row["device"] == f"'{HOSTILE}"
@@ -114,21 +114,21 @@ def test_csv_has_no_text_that_a_spreadsheet_computes(stored: Stored) -> None:
     ],
 )
 def test_formula_hidden_in_a_text_is_none_in_csv(text: str, shown: str, stored: Stored) -> None:
-    """A blank, or the separator of another country, brings a formula past the apostrophe."""
+    """Otherwise a blank, or a foreign separator, would bring a formula past the apostrophe."""
     [one] = [renamed(one, text) for one in stored(PLAIN)]
     [row] = read_csv(written("csv", [one])).to_dict("records")
     assert row["model"] == row["device"] == shown
 
 
 def test_name_that_is_not_utf_8_is_shown_in_parquet(stored: Stored) -> None:
-    """A model whose file name has a byte of another alphabet ends the export in a traceback."""
+    """Otherwise a file name with a byte of another alphabet would end the export in a traceback."""
     [one] = [renamed(one, "caf\udce9.onnx") for one in stored(PLAIN)]
     [row] = read_parquet(written("parquet", [one])).to_dict("records")
     assert row["model"] == row["device"] == "caf?.onnx"
 
 
 def test_parquet_has_the_latencies_that_count(stored: Stored) -> None:
-    """A percentile from the column differs from the one beside it; or the warm-up is in it."""
+    """Otherwise the column would contradict the percentile next to it, or include the warm-up."""
     [one] = stored(PLAIN)
     [row] = read_parquet(written("parquet", [one])).to_dict("records")
     latency_ns = np.sort(row["inference_latency_ns"])
@@ -143,13 +143,13 @@ def test_parquet_has_the_latencies_that_count(stored: Stored) -> None:
 
 @pytest.mark.parametrize("kind", [INVALID, PROFILE])
 def test_parquet_has_no_latencies_where_the_run_claims_none(kind: str, stored: Stored) -> None:
-    """Refused numbers, or those of a profiled model, are a column of a data frame."""
+    """Otherwise a data frame would have refused latencies, or those of a profiled model."""
     [row] = read_parquet(written("parquet", stored(kind))).to_dict("records")
     assert row["inference_latency_ns"] is None
 
 
 def test_annotations_are_columns(stored: Stored, tmp_path: Path) -> None:
-    """A tag that a person gave a run is lost on the way to the notebook."""
+    """Otherwise a run's tag would be lost on the way to the notebook."""
     [one] = stored(PLAIN)
     shutil.copytree(one.directory, tmp_path / "run")
     beside = {"tags": ["nightly", "=tag"], "note": "fan off"}

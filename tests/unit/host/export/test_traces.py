@@ -1,4 +1,4 @@
-"""Perfetto's and Chrome's traces: parsed back, and the run's numbers computed from them again."""
+"""Perfetto's and Chrome's traces, parsed back, reproduce the run's numbers."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ PARSERS = {"perfetto": parse_perfetto, "chrome": parse_chrome}
 
 
 def first_counted_ns(one: ExportedRun) -> int:
-    """Start of the first query that counts, on the device's clock."""
+    """Start of the first counted query, on the device's clock."""
     assert one.run.metrics.warmup is not None
     return int(read_queries(one.directory).start_ns[one.run.metrics.warmup.query_count])
 
 
 @pytest.fixture(params=PARSERS)
 def parsed(request: pytest.FixtureRequest, metered: ExportedRun) -> Parsed:
-    """That run in both formats."""
+    """That run in each of the formats."""
     [found] = PARSERS[request.param](written(request.param, [metered]))
     return found
 
@@ -65,7 +65,7 @@ def parsed(request: pytest.FixtureRequest, metered: ExportedRun) -> Parsed:
 def test_numbers_of_the_run_are_computed_from_its_trace_again(
     parsed: Parsed, metered: ExportedRun
 ) -> None:
-    """Slices are rounded, of the wrong clock, or the warm-up is among them."""
+    """Otherwise slices would be rounded, on the wrong clock, or include the warm-up."""
     summary, warmup = metered.run.metrics.latency_ns, metered.run.metrics.warmup
     assert summary is not None
     assert warmup is not None
@@ -79,7 +79,7 @@ def test_numbers_of_the_run_are_computed_from_its_trace_again(
 
 
 def test_numbers_of_runs_of_every_kind_are_computed_again(stored: Stored) -> None:
-    """Only the kind of run that somebody thought of has a trace that agrees with it."""
+    """Otherwise the traces of only some kinds of runs would agree with them."""
     runs = stored(ALL)
     assert len(runs) == 10
     kinds = [set(assert_is_read_back(one).slices) for one in runs]
@@ -87,7 +87,7 @@ def test_numbers_of_runs_of_every_kind_are_computed_again(stored: Stored) -> Non
 
 
 def test_power_is_on_the_clock_of_the_inferences(parsed: Parsed, metered: ExportedRun) -> None:
-    """The power beside a query is that of another one, or its mean is not the run's."""
+    """Otherwise the power next to a query would be another's, or its mean not be the run's."""
     energy = metered.run.metrics.energy
     assert energy is not None
     mean_w = mean_power_w(parsed, "power synthetic")
@@ -98,7 +98,7 @@ def test_power_is_on_the_clock_of_the_inferences(parsed: Parsed, metered: Export
 
 
 def test_phases_and_facts_are_in_the_trace(parsed: Parsed, metered: ExportedRun) -> None:
-    """A trace on a screen tells neither what the device did nor whether its numbers count."""
+    """Otherwise a trace would show neither what the device did nor whether its numbers count."""
     phases = [name for name, *_ in parsed.slices["phases"]]
     assert phases[:2] == ["idle", "starting"]
     assert "measuring" in phases
@@ -114,7 +114,7 @@ def test_phases_and_facts_are_in_the_trace(parsed: Parsed, metered: ExportedRun)
 
 
 def test_sensors_are_counters_with_units(parsed: Parsed, metered: ExportedRun) -> None:
-    """Temperature and clock are missing beside the latency."""
+    """Otherwise temperature and clock would be missing next to the latency."""
     series = read_series(metered.directory, metered.run)
     for name, points in series.sensors.items():
         assert [value for _, value in parsed.counters[name]] == points.value.tolist()
@@ -122,7 +122,7 @@ def test_sensors_are_counters_with_units(parsed: Parsed, metered: ExportedRun) -
 
 
 def test_both_formats_have_the_same_content(stored: Stored) -> None:
-    """One of them is forgotten when something is added."""
+    """Otherwise an addition would be forgotten in one of them."""
     runs = [*stored(PLAIN), *stored(PROFILE), *stored(METERED), *stored(INVALID)]
     pairs = zip(
         parse_perfetto(written("perfetto", runs)),
@@ -135,7 +135,7 @@ def test_both_formats_have_the_same_content(stored: Stored) -> None:
 
 
 def test_invalid_run_has_no_slice_and_no_counter(stored: Stored) -> None:
-    """Numbers that were refused are read off the screen."""
+    """Otherwise refused numbers could be read off the screen."""
     [one] = stored(INVALID)
     made = run_trace_of(one)
     assert (made.slices, made.counters, made.end_ns) == ((), (), 0)
@@ -144,7 +144,7 @@ def test_invalid_run_has_no_slice_and_no_counter(stored: Stored) -> None:
 
 
 def test_queries_of_a_server_are_counted_while_they_wait(stored: Stored) -> None:
-    """A queue builds up, and the trace shows evenly fast inferences."""
+    """Otherwise a trace would show evenly fast inferences while a queue builds up."""
     [one] = [judged(one, State.SUSPECT) for one in stored(INVALID)]
     summary = one.run.metrics.end_to_end_ns
     assert summary is not None
@@ -157,7 +157,7 @@ def test_queries_of_a_server_are_counted_while_they_wait(stored: Stored) -> None
 
 
 def test_queries_of_several_inferences_are_slices(stored: Stored) -> None:
-    """Eight inferences belong to one query, and nobody sees which."""
+    """Otherwise it would be invisible which eight inferences belong to one query."""
     [one] = stored(PLAIN)
     spec = replace(one.run.spec, scenario=Scenario.MULTI_STREAM, samples_per_query=4)
     metrics = replace(one.run.metrics, end_to_end_ns=one.run.metrics.latency_ns)
@@ -171,7 +171,7 @@ def test_queries_of_several_inferences_are_slices(stored: Stored) -> None:
 
 
 def test_throttled_stretches_are_slices(metered: ExportedRun) -> None:
-    """The device slows down, and the trace does not say when."""
+    """Otherwise the trace would not show when the device slows down."""
     run = metered.run
     assert run.metrics.thermal is not None
     thermal = replace(run.metrics.thermal, cause="thermal", throttled_spans_s=((0.1, 0.3),))
@@ -185,7 +185,7 @@ def test_throttled_stretches_are_slices(metered: ExportedRun) -> None:
 
 
 def test_operators_of_a_profile_are_laid_end_to_end(stored: Stored) -> None:
-    """A profile has no latency to claim, and its operators are nowhere."""
+    """Otherwise a profile, which has no latency to claim, would show no operators."""
     [one] = stored(PROFILE)
     assert one.run.metrics.profile is not None
     tracks = {track.name: track for track in run_trace_of(one).slices}
@@ -200,7 +200,7 @@ def test_operators_of_a_profile_are_laid_end_to_end(stored: Stored) -> None:
 
 
 def test_power_without_a_place_on_the_clock_is_left_out(metered: ExportedRun) -> None:
-    """A trace shows the power of one moment beside the inference of another."""
+    """Otherwise a trace would show the power of one moment next to the inference of another."""
     run = metered.run
     assert run.metrics.energy is not None
     energy = replace(run.metrics.energy, sync=None, refused="no marks")
@@ -213,7 +213,7 @@ def test_power_without_a_place_on_the_clock_is_left_out(metered: ExportedRun) ->
 def test_power_is_thinned_by_blocks_with_their_extremes(
     metered: ExportedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A long recording fills the memory; or its peaks are gone, or its mean is another one."""
+    """Otherwise a long recording would fill the memory, lose its peaks, or change its mean."""
     whole = {one.name: one for one in run_trace_of(metered).counters}
     monkeypatch.setattr(run_trace, "MAX_RATE_HZ", 100.0)
     thin = {one.name: one for one in run_trace_of(metered).counters}
@@ -231,21 +231,21 @@ def test_power_is_thinned_by_blocks_with_their_extremes(
 
 
 def test_runs_are_processes_of_one_trace(stored: Stored) -> None:
-    """Two runs lie on top of each other."""
+    """Otherwise two runs would lie on top of each other."""
     runs = [*stored(PLAIN), *stored(METERED)]
     found = parse_perfetto(written("perfetto", runs))
     assert [one.facts["run_id"] for one in found] == [one.run.run_id for one in runs]
 
 
 def test_hostile_name_is_text_in_a_trace(stored: Stored) -> None:
-    """A name ends a field of the encoding."""
+    """Otherwise a name would end a field of the encoding."""
     [found] = parse_perfetto(written("perfetto", list(map(renamed, stored(PLAIN)))))
     assert found.title.startswith(f"{HOSTILE} on {HOSTILE}: ")
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 2**40 + 5, 2**56 - 1])
 def test_padded_number_is_the_same_number(value: int) -> None:
-    """A long trace has its last hour at its beginning."""
+    """Otherwise a long trace would have its last hour at its beginning."""
     packed = bytes(padded_varints(np.array([value]))[0])
     assert sum((byte & 0x7F) << 7 * place for place, byte in enumerate(packed)) == value
     assert all(byte & 0x80 for byte in packed[:-1])
@@ -255,7 +255,7 @@ def test_padded_number_is_the_same_number(value: int) -> None:
 
 
 def test_file_is_whole_or_not_there(tmp_path: Path, stored: Stored) -> None:
-    """A disk runs full, and half a trace looks like a short run."""
+    """Otherwise half a trace on a full disk would look like a short run."""
     from edgebench.host.export.files import export_runs
     from edgebench.host.export.registry import named_format
     from edgebench.protocol.errors import RunDamaged
@@ -272,7 +272,7 @@ def test_file_is_whole_or_not_there(tmp_path: Path, stored: Stored) -> None:
 
 @pytest.mark.parametrize("parse", PARSERS)
 def test_lost_samples_of_power_are_a_gap_of_the_trace(parse: str, tmp_path: Path) -> None:
-    """A counter keeps its value over a gap, and nobody sees that nothing was measured."""
+    """Otherwise a counter would keep its value over a gap, as if it had been measured."""
     store, path = Store(tmp_path / "store"), tmp_path / "trace.csv"
     store_coded_run(store)
     write_trace_csv(path)
@@ -286,7 +286,7 @@ def test_lost_samples_of_power_are_a_gap_of_the_trace(parse: str, tmp_path: Path
     [(name, begin_ns, end_ns)] = found.slices[f"{counter}, gaps"]
     assert name == NO_READING
     assert end_ns - begin_ns == pytest.approx(6e6, abs=2e4)
-    # The file's clock begins when the device's showed one second.
+    # The file's clock begins when the device's clock showed one second.
     behind_ns = begin_ns - int(found.facts["first_query_ns"])
     assert behind_ns == pytest.approx(4.429e9 + BEGIN_NS - first_counted_ns(one), abs=2e6)
     times_ns = [time_ns for time_ns, _ in found.counters[counter]]
@@ -294,7 +294,7 @@ def test_lost_samples_of_power_are_a_gap_of_the_trace(parse: str, tmp_path: Path
 
 
 def test_sensor_that_was_not_read_for_long_has_a_gap(metered: ExportedRun) -> None:
-    """The temperature stands still on the screen while nobody read it."""
+    """Otherwise the temperature would look constant while it was not read."""
     name = "thermal.cpu.0.temp_c"
     whole = read_series(metered.directory, metered.run)
     points = whole.sensors[name]
@@ -311,7 +311,7 @@ def test_sensor_that_was_not_read_for_long_has_a_gap(metered: ExportedRun) -> No
 
 @pytest.mark.parametrize("parse", PARSERS)
 def test_numbers_of_a_board_are_computed_from_its_trace_again(parse: str, tmp_path: Path) -> None:
-    """What a microcontroller timed is missing, or was timed by another counter."""
+    """Otherwise a microcontroller's timings would be missing, or come from another counter."""
     one = stored_board_run(tmp_path / "run")
     [found] = PARSERS[parse](written(parse, [one]))
     summary, windows = one.run.metrics.latency_ns, one.run.metrics.windows
@@ -331,7 +331,7 @@ def test_numbers_of_a_board_are_computed_from_its_trace_again(parse: str, tmp_pa
 
 
 def test_channel_with_a_single_sample_makes_no_trace_fail(metered: ExportedRun) -> None:
-    """A meter that broke off at once costs the trace of a whole run."""
+    """Otherwise a meter that failed at once would cost the trace of a whole run."""
     whole = read_series(metered.directory, metered.run)
     empty = [
         replace(one, begin_s=none, end_s=none, low_w=none, mean_w=none, high_w=none)

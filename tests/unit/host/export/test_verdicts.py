@@ -1,4 +1,4 @@
-"""What all formats keep to: no number of an invalid run, labels, and names as text."""
+"""Rules of all formats: no number of an invalid run, labels, and names as text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WRITTEN = [one.name for one in FORMATS if one.kind is not ExportKind.DIRECTORY]
 
 
 def test_invalid_run_has_no_number(stored: Stored) -> None:
-    """A number that nobody should trust is in somebody's dashboard."""
+    """Otherwise an untrustworthy number would appear in a dashboard."""
     [one] = stored(INVALID)
     assert one.run.metrics.latency_ns is not None
     assert exported_numbers(one.run) == []
@@ -42,7 +42,7 @@ def test_invalid_run_has_no_number(stored: Stored) -> None:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_invalid_run_is_written_without_any_of_its_numbers(name: str, stored: Stored) -> None:
-    """A format takes a number from elsewhere than the others do."""
+    """Otherwise a format would take a number from elsewhere than the others do."""
     [one] = stored(INVALID)
     text = written(name, [one]).decode()
     values = [metric.value(one.run) for metric in METRICS.values()]
@@ -53,14 +53,14 @@ def test_invalid_run_is_written_without_any_of_its_numbers(name: str, stored: St
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_no_run_at_all_is_written_too(name: str) -> None:
-    """`bench --export` fails a second time where nothing could be measured."""
+    """Otherwise `bench --export` would fail a second time where nothing could be measured."""
     assert written(name, []) is not None
 
 
 @pytest.mark.parametrize("state", [State.SUSPECT, State.VALID])
 @pytest.mark.parametrize("name", TEXTS)
 def test_suspect_run_carries_its_label(name: str, state: State, stored: Stored) -> None:
-    """A suspect number looks like any other; or every number looks suspect."""
+    """Otherwise a suspect number would look like any other, or every number look suspect."""
     [one] = [judged(one, state) for one in stored(PLAIN)]
     valid = replace(one.run.verdict, rules=())
     one = replace(one, run=replace(one.run, verdict=valid))
@@ -70,7 +70,7 @@ def test_suspect_run_carries_its_label(name: str, state: State, stored: Stored) 
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_simulated_run_is_called_that(name: str, stored: Stored) -> None:
-    """Times of a simulated board are compared with those of a real one."""
+    """Otherwise times of a simulated board would be compared with those of a real board."""
     [one] = stored(PLAIN)
     simulated = replace(one, run=replace(one.run, simulated=True))
     label_of = simulated.run.marks.label
@@ -79,14 +79,14 @@ def test_simulated_run_is_called_that(name: str, stored: Stored) -> None:
 
 
 def test_synthetic_power_is_called_that(metered: ExportedRun) -> None:
-    """Joules that nobody measured are handed on as measured ones."""
+    """Otherwise synthetic joules would be passed on as measured."""
     assert "synthetic power" in metered.run.marks.label
     assert "synthetic power" in mark(sets_of([metered])[0])
 
 
 @pytest.mark.parametrize("name", ["bmf", "github-smaller", "chrome"])
 def test_hostile_name_is_text_in_json(name: str, stored: Stored) -> None:
-    """A quote in a name ends the text, and what follows is taken for a key."""
+    """Otherwise a quote in a name would end the text, and the rest be taken for a key."""
     [one] = map(renamed, stored(PLAIN))
     texts: list[str] = []
 
@@ -106,7 +106,7 @@ def test_hostile_name_is_text_in_json(name: str, stored: Stored) -> None:
 def test_names_of_benchmarks_are_the_same_every_time_and_of_one_set_each(
     stored: Stored,
 ) -> None:
-    """A series breaks off with every run, or two of them are one."""
+    """Otherwise a series would break off with every run, or two series would be merged."""
     runs = stored(PLAIN)
     assert benchmark_names(sets_of(runs)) == benchmark_names(sets_of(runs))
     first, second = benchmark_names(sets_of([*runs, *runs]))
@@ -121,14 +121,14 @@ NOT_FINITE = [float("nan"), float("inf"), float("-inf")]
 
 
 def not_a_number(text: str) -> float:
-    """Called by a parser of JSON for what the standard does not have."""
+    """Reject a constant that the JSON standard does not have."""
     raise AssertionError(f"{text} is no JSON")
 
 
 @pytest.mark.parametrize("value", NOT_FINITE)
 @pytest.mark.parametrize("name", TEXTS)
 def test_what_is_no_number_is_absent(name: str, value: float, stored: Stored) -> None:
-    """A whole file is refused for one word, as JSON has neither NaN nor infinity."""
+    """Otherwise a file would be refused for one word, as JSON has neither NaN nor infinity."""
     [one] = stored(PLAIN)
     latency = one.run.metrics.latency_ns
     assert latency is not None
@@ -141,7 +141,7 @@ def test_what_is_no_number_is_absent(name: str, value: float, stored: Stored) ->
 
 
 def test_number_without_an_end_of_its_interval_has_no_interval(stored: Stored) -> None:
-    """The number itself is lost; or a band has one edge."""
+    """Otherwise the number itself would be lost, or a band have one edge."""
     [one] = stored(PLAIN)
     latency = one.run.metrics.latency_ns
     assert latency is not None
@@ -152,12 +152,12 @@ def test_number_without_an_end_of_its_interval_has_no_interval(stored: Stored) -
 
 
 UNPRINTABLE = "a\x00\x1b[2J\u202eb\udcff\r\t\ufffe\x85\u2028c" + "x" * 5000
-"""What moves a cursor, turns a line round, or has no place in UTF-8 or XML."""
+"""Text that moves a cursor, reverses a line, or is not allowed in UTF-8 or XML."""
 
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_unprintable_name_is_escaped(name: str, stored: Stored) -> None:
-    """A file name that is not UTF-8 ends the export; or a name rewrites a terminal's lines."""
+    """Otherwise a name that is not UTF-8 would end the export, or rewrite a terminal's lines."""
     [one] = [renamed(one, UNPRINTABLE) for one in stored(PLAIN)]
     runtime = replace(one.run.runtime, name=UNPRINTABLE, delegates_used=(UNPRINTABLE,))
     model = replace(one.run.model, sha256=UNPRINTABLE, precision=UNPRINTABLE)
@@ -174,7 +174,7 @@ def test_unprintable_name_is_escaped(name: str, stored: Stored) -> None:
 
 
 def test_names_of_benchmarks_are_short_and_keep_their_mark(stored: Stored) -> None:
-    """Bencher refuses the report for one long name; or its end is cut off, which says suspect."""
+    """Otherwise Bencher would refuse a long name, or its end, the suspect mark, be cut off."""
     [one] = [renamed(one, UNPRINTABLE) for one in stored(PLAIN)]
     runtime = replace(one.run.runtime, name=UNPRINTABLE, delegates_used=(UNPRINTABLE,) * 3)
     one = replace(one, run=replace(one.run, runtime=runtime))

@@ -1,4 +1,4 @@
-"""The table of options: it names what the types name, and what it prints is read again."""
+"""The table of options: it has the fields of the types, and its output is read back."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from edgebench.protocol.spec import PRESETS, Engine, RunSpec, SpecChanges
 
 WITHOUT_OPTION = {
     *("max_query_count", "warmup_duration_s", "target_percentile", "sample_count"),
-    *("inputs_sha256", "dataset_sha256"),  # follow from --inputs and --accuracy
+    *("inputs_sha256", "dataset_sha256"),  # Follow from --inputs and --accuracy
     *("limits", "is_sustained"),  # --timeout, --memory-limit and --sustained have their own
 }
-"""Settings of Python alone."""
+"""Settings that exist only in Python."""
 ELSEWHERE = {"on", "wait_s", "runs"}
-"""What a campaign file has outside of `[settings]`."""
+"""Settings that a campaign file has outside of `[settings]`."""
 VALUES: dict[str, object] = {
     "on": ("pi5", "label:pi"),
     "cpus": (2, 3),
@@ -46,7 +46,7 @@ VALUES: dict[str, object] = {
     "battery_capacity_j": 66600.0,
     "ambient_c": 21.5,
 }
-"""Values of options whose kind needs a special one, by field."""
+"""Values of options whose kind needs a special value, by field."""
 
 
 def value_of(option: BenchOption) -> object:
@@ -72,7 +72,7 @@ def test_types_have_the_fields_of_the_table() -> None:
 
 @pytest.mark.parametrize("option", SETTINGS, ids=lambda option: option.name)
 def test_value_has_the_type_of_its_field(option: BenchOption) -> None:
-    """Otherwise the command line would give Python a value that its types do not allow."""
+    """Otherwise the command line would pass Python a value that its types do not allow."""
     hint = get_type_hints(BenchOptions)[option.field]
     kinds = [getattr(kind, "__origin__", kind) for kind in get_args(hint) or (hint,)]
     value = option.kind.read("4") if option.field == "idle_duration_s" else value_of(option)
@@ -81,7 +81,7 @@ def test_value_has_the_type_of_its_field(option: BenchOption) -> None:
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_printed_option_is_read_as_the_same_value(option: BenchOption) -> None:
-    """Otherwise the command that is advised would measure something else."""
+    """Otherwise the advised command would measure something else."""
     value = value_of(option)
     words = [word for group in option.words(value) for word in group]
     options = bench.parser().parse_args(words)
@@ -119,7 +119,7 @@ def test_excluded_options_exist_and_no_default_of_a_machine_excludes_one() -> No
 def test_variables_are_below_the_command_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Otherwise a variable that was forgotten would change what the command says."""
+    """Otherwise a forgotten variable would override the command line."""
     of_machine = {"COOLDOWN": "10m", "AMBIENT": "22C", "ON": "pi4,pi5", "METER": "", "SEED": "3"}
     for name, text in of_machine.items():
         monkeypatch.setenv(f"EDGEBENCH_{name}", text)
@@ -132,7 +132,7 @@ def test_variables_are_below_the_command_line(
 
 
 def test_variable_that_makes_no_sense_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise an option would be refused that is not in the command."""
+    """Otherwise the error would name an option that is not in the command."""
     monkeypatch.setenv("EDGEBENCH_COOLDOWN", "x")
     with pytest.raises(UsageError, match="EDGEBENCH_COOLDOWN: not a duration: 'x'; write 500ms"):
         bench._take_defaults(bench.parser().parse_args([]))

@@ -1,4 +1,4 @@
-"""Durations, sizes and other values as people type them."""
+"""Durations, sizes and other values as users type them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NUMBERS = st.floats(0, 1e6).map(lambda value: f"{value:.3f}")
     ],
 )
 def test_durations_are_read_as_people_write_them(text: str, expected: float) -> None:
-    """Twenty minutes are read as twenty milliseconds."""
+    """Otherwise twenty minutes would be read as twenty milliseconds."""
     assert seconds(text) == expected
 
 
@@ -49,7 +49,7 @@ def test_durations_are_read_as_people_write_them(text: str, expected: float) -> 
     ],
 )
 def test_sizes_are_read_as_people_write_them(text: str, expected: int) -> None:
-    """A limit of gigabytes is one of bytes."""
+    """Otherwise a limit in gigabytes would be read in bytes."""
     assert size_bytes(text) == expected
 
 
@@ -58,7 +58,7 @@ def test_sizes_are_read_as_people_write_them(text: str, expected: int) -> None:
     ["", "s", "-1s", "1d", "1 2s", "1s2", "inf", "nan", "1e3", "1,5s", "30s1m", "1m1m", "1mins"],
 )
 def test_what_is_no_duration_is_refused_with_examples(text: str) -> None:
-    """A mistyped duration becomes another one."""
+    """Otherwise a mistyped duration would become another duration."""
     with pytest.raises(
         argparse.ArgumentTypeError, match=r"not a duration.*write 500ms, 60s or 1m30s"
     ):
@@ -67,7 +67,7 @@ def test_what_is_no_duration_is_refused_with_examples(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "M", "-1", "1x", "1MiBB", "1 M B", "0x10", "inf", "1,5G"])
 def test_what_is_no_size_is_refused_with_examples(text: str) -> None:
-    """A mistyped limit becomes another one."""
+    """Otherwise a mistyped limit would become another limit."""
     with pytest.raises(argparse.ArgumentTypeError, match=r"not a size.*write 512M or 4GiB"):
         size_bytes(text)
 
@@ -77,19 +77,19 @@ def test_what_is_no_size_is_refused_with_examples(text: str) -> None:
     [("22", 22.0), ("22C", 22.0), ("21.5 °C", 21.5), ("-5c", -5.0), (" 0 ", 0.0)],
 )
 def test_temperatures_are_read_as_people_write_them(text: str, expected: float) -> None:
-    """`22C` is an invalid float value."""
+    """Otherwise `22C` would be an invalid float value."""
     assert celsius(text) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), [("10", 10.0), ("5Hz", 5.0), ("0.5 hz", 0.5)])
 def test_rates_are_read_as_people_write_them(text: str, expected: float) -> None:
-    """`5Hz` is an invalid float value."""
+    """Otherwise `5Hz` would be an invalid float value."""
     assert hertz(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "hot", "22F", "nan", "inf", "1e3", "2_2", "٣", "1,5", "--5"])
 def test_what_is_no_temperature_or_rate_is_refused_with_an_example(text: str) -> None:
-    """A mistyped temperature is another one, or an invalid float value."""
+    """Otherwise a mistyped temperature would be another value, or an invalid float value."""
     with pytest.raises(argparse.ArgumentTypeError, match=r"not a temperature in °C.*write 22"):
         celsius(text)
     with pytest.raises(argparse.ArgumentTypeError, match=r"not a rate in Hz.*write 10"):
@@ -101,7 +101,7 @@ def test_what_is_no_temperature_or_rate_is_refused_with_an_example(text: str) ->
 @example("9" * 400 + "T")
 @example("٣s")
 def test_any_text_is_a_finite_number_or_a_refusal(text: str) -> None:
-    """What a user types ends in a traceback."""
+    """Otherwise user input could end in a traceback."""
     for read in (seconds, size_bytes, hertz, celsius):
         try:
             value = read(text)
@@ -113,7 +113,7 @@ def test_any_text_is_a_finite_number_or_a_refusal(text: str) -> None:
 
 @given(number=NUMBERS)
 def test_units_are_multiples_of_each_other(number: str) -> None:
-    """Two ways to write one duration or size differ."""
+    """Otherwise two ways to write the same duration or size would differ."""
     assert seconds(f"{number}m") == pytest.approx(60 * seconds(f"{number}s"))
     assert seconds(f"{number}s") == pytest.approx(1000 * seconds(f"{number}ms"))
     assert size_bytes(f"{number}M") == pytest.approx(1024 * size_bytes(f"{number}k"), abs=1024)
@@ -131,13 +131,13 @@ def test_units_are_multiples_of_each_other(number: str) -> None:
     ],
 )
 def test_numbers_are_read_as_people_write_them(text: str, expected: tuple[int, ...]) -> None:
-    """A range is read without its end, or a number twice."""
+    """Otherwise a range would lose its end, or a number be read twice."""
     assert numbers(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", ",", "a-b", "1-", "-1", "1.5", "0x3", "1-2-3", "9" * 7])
 def test_what_are_no_numbers_is_refused_with_examples(text: str) -> None:
-    """A mistyped list of CPUs is another one, or none."""
+    """Otherwise a mistyped list of CPUs would become another list, or an empty list."""
     with pytest.raises(
         argparse.ArgumentTypeError, match=r"not a list of numbers.*write 2,3 or 0-3"
     ):
@@ -145,6 +145,6 @@ def test_what_are_no_numbers_is_refused_with_examples(text: str) -> None:
 
 
 def test_range_that_goes_backwards_is_refused() -> None:
-    """`--cpus 3-1` binds to nothing, and the run is on all of them."""
+    """Otherwise `--cpus 3-1` would bind to nothing, and the run use all CPUs."""
     with pytest.raises(argparse.ArgumentTypeError, match="not a range: '3-1'; write 0-3"):
         numbers("0,3-1")

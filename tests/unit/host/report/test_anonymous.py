@@ -1,4 +1,4 @@
-"""Reports for strangers: no name of a person, a machine or a place anywhere in the file."""
+"""Anonymous reports: no name of a person, a machine or a place anywhere in the file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECRETS = (
 
 
 def telling_run() -> Run:
-    """A run whose texts name everything that they can."""
+    """A run whose texts contain every kind of identifying name."""
     run = stored_run(METERED)
     energy = run.metrics.energy
     assert energy is not None
@@ -64,7 +64,7 @@ def telling_run() -> Run:
 
 
 def test_page_has_no_identifying_names() -> None:
-    """A page on a public bug tracker that has the serial number of a meter."""
+    """Otherwise a page on a public bug tracker would have the serial number of a meter."""
     run = telling_run()
     added = Annotations(tags=("quarterly",), note="lovelace's kitchen-pi")
     open_page = run_report([ReportedRun(run, None, added)])
@@ -77,7 +77,7 @@ def test_page_has_no_identifying_names() -> None:
 
 
 def test_failed_run_has_no_identifying_names() -> None:
-    """Errors name paths and hosts."""
+    """Errors contain paths and hosts."""
     run = replace(
         telling_run(),
         failure=Failure(code="worker_died", message="kitchen-pi: /home/lovelace/secret/x"),
@@ -87,7 +87,7 @@ def test_failed_run_has_no_identifying_names() -> None:
 
 
 def test_host_and_user_of_this_machine_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent of this machine calls it by its own name."""
+    """The agent of this machine reports the machine's own name."""
     monkeypatch.setattr(socket, "gethostname", lambda: "difference-engine")
     monkeypatch.setattr(getpass, "getuser", lambda: "lovelace")
     text = Anonymizer([]).text("lovelace at difference-engine, or /srv/x; not lovelaces")
@@ -95,7 +95,7 @@ def test_host_and_user_of_this_machine_are_left_out(monkeypatch: pytest.MonkeyPa
 
 
 def test_numbers_and_traces_stay() -> None:
-    """An anonymous page of a metered run without its power."""
+    """Otherwise an anonymous page of a metered run would lack its power."""
     plain, anonymous = (
         run_report(reported(METERED), is_anonymous=is_anonymous) for is_anonymous in (False, True)
     )
@@ -105,7 +105,7 @@ def test_numbers_and_traces_stay() -> None:
 
 
 def test_one_device_has_one_name() -> None:
-    """Two devices become one, and their comparison nonsense."""
+    """Otherwise two devices would become one, and their comparison be meaningless."""
     runs = [
         replace(stored_run(PLAIN), device=replace(stored_run(PLAIN).device, name=name, id=name * 2))
         for name in ("pi", "jetson", "pi")
@@ -117,7 +117,7 @@ def test_one_device_has_one_name() -> None:
 
 
 def test_campaign_has_no_identifying_names() -> None:
-    """The plan has paths of models, and the farm's names of devices."""
+    """The plan contains paths of models, and the farm names of devices."""
     page = campaign_report(campaign_facts(campaign_sets()), is_anonymous=True)
     for secret in ("pi5", "jetson", "/home", "lovelace/"):
         assert secret not in page
@@ -130,5 +130,5 @@ def test_campaign_has_no_identifying_names() -> None:
     ["CONV_2D 12.5 %", "p50 1.2.3", "12:34:56", "f32[1,2]", "ratio 3/4", "≥ 5 s", "a b c"],
 )
 def test_other_texts_stay(text: str) -> None:
-    """A version or a time of day is taken for an address."""
+    """Otherwise a version or a time of day would be taken for an address."""
     assert Anonymizer([]).text(text) == text

@@ -1,4 +1,4 @@
-"""Reports in a browser: they draw, ask for nothing, and zoom together."""
+"""Reports in a browser: they draw, request nothing, and zoom together."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KINDS = ("run", "invalid", "profile", "set", "side by side", "board", "history",
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One for all pages: it takes a second to start."""
+    """A browser for all pages, as it takes a second to start."""
     with started_browser() as started:
         yield started
 
@@ -77,7 +77,7 @@ def ranges(page: Page) -> set[tuple[str | None, str | None]]:
 def test_page_draws_and_asks_for_nothing(
     browser: Browser, pages: dict[str, Path], name: str, width: int, scheme: Scheme
 ) -> None:
-    """A page that calls home, or is empty where somebody has no network."""
+    """Otherwise a page would send requests, or be empty without a network."""
     with opened_page(browser, pages[name], width=width, scheme=scheme) as watched:
         page = watched.page
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
@@ -90,7 +90,7 @@ def test_page_draws_and_asks_for_nothing(
 
 
 def test_panels_zoom_together(browser: Browser, pages: dict[str, Path]) -> None:
-    """Power beside latencies of another time."""
+    """Otherwise power would stand next to latencies of another time."""
     with opened_page(browser, pages["run"]) as watched:
         page = watched.page
         page.wait_for_selector("svg[data-panel=Power]")
@@ -124,7 +124,7 @@ def test_panels_zoom_together(browser: Browser, pages: dict[str, Path]) -> None:
 
 
 def test_windows_of_a_board_zoom_with_its_phases(browser: Browser, pages: dict[str, Path]) -> None:
-    """Windows that stand still under phases that move."""
+    """Otherwise windows would stand still under phases that move."""
     with opened_page(browser, pages["board"]) as watched:
         page = watched.page
         [full] = ranges(page)
@@ -140,7 +140,7 @@ def test_windows_of_a_board_zoom_with_its_phases(browser: Browser, pages: dict[s
 
 
 def test_history_draws_every_point_and_level(browser: Browser, pages: dict[str, Path]) -> None:
-    """The night from which a model is slow is not in the picture."""
+    """Otherwise the night from which a model is slow would be missing in the picture."""
     with opened_page(browser, pages["history"]) as watched:
         figure = watched.page.locator("figure[data-chart^=history]")
         assert figure.locator(".point").count() == 12
@@ -151,7 +151,7 @@ def test_history_draws_every_point_and_level(browser: Browser, pages: dict[str, 
 
 
 def test_theme_can_be_changed(browser: Browser, pages: dict[str, Path]) -> None:
-    """Somebody prints a dark page on a beamer."""
+    """Otherwise a dark page would be unreadable on a projector."""
     with opened_page(browser, pages["run"]) as watched:
         page, colour = watched.page, "getComputedStyle(document.body).backgroundColor"
         before = page.evaluate(colour)
@@ -163,7 +163,7 @@ def test_theme_can_be_changed(browser: Browser, pages: dict[str, Path]) -> None:
 
 
 def test_print_shows_what_is_folded(browser: Browser, pages: dict[str, Path]) -> None:
-    """A printed page without the tables of its charts."""
+    """Otherwise a printed page would lack the tables of its charts."""
     with opened_page(browser, pages["run"]) as watched:
         page = watched.page
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -174,7 +174,7 @@ def test_print_shows_what_is_folded(browser: Browser, pages: dict[str, Path]) ->
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_traces_fit_a_phone(browser: Browser, pages: dict[str, Path], scheme: Scheme) -> None:
-    """Panels of no height, or wider than the screen, on the device that people hold."""
+    """Otherwise panels on a phone would have no height, or be wider than the screen."""
     with opened_page(browser, pages["run"], width=390, scheme=scheme) as watched:
         panels = watched.page.locator("figure[data-chart^=time]").first.locator("svg[data-panel]")
         assert panels.count() > 1
@@ -189,7 +189,7 @@ def test_traces_fit_a_phone(browser: Browser, pages: dict[str, Path], scheme: Sc
 
 
 def test_two_fingers_zoom_every_panel(browser: Browser, pages: dict[str, Path]) -> None:
-    """On a phone nobody has a wheel: the traces of ten minutes stay a smear."""
+    """Otherwise traces of ten minutes would stay a smear on a phone, which has no wheel."""
     with opened_page(browser, pages["run"], width=390) as watched:
         page = watched.page
         panel = page.locator("svg[data-panel=Latency]")
@@ -217,7 +217,7 @@ def test_two_fingers_zoom_every_panel(browser: Browser, pages: dict[str, Path]) 
 
 
 def test_keyboard_reaches_and_moves_every_chart(browser: Browser, pages: dict[str, Path]) -> None:
-    """Who has no mouse sees one view of the run."""
+    """Otherwise a user without a mouse would see only one view of the run."""
     with opened_page(browser, pages["run"]) as watched:
         page = watched.page
         reached = "document.activeElement.matches('figure[data-chart^=time]')"
@@ -239,7 +239,7 @@ def test_keyboard_reaches_and_moves_every_chart(browser: Browser, pages: dict[st
 
 @pytest.mark.parametrize("name", [kind for kind in KINDS if kind != "invalid"])
 def test_every_chart_has_its_table(browser: Browser, pages: dict[str, Path], name: str) -> None:
-    """Who cannot see a picture gets no number of it."""
+    """Otherwise a user who cannot see a picture would get none of its numbers."""
     with opened_page(browser, pages[name]) as watched:
         without = watched.page.evaluate(
             "[...document.querySelectorAll('figure[data-chart]')]"
@@ -250,7 +250,7 @@ def test_every_chart_has_its_table(browser: Browser, pages: dict[str, Path], nam
 
 
 def test_print_is_black_on_white(browser: Browser, pages: dict[str, Path]) -> None:
-    """A dark page takes a cartridge of ink, and its buttons are on paper."""
+    """Otherwise a dark page would take a cartridge of ink, and its buttons would be printed."""
     with opened_page(browser, pages["run"], scheme="dark") as watched:
         page = watched.page
         page.emulate_media(media="print", color_scheme="dark")

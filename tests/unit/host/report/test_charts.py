@@ -1,4 +1,4 @@
-"""Data of charts: what is embedded of a trace, and what is lost."""
+"""Data of charts: which parts of a trace are embedded, and which are lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def unpacked(text: str) -> Floats:
 
 
 def latency_trace(latency_ns: Floats, step_s: float = 1e-3) -> ChartTrace:
-    """The trace of inferences at an even pace."""
+    """The trace of inferences at a steady pace."""
     start_s = np.arange(len(latency_ns)) * step_s
     [chart] = time_charts(RunSeries(latency=LatencySeries(start_s, latency_ns, 0)))
     [trace] = chart.panels[0].traces
@@ -43,7 +43,7 @@ def latency_trace(latency_ns: Floats, step_s: float = 1e-3) -> ChartTrace:
 
 
 def test_short_trace_is_embedded_whole() -> None:
-    """A run of a hundred inferences is shown by means."""
+    """Otherwise a run of a hundred inferences would be shown by means."""
     latency_ns = 1e5 + np.arange(100.0)
     trace = latency_trace(latency_ns)
     assert trace.form == "points"
@@ -52,7 +52,7 @@ def test_short_trace_is_embedded_whole() -> None:
 
 
 def test_peak_of_a_long_trace_is_not_averaged_away() -> None:
-    """One inference of 600,000 took a second, and the picture is flat."""
+    """Otherwise the picture would be flat although one inference of 600,000 took a second."""
     latency_ns = np.full(600_000, 1e5)
     latency_ns[123_456] = 1e9
     trace = latency_trace(latency_ns)
@@ -66,7 +66,7 @@ def test_peak_of_a_long_trace_is_not_averaged_away() -> None:
 
 
 def test_gap_of_a_sensor_is_a_gap() -> None:
-    """A line across the time in which nothing was read."""
+    """Otherwise a line would cross the time in which nothing was read."""
     time_s = np.concatenate([np.arange(10.0), 100 + np.arange(10.0)])
     series = RunSeries(sensors={"cpu.temp_c": Points(time_s, np.full(20, 50.0))})
     [chart] = time_charts(series)
@@ -74,7 +74,7 @@ def test_gap_of_a_sensor_is_a_gap() -> None:
 
 
 def test_power_of_another_clock_has_an_axis_of_its_own() -> None:
-    """Power beside latencies that it does not belong to."""
+    """Otherwise power would stand next to unrelated latencies."""
     begin_s = np.arange(10.0)
     watts = np.full(10, 2.0)
     power = (PowerSeries("main", begin_s, begin_s + 1, watts, watts, watts),)
@@ -86,7 +86,7 @@ def test_power_of_another_clock_has_an_axis_of_its_own() -> None:
 
 
 def test_power_is_not_drawn_where_samples_were_lost() -> None:
-    """A line through half a second of which nobody knows the power."""
+    """Otherwise a line would cross half a second in which the power is unknown."""
     begin_s, watts = np.arange(10.0), np.arange(10.0)
     power = PowerSeries("main", begin_s, begin_s + 1, watts, watts, watts, np.array([[3.2, 3.7]]))
     [chart] = time_charts(RunSeries(power=(power,)))
@@ -103,7 +103,7 @@ def test_power_is_not_drawn_where_samples_were_lost() -> None:
 
 
 def test_peak_of_a_block_with_lost_samples_is_kept() -> None:
-    """The samples on both sides of a gap are one block: its peak goes with the gap."""
+    """The samples on both sides of a gap are one block; the gap does not remove its peak."""
     mean_w, high_w = np.array([1.0, 2.0, 1.0]), np.array([1.0, 9.0, 1.0])
     begin_s = np.arange(3, dtype=np.float64)
     gaps_s = np.array([[1.05, 1.95]])
@@ -115,7 +115,7 @@ def test_peak_of_a_block_with_lost_samples_is_kept() -> None:
 
 
 def test_far_percentile_leaves_room_for_the_latencies() -> None:
-    """The 99.9th percentile is five times the median: all bars are in the first tenth."""
+    """Otherwise a p99.9 of five times the median would squeeze all bars into the first tenth."""
     latency_ns = np.random.default_rng(1).normal(8e3, 300, 10_000)
     marks = [ChartMark("p50", 8e3, None, None), ChartMark("p99.9", 38e3, 33e3, 45e3)]
     chart = distribution_chart([("run", latency_ns)], marks)
@@ -124,7 +124,7 @@ def test_far_percentile_leaves_room_for_the_latencies() -> None:
 
 
 def test_histogram_counts_every_latency_once() -> None:
-    """Bars that add up to less than all, and nobody says so."""
+    """Otherwise the bars would silently add up to less than all."""
     latency_ns = np.random.default_rng(1).lognormal(11, 0.3, 10_000)
     latency_ns[0] = 1e10
     mark = ChartMark("p50", float(np.median(latency_ns)), None, None)
@@ -139,21 +139,21 @@ def test_histogram_counts_every_latency_once() -> None:
 
 @pytest.mark.parametrize("values", [np.full(50, 7.0), np.zeros(3), np.array([5.0])])
 def test_latencies_that_are_equal_have_a_distribution(values: Floats) -> None:
-    """A clock of 10 ms makes all latencies equal, and the page of the run a traceback."""
+    """Otherwise a clock of 10 ms, with equal latencies, would end the page in a traceback."""
     chart = distribution_chart([("run", values)], [])
     assert chart is not None
     assert sum(chart.counts) == len(values)
 
 
 def test_run_without_traces_has_no_chart() -> None:
-    """A failed run breaks its page."""
+    """Otherwise a failed run would break its page."""
     assert time_charts(RunSeries()) == []
     assert distribution_chart([], []) is None
 
 
 @pytest.mark.parametrize("is_counted", [True, False])
 def test_windows_of_a_board_are_drawn_with_their_counts(is_counted: bool) -> None:
-    """A microcontroller that timed only windows has an empty page."""
+    """Otherwise a microcontroller that timed only windows would have an empty page."""
     begin_s: Floats = np.array([0.0, 1.0, 2.0])
     end_s: Floats = begin_s + 0.9
     each = np.array([1e6, 1.1e6, 0.9e6])
@@ -171,7 +171,7 @@ def test_windows_of_a_board_are_drawn_with_their_counts(is_counted: bool) -> Non
 
 
 def test_window_without_a_time_is_in_the_table_only() -> None:
-    """A board in energy mode tells no time, and its windows are drawn at zero."""
+    """Otherwise a board in energy mode, which reports no time, would have its windows at zero."""
     at_s, nothing = np.array([0.0]), np.array([np.nan])
     series = RunSeries(
         windows=WindowSeries(at_s, at_s + 1.0, np.array([10], np.int64), nothing, False)
@@ -182,7 +182,7 @@ def test_window_without_a_time_is_in_the_table_only() -> None:
 
 
 def test_ten_minutes_are_less_than_three_megabytes() -> None:
-    """A page that no mail server takes: 600,000 inferences, 60 million samples, 14 sensors."""
+    """A page stays small enough for mail: 600,000 inferences, 60 million samples, 14 sensors."""
     draw = np.random.default_rng(3)
     time_s = np.linspace(0, 600, 1 << 17)
     power_w = 2 + draw.random(len(time_s))

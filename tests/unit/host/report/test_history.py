@@ -21,12 +21,12 @@ COUNT, CHANGE = 12, 6
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store with a run each day, which take twice as long from one day on."""
+    """A store with a run each day, which takes twice as long from one day on."""
     return store_of_days(tmp_path / "store", COUNT, CHANGE)
 
 
 def test_page_of_a_run_has_its_history(store: Store) -> None:
-    """A run that is twice as slow as the week before, and its page looks fine."""
+    """Otherwise the page of a run twice as slow as the week before would look fine."""
     newest = store.run_ids()[-1]
     page = run_report(find_reported(store, [newest]))
     points = re.findall(r'data-point="latency_ns.p50" data-value="([^"]+)"', page)
@@ -42,13 +42,13 @@ def test_page_of_a_run_has_its_history(store: Store) -> None:
 
 
 def test_run_outside_of_a_store_has_no_history(store: Store) -> None:
-    """The runs of the directory beside it are taken for its past."""
+    """Otherwise the runs of the directory next to it would be taken for its past."""
     directory = store.directory(store.run_ids()[-1])
     assert "data-point" not in run_report(find_reported(Store(store.root / "x"), [str(directory)]))
 
 
 def test_anonymous_history_names_no_device(store: Store) -> None:
-    """The name is left out of the runs, and stands above their history."""
+    """Otherwise the name would be left out of the runs, but stand above their history."""
     reported = find_reported(store, [store.run_ids()[-1]])
     named = [
         replace(
@@ -69,7 +69,7 @@ def test_anonymous_history_names_no_device(store: Store) -> None:
 def test_history_command_writes_its_page(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The picture of the terminal cannot be sent to anybody."""
+    """Otherwise the picture of the terminal could not be shared."""
     output = tmp_path / "history.html"
     words = ["--store", str(store.root), "-o", str(output), "--json"]
     assert history.run(history.parser().parse_args(words)) is ExitCode.DONE

@@ -1,4 +1,4 @@
-"""The page of a run: its numbers are those of run.json, and nothing in it is more than text."""
+"""The page of a run: its numbers are those of run.json, and all its content is text."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ HOSTILE = "<script>alert(1)</script>\"'&=cmd|' /C'!A1</title><img src=x onerror=
 
 @pytest.mark.parametrize("name", [PLAIN, METERED, PROFILE, BASELINE])
 def test_numbers_are_those_of_the_run(name: str) -> None:
-    """A page with a number of its own making."""
+    """Otherwise a page would have numbers of its own."""
     run = stored_run(name)
     found = numbers_on(run_report(reported(name)))
     expected = {
@@ -72,7 +72,7 @@ def test_numbers_are_those_of_the_run(name: str) -> None:
 
 
 def test_invalid_run_has_reasons_and_traces_and_no_number() -> None:
-    """A refused number that somebody quotes."""
+    """Otherwise a refused number would be quoted."""
     page = run_report(reported(INVALID))
     assert numbers_on(page) == {}
     assert "cannot be trusted and are not shown" in page
@@ -82,7 +82,7 @@ def test_invalid_run_has_reasons_and_traces_and_no_number() -> None:
 
 
 def test_failed_run_says_why() -> None:
-    """A page without anything, and no word why."""
+    """Otherwise the page would be empty, without a reason."""
     run = stored_run(PLAIN)
     failed = replace(run, failure=Failure(code="worker_died", message="killed by signal 9"))
     page = run_report([ReportedRun(failed, None)])
@@ -90,7 +90,7 @@ def test_failed_run_says_why() -> None:
 
 
 def test_page_of_a_damaged_run_has_its_numbers(tmp_path: Path) -> None:
-    """A trace that is lost takes the result with it."""
+    """Otherwise a lost trace would take the result with it."""
     page = run_report([ReportedRun(stored_run(PLAIN), tmp_path)])
     assert "traces left out" in page
     assert len(numbers_on(page)) > 5
@@ -99,7 +99,7 @@ def test_page_of_a_damaged_run_has_its_numbers(tmp_path: Path) -> None:
 def test_run_without_traces_says_that_there_are_only_phases(
     tmp_path: Path,
 ) -> None:
-    """A picture with nothing in it looks like a page that is broken."""
+    """Otherwise an empty picture would look like a broken page."""
     run = stored_run(PLAIN)
     [one] = reported(PLAIN)
     assert one.directory is not None
@@ -114,7 +114,7 @@ def test_run_without_traces_says_that_there_are_only_phases(
 
 
 def test_names_are_text() -> None:
-    """Who names a model writes a script into the page of everybody who compares with it."""
+    """Otherwise a model's name would be a script in the page of everyone who compares with it."""
     run = stored_run(METERED)
     named = replace(
         run,
@@ -128,7 +128,7 @@ def test_names_are_text() -> None:
 
 
 def test_nothing_but_its_own_script_and_style_may_run() -> None:
-    """A browser that refuses the page's own script, or runs another one."""
+    """Otherwise a browser would refuse the page's own script, or run another."""
     page = run_report(reported(PLAIN))
     [policy] = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
     assert "default-src &#39;none&#39;" in policy
@@ -142,7 +142,7 @@ def test_nothing_but_its_own_script_and_style_may_run() -> None:
 
 
 def test_runs_side_by_side_have_a_ratio_or_a_reason() -> None:
-    """Two columns, and nobody says whether they may be compared."""
+    """Otherwise it would be unclear whether two columns may be compared."""
     page = run_report(reported(BASELINE, CANDIDATE))
     assert re.search(r'data-ratio="latency_ns.p50" data-value="[0-9.]+"', page)
     page = run_report(reported(BASELINE, PLAIN))
@@ -176,7 +176,7 @@ def runs_of_pairs(*, suspect_count: int = 0, runtime: str | None = None) -> list
 
 
 def test_pairs_with_an_invalid_run_stay_pairs() -> None:
-    """One invalid run of twelve, and the page compares as if nothing had been made in pairs."""
+    """Otherwise one invalid run of twelve would make the page ignore all pairs."""
     runs = runs_of_pairs()
     broken = replace(runs[-1], verdict=replace(runs[-1].verdict, state=State.INVALID))
     [row] = ratio_rows(find_sets([*runs[:-1], broken]), allowed=["runtime"])
@@ -189,7 +189,7 @@ def test_pairs_with_an_invalid_run_stay_pairs() -> None:
 
 
 def test_outcome_of_suspect_runs_is_suspect() -> None:
-    """A change in colour, with its p value, of runs that nobody may trust."""
+    """Otherwise untrustworthy runs would show a coloured change with its p value."""
     page = run_report([ReportedRun(run, None) for run in runs_of_pairs()])
     [row] = re.findall(r'<tr class="outcome-worse">.*', page)
     assert "suspect" not in row
@@ -200,7 +200,7 @@ def test_outcome_of_suspect_runs_is_suspect() -> None:
 
 
 def test_command_that_repeats_pairs_makes_both_sides() -> None:
-    """Two commands repeat the sides one after the other: a drift looks like a change."""
+    """Otherwise the sides would be repeated in sequence: a drift would look like a change."""
     runs = runs_of_pairs()
     page = run_report([ReportedRun(run, None) for run in runs])
     commands = set(re.findall(r"<pre>(.*)</pre>", page))
@@ -219,7 +219,7 @@ def test_command_that_repeats_pairs_makes_both_sides() -> None:
 
 
 def test_results_of_one_model_have_different_names() -> None:
-    """Two headings that read alike, and nobody knows which of them is faster."""
+    """Otherwise two headings would read alike, and the faster result could not be identified."""
     base = stored_run(PLAIN)
     threaded = replace(base, spec=replace(base.spec, threads=4))
     runs = [
@@ -240,7 +240,7 @@ def test_results_of_one_model_have_different_names() -> None:
 
 
 def test_sensors_that_cannot_be_read_are_one_condition() -> None:
-    """Ten rows about what is not there, and the one that matters is overlooked."""
+    """Otherwise ten rows about missing sensors would hide the row that matters."""
     page = run_report(reported(PLAIN))
     rows = dict(re.findall(r'<th scope="row">([^<]*)</th><td class="text">([^<]*)</td>', page))
     assert [name for name in rows if name.startswith("no ")] == []
@@ -249,7 +249,7 @@ def test_sensors_that_cannot_be_read_are_one_condition() -> None:
 
 
 def test_page_of_a_set_says_what_is_of_one_run() -> None:
-    """The energy of one run beside the median of five, which it contradicts."""
+    """Otherwise the energy of one run would contradict the median of five next to it."""
     base = with_energy(stored_run(METERED))
     runs = runs_of_set(base)
     page = run_report([ReportedRun(run, None) for run in runs])
@@ -265,7 +265,7 @@ def test_page_of_a_set_says_what_is_of_one_run() -> None:
 
 
 def test_number_of_one_run_of_a_set_names_the_run() -> None:
-    """The first run alone has the data set's accuracy, and its page calls it too few runs."""
+    """The page does not blame too few runs where the first run alone has the accuracy."""
     runs = runs_of_set(stored_run(PLAIN))
     accuracy = Accuracy("top1", 0.91, None, 100)
     runs[0] = replace(runs[0], metrics=replace(runs[0].metrics, accuracy=accuracy))
@@ -274,7 +274,7 @@ def test_number_of_one_run_of_a_set_names_the_run() -> None:
 
 
 def test_set_has_the_interval_between_its_runs() -> None:
-    """The page of five runs shows the interval within one of them."""
+    """Otherwise the page of five runs would show the interval within one of them."""
     runs = runs_of_set(stored_run(PLAIN))
     page = run_report([ReportedRun(run, None) for run in runs])
     assert "95 % CI between 5 runs" in page
@@ -284,7 +284,7 @@ def test_set_has_the_interval_between_its_runs() -> None:
 
 
 def test_energy_has_its_budget() -> None:
-    """An energy without what its uncertainty is made of."""
+    """Otherwise an energy would lack the components of its uncertainty."""
     page = run_report([ReportedRun(with_energy(stored_run(METERED)), None)])
     assert "Sources of uncertainty" in page
     assert "edges of the window" in page
@@ -298,7 +298,7 @@ def test_energy_has_its_budget() -> None:
 
 
 def test_campaign_has_all_its_pictures() -> None:
-    """A kind of picture is left out as soon as a campaign is real."""
+    """Otherwise a kind of picture would be missing in a real campaign."""
     page = campaign_report(campaign_facts(campaign_sets()))
     for title in ("By cell", "Devices and models", "Ratios", "Pareto front", "factor"):
         assert title in page
@@ -308,7 +308,7 @@ def test_campaign_has_all_its_pictures() -> None:
 
 
 def test_campaign_begins_with_its_verdict() -> None:
-    """A page of numbers that may be wrong says so behind the last of them."""
+    """Otherwise a page of doubtful numbers would state the doubt after the last of them."""
     sets = campaign_sets()
     page = campaign_report(campaign_facts(sets))
     assert "The numbers can be trusted: all 4 cells are valid." in page
@@ -319,7 +319,7 @@ def test_campaign_begins_with_its_verdict() -> None:
 
 
 def test_front_joins_only_what_its_axes_show() -> None:
-    """A cell that is slower and needs more energy, and more accurate, is joined to a faster one."""
+    """A slower, less efficient, but more accurate cell is not joined to a faster cell."""
     sets = campaign_sets()
     runs = [
         replace(run, metrics=replace(run.metrics, accuracy=Accuracy("top1", value, None, 100)))
@@ -354,7 +354,7 @@ def test_front_joins_only_what_its_axes_show() -> None:
 def test_command_that_repeats_a_run_names_its_device(
     device: str, emulator: EmulatorFacts | None, expected: str | None
 ) -> None:
-    """The numbers of a board are compared with those of the laptop that the command ran on."""
+    """Otherwise the numbers of a board would be compared with those of the user's laptop."""
     run = stored_run(PLAIN)
     run = replace(run, device=replace(run.device, name=device))
     if emulator is not None:
@@ -366,7 +366,7 @@ def test_command_that_repeats_a_run_names_its_device(
 
 
 def test_best_cells_are_those_that_nothing_beats() -> None:
-    """A cell that is slower and needs more energy is recommended."""
+    """Otherwise a cell that is slower and needs more energy would be recommended."""
     sets: list[RunSet] = campaign_sets()
     page = campaign_report(campaign_facts(sets))
     rows = re.findall(r'<th scope="row">([^<]+)</th>(?:<td>[^<]*</td>){3}<td>(yes|no)</td>', page)
@@ -384,7 +384,7 @@ def test_best_cells_are_those_that_nothing_beats() -> None:
 def test_command_writes_a_report_and_replaces_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrong -o destroys a file."""
+    """Otherwise a wrong -o would destroy a file."""
     monkeypatch.chdir(tmp_path)
     lab = Lab(tmp_path / "store", config=tmp_path)
     stored = str(reported(PLAIN)[0].directory)
@@ -401,7 +401,7 @@ def test_command_writes_a_report_and_replaces_nothing_else(
         write_report(tmp_path, "page")
     os.mkfifo(pipe := tmp_path / "pipe.html")
     with pytest.raises(UsageError, match="not an edgebench report"):
-        write_report(pipe, "page")  # and not wait for whoever writes to it
+        write_report(pipe, "page")  # and not block until a writer opens it
     pipe.unlink()
     assert other.read_text() == "<html>years of work</html>"
     with pytest.raises(NoSuchRun):
@@ -411,7 +411,7 @@ def test_command_writes_a_report_and_replaces_nothing_else(
 
 
 def test_command_says_where_the_file_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A script that has to guess the name."""
+    """Otherwise a script would have to guess the name."""
     output, stored = tmp_path / "one.html", str(reported(INVALID)[0].directory)
     options = report.parser().parse_args([stored, "-o", str(output), "--json"])
     assert report.run(options) is ExitCode.DONE, "written, whatever the verdict"
@@ -422,7 +422,7 @@ def test_command_says_where_the_file_is(tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_browser_that_is_not_there_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing opens, and nothing says why."""
+    """Otherwise nothing would open, without a reason."""
     monkeypatch.setattr("webbrowser._tryorder", [])
     output, stored = tmp_path / "one.html", str(reported(INVALID)[0].directory)
     options = report.parser().parse_args([stored, "-o", str(output), "--open"])
@@ -431,7 +431,7 @@ def test_a_browser_that_is_not_there_is_said(
 
 
 def test_file_is_named_after_its_runs() -> None:
-    """Reports of two sets replace each other."""
+    """Otherwise reports of two sets would replace each other."""
     assert name_of(reported(PLAIN)) == PLAIN
     assert name_of(reported(PLAIN, METERED)) == f"{PLAIN}-and-1-more"
     members = [ReportedRun(run, None) for run in runs_of_set(stored_run(PLAIN))]

@@ -1,4 +1,4 @@
-"""run.json as types: what is written is read back, and nothing that is not ours is lost."""
+"""Types of run.json: written runs are read back, and unknown keys are kept."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Document:
 
 
 def plain(document: Document) -> Any:
-    """The document as JSON has it: no tuples."""
+    """The document as JSON represents it: without tuples."""
     return json.loads(json.dumps(document, allow_nan=False))
 
 
 def changed(document: Document, path: tuple[str | int, ...], value: object) -> Document:
-    """A copy with another value, a new one, or none at this place."""
+    """A copy with another value, a new value, or no value at this place."""
     found = deepcopy(document)
     part: Any = found
     for step in path[:-1]:
@@ -45,7 +45,7 @@ def changed(document: Document, path: tuple[str | int, ...], value: object) -> D
 
 
 def test_run_is_read_as_it_was_written(stored: Document) -> None:
-    """A number is changed, or gone, when a run is read and written again."""
+    """Otherwise a number would change, or vanish, when a run is read and written again."""
     assert stored["schema_version"] == SCHEMA_VERSION
     assert plain(to_document(from_document(stored))) == stored
 
@@ -63,13 +63,13 @@ def test_run_is_read_as_it_was_written(stored: Document) -> None:
 def test_keys_of_a_later_edgebench_of_this_schema_are_kept(
     stored: Document, path: tuple[str | int, ...], value: object
 ) -> None:
-    """Otherwise reading and writing a run of a later edgebench would take its new keys away."""
+    """Otherwise reading and writing a run of a later edgebench would remove its new keys."""
     later = changed(stored, path, value)
     assert plain(to_document(from_document(later))) == later
 
 
 def test_document_of_a_newer_schema_is_not_read(stored: Document) -> None:
-    """Otherwise a key that means something else by then would be shown with a verdict."""
+    """Otherwise a key whose meaning has changed by then would be shown with a verdict."""
     newer = changed(stored, ("schema_version",), SCHEMA_VERSION + 1)
     with pytest.raises(RunNewer, match=f"schema version {SCHEMA_VERSION + 1}, this edgebench"):
         from_document(newer)
@@ -92,7 +92,7 @@ def test_document_of_a_newer_schema_is_not_read(stored: Document) -> None:
 def test_value_of_another_kind_is_refused_in_one_line(
     stored: Document, path: tuple[str | int, ...], value: object
 ) -> None:
-    """A damaged run ends in a traceback, or is shown with whatever stands there."""
+    """Otherwise a damaged run would end in a traceback, or be shown with arbitrary values."""
     wrong = changed(stored, path, value)
     with pytest.raises(RunDamaged, match="run is damaged: ") as refused:
         from_document(wrong)
@@ -115,7 +115,7 @@ def test_value_of_another_kind_is_refused_in_one_line(
 def test_damage_is_told_with_its_place(
     stored: Document, path: tuple[str | int, ...], value: object, told: str
 ) -> None:
-    """One of six hundred keys is gone, and nobody says which."""
+    """Otherwise the error would not name the missing key of six hundred."""
     with pytest.raises(RunDamaged) as refused:
         from_document(changed(stored, path, value))
     assert str(refused.value).startswith(f"run is damaged: {told}")
@@ -123,13 +123,13 @@ def test_damage_is_told_with_its_place(
 
 @pytest.mark.parametrize("version", [None, 0, -1, True, 1.0, "7"])
 def test_document_without_a_version_is_damaged(stored: Document, version: object) -> None:
-    """What is no run of ours is read as one."""
+    """Otherwise a foreign document would be read as a run."""
     with pytest.raises(RunDamaged):
         from_document(changed(stored, ("schema_version",), version))
 
 
 def test_reading_changes_nothing(stored: Document) -> None:
-    """A document is migrated in the hands of the one who asked."""
+    """Otherwise the caller's document would be migrated in place."""
     older = changed(stored, ("schema_version",), 6)
     before = deepcopy(older)
     from_document(older)
@@ -141,5 +141,5 @@ def test_reading_changes_nothing(stored: Document) -> None:
     [(RUN_ID, CREATED_UTC), ("20261301-000000-x", None), ("my-run", None), ("", None)],
 )
 def test_time_of_a_run_comes_from_its_id(run_id: str, expected: str | None) -> None:
-    """A run that was collected a week later says that it was made then."""
+    """Otherwise a run that was collected a week later would be dated to its collection."""
     assert created_utc(run_id) == expected

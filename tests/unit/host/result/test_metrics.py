@@ -1,4 +1,4 @@
-"""The table of metrics names places that the types have, and numbers that they hold."""
+"""The table of metrics: its paths exist in the types, and lead to numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OTHER_UNITS = {
     "agreement.fraction_equal": "fraction",
     "energy.inferences_per_s_per_w": "per_s_per_w",
 }
-"""Names that say a ratio, and inferences per joule, in other words."""
+"""Names that express a ratio, or inferences per joule, in other words."""
 RUN = analyse_run(
     run_record(worker_record(latencies())),
     traces_of(latencies()),
@@ -39,7 +39,7 @@ RUN = analyse_run(
 
 
 def kinds_of(hint: Any) -> set[Any]:
-    """The types that a hint allows, but for None."""
+    """The types that a hint allows, except None."""
     if get_origin(hint) in (Union, UnionType):
         return set().union(*(kinds_of(one) for one in get_args(hint))) - {type(None)}
     return {hint}
@@ -59,7 +59,7 @@ def kinds_at(path: str) -> set[Any]:
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.path)
 def test_metric_is_a_number_of_the_result(metric: Metric) -> None:
-    """A field is renamed, and the metric of that name is none in every run."""
+    """Otherwise a field would be renamed, and the metric of that name be missing in every run."""
     kinds = kinds_at(metric.path)
     assert kinds
     assert kinds <= {int, float}
@@ -67,14 +67,14 @@ def test_metric_is_a_number_of_the_result(metric: Metric) -> None:
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.path)
 def test_unit_of_a_metric_is_the_one_of_its_name(metric: Metric) -> None:
-    """Nanoseconds are printed as bytes, or as a plain number."""
+    """Otherwise nanoseconds would be printed as bytes, or as a plain number."""
     unit = OTHER_UNITS.get(metric.path, metric.quantity.value)
     assert not unit or f"_{unit}_" in f"_{metric.path.replace('.', '_')}_"
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.path)
 def test_interval_of_a_metric_is_beside_it(metric: Metric) -> None:
-    """An interval is renamed, and the numbers are printed without one."""
+    """Otherwise an interval would be renamed, and the numbers be printed without it."""
     place, _, name = metric.path.rpartition(".")
     (owner,) = kinds_at(place) if place else {Metrics}
     has_interval = f"{name}_ci95" in {one.name for one in fields(owner)}
@@ -83,7 +83,7 @@ def test_interval_of_a_metric_is_beside_it(metric: Metric) -> None:
 
 
 def test_columns_are_those_of_the_list_of_runs() -> None:
-    """A column is misspelt, and the first listing ends in a traceback."""
+    """Otherwise a misspelt column would end the first listing in a traceback."""
     columns = [metric.column for metric in METRICS.values() if metric.column]
     assert len(set(columns)) == len(columns)
     hints = get_type_hints(RunSummary)
@@ -93,7 +93,7 @@ def test_columns_are_those_of_the_list_of_runs() -> None:
 
 
 def test_names_of_metrics_are_unique() -> None:
-    """A short name hides a metric, or means two of them."""
+    """Otherwise a short name would hide a metric, or match two of them."""
     shorts = [metric.short for metric in METRICS.values() if metric.short]
     assert len(set(shorts)) == len(shorts) == len(BY_SHORT_NAME)
     assert not set(shorts) & METRICS.keys()
@@ -102,14 +102,14 @@ def test_names_of_metrics_are_unique() -> None:
 
 @pytest.mark.parametrize("scenario", Scenario)
 def test_scenario_is_about_numbers_that_there_are(scenario: Scenario) -> None:
-    """A scenario's headline is misspelt, and its runs are shown by another one."""
+    """Otherwise a scenario's headline would be misspelt, and its runs show another metric."""
     traits = SCENARIOS[scenario]
     assert kinds_at(traits.headline) == {LatencySummary}
     assert traits.compared in METRICS
 
 
 def test_headline_of_a_run_is_the_one_of_its_scenario() -> None:
-    """A run is judged by a number that it is not about."""
+    """Otherwise a run would be judged by an unrelated number."""
     assert headline(RUN).path == "latency_ns.p50"
     assert headline_latency(RUN) == RUN.metrics.latency_ns
     metric = METRICS["latency_ns.p50"]
@@ -132,7 +132,7 @@ def server_run(**changes: Any) -> Run:
 
 
 def test_tail_that_so_few_queries_cannot_bound_is_no_headline() -> None:
-    """A finished run is told by a p99 that its table refuses, or by the latency of another span."""
+    """Otherwise a refused p99, or the latency of another span, would summarise a finished run."""
     assert headline(server_run(p99_ci95=(1, 9))).path == "end_to_end_ns.p99"
     assert headline(server_run(p99_ci95=None)).path == "end_to_end_ns.p50"
     assert headline(server_run(p99=None, p99_ci95=None)).path == "end_to_end_ns.p50"
@@ -140,13 +140,13 @@ def test_tail_that_so_few_queries_cannot_bound_is_no_headline() -> None:
 
 @pytest.mark.parametrize("path", ["", "latency_ns.p42", "latency_ns.p50.x", "latency", "import_"])
 def test_path_that_is_not_there_is_told(path: str) -> None:
-    """A mistyped metric is one that was not measured."""
+    """Otherwise a mistyped metric would look like a metric that was not measured."""
     with pytest.raises(NoSuchPath):
         value_at(RUN.metrics, path)
 
 
 def test_path_goes_by_the_keys_of_the_document() -> None:
-    """A key that is no name in Python is not found, or is found by the name of its attribute."""
+    """Otherwise a key that is no Python name would be found only by its attribute's name."""
     assert RUN.metrics.cold_start_ns is not None
     assert value_at(RUN.metrics, "cold_start_ns.import") == RUN.metrics.cold_start_ns.import_
     with pytest.raises(NoSuchPath):

@@ -1,4 +1,4 @@
-"""Which keys a version promised: what is new needs no entry, what is old is not forgotten."""
+"""The keys that each version promised: new keys need no entry, old keys are not forgotten."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROMISED: dict[str, list[str]] = json.loads(
 
 
 def test_every_promised_key_exists() -> None:
-    """A key is renamed, and older runs may lack it from then on."""
+    """Otherwise a key would be renamed, and older runs could lack it from then on."""
     rules = {f"verdict.rules.{rule.id}" for rule in RULES}
     places = {place for listed in PROMISED.values() for place in listed}
     assert places <= {*key_paths(Run), *rules}
@@ -37,12 +37,12 @@ def test_every_promised_key_exists() -> None:
     ],
 )
 def test_key_is_promised_since_its_version(place: str, version: int, expected: bool) -> None:
-    """A new key without an entry makes every older run wrong."""
+    """Otherwise a new key without an entry would make every older run wrong."""
     assert is_promised(place, version) is expected
 
 
 def test_keys_of_a_mapping_are_as_old_as_the_mapping() -> None:
-    """A package of an older run is taken out, and nobody hears of it."""
+    """Otherwise the removal of a package from an older run would go unnoticed."""
     assert place_of("environment.packages", "numpy") == "environment.packages.*"
     assert is_promised(place_of("environment.packages", "numpy"), 1)
     assert place_of("metrics.latency_ns", "p50") == "metrics.latency_ns.p50"

@@ -1,4 +1,4 @@
-"""The JSON Schema: what the types give, what is shipped, and what stored runs keep to."""
+"""The JSON Schema: derived from the types, shipped as derived, and followed by stored runs."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ OURS = [path for path in RUNS if path.parts[-3] == f"v{SCHEMA_VERSION}"]
 
 
 def errors(document: dict[str, Any]) -> list[str]:
-    """Where a document is not what the schema says."""
+    """Places where a document violates the schema."""
     found = jsonschema.Draft202012Validator(run_schema()).iter_errors(document)
     return [f"{error.json_path}: {error.message}" for error in found]
 
 
 def test_shipped_schema_is_the_one_of_the_types() -> None:
-    """`edgebench schema` prints another schema than runs have: devtools/write_schema.py."""
+    """Otherwise `edgebench schema` would print an outdated schema: devtools/write_schema.py."""
     shipped = (files("edgebench.host.result") / SCHEMA_FILE).read_text()
     assert json.loads(shipped) == run_schema()
 
 
 def test_schema_is_a_schema() -> None:
-    """No validator takes it."""
+    """Otherwise no validator would accept it."""
     jsonschema.Draft202012Validator.check_schema(run_schema())
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.parts[-2])
 def test_stored_run_keeps_to_the_schema(path: Path) -> None:
-    """A document that we write is refused by those who trust the schema."""
+    """Otherwise our documents would be refused by tools that rely on the schema."""
     assert errors(json.loads(path.read_bytes())) == []
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: "/".join(path.parts[-3:-1]))
 def test_older_run_keeps_to_it_once_it_was_read(path: Path) -> None:
-    """An older run is handed on in the shape of no version."""
+    """Otherwise an older run would be passed on in a form of no version."""
     written = to_document(from_document(json.loads(path.read_bytes())))
     assert errors(json.loads(json.dumps(written))) == []
 
@@ -61,7 +61,7 @@ def test_older_run_keeps_to_it_once_it_was_read(path: Path) -> None:
     ],
 )
 def test_wrong_value_is_found(path: tuple[str | int, ...], value: object) -> None:
-    """The schema lets everything pass."""
+    """Otherwise the schema would accept everything."""
     document = json.loads(OURS[0].read_bytes())
     place = document
     for step in path[:-1]:
@@ -71,7 +71,7 @@ def test_wrong_value_is_found(path: tuple[str | int, ...], value: object) -> Non
 
 
 def test_key_of_a_newer_version_is_allowed_and_kept() -> None:
-    """Whoever reads and writes a newer run takes from it what it does not know."""
+    """Otherwise reading and writing a newer run would remove its unknown keys."""
     document = json.loads(OURS[0].read_bytes())
     document["novel"] = {"a": 1}
     document["metrics"]["latency_ns"]["p95"] = 5

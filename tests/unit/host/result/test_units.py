@@ -37,7 +37,7 @@ SIZES = {"TiB": 2.0**40, "GiB": 2.0**30, "MiB": 2.0**20, "KiB": 2.0**10, "B": 1.
 
 @given(st.floats(1, 1e15))
 def test_printed_time_is_the_time(value_ns: float) -> None:
-    """A time is printed with a wrong unit or too few digits."""
+    """Otherwise a time would be printed with a wrong unit or too few digits."""
     number, unit = format_ns(value_ns).split()
     assert float(number) * TIMES[unit] == pytest.approx(value_ns, rel=0.005, abs=0.5)
     assert unit == "s" or float(number) <= 1000
@@ -45,13 +45,13 @@ def test_printed_time_is_the_time(value_ns: float) -> None:
 
 @given(st.floats(1, 1e15))
 def test_printed_size_is_the_size(value: float) -> None:
-    """A size is printed with a wrong unit or too few digits."""
+    """Otherwise a size would be printed with a wrong unit or too few digits."""
     number, unit = format_size(value).split()
     assert float(number) * SIZES[unit] == pytest.approx(value, rel=0.005, abs=0.5)
 
 
 def test_absent_is_never_zero() -> None:
-    """What was not measured is printed as a number."""
+    """Otherwise a value that was not measured would be printed as a number."""
     assert format_ns(None) == format_size(None) == ABSENT
     for value, interval in ((None, [1, 2]), (5, None), (0, [0, 0])):
         assert format_half_width(value, interval) == ABSENT
@@ -62,17 +62,17 @@ def test_absent_is_never_zero() -> None:
     ("value_s", "expected"), [(0, "0:00:00"), (59.6, "0:01:00"), (86_400, "1 day, 0:00:00")]
 )
 def test_waiting_time_is_rounded(value_s: float, expected: str) -> None:
-    """A minute is shown as 59 seconds for ever."""
+    """Otherwise a minute would be shown as 59 seconds for ever."""
     assert format_duration(value_s) == expected
 
 
 def digits_of(number: str) -> int:
-    """Significant digits of a printed number; zeros before the point may fill it."""
+    """Number of significant digits of a printed number; zeros before the point may be padding."""
     return len(re.sub(r"\D", "", number).lstrip("0")) or 1
 
 
 def split(text: str) -> tuple[Decimal, Decimal, Decimal, str]:
-    """The printed value, the step of its last digit, its unit's size, and its uncertainty."""
+    """The printed value, the step of its last digit, the size of its unit, and its uncertainty."""
     found = re.fullmatch(r"(-?[\d.]+) ([GMkmµnp]?)[JW] (±.*)", text)
     assert found, text
     unit = Decimal(10) ** PREFIXES[found[2]]
@@ -85,7 +85,7 @@ def split(text: str) -> tuple[Decimal, Decimal, Decimal, str]:
 def test_value_ends_where_its_uncertainty_does(
     form: Callable[[float, float], str], value: float, ratio: float, sign: int
 ) -> None:
-    """1.23456789012 ±0.0000000001 is printed, or 210 ±0.063 of 209.932."""
+    """Otherwise 1.23456789012 ±0.0000000001 would be printed, or 210 ±0.063 for 209.932."""
     half_width = value * ratio
     text = form(sign * value, half_width)
     printed, step, unit, within = split(text)
@@ -95,13 +95,13 @@ def test_value_ends_where_its_uncertainty_does(
     assert printed % last == 0, text
     assert abs(printed - sign * Decimal(value)) <= last / 2 * Decimal("1.000001"), text
     assert digits_of(text.split()[0]) <= MOST_DIGITS
-    # Not of `ratio`: 37.5 % of a value may be a bit less than that of it, and is rounded down.
+    # Not of `ratio`: 37.5 % of a value may be slightly less than that, and is rounded down.
     assert within == format_ratio(half_width / value)
 
 
 @given(st.floats(1e-12, 100))
 def test_uncertainty_has_two_digits(ratio: float) -> None:
-    """±0.000 % is printed of an uncertainty that is known, or ±12.34 %."""
+    """Otherwise a known uncertainty would be printed as ±0.000 %, or as ±12.34 %."""
     text = format_ratio(ratio)
     number = text.removeprefix("±").removeprefix("<").removesuffix(" %")
     assert float(number) > 0
@@ -114,7 +114,7 @@ def test_uncertainty_has_two_digits(ratio: float) -> None:
 
 @given(st.floats(-1, 1), st.floats(1e-30, 1))
 def test_value_below_its_uncertainty_ends_where_that_does(share: float, half_width: float) -> None:
-    """Noise around zero is printed with the digits of a computer."""
+    """Otherwise noise around zero would be printed with all digits of a float."""
     text = format_joules_within(share * half_width * 0.999, half_width)
     found = re.fullmatch(r"(-?[\d.]+) ±<?([\d.]+) [mµnp]?J", text)
     assert found, text
@@ -126,7 +126,7 @@ def test_value_below_its_uncertainty_ends_where_that_does(share: float, half_wid
 
 @given(st.floats(1, 1e12), ratios)
 def test_time_ends_where_its_interval_does(value_ns: float, ratio: float) -> None:
-    """7.17 µs (7.17 µs..7.17 µs) is printed of an interval, or 987 ns of one that is 345 wide."""
+    """Otherwise an interval would be 7.17 µs (7.17 µs..7.17 µs), or 987 ns hide a width of 345."""
     half_width = value_ns * ratio
     text = format_interval_ns(value_ns, [value_ns - half_width, value_ns + half_width])
     found = re.fullmatch(r"([\d.]+) (\w+) \((-?[\d.]+) \2\.\.([\d.]+) \2\)", text)
@@ -146,7 +146,7 @@ def test_time_ends_where_its_interval_does(value_ns: float, ratio: float) -> Non
 def test_tail_whose_interval_is_wide_on_one_side_is_a_number(
     value_ns: float, below: float, above: float
 ) -> None:
-    """p99 of 44 µs, which may be 10 ms, is printed as 0 ns."""
+    """Otherwise a p99 of 44 µs, which may be 10 ms, would be printed as 0 ns."""
     interval = [value_ns * (1 - below), value_ns * (1 + above)]
     text = format_interval_ns(value_ns, interval)
     headline, unit = format_ns(value_ns, half_width_of(interval, value_ns)).split()
@@ -155,7 +155,7 @@ def test_tail_whose_interval_is_wide_on_one_side_is_a_number(
 
 
 def test_interval_of_a_tail_holds_it() -> None:
-    """0 ns (0 ns..10000000 ns) is printed."""
+    """Otherwise 0 ns (0 ns..10000000 ns) would be printed."""
     interval = [43_498.0, 10_000_000.0]
     assert format_interval_ns(43_881, interval) == "43.88 µs (43.50 µs..10000.00 µs)"
     assert format_ns(43_881, half_width_of(interval, 43_881)) == "43.9 µs"
@@ -164,7 +164,7 @@ def test_interval_of_a_tail_holds_it() -> None:
 
 @given(st.floats(1e-3, 1e6), st.floats(1e-4, 0.99))
 def test_number_beside_an_uncertainty_has_no_more_digits(value: float, ratio: float) -> None:
-    """A rate of 37,591 that may be 4,200 off, or 1.11e-16 worse than a reference."""
+    """Otherwise a rate would be 37,591 with ±4,200, or a difference to a reference 1.11e-16."""
     half_width = value * ratio
     for shown in (format_rate(value, half_width), format_plain(value, half_width)):
         number = Decimal(shown.replace(",", ""))
@@ -177,7 +177,7 @@ def test_number_beside_an_uncertainty_has_no_more_digits(value: float, ratio: fl
 
 
 def test_uncertainty_that_is_not_known_is_called_that() -> None:
-    """Nothing is known of a file's errors, and it looks exact; or it is ±nan %."""
+    """Otherwise a file of unknown errors would look exact, or have ±nan %."""
     for half_width in (None, 0.0, float("nan"), float("inf")):
         assert format_joules_within(1.23456, half_width) == "1.23 J (uncertainty unknown)"
     assert format_uncertainty_joules(1e-20) == "±<0.1 pJ"

@@ -1,4 +1,4 @@
-"""Stored runs of every version so far: they are read, shown, compared, and held to their word."""
+"""Stored runs of every version so far are read, shown, compared and verified."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ NOT_PROMISED = {
         metrics.energy.settings_sha256 conditions.clock.residual_ns""",
     4: "conditions.clock.slope_error conditions.clock.span_ns",
 }
-"""Keys that came after a version was raised, by that version."""
+"""Keys that were added after a version was raised, by that version."""
 REDEFINED = {
     1: """conditions.cpu_affinity conditions.involuntary_switch_count metrics.latency_ns.p50_ci95
         metrics.latency_ns.p90_ci95 metrics.latency_ns.p99_ci95 metrics.warmup.class"""
 }
-"""Keys that are defined otherwise today, by the last version that had the old definition."""
+"""Keys with a new definition today, by the last version that had the old definition."""
 SPANS = (
     "metrics.latency_ns",
     "metrics.end_to_end_ns",
@@ -62,23 +62,23 @@ IN_STEP = """metrics.energy.u95_absolute_j metrics.energy.u95_comparative_j
     metrics.energy.power_w_idle_u95_absolute metrics.energy.energy_delay_u95_absolute_js
     metrics.energy.battery.u95_ratio metrics.energy.phases.load.u95_absolute_j
     metrics.energy.phases.warmup.u95_absolute_j metrics.energy.phases.steady.u95_absolute_j"""
-"""Keys that took loops in step with the samples for less until version 6."""
+"""Keys that underrated loops in step with the samples until version 6."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _latencies_once() -> Iterator[None]:
-    """Each run is computed again by a dozen tests, with other documents."""
+    """Reuse the latencies, as a dozen tests compute each run again with other documents."""
     with analysed_once():
         yield
 
 
 def named(path: Path) -> str:
-    """Version and run."""
+    """Version and run id of a path."""
     return "/".join(path.parts[-3:-1])
 
 
 def stored(path: Path, folder: Path) -> Store:
-    """A store with this run alone, which may be changed."""
+    """A store with only this run, which may be changed."""
     store = Store(folder)
     store.runs.mkdir(parents=True)
     shutil.copytree(path.parent, store.runs / path.parent.name)
@@ -86,7 +86,7 @@ def stored(path: Path, folder: Path) -> Store:
 
 
 def lost(before: object, after: object, path: str = "metrics") -> list[str]:
-    """Places whose value is another one, or gone; keys that came later are none of them."""
+    """Paths whose value differs or is gone; keys that were added later are not included."""
     if isinstance(before, dict) and isinstance(after, dict):
         return [
             place
@@ -103,7 +103,7 @@ def lost(before: object, after: object, path: str = "metrics") -> list[str]:
 
 
 def keys_of(plain: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Path of every key of a document that is not null; rules are no keys."""
+    """Path of every key of a document that is not null; rules do not count as keys."""
     if isinstance(plain, dict):
         for key, value in plain.items():
             if value is not None and path != ("verdict",) and (*path, key) != ("schema_version",):
@@ -115,27 +115,27 @@ def keys_of(plain: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[s
 
 
 def is_below(path: tuple[str | int, ...], names: str) -> bool:
-    """Whether a key is one of these, or inside of one."""
+    """Whether a key is among these names, or inside of one of them."""
     name = ".".join(step for step in path if isinstance(step, str))
     return any(name == one or name.startswith(f"{one}.") for one in names.split())
 
 
 def delete(document: Any, path: tuple[str | int, ...]) -> None:
-    """Take a key out of a document."""
+    """Remove a key from a document."""
     for step in path[:-1]:
         document = document[step]
     del document[path[-1]]
 
 
 def test_there_is_a_run_of_every_version() -> None:
-    """A version is forgotten, and its runs cannot be read any more."""
+    """Otherwise a version would be forgotten, and its runs could no longer be read."""
     versions = {json.loads(path.read_bytes())["schema_version"] for path in RUNS}
     assert versions == set(range(1, SCHEMA_VERSION + 1))
 
 
 @pytest.mark.parametrize("path", RUNS, ids=named)
 def test_page_of_a_run_has_its_numbers(path: Path) -> None:
-    """An older run is shown without its numbers, or not at all."""
+    """Otherwise an older run would be shown without its numbers, or not at all."""
     document = json.loads(path.read_bytes())
     out = console()
     with out.capture() as captured:
@@ -150,7 +150,7 @@ def test_page_of_a_run_has_its_numbers(path: Path) -> None:
 
 @pytest.mark.parametrize("path", RUNS, ids=named)
 def test_reading_loses_no_number(path: Path) -> None:
-    """A number of an older run is gone when its document is written again."""
+    """Otherwise a number of an older run would vanish when its document is written again."""
     document = json.loads(path.read_bytes())
     written = to_document(from_document(document))
     before, after = document["metrics"], json.loads(json.dumps(written))["metrics"]
@@ -159,7 +159,7 @@ def test_reading_loses_no_number(path: Path) -> None:
 
 @pytest.mark.parametrize("path", RUNS, ids=named)
 def test_run_verifies(path: Path, tmp_path: Path) -> None:
-    """A run that nobody touched is called wrong by a newer edgebench."""
+    """Otherwise a newer edgebench would report an unchanged run as wrong."""
     store = stored(path, tmp_path)
     assert verify(store, path.parent.name) == []
     assert [row.run_id for row in list_runs(store)] == [path.parent.name]
@@ -168,12 +168,12 @@ def test_run_verifies(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", OLDER, ids=named)
 @pytest.mark.parametrize("key", ["count", "min", "max", "p50", "mean"])
 def test_changed_latency_does_not_verify(path: Path, key: str, tmp_path: Path) -> None:
-    """`verify` lets anything pass that an older version has stored."""
+    """Otherwise `verify` would accept any change in a run of an older version."""
     store = stored(path, tmp_path)
     changed = store.runs / path.parent.name / "run.json"
     document = json.loads(changed.read_bytes())
     if document["metrics"]["latency_ns"] is None:
-        return  # a profile has operators, and no latency of its own
+        return  # A profile has operators, and no latency of its own
     document["metrics"]["latency_ns"][key] += 1
     changed.write_text(json.dumps(document))
     [found] = verify(store, path.parent.name)
@@ -182,7 +182,7 @@ def test_changed_latency_does_not_verify(path: Path, key: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("path", OLDER, ids=named)
 def test_changed_verdict_does_not_verify(path: Path, tmp_path: Path) -> None:
-    """A failed rule of an older run is made a passed one by hand."""
+    """Otherwise a failed rule of an older run could be changed to passed by hand."""
     store = stored(path, tmp_path)
     changed = store.runs / path.parent.name / "run.json"
     document = json.loads(changed.read_bytes())
@@ -195,7 +195,7 @@ def test_changed_verdict_does_not_verify(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
 @pytest.mark.parametrize(("held", "today"), [("fail", "pass"), ("pass", "fail")])
 def test_verdict_of_a_rule_with_another_limit_stays(version: int, held: str, today: str) -> None:
-    """Runs that nobody touched are called wrong, as a rule allows more or less than it did."""
+    """Otherwise unchanged runs would be reported as wrong, because a rule's limit has changed."""
 
     def document(outcome: str) -> dict[str, Any]:
         rule = {"id": "steady_state", "severity": "suspect", "outcome": outcome}
@@ -210,7 +210,7 @@ def test_verdict_of_a_rule_with_another_limit_stays(version: int, held: str, tod
 @pytest.mark.parametrize("path", OLDER, ids=named)
 @pytest.mark.parametrize("name", ["warmup", "memory_bytes", "cold_start_ns"])
 def test_metric_that_is_gone_is_noticed(path: Path, name: str, tmp_path: Path) -> None:
-    """A number that every version has is taken out of an older run, and nobody hears of it."""
+    """Otherwise the removal of a number that every version has would go unnoticed."""
     store = stored(path, tmp_path)
     changed = store.runs / path.parent.name / "run.json"
     document = json.loads(changed.read_bytes())
@@ -222,7 +222,7 @@ def test_metric_that_is_gone_is_noticed(path: Path, name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("path", OLDER, ids=named)
 def test_every_key_that_a_version_promised_is_missed(path: Path) -> None:
-    """A number is taken out of an older run, and nobody hears of it."""
+    """Otherwise the removal of a number from an older run would go unnoticed."""
     text = path.read_bytes()
     document = json.loads(text)
     version = document["schema_version"]
@@ -230,7 +230,7 @@ def test_every_key_that_a_version_promised_is_missed(path: Path) -> None:
     wrong = []
     for key in keys_of(document):
         if key == ("verdict",):
-            continue  # without it there is nothing to compare
+            continue  # Without it there is nothing to compare
         changed = json.loads(text)
         delete(changed, key)
         held, computed = promised(changed, json.loads(today), version)
@@ -243,7 +243,7 @@ def test_every_key_that_a_version_promised_is_missed(path: Path) -> None:
 
 @pytest.mark.parametrize("path", OLDER, ids=named)
 def test_every_rule_that_a_version_promised_is_missed(path: Path, tmp_path: Path) -> None:
-    """A failed rule is taken out of an older run, and its verdict looks better."""
+    """Otherwise the removal of a failed rule would improve the verdict of an older run."""
     store = stored(path, tmp_path)
     changed = store.runs / path.parent.name / "run.json"
     document = json.loads(changed.read_bytes())
@@ -261,7 +261,7 @@ def test_every_rule_that_a_version_promised_is_missed(path: Path, tmp_path: Path
 
 @pytest.mark.parametrize("path", OLDER, ids=named)
 def test_optional_metrics_that_are_gone_do_not_verify(path: Path, tmp_path: Path) -> None:
-    """`verify` takes a key that a run may have for one that came after its version."""
+    """Otherwise `verify` would take a removed optional key for a key of a later version."""
     store = stored(path, tmp_path)
     changed = store.runs / path.parent.name / "run.json"
     document = json.loads(changed.read_bytes())
@@ -279,7 +279,7 @@ def test_optional_metrics_that_are_gone_do_not_verify(path: Path, tmp_path: Path
 
 @pytest.mark.parametrize("path", OLDER, ids=named)
 def test_keys_that_came_within_a_version_are_not_missed(path: Path, tmp_path: Path) -> None:
-    """A run from before a key came is called wrong, though nobody touched it."""
+    """Otherwise a run from before a key was added would be reported as wrong, though unchanged."""
     store = stored(path, tmp_path)
     changed = store.runs / path.parent.name / "run.json"
     document = json.loads(changed.read_bytes())
@@ -292,7 +292,7 @@ def test_keys_that_came_within_a_version_are_not_missed(path: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("path", OLDER, ids=named)
 def test_changed_raw_file_does_not_verify(path: Path, tmp_path: Path) -> None:
-    """The files of an older run are exchanged, and nobody hears of it."""
+    """Otherwise an exchange of an older run's files would go unnoticed."""
     store = stored(path, tmp_path)
     events = store.runs / path.parent.name / "events.jsonl"
     events.write_text(events.read_text() + "\n")
@@ -301,7 +301,7 @@ def test_changed_raw_file_does_not_verify(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
 def test_runs_of_a_version_can_be_compared(version: int) -> None:
-    """A comparison with an older run ends in a traceback."""
+    """Otherwise a comparison with an older run would end in a traceback."""
     paths = [path for path in RUNS if path.parts[-3] == f"v{version}"]
     runs = [from_document(json.loads(path.read_bytes())) for path in paths]
     run = next(run for run in runs if run.metrics.latency_ns is not None)

@@ -11,7 +11,7 @@ from edgebench.host.series.envelope import Points, even_edges
 
 
 def test_empty_interval_is_a_gap() -> None:
-    """A line drawn through a gap would show values that nobody measured."""
+    """Otherwise a line through a gap would show values that were not measured."""
     points = Points(np.array([0.1, 0.2, 2.5]), np.array([4.0, 2.0, 7.0]))
     found = points.envelope(even_edges(0.0, 3.0, 3))
     np.testing.assert_array_equal(found.low, [2.0, np.nan, 7.0])
@@ -32,7 +32,7 @@ def test_value_at_the_last_edge_belongs_to_the_last_interval() -> None:
 def test_every_interval_has_the_extremes_and_the_mean_of_its_values(
     times: list[float], count: int
 ) -> None:
-    """A peak that an interval hides is what the picture was made for."""
+    """Otherwise an interval would hide a peak, which is the purpose of the picture."""
     time_s = np.array(sorted(times), np.float64)
     value: NDArray[np.float64] = np.cos(time_s)
     edges_s = even_edges(0.0, 10.0, count)

@@ -35,7 +35,7 @@ def stored(name: str) -> tuple[Run, RunSeries]:
 
 
 def test_latencies_that_count_are_those_of_the_result() -> None:
-    """A picture of other inferences than the numbers' contradicts them."""
+    """Otherwise a picture would show other inferences than the numbers, and contradict them."""
     run, series = stored(PLAIN)
     assert series.latency is not None
     assert run.metrics.latency_ns is not None
@@ -46,13 +46,13 @@ def test_latencies_that_count_are_those_of_the_result() -> None:
         run.metrics.latency_ns.min,
         pytest.approx(run.metrics.latency_ns.mean),
     )
-    # Zero is the first inference that counts; its inputs are copied before it is invoked.
+    # Zero is the first counted inference; its inputs are copied before it is invoked.
     assert 0 <= series.latency.start_s[series.latency.warmup_count] < 1e-3
     assert (np.diff(series.latency.start_s) > 0).all()
 
 
 def test_phases_follow_each_other_and_hold_the_inferences() -> None:
-    """A phase on another clock would be elsewhere on the axis."""
+    """Otherwise a phase on another clock would be elsewhere on the axis."""
     _, series = stored(METERED)
     assert series.latency is not None
     phases = [span for span in series.spans if span.kind is SpanKind.PHASE]
@@ -67,7 +67,7 @@ def test_phases_follow_each_other_and_hold_the_inferences() -> None:
 
 
 def test_power_is_on_the_clock_of_the_run() -> None:
-    """Energy between the first and the last inference, by the picture, is about that of the run."""
+    """The picture's energy between the first and last inference is about that of the run."""
     run, series = stored(METERED)
     energy = run.metrics.energy
     assert energy is not None
@@ -81,7 +81,7 @@ def test_power_is_on_the_clock_of_the_run() -> None:
 
 
 def test_power_that_was_not_aligned_is_apart_with_the_reason() -> None:
-    """On one axis with the inferences it would claim to know when each one took how much."""
+    """Otherwise a common axis would claim to know how much power each inference took."""
     run, _ = stored(METERED)
     assert run.metrics.energy is not None
     energy = replace(run.metrics.energy, sync=None, refused="synchronisation: no mark was seen")
@@ -93,7 +93,7 @@ def test_power_that_was_not_aligned_is_apart_with_the_reason() -> None:
 
 
 def test_throttled_stretches_are_spans() -> None:
-    """A ratio of the run does not tell when it was."""
+    """Otherwise the run would state a ratio of throttling, but not its times."""
     run, _ = stored(PLAIN)
     thermal = ThermalResult(
         ThermalState.THROTTLED, "thermal", True, "hot", throttled_spans_s=((1.0, 2.5), (4.0, 5.0))
@@ -109,7 +109,7 @@ def test_throttled_stretches_are_spans() -> None:
 
 
 def test_run_without_its_queries_still_has_the_other_traces(tmp_path: Path) -> None:
-    """A run that failed has none."""
+    """A run that failed has no queries."""
     copy = tmp_path / PLAIN
     shutil.copytree(RUNS / PLAIN, copy)
     (copy / QUERIES_FILE).unlink()
@@ -120,7 +120,7 @@ def test_run_without_its_queries_still_has_the_other_traces(tmp_path: Path) -> N
 
 
 def test_damaged_trace_is_reported(tmp_path: Path) -> None:
-    """Half a picture would be taken for the whole one."""
+    """Otherwise half a picture would be taken for a whole picture."""
     copy = tmp_path / PLAIN
     shutil.copytree(RUNS / PLAIN, copy)
     (copy / QUERIES_FILE).write_bytes(b"PAR1")
@@ -130,7 +130,7 @@ def test_damaged_trace_is_reported(tmp_path: Path) -> None:
 
 
 def test_interval_shorter_than_a_block_has_the_power_of_the_block() -> None:
-    """Zoomed in, a recording of few samples is a line and no row of gaps."""
+    """Otherwise a recording of few samples would look like a row of gaps when zoomed in."""
     power = PowerSeries(
         "supply",
         begin_s=np.array([0.0, 1.0, 3.0]),
@@ -142,13 +142,13 @@ def test_interval_shorter_than_a_block_has_the_power_of_the_block() -> None:
     found = power.envelope(np.linspace(0.0, 4.0, 9))
     np.testing.assert_allclose(
         found.mean, [1.5, 1.5, 2.5, 2.5, np.nan, np.nan, 3.5, 3.5]
-    )  # nothing was recorded from 2 to 3 s
+    )  # Nothing was recorded from 2 to 3 s
     np.testing.assert_allclose(found.low[[0, 3, 7]], [1.0, 2.0, 3.0])
     np.testing.assert_allclose(found.high[[0, 3, 7]], [2.0, 3.0, 4.0])
 
 
 def test_mean_of_an_interval_is_that_of_its_time() -> None:
-    """A block of one sample counts less than one of a thousand."""
+    """Blocks are weighted by their durations, not by their counts of samples."""
     power = PowerSeries(
         "supply",
         begin_s=np.array([0.0, 0.1]),
@@ -161,7 +161,7 @@ def test_mean_of_an_interval_is_that_of_its_time() -> None:
 
 
 def test_inferences_out_of_order_are_damage(tmp_path: Path) -> None:
-    """Otherwise a file that was changed ends `show` in an error that names no file."""
+    """Otherwise a changed file would end `show` in an error that names no file."""
     directory = tmp_path / PLAIN
     shutil.copytree(RUNS / PLAIN, directory)
     table = pq.read_table(directory / QUERIES_FILE)

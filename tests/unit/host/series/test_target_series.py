@@ -23,7 +23,7 @@ def latency_of(target: TargetRecord, directory: Path) -> LatencySeries:
 
 
 def test_latencies_of_a_board_are_those_of_its_summary(tmp_path: Path) -> None:
-    """Inferences are timed by a counter of 80 MHz, and shown as if by the windows' microseconds."""
+    """Otherwise times by a counter of 80 MHz would look as coarse as the windows' microseconds."""
     series, summary = latency_of(BOARD, tmp_path), measure_windows(BOARD).latency
     assert summary is not None
     assert len(series.latency_ns) == summary.count
@@ -32,7 +32,7 @@ def test_latencies_of_a_board_are_those_of_its_summary(tmp_path: Path) -> None:
 
 
 def test_inferences_of_a_board_are_inside_their_windows(tmp_path: Path) -> None:
-    """Each window is as long as its inferences, which reach into the next one."""
+    """Otherwise a window would be as long as its inferences, which would reach into the next."""
     one = stored_board_run(tmp_path, BOARD)
     series = read_series(one.directory, one.run)
     assert series.latency is not None
@@ -46,7 +46,7 @@ def test_inferences_of_a_board_are_inside_their_windows(tmp_path: Path) -> None:
 
 
 def test_inferences_of_streaming_firmware_keep_their_interval(tmp_path: Path) -> None:
-    """Frames of sound that come every 20 ms stand one beside the other."""
+    """Otherwise frames of sound that arrive every 20 ms would look back to back."""
     pulsed = tuple(replace(one, ticks=None, tick_rate_hz=None) for one in BOARD.windows)
     series = latency_of(replace(BOARD, pace_ns=20_000_000, windows=pulsed), tmp_path)
     steps_s = np.diff(series.start_s[: BOARD.windows[0].count])

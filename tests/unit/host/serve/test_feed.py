@@ -35,7 +35,7 @@ def overview_of(folder: Path) -> Overview:
 
 
 def test_a_store_that_vanishes_is_noted_until_it_is_back(tmp_path: Path) -> None:
-    """A disk that was unplugged looks like a store that never had a run."""
+    """Otherwise an unplugged disk would look like a store that never had a run."""
     store = Store(tmp_path / "store")
     overview = overview_of(store.root)
     assert "The store is missing" not in str(overview.refresh()), "a new store has no directory yet"
@@ -62,7 +62,7 @@ async def next_message(subscriber: Subscriber) -> bytes:
 
 
 def test_a_new_subscriber_gets_the_whole_overview_and_then_changes(tmp_path: Path) -> None:
-    """A browser that reconnects shows half of a farm; or files are polled without a subscriber."""
+    """Otherwise a browser that reconnects would show half of a farm, or files be polled idly."""
     file = LiveFile(Store(tmp_path), "bench")
 
     async def follow() -> None:
@@ -85,7 +85,7 @@ def test_a_new_subscriber_gets_the_whole_overview_and_then_changes(tmp_path: Pat
 
 
 def test_a_subscriber_that_does_not_read_is_dropped(tmp_path: Path) -> None:
-    """Messages pile up for a suspended browser."""
+    """Otherwise messages would pile up for a suspended browser."""
 
     async def pile_up() -> Subscriber:
         subscriber = Subscriber()
@@ -100,7 +100,7 @@ def test_a_subscriber_that_does_not_read_is_dropped(tmp_path: Path) -> None:
 def test_the_stream_to_a_browser_that_does_not_read_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stalled connection keeps its stream and its place among the subscribers for ever."""
+    """Otherwise a stalled connection would keep its stream and its subscription for ever."""
     monkeypatch.setattr(app_module, "SEND_TIMEOUT_S", 0.05)
 
     async def stand_still() -> bool:
@@ -123,7 +123,7 @@ def test_the_stream_to_a_browser_that_does_not_read_is_ended(
 
 
 def test_an_unreadable_section_has_a_note_and_the_others_are_shown(tmp_path: Path) -> None:
-    """A mistake in the farm file hides all runs."""
+    """Otherwise a mistake in the farm file would hide all runs."""
     (tmp_path / "farm.toml").write_text("[")
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "devices.json").write_text("{")

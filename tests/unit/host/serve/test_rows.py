@@ -18,7 +18,7 @@ RUNS = Path(__file__).parents[3] / "fixtures" / "runs" / "v7"
 
 @pytest.mark.parametrize("run_id", sorted(path.name for path in RUNS.iterdir()))
 def test_row_of_a_run_has_its_uncertainty_or_no_number(run_id: str, tmp_path: Path) -> None:
-    """The page shows a number that `edgebench show` refuses, or one without its uncertainty."""
+    """Otherwise the page would show a refused number, or a number without its uncertainty."""
     (tmp_path / "runs").symlink_to(RUNS)
     run = Store(tmp_path).run(run_id)
     row = run_row(summary_of(run), run)
@@ -29,7 +29,7 @@ def test_row_of_a_run_has_its_uncertainty_or_no_number(run_id: str, tmp_path: Pa
         assert row.number == REFUSED
         assert row.energy in ("", REFUSED)
     else:
-        is_without = run.emulated or run.kind == "profile"  # exact, or about its operators
+        is_without = run.emulated or run.kind == "profile"  # Exact, or about its operators
         assert re.search(r"±|/\+|no interval", row.number) or is_without
         assert row.energy in ("", REFUSED) or "±" in row.energy
     assert ("simulated" in row.remark, "emulated" in row.remark) == (run.simulated, run.emulated)

@@ -1,4 +1,4 @@
-"""The page itself in a browser, with messages of the test in place of a server's."""
+"""The page itself in a browser, with test messages in place of a server's."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ CAMPAIGN = CampaignRow(
     ),
 )
 EVENTS = "window.EventSource = class { constructor() { window.source = this; } };"
-"""Script in place of the connection: the test calls what the page listens with."""
+"""Script in place of the connection: the test calls the page's event handlers."""
 BROKEN = """() => {
   const broken = [];
   for (const one of document.querySelectorAll("th, .state")) {
@@ -88,19 +88,19 @@ BROKEN = """() => {
   }
   return broken;
 }"""
-"""Words of table headings, states and verdicts that are on two lines."""
+"""Words of table headings, states and verdicts that are split over two lines."""
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One for all pages: it takes a second to start."""
+    """A browser for all pages, as it takes a second to start."""
     with started_browser() as started:
         yield started
 
 
 @pytest.fixture
 def seen(browser: Browser) -> Iterator[WatchedPage]:
-    """A window in which the site's files are those of the page, and events are the test's."""
+    """A window that serves the site's files, with events from the test."""
     history = page("history", history_table([replace(RUN, energy="1.23 mJ ± 0.04 mJ")] * 3))
 
     def answer(route: Route) -> None:
@@ -123,7 +123,7 @@ def send(seen: WatchedPage, **sections: dict[str, object]) -> None:
 
 
 def test_page_says_that_it_is_loading_until_the_first_data_are_there(seen: WatchedPage) -> None:
-    """A store of many runs is called empty for seconds, beside a green `live`."""
+    """Otherwise a store of many runs would look empty for seconds, next to a green `live`."""
     seen.page.goto(f"{SITE}/")
     link = seen.page.locator("#link")
     for status in ("connecting", "loading"):
@@ -147,7 +147,7 @@ def test_page_says_that_it_is_loading_until_the_first_data_are_there(seen: Watch
 def test_states_verdicts_and_headings_are_broken_between_words_only(
     seen: WatchedPage, width: int
 ) -> None:
-    """`suspect` is on three lines beside wide columns, or the page scrolls sideways for it."""
+    """Otherwise `suspect` would take three lines, or the page scroll sideways for it."""
     seen.page.set_viewport_size({"width": width, "height": 900})
     seen.page.goto(f"{SITE}/")
     send(

@@ -1,4 +1,4 @@
-"""Advice and hints: every rule and error has one, its commands exist, and ask for what helps."""
+"""Advice and hints: every rule and error has advice, with valid and helpful commands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG = (
     "--duration 10m --max-duration 2h --min-queries 50 --runs 30 --cooldown 30m --idle 30s "
     "--timeout 20m --telemetry-rate 1 --meter ppk2 --accuracy digits --accuracy-limit 48h"
 )
-"""A command that asks for more than what any advice or hint would, if it did not look at it."""
+"""A command that exceeds what any advice or hint would propose without looking at it."""
 LINES = {
     "a model of 3 µs": f"tiny.tflite --cpus 1 {LONG}",
     "a model of 4 s": f"large.onnx --threads 4 --preset mlperf {LONG}",
@@ -40,7 +40,7 @@ MORE = {
     *("duration_s", "max_duration_s", "runs", "cooldown_timeout_s", "idle_duration_s"),
     *("load_timeout_s", "dataset_limit_s", "sustained_s", "min_query_count"),
 }
-"""Fields that an advice has more of, never less."""
+"""Fields that an advice increases, never decreases."""
 LESS = {"telemetry_rate_hz", "target_qps"}
 
 
@@ -57,7 +57,7 @@ def finding(rule: str, outcome: RuleOutcome, reason: str = "") -> Finding:
 
 
 def asked_for(line: str) -> Asked:
-    """What a command line of bench asks for."""
+    """The request of a bench command line."""
     import shlex
 
     bench = parser()
@@ -87,7 +87,7 @@ def commands(asked: Asked) -> Iterator[tuple[str, Command]]:
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
 def test_every_command_is_one_that_is_accepted(line: str) -> None:
-    """Otherwise whoever follows an advice would read that an option is unknown or contradicts."""
+    """Otherwise an advised command would fail with an unknown or contradictory option."""
     refused: list[str] = []
     for name, command in commands(asked_for(line)):
         try:
@@ -115,7 +115,7 @@ def check(words: Sequence[str]) -> None:
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
 def test_more_is_more_than_what_was_asked_for(line: str) -> None:
-    """Otherwise `--timeout 20m` that failed would be answered by `--timeout 10m`."""
+    """Otherwise a `--timeout 20m` that failed would be followed by the advice `--timeout 10m`."""
     before, less = asked_for(line), []
     for name, command in commands(before):
         if command.words[0] != "bench" or name == "RunsTooShort":
@@ -141,7 +141,7 @@ def flags(command: Command) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize(
     ("rule", "reason", "part"),
     [
-        ("keeps_up", "", "--qps 400"),  # 120 of 60,000 arrivals are due while one is answered
+        ("keeps_up", "", "--qps 400"),  # 120 of 60,000 arrivals are due during one inference
         ("latency_target", "missed", "--qps 5300, or --target-latency 8646ms"),
         ("enough_queries", "max_duration", "--max-duration 4h, or --min-queries 3600"),
         ("precision", "", "--duration 20m"),
@@ -157,7 +157,7 @@ def flags(command: Command) -> Iterator[tuple[int, str]]:
 def test_numbers_follow_from_the_finding_and_from_what_was_asked_for(
     rule: str, reason: str, part: str
 ) -> None:
-    """Otherwise an advice would lower what its own first line states to be too low."""
+    """Otherwise an advice would lower what its own first line reports as too low."""
     situation = Situation(asked=asked_for(LINES["a model of 4 s"]))
     assert part in str(advice_for(finding(rule, RuleOutcome.FAIL, reason), situation))
 
@@ -170,7 +170,7 @@ def test_hints_ask_for_more_than_what_was_not_enough() -> None:
 
 
 def test_run_that_ends_by_its_queries_is_not_advised_to_be_longer() -> None:
-    """Otherwise a run that ends at a million queries would be measured again, to end there."""
+    """Otherwise a run that ends at a million queries would be repeated, and end there again."""
     for rule, reason in (("steady_state", "unsteady"), ("precision", ""), ("block_stability", "")):
         fails = finding(rule, RuleOutcome.FAIL, reason)
         line = advice_for(fails, Situation(can_be_longer=False))

@@ -1,4 +1,4 @@
-"""The command that measures like stored runs."""
+"""The command that repeats the measurement of stored runs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ MODEL = "digits_int8.tflite"
 
 
 def requested(line: str) -> BenchRequest:
-    """What a command line asks for."""
+    """The request of a command line."""
     return bench._request(bench.parser().parse_args(shlex.split(line)))
 
 
 def made(request: BenchRequest, number: int = 0, pair: Pair | None = None) -> Run:
-    """A run that the request makes: this one of its set, or of a comparison in pairs."""
+    """A run of this request: with this number in its set, or in a comparison in pairs."""
     latency_ns = latencies(100)
     record = run_record(worker_record(latency_ns))
     base = analyse_run(record, traces_of(latency_ns), created_utc=CREATED_UTC, clock=None)
@@ -52,7 +52,7 @@ def made(request: BenchRequest, number: int = 0, pair: Pair | None = None) -> Ru
 
 
 def line_of(words: list[list[str]]) -> str:
-    """The arguments as a shell takes them."""
+    """The arguments in the form of a shell command line."""
     return shlex.join(word for group in words for word in group)
 
 
@@ -98,7 +98,7 @@ KINDS = [
     ],
 )
 def test_command_of_a_run_asks_for_the_same_runs(options: str) -> None:
-    """Advice measures ten times as long, without what the run was made with, or not at all."""
+    """Otherwise advice would measure ten times as long, lose the run's settings, or not run."""
     request = requested(f"{MODEL} {options}")
     words = bench_words(made(request), request.run_count)
     again = requested(line_of(words))
@@ -110,21 +110,21 @@ def test_command_of_a_run_asks_for_the_same_runs(options: str) -> None:
 
 @pytest.mark.parametrize("number", range(5))
 def test_command_of_any_run_of_a_set_is_that_of_the_set(number: int) -> None:
-    """The advice of the last run draws other inputs, and compares no outputs."""
+    """Otherwise the advice of the last run would draw other inputs, and compare no outputs."""
     request = requested(f"{MODEL} --seed 7")
     again = requested(line_of(bench_words(made(request, number), request.run_count)))
     assert (again.spec.seed, again.spec.is_checked) == (7, True)
 
 
 def test_command_of_a_later_pair_compares_outputs() -> None:
-    """The advice about one side switches off a check that nobody asked to."""
+    """Otherwise the advice about one side would switch off a check without a request."""
     later = made(requested(MODEL), pair=Pair("pairs-1", 3, BASELINE))
     assert not later.spec.is_checked
     assert "--no-check" not in line_of(bench_words(later, 5))
 
 
 def test_command_of_a_microcontroller_has_no_engine() -> None:
-    """`--engine target` is no engine that anybody can ask for."""
+    """`--engine target` cannot be requested."""
     run = made(requested(MODEL))
     run = replace(run, spec=replace(run.spec, engine=Engine.TARGET), member=None)
     assert not {"--engine", "--runs"} & {words[0] for words in bench_words(run, 1)}
@@ -132,7 +132,7 @@ def test_command_of_a_microcontroller_has_no_engine() -> None:
 
 @pytest.mark.parametrize("options", KINDS)
 def test_every_advice_is_a_command_that_is_accepted(options: str) -> None:
-    """Otherwise the command that is advised would contradict what was asked for."""
+    """Otherwise the advised command would contradict the request."""
     request = requested(f"{MODEL} {options}")
     situation = Situation(
         asked=asked_of(made(request), request.run_count), free_cpus=(0,), warmup_query_count=1000
@@ -150,7 +150,7 @@ def test_every_advice_is_a_command_that_is_accepted(options: str) -> None:
         assert advice is not None
         for command in (command for step in advice.steps for command in step.commands):
             words = [PLACES.get(word, word) for word in command.words[1:]]
-            # Arrivals, and limits on their latency, are those of the server scenario.
+            # Arrivals and latency limits belong to the server scenario.
             if command.words[0] != "bench" or {"--qps", "--target-latency"} & set(words):
                 continue
             try:
@@ -166,19 +166,19 @@ PLACES = {
     "FILE.npz": "inputs.npz",
     "DEVICE": "local",
 }
-"""Names in the places of an advice."""
+"""Values for the placeholders of an advice."""
 
 
 @pytest.fixture(autouse=True)
 def _inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of inputs, which some of the advice is about."""
+    """A file of inputs, as some of the advice needs it."""
     monkeypatch.chdir(tmp_path)
     np.savez("inputs.npz", x=np.zeros((2, 8, 8, 1), np.float32))
 
 
 @pytest.mark.parametrize("options", ["", "--quick", "--preset mlperf", "--scenario offline"])
 def test_command_has_no_setting_that_is_the_default(options: str) -> None:
-    """The line that is to be copied takes three lines of the terminal."""
+    """Otherwise the line to be copied would take three lines of the terminal."""
     request = requested(f"{MODEL} {options}")
     words = [word for group in bench_words(made(request), request.run_count) for word in group]
     assert words[:2] == [MODEL, "--on"]

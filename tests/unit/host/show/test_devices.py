@@ -43,7 +43,7 @@ OLD = DiscoveredDevice("old", "192.0.2.9:7747", Access.READY, "09", system=SYSTE
 
 
 def lines_of(devices: Sequence[DiscoveredDevice], width: int = 100) -> list[str]:
-    """What a terminal of this width shows."""
+    """The output on a terminal of this width."""
     out = io.StringIO()
     Console(file=out, width=width, color_system=None).print(
         devices_table(devices, NOW, width=width)
@@ -57,7 +57,7 @@ def words_of(devices: Sequence[DiscoveredDevice], width: int = 200) -> str:
 
 
 def test_busy_device_says_who_has_it_and_since_when() -> None:
-    """An operator walks through the lab to ask who uses a board, and how warm it is."""
+    """Otherwise an operator would have to search the lab for a board's user and temperature."""
     words = words_of([BUSY])
     assert "in use by ada-laptop for 0:01:15" in words
     for part in ("in use", "61 °C", "now", "runs r-1", "labels: pi, rack-2"):
@@ -65,7 +65,7 @@ def test_busy_device_says_who_has_it_and_since_when() -> None:
 
 
 def test_device_that_is_away_says_since_when_and_why_it_is_left_out() -> None:
-    """A board that died three days ago looks like one that is just being restarted."""
+    """Otherwise a board that died three days ago would look like one that is being restarted."""
     words = words_of([LOST])
     for part in ("3 d ago", "quarantined for 3 h: 3 failures in a row", "unreachable"):
         assert part in words
@@ -73,7 +73,7 @@ def test_device_that_is_away_says_since_when_and_why_it_is_left_out() -> None:
 
 
 def test_unplugged_device_says_since_when() -> None:
-    """A board that somebody has unplugged looks like one whose network is down."""
+    """Otherwise an unplugged board would look like one whose network is down."""
     seat = SeatState("nucleo", DEVICE, gone_for_s=7500.0)
     gone = DiscoveredDevice("rack/nucleo", "192.0.2.5:7747", Access.GONE, "05", seat=seat)
     words = words_of([gone])
@@ -82,7 +82,7 @@ def test_unplugged_device_says_since_when() -> None:
 
 
 def test_failures_before_a_quarantine_are_shown() -> None:
-    """A board that dies every second night looks well."""
+    """Otherwise a board that dies every second night would look well."""
     event = HealthEvent("2026-11-23T09:00:00+00:00", "worker_died", "killed by signal 9", "a.onnx")
     failed = replace(BUSY, seat=None, health=DeviceHealth(failure_count=1, events=(event,)))
     words = words_of([failed])
@@ -91,14 +91,14 @@ def test_failures_before_a_quarantine_are_shown() -> None:
 
 
 def test_older_agent_shows_what_it_can() -> None:
-    """One agent of the last version makes the list fail."""
+    """Otherwise one agent of the previous version would make the list fail."""
     words = words_of([OLD])
     assert "old ready — now raspberrypi-zero-2-w" in words
 
 
 @pytest.mark.parametrize("width", [100, 120, 160])
 def test_nothing_is_cut_off_a_terminal(width: int) -> None:
-    """The reason why a board is left out ends in the middle of a word."""
+    """Otherwise the reason why a board is left out would end in the middle of a word."""
     name = "simulated-rack-of-the-second-floor/raspberry-pi-5-cooled"
     lines = lines_of([BUSY, LOST, replace(OLD, name=name)], width)
     assert max(map(len, lines)) <= width
@@ -109,7 +109,7 @@ def test_nothing_is_cut_off_a_terminal(width: int) -> None:
 
 
 def test_line_of_a_check() -> None:
-    """A script, or a person, does not see which device is ill, or why."""
+    """Otherwise neither a script nor a user would see which device is ill, or why."""
     well = HealthCheck(
         name="pi5", state=CheckState.WELL, temp_c=41.2, models_room_bytes=2**30,
         uncollected_count=2, model="digits_int8.tflite", latency_ns_p50=61_500.0,
@@ -126,7 +126,7 @@ def test_line_of_a_check() -> None:
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_narrow_terminal_shows_every_word(width: int) -> None:
-    """Runtimes are cut off at the edge of the terminal, and remarks are not there at all."""
+    """Otherwise runtimes would be cut off at the edge of the terminal, and remarks be missing."""
     lines = lines_of([BUSY, LOST], width)
     assert max(map(len, lines)) <= width
     shown = "".join("".join(lines).split())
@@ -139,7 +139,7 @@ def test_narrow_terminal_shows_every_word(width: int) -> None:
 
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_name_and_address_are_whole(width: int) -> None:
-    """A name that has to be typed is folded, though there is room."""
+    """Otherwise a name that has to be typed would be folded although it fits."""
     name, address = "rack-2/raspberry-pi-5-with-a-fan-42", "192.168.100.101:65535"
     lines = lines_of([BUSY, replace(OLD, name=name, address=address)], width)
     for whole in (name, address):
@@ -147,6 +147,6 @@ def test_name_and_address_are_whole(width: int) -> None:
 
 
 def test_temperature_and_age_are_there_where_there_is_room() -> None:
-    """They vanish from a terminal that is wide enough, or push a name out of a narrow one."""
+    """Otherwise they would be missing on a wide terminal, or displace a name on a narrow one."""
     assert "temp" not in lines_of([BUSY], 85)[1]
     assert "temp" in lines_of([BUSY], 91)[1]

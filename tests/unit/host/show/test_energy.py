@@ -1,4 +1,4 @@
-"""What a person reads of an energy, as it stands on the page of a run."""
+"""The energy of a run as its page shows it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> Document:
 
 
 def shown(document: Document, width: int) -> str:
-    """The part of the page of a run that is about energy, without spaces at the ends of lines."""
+    """The energy part of a run's page, without trailing spaces."""
     out = io.StringIO()
     console = Console(file=out, width=width, color_system=None, highlight=False)
     console.print(run_page(from_document(document), width))
@@ -87,7 +87,7 @@ def shown(document: Document, width: int) -> str:
 
 
 def changed(document: Document, **energy: object) -> Document:
-    """With another energy."""
+    """The document with another energy."""
     found = deepcopy(document)
     found["metrics"]["energy"] |= energy
     return found
@@ -97,29 +97,29 @@ def changed(document: Document, **energy: object) -> Document:
 def test_energy_is_shown_with_all_that_it_depends_on(
     made: Document, width: int, expected: str
 ) -> None:
-    """A number without its uncertainty, its meter or its clocks; or a line that is cut."""
+    """Otherwise a number would lack its uncertainty, meter or clocks, or a line would be cut."""
     assert shown(made, width) == expected
 
 
 def test_a_meter_that_reads_zero_is_shown(made: Document) -> None:
-    """`edgebench show` ends in a division by zero."""
+    """Otherwise `edgebench show` would end in a division by zero."""
     zero = changed(made, gross_j_per_inference=0.0, inferences_per_j=0.0)
     assert shown(zero, 160).startswith("energy         0 ±63 nJ per inference, gross, over")
 
 
 @pytest.mark.parametrize(("width", "expected"), [(80, REFUSED_NARROW), (160, REFUSED_WIDE)])
 def test_refused_energy_is_its_reason(refused: Document, width: int, expected: str) -> None:
-    """A zero, or a None, is printed in the place of a refused number."""
+    """Otherwise a zero, or a None, would be printed in place of a refused number."""
     assert shown(refused, width) == expected
 
 
 def lines_of(document: Document) -> dict[str, str]:
-    """Text by name; the line without a name is the one of net energy."""
+    """Text by name; the line without a name is the net energy."""
     return dict(energy_lines(from_document(document).metrics.energy))
 
 
 def test_net_that_is_not_there_says_why(made: Document) -> None:
-    """Nobody learns that the device was not idle."""
+    """Otherwise it would stay unknown that the device was not idle."""
     gone = dict.fromkeys(("net_j_per_inference", "power_w_idle", "net_u95_absolute_j"))
     found = lines_of(changed(made, **gone, net_refused="the device was not idle beside the run"))
     assert found[""] == "net: none, the device was not idle beside the run"
@@ -129,7 +129,7 @@ def test_net_that_is_not_there_says_why(made: Document) -> None:
 
 
 def test_net_that_is_less_than_its_uncertainty_has_it_in_joules(made: Document) -> None:
-    """A model that takes nothing measurable is shown with ±0 %, or with millions of percent."""
+    """Otherwise an unmeasurably small energy would have ±0 %, or millions of percent."""
     found = lines_of(changed(made, net_j_per_inference=-1e-9, net_u95_absolute_j=6e-8))
     assert found[""] == "-1 ±60 nJ per inference, net of idle power"
     found = lines_of(changed(made, net_j_per_inference=0.0, net_u95_absolute_j=6e-8))
@@ -137,7 +137,7 @@ def test_net_that_is_less_than_its_uncertainty_has_it_in_joules(made: Document) 
 
 
 def test_battery_is_shown_only_where_one_was_stated(made: Document) -> None:
-    """A capacity is made up; or days are shown as a date."""
+    """Otherwise a capacity would be invented, or days be shown as a date."""
     assert "battery" not in lines_of(changed(made, battery=None))
     battery = made["metrics"]["energy"]["battery"] | {"duration_s": 100 * 3600.0}
     found = lines_of(changed(made, battery=battery))["battery"]
@@ -146,14 +146,14 @@ def test_battery_is_shown_only_where_one_was_stated(made: Document) -> None:
 
 
 def test_battery_lasts_as_long_as_anybody_can_tell(made: Document) -> None:
-    """An estimate that is an hour off is shown to the second."""
+    """Otherwise an estimate that is an hour off would be shown to the second."""
     battery = made["metrics"]["energy"]["battery"] | {"u95_ratio": 0.12}
     found = lines_of(changed(made, battery=battery))["battery"]
     assert found == "3.17e+08 inferences or 9.3 h (±12 %) without a pause from 66.6 kJ, as stated"
 
 
 def test_single_inferences_are_shown_where_they_are_resolved(made: Document) -> None:
-    """Percentiles of energy without what they may be wrong by."""
+    """Otherwise percentiles of energy would be shown without their uncertainty."""
     resolved = {
         "count": 10, "p50_j": 0.002, "p50_u95_absolute_j": 2e-4, "p90_j": 0.003,
         "p90_u95_absolute_j": 2.4e-4, "u95_edges_j": 1e-4, "refused": None,
@@ -163,7 +163,7 @@ def test_single_inferences_are_shown_where_they_are_resolved(made: Document) -> 
 
 
 def test_run_of_before_some_uncertainties_is_shown(made: Document) -> None:
-    """A run of schema_version 5 is called damaged."""
+    """Otherwise a run of schema_version 5 would be reported as damaged."""
     older = deepcopy(made)
     energy = older["metrics"]["energy"]
     for name in ("power_w_idle_u95_absolute", "power_w_peak_u95_absolute"):
@@ -178,13 +178,13 @@ def test_run_of_before_some_uncertainties_is_shown(made: Document) -> None:
 
 
 def test_meter_without_uncertainty_is_called_that(made: Document) -> None:
-    """A file that says nothing of its errors looks exact."""
+    """Otherwise a file without any statement of its errors would look exact."""
     found = lines_of(changed(made, components_j={}, u95_absolute_j=0.0, u95_comparative_j=0.0))
     assert found["uncertainty"].endswith("components unknown")
 
 
 def test_run_without_a_meter_has_no_line_of_energy() -> None:
-    """Every run without a meter is shown as a failure."""
+    """Otherwise every run without a meter would be shown as a failure."""
     latency_ns = latencies()
     run = analyse_run(
         run_record(worker_record(latency_ns)),

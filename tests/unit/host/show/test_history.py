@@ -61,12 +61,12 @@ def level(rate: float) -> list[float]:
 def test_sentence_has_the_sign_and_the_size_of_the_change(
     rates: list[float], sentence: str
 ) -> None:
-    """A throughput that fell is called better, or its change is that of the reciprocal."""
+    """Otherwise a lower throughput would be called better, or its reciprocal be judged."""
     assert outcome_sentence(history(*rates)).startswith(sentence)
 
 
 def test_change_without_an_interval_is_called_that() -> None:
-    """A change of the meter ends the command, or is judged without the meters' errors."""
+    """Otherwise a change of meter would end the command, or be judged without meter errors."""
     found = history(*level(100), *level(90))
     levels = (found.levels[0], replace(found.levels[1], ratio_interval=None))
     unknown = replace(found, levels=levels, outcome=HistoryOutcome.INCONCLUSIVE)
@@ -80,7 +80,7 @@ def with_settings(**settings: str) -> History:
 
 
 def test_histories_of_one_model_say_in_which_settings_they_differ() -> None:
-    """Three rows look alike, and nobody can tell which one became slower."""
+    """Otherwise three rows would look alike, and it would be unclear which of them is slower."""
     one, other = with_settings(cpus="0", duration="2.0"), with_settings(cpus="0", duration="60.0")
     assert subject_lines([one, other]) == [
         "m.tflite on pi5, litert, offline, duration 2 s per run",
@@ -90,7 +90,7 @@ def test_histories_of_one_model_say_in_which_settings_they_differ() -> None:
 
 
 def test_settings_of_another_device_do_not_count() -> None:
-    """Two boards, each measured in one way, get a list of what their settings are."""
+    """Otherwise two boards, each measured in one way, would be listed with their settings."""
     one, other = with_settings(cpus="0"), with_settings(cpus="1")
     there = replace(other, subject=replace(other.subject, device="pi4"))
     assert subject_lines([one, there]) == [
@@ -100,7 +100,7 @@ def test_settings_of_another_device_do_not_count() -> None:
 
 
 def test_many_histories_are_a_table_of_what_differs_at_80_columns() -> None:
-    """Columns of equal names take the room, and numbers are folded."""
+    """Otherwise columns of equal names would take the space, and numbers would be folded."""
     out = Console(width=80, record=True)
     out.print(histories_page([with_settings(cpus=str(number)) for number in range(5)], 80))
     lines = out.export_text().splitlines()
@@ -115,7 +115,7 @@ def test_many_histories_are_a_table_of_what_differs_at_80_columns() -> None:
 
 
 def test_many_histories_on_a_narrow_terminal_are_a_list() -> None:
-    """`7.10 …` in a column that is too narrow for its number."""
+    """Otherwise a column that is too narrow for its number would show `7.10 …`."""
     out = Console(width=40, record=True)
     out.print(histories_page([with_settings(cpus=str(number)) for number in range(5)], 40))
     words = " ".join(out.export_text().split())
@@ -125,7 +125,7 @@ def test_many_histories_on_a_narrow_terminal_are_a_list() -> None:
 
 
 def test_page_at_80_columns_cuts_nothing() -> None:
-    """The interval of a change ends in the middle, or the settings are behind the edge."""
+    """Otherwise the interval of a change would be cut, or the settings be beyond the edge."""
     slow = history(*level(100), *level(80))
     run_id, model = "20261126-012511-755be043", "mobilenet_v2_int8.tflite"
     points = tuple(replace(point, run_ids=(run_id,)) for point in slow.points)

@@ -1,4 +1,4 @@
-"""A run as a notebook shows it."""
+"""The view of a run in a notebook."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ NUMBER = re.compile(r"\d (ns|µs|ms|s|J|mJ|µJ|W|mW)\b")
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """With runs of every kind."""
+    """A lab with runs of every kind."""
     made = Lab(tmp_path_factory.mktemp("lab"))
     shutil.copytree(RUNS, made.store.runs)
     return made
 
 
 class _Page(HTMLParser):
-    """Collects text, tags and the images' data of a page."""
+    """Collects text, tags and image data of a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def invalid(run: Run) -> Run:
 
 
 def test_every_kind_of_run_is_shown_without_what_a_notebook_removes(lab: Lab) -> None:
-    """One of them ends in a traceback, or its picture is missing where the notebook is new."""
+    """Otherwise a kind would end in a traceback, or lose its picture in a newer notebook."""
     for run_id in lab.store.run_ids():
         run = lab.run(run_id)
         page = _Page(run._repr_html_())
@@ -81,7 +81,7 @@ def test_every_kind_of_run_is_shown_without_what_a_notebook_removes(lab: Lab) ->
 
 
 def test_numbers_are_those_of_the_result_with_their_intervals(lab: Lab) -> None:
-    """A notebook shows another number than the command line, or one without its uncertainty."""
+    """Otherwise a notebook would differ from the command line, or lack an uncertainty."""
     run = lab.run(PRECISE)
     page, latency = _Page(run._repr_html_()), run.metrics.latency_ns
     assert latency is not None
@@ -93,7 +93,7 @@ def test_numbers_are_those_of_the_result_with_their_intervals(lab: Lab) -> None:
 
 
 def test_invalid_run_shows_its_reasons_and_no_number(lab: Lab) -> None:
-    """A refused number is printed all the same."""
+    """Otherwise a refused number would be printed all the same."""
     run = lab.run(PRECISE)
     page = _Page(run_html(invalid(run.result), run.series.latency))
     assert "no good" in page.words
@@ -105,7 +105,7 @@ def test_invalid_run_shows_its_reasons_and_no_number(lab: Lab) -> None:
 
 
 def test_hostile_names_are_text(lab: Lab) -> None:
-    """A model's name runs as a part of the page."""
+    """Otherwise a model's name would run as a part of the page."""
     run = lab.run(PLAIN).result
     hostile = "<script>x</script>\x1b[2J\"'&"
     named = replace(run, model=replace(run.model, name=hostile))
@@ -116,7 +116,7 @@ def test_hostile_names_are_text(lab: Lab) -> None:
 
 
 def test_run_without_its_traces_is_shown_with_the_reason(tmp_path: Path) -> None:
-    """A missing file hides the verdict, too."""
+    """Otherwise a missing file would hide the verdict, too."""
     lab = Lab(tmp_path)
     shutil.copytree(RUNS / PLAIN, lab.store.runs / PLAIN)
     (lab.store.directory(PLAIN) / QUERIES_FILE).write_bytes(b"x")
@@ -126,7 +126,7 @@ def test_run_without_its_traces_is_shown_with_the_reason(tmp_path: Path) -> None
 
 
 def test_set_shows_the_interval_between_its_runs(lab: Lab) -> None:
-    """The interval of one run is taken for that of the set."""
+    """Otherwise the interval of one run would be taken for that of the set."""
     sets = lab.sets([lab.run(run_id) for run_id in lab.store.run_ids()])
     one = max(sets, key=lambda one: len(one.runs))
     page = _Page(one._repr_html_())

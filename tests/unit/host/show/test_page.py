@@ -34,7 +34,7 @@ def rows(*operators: OperatorTime) -> list[list[str]]:
 
 
 def test_operators_are_shown_by_their_medians() -> None:
-    """One preemption makes a small operator the most expensive one."""
+    """Otherwise one preemption would make a small operator the most expensive."""
     found = rows(
         OperatorTime(0, "CONV", "", "cpu", 10, 10_099_000, 9_000),
         OperatorTime(1, "ADD", "", "cpu", 10, 10_000, 1_000),
@@ -49,7 +49,7 @@ def test_operators_are_shown_by_their_medians() -> None:
 
 
 def test_shares_have_the_error_of_a_timer_of_whole_microseconds() -> None:
-    """Two operators of about 1 µs are said to take 50.0% each, and the others nothing."""
+    """Otherwise two operators of about 1 µs would get 50.0% each, and the others nothing."""
     times_ns = (1000, 1000, 0)
     title, _, *found = rows(
         *(OperatorTime(index, "CONV", "", "cpu", 10, 0, ns) for index, ns in enumerate(times_ns))
@@ -62,7 +62,7 @@ def test_shares_have_the_error_of_a_timer_of_whole_microseconds() -> None:
 
 
 def test_profile_of_an_older_agent_is_shown_by_its_means() -> None:
-    """A mean stands under the name of a median."""
+    """Otherwise a mean would stand under the name of a median."""
     found = rows(OperatorTime(0, "CONV", "", "cpu", 10, 90_000))
     assert "mean time" in " ".join(found[0])
     assert found[-1][3] == "9.00"
@@ -78,7 +78,7 @@ def test_profile_of_an_older_agent_is_shown_by_its_means() -> None:
     ],
 )
 def test_page_says_which_share_of_the_inputs_is_clipped(clipped: float | None, said: str) -> None:
-    """The model ran on other inputs than the file has, and nobody reads of it."""
+    """Otherwise the model would run on inputs that differ from the file's without a note."""
     latency_ns = latencies()
     worker = replace(
         worker_record(latency_ns),
@@ -95,7 +95,7 @@ def test_page_says_which_share_of_the_inputs_is_clipped(clipped: float | None, s
 
 
 def test_run_of_a_set_names_the_set_beside_its_verdict() -> None:
-    """`bench` said suspect; `show last` says valid of the last of the five runs, and no more."""
+    """Otherwise `bench` would report suspect, but `show last` only valid, for the last of five."""
     traces = replace(traces_of(latencies()), facts=HostFacts(member=SetMember("set-1", 4, 5)))
     record = run_record(worker_record(latencies()))
     run = analyse_run(record, traces, created_utc=CREATED_UTC, clock=None)
@@ -108,7 +108,7 @@ def test_run_of_a_set_names_the_set_beside_its_verdict() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_long_command_is_one_line_that_can_be_copied(width: int) -> None:
-    """A command is cut into two lines with an indent, and the first one runs without its value."""
+    """Otherwise a command would be cut in two, and its first line run without its value."""
     command = f"edgebench bench mobilenet_v2_int8.tflite --quick --duration 300s --store {'s' * 40}"
     rows = [("verdict", "suspect"), ("to improve", f"measure for longer: {command}; or do not")]
     out = Console(file=StringIO(), width=width)
@@ -122,7 +122,7 @@ def test_long_command_is_one_line_that_can_be_copied(width: int) -> None:
 
 
 def test_page_of_a_failed_run_begins_with_the_reason() -> None:
-    """Whoever opens a run without numbers searches for the line that says why."""
+    """Otherwise the reason would have to be searched for on the page of a run without numbers."""
     record = replace(
         run_record(None),
         outcome=Outcome.FAILED,
@@ -147,7 +147,7 @@ def test_page_of_a_failed_run_begins_with_the_reason() -> None:
 
 
 def test_page_begins_with_the_verdict_and_folds_what_passed() -> None:
-    """Forty-one lines of rules, and the two that matter are between them."""
+    """Otherwise the two rules that matter would stand between 41 lines."""
     made = shown(20)
     first, second, *others = [line for line in made.splitlines() if line.strip()]
     assert re.match(r"verdict +invalid: 10 queries, at least 100 needed", first), first
@@ -164,7 +164,7 @@ def test_page_begins_with_the_verdict_and_folds_what_passed() -> None:
 
 
 def shown(count: int, *, is_all: bool = False) -> str:
-    """The page of a run with so many queries."""
+    """The page of a run with this number of queries."""
     latency_ns = latencies(count)
     record = run_record(worker_record(latency_ns))
     traces = traces_of(latency_ns, min(WARMUP_COUNT, count - 1))

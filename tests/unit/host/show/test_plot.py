@@ -21,7 +21,7 @@ METERED = "20261123-031049-420b03bc"
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """With a metered run; figures need no screen."""
+    """A lab with a metered run; figures need no screen."""
     monkeypatch.setenv("MPLBACKEND", "agg")
     made = Lab(tmp_path)
     shutil.copytree(RUNS / METERED, made.store.runs / METERED)
@@ -29,7 +29,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 def test_traces_share_one_axis_under_the_verdict(lab: Lab, tmp_path: Path) -> None:
-    """A peak of power is drawn beside another inference, or nobody sees that the run is suspect."""
+    """Otherwise a peak of power would be drawn at another inference, or the verdict be missed."""
     run = lab.run(METERED)
     figure = run.plot()
     labels = [axes.get_ylabel() for axes in figure.axes]
@@ -44,7 +44,7 @@ def test_traces_share_one_axis_under_the_verdict(lab: Lab, tmp_path: Path) -> No
 
 
 def test_power_on_another_clock_has_its_own_axis(lab: Lab) -> None:
-    """Power is drawn beside inferences of another time."""
+    """Otherwise power would be drawn next to inferences of another time."""
     run = lab.run(METERED)
     series = replace(run.series, power_apart="the clocks are strangers")
     figure = plot_run(run.result, series)
@@ -54,14 +54,14 @@ def test_power_on_another_clock_has_its_own_axis(lab: Lab) -> None:
 
 
 def test_name_of_a_model_is_no_formula(lab: Lab, tmp_path: Path) -> None:
-    """`$` in a file name ends in matplotlib's traceback."""
+    """Otherwise `$` in a file name would end in matplotlib's traceback."""
     run = lab.run(METERED)
     named = replace(run.result, model=replace(run.model, name=r"a$\frac$b"))
     plot_run(named, run.series).savefig(tmp_path / "run.png")
 
 
 def test_what_cannot_be_drawn_is_one_line(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A notebook shows a traceback of matplotlib's, or an empty figure."""
+    """Otherwise a notebook would show a traceback of matplotlib, or an empty figure."""
     run = lab.run(METERED)
     with pytest.raises(UsageError, match="has no traces"):
         plot_run(run.result, RunSeries())

@@ -32,7 +32,10 @@ SLOW = tuple(2 * value for value in FAST)
 
 
 def test_ratio_that_is_not_the_one_of_the_medians_is_told() -> None:
-    """38.5 µs beside 8.11 µs is called 5.25 times slower, and a reader divides them."""
+    """A ratio that differs from the ratio of the printed medians is explained.
+
+    Otherwise 38.5 µs next to 8.11 µs would be called 5.25 times slower, and a reader would divide.
+    """
     first = made((1000, 1001, 1002, 1003, 1004))
     assert ratio_lines([first, made(SLOW, name="n_fp32.tflite")]) == []
     two_levels = made((1000, 1001, 1002, 1300, 1301))
@@ -56,7 +59,7 @@ def test_ratio_that_is_not_the_one_of_the_medians_is_told() -> None:
 def test_wide_interval_is_a_range_with_both_bounds(
     times: float, interval: tuple[float, float], words: str
 ) -> None:
-    """A ratio of 1.02 is ±2200 %, or one that is clear has a range with 1 in it."""
+    """Otherwise a ratio of 1.02 would be ±2200 %, or a clear ratio have a range that includes 1."""
     assert ratio_words(SetRatio(METRICS["latency_ns.p50"], times, interval)) == words
 
 
@@ -97,7 +100,7 @@ def made(
     ],
 )
 def test_ratio_is_that_of_the_runs(other: Sequence[int], said: str) -> None:
-    """The sides are swapped, or a difference is claimed that there is not."""
+    """Otherwise the sides would be swapped, or a difference be claimed that does not exist."""
     cell = ratio_to_first([made(FAST), made(other)], made(other))
     assert cell.startswith(said[:8]), cell
     assert re.fullmatch(r"[\d.]+× (faster |slower )?±[\d.]+ %", cell)
@@ -105,7 +108,7 @@ def test_ratio_is_that_of_the_runs(other: Sequence[int], said: str) -> None:
 
 
 def test_ratio_lies_in_its_interval() -> None:
-    """The interval is that of the other direction."""
+    """Otherwise the interval would be that of the other direction."""
     found = ratio_of_sets(made(FAST), made(SLOW))
     assert found is not None
     assert found.interval[0] < found.times < found.interval[1]
@@ -127,20 +130,20 @@ def test_ratio_lies_in_its_interval() -> None:
     ids=["invalid", "two runs", "simulated", "another scenario"],
 )
 def test_no_ratio_without_an_interval(other: RunSet) -> None:
-    """A factor is shown that nobody can rely on."""
+    """Otherwise an unreliable factor would be shown."""
     first = made(FAST[: len(other.runs)])
     assert ratio_of_sets(first, other) is None
     assert ratio_to_first([first, other], other) == ABSENT
 
 
 def test_first_set_has_no_ratio_to_itself() -> None:
-    """The first row is as fast as itself."""
+    """Otherwise the first row would be compared with itself."""
     one = made(FAST)
     assert ratio_to_first([one, made(SLOW)], one) == ABSENT
 
 
 def test_int8_model_slower_than_its_sibling_gives_a_warning() -> None:
-    """Somebody ships a quantised model that is slower, and no line says so."""
+    """Otherwise a slower quantised model would be shipped without a warning."""
     sibling, quantized = made(FAST), made(SLOW, "m_int8.tflite", "int8")
     [line] = slower_int8_lines([quantized, sibling])
     assert line.startswith("warning: m_int8.tflite is 2.0")
@@ -161,12 +164,12 @@ def test_int8_model_slower_than_its_sibling_gives_a_warning() -> None:
     ids=["faster", "another model", "another runtime", "threads", "no clear difference"],
 )
 def test_no_warning_where_it_would_be_wrong(sets: list[RunSet]) -> None:
-    """A warning about two models that have nothing to do with each other."""
+    """Otherwise two unrelated models would cause a warning."""
     assert slower_int8_lines(sets) == []
 
 
 def test_sides_of_a_comparison_in_pairs_have_the_paired_ratio() -> None:
-    """The table of both sides and the comparison show two ratios of the same runs."""
+    """Otherwise the table and the comparison would show two ratios of the same runs."""
     drift = [1000 + 30 * number for number in range(8)]
     sides: list[RunSet] = []
     for side, factor in (("baseline", 1.0), ("candidate", 1.25)):

@@ -1,4 +1,4 @@
-"""Tables for the terminal: complete, and safe whatever a device or a file is called."""
+"""Tables for the terminal: complete, and safe for any name of a device or a file."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ EVIL = "a\x1b[2J\x07\u202eb\r[red]c[/red]"
 
 
 def run(count: int = 500) -> Run:
-    """A made-up run with so many queries."""
+    """A synthetic run with this number of queries."""
     latency_ns = latencies(count)
     record = run_record(worker_record(latency_ns))
     traces = traces_of(latency_ns, min(WARMUP_COUNT, count - 1))
@@ -59,14 +59,14 @@ def run(count: int = 500) -> Run:
 
 
 def printed(what: RenderableType, width: int = 200) -> str:
-    """What a terminal of this width without colours gets."""
+    """The output on a terminal of this width without colours."""
     out = io.StringIO()
     Console(file=out, width=width, color_system=None, highlight=False).print(what)
     return out.getvalue()
 
 
 def test_results_show_the_interval_and_the_verdict() -> None:
-    """A number is printed without its uncertainty."""
+    """Otherwise a number would be printed without its uncertainty."""
     text = printed(results_table(find_sets([run()])))
     assert re.search(r"±\d+\.\d %", text)
     assert "valid" in text
@@ -75,7 +75,7 @@ def test_results_show_the_interval_and_the_verdict() -> None:
 
 
 def test_percentile_without_an_interval_is_a_dash() -> None:
-    """A p99 of two hundred queries is printed as a number."""
+    """Otherwise a p99 of two hundred queries would be printed as a number."""
     made = run(200)
     assert made.verdict.state is State.VALID
     assert made.metrics.latency_ns is not None
@@ -84,7 +84,7 @@ def test_percentile_without_an_interval_is_a_dash() -> None:
 
 
 def test_numbers_of_an_invalid_run_are_not_printed() -> None:
-    """A number that cannot be trusted is printed, and somebody copies it."""
+    """Otherwise an untrustworthy number would be printed, and copied."""
     made = run(20)
     assert made.verdict.state is State.INVALID
     for table in (results_table(find_sets([made])), runs_table([summary_of(made)])):
@@ -95,7 +95,7 @@ def test_numbers_of_an_invalid_run_are_not_printed() -> None:
 
 
 def test_number_of_an_invalid_run_is_called_refused() -> None:
-    """A dash looks as if the run had no such number, or nobody had asked for it."""
+    """Otherwise a dash would look as if the run had no such number, or none was requested."""
     made = run(20)
     for table in (results_table(find_sets([made])), runs_table([summary_of(made)])):
         assert printed(table).count("refused") == 1, "its p50"
@@ -107,7 +107,7 @@ def test_number_of_an_invalid_run_is_called_refused() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 100, 120, 160])
 def test_refused_energy_is_told_from_one_that_nobody_asked_for(width: int) -> None:
-    """A dash in the place of an energy says that there was no meter."""
+    """Otherwise a dash in place of an energy would suggest that there was no meter."""
     plain, reason = run(), "complete: serial port /dev/ttyACM0 is gone"
     refused = with_refused_energy(reason, "meter", {"meter": reason})
     refused = changed(refused, {"model.name": "refused.tflite", "verdict.state": State.SUSPECT})
@@ -119,14 +119,14 @@ def test_refused_energy_is_told_from_one_that_nobody_asked_for(width: int) -> No
 
 
 def with_refused_energy(reason: str, refused_by: str, failed: Mapping[str, str]) -> Run:
-    """A run whose energy a rule refused, and in which these rules failed with these words."""
+    """A run whose energy a rule refused, and in which these rules failed with these details."""
     made = failing({**failed, "energy": f"refused: {reason}"})
     energy = EnergyResult(meter="x", refused=reason, refused_by=refused_by)
     return changed(made, {"metrics.energy": energy})
 
 
 def failing(details: Mapping[str, str]) -> Run:
-    """A run in which these rules failed with these words."""
+    """A run in which these rules failed with these details."""
     made = run()
     rules = tuple(
         replace(rule, outcome=RuleOutcome.FAIL, reason=AS_STORED, detail=details[rule.id])
@@ -160,20 +160,20 @@ def failing(details: Mapping[str, str]) -> Run:
 def test_reason_of_a_refused_energy_is_the_one_that_counted(
     rule: str, detail: str, reason: str, refused_by: str, expected: str
 ) -> None:
-    """What else is wrong with the meter is taken for the reason, and the reason is not told."""
+    """Otherwise another fault of the meter would be shown in place of the reason."""
     [line] = verdict_lines(find_sets([with_refused_energy(reason, refused_by, {rule: detail})]))
     assert line.endswith(f" on tflite: {expected}")
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 110, 160, 200])
 def test_run_id_is_never_broken(width: int) -> None:
-    """A narrow terminal shows half of an id, which cannot be copied."""
+    """Otherwise a narrow terminal would show half of an id, which cannot be copied."""
     text = printed(runs_table([summary_of(run())], width))
     assert RUN_ID in text
 
 
 def test_stored_runs_show_energy_where_any_has_it() -> None:
-    """An empty column, or a refused energy that looks as if nobody had asked for one."""
+    """Otherwise a column would be empty, or a refused energy look as if none was requested."""
     plain = summary_of(run())
     assert "energy" not in printed(runs_table([plain]))
     metered = replace(
@@ -199,7 +199,7 @@ def test_stored_runs_show_energy_where_any_has_it() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 100, 120, 160])
 def test_narrow_terminal_shows_fewer_columns_and_whole_numbers(width: int) -> None:
-    """A number is cut to make room, and reads as a smaller one."""
+    """Otherwise a number would be cut to make room, and read as a smaller number."""
     made = run()
     text = printed(results_table(find_sets([made]), width), width)
     assert made.metrics.latency_ns is not None
@@ -208,7 +208,7 @@ def test_narrow_terminal_shows_fewer_columns_and_whole_numbers(width: int) -> No
 
 @pytest.mark.parametrize("width", [80, 100, 120, 160])
 def test_devices_of_two_kinds_are_told_apart_by_whole_names_and_numbers(width: int) -> None:
-    """Columns of zero width: nobody knows which device a number is of, or it is cut."""
+    """Otherwise columns of zero width would hide the device of a number, or cut the number."""
     timed = run()
     offline = {"spec.scenario": Scenario.OFFLINE, "metrics.end_to_end_ns": None}
     [one, other] = find_sets([timed, changed(timed, offline)])
@@ -242,7 +242,7 @@ def test_devices_of_two_kinds_are_told_apart_by_whole_names_and_numbers(width: i
 def test_run_that_is_throttled_from_the_start_shows_what_is_known(
     before: int | None, after: int, words: str, p50: str
 ) -> None:
-    """The only latency that the device had before it throttled is in the document alone."""
+    """Otherwise the only latency before the throttling would be in the document alone."""
     made = run()
     latency = made.metrics.latency_ns
     assert latency is not None
@@ -269,7 +269,7 @@ def test_run_that_is_throttled_from_the_start_shows_what_is_known(
 
 
 def test_page_of_a_run_shows_every_rule() -> None:
-    """A rule that failed is not shown."""
+    """Otherwise a rule that failed would not be shown."""
     made = run()
     text = printed(run_page(made, is_all=True))
     for rule in made.verdict.rules:
@@ -279,7 +279,7 @@ def test_page_of_a_run_shows_every_rule() -> None:
 
 
 def test_valid_run_that_nobody_watched_says_so() -> None:
-    """Twelve rules are unknown, and the run looks like one whose clock and heat were seen."""
+    """Otherwise a run with twelve unknown rules would look as if clock and heat were watched."""
     made = replace(run(), verdict=replace(run().verdict, unwatched=("clock", "heat")))
     assert made.marks.label == "valid, unwatched: clock, heat"
     assert "valid*" in printed(results_table(find_sets([made])))
@@ -296,7 +296,7 @@ def test_valid_run_that_nobody_watched_says_so() -> None:
 
 
 def test_lopsided_energy_of_a_set_has_both_sides() -> None:
-    """±31 % where the upper bound is 49 % above the median."""
+    """Otherwise ±31 % would be shown where the upper bound is 49 % above the median."""
     values_j = [52e-6, 53e-6, 60.6e-6, 61e-6, 90e-6]
     runs = [
         changed(
@@ -315,7 +315,7 @@ def test_lopsided_energy_of_a_set_has_both_sides() -> None:
 
 
 def test_list_of_runs_names_sets_that_are_invalid() -> None:
-    """Five suspect runs from 6 to 12 ms are listed, and nothing says that they are no set."""
+    """Otherwise five suspect runs from 6 to 12 ms would not be marked as an invalid set."""
     row = replace(summary_of(run()), set_id="set-1")
     far = [replace(row, latency_ns_p50=value) for value in (6510, 7000, 9000, 11000, 11800)]
     near = [replace(row, set_id="set-2", latency_ns_p50=9000 + n) for n in range(5)]
@@ -330,7 +330,7 @@ def test_list_of_runs_names_sets_that_are_invalid() -> None:
 
 
 def test_list_of_runs_says_what_its_numbers_are() -> None:
-    """93,971/s stands below p50, and runs of two runtimes look like one that scatters."""
+    """Otherwise 93,971/s would stand below p50, or runs of two runtimes look like scatter."""
     row = summary_of(run())
     assert " p50 " in printed(runs_table([row], 80), 80)
     offline = replace(row, scenario="offline", end_to_end_ns_p50=None, throughput_per_s=93971.0)
@@ -342,7 +342,7 @@ def test_list_of_runs_says_what_its_numbers_are() -> None:
 
 
 def test_short_runs_are_said_to_be_short() -> None:
-    """A number of ten seconds is taken for one by MLPerf's rules."""
+    """Otherwise a number of ten seconds would be taken for a result by MLPerf's rules."""
     short = run()
     assert short.spec.duration_s < 60
     asked = replace(short, spec=replace(short.spec, duration_s=60.0))
@@ -358,7 +358,7 @@ def test_short_runs_are_said_to_be_short() -> None:
 
 
 def test_missing_tail_is_explained_below_the_table() -> None:
-    """A dash in the place of p90 is taken for a fault of the program."""
+    """Otherwise a dash in place of p90 would be taken for a fault of the program."""
     whole = run()
     without = changed(whole, {"metrics.latency_ns.p90": None, "metrics.latency_ns.p90_ci95": None})
     sets = find_sets([whole, without])
@@ -371,7 +371,7 @@ def test_missing_tail_is_explained_below_the_table() -> None:
 
 @pytest.mark.parametrize("width", [80, 100, 120, 140, 200])
 def test_ids_of_sets_stand_in_the_list_and_break_no_other_cell(width: int) -> None:
-    """The id of a set is found by nobody but who pipes the list into a file."""
+    """Otherwise the id of a set could be found only by piping the list into a file."""
     row = replace(summary_of(run()), set_id="set-1f2e3d4c", model="digits_int8.tflite")
     shown = printed(runs_table([row, replace(row, set_id=None)], width), width)
     for word in (row.run_id, "set-1f2e3d4c", "digits_int8.tflite", "p50"):
@@ -379,7 +379,7 @@ def test_ids_of_sets_stand_in_the_list_and_break_no_other_cell(width: int) -> No
 
 
 def test_runs_of_one_model_are_told_apart() -> None:
-    """Two runs of a model have one line, and nobody knows whose reason is whose."""
+    """Otherwise two runs of a model would share a line, and their reasons could not be assigned."""
     slow, hot, both = (failing(one) for one in ({"thermal": "hot"}, {"swap": "swaps"}, {}))
     sets = find_sets(
         [replace(slow, run_id="a"), replace(hot, run_id="b"), replace(both, run_id="c")]
@@ -392,7 +392,7 @@ def test_runs_of_one_model_are_told_apart() -> None:
 
 
 def test_run_beside_a_set_has_its_interval_in_its_own_column() -> None:
-    """The interval within a run is read as one between runs."""
+    """Otherwise the interval within a run would be read as an interval between runs."""
     members = [
         replace(run(), run_id=f"a{number}", member=SetMember("set-a", number, 5))
         for number in range(5)
@@ -404,7 +404,7 @@ def test_run_beside_a_set_has_its_interval_in_its_own_column() -> None:
 
 
 def test_page_tells_the_conditions_and_what_was_seen_beside_the_latency() -> None:
-    """Cold start, memory and the settings of a run are in the document alone."""
+    """Otherwise cold start, memory and settings of a run would be in the document alone."""
     spec = RunSpec("tflite", scenario=Scenario.SERVER, target_qps=50.0, target_latency_s=0.04)
     made = replace(run(), spec=spec)
     text = printed(run_page(made))
@@ -416,14 +416,14 @@ def test_page_tells_the_conditions_and_what_was_seen_beside_the_latency() -> Non
 
 
 def test_page_of_an_invalid_run_has_no_numbers() -> None:
-    """A throughput that cannot be trusted is printed beside the verdict that says so."""
+    """Otherwise an untrustworthy throughput would be printed next to the verdict."""
     text = printed(run_page(run(20)))
     assert "inferences/s" not in text
     assert "cold start" not in text
 
 
 def test_offline_shows_its_throughput_and_others_do_not() -> None:
-    """What an offline run is about is missing from the table, or a column of dashes is in it."""
+    """Otherwise an offline run would lack its main number, or others have a column of dashes."""
     other = run()
     made = changed(other, {"spec.scenario": Scenario.OFFLINE, "metrics.end_to_end_ns": None})
     assert "per second" in printed(results_table(find_sets([made, other])))
@@ -431,7 +431,7 @@ def test_offline_shows_its_throughput_and_others_do_not() -> None:
 
 
 def test_accuracy_is_shown_where_it_was_asked_for() -> None:
-    """Somebody asks for the accuracy and has to open the document to see it."""
+    """Otherwise the requested accuracy would be in the document alone."""
     made = run()
     assert "accuracy" not in printed(results_table(find_sets([made])))
     accuracy = Accuracy("top1", 0.975, None, 360)
@@ -462,7 +462,7 @@ LONGER = f"measure for longer: {GIVEN} {QUERIES} --runs 1 --duration"
 def test_advice_names_the_last_cpus_where_others_are_left(
     threads: int, cpus: tuple[int, ...], advised: str
 ) -> None:
-    """A model is sent to a little CPU, to all of them, or to the one that was too busy."""
+    """Otherwise a model would be sent to a little CPU, to all of them, or to the overloaded one."""
     made = failing({"background_load": "others took 40 %"})
     [one] = find_sets([replace(made, spec=replace(made.spec, threads=threads, cpus=cpus))])
     [advice] = advices(one)
@@ -471,7 +471,7 @@ def test_advice_names_the_last_cpus_where_others_are_left(
 
 
 def test_advice_to_measure_for_longer_is_longer_than_what_was_asked_for() -> None:
-    """Five minutes were too short, and two are advised."""
+    """Otherwise two minutes would be advised where five were too short."""
     made = failing({"precision": "p50 is not known"})
     long = replace(made, spec=replace(made.spec, duration_s=300.0))
     [advice] = advices(find_sets([long])[0])
@@ -481,7 +481,7 @@ def test_advice_to_measure_for_longer_is_longer_than_what_was_asked_for() -> Non
 def test_advice_about_a_run_of_this_machine_names_no_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A name is in the way where none is needed."""
+    """Otherwise the command would contain an unnecessary name."""
     made = failing({"background_load": "others took 40 %"})
     monkeypatch.setattr("platform.node", lambda: made.device.name)
     [advice] = advices(find_sets([made])[0])
@@ -491,7 +491,7 @@ def test_advice_about_a_run_of_this_machine_names_no_device(
 
 
 def test_of_several_reasons_with_one_cause_that_of_the_most_runs_is_told() -> None:
-    """One run of six is named, and what failed in all of them is not."""
+    """Otherwise the failure of one run of six would be shown in place of that of all six."""
     made = failing({"steady_state": "it drifts", "precision": "p50 is not known"})
     counts = {"steady_state": 1, "precision": 6}
     rules = tuple(
@@ -504,7 +504,7 @@ def test_of_several_reasons_with_one_cause_that_of_the_most_runs_is_told() -> No
 
 
 def test_cause_is_told_before_what_follows_from_it() -> None:
-    """A browser takes the CPU, and the first advice is to fix the frequency."""
+    """Otherwise, with a browser on the CPU, the first advice would be to fix the frequency."""
     scatter, cause = {"steady_state": "it switches"}, {"background_load": "others took 40 %"}
     [both] = find_sets([failing({**scatter, **cause})])
     [line] = verdict_lines([both])
@@ -519,7 +519,7 @@ def test_cause_is_told_before_what_follows_from_it() -> None:
 
 
 def test_advice_of_an_invalid_run_is_about_what_makes_it_invalid() -> None:
-    """Otherwise somebody would lower the load first, and then have no numbers still."""
+    """Otherwise the user would lower the load first, and then still have no numbers."""
     details = {"enough_queries": "12 of 100", "background_load": "others took 40 %"}
     suspect = failing(details)
     refused = changed(suspect, {"verdict.state": State.INVALID})
@@ -529,7 +529,7 @@ def test_advice_of_an_invalid_run_is_about_what_makes_it_invalid() -> None:
 
 
 def test_one_cut_run_hides_no_reason_of_the_others_of_its_set() -> None:
-    """Four runs of five beside a busy machine are said to be just short of one."""
+    """Otherwise four of five runs on a busy machine would seem to be merely one run short."""
     cut = failing({"complete": "interrupted", "enough_time": "4 s"})
     busy = failing({"background_load": "others took 40 %"})
     members = [
@@ -542,7 +542,7 @@ def test_one_cut_run_hides_no_reason_of_the_others_of_its_set() -> None:
 
 
 def test_reasons_are_the_rules_that_failed() -> None:
-    """A person reads that a run is invalid, and not why."""
+    """Otherwise a run would be reported as invalid without a reason."""
     made = run(20)
     lines = verdict_lines(find_sets([made]))
     assert any("queries, at least 100 needed" in line for line in lines)
@@ -551,7 +551,7 @@ def test_reasons_are_the_rules_that_failed() -> None:
 
 
 def test_reason_that_several_sets_share_is_said_once() -> None:
-    """Six models on a busy machine: six times the same sentence hides what is wrong with one."""
+    """Otherwise one sentence for six models on a busy machine would hide a fault of one model."""
     busy = failing({"background_load": "others took 100 %"})
     both = failing({"background_load": "others took 100 %", "enough_queries": "too few"})
     other = changed(both, {"model.name": "other.tflite"})
@@ -565,7 +565,7 @@ def test_reason_that_several_sets_share_is_said_once() -> None:
 
 @pytest.mark.parametrize("place", ["device", "model", "runtime"])
 def test_names_cannot_reach_the_terminal(place: str) -> None:
-    """A device or a file clears the screen, hides its name, or turns the text around."""
+    """Otherwise a device or a file would clear the screen, hide its name, or reverse the text."""
     made = changed(run(), {f"{place}.name": EVIL})
     for what in (results_table(find_sets([made])), runs_table([summary_of(made)]), run_page(made)):
         text = printed(what)
@@ -574,7 +574,7 @@ def test_names_cannot_reach_the_terminal(place: str) -> None:
 
 
 def test_descriptions_of_a_device_cannot_reach_the_terminal() -> None:
-    """What a device says about its chip and its system moves the cursor."""
+    """Otherwise a device's description of its chip and system would move the cursor."""
     from edgebench.host.devices.discovery import Access, DiscoveredDevice
     from edgebench.host.show.devices import devices_table
 

@@ -91,7 +91,7 @@ def test_comparison_of_an_older_edgebench_has_a_name_too(store: Store) -> None:
     [("lsat", "last"), ("nihgt", "night"), (f"{RUN_ID[:-1]}x", RUN_ID), ("digits.tflite", None)],
 )
 def test_misspelt_name_has_a_suggestion(store: Store, name: str, meant: str | None) -> None:
-    """Otherwise one wrong letter would be answered with the list of a thousand runs."""
+    """Otherwise a wrong letter would produce the list of a thousand runs."""
     annotate(store, RUN_ID, lambda _: Annotations(("night",)))
     with pytest.raises(NoSuchRun) as caught:
         find_runs(store, name)

@@ -1,4 +1,4 @@
-"""Packed traces from a device become Parquet, and damaged ones are refused in one line."""
+"""Packed traces from a device become Parquet; damaged traces are refused in one line."""
 
 from __future__ import annotations
 

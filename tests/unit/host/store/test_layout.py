@@ -1,4 +1,4 @@
-"""The store's directories: a run is there whole, or not at all."""
+"""The store's directories: a run is present whole, or not at all."""
 
 from __future__ import annotations
 

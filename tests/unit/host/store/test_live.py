@@ -20,7 +20,7 @@ from edgebench.host.store.live import LiveDevice, LiveFile, LiveReader, LiveSour
 from edgebench.protocol.record import Phase
 
 NAME = "1-20261124T000000-000000.jsonl"
-"""Name of a file that a test writes by itself."""
+"""Name of a file that a test writes itself."""
 COMMAND = {"name": "bench", "host": "desk", "pid": 1, "begun_utc": "2026-11-24T00:00:00+00:00"}
 
 
@@ -57,13 +57,13 @@ def reader(store: Store) -> LiveReader:
 
 
 def only(reader: LiveReader) -> LiveSource:
-    """The only command that there is."""
+    """The only command."""
     [source] = reader.sources.values()
     return source
 
 
 def write(store: Store, *lines: bytes, name: str = NAME) -> Path:
-    """Write a live file that no command of ours made."""
+    """Write a live file that no edgebench command made."""
     path = store.root / "live" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"\n".join(lines) + b"\n")
@@ -175,7 +175,7 @@ def test_devices_and_files_are_bounded(
 def test_devices_of_commands_that_have_ended_take_no_place_of_others(
     store: Store, reader: LiveReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the day's ended commands would fill the page, and a running one be left out."""
+    """Otherwise the day's ended commands would fill the page, and a running device be left out."""
     monkeypatch.setattr(live, "MAX_DEVICES", 3)
     for number in range(2):
         ended = LiveFile(store, "bench")
