@@ -88,8 +88,8 @@ class StoredRun:
 
     @property
     def verdict(self) -> str:
-        """valid, suspect or invalid."""
-        return self.result.verdict.state.value
+        """Verdict on the headline: valid, suspect or invalid."""
+        return self.result.headline_state.value
 
     @property
     def model(self) -> ModelFacts:

@@ -14,7 +14,7 @@ repetition and the best split of the time; pyperf, which starts 20 processes by 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,11 +28,15 @@ from edgebench.host.result.metrics import METRICS, Metric
 from edgebench.host.result.metrics import headline as headline_of
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
-from edgebench.host.result.verdict import Finding, State, Verdict
+from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 
 SHORTEST_LOOP_S = 0.5
 """Shortest proposed loop: a tick of the scheduler or the reading of a sensor is a large share of a
 shorter loop."""
+
+OUTVOTED_RATIO = 1 / 8
+"""Largest share of a set's runs that the others outvote: the interval of the median of eight runs
+leaves out most of the highest and of the lowest."""
 
 
 def find_sets(runs: Iterable[Run]) -> list[RunSet]:
@@ -201,9 +205,13 @@ def _launch_s(run: Run) -> float | None:
 def _verdict(
     runs: Sequence[Run], counted: Sequence[Run], headline: str, metrics: dict[str, SetMetric]
 ) -> Verdict:
-    """Verdict by the rules of the set, with each failed rule of its runs once."""
+    """Verdict by the rules of the set, with each failed rule of its runs once.
+
+    Its state is that of the headline.
+    """
+    kind = METRICS[headline].kind
     if runs[0].set_id is None:
-        return runs[0].verdict
+        return replace(runs[0].verdict, state=runs[0].verdict.state_of(kind))
     # For a tail percentile, the interval of the median counts, as in a single run.
     median = f"{runs[0].spec.scenario.traits.headline}.p50"
     precise = median if METRICS[headline].is_tail else headline
@@ -220,29 +228,67 @@ def _verdict(
         half_width_ratio=half_width,
     )
     unwatched = dict.fromkeys(name for run in counted for name in run.verdict.unwatched)
-    return judge_set(evidence, _broken_by_runs(runs, counted), unwatched)
+    verdict = judge_set(evidence, _broken_by_runs(runs, counted, metrics), unwatched)
+    return replace(verdict, state=verdict.state_of(kind))
 
 
-def _broken_by_runs(runs: Sequence[Run], counted: Sequence[Run]) -> list[Finding]:
+def _broken_by_runs(
+    runs: Sequence[Run], counted: Sequence[Run], metrics: Mapping[str, SetMetric]
+) -> list[Finding]:
     """Each failed rule of the runs: its worst finding, with the number of runs that failed it.
 
     If findings have no value, or different reasons, the first finding is shown. Invalid runs do not
-    count in the set, so their failures make the set suspect at most, if any run counts.
+    count in the set, so their failures make the set suspect at most, if any run counts. A rule that
+    few runs failed harms no number that is the same without them.
     """
     findings = []
     for rule in BY_ID.values():
-        broken = [one for run in runs for one in run.verdict.failures if one.id == rule.id]
-        if broken:
-            shown = _worst(broken)
-            facts = {
-                **(shown or broken[0]).facts,
-                "failed_count": len(broken),
-                "of_count": len(runs),
-                "is_worst": shown is not None,
-            }
-            severity = State.SUSPECT if counted else broken[0].severity
-            findings.append(replace(shown or broken[0], severity=severity, facts=facts))
+        by_run = {
+            run.run_id: one for run in runs for one in run.verdict.failures if one.id == rule.id
+        }
+        broken = list(by_run.values())
+        if not broken:
+            continue
+        shown = _worst(broken)
+        facts = {
+            **(shown or broken[0]).facts,
+            "failed_count": len(broken),
+            "of_count": len(runs),
+            "is_worst": shown is not None,
+        }
+        harmed = {kind for one in broken for kind in one.harmed}
+        others = [run for run in counted if run.run_id not in by_run]
+        checked_count = sum(_is_checked(run, rule.id) for run in runs)
+        if len(broken) <= OUTVOTED_RATIO * checked_count and len(others) >= MIN_RUNS:
+            harmed = {kind for kind in harmed if not _is_outvoted(kind, others, metrics)}
+        findings.append(
+            replace(
+                shown or broken[0],
+                severity=State.SUSPECT if counted else broken[0].severity,
+                facts=facts,
+                harms=tuple(kind for kind in NumberKind if kind in harmed),
+            )
+        )
     return findings
+
+
+def _is_checked(run: Run, name: str) -> bool:
+    """Whether a rule was checked in a run; only the first run, for example, checks its outputs."""
+    outcomes = (RuleOutcome.PASS, RuleOutcome.FAIL)
+    return any(one.id == name and one.outcome in outcomes for one in run.verdict.rules)
+
+
+def _is_outvoted(kind: NumberKind, others: Sequence[Run], metrics: Mapping[str, SetMetric]) -> bool:
+    """Whether the other runs alone give each number of a kind a value inside its interval."""
+    for path, summary in metrics.items():
+        if METRICS[path].kind is not kind:
+            continue
+        without = over_runs(METRICS[path], others)
+        if without is None or summary.ci95 is None:
+            return False
+        if not summary.ci95[0] <= without.median <= summary.ci95[1]:
+            return False
+    return True
 
 
 def _worst(findings: Sequence[Finding]) -> Finding | None:

@@ -49,10 +49,10 @@ def report_runs(
     from edgebench.host.show.tables import (
         console,
         length_line,
+        mark_lines,
         print_line,
         results_table,
         tails_line,
-        unwatched_line,
     )
 
     runs = watcher.runs
@@ -69,7 +69,7 @@ def report_runs(
         out = console()
         table = results_table(sets, out.width, watcher.unmeasured)
         out.print(table)
-        marks = (unwatched_line(sets), tails_line(sets, table), length_line(sets))
+        marks = (*mark_lines(sets), tails_line(sets, table), length_line(sets))
         notes = (*marks, *setting_lines(sets))
         for line in filter(None, notes):
             print_line(out, line)

@@ -303,10 +303,10 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
     from edgebench.host.show.settings import setting_lines
     from edgebench.host.show.tables import (
         console,
+        mark_lines,
         print_line,
         results_table,
         tails_line,
-        unwatched_line,
     )
     from edgebench.protocol.text import printable
 
@@ -321,7 +321,7 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
         has_settings = any(map(settings, sets))
         table = results_table(sets, out.width, settings=settings if has_settings else None)
         out.print(table)
-        lines += filter(None, [unwatched_line(sets), tails_line(sets, table)])
+        lines += filter(None, [*mark_lines(sets), tails_line(sets, table)])
         lines += setting_lines(sets, settings if has_settings else None)
     effects_by_metric = campaign.effects()
     for path, effects in effects_by_metric.items():

@@ -155,10 +155,10 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     from edgebench.host.show.settings import setting_lines
     from edgebench.host.show.tables import (
         console,
+        mark_lines,
         print_line,
         results_table,
         tails_line,
-        unwatched_line,
     )
     from edgebench.host.show.verdict import verdict_lines
 
@@ -174,7 +174,7 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     out = console()
     table = results_table(sets, out.width)
     out.print(table)
-    marks = (unwatched_line(sets), tails_line(sets, table))
+    marks = (*mark_lines(sets), tails_line(sets, table))
     notes = filter(None, (*marks, *setting_lines(sets)))
     lines = [*notes, *ratio_lines(sets), *verdict_lines(sets)]
     pairs = [run.pair for run in runs if run.pair is not None]

@@ -17,6 +17,7 @@ from edgebench.host.export.exported import (
     ExportedRun,
     benchmark_names,
     exported_numbers,
+    number_mark,
     sets_of,
 )
 
@@ -36,5 +37,6 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
             values = {"value": number.value}
             if number.interval is not None:
                 values["lower_value"], values["upper_value"] = number.interval
-            measures[_BUILT_IN.get(number.metric.path, number.metric.path)] = values
+            measure = _BUILT_IN.get(number.metric.path, number.metric.path)
+            measures[measure + number_mark(number, run_set)] = values
     out.write((json.dumps(benchmarks, indent=1, ensure_ascii=False) + "\n").encode())

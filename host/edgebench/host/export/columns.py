@@ -50,7 +50,7 @@ FACT_COLUMNS = (
     ExportColumn("set_id", str, lambda one: one.run.set_id),
     ExportColumn("set_verdict", str, lambda one: one.set_verdict),
     ExportColumn("kind", str, lambda one: one.run.kind),
-    ExportColumn("verdict", str, lambda one: one.run.verdict.state.value),
+    ExportColumn("verdict", str, lambda one: one.run.headline_state.value),
     ExportColumn("label", str, lambda one: one.run.marks.label),
     ExportColumn("reasons", str, lambda one: "; ".join(reasons(one.run.verdict))),
     ExportColumn("simulated", bool, lambda one: one.run.simulated),

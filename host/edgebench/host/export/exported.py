@@ -90,6 +90,11 @@ def mark(one: RunSet) -> str:
     return f" [{', '.join(marks)}]" if marks else ""
 
 
+def number_mark(number: Number, one: RunSet) -> str:
+    """Mark appended to the name of a number that is suspect next to a valid headline."""
+    return f" [{State.SUSPECT.value}]" if number.metric.kind in one.marks.also_suspect else ""
+
+
 def reasons(verdict: Verdict) -> list[str]:
     """Sentences of the failed rules, worst first."""
     return [printable(f"{rule.id}: {sentence(rule)}") for rule in verdict.failures]

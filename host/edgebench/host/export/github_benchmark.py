@@ -17,6 +17,7 @@ from edgebench.host.export.exported import (
     ExportedRun,
     benchmark_names,
     exported_numbers,
+    number_mark,
     reasons,
     sets_of,
 )
@@ -47,7 +48,7 @@ def _write(runs: Sequence[ExportedRun], out: BinaryIO, better: Better) -> None:
             if interval is not None:
                 bounds = f"95 %: {interval[0]:.6g} to {interval[1]:.6g}"
             entry = {
-                "name": f"{name}: {metric.path}",
+                "name": f"{name}: {metric.path}{number_mark(number, run_set)}",
                 "unit": metric.quantity.value or "1",
                 "value": number.value,
                 "range": bounds,

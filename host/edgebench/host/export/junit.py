@@ -98,7 +98,7 @@ def _properties(run: Run) -> list[tuple[str, str]]:
     """Facts, then each number in its unit, with its 95 % interval."""
     properties = [
         ("run_id", run.run_id),
-        ("verdict", run.verdict.state.value),
+        ("verdict", run.headline_state.value),
         ("label", run.marks.label),
         ("model_sha256", run.model.sha256 or ""),
         ("runtime_version", run.runtime.version),

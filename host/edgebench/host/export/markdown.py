@@ -30,7 +30,7 @@ from edgebench.host.show.comparisons import comparison_lines
 from edgebench.host.show.numbers import REFUSED
 from edgebench.host.show.ratios import ratio_to_first
 from edgebench.host.show.settings import setting_lines
-from edgebench.host.show.tables import unwatched_line
+from edgebench.host.show.tables import mark_lines
 from edgebench.host.show.verdict import verdict_lines
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.text import printable
@@ -60,7 +60,8 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
         lines.append(_row([*cells, run_set.marks.label]))
     sentences = [
         *_outcomes(runs),
-        *(line for line in (*verdict_lines(sets), unwatched_line(sets)) if line),
+        *verdict_lines(sets),
+        *mark_lines(sets),
         *setting_lines(sets),
     ]
     if sentences and _HTML.search("".join(sentences)):

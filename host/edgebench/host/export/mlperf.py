@@ -38,7 +38,7 @@ def copy(runs: Sequence[ExportedRun], directory: Path) -> None:
                 shutil.copyfile(one.directory / RAW_DIRECTORY / name, folder / name)
             verdict = {
                 "run_id": one.run.run_id,
-                "verdict": one.run.verdict.state.value,
+                "verdict": one.run.headline_state.value,
                 "label": one.run.marks.label,
                 "reasons": reasons(one.run.verdict),
             }

@@ -64,7 +64,8 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
                 values |= zip(_BOUNDS, number.interval, strict=True)
             for bound, value in values.items():
                 samples = families.setdefault((number.metric.path, bound), [])
-                samples.append((_joined(labels), value))
+                own = {**labels, "verdict": number.marks.state}
+                samples.append((_joined(own), value))
     lines = _family(
         "edgebench_verdict", "", "Verdict of each run or set, and its reasons", verdicts
     )

@@ -195,7 +195,7 @@ def _cell_plots(facts: CampaignFacts, by_metric: Mapping[str, list[RunSet]]) -> 
                 interval=number.interval,
                 shown=number.shown,
                 bounds=number.bounds,
-                state=one.verdict.state.value,
+                state=number.state,
                 labels=labels_of(one),
             )
             for one, number in numbers

@@ -80,6 +80,8 @@ class ReportNumber:
     range: str
     """Lowest and highest run; empty for a single run."""
     run_count: int
+    state: str
+    """Verdict on the number: that of the headline, or that of its own kind."""
 
 
 def headline_numbers(one: RunSet) -> list[ReportNumber]:
@@ -114,6 +116,7 @@ def number_of(one: RunSet, path: str) -> ReportNumber:
         bounds=_bounds(one, metric, interval),
         range=" to ".join(ends) if summary.count > 1 else "",
         run_count=summary.count,
+        state=metric.relevant(one.marks).state,
     )
 
 

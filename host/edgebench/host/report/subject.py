@@ -33,6 +33,7 @@ from edgebench.host.report.numbers import (
 from edgebench.host.report.trace_table import TraceTable, trace_tables
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.latency import PERCENTILES
+from edgebench.host.result.marks import in_words
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
@@ -262,6 +263,8 @@ def _sentence(one: RunSet) -> str:
         return f"The numbers cannot be trusted and are not shown: {rules} failed."
     if verdict.state is State.SUSPECT:
         return f"The numbers may be wrong: {rules} failed."
+    if also := one.marks.also_suspect:
+        return f"The headline can be trusted, but {in_words(also)} may be wrong: {rules} failed."
     if verdict.unwatched:
         names = ", ".join(verdict.unwatched)
         return f"The numbers can be trusted, but {names} could not be read."
@@ -318,7 +321,7 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
             note = "The run has no traces."
         elif not any(one.panels for one in charts):
             note = "Phases only: the run has no trace of latency, power, temperature or clock."
-    state = "failed" if run.failure is not None else run.verdict.state.value
+    state = run.marks.state
     part = TracePart(
         run_id=run.run_id,
         created_utc=run.created_utc,
@@ -350,7 +353,7 @@ def _spread(one: RunSet) -> IntervalPlot | None:
         )
 
     values = [
-        plotted(run.run_id, float(value), metric.expanded_interval(run), run.verdict.state)
+        plotted(run.run_id, float(value), metric.expanded_interval(run), run.headline_state)
         for run in one.counted
         if (value := metric.value(run)) is not None
     ]

@@ -9,10 +9,10 @@ shown with its marks.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgebench.host.result.energy import SYNTHETIC, EnergyResult
-from edgebench.host.result.verdict import State, Verdict
+from edgebench.host.result.verdict import NumberKind, State, Verdict
 
 FAILED = "failed"
 """State of a run that measured nothing: its verdict is invalid, and it has no numbers."""
@@ -27,13 +27,15 @@ class ResultMarks:
     """Marks of the numbers of a run, of a set, or of several runs together."""
 
     state: str
-    """`valid`, `suspect`, `invalid` or `failed`."""
-    unwatched: tuple[str, ...] = ()
-    """If valid: conditions that could not be read, so that changes of them were not detected."""
+    """State of the headline: `valid`, `suspect`, `invalid` or `failed`."""
+    unread: tuple[str, ...] = ()
+    """Conditions that could not be read, so that changes of them were not detected."""
     device: tuple[str, ...] = ()
     """`simulated` and `emulated`, if they apply to the device; empty for a real device."""
     power: tuple[str, ...] = ()
     """`synthetic power` if no instrument measured the power."""
+    suspect: tuple[NumberKind, ...] | None = None
+    """Kinds of numbers that are suspect; None if they are not known, and all have the state."""
 
     @property
     def are_numbers_refused(self) -> bool:
@@ -41,9 +43,19 @@ class ResultMarks:
         return self.state not in (State.VALID.value, State.SUSPECT.value)
 
     @property
+    def unwatched(self) -> tuple[str, ...]:
+        """If valid: conditions that could not be read."""
+        return self.unread if self.state == State.VALID.value else ()
+
+    @property
     def origin(self) -> tuple[str, ...]:
         """Which of device and power were not real."""
         return (*self.device, *self.power)
+
+    @property
+    def also_suspect(self) -> tuple[NumberKind, ...]:
+        """Kinds of numbers that are suspect although the headline is valid."""
+        return self.suspect or () if self.state == State.VALID.value else ()
 
     @property
     def label(self) -> str:
@@ -51,47 +63,83 @@ class ResultMarks:
 
         >>> ResultMarks("valid", ("temperature",), ("simulated",)).label
         'valid, unwatched: temperature, simulated'
+        >>> ResultMarks("valid", suspect=(NumberKind.TAIL, NumberKind.MEAN)).label
+        'valid, suspect: tail and mean'
         """
+        suspect = [f"suspect: {in_words(self.also_suspect)}"] if self.also_suspect else []
         unwatched = [f"unwatched: {', '.join(self.unwatched)}"] if self.unwatched else []
-        return ", ".join([self.state, *unwatched, *self.origin])
+        return ", ".join([self.state, *suspect, *unwatched, *self.origin])
+
+    def of_kind(self, kind: NumberKind) -> ResultMarks:
+        """Marks of the numbers of a kind."""
+        if self.are_numbers_refused or self.suspect is None:
+            return self
+        state = State.SUSPECT if kind in self.suspect else State.VALID
+        return replace(self, state=state.value, suspect=None)
+
+
+def in_words(kinds: Iterable[NumberKind]) -> str:
+    """Kinds of numbers as words.
+
+    >>> in_words([NumberKind.TAIL, NumberKind.MEAN, NumberKind.COLD_START])
+    'tail, mean and cold start'
+    """
+    *others, last = [kind.value.replace("_", " ") for kind in kinds]
+    return " and ".join(filter(None, (", ".join(others), last)))
 
 
 def marks_of(
     verdict: Verdict,
+    headline: NumberKind,
     *,
     has_failed: bool,
     simulated: bool,
     emulated: bool,
     energy: EnergyResult | None,
 ) -> ResultMarks:
-    """Marks of a run, from the fields of its document."""
+    """Marks of a run, from the fields of its document.
+
+    Args:
+        verdict: Verdict of the run.
+        headline: Kind of the run's headline.
+        has_failed: Whether the run measured nothing.
+        simulated: Whether the device is simulated.
+        emulated: Whether the device is emulated.
+        energy: Energy of the run, if a meter was requested.
+    """
     device = {SIMULATED: simulated, EMULATED: emulated}
     is_synthetic = energy is not None and energy.boundary == SYNTHETIC
     return ResultMarks(
-        FAILED if has_failed else verdict.state.value,
-        verdict.unwatched if verdict.state is State.VALID else (),
+        FAILED if has_failed else verdict.state_of(headline).value,
+        verdict.unwatched,
         tuple(name for name, applies in device.items() if applies),
         (SYNTHETIC_POWER,) if is_synthetic else (),
+        verdict.suspect_kinds,
     )
 
 
-def together(marks: Iterable[ResultMarks], verdict: Verdict | None = None) -> ResultMarks:
+def together(
+    marks: Iterable[ResultMarks], verdict: Verdict | None = None, headline: NumberKind | None = None
+) -> ResultMarks:
     """Marks of a number computed from several runs.
 
     Args:
         marks: Marks of each run, at least one.
         verdict: Verdict on all runs, such as a set's verdict; None: the worst verdict of the runs.
+        headline: Kind of the number, with a verdict.
     """
     each = list(marks)
     state = max((one.state for one in each), key=_BEST_FIRST.index)
-    unwatched = union(one.unwatched for one in each)
-    if verdict is not None and not all(one.state == FAILED for one in each):
-        state, unwatched = verdict.state.value, verdict.unwatched
+    unread, suspect = union(one.unread for one in each), None
+    if verdict is not None and headline is not None and any(one.state != FAILED for one in each):
+        state, unread = verdict.state_of(headline).value, verdict.unwatched
+        suspect = verdict.suspect_kinds
     return ResultMarks(
         state,
-        unwatched if state == State.VALID.value else (),
+        unread,
         union(one.device for one in each),
         union(one.power for one in each),
+        suspect,
     )
 
 

@@ -14,6 +14,7 @@ from edgebench.host.result.keys import key_of
 from edgebench.host.result.latency import PERCENTILES, LatencySummary
 from edgebench.host.result.marks import ResultMarks
 from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import NumberKind
 
 GROSS_ENERGY = "energy.gross_j_per_inference"
 INSTRUCTIONS = "instructions_per_inference"
@@ -111,9 +112,26 @@ class Metric:
         half_width = abs(value * u95_j / whole_j)
         return value - half_width, value + half_width
 
+    @property
+    def kind(self) -> NumberKind:
+        """What the metric describes."""
+        name = self.path.rpartition(".")[2]
+        if self.budget is not None:
+            return NumberKind.ENERGY
+        if self.group in _KINDS:
+            return _KINDS[self.group]
+        if name in ("mean", "throughput_per_s", "samples_per_s"):
+            return NumberKind.MEAN
+        is_tail = name.startswith(("p9", "early_stopping_p9")) or name == "max"
+        return NumberKind.TAIL if is_tail else NumberKind.MEDIAN
+
     def relevant(self, marks: ResultMarks) -> ResultMarks:
-        """Marks of this metric: `synthetic power` applies only to metrics of power and energy."""
-        return marks if self.budget is not None else replace(marks, power=())
+        """Marks of this metric.
+
+        Its state is that of its kind, and `synthetic power` applies only to power and energy.
+        """
+        own = marks.of_kind(self.kind)
+        return own if self.budget is not None else replace(own, power=())
 
     @property
     def group(self) -> str:
@@ -124,6 +142,17 @@ class Metric:
     def label(self) -> str:
         """The last part of the path without the unit, such as p50 or throughput."""
         return self.path.rpartition(".")[2].removesuffix(f"_{self.quantity.value}")
+
+
+_KINDS = {
+    "cold_start_ns": NumberKind.COLD_START,
+    "upload_s": NumberKind.COLD_START,
+    "memory_bytes": NumberKind.MEMORY,
+    "target_memory_bytes": NumberKind.MEMORY,
+    "accuracy": NumberKind.OUTPUTS,
+    "agreement": NumberKind.OUTPUTS,
+}
+"""Kinds of the groups whose metrics are all of one kind."""
 
 
 class NoSuchPath(LookupError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from edgebench.host.result.marks import ResultMarks
 from edgebench.host.result.metrics import METRICS, Metric, headline
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
@@ -24,6 +25,8 @@ class Number:
     interval: tuple[float, float] | None
     """95 % interval: between the runs of a set, or within a single run; for an energy of a single
     run, its expanded uncertainty (k = 2). None if the number has no interval."""
+    marks: ResultMarks
+    """Marks of this number, which may differ from those of the headline."""
 
 
 def numbers_of(one: Run | RunSet, paths: Iterable[str] = METRICS) -> list[Number]:
@@ -42,15 +45,16 @@ def number_of(one: Run | RunSet, path: str) -> Number | None:
     if one.marks.are_numbers_refused:
         return None
     metric = METRICS[path]
+    marks = metric.relevant(one.marks)
     if isinstance(one, RunSet):
         summary = one.metrics.get(path)
         if summary is None:
             return None
         is_single = one.set_id is None
         interval = metric.expanded_interval(one.counted[0]) if is_single else summary.ci95
-        return Number(metric, summary.median, interval)
+        return Number(metric, summary.median, interval, marks)
     value = metric.bounded_value(one)
-    return None if value is None else Number(metric, value, metric.expanded_interval(one))
+    return None if value is None else Number(metric, value, metric.expanded_interval(one), marks)
 
 
 def headline_number(one: Run | RunSet) -> Number | None:

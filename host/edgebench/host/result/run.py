@@ -23,7 +23,7 @@ from edgebench.host.result.marks import ResultMarks, marks_of
 from edgebench.host.result.outputs import Accuracy, Agreement
 from edgebench.host.result.settings import EffectiveSettings
 from edgebench.host.result.thermal import ThermalResult
-from edgebench.host.result.verdict import Verdict
+from edgebench.host.result.verdict import State, Verdict
 from edgebench.host.result.windows import TargetMemoryBytes, WindowSummary
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.device import DeviceDescription, Environment
@@ -251,10 +251,20 @@ class Run:
         return side_id(self.pair.comparison_id, self.pair.side) if self.pair else None
 
     @property
+    def headline_state(self) -> State:
+        """Verdict on the run's headline; that of the run includes its other numbers."""
+        from edgebench.host.result.metrics import headline  # metrics are read from runs
+
+        return self.verdict.state_of(headline(self).kind)
+
+    @property
     def marks(self) -> ResultMarks:
-        """Marks of the run's numbers."""
+        """Marks of the run's numbers; the state is that of its headline."""
+        from edgebench.host.result.metrics import headline  # metrics are read from runs
+
         return marks_of(
             self.verdict,
+            headline(self).kind,
             has_failed=self.failure is not None,
             simulated=self.simulated,
             emulated=self.emulated,

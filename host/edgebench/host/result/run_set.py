@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from edgebench.host.result.keys import key
 from edgebench.host.result.marks import ResultMarks, together
+from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Verdict
 
@@ -84,8 +85,9 @@ class RunSet:
 
     @property
     def marks(self) -> ResultMarks:
-        """Marks of the set's numbers."""
-        return together((run.marks for run in self.runs), self.verdict)
+        """Marks of the set's numbers; the state is that of its headline."""
+        kind = METRICS[self.headline].kind
+        return together((run.marks for run in self.runs), self.verdict, kind)
 
     @property
     def first(self) -> Run:

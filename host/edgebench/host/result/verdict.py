@@ -1,5 +1,8 @@
 """Verdict of a run: whether its numbers can be trusted, with the finding of every rule as data.
 
+A verdict has a state for the run, and one for each kind of number: a rule that fails harms the
+kinds of numbers that it is about. An invalid run has no numbers of any kind.
+
 A finding holds a value, a limit and a unit; `show.sentences` formats it as a line. No decision
 depends on the text of such a line.
 """
@@ -20,6 +23,22 @@ class State(Enum):
     VALID = "valid"
     SUSPECT = "suspect"
     INVALID = "invalid"
+
+
+class NumberKind(Enum):
+    """What a number describes; a failed rule may harm some kinds and leave others as they are."""
+
+    MEDIAN = "median"
+    """Median latency, fastest inference, instructions, time of a whole window."""
+    TAIL = "tail"
+    """Percentiles above the median, and the maximum."""
+    MEAN = "mean"
+    """Mean latency and throughput."""
+    COLD_START = "cold_start"
+    MEMORY = "memory"
+    OUTPUTS = "outputs"
+    """Accuracy, and agreement with reference kernels."""
+    ENERGY = "energy"
 
 
 class RuleOutcome(Enum):
@@ -52,8 +71,15 @@ class Finding:
     """Which of the rule's sentences applies; None: the default sentence."""
     facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
     """Parts of the sentence in addition to value and limit."""
+    harms: tuple[NumberKind, ...] | None = None
+    """Kinds of numbers that a failure of this rule makes suspect; null: all of them."""
     detail: str = ""
     """The sentence, for readers of the document."""
+
+    @property
+    def harmed(self) -> tuple[NumberKind, ...]:
+        """Kinds of numbers that are harmed if this finding is a failure."""
+        return tuple(NumberKind) if self.harms is None else self.harms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +91,31 @@ class Verdict:
     unwatched: tuple[str, ...] = ()
     """Which of clock, heat and load could not be read during the run, so that changes were not
     detected."""
+    numbers: Mapping[str, State] = field(init=False)
+    """State of each kind of number (`NumberKind`), by the failed rules that harm it."""
+
+    def __post_init__(self) -> None:
+        numbers = {kind.value: self._state_of(kind) for kind in NumberKind}
+        object.__setattr__(self, "numbers", numbers)
+
+    def state_of(self, kind: NumberKind) -> State:
+        """State of the numbers of a kind."""
+        return self.numbers[kind.value]
+
+    @property
+    def suspect_kinds(self) -> tuple[NumberKind, ...]:
+        """Kinds of numbers that are suspect; none if the run is invalid."""
+        return tuple(kind for kind in NumberKind if self.state_of(kind) is State.SUSPECT)
+
+    def _state_of(self, kind: NumberKind) -> State:
+        if self.is_refused:
+            return State.INVALID
+        failures = self.failures
+        # A suspect run without a failed rule was judged by a version with other outcomes.
+        is_harmed = any(kind in one.harmed for one in failures) or (
+            self.state is State.SUSPECT and not failures
+        )
+        return State.SUSPECT if is_harmed else State.VALID
 
     @property
     def is_refused(self) -> bool:

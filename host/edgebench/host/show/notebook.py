@@ -82,10 +82,14 @@ def set_html(one: RunSet) -> str:
 def _head(title: str, one: Run | RunSet) -> str:
     """Title, verdict, and a line for each rule that failed."""
     verdict = one.verdict
-    coloured = f'<b style="color: {_COLOURS[verdict.state]}">{_text(one.marks.label)}</b>'
+    coloured = f'<b style="color: {_COLOURS[_state(one)]}">{_text(one.marks.label)}</b>'
     failed = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.FAIL]
     lines = (f"<li>{_text(f'{rule.id}: {sentence(rule)}')}</li>" for rule in failed)
     return f"<p><b>{_text(title)}</b>: {coloured}</p><ul>{''.join(lines)}</ul>"
+
+
+def _state(one: Run | RunSet) -> State:
+    return one.headline_state if isinstance(one, Run) else one.verdict.state
 
 
 def _numbers(run: Run) -> list[tuple[str, str]]:

@@ -37,9 +37,9 @@ from edgebench.host.show.tables import (
     PIPE_WIDTH,
     WIDE_ONLY,
     Sentence,
+    mark_lines,
     results_table,
     text,
-    unwatched_line,
 )
 from edgebench.host.show.verdict import failure_advice, rules_parts, verdict_rows
 from edgebench.host.store.annotations import Annotations
@@ -74,8 +74,7 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
     one = alone(run)
     rows: list[tuple[str, str | Text]] = [*verdict_rows(one, run), *_set(run, prefix)]
     parts: list[RenderableType] = [facts_table(rows), results_table([one], width)]
-    if (line := unwatched_line([one])) is not None:
-        parts.append(line)
+    parts += mark_lines([one])
     parts += map(text, setting_lines([one]))
     if run.verdict.is_refused:
         return parts

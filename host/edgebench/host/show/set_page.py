@@ -23,11 +23,11 @@ from edgebench.host.show.sentences import described
 from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
+    mark_lines,
     marks_cell,
     name_cell,
     results_table,
     text,
-    unwatched_line,
 )
 from edgebench.host.show.verdict import rules_parts, verdict_rows
 
@@ -45,8 +45,7 @@ def set_page(one: RunSet, width: int = PIPE_WIDTH, *, is_all: bool = False) -> G
 def set_results(one: RunSet, width: int = PIPE_WIDTH) -> list[RenderableType]:
     """Verdict, advice and result of a set."""
     parts: list[RenderableType] = [facts_table(verdict_rows(one)), results_table([one], width)]
-    if (line := unwatched_line([one])) is not None:
-        parts.append(line)
+    parts += mark_lines([one])
     parts += map(text, setting_lines([one]))
     return parts
 

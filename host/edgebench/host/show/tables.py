@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from edgebench.host.result.energy import SYNTHETIC
-from edgebench.host.result.marks import FAILED, ResultMarks
+from edgebench.host.result.marks import FAILED, ResultMarks, in_words
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, headline_latency
 from edgebench.host.result.numbers import number_of
 from edgebench.host.result.run import Run
@@ -32,6 +32,7 @@ from edgebench.host.result.units import (
     half_width_of,
     is_lopsided,
 )
+from edgebench.host.result.verdict import NumberKind
 from edgebench.host.show.data_table import GAP, LEAST_NAME, DataTable
 from edgebench.host.show.numbers import REFUSED
 from edgebench.host.store.index import DAMAGED
@@ -52,6 +53,8 @@ UNMEASURED = "not measured"
 reason."""
 UNWATCHED = "*"
 """Mark on a valid run whose clock, temperature or load could not be read."""
+SUSPECT_MARK = "?"
+"""Mark on a suspect number whose row has a valid headline."""
 Interval = tuple[float, float]
 PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
@@ -134,6 +137,8 @@ class _Column:
     """Shown if any set is of this kind; None: always."""
     is_asked_for: bool = False
     """The runs were made to measure it; an invalid set shows `refused` in this column."""
+    number: NumberKind | None = None
+    """What the number describes; None if it is a fact, such as a count."""
 
 
 def results_table(
@@ -269,15 +274,30 @@ def _width(cell: str | Text) -> int:
 def _cell(column: _Column, one: RunSet) -> str | Text:
     """The cell of a set; an invalid set shows no number."""
     if not one.verdict.is_refused or not column.is_number:
-        return column.cell(one)
+        cell = column.cell(one)
+        return marked(cell) if column.number in one.marks.also_suspect else cell
     is_its_kind = column.only_for is None or column.only_for(one)
     return refused_cell() if column.is_asked_for and is_its_kind else ABSENT
 
 
-def unwatched_line(sets: Sequence[RunSet]) -> str | None:
-    """Explanation of the mark on a valid verdict; None if no set has the mark."""
-    names = dict.fromkeys(name for one in sets for name in one.marks.unwatched)
-    return unwatched_words(names) if names else None
+def marked(cell: str | Text) -> str | Text:
+    """A cell with the mark for a number that is suspect next to a valid headline."""
+    return cell if cell == ABSENT else Text.assemble(cell, (SUSPECT_MARK, "yellow"))
+
+
+def suspect_words(marks: ResultMarks) -> list[str]:
+    """The kinds of numbers that are suspect next to a valid headline, if any."""
+    return [f"suspect {in_words(marks.also_suspect)}"] if marks.also_suspect else []
+
+
+def mark_lines(sets: Sequence[RunSet]) -> list[str]:
+    """Explanations of the marks in the table of the sets."""
+    lines: list[str] = []
+    if any(one.marks.also_suspect for one in sets):
+        lines.append(f"{SUSPECT_MARK} suspect, unlike the headline of its row")
+    if names := dict.fromkeys(name for one in sets for name in one.marks.unwatched):
+        lines.append(unwatched_words(names))
+    return lines
 
 
 def unwatched_words(names: Iterable[str]) -> str:
@@ -485,6 +505,7 @@ _RESULT_COLUMNS = (
         _throughput,
         only_for=_is_about_throughput,
         is_asked_for=True,
+        number=NumberKind.MEAN,
     ),
     _Column(
         ResultColumn.INSTRUCTIONS,
@@ -492,6 +513,7 @@ _RESULT_COLUMNS = (
         _instructions,
         only_for=_is_counted,
         is_asked_for=True,
+        number=NumberKind.MEDIAN,
     ),
     _Column(
         ResultColumn.P50,
@@ -499,6 +521,7 @@ _RESULT_COLUMNS = (
         _percentile("p50"),
         only_for=_is_timed,
         is_asked_for=True,
+        number=NumberKind.MEDIAN,
     ),
     _Column(
         ResultColumn.IN_RUN,
@@ -512,20 +535,49 @@ _RESULT_COLUMNS = (
         _half_width(is_of_sets=True),
         only_for=lambda one: one.set_id is not None,
     ),
-    _Column(ResultColumn.P90, -ENERGY_WIDTH, _percentile("p90"), only_for=_is_timed),
-    _Column(ResultColumn.P99, 70, _percentile("p99"), only_for=_is_timed),
+    _Column(
+        ResultColumn.P90,
+        -ENERGY_WIDTH,
+        _percentile("p90"),
+        only_for=_is_timed,
+        number=NumberKind.TAIL,
+    ),
+    _Column(ResultColumn.P99, 70, _percentile("p99"), only_for=_is_timed, number=NumberKind.TAIL),
     _Column(
         ResultColumn.ACCURACY,
         70,
         _accuracy,
         only_for=lambda one: one.first.metrics.accuracy is not None,
         is_asked_for=True,
+        number=NumberKind.OUTPUTS,
     ),
-    _Column(ResultColumn.ENERGY, -ENERGY_WIDTH, _energy, only_for=_is_metered, is_asked_for=True),
+    _Column(
+        ResultColumn.ENERGY,
+        -ENERGY_WIDTH,
+        _energy,
+        only_for=_is_metered,
+        is_asked_for=True,
+        number=NumberKind.ENERGY,
+    ),
     _Column(ResultColumn.QUERIES, WIDE_ONLY, _query_count),
-    _Column(ResultColumn.LOAD, 132, _median_of("cold_start_ns.load", format_ns)),
-    _Column(ResultColumn.FIRST, 132, _median_of("cold_start_ns.first_inference", format_ns)),
-    _Column(ResultColumn.PEAK_MEMORY, 132, _median_of("memory_bytes.peak_rss", format_size)),
+    _Column(
+        ResultColumn.LOAD,
+        132,
+        _median_of("cold_start_ns.load", format_ns),
+        number=NumberKind.COLD_START,
+    ),
+    _Column(
+        ResultColumn.FIRST,
+        132,
+        _median_of("cold_start_ns.first_inference", format_ns),
+        number=NumberKind.COLD_START,
+    ),
+    _Column(
+        ResultColumn.PEAK_MEMORY,
+        132,
+        _median_of("memory_bytes.peak_rss", format_size),
+        number=NumberKind.MEMORY,
+    ),
     _Column(ResultColumn.VERDICT, -ENERGY_WIDTH, _verdict_of, is_number=False),
 )
 _FIRST_TO_GO = (

@@ -15,6 +15,7 @@ from edgebench.host.analysis.verdict.rule import Cause
 from edgebench.host.analysis.verdict.run import CompleteRule
 from edgebench.host.analysis.verdict.table import ALL_RULES, BY_ID, cause_of, kind_of
 from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.marks import in_words
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
@@ -22,7 +23,7 @@ from edgebench.host.show.bench_command import asked_of
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import hint_for
 from edgebench.host.show.sentences import sentence
-from edgebench.host.show.tables import is_at_query_limit, text, verdict_style
+from edgebench.host.show.tables import is_at_query_limit, suspect_words, text, verdict_style
 from edgebench.protocol.errors import ErrorCode, error_from_code
 from edgebench.protocol.text import printable
 
@@ -45,7 +46,7 @@ def verdict_rows(one: RunSet, made: Run | None = None) -> list[tuple[str, str | 
         )
     else:
         sentences = "no rule failed"
-    label = ", ".join([state.value, *one.marks.device])
+    label = ", ".join([state.value, *suspect_words(one.marks), *one.marks.device])
     style = f"bold {verdict_style(state.value)}"
     rows: list[tuple[str, str | Text]] = [
         ("verdict", Text.assemble((label, style), f": {printable(sentences)}"))
@@ -173,8 +174,10 @@ def verdict_lines(
     """
     sharing: dict[tuple[str, str], list[int]] = {}
     for index, run_set in enumerate(sets):
-        for reason in dict.fromkeys(_reasons(run_set).values()):
-            sharing.setdefault((run_set.verdict.state.value, reason), []).append(index)
+        reasons_of = _reasons(run_set)
+        for reason in dict.fromkeys(reasons_of.values()):
+            names = {name for name, line in reasons_of.items() if line == reason}
+            sharing.setdefault((_reach(run_set, names), reason), []).append(index)
     reasons: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     for (state, reason), indexes in sharing.items():
         reasons.setdefault((state, tuple(indexes)), []).append(reason)
@@ -225,9 +228,16 @@ def named_sets(
     return " and ".join(filter(None, (", ".join(others), last)))
 
 
+def _reach(one: RunSet, names: Iterable[str]) -> str:
+    """Verdict by these rules, with the kinds of numbers that it is about if not the headline."""
+    harmed = {kind for rule in one.verdict.failures if rule.id in names for kind in rule.harmed}
+    also = [kind for kind in one.marks.also_suspect if kind in harmed]
+    return f"suspect {in_words(also)}" if also else one.verdict.state.value
+
+
 def _reasons(one: RunSet) -> dict[str, str]:
     """Sentences of the failed rules by name, one per cause."""
-    lines = {rule.id: sentence(rule) for rule in one.verdict.rules if rule.outcome is _FAIL}
+    lines = {rule.id: sentence(rule) for rule in one.verdict.failures if rule.harmed}
     refused = (run.metrics.energy for run in one.runs if run.metrics.energy is not None)
     _name_refused_energy(lines, next((one for one in refused if one.refused is not None), None))
     for rule, milder in {rule.id: rule.includes for rule in ALL_RULES}.items():

@@ -141,7 +141,7 @@ def _history(
             run_id=row.run_id,
             created_utc=row.created_utc,
             set_id=row.set_id,
-            marks=row.marks,
+            marks=metric.relevant(row.marks),
             value=metric.bounded_value(run) if run else getattr(row, column or ""),
             conditions=conditions[row.conditions_digest],
             headline_value=getattr(row, judged) if judged else None,

@@ -21,6 +21,7 @@ from edgebench.host.result.energy import SYNTHETIC
 from edgebench.host.result.marks import EMULATED, SIMULATED, SYNTHETIC_POWER, ResultMarks
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import SCHEMA_VERSION, Run
+from edgebench.host.result.verdict import NumberKind
 from edgebench.host.store.annotations import UNREADABLE, read_annotations
 from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store
 from edgebench.host.store.names import INDEX_FILE
@@ -81,7 +82,9 @@ class RunSummary:
     failure: str | None = None
     """Error code of a failed run, such as `worker_died`."""
     unwatched: str | None = None
-    """What could not be monitored during a valid run, such as `clock, heat`."""
+    """What could not be monitored during a run, such as `clock, heat`."""
+    suspect: str | None = None
+    """Kinds of numbers that are suspect, such as `tail, mean`."""
     tags: tuple[str, ...] = ()
     """Tags set by users."""
     note: str | None = None
@@ -104,6 +107,7 @@ class RunSummary:
             tuple(self.unwatched.split(", ")) if self.unwatched else (),
             tuple(name for name in self.kind.split() if name in (SIMULATED, EMULATED)),
             (SYNTHETIC_POWER,) if is_synthetic else (),
+            tuple(map(NumberKind, self.suspect.split(", "))) if self.suspect else (),
         )
 
     @property
@@ -416,7 +420,8 @@ def summary_of(run: Run) -> RunSummary:
         set_id=run.member.set_id if run.member else None,
         verdict=run.marks.state,
         failure=run.failure.code if run.failure else None,
-        unwatched=", ".join(run.marks.unwatched) or None,
+        unwatched=", ".join(run.marks.unread) or None,
+        suspect=", ".join(kind.value for kind in run.marks.suspect or ()) or None,
         comparison_id=run.pair.comparison_id if run.pair else None,
         side=run.pair.side if run.pair else None,
         settings_digest=digest(settings_of(run)),

@@ -39,7 +39,7 @@ from edgebench.host.show.tables import (
     length_line,
     results_table,
     tails_line,
-    unwatched_line,
+    mark_lines,
 )
 from edgebench.host.show.verdict import advices, verdict_lines
 from edgebench.host.store.index import summary_of
@@ -283,12 +283,12 @@ def test_valid_run_that_nobody_watched_says_so() -> None:
     made = replace(run(), verdict=replace(run().verdict, unwatched=("clock", "heat")))
     assert made.marks.label == "valid, unwatched: clock, heat"
     assert "valid*" in printed(results_table(find_sets([made])))
-    assert unwatched_line(find_sets([made])) == "* unwatched: clock, heat could not be read"
+    assert mark_lines(find_sets([made])) == ["* unwatched: clock, heat could not be read"]
     assert "* unwatched: clock, heat could not be read" in printed(run_page(made))
     assert "valid*" in printed(runs_table([summary_of(made)]))
     watched = replace(made, verdict=replace(made.verdict, unwatched=()))
     suspect = replace(made, verdict=replace(made.verdict, state=State.SUSPECT))
-    assert unwatched_line(find_sets([watched, suspect])) is None
+    assert mark_lines(find_sets([watched, suspect])) == []
     for one in (watched, suspect):
         assert "*" not in printed(results_table(find_sets([one])))
         assert "*" not in printed(runs_table([summary_of(one)]))

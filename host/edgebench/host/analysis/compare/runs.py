@@ -206,7 +206,7 @@ class _PreparedComparison:
 
     def compared(self, result: Comparison) -> RunComparison:
         before, after = self.baseline, self.candidate
-        states = [run.verdict.state for run in (*before, *after)]
+        states = [run.verdict.state_of(self.metric.kind) for run in (*before, *after)]
         return RunComparison(
             metric=self.metric.path,
             baseline=before[0].model.name,

@@ -21,6 +21,7 @@ from edgebench.host.analysis.verdict.rule import (
 from edgebench.host.options.command import command
 from edgebench.host.result.energy import SYNTHETIC, SyncMethod
 from edgebench.host.result.units import format_joules
+from edgebench.host.result.verdict import NumberKind
 
 IDLE_LIMIT_RATIO = 0.1
 """Largest difference of idle power before and after the run: this share of the net power …"""
@@ -34,6 +35,7 @@ EDGE_WINDOW_MIN_S = 10.0
 class _EnergyRule(Rule[EvidenceT]):
     """A rule about the energy of a run."""
 
+    harms = frozenset({NumberKind.ENERGY})
     no_meter = plain("no_meter", "no meter was requested")
 
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from edgebench.host.analysis.verdict.evidence import Evidence
-from edgebench.host.analysis.verdict.rule import Rule, Ruling, WatchedQuantity
+from edgebench.host.analysis.verdict.rule import EVERY_NUMBER, Rule, Ruling, WatchedQuantity
 from edgebench.host.analysis.verdict.run import CompleteRule
 from edgebench.host.analysis.verdict.run_set import SET_RULES, SetEvidence
 from edgebench.host.analysis.verdict.table import RULES, TARGET_RULES
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.result.run import Failure
-from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 from edgebench.protocol.record import Outcome
 
 _UNSEEN = (RuleOutcome.UNKNOWN, RuleOutcome.NOT_APPLICABLE)
@@ -83,7 +83,16 @@ def _finding(rule: Rule[Any], ruling: Ruling) -> Finding:
         unit=ruling.unit,
         reason=ruling.reason.kind.key or None,
         facts=ruling.reason.facts,
+        harms=_harms(rule, ruling),
     )
+
+
+def _harms(rule: Rule[Any], ruling: Ruling) -> tuple[NumberKind, ...] | None:
+    """Kinds of numbers that a failure harms, in the order of `NumberKind`; None for all kinds."""
+    severity, harms = ruling.severity or rule.severity, ruling.harms or rule.harms
+    if ruling.outcome is not RuleOutcome.FAIL or severity is State.INVALID:
+        return None
+    return None if harms == EVERY_NUMBER else tuple(kind for kind in NumberKind if kind in harms)
 
 
 def _real(number: float | None) -> float | None:

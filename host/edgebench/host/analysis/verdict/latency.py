@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from edgebench.host.analysis.latency.warmup import DELTA_RATIO, SteadyClass, level_range_ratio
@@ -10,6 +12,8 @@ from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
+    LATENCIES,
+    LOOP,
     SUSPECT,
     Cause,
     Rule,
@@ -24,6 +28,7 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.result.latency import LatencySummary
 from edgebench.host.result.units import format_ns
+from edgebench.host.result.verdict import NumberKind
 from edgebench.protocol.spec import samples_per_query
 
 STEADY_LIMIT_RATIO = 0.5
@@ -37,6 +42,9 @@ between levels 0.29 and 0.63."""
 LEVEL_LIMIT_RATIO = PRECISION_SUSPECT_RATIO
 """Range of the levels over the lowest, for a run of several that changes its level. The part of
 the run that its median covers then moves the median by at most the allowed half-width."""
+RARE_LEVEL_RATIO = 0.25
+"""Share of the inferences on the rarer of two levels, below which the median stays inside the other
+level: at a quarter it is the 67th percentile of the faster, or the 33rd of the slower level."""
 BLOCK_LIMIT_RATIO = 0.10
 """Range of the medians of ten blocks, over the median: a tenth is a change that people act on.
 Ordinary runs have 0.002 on an idle machine and 0.04 on a shared machine."""
@@ -113,6 +121,7 @@ class HarnessShareRule(_HarnessRule):
     """The timed loop itself takes a negligible share of the measured time."""
 
     id, severity = "harness_share", SUSPECT
+    harms = LOOP
     limit = HARNESS_SUSPECT_RATIO
 
 
@@ -120,6 +129,7 @@ class BindingShareRule(Rule[Evidence]):
     """The runtime's Python binding takes a small share of the measured time."""
 
     id, severity = "binding_share", SUSPECT
+    harms = LOOP
     advise = advice.always(
         "use the number to compare, not as the model's own time; a larger model hides the binding"
     )
@@ -171,6 +181,7 @@ class SteadyStateRule(Rule[Evidence]):
     """The counted queries stay on one level, or on levels that are close together."""
 
     id, severity, cause = "steady_state", SUSPECT, Cause.SCATTER
+    harms = LOOP
     advise = advice.longer_than(300.0)
     switching = plain(
         SteadyClass.SWITCHING.value,
@@ -238,7 +249,9 @@ class SteadyStateRule(Rule[Evidence]):
                 low_dwell_s=levels.low_dwell_s,
                 high_dwell_s=levels.high_dwell_s,
             )
-            return holds(False, switching, value=first, unit="count")
+            ruling = holds(False, switching, value=first, unit="count")
+            is_rare = min(levels.high_ratio, 1 - levels.high_ratio) < RARE_LEVEL_RATIO
+            return replace(ruling, harms=LOOP - {NumberKind.MEDIAN}) if is_rare else ruling
         if steady.steady_class in (SteadyClass.SLOWDOWN, SteadyClass.NO_STEADY_STATE):
             is_slower = steady.steady_class is SteadyClass.SLOWDOWN
             # The interval within a run does not cover a level that the run has just begun to
@@ -256,6 +269,7 @@ class SteadyShareRule(Rule[Evidence]):
     """The detected warm-up takes less than half of the timed inferences."""
 
     id, severity = "steady_share", SUSPECT
+    harms = LOOP
     advise = advice.warm_up
 
     @reason("")
@@ -308,6 +322,7 @@ class PrecisionRule(_PrecisionRule):
     """
 
     id, severity, cause = "precision", SUSPECT, Cause.SCATTER
+    harms = LATENCIES
 
     def check(self, evidence: Evidence) -> Ruling:
         if evidence.is_of_several:
@@ -341,6 +356,7 @@ class SpreadRule(Rule[Evidence]):
     """Most invocations take about the same time."""
 
     id, severity, cause = "spread", SUSPECT, Cause.SCATTER
+    harms = LATENCIES
     advise = advice.alone
     quartiles = plain(
         "", lambda value, limit: f"interquartile range {value:.1%} of the median, limit {limit:.0%}"
@@ -355,6 +371,7 @@ class BlockStabilityRule(Rule[Evidence]):
     """Each tenth of the run has about the same median."""
 
     id, severity, cause = "block_stability", SUSPECT, Cause.SCATTER
+    harms = LOOP
     advise = advice.alone_or_longer
     medians = plain(
         "",

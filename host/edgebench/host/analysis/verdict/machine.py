@@ -12,6 +12,7 @@ from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
     SUSPECT,
+    TIMES,
     Cause,
     Reason,
     Rule,
@@ -27,6 +28,7 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.analysis.worker_threads import loop_times
 from edgebench.host.result.units import format_ns, format_size
+from edgebench.host.result.verdict import NumberKind
 from edgebench.protocol.record import WorkerRecord
 
 CLOCK_INVALID_RATIO = 0.01
@@ -81,6 +83,7 @@ class ClockDriftRule(_ClockRule):
     """The rates of the monotonic and the wall clock differ by at most 0.1 %."""
 
     id, severity = "clock_drift", SUSPECT
+    harms = TIMES
     limit = CLOCK_SUSPECT_RATIO
 
 
@@ -126,6 +129,7 @@ class BackgroundLoadRule(Rule[Evidence]):
     """Other processes hardly used the CPUs under test."""
 
     id, severity, cause = "background_load", SUSPECT, Cause.BUSY_MACHINE
+    harms = TIMES
     watches = WatchedQuantity.LOAD
     advise = advice.alone
     not_reported = plain(
@@ -188,6 +192,7 @@ class CpuQuotaRule(Rule[Evidence]):
     """
 
     id, severity, cause = "cpu_quota", SUSPECT, Cause.QUOTA
+    harms = TIMES
     advise = advice.more_quota
     no_quota = plain("no_quota", "no control group has a quota of CPU time")
     not_reported = plain(
@@ -264,6 +269,7 @@ class CpuPressureRule(_StallRule):
     """
 
     id, severity, cause = "cpu_pressure", SUSPECT, Cause.BUSY_MACHINE
+    harms = TIMES
     watches = WatchedQuantity.LOAD
     advise = advice.alone
     not_reported = plain(
@@ -325,6 +331,7 @@ class MemoryPressureRule(_StallRule):
     """No task waited long for memory, according to pressure stall information."""
 
     id, severity, cause = "memory_pressure", SUSPECT, Cause.MEMORY
+    harms = TIMES | {NumberKind.MEMORY}
     advise = advice.more_memory
     any_task = plain(
         "",
@@ -353,6 +360,7 @@ class FrequencyRule(Rule[Evidence]):
     """
 
     id, severity, watches = "frequency", SUSPECT, WatchedQuantity.CLOCK
+    harms = TIMES
     advise = advice.governor
     not_reported = plain(
         "not_told", "the kernel reports neither governor nor frequency", advice.see_sensors
@@ -403,6 +411,7 @@ class SchedulingRule(Rule[Evidence]):
     """The worker had the requested CPUs and priority."""
 
     id, severity = "scheduling", SUSPECT
+    harms = TIMES
     advise = advice.schedule
 
     @reason("")
@@ -441,6 +450,7 @@ class CpuShareRule(Rule[Evidence]):
     """
 
     id, severity, cause = "cpu_share", SUSPECT, Cause.BUSY_MACHINE
+    harms = TIMES
     advise = advice.alone
     waits_for_arrivals = plain("waits_for_arrivals", "the worker waits for arrivals")
     waits_for_accelerator = plain("waits_for_accelerator", "the worker may wait for an accelerator")
@@ -506,6 +516,7 @@ class MemoryRule(Rule[Evidence]):
     """The worker's peak memory did not exceed the available memory."""
 
     id, severity, cause = "memory", SUSPECT, Cause.MEMORY
+    harms = TIMES | {NumberKind.MEMORY}
     advise = advice.more_memory
     not_reported = plain("not_told", "the system does not report how much memory was available")
     used = plain(
@@ -525,6 +536,7 @@ class SwapRule(Rule[Evidence]):
     """No pages were swapped in or out during the run."""
 
     id, severity, cause = "swap", SUSPECT, Cause.MEMORY
+    harms = TIMES | {NumberKind.MEMORY}
     advise = advice.more_memory
     not_reported = plain("not_told", "the kernel does not report swapping")
     moved = plain(

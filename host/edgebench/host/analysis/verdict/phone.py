@@ -12,6 +12,7 @@ from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
     SUSPECT,
+    TIMES,
     Cause,
     Reason,
     Rule,
@@ -78,6 +79,7 @@ class ChargingRule(_PhoneRule):
     """The phone ran on its battery and did not charge, because charging heats it."""
 
     id, severity = "charging", SUSPECT
+    harms = TIMES
     advise = _pull_the_cable
     faked = plain(
         "faked",
@@ -97,6 +99,7 @@ class ScreenRule(_PhoneRule):
     """The screen was on. With the screen off, the system slows processes down and may sleep."""
 
     id, severity = "screen", SUSPECT
+    harms = TIMES
     advise = advice.always(
         f"switch the screen on, and keep it on: adb shell input keyevent 224; {advice.AWAKE}"
     )
@@ -110,6 +113,7 @@ class SuspendedRule(Rule[Evidence]):
     """The device did not sleep during the run; its monotonic clock stops during sleep."""
 
     id, severity = "suspended", SUSPECT
+    harms = TIMES
     advise = advice.again(f"keep the device awake: on a phone, {advice.AWAKE}; then {{}}")
     not_reported = plain(
         "not_told", "the agent does not report for how long the device was suspended"
@@ -132,6 +136,7 @@ class PowerSaverRule(_PhoneRule):
     """The power saver, which lowers clock frequencies, was off."""
 
     id, severity = "power_saver", SUSPECT
+    harms = TIMES
     advise = advice.always("switch the power saver off: adb shell settings put global low_power 0")
     was_on = plain(
         "", lambda value, limit: f"the power saver was on in {value:.0%} of the readings"
@@ -150,6 +155,7 @@ class PhoneSettingsRule(Rule[Evidence]):
     """Airplane mode and brightness were as requested by the run."""
 
     id, severity = "phone_settings", SUSPECT
+    harms = TIMES
     advise = advice.always("leave the phone alone during the run, and measure again")
     as_requested = plain("", "airplane mode and brightness were as requested")
     not_asked = plain("not_asked", "neither airplane mode nor a brightness was requested")
@@ -193,6 +199,7 @@ class SchedulingGroupRule(_PhoneRule):
     """The worker's control groups allowed all CPUs at their full clock."""
 
     id, severity = "scheduling_group", SUSPECT
+    harms = TIMES
     advise = advice.always(f"keep the screen on: {advice.AWAKE}")
 
     @reason("")
@@ -278,6 +285,7 @@ class ThermalStatusRule(_ThermalStatusRule):
     """The system reported no thermal status above none."""
 
     id, severity = "thermal_status", SUSPECT
+    harms = TIMES
     lowest = LIGHT
 
 

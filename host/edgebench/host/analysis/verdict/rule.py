@@ -30,9 +30,15 @@ from typing import (
 )
 
 from edgebench.host.analysis.verdict.advice import Advice, Advise, Situation
-from edgebench.host.result.verdict import Fact, Finding, RuleOutcome, State
+from edgebench.host.result.verdict import Fact, Finding, NumberKind, RuleOutcome, State
 
 INVALID, SUSPECT = State.INVALID, State.SUSPECT
+EVERY_NUMBER = frozenset(NumberKind)
+LATENCIES = frozenset({NumberKind.MEDIAN, NumberKind.TAIL, NumberKind.MEAN})
+LOOP = LATENCIES | {NumberKind.ENERGY}
+"""Numbers of the timed loop: its energy is a mean over the inferences."""
+TIMES = LOOP | {NumberKind.COLD_START}
+"""Numbers that depend on the speed of the device during the run."""
 EvidenceT = TypeVar("EvidenceT", contravariant=True)
 P = ParamSpec("P")
 
@@ -201,6 +207,8 @@ class Ruling:
     unit: str | None = None
     severity: State | None = None
     """State of the run after this failure; None for the rule's severity."""
+    harms: frozenset[NumberKind] | None = None
+    """Kinds of numbers that this failure harms; None for those of the rule."""
 
 
 class Rule(Generic[EvidenceT]):
@@ -214,6 +222,8 @@ class Rule(Generic[EvidenceT]):
     """Quantity that counts as unwatched if all rules that watch it are unknown."""
     includes: ClassVar[str | None] = None
     """Rule with a milder limit on the same number, not shown again if this rule fails."""
+    harms: ClassVar[frozenset[NumberKind]] = EVERY_NUMBER
+    """Kinds of numbers that a failure makes suspect; an invalid run has no numbers at all."""
     advise: ClassVar[Advise]
     """Advice if the rule fails, for reasons without their own advice."""
 

@@ -13,6 +13,7 @@ from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
+    LOOP,
     SUSPECT,
     Rule,
     Ruling,
@@ -98,6 +99,7 @@ class BetweenRunsRule(_BetweenRunsRule):
     """The interval between runs is narrow enough for a comparison."""
 
     id, severity = "between_runs", SUSPECT
+    harms = LOOP
     limit = PRECISION_SUSPECT_RATIO
 
 

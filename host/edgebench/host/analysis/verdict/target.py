@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
+    LOOP,
     SUSPECT,
     Rule,
     Ruling,
@@ -35,7 +36,7 @@ from edgebench.host.analysis.verdict.thermal import SlowdownRule
 from edgebench.host.options.command import command
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import HostFacts
-from edgebench.host.result.verdict import Finding
+from edgebench.host.result.verdict import Finding, NumberKind
 from edgebench.protocol.record import MeasuredRecord, Outcome, RunRecord, TargetRecord
 
 TYPE_CHECKING = False  # see edgebench.host
@@ -159,6 +160,7 @@ class EnoughWindowsRule(Rule[TargetEvidence]):
     """The run has enough windows for a median."""
 
     id, severity = "enough_windows", SUSPECT
+    harms = LOOP
     advise = advice.longer
     counted = plain("counted", COUNTED)
     windows = plain("", lambda value, limit: f"{value:.0f} windows, at least {limit:.0f} needed")
@@ -175,6 +177,7 @@ class DatasetCompleteRule(Rule[TargetEvidence]):
     """All requested samples of the data set were run."""
 
     id, severity = "dataset_complete", SUSPECT
+    harms = frozenset({NumberKind.OUTPUTS})
     advise = advice.more("allow the data set more time: {}", "dataset_limit_s", 86400.0, "accuracy")
     no_dataset = plain("no_dataset", "no data set was given")
 
@@ -250,6 +253,7 @@ class WindowRangeRule(Rule[TargetEvidence]):
     """The windows have about the same times."""
 
     id, severity = "window_range", SUSPECT
+    harms = LOOP
     advise = advice.longer
     single = plain("one", "a single window has no range")
     no_time = plain("no_time", "the windows were not timed")

@@ -9,6 +9,7 @@ from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
     SUSPECT,
+    TIMES,
     Cause,
     EvidenceT,
     Rule,
@@ -38,6 +39,7 @@ class SlowdownRule(Rule[EvidenceT]):
     """The device did not slow down by heat."""
 
     id, severity, cause = "thermal", SUSPECT, Cause.HEAT
+    harms = TIMES
     watches = WatchedQuantity.HEAT
     advise = advice.cool
     not_heat = plain("not_heat", "not throttled; see interference")
@@ -100,6 +102,7 @@ class InterferenceRule(Rule[Evidence]):
     """The device did not slow down for reasons other than heat."""
 
     id, severity = "interference", SUSPECT
+    harms = TIMES
     advise = advice.alone
     none = plain("none", "no slowdown without a known cause")
     not_known = plain("unknown", "unknown whether the latency rose, and why")
@@ -136,6 +139,7 @@ class StartTemperatureRule(Rule[Evidence]):
     """The run began below the device's throttle temperature; a hot start hides throttling."""
 
     id, severity, cause = "start_temperature", SUSPECT, Cause.HEAT
+    harms = TIMES
     watches = WatchedQuantity.HEAT
     advise = advice.cool
     no_limit = plain(
@@ -181,6 +185,7 @@ class NominalClockRule(Rule[Evidence]):
     """The clock was nominal. A clock that is low from the start has no onset, and is still slow."""
 
     id, severity, watches = "nominal_clock", SUSPECT, WatchedQuantity.CLOCK
+    harms = TIMES
     advise = advice.governor
     no_clock = plain(
         "no_clock", "no trusted clock, or no nominal clock to compare it with", advice.see_sensors
@@ -233,6 +238,7 @@ class CooldownRule(Rule[Evidence]):
     """The device had cooled down to the target temperature before the run."""
 
     id, severity, cause = "cooldown", SUSPECT, Cause.HEAT
+    harms = TIMES
     advise = advice.cool
     not_asked = plain("not_asked", "no wait was requested")
     no_sensor = plain("no_sensor", "no readable temperature has a known target")
@@ -280,6 +286,7 @@ class TelemetryRule(Rule[Evidence]):
     """The run has telemetry, and the sampler took little CPU time."""
 
     id, severity = "telemetry", SUSPECT
+    harms = TIMES
     advise = advice.sample_less
     none = plain("none", "no telemetry")
     not_asked = plain("not_asked", "switched off")
