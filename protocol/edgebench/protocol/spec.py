@@ -446,6 +446,22 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 """Field values of `RunSpec` by preset name."""
 
+DEFAULT_RUN_COUNT = 5
+"""Runs of a model: the fewest whose range is an interval of their median."""
+RUN_COUNTS = {"quick": 8}
+"""Runs of a model under presets with another number. Of eight short runs, seven outvote one that
+was disturbed: the interval of the median leaves out most of the highest and of the lowest run."""
+
+
+def usual_run_count(preset: str) -> int:
+    """Number of runs of a model under a preset, unless another number is requested.
+
+    >>> usual_run_count("quick"), usual_run_count("default")
+    (8, 5)
+    """
+    return RUN_COUNTS.get(base_preset(preset), DEFAULT_RUN_COUNT)
+
+
 LEAST_MAX_DURATION_S = {"default": 1800.0, "quick": 60.0}
 """Minimum of the maximum duration under a preset; `MAX_DURATION_RATIO` may make it longer. Models
 of up to 1.75 s complete the 1024 queries of the default preset within half an hour; models of up

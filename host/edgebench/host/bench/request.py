@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, cast
 from edgebench.host.analysis.compare.comparability import check_keys
 from edgebench.host.analysis.compare.comparison import ALPHA
 from edgebench.host.analysis.compare.runs import check_metrics
-from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.analysis.verdict.machine import MIN_JUDGED_S
 from edgebench.host.bench.builtin import builtin_models, find_model
 from edgebench.host.bench.dataset import Dataset, open_dataset
@@ -32,6 +31,7 @@ from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import OwnModelOnly, RunsTooShort, UsageError, unknown_name
 from edgebench.protocol.spec import (
     DEFAULT_PRESET,
+    DEFAULT_RUN_COUNT,
     MAX_SUSTAINED_QUERIES,
     MLPERF_PRESET,
     Engine,
@@ -40,6 +40,7 @@ from edgebench.protocol.spec import (
     SpecChanges,
     from_preset,
     is_divided,
+    usual_run_count,
     with_duration,
 )
 
@@ -52,7 +53,6 @@ MIN_PAIRS = 6
 Source: the smallest two-sided p value of Wilcoxon's signed-rank test.
 """
 DEFAULT_PAIRS = 10
-DEFAULT_RUN_COUNT = MIN_RUNS
 MAX_RUN_COUNT = 1000
 MIN_AMBIENT_C, MAX_AMBIENT_C = -60, 90
 _ONLY_LATENCIES = "--against compares latencies; measure accuracy and profile separately"
@@ -233,8 +233,8 @@ class BenchOptions(SpecChanges, total=False):
     sustained_s: float | None
     """Duration of a run that measures sustained performance."""
     runs: int | None
-    """Runs of each model, which share duration and queries; None: 5, or 1 if the request is about a
-    single run. Their combined result is a `StoredSet`."""
+    """Runs of each model, which share duration and queries; None: 5, under `quick` 8, or 1 if the
+    request is about a single run. Their combined result is a `StoredSet`."""
     preset: str | None
     """Preset that the settings modify."""
     accuracy: str | None
@@ -363,7 +363,7 @@ def _changes(options: BenchOptions) -> SpecChanges:
 def _run_count(
     wanted: int | None, spec: RunSpec, *, is_comparison: bool, is_for_trace: bool
 ) -> int:
-    """Number of runs of each model; by default 5, or 1 if the request is about a single run.
+    """Number of runs of each model; by default the preset's, or 1 for requests about a single run.
 
     Raises:
         UsageError: the number is out of bounds, or above 1 for a request about a single run.
@@ -383,7 +383,10 @@ def _run_count(
             or spec.engine is Engine.LOADGEN
             or spec.target_latency_s is not None
         )
-        return 1 if reason or is_judged_whole else DEFAULT_RUN_COUNT
+        if reason or is_judged_whole:
+            return 1
+        limit = math.floor(spec.duration_s / MIN_JUDGED_S + 1e-9)
+        return max(DEFAULT_RUN_COUNT, min(usual_run_count(spec.preset), limit))
     if not 1 <= wanted <= MAX_RUN_COUNT:
         raise UsageError(f"runs must be 1..{MAX_RUN_COUNT}, got {wanted}")
     if reason and wanted > 1:

@@ -194,7 +194,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
         BenchOption("warmup", "warmup_query_count", WHOLE, "queries before the timed ones"),
         BenchOption("runs", "runs", WHOLE,
             "runs of each model, each in a new process; they share the duration and the queries",
-            default="5; 1 where a single run is judged",
+            default="5, with --quick 8; 1 where a single run is judged",
             excludes=("--profile", "--sustained")),
         BenchOption("quick", "preset", FLAG,
             "short for --preset quick", constant="quick", excludes=("--preset",)),

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from edgebench.host.analysis.compare.comparability import KEYS, fingerprint
-from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import ABSENT, format_ns, format_size
 from edgebench.host.show.bench_command import bench_words
 from edgebench.host.show.page import confinement_line
+from edgebench.protocol.spec import usual_run_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def command_of(one: RunSet, candidate: RunSet | None = None) -> str:
     if candidate is None:
         model, *options = bench_words(run, count)
         options = [["--runtime", run.runtime.name], *_without("--runtime", options)]
-        if count == MIN_RUNS:
+        if count == usual_run_count(run.spec.preset):
             options.append(["--runs", str(count)])
     else:  # only the runs of a set share the duration and the queries
         model, *options = bench_words(run, 1)

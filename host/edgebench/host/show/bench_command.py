@@ -6,7 +6,6 @@ import math
 import platform
 from dataclasses import replace
 
-from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.devices.names import EMULATED, LOCAL_NAME
 from edgebench.host.options.bench import words_of
 from edgebench.host.options.command import Asked
@@ -21,6 +20,7 @@ from edgebench.protocol.spec import (
     SpecChanges,
     base_preset,
     from_preset,
+    usual_run_count,
     with_all_runs,
 )
 
@@ -73,7 +73,7 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
         settings |= {"sustained_s": spec.duration_s, "duration_s": None}
     # A target repeats windows, not runs; sustained and profiled runs are always single.
     is_one = run.spec.engine is Engine.TARGET or spec.is_sustained or spec.is_profiled
-    if run_count != MIN_RUNS and not is_one:
+    if run_count != usual_run_count(usual.preset) and not is_one:
         settings["runs"] = run_count
     settings["inputs"] = run.conditions.inputs_file
     if run.metrics.accuracy is not None:
