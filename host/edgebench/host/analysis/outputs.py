@@ -124,6 +124,8 @@ def agreement(
         relative_rms=_finite_or_none(max(shares)),
         relative_rms_best=_finite_or_none(min(varying or shares)),
         is_constant=not varying,
+        repeated_count=0 if distinct_count < 2 else sum(_is_repeated(one) for _, one in real),
+        output_count=len(real),
         distinct_count=distinct_count,
     )
 
@@ -133,7 +135,13 @@ def _finite_or_none(value: float) -> float | None:
 
 
 def _is_constant(values: Values) -> bool:
+    """Whether all elements of all samples are one number."""
     return values.size > 0 and bool((values == values.flat[0]).all())
+
+
+def _is_repeated(values: Values) -> bool:
+    """Whether every sample, along the first axis, has the same output."""
+    return values.size > 0 and bool((values == values[:1]).all())
 
 
 def _relative_rms(difference: Values, reference: Values) -> float:

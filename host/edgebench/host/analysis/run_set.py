@@ -286,7 +286,8 @@ def _is_outvoted(kind: NumberKind, others: Sequence[Run], metrics: Mapping[str, 
         without = over_runs(METRICS[path], others)
         if without is None or summary.ci95 is None:
             return False
-        if not summary.ci95[0] <= without.median <= summary.ci95[1]:
+        rounding = 1e-9 * abs(summary.median)
+        if not summary.ci95[0] - rounding <= without.median <= summary.ci95[1] + rounding:
             return False
     return True
 

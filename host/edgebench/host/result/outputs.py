@@ -29,6 +29,9 @@ class Agreement:
     samples differ: any two kernels agree on such outputs."""
     distinct_count: int = 0
     """Number of distinct inputs among the samples; 0 if the agent did not count them."""
+    repeated_count: int = 0
+    """Outputs of the reference that are the same for all samples although the samples differ."""
+    output_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

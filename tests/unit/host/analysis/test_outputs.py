@@ -49,7 +49,9 @@ def judge(answers: Any, labels: Any, metric: str, **more: Any) -> Accuracy:
 def test_equal_answers_agree_completely() -> None:
     """Otherwise a right model would be doubted."""
     values = np.random.default_rng(1).random((4, 1, 10), np.float32)
-    assert compare(values, values.copy()) == Agreement("kernels", 4, 0.0, 1.0, 1.0, 0.0, 0.0)
+    assert compare(values, values.copy()) == Agreement(
+        "kernels", 4, 0.0, 1.0, 1.0, 0.0, 0.0, output_count=1
+    )
 
 
 def compare_two(first: Any, second: Any, distinct_count: int) -> Agreement:
@@ -83,6 +85,25 @@ def test_outputs_are_constant_where_different_samples_change_nothing(
 ) -> None:
     """Otherwise a model that is dead from the first operator on would agree with everything."""
     assert compare_two(first, second, distinct_count).is_constant == is_constant
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "distinct_count", "repeated_count"),
+    [
+        (ROWS, ROWS, 3, 2),
+        (ROWS, VARYING, 3, 1),
+        (SAME, VARYING, 3, 1),
+        (VARYING, VARYING, 3, 0),
+        (ROWS, ROWS, 1, 0),
+        (np.zeros((3, 0)), VARYING, 3, 0),
+    ],
+)
+def test_outputs_that_every_sample_has_are_counted(
+    first: Any, second: Any, distinct_count: int, repeated_count: int
+) -> None:
+    """Otherwise a dead classifier, with one vector for every input, would agree with itself."""
+    found = compare_two(first, second, distinct_count)
+    assert (found.repeated_count, found.output_count) == (repeated_count, 2)
 
 
 def test_constant_output_is_not_the_one_that_agrees_best() -> None:

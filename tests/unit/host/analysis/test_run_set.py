@@ -24,9 +24,11 @@ from edgebench.host.analysis.run_set import (
 )
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import Pair, SetMember
+from edgebench.host.result.numbers import numbers_of
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import Run
-from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 from edgebench.protocol.clock import ClockModel
 
 TRIALS = 4000
@@ -198,6 +200,70 @@ def test_set_is_as_suspect_as_its_runs() -> None:
     runs = runs_of([1000] * 5)
     runs[2] = with_verdict(runs[2], State.SUSPECT)
     assert find_set(runs).verdict.state is State.SUSPECT
+
+
+EIGHT_NS = [1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007]
+
+
+def eight_runs(p50_ns: int, state: State, count: int = 1) -> list[Run]:
+    """Return eight runs, of which the first failed a rule and have this median."""
+    runs = runs_of([*[p50_ns] * count, *EIGHT_NS[count:]])
+    passed = Verdict(state=State.VALID, rules=(replace(FAILED, outcome=RuleOutcome.PASS),))
+    good = [replace(one, verdict=passed) for one in runs[count:]]
+    return [with_verdict(one, state) for one in runs[:count]] + good
+
+
+@pytest.mark.parametrize("state", [State.SUSPECT, State.INVALID])
+def test_one_broken_run_of_eight_is_outvoted(state: State) -> None:
+    """Otherwise a neighbour in one of ten launches would spoil six of ten sets."""
+    found = find_set(eight_runs(1400, state))
+    assert found.verdict.state is State.VALID
+    assert set(found.verdict.numbers.values()) == {State.VALID}
+    [broken] = found.verdict.failures
+    assert (broken.harms, broken.facts["failed_count"]) == ((), 1), "it is listed nevertheless"
+
+
+def test_two_broken_runs_of_eight_are_not() -> None:
+    """Otherwise a quarter of the runs could be disturbed without a word."""
+    found = find_set(eight_runs(1400, State.SUSPECT, count=2))
+    assert found.verdict.state is State.SUSPECT
+
+
+def test_broken_run_does_not_lose_a_number_that_it_alone_has() -> None:
+    """Otherwise the accuracy, which only the first run has, would be that of a broken run."""
+    runs = eight_runs(1400, State.SUSPECT)
+    accuracy = Accuracy("top1", 0.975, (0.95, 0.99), 360)
+    found = find_set([changed(runs[0], {"metrics.accuracy": accuracy}), *runs[1:]])
+    assert found.verdict.suspect_kinds == (NumberKind.OUTPUTS,)
+
+
+def test_rule_that_only_one_run_checked_is_not_outvoted() -> None:
+    """Otherwise the seven runs without checked outputs would outvote the one that is wrong."""
+    runs = runs_of(EIGHT_NS)
+    checked = replace(FAILED, id="agreement_of_all")
+    runs[0] = replace(runs[0], verdict=Verdict(state=State.SUSPECT, rules=(checked,)))
+    assert find_set(runs).verdict.state is State.SUSPECT
+
+
+def test_state_of_a_set_is_that_of_its_headline() -> None:
+    """Otherwise a p90 that switches would make people distrust a median that does not."""
+    harmed = replace(FAILED, harms=(NumberKind.TAIL, NumberKind.MEAN))
+    runs = [
+        replace(one, verdict=Verdict(state=State.SUSPECT, rules=(harmed,)))
+        for one in runs_of([1000, 1001, 1002, 1003, 1004])
+    ]
+    found = find_set(runs)
+    assert found.verdict.state is State.VALID
+    assert found.marks.label == "valid, suspect: tail and mean"
+    assert number_states(found) == {"p50": "valid", "p90": "suspect", "mean": "suspect"}
+    assert [one.marks.label for one in runs] == [found.marks.label] * 5
+
+
+def number_states(one: RunSet) -> dict[str, str]:
+    """State of three latencies as they may be shown."""
+    names = ("p50", "p90", "mean")
+    found = numbers_of(one, [f"latency_ns.{name}" for name in names])
+    return {number.metric.label: number.marks.state for number in found}
 
 
 @pytest.mark.parametrize(

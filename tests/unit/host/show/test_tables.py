@@ -37,9 +37,9 @@ from edgebench.host.show.page import run_page
 from edgebench.host.show.run_list import invalid_lines, runs_table
 from edgebench.host.show.tables import (
     length_line,
+    mark_lines,
     results_table,
     tails_line,
-    mark_lines,
 )
 from edgebench.host.show.verdict import advices, verdict_lines
 from edgebench.host.store.index import summary_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from edgebench.host.analysis.delegates import is_cpu
 from edgebench.host.analysis.outputs import ERROR_METRICS
@@ -24,6 +25,7 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.result.outputs import Accuracy, ReferenceAccuracy
+from edgebench.host.result.verdict import NumberKind, RuleOutcome
 from edgebench.protocol.record import TargetRecord
 
 OutputEvidence = Evidence | TargetEvidence
@@ -132,6 +134,20 @@ class _AgreementRule(Rule[OutputEvidence]):
             f"the outputs of {reference} are constant for all samples: they do not test the kernels"
         )
 
+    @reason(
+        "repeated",
+        advice.again("run the model on inputs that change its outputs: {}", inputs="FILE.npz"),
+    )
+    @staticmethod
+    def repeated(
+        value: float, limit: float, *, output_count: int, reference: str, sample_count: int
+    ) -> str:
+        which = "the only output" if output_count == 1 else f"{value:.0f} of {output_count} outputs"
+        return (
+            f"{which} of {reference} has the same values for {sample_count} different inputs, so "
+            "the comparison does not test the kernels"
+        )
+
     @reason("unbounded")
     @staticmethod
     def unbounded(value: float, limit: float, *, reference: str) -> str:
@@ -187,7 +203,19 @@ class AgreementRule(_AgreementRule):
     def check(self, evidence: OutputEvidence) -> Ruling:
         agreement = evidence.measured.quality.agreement
         best = None if agreement is None else agreement.relative_rms_best
-        return self.agrees(evidence, best, "best")
+        ruling = self.agrees(evidence, best, "best")
+        is_passed = ruling.outcome is RuleOutcome.PASS
+        if agreement is None or not agreement.repeated_count or not is_passed:
+            return ruling
+        # Noise saturates many good classifiers: the latency is as good, the agreement is worthless.
+        found = self.repeated(
+            output_count=agreement.output_count,
+            reference=agreement.reference,
+            sample_count=agreement.sample_count,
+        )
+        count = agreement.repeated_count
+        ruling = at_most(count, 0, "count", found)
+        return replace(ruling, severity=SUSPECT, harms=frozenset({NumberKind.OUTPUTS}))
 
 
 class AgreementOfAllRule(_AgreementRule):

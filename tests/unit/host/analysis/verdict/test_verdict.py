@@ -19,7 +19,7 @@ from edgebench.host.analysis.verdict.advice import Situation
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge
 from edgebench.host.analysis.verdict.outputs import accuracy_drop
-from edgebench.host.analysis.verdict.rule import Cause
+from edgebench.host.analysis.verdict.rule import EVERY_NUMBER, Cause
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, cause_of
 from edgebench.host.result.energy import (
     EnergyResult,
@@ -33,12 +33,13 @@ from edgebench.host.result.facts import BASELINE, HostFacts, Pair, SetMember
 from edgebench.host.result.latency import (
     EarlyStopping,
     EffectiveCount,
+    LatencyLevels,
     LoadgenResult,
     Stability,
 )
 from edgebench.host.result.outputs import Accuracy, Agreement, ReferenceAccuracy
 from edgebench.host.result.thermal import ThermalResult, ThermalState
-from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import described
 from edgebench.host.show.verdict import advice_for
 from edgebench.protocol.device import AndroidSystem
@@ -263,6 +264,19 @@ def differs(best: float | None, worst: float | None, *, is_constant: bool = Fals
     largest = None if worst is None else 1.0
     found = Agreement("tflite reference kernels", 4, largest, 0.5, 0.5, worst, best, is_constant)
     return quality(agreement=found)
+
+
+def switching(high_ratio: float) -> Change:
+    """Set a run that switches between two levels, and is on the higher one for this share."""
+    levels = LatencyLevels(1000.0, 1400.0, high_ratio, 0.3, 0.1)
+    found = SteadyState(SteadyClass.SWITCHING, None, (), 1)
+    return measured(steady=found, stability=Stability(0.1, (), 0.05, levels))
+
+
+def repeated(evidence: Evidence) -> Evidence:
+    """Set a model with one of two outputs that is the same for every sample."""
+    same = Agreement("kernels", 4, 0.0, 1.0, 1.0, 0.0, 0.0, repeated_count=1, output_count=2)
+    return quality(agreement=same)(evidence)
 
 
 def of_floats(evidence: Evidence, *delegates: str, **facts: Any) -> Evidence:
@@ -823,6 +837,46 @@ def test_limit_of_agreement_is_that_of_the_arithmetic(
     for share, outcome in ((limit, RuleOutcome.PASS), (limit * 1.01, RuleOutcome.FAIL)):
         evidence = of_floats(differs(share, share)(good()), *delegates, **facts)
         assert rule_of(judged(evidence), "agreement").outcome is outcome
+
+
+def test_outputs_that_never_change_are_suspect_and_the_latency_is_not() -> None:
+    """Otherwise a dead classifier would agree with itself, or noise refuse a good one's latency."""
+    verdict = judged(repeated(good()))
+    found = rule_of(verdict, "agreement")
+    assert (found.outcome, found.severity) == (RuleOutcome.FAIL, State.SUSPECT)
+    assert found.detail.startswith("1 of 2 outputs of kernels has the same values for 4 different")
+    assert verdict.suspect_kinds == (NumberKind.OUTPUTS,)
+
+
+@pytest.mark.parametrize("high_ratio", [0.17, 0.83])
+def test_level_of_few_inferences_harms_the_tail_and_the_mean(high_ratio: float) -> None:
+    """Otherwise a median that a second level does not touch would be distrusted."""
+    verdict = judged(switching(high_ratio)(good()))
+    assert verdict.state is State.SUSPECT
+    assert verdict.suspect_kinds == (NumberKind.TAIL, NumberKind.MEAN, NumberKind.ENERGY)
+
+
+@pytest.mark.parametrize("high_ratio", [0.3, 0.5, 0.7])
+def test_level_of_many_inferences_harms_the_median_too(high_ratio: float) -> None:
+    """Otherwise the median of a run that is half of the time on either level would be believed."""
+    verdict = judged(switching(high_ratio)(good()))
+    assert NumberKind.MEDIAN in verdict.suspect_kinds
+
+
+def test_documentation_lists_what_each_rule_harms() -> None:
+    """Otherwise a reader would distrust every number of a run with a bad meter."""
+    page = (Path(__file__).parents[5] / "docs/verdict.md").read_text()
+    table = page[page.index("| rule | harms |") : page.index("Two failures depend on what")]
+    rows = dict(re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([a-z, ]+) \|$", table, re.M))
+    told = {name: kinds for names, kinds in rows.items() for name in re.findall(r"`(\w+)`", names)}
+    harms = {
+        rule.id: ", ".join(
+            kind.value.replace("_", " ") for kind in NumberKind if kind in rule.harms
+        )
+        for rule in RULES
+        if rule.severity is State.SUSPECT and rule.harms != EVERY_NUMBER
+    }
+    assert told == harms
 
 
 def test_virtual_machine_is_named_and_fails_nothing() -> None:
