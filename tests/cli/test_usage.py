@@ -598,4 +598,4 @@ def test_directory_of_an_agent_that_is_too_long_is_a_usage_error(
     assert agent_main([option, f"/tmp/{LONG_NAME}", "serve", "--local"]) == 2
     error, hint = capsys.readouterr().err.splitlines()
     assert error.startswith("error: name of 300 bytes is too long, limit 255: /tmp/xxx")
-    assert hint == "hint: see what it takes: edgebench-agent serve --help"
+    assert hint == "hint: see its arguments: edgebench-agent serve --help"

@@ -103,7 +103,7 @@ def test_copy_that_older_versions_made_is_refused_by_name(farm: CardFarm) -> Non
     renewed = farm.on[1, 0][1]
     code, output = renewed.renew()
     assert code == 1
-    assert f"hint: end it: kill {renewed.pid}; then: edgebench-agent new-identity" in output
+    assert f"hint: stop it: kill {renewed.pid}; then: edgebench-agent new-identity" in output
     farm.switch_off(second)
     assert renewed.renew()[0] == 0
     farm.switch_on(second, copy)

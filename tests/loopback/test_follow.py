@@ -64,7 +64,7 @@ def test_run_of_a_host_that_is_gone_is_followed_with_its_lease(
         second.follow(run_id)
         assert list(second.follow_run()) == [ended]
         second.acknowledge(run_id)
-        with pytest.raises(UsageError, match=f"no run {run_id} waits here"):
+        with pytest.raises(UsageError, match=f"this host has no run {run_id} here"):
             second.follow(run_id)
 
 

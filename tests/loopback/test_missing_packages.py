@@ -77,7 +77,7 @@ def test_agent_without_numpy_cannot_serve_a_meter(agent: AgentProcess, tmp_path:
         1,
         [
             "error: edgebench needs the Python module numpy, which is not installed",
-            "hint: install what is missing: pip install 'edgebench-agent[runtimes]'",
+            "hint: install the missing package: pip install 'edgebench-agent[runtimes]'",
         ],
     )
 
@@ -105,7 +105,7 @@ def test_command_without_a_package_is_one_clear_error(
         1,
         [
             f"error: edgebench needs the Python module {module}, which is not installed",
-            "hint: install what is missing: pip install edgebench",
+            "hint: install the missing package: pip install edgebench",
         ],
     )
     if "--json" in words:

@@ -329,7 +329,7 @@ def test_samples_that_do_not_fit_are_refused_before_the_measurement(
         (
             np.zeros((4, 8, 8, 1), np.int8),
             SampleTypeRefused,
-            r"of the data set are int8, input '.*' takes",
+            r"of the data set are int8, but input '.*' takes",
         ),
     ):
         np.savez(path, x=x, y=np.zeros(4, np.uint8))

@@ -368,7 +368,7 @@ def test_system_file_revokes(bench: Bench, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("server", "lines", "named"),
     [
-        ("plain", "\n{n} {other}\n", "it shows ssh-ed25519 SHA256:"),
+        ("plain", "\n{n} {other}\n", "it presents ssh-ed25519 SHA256:"),
         ("plain", "\n{n} {other}\n", "known_hosts line 2 has ssh-ed25519 SHA256:"),
         ("plain", "@cert-authority {n} {ca}\n", "known_hosts line 1 trusts only certificates"),
         ("plain", "{n} ssh-ed25519 AAAA\n", "known_hosts line 1: malformed key"),

@@ -54,7 +54,7 @@ _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (PortTaken, f"use another port: edgebench-agent serve --listen :{DEFAULT_PORT + 1}"),
     (TargetDriverMissing, "install it from a host: edgebench deploy USER@HOST --bridge"),
     (TargetError, "see the agent's state: edgebench-agent status"),
-    (UsageError, "see what it takes: edgebench-agent serve --help"),
+    (UsageError, "see its arguments: edgebench-agent serve --help"),
 )
 
 
@@ -116,7 +116,7 @@ class _Parser(CommandParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(
-            ExitCode.USAGE, f"error: {message}\nhint: see what it takes: {self.prog} --help\n"
+            ExitCode.USAGE, f"error: {message}\nhint: see its arguments: {self.prog} --help\n"
         )
 
 

@@ -15,6 +15,7 @@ from edgebench.protocol.flatbuffer import FlatbufferError, FlatFile, FlatTable
 INT8, UINT8, INT32, FLOAT32 = "int8", "uint8", "int32", "float32"
 _TYPES = {0: FLOAT32, 1: "float16", 2: INT32, 3: UINT8, 4: "int64", 7: "int16", 9: INT8}
 ELEMENT_BYTES = {INT8: 1, UINT8: 1, INT32: 4, FLOAT32: 4}
+_DAMAGED = "the file is not a TensorFlow Lite model, or is damaged"
 
 
 class TfliteCode(IntEnum):
@@ -84,8 +85,17 @@ class ModelOperator:
     options: FlatTable | None
 
     def option(self, field: int, form: str = "<b", default: int = 0) -> int:
-        """A field of its options."""
-        return default if self.options is None else self.options.number(field, form, default)
+        """A field of its options.
+
+        Raises:
+            ModelRefused: the field is outside of the file.
+        """
+        if self.options is None:
+            return default
+        try:
+            return self.options.number(field, form, default)
+        except FlatbufferError as error:
+            raise ModelRefused(_DAMAGED) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +130,7 @@ def read_model(data: bytes) -> TfliteGraph:
             outputs=graph.numbers(2),
         )
     except (FlatbufferError, IndexError) as error:
-        raise ModelRefused("the file is not a TensorFlow Lite model, or is damaged") from error
+        raise ModelRefused(_DAMAGED) from error
 
 
 def _tensor(table: FlatTable, buffers: list[bytes]) -> ModelTensor:

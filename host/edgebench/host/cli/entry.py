@@ -9,7 +9,7 @@ try:
 except ModuleNotFoundError:  # pip uninstalls it without a warning, though edgebench needs it
     sys.exit(
         "error: the package edgebench-agent is not installed\n"
-        "hint: install what is missing: pip install edgebench"
+        "hint: install the missing package: pip install edgebench"
     )
 
 

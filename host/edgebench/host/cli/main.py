@@ -147,7 +147,7 @@ def _run(command: str, words: list[str]) -> ExitCode:
             raise  # standard output failed, so no document can be printed
         message = why_missing(exc) if isinstance(exc, ModuleNotFoundError) else None
         if message is not None:
-            hint = f"install what is missing: pip install {HOST_DISTRIBUTION}"
+            hint = f"install the missing package: pip install {HOST_DISTRIBUTION}"
             exit_code, kind = ExitCode.FAILED, "module_missing"
         else:
             from edgebench.system.unforeseen import exit_code_for, named_error

@@ -294,7 +294,7 @@ def words_of(options: Mapping[str, object]) -> list[list[str]]:
         options: Values by field; those that are None are left out.
 
     >>> words_of({"preset": "quick", "cooldown_timeout_s": 600.0, "is_checked": True})
-    [['--quick'], ['--cooldown', '600s']]
+    [['--quick'], ['--cooldown', '10m']]
     """
     left = {field: value for field, value in options.items() if value is not None}
     groups: list[list[str]] = []
