@@ -78,7 +78,7 @@ def test_command_that_is_interrupted_while_it_loads_says_so(host: Host) -> None:
 
 
 def test_bench_that_is_interrupted_at_any_moment_says_so(host: Host) -> None:
-    """Otherwise Ctrl-C during the agent's start, an upload or a measurement would be a traceback."""
+    """Otherwise Ctrl-C in the agent's start, an upload or a measurement would be a traceback."""
     for moment_s in ANY_MOMENTS_S:
         code, out, err = interrupted(host, "edgebench.host.cli.entry", BENCH, moment_s)
         last = err.splitlines()[-1]

@@ -159,7 +159,7 @@ def test_import_is_shown_and_has_nothing_to_verify(edgebench: Run, tmp_path: Pat
 def test_directory_that_is_no_recording_is_one_line(
     edgebench: Run, host: Host, command: str, tmp_path: Path
 ) -> None:
-    """Otherwise a misspelt directory would be a traceback or another run, and a run's be refused."""
+    """Otherwise a misspelt directory would be a traceback or another run, or a run's be refused."""
     store = Store(host.folder / "data" / "edgebench")
     store_run(store, RUN_ID)
     said = edgebench(command, str(tmp_path / "nothing"))

@@ -68,7 +68,7 @@ def test_onnx_options_of_a_run_change_no_bit() -> None:
 
 
 def test_binding_of_each_runtime_is_measured(runtime: Runtime) -> None:
-    """Otherwise a run would have no binding cost, or a cost of another model than the trivial one."""
+    """Otherwise a run would have no binding cost, or that of another model than the trivial one."""
     facts = measure_binding(runtime, ())
     assert facts.p50_ns is not None
     assert 0 < facts.p50_ns < 1_000_000

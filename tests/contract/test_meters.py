@@ -78,7 +78,7 @@ def test_session_needs_an_open_meter(bench: tuple[Meter, Wait], tmp_path: Path) 
 
 
 def test_recording_is_read_without_the_meter(bench: tuple[Meter, Wait], tmp_path: Path) -> None:
-    """Otherwise a recording could be decoded only on that machine, or only with the meter connected."""
+    """Otherwise a recording could be decoded only on that machine, or with the meter connected."""
     meter, measure = bench
     header = opened(meter)
     with meter.session(tmp_path / "recording") as session:

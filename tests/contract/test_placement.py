@@ -71,7 +71,7 @@ def test_without_a_delegate_all_operators_are_built_in(name: str) -> None:
 
 
 def test_tflite_runtime_keeps_int8_for_itself() -> None:
-    """Otherwise a run with XNNPACK requested would count as XNNPACK; this version gives it no int8."""
+    """Otherwise a run with XNNPACK requested would count as one; this version gives it no int8."""
     need_runtime(PACKAGES["tflite"])
     path = str(FOLDER / "digits_int8.tflite")
     loaded = imported("tflite").load(path, LoadOptions(threads=1, delegate="xnnpack"))

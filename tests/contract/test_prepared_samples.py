@@ -194,7 +194,7 @@ MANY_INPUTS = [
 
 @pytest.mark.parametrize(("name", "file"), MANY_INPUTS)
 def test_model_of_many_inputs_gets_all_of_them(name: str, file: str) -> None:
-    """Otherwise only a sample's first input would be set; the others would be the previous one's."""
+    """Otherwise only a sample's first input would be set, and the others be the previous one's."""
     need_runtime(PACKAGES[name])
     (path,) = need_shared("models/suite").rglob(file)
     loaded = imported(name).load(str(path), ONE_THREAD)

@@ -137,7 +137,7 @@ def test_load_for_the_timed_loop_is_not_profiled(name: str) -> None:
 
 
 def test_litert_does_not_take_other_kernels_for_the_reference() -> None:
-    """Otherwise a profile would be labelled with the reference kernels, which cannot be profiled."""
+    """Otherwise a profile would be labelled as of the reference kernels, which have no profiler."""
     options = LoadOptions(threads=1, is_reference=True, is_profiled=True)
     loaded = ready("litert", FOLDER / "digits_int8.tflite", options)
     with pytest.raises(ModelRefused, match="reference kernels"):
@@ -177,7 +177,10 @@ def test_litert_library_without_a_profiler_is_refused(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", ["litert", "onnx"])
 def test_profile_of_any_model_ends_in_times_or_one_clear_line(name: str, tmp_path: Path) -> None:
-    """Otherwise an unusual model would crash the process; seen with a detector without output shapes."""
+    """Otherwise an unusual model would crash the process.
+
+    Seen with a detector without output shapes.
+    """
     need_runtime(PACKAGES[name])
     folders = [need_shared(f"models/{part}") for part in ("suite", "mlperf_tiny", "bad")]
     (suffix,) = imported(name).formats

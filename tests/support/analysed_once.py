@@ -1,4 +1,4 @@
-"""An analysis that computes each result once, for tests that judge the same latencies repeatedly."""
+"""An analysis that computes each result once, for tests that judge the same latencies again."""
 
 from __future__ import annotations
 

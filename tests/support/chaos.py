@@ -1,4 +1,4 @@
-"""Benchmarks whose processes and connections are killed at random moments, and what is left of them.
+"""Benchmarks whose processes and connections are killed at random moments, and what that leaves.
 
 A round is a plan of faults, drawn from a seed. Each hits a `bench` command at a moment after one of
 its marks: the directory of a run appears in the host's incoming/, the agent's work/ and spool/, the
@@ -178,7 +178,7 @@ def _draw_fault(chance: random.Random) -> Fault:
 
 
 class Unit(Ppk2Emulator):
-    """A PPK2 that loses samples during unread periods, as a real one does: its host may be killed."""
+    """A PPK2 that loses samples in unread periods, as a real one does: its host may be killed."""
 
     def send(self, data: bytes, step: int = 65536) -> None:
         """Send to the host, as far as it has room."""

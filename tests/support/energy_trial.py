@@ -64,7 +64,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """An agent with a wire, a host that is paired with it, and the watcher of the agent's worker."""
+    """An agent with a wire, a host that is paired with it, and the watcher of the worker."""
 
     host: Host
     activity: Activity
