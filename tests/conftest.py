@@ -1,4 +1,4 @@
-"""Fixtures: an agent, a host, and both of them paired."""
+"""Fixtures: an agent, a host, and a host paired with an agent."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ WAITING = ("system", "loopback", "cli", "contract", "unit/meters", "unit/agent")
 
 
 def pytest_collection_finish() -> None:
-    """The collected tests, a third of a million objects, are in no search for garbage any more."""
+    """The collected tests, a third of a million objects, are excluded from garbage collection."""
     gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
-    """Otherwise LIEF, of which nothing may be left at the end, prints all that is."""
+    """Otherwise LIEF, which must leave nothing behind at the end, would print all that is left."""
     if "lief" in sys.modules:
         gc.unfreeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """`-m alone` imports the files that have the mark; all of them take six seconds."""
+    """`-m alone` imports only the files with the mark; importing all of them takes six seconds."""
     if config.option.markexpr != "alone" or collection_path.suffix != ".py":
         return None
     return None if ALONE in collection_path.read_text() else True
@@ -38,7 +38,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Check the marks, and mix the files for the processes of `make test`."""
-    for item in items:  # a file without the text would be lost by `-m alone`, without a word
+    for item in items:  # a file without the text would silently be lost by `-m alone`
         if item.get_closest_marker("alone") and ALONE not in item.path.read_text():
             raise pytest.UsageError(f"write pytest.{ALONE} into {item.path}: {item.nodeid} has it")
     if hasattr(config, "workerinput"):  # a process of xdist
@@ -46,9 +46,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def mixed(items: Sequence[pytest.Item], tests: Path) -> list[pytest.Item]:
-    """Files that wait for other processes evenly among those that compute, each whole.
+    """Spread the files that wait for other processes evenly among those that compute.
 
-    One after the other, the cores would be idle during the first, and too few for the others.
+    Files stay whole. Without this, the cores would be idle during the first group, and too few for
+    the second.
     """
     by_file: dict[Path, list[pytest.Item]] = {}
     for item in items:
@@ -73,7 +74,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def _apart(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Two tests that run alone may run at the same time, but none beside an exclusive one."""
+    """Two tests that run alone may run at the same time, but none next to an exclusive test."""
     mark: pytest.Mark | None = request.node.get_closest_marker("alone")
     if mark is None:
         yield
@@ -93,9 +94,9 @@ def agent(tmp_path: Path) -> Iterator[AgentProcess]:
 
 @pytest.fixture
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """A host that knows no device; its local agent, if one was started, is ended by its pid.
+    """A host that knows no device; its local agent, if started, is ended by its pid.
 
-    Not in the test's own directory: with its long name, the path of a socket has over 107 bytes.
+    It is not in the test's own directory: with that long name, a socket's path exceeds 107 bytes.
     """
     made = Host(tmp_path_factory.mktemp("host") / "h")
     yield made
@@ -104,6 +105,6 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 @pytest.fixture
 def paired(agent: AgentProcess, host: Host) -> Host:
-    """A host that is paired with the agent, which it knows as `board`."""
+    """A host that is paired with the agent, under the name `board`."""
     host.lab.pair(agent.pairing_string())
     return host

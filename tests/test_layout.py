@@ -1,4 +1,4 @@
-"""The layout of the repository: one namespace of many folders, and nothing forgotten in it."""
+"""The layout of the repository: one namespace of many folders, and nothing left out of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DISTRIBUTIONS = {"edgebench": ROOT, "edgebench-agent": ROOT / "agent"}
 
 
 def project(distribution: str = "edgebench") -> dict[str, Any]:
-    """The configuration of a distribution; that of all tools is in edgebench's."""
+    """The configuration of a distribution; the configuration of all tools is in edgebench's."""
     return tomllib.loads((DISTRIBUTIONS[distribution] / "pyproject.toml").read_text())
 
 
@@ -56,7 +56,7 @@ SCRIPTS = {
 
 
 def source_files(portion: str) -> set[str]:
-    """What a portion is made of, by path inside the namespace."""
+    """The files of a portion, by path inside the namespace."""
     folder = ROOT / portion
     return {
         str(path.relative_to(folder))
@@ -66,7 +66,7 @@ def source_files(portion: str) -> set[str]:
 
 
 def test_portions_are_the_ones_of_the_design() -> None:
-    """The tests below look at no portion at all, or a new one is in no list."""
+    """Otherwise the tests below would check no portion at all, or miss a new portion."""
     assert set(PORTIONS) >= {
         *("protocol", "system", "device_profiles", "meters", "agent"),
         *("simulation", "firmware_bridge", "host"),
@@ -78,20 +78,20 @@ def test_portions_are_the_ones_of_the_design() -> None:
 
 @pytest.mark.parametrize("portion", PORTIONS)
 def test_portion_leaves_the_namespace_open(portion: str) -> None:
-    """One `edgebench/__init__.py` hides every other portion."""
+    """Otherwise one `edgebench/__init__.py` would hide every other portion."""
     assert not (ROOT / portion / "edgebench" / "__init__.py").exists()
     assert (PORTIONS[portion] / "__init__.py").exists()
 
 
 @pytest.mark.parametrize("portion", PORTIONS)
 def test_portion_tells_type_checkers_that_it_is_typed(portion: str) -> None:
-    """Users' type checkers take everything for Any."""
+    """Otherwise users' type checkers would treat everything as Any."""
     assert (PORTIONS[portion] / "py.typed").exists()
 
 
 @pytest.mark.parametrize("portion", PORTIONS)
 def test_portion_is_in_every_list(portion: str) -> None:
-    """An editable install, a wheel or a type check silently leaves a portion out."""
+    """Otherwise an editable install, a wheel or a type check would silently omit a portion."""
     tool = project()["tool"]
     build = project(distribution_of(portion))["tool"]["hatch"]["build"]
     folder = DISTRIBUTIONS[distribution_of(portion)]
@@ -109,7 +109,7 @@ def test_portion_is_in_every_list(portion: str) -> None:
 
 @pytest.mark.parametrize("portion", PORTIONS)
 def test_portion_can_be_imported_here(portion: str) -> None:
-    """The tests run against an installed copy, or against half of the namespace."""
+    """Otherwise the tests would run against an installed copy, or half of the namespace."""
     found = find_spec(f"edgebench.{portion}")
     assert found is not None
     assert found.origin == str(PORTIONS[portion] / "__init__.py")
@@ -117,13 +117,13 @@ def test_portion_can_be_imported_here(portion: str) -> None:
 
 @pytest.mark.parametrize("script", sorted(SCRIPTS))
 def test_console_script_can_be_imported(script: str) -> None:
-    """A command is installed that does not start."""
+    """Otherwise an installed command would not start."""
     module, _, function = SCRIPTS[script].partition(":")
     assert callable(getattr(import_module(module), function))
 
 
 def test_entry_points_can_be_imported() -> None:
-    """A driver that registers by entry point breaks every agent."""
+    """Otherwise a broken driver that registers by entry point would break every agent."""
     for group in project()["project"].get("entry-points", {}).values():
         for target in group.values():
             module, _, name = target.partition(":")
@@ -132,7 +132,7 @@ def test_entry_points_can_be_imported() -> None:
 
 
 def test_constraints_pin_versions_and_hold_no_address() -> None:
-    """A build reaches for one particular index, or installs whatever is new today."""
+    """Otherwise a build would depend on one index, or install the newest releases."""
     text = (ROOT / "constraints.txt").read_text()
     assert "://" not in text
     assert not re.search(r"^\s*-", text, re.MULTILINE), "an option of pip"
@@ -143,7 +143,7 @@ def test_constraints_pin_versions_and_hold_no_address() -> None:
 
 
 def test_device_dependencies_are_the_light_ones() -> None:
-    """An agent pulls numpy or the host's libraries onto every device."""
+    """Otherwise an agent would pull numpy or the host's libraries onto every device."""
     required = project("edgebench-agent")["project"]["dependencies"]
     names = {re.split(r"[^\w-]", line)[0] for line in required}
     assert names <= {
@@ -152,7 +152,7 @@ def test_device_dependencies_are_the_light_ones() -> None:
 
 
 def test_licence_is_the_same_for_both_distributions() -> None:
-    """One is published under another text: no pattern of license-files leads out of a folder."""
+    """Both distributions have the same licence: license-files cannot point outside a folder."""
     assert (ROOT / "agent/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
@@ -163,7 +163,7 @@ def built(folder: Path, name: str) -> zipfile.ZipFile:
 
 
 def packed_files(archive: zipfile.ZipFile) -> set[str]:
-    """Files of a wheel that an installation puts beside those of other distributions."""
+    """Files of a wheel that are installed next to those of other distributions."""
     return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
@@ -184,7 +184,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def hatchling_builds(source: Path, folder: Path, *options: str) -> None:
-    """Build a distribution, as pip and `python -m build` have it done."""
+    """Build a distribution the way pip and `python -m build` do."""
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder), *options]
     result = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -192,12 +192,12 @@ def hatchling_builds(source: Path, folder: Path, *options: str) -> None:
 
 @pytest.mark.parametrize("portion", PORTIONS)
 def test_wheel_holds_every_file_of_a_portion(builds: Path, portion: str) -> None:
-    """What works from the checkout is missing after an install: a module, a model, a profile."""
+    """Otherwise an install would lack a module, model or profile that the checkout has."""
     assert source_files(portion) <= packed_files(built(builds, distribution_of(portion)))
 
 
 def test_no_file_belongs_to_two_distributions(builds: Path) -> None:
-    """Uninstalling one takes files from the other, or an upgrade of one mixes two versions."""
+    """Otherwise uninstalling one would remove files of the other, or an upgrade mix versions."""
     host, agent = (packed_files(built(builds, name)) for name in DISTRIBUTIONS)
     assert host & agent == set()
     assert {name.split("/")[1] for name in agent} == set(AGENT_PORTIONS)
@@ -206,7 +206,7 @@ def test_no_file_belongs_to_two_distributions(builds: Path) -> None:
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_wheel_holds_its_licence_and_nothing_beside_the_package(builds: Path, name: str) -> None:
-    """The tests are installed too, or a stray file hides the rest of the namespace."""
+    """Otherwise the tests would be installed too, or a stray file hide the other portions."""
     packed = set(built(builds, name).namelist())
     assert any(file.endswith(".dist-info/licenses/LICENSE") for file in packed)
     outside = {file.split("/")[0] for file in packed} - {"edgebench"}
@@ -216,7 +216,7 @@ def test_wheel_holds_its_licence_and_nothing_beside_the_package(builds: Path, na
 
 
 def test_wheels_hold_models_and_profiles(builds: Path) -> None:
-    """`edgebench bench` finds no model after an install."""
+    """Otherwise `edgebench bench` would find no model after an install."""
     models = {name for name in built(builds, "edgebench").namelist() if "/builtin_models/" in name}
     assert {name.rpartition(".")[2] for name in models} == {"tflite", "onnx", "npz", "json"}
     assert len(models) == 6
@@ -226,7 +226,7 @@ def test_wheels_hold_models_and_profiles(builds: Path) -> None:
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_sdist_gives_the_same_wheel(builds: Path, name: str) -> None:
-    """What is built from the published source lacks what lay beside its folder in the checkout."""
+    """Otherwise a build from the published source would lack files from outside its folder."""
     wheel, again = built(builds, name), built(builds / "again", name)
     assert {file: wheel.read(file) for file in wheel.namelist()} == {
         file: again.read(file) for file in again.namelist()
@@ -235,7 +235,7 @@ def test_sdist_gives_the_same_wheel(builds: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_sdist_holds_the_package_and_what_builds_it(builds: Path, name: str) -> None:
-    """Tests, benchmarks and documents are published and downloaded by everybody who builds."""
+    """Otherwise every build would download tests, benchmarks and documents."""
     (sdist,) = builds.glob(f"{name.replace('-', '_')}-[0-9]*.tar.gz")
     with tarfile.open(sdist) as archive:
         files = {member.name.partition("/")[2] for member in archive if member.isfile()}
@@ -248,7 +248,7 @@ def test_sdist_holds_the_package_and_what_builds_it(builds: Path, name: str) -> 
 
 
 def test_host_asks_for_the_agent_of_its_own_version(builds: Path) -> None:
-    """A host talks to a local agent of another version, or imports half of another protocol."""
+    """Otherwise a host could use a local agent of another version, or half of another protocol."""
     host, agent = (metadata(built(builds, name)) for name in DISTRIBUTIONS)
     assert host["Version"] == agent["Version"] == project("edgebench-agent")["project"]["version"]
     assert f"edgebench-agent=={agent['Version']}" in (host.get_all("Requires-Dist") or [])
@@ -256,7 +256,7 @@ def test_host_asks_for_the_agent_of_its_own_version(builds: Path) -> None:
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_long_description_has_no_link_that_breaks(builds: Path, name: str) -> None:
-    """An index resolves `docs/meters.md` against its own address."""
+    """Otherwise an index would resolve `docs/meters.md` against its own address."""
     found = metadata(built(builds, name))
     assert found["Description-Content-Type"] == "text/markdown"
     text = found.get_payload()

@@ -12,7 +12,7 @@ GRANDFATHERED: set[str] = set()
 
 
 def places_of_classes() -> dict[str, list[str]]:
-    """Where each public class of the product and of what measures and builds it is defined."""
+    """Where each public class of the product, its benchmarks and its build tools is defined."""
     places: dict[str, list[str]] = defaultdict(list)
     for pattern in ("*/edgebench/**/*.py", "benchmarks/*.py", "devtools/*.py"):
         for path in sorted(ROOT.glob(pattern)):
@@ -23,7 +23,7 @@ def places_of_classes() -> dict[str, list[str]]:
 
 
 def test_no_name_stands_for_two_classes() -> None:
-    """A reader takes one class for another of the same name, and so does a search."""
+    """Otherwise a reader or a search would confuse two classes of the same name."""
     places = places_of_classes()
     assert len(places) > 300, "the test looks at nothing"
     twice = {name: where for name, where in places.items() if len(where) > 1}

@@ -1,4 +1,4 @@
-"""No code from the working directory: one place in the product makes the command of a Python."""
+"""No code runs from the working directory: one place in the product makes Python commands."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def constant(node: ast.expr) -> object:
 
 
 def unsafe_words(tree: ast.AST) -> list[str]:
-    """Words by which an interpreter searches the working directory, without `-I` before them."""
+    """Words that make an interpreter search the working directory, without `-I` before them."""
     return [
         f"line {word.lineno}: {constant(word)}"
         for words in sequences(tree)
@@ -57,7 +57,7 @@ def unsafe_words(tree: ast.AST) -> list[str]:
 
 
 def test_only_one_place_names_the_interpreter() -> None:
-    """Otherwise a process of ours starts with the directory of its user on its search path."""
+    """Otherwise a process of ours would start with its user's directory on its search path."""
     found = {
         name_of(path)
         for path in SOURCES
@@ -69,20 +69,20 @@ def test_only_one_place_names_the_interpreter() -> None:
 
 
 def test_no_command_searches_the_working_directory() -> None:
-    """Otherwise `-m` or `-c` puts it on the search path of an interpreter."""
+    """Otherwise `-m` or `-c` would put it on the search path of an interpreter."""
     suspects = [path for path in SOURCES if re.search('"-[mc]"', path.read_text())]
     found = {name_of(path): unsafe_words(ast.parse(path.read_text())) for path in suspects}
     assert {name for name, words in found.items() if words} == FOREIGN_WORDS
 
 
 def test_words_that_search_the_working_directory_are_seen() -> None:
-    """Otherwise the check above passes whatever the product does."""
+    """Otherwise the check above would pass for any product."""
     source = 'run([python, "-m", "pip"]); run(python, "-c", "pass"); run([python, "-I", "-m", "a"])'
     assert unsafe_words(ast.parse(source)) == ["line 1: -c", "line 1: -m"]
 
 
 def test_commands_are_started_with_their_directory_and_variables() -> None:
-    """Otherwise a safe command runs with the variables and the directory of the user."""
+    """Otherwise a safe command would run with the variables and the directory of the user."""
     count = 0
     for path in SOURCES:
         if not re.search("python_command|PythonCommand", path.read_text()):
@@ -104,13 +104,13 @@ def test_commands_are_started_with_their_directory_and_variables() -> None:
 
 
 def test_launcher_lies_alone() -> None:
-    """Otherwise what lies beside it is found before the standard library."""
+    """Otherwise a file next to it would be found before the standard library."""
     names = {path.name for path in Path(LAUNCHER).parent.iterdir()} - {"__pycache__"}
     assert names == {Path(LAUNCHER).name}
 
 
 def test_scripts_for_others_isolate_the_interpreter() -> None:
-    """Otherwise a job in the checkout of a pull request runs what lies there."""
+    """Otherwise a job in the checkout of a pull request would run code from that checkout."""
     texts = [ROOT / "action.yml", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*")]
     for path in texts:
         text = path.read_text() if path.is_file() else ""

@@ -1,4 +1,4 @@
-"""One way to write files that must outlast a power cut, and a list of the others."""
+"""One way to write files that must survive a power cut, and a list of the other writes."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _changes(call: ast.Call) -> bool:
 
 
 def test_other_ways_of_writing_become_fewer() -> None:
-    """Otherwise a new file is announced before it is on the disk, and a power cut empties it."""
+    """Otherwise a new file would be announced before it is on disk, and emptied by a power cut."""
     found = Counter[str]()
     lines: dict[str, list[int]] = {}
     for room in ROOMS:

@@ -1,4 +1,4 @@
-"""The GitHub Action: its steps as a runner carries them out, and its files by their schemas."""
+"""The GitHub Action: its steps as a runner executes them, and its files by their schemas."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 def carry_out(
     measured: Measured, folder: Path, first: Path = Path(sys.executable).parent, **inputs: str
 ) -> Step:
-    """Carry out the step that measures, as a runner does: with its shell, and inputs by default.
+    """Execute the measuring step as a runner does: with its shell, and inputs by default.
 
     Args:
         measured: Host on which it measures.
@@ -83,7 +83,7 @@ def carry_out(
 
 
 def test_model_is_measured_and_compared_with_a_stored_run(measured: Measured, folder: Path) -> None:
-    """The job is green whatever was measured, or nobody sees the numbers."""
+    """Otherwise the job would be green whatever was measured, or the numbers would not be shown."""
     baseline = Store(measured.host.folder / "data" / "edgebench").directory(measured.run_id)
     step = carry_out(
         measured,
@@ -92,7 +92,7 @@ def test_model_is_measured_and_compared_with_a_stored_run(measured: Measured, fo
         baseline=str(baseline),
         options=QUICK,
     )
-    assert step.code == 5, step.err  # one run a side decides nothing
+    assert step.code == 5, step.err  # one run per side decides nothing
     assert step.outputs["exit-code"] == "5"
     assert step.outputs["verdict"] in ("valid", "suspect")
     assert "digits_int8.tflite" in step.summary
@@ -104,7 +104,7 @@ def test_model_is_measured_and_compared_with_a_stored_run(measured: Measured, fo
 def test_mistake_has_its_exit_code_and_is_never_run_as_a_script(
     measured: Measured, folder: Path
 ) -> None:
-    """A missing model passes the gate, or the name of a branch is a command on the lab host."""
+    """Otherwise a missing model would pass, or a branch name would be run on the lab host."""
     step = carry_out(measured, folder, model='x"; touch hacked; echo ".tflite', options=QUICK)
     assert step.code == 2
     assert step.outputs == {"verdict": "", "exit-code": "2", "bundle": ""}
@@ -118,7 +118,7 @@ def test_mistake_has_its_exit_code_and_is_never_run_as_a_script(
     ids=["action", "workflows"],
 )
 def test_files_follow_their_published_schemas(schema: str, paths: list[Path]) -> None:
-    """GitHub refuses the action, or a workflow that somebody copied."""
+    """Otherwise GitHub would refuse the action, or a workflow copied from the examples."""
     assert paths
     result = subprocess.run(
         [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, paths)],
@@ -130,7 +130,7 @@ def test_files_follow_their_published_schemas(schema: str, paths: list[Path]) ->
 
 
 def test_examples_give_inputs_that_the_action_has() -> None:
-    """A renamed input of the action is ignored by GitHub, with a warning that nobody reads."""
+    """Otherwise GitHub would ignore a renamed input, with only a warning."""
     inputs = set(yaml.safe_load(ACTION.read_text())["inputs"])
     given = [
         step["with"]
@@ -145,7 +145,7 @@ def test_examples_give_inputs_that_the_action_has() -> None:
 
 
 def test_killed_measurement_is_reported(measured: Measured, folder: Path) -> None:
-    """The job ends in a traceback, and the summary does not say that nothing was measured."""
+    """Otherwise the job would end in a traceback, with no failed measurement in its summary."""
     folder.joinpath("bin").mkdir()
     killed = folder / "bin" / "edgebench"
     killed.write_text("#!/bin/sh\nkill -KILL $$\n")

@@ -1,4 +1,4 @@
-"""`edgebench-agent` where no agent runs, and where one does."""
+"""`edgebench-agent` with and without a running agent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 def test_command_without_a_running_agent_says_so_and_what_to_do(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, options: tuple[str, ...]
 ) -> None:
-    """A person sees a traceback instead of: there is no agent."""
+    """Otherwise the user would see a traceback instead of the message that no agent runs."""
     code, out, err = run(capsys, "--state", str(tmp_path), command, *options)
     assert (code, out) == (1, "")
     error, hint = err.splitlines()
@@ -48,7 +48,7 @@ def test_command_without_a_running_agent_says_so_and_what_to_do(
 def test_unknown_simulated_board_says_where_they_are_listed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, board: str, command: str
 ) -> None:
-    """The hint is a help text that names no board."""
+    """Otherwise the hint would point to a help text that lists no boards."""
     words = ("--state", str(tmp_path / "s"), command, "--simulate", board)
     code, _, err = run(capsys, *words)
     error, hint = err.splitlines()
@@ -76,7 +76,7 @@ def test_wiring_that_makes_no_sense_is_refused_when_the_agent_starts(
     value: str,
     said: str,
 ) -> None:
-    """It is found after the first run, or by a person who reads a traceback."""
+    """Otherwise it would be found after the first run, or only from a traceback."""
     words = ("--state", str(tmp_path / "s"), "serve", "--local")
     by_option = run(capsys, *words, option, value)
     monkeypatch.setenv(variable, value)
@@ -90,7 +90,7 @@ def test_wiring_that_makes_no_sense_is_refused_when_the_agent_starts(
 def test_none_counts_for_more_than_the_environment(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device whose account names meters for every agent cannot have one without."""
+    """Otherwise an account with meters for every agent could have no device without a meter."""
     started: list[AgentSettings] = []
     monkeypatch.setattr("edgebench.agent.daemon.run_daemon", started.append)
     monkeypatch.setenv("EDGEBENCH_METERS", "rapl")
@@ -107,7 +107,7 @@ def test_agent_without_simulated_boards_says_where_they_are(
     monkeypatch: pytest.MonkeyPatch,
     command: str,
 ) -> None:
-    """On a device that was deployed to, --simulate ends in a traceback, or so does --help."""
+    """Otherwise --simulate or --help would end in a traceback on a device that was deployed to."""
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
     words = ("--state", str(tmp_path / "s"), command, "--simulate", "imx8mp-evk")
     assert run(capsys, *words) == (
@@ -122,7 +122,7 @@ def test_agent_without_simulated_boards_says_where_they_are(
 
 
 def test_simulated_board_is_never_this_machine(host: Host) -> None:
-    """Somebody tries the simulation, and measures a made-up board from then on."""
+    """Otherwise a trial of the simulation would leave a made-up board on this machine."""
     words = ("serve", "--simulate", "raspberry-pi-5-bare", "--listen", "127.0.0.1:0")
     agent = [sys.executable, "-m", "edgebench.agent"]
     environment = os.environ | host.environment
@@ -150,7 +150,7 @@ def test_simulated_board_is_never_this_machine(host: Host) -> None:
 def test_simulated_board_on_the_state_of_this_machine_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By --state, it becomes this machine all the same."""
+    """Otherwise --state would turn it into this machine all the same."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     state = str(tmp_path / "edgebench/agent")
     code, _, err = run(capsys, "--state", state, "serve", "--simulate", "imx8mp-evk")
@@ -163,7 +163,7 @@ def test_simulated_board_on_the_state_of_this_machine_is_refused(
 def test_every_simulated_board_is_known_before_anything_is_made(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """An agent with the first board of two is there, and dies of the second."""
+    """Otherwise the first of two agents would be created before the second board is refused."""
     state = tmp_path / "state"
     words = ("serve", "--simulate", "imx8mp-evk", "--simulate", "imx8mp-evk:seven")
     code, out, _ = run(capsys, "--state", str(state), *words)
@@ -175,7 +175,7 @@ def test_every_simulated_board_is_known_before_anything_is_made(
 def test_state_that_is_no_directory_is_an_error_and_no_traceback(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
 ) -> None:
-    """A wrong --state ends in a traceback."""
+    """A --state that is a file is reported without a traceback."""
     (tmp_path / "file").write_text("")
     code, out, err = run(capsys, "--state", str(tmp_path / "file"), command)
     assert (code, out) == (1, "")
@@ -184,21 +184,21 @@ def test_state_that_is_no_directory_is_an_error_and_no_traceback(
 
 @pytest.mark.parametrize("words", [("--help",), ("serve", "--help"), ("pair", "--help")])
 def test_help_is_there(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
-    """Somebody on a device without a network cannot look anything up."""
+    """Otherwise a user on a device without a network could not look anything up."""
     code, out, err = run(capsys, *words)
     assert (code, err) == (0, "")
     assert "usage: edgebench-agent" in out
 
 
 def test_help_lists_the_simulated_boards(capsys: pytest.CaptureFixture[str]) -> None:
-    """A board is there that nobody finds."""
+    """Otherwise a board would exist that users cannot find."""
     _, out, _ = run(capsys, "serve", "--help")
-    # argparse breaks lines behind hyphens.
+    # argparse breaks lines after hyphens.
     assert all(name in "".join(out.split()) for name in BOARDS)
 
 
 def test_documentation_lists_the_simulated_boards() -> None:
-    """A new board is in no table, or a board of the table is not there any more."""
+    """Otherwise a new board would be missing from the table, or a removed board stay in it."""
     text = (Path(__file__).parents[2] / "docs/throttling.md").read_text()
     table = text[text.index("| board |") :]
     assert [line.split("`")[1] for line in table.splitlines() if "`" in line] == list(BOARDS)
@@ -219,7 +219,7 @@ def test_documentation_lists_the_simulated_boards() -> None:
 def test_wrong_words_are_exit_code_2(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    """A misspelt option starts an agent with other settings."""
+    """Otherwise a misspelt option would start an agent with other settings."""
     code, out, err = run(capsys, *words)
     assert (code, out) == (2, "")
     error, hint = err.splitlines()
@@ -231,7 +231,7 @@ def test_wrong_words_are_exit_code_2(
 def test_wrong_address_is_exit_code_2(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, listen: str
 ) -> None:
-    """An agent listens somewhere else than its owner wrote."""
+    """Otherwise an agent would listen on another address than its owner gave."""
     code, out, err = run(capsys, "--state", str(tmp_path / "s"), "serve", "--listen", listen)
     assert (code, out) == (2, "")
     assert err.startswith("error: --listen takes [ADDRESS]:PORT, got ")
@@ -240,7 +240,7 @@ def test_wrong_address_is_exit_code_2(
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """An agent that nobody is paired with."""
+    """An agent that is paired with no host."""
     agent = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"])
     agent.start()
     yield agent
@@ -248,14 +248,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 
 
 def said(running: AgentProcess, *words: str) -> subprocess.CompletedProcess[str]:
-    """What the agent's command line says."""
+    """The output of the agent's command line."""
     return subprocess.run(
         running.command(*words), capture_output=True, text=True, check=False, timeout=60
     )
 
 
 def test_status_tells_how_the_agent_is(running: AgentProcess) -> None:
-    """The owner of a device cannot see what its agent does."""
+    """The state of a running agent is printed for the owner of the device."""
     result = said(running, "status")
     assert (result.returncode, result.stderr) == (0, "")
     lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
@@ -267,7 +267,7 @@ def test_status_tells_how_the_agent_is(running: AgentProcess) -> None:
 
 
 def test_status_as_json_is_one_document(running: AgentProcess) -> None:
-    """A script that watches a farm reads a table."""
+    """Otherwise a script that watches a farm would have to parse a table."""
     result = said(running, "status", "--json")
     assert (result.returncode, result.stderr) == (0, "")
     status = json.loads(result.stdout)
@@ -275,7 +275,7 @@ def test_status_as_json_is_one_document(running: AgentProcess) -> None:
 
 
 def test_pair_prints_the_string_alone_on_stdout(running: AgentProcess) -> None:
-    """A script cannot take the string, or a person does not learn what to do with it."""
+    """Otherwise a script could not read the string, or a person would not learn how to use it."""
     result = said(running, "pair")
     assert result.returncode == 0, result.stderr
     string = parse_pairing_string(result.stdout)
@@ -286,14 +286,14 @@ def test_pair_prints_the_string_alone_on_stdout(running: AgentProcess) -> None:
 
 
 def test_every_pairing_string_is_another_one(running: AgentProcess) -> None:
-    """A secret is used for two hosts."""
+    """Otherwise two hosts would share a secret."""
     strings = [json.loads(said(running, "pair", "--json").stdout)["pairing"] for _ in "ab"]
     secrets = {parse_pairing_string(string).secret for string in strings}
     assert len(secrets) == 2
 
 
 def test_second_agent_on_one_state_is_refused(running: AgentProcess) -> None:
-    """Two agents share a spool, and sweep each other's runs away."""
+    """Otherwise two agents would share a spool and delete each other's runs."""
     result = said(running, "serve", "--local")
     assert (result.returncode, result.stdout) == (1, "")
     error, hint = result.stderr.splitlines()
@@ -305,7 +305,7 @@ def test_second_agent_on_one_state_is_refused(running: AgentProcess) -> None:
 
 
 def test_taken_port_is_an_error_and_no_traceback(running: AgentProcess, tmp_path: Path) -> None:
-    """A person sees a traceback instead of: the port is taken."""
+    """Otherwise the user would see a traceback instead of the message that the port is taken."""
     other = AgentProcess(tmp_path)
     address = f"127.0.0.1:{running.port}"
     result = said(other, "serve", "--listen", address, "--no-advertise")
@@ -316,7 +316,7 @@ def test_taken_port_is_an_error_and_no_traceback(running: AgentProcess, tmp_path
 
 
 def test_stopped_agent_ends_with_0_and_leaves_no_socket(tmp_path: Path) -> None:
-    """A service manager takes every stop for a failure."""
+    """Otherwise a service manager would treat every stop as a failure."""
     agent = AgentProcess(tmp_path).start()
     assert (agent.state / "agent.sock").exists()
     assert agent.stop() == 0
@@ -325,7 +325,7 @@ def test_stopped_agent_ends_with_0_and_leaves_no_socket(tmp_path: Path) -> None:
 
 
 def test_socket_is_for_its_owner_only(running: AgentProcess) -> None:
-    """Any user of the device may pair hosts with its agent."""
+    """Otherwise any user of the device could pair hosts with its agent."""
     assert (running.state / "agent.sock").stat().st_mode & 0o777 == 0o600
     assert running.state.stat().st_mode & 0o077 == 0
 
@@ -333,7 +333,7 @@ def test_socket_is_for_its_owner_only(running: AgentProcess) -> None:
 def test_what_is_not_wired_yet_is_a_warning(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each run lacks its energy or its marks, and nobody learns of it before."""
+    """Otherwise every run would lack its energy or its marks, and no warning would precede it."""
     monkeypatch.setattr("edgebench.agent.daemon.run_daemon", lambda settings: None)
     (tmp_path / "value").touch()
     (tmp_path / "port").touch()
@@ -351,7 +351,7 @@ def test_what_is_not_wired_yet_is_a_warning(
 
 
 def test_log_is_a_file_and_who_may_not_start_is_told(tmp_path: Path) -> None:
-    """What went wrong with a deployed agent is nowhere, or an error goes into a log unseen."""
+    """Otherwise a deployed agent's errors would be lost, or a start error hidden in a log."""
     log, words = tmp_path / "agent.log", ("--state", str(tmp_path / "s"), "serve", "--local")
     command = [sys.executable, "-m", "edgebench.agent", *words, "--log", str(log)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:

@@ -14,14 +14,14 @@ from edgebench.host.result.document import from_document, to_document
 
 
 def test_json_is_one_document_on_stdout_and_nothing_else(measured: Measured) -> None:
-    """A script that reads stdout chokes on a progress line."""
+    """Otherwise a progress line would break a script that reads stdout."""
     assert measured.code in (0, 3), measured.err
     document = json.loads(measured.out)
     assert list(document) == ["runs", "sets", "errors"]
     assert document["errors"] == []
     assert measured.document["model"]["name"] == "digits_int8.tflite"
     assert measured.document["spec"]["min_query_count"] == 50
-    # A slow machine reports its progress, in more lines like the first.
+    # A slow machine reports its progress in more lines like the first.
     begin, *others = measured.err.splitlines()
     assert begin.startswith("run: digits_int8.tflite on litert")
     end = next(line for line in others if not line.startswith("run: "))
@@ -30,14 +30,14 @@ def test_json_is_one_document_on_stdout_and_nothing_else(measured: Measured) -> 
 
 
 def test_printed_document_is_the_stored_one(measured: Measured) -> None:
-    """What a script got is not what the store keeps."""
+    """Otherwise a script would receive something other than what the store keeps."""
     store = measured.host.folder / "data" / "edgebench"
     (path,) = store.glob("runs/*/run.json")
     assert json.loads(path.read_text()) == measured.document
 
 
 def test_document_that_is_read_and_written_again_is_the_same_text(measured: Measured) -> None:
-    """Whoever tags a run turns a count into 64.0, and `verify` calls the run changed."""
+    """Otherwise tagging a run would turn a count into 64.0, and `verify` would report a change."""
     again = to_document(from_document(measured.document))
     assert json.dumps(again) == json.dumps(measured.document)
 
@@ -45,7 +45,7 @@ def test_document_that_is_read_and_written_again_is_the_same_text(measured: Meas
 def test_invalid_run_is_exit_code_3_and_its_table_goes_to_stdout(
     measured: Measured, tmp_path: Path
 ) -> None:
-    """A CI job takes a number that means nothing; a file of results holds the progress."""
+    """Otherwise a CI job would use an invalid number, or a file of results hold the progress."""
     need_runtime("onnxruntime")
     path, store = tmp_path / "nan.onnx", tmp_path / "store"
     path.write_bytes(addition(float("nan")))
@@ -64,7 +64,7 @@ def test_invalid_run_is_exit_code_3_and_its_table_goes_to_stdout(
 def test_one_bad_model_of_two_is_exit_code_1_and_does_not_cost_the_other(
     measured: Measured, tmp_path: Path
 ) -> None:
-    """A CI job takes a failure for a success, or a list of models stops at the first that fails."""
+    """Otherwise a CI job would treat a failure as success, or one failure would end the list."""
     path = tmp_path / "junk.tflite"
     path.write_bytes(b"this is no model")
     result = measured.host.run(
@@ -91,7 +91,7 @@ def test_one_bad_model_of_two_is_exit_code_1_and_does_not_cost_the_other(
 def test_runtime_that_does_not_fit_is_exit_code_2(
     measured: Measured, tmp_path: Path, name: str, runtime: str | None, said: str
 ) -> None:
-    """A wrong suffix or runtime is sent to the device and fails there."""
+    """Otherwise a model with a wrong suffix or runtime would be sent, and fail on the device."""
     path = tmp_path / name
     path.write_bytes(b"this is no model")
     words = ("--runtime", runtime) if runtime else ()
@@ -103,7 +103,7 @@ def test_runtime_that_does_not_fit_is_exit_code_2(
 
 
 def test_empty_model_is_refused_before_it_is_sent(measured: Measured, tmp_path: Path) -> None:
-    """A download that failed is sent to a device, which says something about a flatbuffer."""
+    """Otherwise a failed download would reach the device and end in a flatbuffer error."""
     path = tmp_path / "empty.onnx"
     path.touch()
     result = measured.host.run("bench", str(path), *QUICK)
@@ -114,7 +114,7 @@ def test_empty_model_is_refused_before_it_is_sent(measured: Measured, tmp_path: 
 def test_store_that_cannot_be_written_is_noticed_before_the_measurement(
     measured: Measured, tmp_path: Path
 ) -> None:
-    """An hour is measured, and then there is no place for it."""
+    """Otherwise the result of an hour's measurement could not be stored."""
     (tmp_path / "file").write_text("")
     result = measured.host.run(
         "bench", "digits_int8.tflite", "--duration", "1h", "--store", str(tmp_path / "file" / "s")

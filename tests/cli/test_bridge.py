@@ -24,7 +24,7 @@ exit {status}
 
 
 def fake_tool(folder: Path, name: str, status: int) -> Path:
-    """A tool on PATH that only notes how it is called; its notes."""
+    """A tool on PATH that only records how it is called; its records."""
     log = folder / "calls.txt"
     (folder / name).write_text(FAKE.format(log=log, status=status))
     (folder / name).chmod(0o755)
@@ -32,7 +32,7 @@ def fake_tool(folder: Path, name: str, status: int) -> Path:
 
 
 def run(folder: Path, *words: str, text: str = "", path: str = "/bin:/usr/bin") -> tuple[int, str]:
-    """Exit code, and what a command says on both of its outputs."""
+    """Exit code, and what a command prints on both of its outputs."""
     environment = {**Host(folder / "host").environment, "PATH": path}
     result = subprocess.run(
         [sys.executable, "-m", "edgebench.host.cli", "bridge", *words],
@@ -49,7 +49,7 @@ def run(folder: Path, *words: str, text: str = "", path: str = "/bin:/usr/bin") 
 def test_ports_are_listed_for_programs_and_for_people(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A list is empty without boards, hides who uses a port, or has other keys than promised."""
+    """Otherwise a list could be empty, hide the user of a port, or have undocumented keys."""
     code, text = run(tmp_path, "list", "--json")
     document = json.JSONDecoder().raw_decode(text)[0]
     assert code == 0
@@ -75,7 +75,7 @@ def test_ports_are_listed_for_programs_and_for_people(
 
 
 def test_firmware_is_written_by_a_tool_on_path(tmp_path: Path) -> None:
-    """The command is not the one that was shown, or a tool that fails has written."""
+    """Otherwise another command than the one shown would run, or a failed tool count as success."""
     log = fake_tool(tmp_path, "openocd", 0)
     image, path = tmp_path / "kit.elf", f"{tmp_path}:/bin:/usr/bin"
     image.write_bytes(b"\x7fELF")
@@ -95,7 +95,7 @@ def test_firmware_is_written_by_a_tool_on_path(tmp_path: Path) -> None:
 
 
 def test_console_sends_lines_and_prints_replies(tmp_path: Path) -> None:
-    """A person has to type the terminator, or sees no reply."""
+    """Otherwise the user would have to type the terminator, or would see no reply."""
     with subprocess.Popen([str(built("posix", "gcc"))], stdout=subprocess.PIPE, text=True) as board:
         assert board.stdout is not None
         port = board.stdout.readline().strip()

@@ -1,4 +1,4 @@
-"""bundle, and the commands that take a bundle for runs."""
+"""The command bundle, and the commands that accept a bundle for runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stored(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store
 
 
 def test_bundle_opens_where_a_run_is_named(edgebench: Run, stored: Store, tmp_path: Path) -> None:
-    """A colleague gets a file that nothing opens."""
+    """Otherwise a colleague would receive a file that no command opens."""
     made = edgebench("bundle", METERED)
     assert made.code == 0
     assert made.out.startswith("bundled: 1 run, ")
@@ -60,7 +60,7 @@ def test_bundle_opens_where_a_run_is_named(edgebench: Run, stored: Store, tmp_pa
 def test_bundle_of_several_runs_is_listed_and_verified(
     edgebench: Run, stored: Store, tmp_path: Path
 ) -> None:
-    """One of ten runs stands for all."""
+    """Otherwise one of ten runs would stand for all."""
     made = edgebench("bundle", *stored.run_ids(), "-o", "all.zip", "--json")
     document = json.loads(made.out)
     assert document["runs"] == stored.run_ids()
@@ -81,7 +81,7 @@ def test_bundle_of_several_runs_is_listed_and_verified(
 def test_damaged_run_of_a_bundle_is_named_and_the_others_are_verified(
     edgebench: Run, stored: Store, tmp_path: Path
 ) -> None:
-    """One flipped bit makes a whole bundle useless, or goes unnoticed."""
+    """Otherwise one flipped bit would make a whole bundle useless, or go unnoticed."""
     del stored
     edgebench("bundle", METERED, "20261123-031046", "-o", "two.zip")
     data = (tmp_path / "two.zip").read_bytes()
@@ -100,7 +100,7 @@ def test_damaged_run_of_a_bundle_is_named_and_the_others_are_verified(
 def test_file_that_is_no_bundle_is_one_line(
     edgebench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
-    """A truncated download ends in a traceback."""
+    """A truncated download is reported in one line, without a traceback."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04 and then the line was cut")
     completed = edgebench(*command, "a.zip")
@@ -110,7 +110,7 @@ def test_file_that_is_no_bundle_is_one_line(
 
 
 def test_file_that_is_there_is_not_overwritten(edgebench: Run, stored: Store) -> None:
-    """A second bundle of other runs replaces the first without a word."""
+    """Otherwise a bundle of other runs would silently replace the first."""
     del stored
     Path("a.zip").write_text("mine")
     completed = edgebench("bundle", METERED, "-o", "a.zip")
@@ -123,7 +123,7 @@ def test_file_that_is_there_is_not_overwritten(edgebench: Run, stored: Store) ->
 def test_nothing_stays_behind_in_the_directory_of_temporary_files(
     host: Host, stored: Store, tmp_path: Path, edgebench: Run
 ) -> None:
-    """Each look at a large bundle fills the disk a little more."""
+    """Otherwise opening a large bundle would fill the disk a little more each time."""
     del stored
     edgebench("bundle", METERED, "-o", "a.zip")
     temporary = tmp_path / "temporary"
@@ -138,7 +138,7 @@ def test_nothing_stays_behind_in_the_directory_of_temporary_files(
 def test_runs_of_others_open_where_nothing_can_be_written(
     edgebench: Run, stored: Store, tmp_path: Path, place: str
 ) -> None:
-    """A file on a colleague's share has to be copied before anything opens it."""
+    """Otherwise a file on a colleague's share would have to be copied before it opens."""
     need_root()
     share, mine = tmp_path / "share", tmp_path / "mine"
     share.mkdir()
@@ -170,7 +170,7 @@ def test_runs_of_others_open_where_nothing_can_be_written(
 def test_lab_and_compare_read_a_bundle_where_nothing_can_be_written(
     edgebench: Run, stored: Store, tmp_path: Path
 ) -> None:
-    """Only the commands that look at one run open what a colleague shares."""
+    """Otherwise only the commands for a single run would open a shared bundle."""
     need_root()
     share = tmp_path / "share"
     share.mkdir()

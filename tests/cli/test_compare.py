@@ -1,4 +1,4 @@
-"""compare, and bench --against: three answers, three exit codes."""
+"""Compare, and bench --against: three results, three exit codes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ EXIT_CODES = {"worse": 4, "equivalent": 0, "better": 0, "inconclusive": 5}
     ],
 )
 def test_exit_code_is_the_answer(edgebench: Run, host: Host, value: float, outcome: str) -> None:
-    """A regression passes the gate of a build, or an equal model does not."""
+    """Otherwise a regression would pass the gate of a build, or an equal model would fail."""
     code = EXIT_CODES[outcome]
     before = store_side(host, "before", level(1000.0))
     after = store_side(host, "after", level(value))
@@ -71,7 +71,7 @@ def test_exit_code_is_the_answer(edgebench: Run, host: Host, value: float, outco
 
 
 def test_sides_that_ran_one_after_the_other_are_told(edgebench: Run, host: Host) -> None:
-    """A device that grew warm overnight is called a regression of the model."""
+    """Otherwise a device that warmed up overnight would look like a regression of the model."""
     before = store_side(host, "before", level(1000.0))
     after = store_side(host, "after", level(1030.0))
     later = store_side(host, "later", level(1030.0), day=2)
@@ -83,7 +83,7 @@ def test_sides_that_ran_one_after_the_other_are_told(edgebench: Run, host: Host)
 
 
 def test_margin_decides_what_matters(edgebench: Run, host: Host) -> None:
-    """A change of half a percent fails a build that allows one."""
+    """Otherwise a change of half a percent would fail a build that allows one percent."""
     before = store_side(host, "before", level(1000.0))
     after = store_side(host, "after", level(1005.0))
     assert edgebench("compare", *before, "--against", *after).code == 0
@@ -91,7 +91,7 @@ def test_margin_decides_what_matters(edgebench: Run, host: Host) -> None:
 
 
 def test_too_few_runs_are_inconclusive_and_say_so(edgebench: Run, host: Host) -> None:
-    """Three runs against three decide about a release."""
+    """Otherwise three runs against three would decide about a release."""
     before = store_side(host, "before", [1_000_000, 1_001_000, 1_002_000])
     after = store_side(host, "after", [2_000_000, 2_001_000, 2_002_000])
     said = edgebench("compare", *before, "--against", *after)
@@ -101,7 +101,7 @@ def test_too_few_runs_are_inconclusive_and_say_so(edgebench: Run, host: Host) ->
 
 
 def test_one_side_is_told_what_the_other_is_called(edgebench: Run, host: Host) -> None:
-    """Whoever writes `compare A B` reads the help three times."""
+    """`compare A B` without the options is refused with the corrected command."""
     before = store_side(host, "before", [1_000_000])
     said = edgebench("compare", *before)
     assert (said.code, said.out) == (2, "")
@@ -115,7 +115,7 @@ def test_one_side_is_told_what_the_other_is_called(edgebench: Run, host: Host) -
 def test_two_sides_that_were_named_one_behind_the_other_are_put_in_place(
     edgebench: Run, host: Host
 ) -> None:
-    """The error is about a run that nobody named, and its hint about models A and B."""
+    """Otherwise the error would be about a run that was not named, and its hint about A and B."""
     [before], [after] = (store_side(host, name, [1_000_000]) for name in ("before", "after"))
     said = edgebench("compare", before, after)
     assert said.code == 2
@@ -124,7 +124,7 @@ def test_two_sides_that_were_named_one_behind_the_other_are_put_in_place(
 
 
 def test_invalid_runs_have_an_exit_code_of_their_own(edgebench: Run, host: Host) -> None:
-    """A gate cannot tell a model that became invalid from a store that is not there."""
+    """Otherwise a gate could not distinguish an invalid model from a missing store."""
     [before] = store_side(host, "before", [1_000_000])
     failing = {"state": "invalid", "rules": []}
     [after] = store_side(host, "after", [1_000_000], verdict=failing)
@@ -138,7 +138,7 @@ def test_invalid_runs_have_an_exit_code_of_their_own(edgebench: Run, host: Host)
 def test_pairs_that_cannot_decide_are_told_before_they_are_measured(
     edgebench: Run, count: int
 ) -> None:
-    """Minutes are measured for an answer that was certain: nothing could be told."""
+    """Otherwise minutes would be measured for a result that is inconclusive by design."""
     models = ("digits_int8.tflite", "--against", "digits_fp32.tflite")
     said = edgebench("bench", *models, "--pairs", str(count), "--on", "nosuch")
     assert said.code == 2
@@ -146,7 +146,7 @@ def test_pairs_that_cannot_decide_are_told_before_they_are_measured(
 
 
 def test_runs_that_differ_are_refused_with_the_key(edgebench: Run, host: Host) -> None:
-    """Runs of two devices are compared as if they were of one."""
+    """Otherwise runs of two devices would be compared as if they came from the same device."""
     before = store_side(host, "before", level(1000.0))
     after = store_side(host, "after", level(1000.0), kind="profile")
     said = edgebench("compare", *before, "--against", *after)
@@ -175,16 +175,16 @@ def test_runs_that_differ_are_refused_with_the_key(edgebench: Run, host: Host) -
 def test_senseless_comparisons_are_refused(
     edgebench: Run, words: tuple[str, ...], said: str
 ) -> None:
-    """An option that has no effect is accepted."""
+    """Otherwise an option without effect would be accepted."""
     found = edgebench("bench", "digits_int8.tflite", *words)
     assert (found.code, found.out) == (2, "")
     assert said in found.err
 
 
 def test_paired_campaign_measures_and_decides(measured: Measured, tmp_path: Path) -> None:
-    """The command that makes pairs does not find them again, or its exit code is another answer.
+    """Otherwise compare would not find measured pairs again, or its exit code would differ.
 
-    Which model is faster, and whether six pairs tell, is this machine's.
+    Which model is faster, and whether six pairs decide, depends on this machine.
     """
     store = tmp_path / "store"
     result = measured.host.run(

@@ -1,4 +1,4 @@
-"""Completion: what a shell is offered exists, and nothing that a shell would run."""
+"""Completion: every word offered to a shell exists, and none is executed by it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHELL_TIMEOUT_S = 30.0
 
 @pytest.fixture
 def known(host: Host, edgebench: Run) -> Host:
-    """A host with a tagged run and three devices, one of which has a hostile name."""
+    """A host with a tagged run and three devices, one of them with a hostile name."""
     runs = host.folder / "data" / "edgebench" / "runs"
     shutil.copytree(STORED / RUN_ID, runs / RUN_ID)
     assert edgebench("tag", "last", "night").code == 0
@@ -71,7 +71,7 @@ def known(host: Host, edgebench: Run) -> Host:
 def test_words_that_fit_are_offered(
     edgebench: Run, known: Host, words: tuple[str, ...], kind: str, some: set[str]
 ) -> None:
-    """Tab offers nothing, or what the command refuses."""
+    """Otherwise Tab would offer nothing, or words that the command refuses."""
     del known
     completed = edgebench("completion", "--complete", *words)
     assert (completed.code, completed.err) == (0, "")
@@ -85,7 +85,7 @@ def test_words_that_fit_are_offered(
 
 
 def test_completion_loads_nothing_that_takes_time(known: Host) -> None:
-    """Whoever presses Tab waits for half a second."""
+    """Otherwise pressing Tab would take half a second."""
     code = (
         "import sys\n"
         "from edgebench.host.cli.main import main\n"
@@ -108,7 +108,7 @@ def shell_environment(known: Host) -> dict[str, str]:
 
 
 def test_bash_asks_for_the_words(known: Host, tmp_path: Path) -> None:
-    """The script is no bash, or passes half of the line on."""
+    """Otherwise the script would be invalid in bash, or pass on only half of the line."""
     need_tool("bash")
     (tmp_path / "model one.tflite").write_bytes(b"")
     script = """
@@ -136,7 +136,7 @@ done
 
 
 def test_fish_asks_for_the_words(known: Host, tmp_path: Path) -> None:
-    """The script is no fish, or passes half of the line on."""
+    """Otherwise the script would be invalid in fish, or pass on only half of the line."""
     need_tool("fish")
     (tmp_path / "model one.tflite").write_bytes(b"")
     script = "edgebench completion fish | source\n"
@@ -155,7 +155,7 @@ def test_fish_asks_for_the_words(known: Host, tmp_path: Path) -> None:
 
 
 def test_zsh_completes_what_is_typed(known: Host, tmp_path: Path) -> None:
-    """The script is no zsh, or Tab in a terminal changes nothing."""
+    """Otherwise the script would be invalid in zsh, or Tab would have no effect in a terminal."""
     need_tool("zsh")
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -169,7 +169,7 @@ def test_zsh_completes_what_is_typed(known: Host, tmp_path: Path) -> None:
     ) as shell:
         os.close(theirs)
         try:
-            # What was typed is echoed: quotes keep it from looking like what is printed.
+            # Typed text is echoed: quotes distinguish it from printed text.
             typed(ours, "autoload -U compinit; compinit -u -D; echo lo''aded\n", "loaded\r")
             typed(ours, "eval \"$(edgebench completion zsh)\"; echo re''ady\n", "ready\r")
             typed(ours, "edgebench bundl\t", "bundle ")
@@ -180,7 +180,7 @@ def test_zsh_completes_what_is_typed(known: Host, tmp_path: Path) -> None:
 
 
 def typed(terminal: int, text: str, awaited: str) -> None:
-    """Type into a shell, and wait for what it then shows; control characters are left out."""
+    """Type into a shell, and wait for what it then shows; control characters are removed."""
     os.write(terminal, text.encode())
     shown, end_s = "", time.monotonic() + SHELL_TIMEOUT_S
     while awaited not in shown:
@@ -192,14 +192,14 @@ def typed(terminal: int, text: str, awaited: str) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_script_is_printed(edgebench: Run, shell: str) -> None:
-    """A script of another shell is printed, or an error."""
+    """Otherwise the script of another shell, or an error, would be printed."""
     completed = edgebench("completion", shell)
     assert (completed.code, completed.err) == (0, "")
     assert f"for {shell}: " in completed.out.replace("\n#", " ")
 
 
 def test_shell_without_a_script_is_refused(edgebench: Run) -> None:
-    """`completion tcsh` prints nothing."""
+    """`completion tcsh` is refused instead of printing nothing."""
     for words, message in ((("tcsh",), "invalid choice"), ((), "no shell given")):
         result = edgebench("completion", *words)
         assert result.code == 2

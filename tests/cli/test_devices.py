@@ -24,7 +24,7 @@ def known(host: Host) -> Host:
 
 
 def test_device_is_labelled_renamed_and_forgotten(edgebench: Run, known: Host) -> None:
-    """The words of a command do not arrive where they are meant to."""
+    """The arguments of each command reach the right action."""
     farm = known.config / "farm.toml"
     assert edgebench("devices", "label", "pi5", "fast", "--remove", "old").out == "pi5: fast\n"
     said = edgebench("devices", "label", "pi5", "pi", "--json")
@@ -46,7 +46,7 @@ def test_device_is_labelled_renamed_and_forgotten(edgebench: Run, known: Host) -
 def test_check_of_a_device_that_is_off(
     edgebench: Run, known: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script does not see that a board is off, or the farm waits for it every night."""
+    """Otherwise a script would miss a board that is off, or the farm wait for it every night."""
     monkeypatch.setattr(TlsTransport, "discover", lambda *_: [])
     said = edgebench("devices", "check", "pi5", "--json")
     assert said.code == 1

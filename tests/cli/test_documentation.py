@@ -1,4 +1,4 @@
-"""Pages of docs/ and README: commands that exist, a section for each rule, links that work."""
+"""Pages of docs/ and README: valid commands, a section for each rule, working links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROGRAMS = ("edgebench", "edgebench-agent")
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Words of each command of ours in the fenced blocks of a page, without comments."""
+    """Words of each edgebench command in the fenced blocks of a page, without comments."""
     for block in re.findall(r"^```(?:\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         for line in re.sub(r"\\\n\s*", "", block).splitlines():
             if line.partition(" ")[0] in PROGRAMS and "|" not in line:
@@ -38,7 +38,7 @@ DOCUMENTED = [
 
 @pytest.mark.parametrize("words", DOCUMENTED)
 def test_documented_command_is_one_that_there_is(words: list[str]) -> None:
-    """An option was renamed, and the first thing that a newcomer types is an error."""
+    """Otherwise a renamed option would make a newcomer's first command fail."""
     program, command, *options = words
     if command == "--help" or "--help" in options:
         return
@@ -49,19 +49,19 @@ def test_documented_command_is_one_that_there_is(words: list[str]) -> None:
 
 
 def test_every_page_has_commands_that_were_found() -> None:
-    """A changed fence would leave all of them out."""
+    """Otherwise a changed fence would silently exclude all of them."""
     assert len(DOCUMENTED) > 150
 
 
 def test_every_rule_has_a_section_that_says_what_to_do() -> None:
-    """A user is told that a rule failed, and finds nothing about it."""
+    """Otherwise a user would find no explanation of the rule that failed."""
     text = (ROOT / "docs/suspect.md").read_text()
     named = [name for line in re.findall(r"^### (.+)$", text, re.M) for name in line.split(", ")]
     assert sorted(named) == sorted(BY_ID)
 
 
 def test_example_of_a_profile_is_one() -> None:
-    """A key was renamed, and whoever follows the page gets an error."""
+    """Otherwise a renamed key would make the example of the page fail."""
     page = (ROOT / "docs/add-a-profile.md").read_text()
     [text] = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     folder = ROOT / "device_profiles/edgebench/device_profiles/profiles"
@@ -71,7 +71,7 @@ def test_example_of_a_profile_is_one() -> None:
 
 
 def test_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    """A link leads nowhere, or a page is in no menu."""
+    """Otherwise a link would lead nowhere, or a page would be in no menu."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr

@@ -1,4 +1,4 @@
-"""bench --meter and what is made of it: the document, the page, the comparison."""
+"""Runs of bench --meter in the document, on the page and in the comparison."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def store_of(host: Host) -> Store:
 
 
 def store_side(host: Host, name: str, ratio: float, **changes: object) -> list[str]:
-    """Eight stored runs that took so many times the energy; their ids."""
+    """Eight stored runs whose energy is scaled by this factor; their ids."""
     store = store_of(host)
     if not store.run_ids():
         store_metered_run(store)
@@ -66,7 +66,7 @@ def store_side(host: Host, name: str, ratio: float, **changes: object) -> list[s
 
 
 def test_metered_run_has_every_key_of_the_design(metered: Measured) -> None:
-    """A script finds another name than the one that was promised, or a number for a reason."""
+    """Otherwise a script would miss a documented key, or read a number where a reason belongs."""
     assert metered.code == 0, metered.err
     energy = metered.document["metrics"]["energy"]
     assert energy.keys() >= DESIGNED
@@ -81,7 +81,7 @@ def test_metered_run_has_every_key_of_the_design(metered: Measured) -> None:
 
 
 def test_refused_energy_has_the_same_keys(tmp_path: Path, metered: Measured) -> None:
-    """A script that reads a key of a refused energy ends in a KeyError, or reads a zero."""
+    """Otherwise reading a refused energy would raise a KeyError or yield zero."""
     store = Store(tmp_path)
     store_metered_run(store, trouble="serial port /dev/ttyACM0 is gone")
     refused = store.document(RUN_ID)["metrics"]["energy"]
@@ -93,7 +93,7 @@ def test_refused_energy_has_the_same_keys(tmp_path: Path, metered: Measured) -> 
 
 
 def test_document_is_plain_json(metered: Measured) -> None:
-    """NaN is no JSON, and other languages refuse the whole file."""
+    """Otherwise NaN, which is no JSON, would make other languages refuse the whole file."""
 
     def refuse(text: str) -> float:
         raise AssertionError(text)
@@ -102,13 +102,13 @@ def test_document_is_plain_json(metered: Measured) -> None:
 
 
 def test_document_that_is_read_and_written_again_is_the_same_text(metered: Measured) -> None:
-    """Whoever tags a metered run changes its numbers, and `verify` says so."""
+    """Otherwise tagging a metered run would change its numbers, and `verify` would report it."""
     again = to_document(from_document(metered.document))
     assert json.dumps(again) == json.dumps(metered.document)
 
 
 def test_battery_is_in_the_document_and_on_the_page(metered: Measured) -> None:
-    """Watt-hours are taken for joules, or the capacity is not said beside the estimate."""
+    """Otherwise watt-hours would be read as joules, or the estimate lack the capacity."""
     energy = metered.document["metrics"]["energy"]
     battery = energy["battery"]
     assert battery["capacity_j"] == 18.5 * 3600
@@ -121,7 +121,7 @@ def test_battery_is_in_the_document_and_on_the_page(metered: Measured) -> None:
 
 
 def test_metered_run_is_verified(metered: Measured) -> None:
-    """The joules do not follow from what is stored."""
+    """The joules of a run follow from its stored data."""
     verified = metered.host.run("verify", metered.run_id)
     assert (verified.returncode, verified.stderr) == (0, "")
 
@@ -162,7 +162,7 @@ def test_metered_run_is_verified(metered: Measured) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_senseless_energies_are_refused(edgebench: Run, words: tuple[str, ...], said: str) -> None:
-    """An option that has no effect is accepted, or a run is made for nothing."""
+    """Otherwise an option without effect would be accepted, or a run made for nothing."""
     found = edgebench("bench", MODEL, *words)
     assert found.code == 2
     (error,) = [line for line in found.err.splitlines() if "error:" in line]
@@ -172,7 +172,7 @@ def test_senseless_energies_are_refused(edgebench: Run, words: tuple[str, ...], 
 
 
 def test_hints_about_meters_lead_to_the_meters(edgebench: Run) -> None:
-    """Who misspelt a meter, or lost it, reads the help of bench."""
+    """Otherwise an error about a meter would lead to the help of bench."""
     for meter in ("wattson", "agent:wattson", "hwmon:/nowhere"):
         said = edgebench("bench", MODEL, "--meter", meter)
         hint = said.err.splitlines()[-1]
@@ -192,7 +192,7 @@ def test_hints_about_meters_lead_to_the_meters(edgebench: Run) -> None:
 def test_way_that_cannot_be_had_refuses_the_energy(
     metered: Measured, method: str, reason: str
 ) -> None:
-    """Another way is taken than the one that was asked for, or the latencies are lost."""
+    """Otherwise another method than requested would be used, or the latencies lost."""
     result = metered.host.run(
         "bench", MODEL, *METERED, "--meter", METER, "--sync", method, "--json"
     )
@@ -207,7 +207,7 @@ def test_way_that_cannot_be_had_refuses_the_energy(
 
 
 def test_way_that_was_asked_for_is_named(metered: Measured) -> None:
-    """The document names the best way instead."""
+    """Otherwise the document would name the best method instead."""
     words = ("--meter", METER, "--sync", "arrival", "--json")
     result = metered.host.run("bench", MODEL, *METERED, *words)
     (document,) = json.loads(result.stdout)["runs"]
@@ -222,7 +222,7 @@ def test_way_that_was_asked_for_is_named(metered: Measured) -> None:
 def test_stored_energies_are_compared(
     edgebench: Run, host: Host, ratio: float, outcome: str
 ) -> None:
-    """A model that takes a tenth more passes the gate of a build."""
+    """Otherwise a model that takes a tenth more energy would pass the gate of a build."""
     before, after = store_side(host, "before", 1.0), store_side(host, "after", ratio)
     words = ("compare", *before, "--against", *after, "--metric", "energy_j")
     said = edgebench(*words)
@@ -250,7 +250,7 @@ def test_stored_energies_are_compared(
 def test_energies_that_cannot_be_compared_are_one_line(
     edgebench: Run, host: Host, changes: dict[str, Any], code: int, said: str, next_step: str
 ) -> None:
-    """Two boundaries are ranked, or a refused energy ends in a traceback."""
+    """Otherwise two boundaries would be ranked, or a refused energy end in a traceback."""
     before = store_side(host, "before", 1.0)
     after = store_side(host, "after", 1.0)
     path = store_of(host).runs / after[2] / "run.json"
@@ -266,9 +266,9 @@ def test_energies_that_cannot_be_compared_are_one_line(
 
 @pytest.mark.slow
 def test_energies_of_two_models_are_measured_and_compared(metered: Measured) -> None:
-    """Pairs are made with a meter, and only their latencies can be compared.
+    """Pairs that are measured with a meter can be compared by energy, not only by latency.
 
-    Which model takes less is this machine's to say.
+    Which model takes less depends on this machine.
     """
     result = metered.host.run(
         *("bench", MODEL, "--against", "digits_fp32.tflite", "--pairs", "6", *METERED),

@@ -20,7 +20,7 @@ INVALID = str(FIXTURES / "20261123-031049-420b03bc")
 
 
 def test_text_format_goes_to_standard_output(edgebench: Run) -> None:
-    """A table cannot be piped into another program."""
+    """Otherwise a table could not be piped into another program."""
     result = edgebench("export", PLAIN, INVALID, PLAIN, "--format", "csv")
     assert (result.code, result.err) == (0, "")
     header, *rows = result.out.splitlines()
@@ -29,7 +29,7 @@ def test_text_format_goes_to_standard_output(edgebench: Run) -> None:
 
 
 def test_end_of_the_file_name_is_the_format(edgebench: Run, tmp_path: Path) -> None:
-    """The user names the format twice."""
+    """Otherwise the user would have to name the format twice."""
     path = tmp_path / "runs.parquet"
     result = edgebench("export", PLAIN, "-o", str(path))
     assert (result.code, result.out) == (0, "")
@@ -57,14 +57,14 @@ def test_end_of_the_file_name_is_the_format(edgebench: Run, tmp_path: Path) -> N
 def test_what_makes_no_sense_is_refused(
     edgebench: Run, words: tuple[str, ...], message: str
 ) -> None:
-    """A mistake ends in a traceback, or in a file that nobody wanted."""
+    """Otherwise a mistake would end in a traceback or an unwanted file."""
     result = edgebench("export", PLAIN, *words)
     assert result.code == 2
     assert message in result.err
 
 
 def test_file_that_cannot_be_written_is_an_error_of_one_line(edgebench: Run) -> None:
-    """The user has to guess which file, and why."""
+    """Otherwise the user would have to guess the file and the reason."""
     result = edgebench("export", PLAIN, "-o", "/nowhere/runs.csv")
     assert result.code == 1
     assert "file not writable: No such file or directory: /nowhere/runs.csv" in result.err
@@ -72,10 +72,10 @@ def test_file_that_cannot_be_written_is_an_error_of_one_line(edgebench: Run) -> 
 
 
 def test_bench_writes_its_runs_and_loses_none_to_a_file(measured: Measured, tmp_path: Path) -> None:
-    """A full disk costs a measurement; or what was measured is not what was exported."""
+    """Otherwise a full disk would lose a measurement, or the export would differ from it."""
     table, lost = tmp_path / "runs.csv", tmp_path / "runs.xml"
     lost.mkdir()
-    store = tmp_path / "store"  # the one of the other tests has one run
+    store = tmp_path / "store"  # the store of the other tests has one run
     words = ("bench", "digits_int8.tflite", "--runtime", "litert", *QUICK, "--json")
     exports = ("--export", str(table), "--export", str(lost))
     result = measured.host.run(*words, *exports, "--store", str(store))
@@ -92,7 +92,7 @@ def test_bench_writes_its_runs_and_loses_none_to_a_file(measured: Measured, tmp_
 
 
 def test_bench_refuses_an_unknown_end_before_it_measures(edgebench: Run, host: Host) -> None:
-    """An hour is measured before the user learns that a name was wrong."""
+    """Otherwise a wrong file name would be reported only after an hour of measuring."""
     for name, said in (
         ("runs.json", "several formats are JSON"),
         ("nowhere/runs.csv", "no such directory to export to: nowhere"),
@@ -104,6 +104,6 @@ def test_bench_refuses_an_unknown_end_before_it_measures(edgebench: Run, host: H
 
 
 def test_help_names_every_format(edgebench: Run) -> None:
-    """A format is there, and nobody finds it."""
+    """Otherwise users would not find a supported format."""
     words = re.findall(r"[\w-]+", edgebench("export", "--help").out)
     assert {one.name for one in FORMATS} <= set(words)

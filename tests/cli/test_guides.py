@@ -1,8 +1,8 @@
-"""The commands of the guides are executed, in the order in which a reader types them.
+"""The commands of the guides are executed in the order in which a reader types them.
 
-All pages share one host, one agent and one simulated Raspberry Pi. What is changed in a command,
-and which commands are not executed and why, is in the tables below. `test_documentation.py` parses
-the commands of all pages.
+All pages share one host, one agent and one simulated Raspberry Pi. The tables below hold the
+changes made to commands, and the commands that are not executed with the reason.
+`test_documentation.py` parses the commands of all pages.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def reason(line: str) -> str | None:
 
 @dataclass(frozen=True)
 class Reader:
-    """Someone who types what a page says."""
+    """A user who types the commands of a page."""
 
     host: Host
     ports: dict[str, str]
@@ -153,7 +153,7 @@ class Reader:
     """Words of `serve` and `bench`: two pages may have the same, once they are short."""
 
     def execute(self, line: str, said: pytest.CaptureFixture[str]) -> None:
-        """Execute one command; it must end as it should."""
+        """Execute one command; it must end as expected."""
         program, *words = shlex.split(line)
         if program == "edgebench-agent":
             self._agent(words)
@@ -184,7 +184,7 @@ class Reader:
         return is_repeated
 
     def _agent(self, words: Sequence[str]) -> None:
-        """`serve` stays behind; `pair` prints what the next command needs."""
+        """`serve` keeps running; `pair` prints the input of the next command."""
         command = [sys.executable, "-m", "edgebench.agent", *words]
         environment = os.environ | self.host.environment
         if words[0] == "serve":
@@ -206,7 +206,7 @@ class Reader:
 
 
 def shortened_command(words: Sequence[str]) -> list[str]:
-    """The command with options that make it short."""
+    """The command with options that shorten it."""
     command = " ".join(words[:2])
     if words[0] != "bench":
         return [*words, *ENOUGH.get(command, ())]
@@ -225,7 +225,7 @@ def shortened_command(words: Sequence[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def reader() -> Iterator[Reader]:
-    """A reader with a Raspberry Pi, which is simulated, and a PPK2, which is emulated."""
+    """A reader with a simulated Raspberry Pi and an emulated PPK2."""
     need_runtime("ai-edge-litert")
     with ExitStack() as running:
         folder = Path(running.enter_context(TemporaryDirectory(prefix="edgebench-guides-")))
@@ -278,7 +278,7 @@ def shortened(campaign: str) -> str:
 def test_commands_of_a_page_work_in_their_order(
     name: str, reader: Reader, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A newcomer types what the page says, and gets an error."""
+    """Otherwise a newcomer who follows the page would get an error."""
     if any("qemu:" in line for line in lines_of(name)):
         need_tool("qemu-system-arm")
     for line in lines_of(name):
@@ -287,7 +287,7 @@ def test_commands_of_a_page_work_in_their_order(
 
 
 def test_every_reason_is_one_of_a_command_that_there_is() -> None:
-    """A page has changed, and the list excuses what nobody wrote, or all of a page."""
+    """Otherwise the list would excuse a command that the page no longer has, or a whole page."""
     lines = {name: lines_of(name) for name in EXECUTED}
     every = [line for found in lines.values() for line in found]
     assert [

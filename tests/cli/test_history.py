@@ -44,7 +44,7 @@ def level(us: int) -> list[int]:
     ],
 )
 def test_exit_code_is_the_answer(edgebench: Run, host: Host, medians: list[int], code: int) -> None:
-    """A nightly job passes a regression, or fails without one; without a gate it never fails."""
+    """Otherwise a nightly job would pass a regression, or fail without a regression or a gate."""
     fill(host, medians)
     assert edgebench("history", "--fail-on", "3%").code == code
     assert edgebench("history").code == 0
@@ -54,7 +54,7 @@ def test_exit_code_is_the_answer(edgebench: Run, host: Host, medians: list[int],
 def test_histories_that_decide_the_exit_code_are_named(
     edgebench: Run, host: Host, is_json: bool
 ) -> None:
-    """The history of interest is steady, and nobody finds the one with a single point."""
+    """Otherwise a history with a single point would set the exit code without being named."""
     store = Store(host.folder / "data" / "edgebench")
     fill(host, level(1000))
     document = json.loads((store.directory("20260301-000000-0123abcd") / RUN_FILE).read_text())
@@ -81,7 +81,7 @@ def test_histories_that_decide_the_exit_code_are_named(
 
 
 def test_history_that_became_worse_is_named(edgebench: Run, host: Host) -> None:
-    """A nightly job fails, and its log does not say which model became slower."""
+    """Otherwise the log of a failed nightly job would not name the slower model."""
     fill(host, [*level(1000), *level(1100)])
     first, named = edgebench("history", "--fail-on", "3%").err.splitlines()
     assert first == "note: exit code 4: 1 of 1 histories is worse:"
@@ -89,7 +89,7 @@ def test_history_that_became_worse_is_named(edgebench: Run, host: Host) -> None:
 
 
 def test_page_shows_points_levels_and_the_change(edgebench: Run, host: Host) -> None:
-    """Somebody cannot see when it became slower, and by how much."""
+    """Otherwise the page would not show when the model became slower, and by how much."""
     fill(host, [*level(1000), *level(1100)])
     result = edgebench("history", "--model", "digits*")
     assert "digits.tflite on board, tflite, single_stream: latency_ns.p50" in result.out
@@ -101,7 +101,7 @@ def test_page_shows_points_levels_and_the_change(edgebench: Run, host: Host) -> 
 
 
 def test_document_has_the_numbers_of_the_page(edgebench: Run, host: Host) -> None:
-    """A script reads other numbers than a person."""
+    """Otherwise a script would read other numbers than the page shows."""
     fill(host, [*level(1000), *level(1100)])
     result = edgebench("history", "--json", "--fail-on", "3%")
     assert result.code == 4
@@ -116,7 +116,7 @@ def test_document_has_the_numbers_of_the_page(edgebench: Run, host: Host) -> Non
 
 
 def test_many_histories_are_a_table(edgebench: Run, host: Host, tmp_path: Path) -> None:
-    """Fifty models fill the terminal with pictures."""
+    """Otherwise fifty models would fill the terminal with pictures."""
     fill(host, level(1000))
     store = Store(host.folder / "data" / "edgebench")
     for number, folder in enumerate(sorted(store.runs.iterdir())):
@@ -130,7 +130,7 @@ def test_many_histories_are_a_table(edgebench: Run, host: Host, tmp_path: Path) 
 
 
 def test_mistakes_are_one_line(edgebench: Run, host: Host) -> None:
-    """Somebody gets a traceback for a metric that does not exist."""
+    """A mistake such as an unknown metric is reported without a traceback."""
     fill(host, level(1000))
     assert edgebench("history", "--metric", "nonsense").code == 2
     assert edgebench("history", "--model", "other").code == 2

@@ -1,4 +1,4 @@
-"""`edgebench bench` with shapes and inputs of the user's own."""
+"""`edgebench bench` with user-defined shapes and inputs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def models(tmp_path: Path) -> dict[str, str]:
 def test_model_runs_in_the_shape_that_was_chosen(
     measured: Measured, tmp_path: Path, models: dict[str, str], package: str, name: str
 ) -> None:
-    """A model of tokens fails in its first inference, or is measured with one token."""
+    """Otherwise a token model would fail in its first inference, or be measured with one token."""
     need_runtime(package)
     result = bench(measured, tmp_path, models[package], "--shape", f"{name}=1x128")
     assert result.returncode in (0, 3), result.stderr
@@ -62,7 +62,7 @@ def test_model_runs_in_the_shape_that_was_chosen(
 def test_model_runs_on_the_inputs_that_were_given(
     measured: Measured, tmp_path: Path, models: dict[str, str], package: str
 ) -> None:
-    """The file is read for its shapes, and noise is measured."""
+    """Otherwise only the shapes would be read from the file, and noise would be measured."""
     need_runtime(package)
     path, name = tmp_path / "own.npz", "x" if package == "ai-edge-litert" else "input_ids"
     digests = set[str]()
@@ -89,7 +89,7 @@ def test_model_runs_on_the_inputs_that_were_given(
 def test_model_whose_outputs_are_lists_and_dictionaries_is_measured_and_checked(
     measured: Measured, tmp_path: Path, content: bytes
 ) -> None:
-    """Every export of scikit-learn fails after a minute of measuring."""
+    """Otherwise every scikit-learn export would fail after a minute of measuring."""
     need_runtime("onnxruntime")
     path = tmp_path / "listed.onnx"
     path.write_bytes(content)
@@ -122,7 +122,7 @@ def test_what_does_not_fit_the_model_is_one_line_with_a_next_step(
     code: int,
     said: str,
 ) -> None:
-    """A user reads a traceback, or an error without the shape that the model takes."""
+    """Otherwise a user would read a traceback, or an error without the model's shape."""
     need_runtime("onnxruntime")
     tokens = tmp_path / "tokens.npz"
     np.savez(tokens, input_ids=np.full((1, 1, 4), 30_000))

@@ -1,4 +1,4 @@
-"""Meters of others, emulated, through the command line: a whole run, and a recording on its own."""
+"""Emulated third-party meters through the command line: a whole run, and a separate recording."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 
 def measured(host: Host, meter: str, *words: str) -> dict[str, Any]:
-    """The document of a run with this meter and these options, whose samples all came."""
+    """The document of a run with this meter and these options, with all of its samples."""
 
     def attempt() -> dict[str, Any]:
         said = host.run("bench", MODEL, *METERED, *words, "--meter", meter, "--json")
@@ -53,7 +53,7 @@ def measured(host: Host, meter: str, *words: str) -> dict[str, Any]:
 
 
 def _lost(document: dict[str, Any]) -> str | None:
-    """What a neighbour took of the samples that this host had to ask for in time."""
+    """Share of the samples that were lost to other load, where the host polls for them."""
     refused = document["metrics"]["energy"]["refused"]
     return refused if refused is not None and refused.startswith("loss: ") else None
 
@@ -78,8 +78,8 @@ def _lost(document: dict[str, Any]) -> str | None:
 def test_run_has_the_energy_of_the_instrument(
     host: Host, make: Callable[[], AbstractContextManager[Any]], text: str, power_w: float
 ) -> None:
-    """A meter works alone, and not in a run: its windows, its clock or its boundary is unknown."""
-    # Long enough for a neighbour that takes a part of the loop before it is steady.
+    """Otherwise the windows, clock or boundary of a meter could be unknown in a run."""
+    # Long enough for other load that takes a part of the loop before it is steady.
     with make() as instrument:
         document = measured(host, text.format(address=instrument.address), "--duration", "1s")
     energy = document["metrics"]["energy"]
@@ -93,7 +93,7 @@ def test_run_has_the_energy_of_the_instrument(
 
 @pytest.mark.alone(is_exclusive=True)  # its power follows every worker of this machine
 def test_run_without_a_meter_looks_like_one_with_it_and_says_that_it_is_none(host: Host) -> None:
-    """The first run of a newcomer ends in a riddle, or its numbers are published."""
+    """Otherwise a newcomer's first run would confuse, or its synthetic numbers be published."""
     document = measured(host, "synthetic")
     energy = document["metrics"]["energy"]
     assert energy["refused"] is None
@@ -110,7 +110,7 @@ def test_run_without_a_meter_looks_like_one_with_it_and_says_that_it_is_none(hos
 
 
 class CpuTrace:
-    """Current of a device whose CPU time is watched while a block lasts: 0.1 A, and 0.2 A more."""
+    """Current of a device whose CPU time is watched during a block: 0.1 A, and 0.2 A more."""
 
     def __init__(self) -> None:
         self._over = threading.Event()
@@ -138,7 +138,7 @@ class CpuTrace:
 
 @pytest.mark.alone(is_exclusive=True)  # its power follows every worker of this machine
 def test_run_with_a_unit_that_has_a_clock_of_its_own_is_aligned(host: Host) -> None:
-    """The energy of an Otii is not a number, or is that of another moment."""
+    """Otherwise the energy of an Otii would be no number, or that of another moment."""
     with CpuTrace() as trace, OtiiEmulator(rate_hz=20_000, currents=trace.currents) as server:
         energy = measured(host, f"otii:{server.address}")["metrics"]["energy"]
     assert energy["refused"] is None
@@ -150,7 +150,7 @@ def test_run_with_a_unit_that_has_a_clock_of_its_own_is_aligned(host: Host) -> N
 
 
 def test_run_with_a_plug_has_its_power_and_says_what_an_energy_takes(host: Host) -> None:
-    """A plug works alone, and not in a run; or a second of it is an energy."""
+    """Otherwise a plug would fail in a run, or a single second of it would count as an energy."""
     with ShellyEmulator(power_w=23.0) as plug:
         document = measured(host, f"shelly:{plug.address},rate=5")
     energy = document["metrics"]["energy"]
@@ -177,7 +177,7 @@ def test_recording_of_a_plug_is_trusted_as_far_as_it_goes(
     make: Callable[[], ShellyEmulator | TasmotaEmulator | KasaEmulator],
     name: str,
 ) -> None:
-    """A recording has no energy, or none of its uncertainty."""
+    """Otherwise a recording would have no energy, or an energy without uncertainty."""
     with make() as plug:
         plug.power_w = 23.0
         words = ("meters", "record", f"{name}:{plug.address},rate=5", "--duration", "2s")
@@ -189,7 +189,7 @@ def test_recording_of_a_plug_is_trusted_as_far_as_it_goes(
 
 
 def test_recording_of_a_gpu_by_nvidias_client(host: Host, tmp_path: Path) -> None:
-    """The library is found in a test, and not where a user has it."""
+    """The library is found in the place where a user has it."""
     pytest.importorskip(
         "pynvml", reason="nvidia-ml-py is not installed: the driver reads the counter by it"
     )

@@ -33,11 +33,11 @@ Outcome = tuple[int, str, str]
 
 
 def interrupted(host: Host, entry: str, words: Sequence[str], after_s: float) -> Outcome:
-    """Exit code, stdout and stderr of a program that is interrupted so long after its start.
+    """Exit code, stdout and stderr of a program interrupted this long after its start.
 
     It does what its console script does, and writes a mark as soon as it guards itself: before
-    that, Python itself answers. On a machine that is through with it by then, it is made again, and
-    interrupted earlier.
+    that, Python itself handles the signal. On a machine that has finished by then, the program is
+    started again and interrupted earlier.
     """
     code = f"""
 import os, sys
@@ -68,7 +68,7 @@ sys.exit(entry.run())
 
 
 def test_command_that_is_interrupted_while_it_loads_says_so(host: Host) -> None:
-    """Ctrl-C in the first half second ends in a traceback of pandas, or is lost."""
+    """Otherwise Ctrl-C in the first half second would end in a pandas traceback, or be lost."""
     with ThreadPoolExecutor(4) as pool:
         results = pool.map(
             lambda case: interrupted(host, "edgebench.host.cli.entry", case[1], case[0]), MOMENTS
@@ -78,7 +78,7 @@ def test_command_that_is_interrupted_while_it_loads_says_so(host: Host) -> None:
 
 
 def test_bench_that_is_interrupted_at_any_moment_says_so(host: Host) -> None:
-    """Ctrl-C while the agent starts, or a model is sent or measured, ends in a traceback."""
+    """Otherwise Ctrl-C in the agent's start, an upload or a measurement would be a traceback."""
     for moment_s in ANY_MOMENTS_S:
         code, out, err = interrupted(host, "edgebench.host.cli.entry", BENCH, moment_s)
         last = err.splitlines()[-1]
@@ -88,7 +88,7 @@ def test_bench_that_is_interrupted_at_any_moment_says_so(host: Host) -> None:
 
 
 def test_agent_that_is_interrupted_while_it_loads_says_so(host: Host, tmp_path: Path) -> None:
-    """Ctrl-C right after `edgebench-agent serve` ends in a traceback of asyncio."""
+    """Otherwise Ctrl-C right after `edgebench-agent serve` would end in an asyncio traceback."""
 
     def result(after_s: float) -> Outcome:
         words = ("--state", str(tmp_path / f"{after_s}"), "serve", "--local")
@@ -97,6 +97,6 @@ def test_agent_that_is_interrupted_while_it_loads_says_so(host: Host, tmp_path: 
     moments_s = (0.02, 0.1, 0.2, 0.4)
     with ThreadPoolExecutor(4) as pool:
         for moment_s, (code, out, err) in zip(moments_s, pool.map(result, moments_s), strict=True):
-            # One that is about to serve is told to stop, too, and has not said "ready" yet.
+            # An agent that is about to serve is stopped, too, before it has printed "ready".
             expected = [(0, "")] if out.startswith("ready") else [(0, ""), (130, "interrupted\n")]
             assert (code, err) in expected, f"after {moment_s} s"

@@ -1,4 +1,4 @@
-"""lab export and lab join, as a person uses them."""
+"""The commands lab export and lab join, as a person uses them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROCK = KnownDevice("rock", "02", "r" * 43, ("192.0.2.2",), 7747)
 
 
 def test_lab_goes_from_host_to_host(edgebench: Run, host: Host, tmp_path: Path) -> None:
-    """A person does not learn that the file is a key, or what joining has taken away."""
+    """The output warns that the file is a key, and lists what joining has removed."""
     path = tmp_path / "lab.json"
     other = HostFiles(tmp_path / "other")
     other.remember(PI)

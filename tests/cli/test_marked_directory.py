@@ -1,4 +1,4 @@
-"""Commands in a directory that holds a model and a file for every module: none of them is run."""
+"""Commands in a directory with a model and a file for every module: none of them is run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def in_directory(directory: MarkedDirectory, *words: str, **variables: str) -> N
 
 
 def test_traps_leave_marks(directory: MarkedDirectory) -> None:
-    """Otherwise the tests below see none whatever is run."""
+    """Otherwise the tests below would pass whatever is run."""
     in_directory(directory, "-m", "json.tool", "--help")
     assert any(mark.startswith("json in ") for mark in directory.marks())
 
@@ -47,7 +47,7 @@ def test_traps_leave_marks(directory: MarkedDirectory) -> None:
 def test_launcher_imports_nothing_from_the_directory(
     directory: MarkedDirectory, variables: dict[str, str]
 ) -> None:
-    """Otherwise the first import of a process of ours is somebody else's file."""
+    """Otherwise the first import of a process of ours would be a foreign file."""
     in_directory(directory, LAUNCHER, "json.tool", "--help", **variables)
     assert directory.marks() == []
 
@@ -55,7 +55,7 @@ def test_launcher_imports_nothing_from_the_directory(
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # a dozen commands, on a machine that may be busy
 def test_commands_import_nothing_from_the_directory(directory: MarkedDirectory) -> None:
-    """Otherwise whoever made a model's directory has the account of whoever measures there."""
+    """Otherwise a model's directory could run its author's code under the account that measures."""
     need_runtime("tflite-runtime")
     directory.add_model(find_model("digits_int8.tflite").path)
     try:

@@ -54,7 +54,7 @@ def run_broken(host: Host, name: str, *words: str) -> subprocess.CompletedProces
 
 @pytest.fixture
 def full(tmp_path: Path) -> Iterator[Path]:
-    """A directory on a disk that has no byte left."""
+    """A directory on a disk without a free byte."""
     need_root()
     need_tool("mount")
     with small_disk(tmp_path / "small", 2**20) as disk:
@@ -64,7 +64,7 @@ def full(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("action", ["record", "selftest"])
 def test_driver_that_fails_as_it_begins_is_one_line(host: Host, action: str) -> None:
-    """What a driver's library raises is a traceback."""
+    """An exception from a driver's library is reported without a traceback."""
     host.folder.mkdir(parents=True, exist_ok=True)
     said = run_broken(host, "Generator.start", "meters", action, METER, "--duration", "0.2s")
     assert said.returncode == 1
@@ -81,7 +81,7 @@ def test_driver_that_fails_as_it_begins_is_one_line(host: Host, action: str) -> 
     ids=" ".join,
 )
 def test_driver_that_fails_as_it_opens_is_one_line(host: Host, words: tuple[str, ...]) -> None:
-    """A library that finds no bus is a traceback."""
+    """A library that finds no bus is reported without a traceback."""
     host.folder.mkdir(parents=True, exist_ok=True)
     said = run_broken(host, "Synthetic.open", *words)
     assert (said.returncode, said.stdout) == (1, "")
@@ -93,7 +93,7 @@ def test_driver_that_fails_as_it_opens_is_one_line(host: Host, words: tuple[str,
 def test_meter_is_let_go_of_where_no_run_takes_the_settings(
     edgebench: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A port stays taken, and a tester without the kernel's driver."""
+    """Otherwise a port would stay taken, and a tester without the kernel's driver."""
     closed: list[Synthetic] = []
     monkeypatch.setattr(Synthetic, "close", lambda meter: closed.append(meter))
     said = edgebench("bench", "digits_int8.tflite", "--meter", METER, "--idle", "700s")
@@ -103,7 +103,7 @@ def test_meter_is_let_go_of_where_no_run_takes_the_settings(
 
 
 def test_driver_that_fails_hides_no_other(host: Host) -> None:
-    """One library that is broken, and nobody learns which meters there are."""
+    """Otherwise one broken library would hide the list of all meters."""
     host.folder.mkdir(parents=True, exist_ok=True)
     said = run_broken(host, "Synthetic.open", "meters", "list", "--json")
     assert said.returncode == 0, said.stderr
@@ -114,7 +114,7 @@ def test_driver_that_fails_hides_no_other(host: Host) -> None:
 
 
 def test_driver_that_fails_as_it_records_is_one_line(host: Host) -> None:
-    """The reason is behind a traceback that was logged beside the progress."""
+    """Otherwise the reason would follow a traceback logged during the progress."""
     host.folder.mkdir(parents=True, exist_ok=True)
     said = run_broken(host, "Generator.read", "meters", "record", METER, "--duration", "0.5s")
     assert said.returncode == 3
@@ -123,7 +123,7 @@ def test_driver_that_fails_as_it_records_is_one_line(host: Host) -> None:
 
 
 def test_driver_that_fails_as_it_begins_costs_no_store(host: Host) -> None:
-    """`bench --meter` is a traceback, and a run that never was waits to be fetched."""
+    """Otherwise `bench --meter` would raise, and a run that never started wait to be fetched."""
     need_runtime("ai-edge-litert")
     host.folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -142,7 +142,7 @@ def test_driver_that_fails_as_it_begins_costs_no_store(host: Host) -> None:
 
 
 def test_disk_that_is_full_before_the_recording_is_one_line(edgebench: Run, full: Path) -> None:
-    """A meter records into nothing for an hour, or there is a traceback."""
+    """Otherwise a meter would record into nothing for an hour, or a traceback be printed."""
     folder = full / "session"
     words = ("--duration", "0.2s", "--output", str(folder))
     said = edgebench("meters", "record", METER, *words)
@@ -156,7 +156,7 @@ def test_disk_that_is_full_before_the_recording_is_one_line(edgebench: Run, full
 def test_selftest_on_a_full_disk_is_one_line(
     edgebench: Run, full: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The directory for a moment is on the same disk, and its error is no one's."""
+    """The selftest's temporary directory is on the same disk; its error is reported too."""
     monkeypatch.setattr("tempfile.tempdir", str(full))
     said = edgebench("meters", "selftest", METER, "--duration", "0.2s")
     assert said.code == 1
@@ -166,7 +166,7 @@ def test_selftest_on_a_full_disk_is_one_line(
 
 
 def test_store_that_is_full_as_the_meter_begins_is_our_error(full: Path) -> None:
-    """A foreign error of the file is taken for one of the meter."""
+    """Otherwise an error of the file would be reported as an error of the meter."""
     from contextlib import ExitStack
 
     with ExitStack() as stack, pytest.raises(StoreError, match="No space left on device"):
@@ -176,7 +176,7 @@ def test_store_that_is_full_as_the_meter_begins_is_our_error(full: Path) -> None
 def test_disk_that_fills_up_keeps_the_meter_s_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an hour of recording cost is thrown away, because its second copy has no room."""
+    """Otherwise an hour's recording would be discarded because its second copy has no room."""
     need_root()
     need_tool("mount")
     meter, _ = open_meter("synthetic:constant,power=1,noise=0.1,rate=20000")
@@ -185,7 +185,7 @@ def test_disk_that_fills_up_keeps_the_meter_s_bytes(
         spool = disk / "session" / "meter.spool"
 
         def write_on_a_full_disk(directory: Path, recording: Recording) -> PowerFacts:
-            # Not before: how large the samples are is a matter of the library that packs them.
+            # Not before: how large the samples are depends on the library that packs them.
             recorded.append(spool.read_bytes())
             fill(disk)
             return write_power(directory, recording)

@@ -29,18 +29,18 @@ MANY_LOST = Faults(lost_words=tuple((at, 50) for at in range(5_000, 60_000, 5_00
 
 @pytest.fixture
 def ppk2() -> Iterator[Ppk2Emulator]:
-    """10 mA all the time."""
+    """An emulated PPK2 that reads 10 mA all the time."""
     with Ppk2Emulator(waveform=constant(10e-3)) as emulator:
         yield emulator
 
 
 def name(emulator: Ppk2Emulator) -> str:
-    """As people write it."""
+    """The names of the meters as users write them."""
     return f"ppk2:{emulator.path},supply=3.3"
 
 
 def test_list_shows_each_driver_and_why_it_is_not_there(edgebench: Run) -> None:
-    """A newcomer does not learn which meters there are, or sees a traceback."""
+    """Otherwise a newcomer would not learn which meters exist, or would see a traceback."""
     said = edgebench("meters")
     assert said.code == 0
     assert "Nordic Power Profiler Kit II" in said.out
@@ -50,7 +50,7 @@ def test_list_shows_each_driver_and_why_it_is_not_there(edgebench: Run) -> None:
 
 
 def test_options_of_each_meter_are_told_where_somebody_looks(edgebench: Run) -> None:
-    """Options that only the help of another action has; or that no page explains."""
+    """Otherwise options would appear only in the help of another action, or on no page."""
     told = edgebench("meters", "--help").out
     assert "edgebench meters --help" in edgebench("meters").err
     words = " ".join(edgebench("bench", "--help").out.split())
@@ -66,7 +66,7 @@ def test_options_of_each_meter_are_told_where_somebody_looks(edgebench: Run) -> 
 
 
 def test_info_says_what_the_meter_is(edgebench: Run, ppk2: Ppk2Emulator) -> None:
-    """The uncertainty of a meter is known to nobody but its maker."""
+    """Otherwise only its maker would know the uncertainty of a meter."""
     said = edgebench("meters", "info", name(ppk2))
     assert said.code == 0
     for words in ("Power Profiler Kit II", "100,000 samples/s", "gain", "typical"):
@@ -86,7 +86,7 @@ def test_info_says_what_the_meter_is(edgebench: Run, ppk2: Ppk2Emulator) -> None
 def test_record_prints_the_energy_and_keeps_everything(
     edgebench: Run, ppk2: Ppk2Emulator, tmp_path: Path
 ) -> None:
-    """The number is printed, and what it was computed from is gone."""
+    """Otherwise the number would be printed, and the data behind it lost."""
     folder = tmp_path / "session"
     said = edgebench("meters", "record", name(ppk2), "--duration", "1s", "--output", str(folder))
     assert said.code == 0, said.err
@@ -111,7 +111,7 @@ def test_record_prints_the_energy_and_keeps_everything(
 def test_every_energy_has_its_uncertainty(
     edgebench: Run, ppk2: Ppk2Emulator, tmp_path: Path
 ) -> None:
-    """33 mJ are believed to be 33.0, and the meter may be off by a tenth of that."""
+    """Otherwise 33 mJ would be read as 33.0, though the meter may be off by a tenth of that."""
     folder = tmp_path / "session"
     words = ("meters", "record", name(ppk2), "--duration", "0.5s", "--output", str(folder))
     said = edgebench(*words, "--json")
@@ -144,7 +144,7 @@ def test_every_energy_has_its_uncertainty(
 def test_energy_of_a_bad_recording_is_refused(
     edgebench: Run, faults: Faults, check: str, words: str
 ) -> None:
-    """A number that cannot be trusted is printed, or the reason is not."""
+    """Otherwise an untrustworthy number would be printed, or the reason would be missing."""
     with Ppk2Emulator(waveform=constant(10e-3), faults=faults) as emulator:
         said = edgebench("meters", "record", name(emulator), "--duration", "0.8s")
     assert said.code == 3, said.out
@@ -156,7 +156,7 @@ def test_energy_of_a_bad_recording_is_refused(
 
 
 def test_saturation_is_a_reason_to_refuse(edgebench: Run) -> None:
-    """A peak that was cut off is part of the mean."""
+    """Otherwise a clipped peak would be part of the mean."""
     peak = constant(1e4)  # ampere
     with Ppk2Emulator(waveform=peak) as emulator:
         said = edgebench("meters", "record", name(emulator), "--duration", "0.3s", "--json")
@@ -166,7 +166,7 @@ def test_saturation_is_a_reason_to_refuse(edgebench: Run) -> None:
 
 
 def test_selftest_passes_on_a_good_meter(edgebench: Run, ppk2: Ppk2Emulator) -> None:
-    """A good meter is refused, or the test tests nothing."""
+    """Otherwise a good meter would be refused, or the test would test nothing."""
     said = edgebench("meters", "selftest", name(ppk2), "--json")
     plain = json.loads(said.out)
     assert said.code == 0, plain
@@ -176,7 +176,7 @@ def test_selftest_passes_on_a_good_meter(edgebench: Run, ppk2: Ppk2Emulator) -> 
 
 
 def test_meter_whose_clock_is_wrong_fails_its_test(edgebench: Run) -> None:
-    """A trace that is stretched by half has half of the power, and nobody sees it."""
+    """Otherwise a trace stretched by half, with two thirds of the power, would go unnoticed."""
     faults = Faults(rate_error_ppm=-300_000.0)
     with Ppk2Emulator(faults=faults) as emulator:
         said = edgebench("meters", "selftest", name(emulator), "--json")
@@ -185,7 +185,7 @@ def test_meter_whose_clock_is_wrong_fails_its_test(edgebench: Run) -> None:
 
 
 def test_error_of_the_synthetic_clock_fails_its_test(edgebench: Run) -> None:
-    """What the documentation promises for trying out a gate never happens."""
+    """Otherwise the documented way to try out a gate would not work."""
     words = ("meters", "selftest", "synthetic:constant,error=5000", "--duration", "2.8s")
     said = edgebench(*words)
     assert said.code == 3
@@ -194,12 +194,12 @@ def test_error_of_the_synthetic_clock_fails_its_test(edgebench: Run) -> None:
 
 
 def test_ctrl_c_keeps_what_was_recorded(edgebench: Run, ppk2: Ppk2Emulator, tmp_path: Path) -> None:
-    """An hour of recording is lost with the last second of it."""
+    """Otherwise an hour of recording would be lost with its last second."""
     folder = tmp_path / "session"
     spool = folder / "meter.spool"
 
     def press_ctrl_c() -> None:
-        # The header is written at once; the packets come to the disk a buffer at a time.
+        # The header is written at once; the packets reach the disk a buffer at a time.
         wait_until(lambda: spool.exists() and spool.stat().st_size > 120_000, "meter is recorded")
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -218,7 +218,7 @@ def test_ctrl_c_keeps_what_was_recorded(edgebench: Run, ppk2: Ppk2Emulator, tmp_
 
 @pytest.mark.parametrize("action", ["record", "selftest"])
 def test_recording_of_no_time_is_refused(edgebench: Run, host: Host, action: str) -> None:
-    """A directory is made for nothing, or zero joules are printed."""
+    """Otherwise a directory would be made for nothing, or zero joules printed."""
     said = edgebench("meters", action, "synthetic", "--duration", "0s")
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("error: --duration must be > 0 s, got 0\nhint: ")
@@ -226,7 +226,7 @@ def test_recording_of_no_time_is_refused(edgebench: Run, host: Host, action: str
 
 
 def test_record_says_what_it_kept_and_what_is_next(edgebench: Run, tmp_path: Path) -> None:
-    """Somebody looks for the files, or types a command that needs quotes."""
+    """Otherwise the user would have to search for the files, or type an unquoted command."""
     folder = tmp_path / "session"
     words = ("--duration", "0.3s", "--output", str(folder))
     said = edgebench("meters", "record", "synthetic:constant", *words)
@@ -237,7 +237,7 @@ def test_record_says_what_it_kept_and_what_is_next(edgebench: Run, tmp_path: Pat
 
 
 def test_counter_of_a_processor_is_recorded(edgebench: Run, tmp_path: Path) -> None:
-    """Only one kind of meter works."""
+    """Otherwise only one kind of meter would work."""
     Counter(tmp_path)
     said = edgebench("meters", "record", f"rapl:{tmp_path}", "--duration", "0.5s", "--json")
     assert said.code == 0, said.err
@@ -246,7 +246,7 @@ def test_counter_of_a_processor_is_recorded(edgebench: Run, tmp_path: Path) -> N
 
 
 def test_refused_recording_says_why_and_what_to_do(edgebench: Run, tmp_path: Path) -> None:
-    """Somebody has a table of six checks, exit code 3, and no next step."""
+    """Otherwise the user would get a table of six checks, exit code 3, and no next step."""
     folder = tmp_path / "session"
     with Ppk2Emulator(waveform=constant(10e-3), faults=MANY_LOST) as emulator:
         words = ("meters", "record", name(emulator), "--duration", "0.8s", "--output", str(folder))
@@ -273,7 +273,7 @@ def test_refused_recording_says_why_and_what_to_do(edgebench: Run, tmp_path: Pat
 def test_hint_names_the_action_that_was_typed(
     edgebench: Run, words: tuple[str, ...], action: str
 ) -> None:
-    """Who imports a file is sent to the help of another action, which has no such option."""
+    """Otherwise an import would lead to the help of another action, without the option."""
     said = edgebench("meters", *words)
     assert said.code == 2
     assert said.err.splitlines()[-1] == f"hint: see its arguments: edgebench meters {action} --help"
@@ -292,7 +292,7 @@ def test_hint_names_the_action_that_was_typed(
 def test_wrong_meter_is_one_line_and_a_hint(
     edgebench: Run, words: tuple[str, ...], reason: str
 ) -> None:
-    """A typing error becomes a traceback."""
+    """A typing error in a meter's name is reported without a traceback."""
     said = edgebench("meters", *words)
     assert said.code == 2
     assert reason in said.err
@@ -301,7 +301,7 @@ def test_wrong_meter_is_one_line_and_a_hint(
 
 
 def test_import_prints_what_record_prints(edgebench: Run, tmp_path: Path) -> None:
-    """A file of another meter is judged by other rules, or its origin is forgotten."""
+    """Otherwise a file of another meter would be judged by other rules, or its origin lost."""
     path = tmp_path / "trace.csv"
     path.write_text("t_s,power_W\n0,2.0\n1.5,2.0\n")
     folder = tmp_path / "session"
@@ -328,7 +328,7 @@ def test_import_prints_what_record_prints(edgebench: Run, tmp_path: Path) -> Non
 
 
 def test_import_of_a_bad_file_is_one_line_and_a_hint(edgebench: Run, tmp_path: Path) -> None:
-    """A damaged file becomes a traceback, or a recording of zero joules."""
+    """Otherwise a damaged file would become a traceback, or a recording of zero joules."""
     path = write_ppk2(tmp_path / "trace.ppk2", [1000.0] * 100)
     said = edgebench("meters", "import", str(path))
     assert (said.code, said.out) == (2, "")
@@ -341,7 +341,7 @@ def test_import_of_a_bad_file_is_one_line_and_a_hint(edgebench: Run, tmp_path: P
 
 
 def test_import_of_a_saturated_trace_is_refused(edgebench: Run, tmp_path: Path) -> None:
-    """A flag in a file has no effect."""
+    """Otherwise a flag in a file would have no effect."""
     path = tmp_path / "trace.csv"
     path.write_text("t_s,power_W,flags\n0,2.0,0\n1,2.0,2\n2,2.0,0\n")
     said = edgebench("meters", "import", str(path))
@@ -350,7 +350,7 @@ def test_import_of_a_saturated_trace_is_refused(edgebench: Run, tmp_path: Path) 
 
 
 def test_synthetic_meter_is_recorded(edgebench: Run) -> None:
-    """The demonstration of the documentation does not work."""
+    """Otherwise the demonstration of the documentation would not work."""
     said = edgebench("meters", "record", "synthetic:constant,power=0.5", "--duration", "0.3s")
     assert said.code == 0, said.err
     assert "500 mW" in said.out

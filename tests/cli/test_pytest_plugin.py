@@ -36,7 +36,7 @@ COPIES = 45
 
 @pytest.fixture(scope="module")
 def baselines(measured: Measured, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with runs that are twenty times as fast, and as slow, by their tags."""
+    """A store with runs that are twenty times as fast and as slow, by their tags."""
     store = Store(tmp_path_factory.mktemp("baselines"))
     for day, (tag, factor) in enumerate({"fast": 0.05, "slow": 20.0}.items(), start=1):
         for number in range(COPIES):
@@ -74,7 +74,7 @@ def project(
 def test_measurement_is_judged_recorded_and_summed_up(
     project: pytest.Pytester, baselines: Path
 ) -> None:
-    """CI is green for a model that answers NaN, or its archive has no numbers."""
+    """Otherwise CI would pass a model that returns NaN, or its archive would have no numbers."""
     (project.path / "nan.onnx").write_bytes(addition(float("nan")))
     project.makepyfile(
         MEASURES
@@ -115,7 +115,7 @@ def test_missing(edgebench_bench):
 def test_regression_and_a_baseline_without_the_model_fail(
     project: pytest.Pytester, baselines: Path
 ) -> None:
-    """A gate passes a slower model, or one that it never compared."""
+    """Otherwise a gate would pass a slower model, or a model that it never compared."""
     project.makepyfile(
         MEASURES
         + f"""
@@ -137,7 +137,7 @@ def test_other_model(edgebench_bench):
 
 
 def test_workers_of_xdist_measure_in_turn(project: pytest.Pytester, baselines: Path) -> None:
-    """Two runs at the same time disturb each other, or the second fails for the lease."""
+    """Otherwise two simultaneous runs would disturb each other, or the lease fail the second."""
     two_runs = MEASURES.replace("runs=1, duration_s=0.1", "runs=2, duration_s=0.2")
     project.makepyfile(MEASURES + two_runs.replace("test_measures", "test_measures_too"))
     result = project.runpytest_subprocess("-n", "2", "--edgebench-store", str(baselines))
@@ -158,14 +158,14 @@ def test_workers_of_xdist_measure_in_turn(project: pytest.Pytester, baselines: P
 def test_options_that_make_no_sense_are_refused(
     project: pytest.Pytester, words: tuple[str, ...], message: str
 ) -> None:
-    """A gate without a baseline passes everything."""
+    """Otherwise a gate without a baseline would pass everything."""
     result = project.runpytest_inprocess(*words)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert message in result.stderr.str()
 
 
 def test_session_that_does_not_measure_imports_nothing(tmp_path: Path) -> None:
-    """Every project with edgebench in its environment waits for numpy before its first test."""
+    """Otherwise every project with edgebench installed would wait for numpy before its tests."""
     (tmp_path / "test_plain.py").write_text("def test_plain(): pass")
     code = (
         "import sys, pytest\n"
@@ -189,7 +189,7 @@ def test_session_that_does_not_measure_imports_nothing(tmp_path: Path) -> None:
 def test_baseline_that_is_not_there_costs_no_measurement(
     project: pytest.Pytester, baselines: Path
 ) -> None:
-    """An hour is measured before the user learns that a tag was wrong."""
+    """Otherwise a wrong tag would be reported only after an hour of measuring."""
     project.makepyfile(MEASURES)
     known = Store(baselines).run_ids()
     result = project.runpytest_inprocess(
@@ -203,7 +203,7 @@ def test_baseline_that_is_not_there_costs_no_measurement(
 def test_last_run_as_a_baseline_is_none_of_the_new_ones(
     project: pytest.Pytester, measured: Measured, tmp_path: Path
 ) -> None:
-    """A measurement is compared with itself, and passes for ever."""
+    """Otherwise a measurement would be compared with itself and always pass."""
     store = Store(tmp_path / "store")
     add_copy(store, measured, "20260101-000000-0123abcd", factor=20.0)
     project.makepyfile(MEASURES)
@@ -223,7 +223,7 @@ def test_last_run_as_a_baseline_is_none_of_the_new_ones(
 def test_runs_without_a_baseline_of_their_own_are_recorded(
     project: pytest.Pytester, baselines: Path
 ) -> None:
-    """The runs of which the first baseline is to be made are nowhere in the job's files."""
+    """Otherwise the runs for the first baseline would be missing from the job's files."""
     project.makepyfile(MEASURES.replace("digits_int8", "digits_fp32"))
     result = project.runpytest_inprocess(
         *("--edgebench-store", str(baselines), "--edgebench-baseline", "fast"),

@@ -12,7 +12,7 @@ from support.scpi import DataLogger, Faults, Server
 
 
 def test_instrument_is_described_and_recorded(edgebench: Run, tmp_path: Path) -> None:
-    """It works from Python, and the command line takes its address apart."""
+    """Otherwise the command line would split the address, which works from Python."""
     with Server(DataLogger(waveform=lambda time_s: np.full(len(time_s), 0.2))) as server:
         name = f"scpi:{server.address},rate=500"
         said = edgebench("meters", "info", name)
@@ -30,7 +30,7 @@ def test_instrument_is_described_and_recorded(edgebench: Run, tmp_path: Path) ->
 
 
 def test_instrument_that_refuses_is_one_line_and_a_hint(edgebench: Run, tmp_path: Path) -> None:
-    """A person at a bench reads a traceback of pyvisa."""
+    """Otherwise the user would read a traceback of pyvisa."""
     with Server(DataLogger(), Faults(refused=("SENS:ELOG:FUNC:VOLT",))) as server:
         name = f"scpi:{server.address}"
         said = edgebench("meters", "record", name, "--output", str(tmp_path / "session"))

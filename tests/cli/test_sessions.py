@@ -1,4 +1,4 @@
-"""`edgebench show DIR` and `verify DIR`: a recording of a meter, looked at again."""
+"""`edgebench show DIR` and `verify DIR`: a recording of a meter, opened again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def recorded(edgebench: Run, tmp_path: Path) -> tuple[Path, Said]:
 
 
 def test_recording_is_shown_as_it_was_printed(edgebench: Run, recorded: tuple[Path, Said]) -> None:
-    """The energy of a recording is gone with the terminal it was printed on."""
+    """Otherwise the energy of a recording would be lost with the terminal it was printed on."""
     folder, printed = recorded
     said = edgebench("show", str(folder), "--json")
     assert (said.code, said.err) == (0, "")
@@ -41,7 +41,7 @@ def test_recording_is_shown_as_it_was_printed(edgebench: Run, recorded: tuple[Pa
 def test_recording_without_samples_is_shown_out_of_its_bytes(
     edgebench: Run, recorded: tuple[Path, Said]
 ) -> None:
-    """The host crashed, or its disk was full: what the meter sent is there, and no way to it."""
+    """Otherwise the meter's bytes could not be read after a crash of the host or a full disk."""
     folder, printed = recorded
     (folder / "power.parquet").unlink()
     path = folder / "meter.spool"
@@ -58,7 +58,7 @@ def test_recording_without_samples_is_shown_out_of_its_bytes(
 
 
 def test_recording_of_the_store_goes_by_its_id(edgebench: Run) -> None:
-    """Nobody finds a recording again for which no directory was named."""
+    """Otherwise a recording without a named directory could not be found again."""
     plain = json.loads(edgebench("meters", "record", METER, "--duration", "0.3s", "--json").out)
     session_id = os.path.basename(plain["directory"])
     for command in ("show", "verify"):
@@ -69,7 +69,7 @@ def test_recording_of_the_store_goes_by_its_id(edgebench: Run) -> None:
 def test_directory_that_is_taken_is_no_full_disk(
     edgebench: Run, recorded: tuple[Path, Said]
 ) -> None:
-    """Somebody deletes what was measured, to make room on a disk that has it."""
+    """Otherwise users would delete measurements to free space on a disk that has it."""
     folder, _ = recorded
     said = edgebench("meters", "record", METER, "--duration", "0.3s", "--output", str(folder))
     assert said.code != 0
@@ -78,7 +78,7 @@ def test_directory_that_is_taken_is_no_full_disk(
 
 
 def test_good_recording_is_verified(edgebench: Run, recorded: tuple[Path, Said]) -> None:
-    """Every recording is doubted."""
+    """Otherwise every recording would be doubted."""
     folder, _ = recorded
     said = edgebench("verify", str(folder))
     assert (said.code, said.err) == (0, "")
@@ -91,7 +91,7 @@ def test_good_recording_is_verified(edgebench: Run, recorded: tuple[Path, Said])
 def test_changed_recording_is_not_verified(
     edgebench: Run, recorded: tuple[Path, Said], what: str
 ) -> None:
-    """A sample, the energy of a row group, or the meter's bytes are edited, and nobody notices."""
+    """Otherwise edits of a sample, a row group's energy or the meter's bytes would go unnoticed."""
     folder, _ = recorded
     path = folder / "power.parquet"
     table = pq.read_table(path)
@@ -114,7 +114,7 @@ def test_changed_recording_is_not_verified(
 
 
 def test_recording_of_an_older_version_is_verified(edgebench: Run, tmp_path: Path) -> None:
-    """What a later version says of a recording is called a change of it; its energy is unsure."""
+    """Otherwise the wording of a later version would count as a change; its energy is unsure."""
     words = ("--duration", "0.5s", "--output", str(tmp_path / "session"), "--json")
     with Ppk2Emulator(waveform=constant(0.01)) as emulator:
         name = f"ppk2:{emulator.path},supply=3.3"
@@ -130,7 +130,7 @@ def test_recording_of_an_older_version_is_verified(edgebench: Run, tmp_path: Pat
 
 
 def test_recording_that_ended_early_is_verified_and_refused(edgebench: Run, tmp_path: Path) -> None:
-    """What only the session saw is taken for a difference, or the refusal is forgotten."""
+    """Otherwise facts from the live session would count as differences, or the refusal be lost."""
     folder = tmp_path / "session"
     faults = Faults(gone_after_s=0.4)
     with Ppk2Emulator(waveform=constant(10e-3), faults=faults) as emulator:
@@ -145,7 +145,7 @@ def test_recording_that_ended_early_is_verified_and_refused(edgebench: Run, tmp_
 
 
 def test_import_is_shown_and_has_nothing_to_verify(edgebench: Run, tmp_path: Path) -> None:
-    """An imported file is verified against nothing."""
+    """Otherwise an imported file would be verified against nothing."""
     path, folder = tmp_path / "trace.csv", tmp_path / "session"
     path.write_text("t_s,power_W\n0,2.0\n1.5,2.0\n")
     edgebench("meters", "import", str(path), "--output", str(folder))
@@ -159,7 +159,7 @@ def test_import_is_shown_and_has_nothing_to_verify(edgebench: Run, tmp_path: Pat
 def test_directory_that_is_no_recording_is_one_line(
     edgebench: Run, host: Host, command: str, tmp_path: Path
 ) -> None:
-    """A misspelt directory is a traceback or some other run, and a run's own is refused."""
+    """Otherwise a misspelt directory would be a traceback or another run, or a run's be refused."""
     store = Store(host.folder / "data" / "edgebench")
     store_run(store, RUN_ID)
     said = edgebench(command, str(tmp_path / "nothing"))
@@ -175,7 +175,7 @@ def test_directory_that_is_no_recording_is_one_line(
 def test_name_of_a_run_goes_before_that_of_a_directory(
     edgebench: Run, host: Host, recorded: tuple[Path, Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory that is called like a part of an id hides the run."""
+    """Otherwise a directory named like a part of an id would hide the run."""
     folder, _ = recorded
     store_run(Store(host.folder / "data" / "edgebench"), RUN_ID)
     monkeypatch.chdir(folder.parent)
@@ -186,7 +186,7 @@ def test_name_of_a_run_goes_before_that_of_a_directory(
 
 
 def test_damaged_samples_are_one_line(edgebench: Run, recorded: tuple[Path, Said]) -> None:
-    """A file that is no Parquet is a traceback."""
+    """A file that is no Parquet is reported without a traceback."""
     folder, _ = recorded
     (folder / "power.parquet").write_bytes(b"PAR1")
     for command in ("show", "verify"):
@@ -201,7 +201,7 @@ def test_damaged_samples_are_one_line(edgebench: Run, recorded: tuple[Path, Said
 def test_what_is_no_file_is_not_waited_for(
     edgebench: Run, tmp_path: Path, name: str, command: str
 ) -> None:
-    """Who looks at a directory with a pipe in it waits for ever."""
+    """Otherwise opening a directory that contains a pipe would block for ever."""
     folder = tmp_path / "session"
     folder.mkdir()
     os.mkfifo(folder / name)
@@ -211,7 +211,7 @@ def test_what_is_no_file_is_not_waited_for(
 
 
 def test_recording_of_swapped_wires_is_refused(edgebench: Run, tmp_path: Path) -> None:
-    """Joules below zero are printed, with their uncertainty."""
+    """Otherwise negative joules would be printed, with their uncertainty."""
     folder = tmp_path / "session"
     with FnirsiEmulator(waveform=lambda time_s: (5.0, 0.5 if time_s < 0.1 else -0.5)) as emulator:
         meter = f"fnirsi:{emulator.path}"

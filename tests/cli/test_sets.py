@@ -1,4 +1,4 @@
-"""Several runs of a model, as one command makes them: table, JSON, page, comparison."""
+"""Several runs of a model, made by one command: table, JSON, page, comparison."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Sets:
     errors: list[dict[str, Any]]
 
     def say(self, *words: str) -> Said:
-        """What a command says of them."""
+        """The output of a command about them."""
         result = self.host.run(*words)
         assert "Traceback" not in result.stderr
         return Said(result.returncode, result.stdout, result.stderr)
@@ -44,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sets]:
 
 
 def test_every_model_is_a_set_of_five_runs_that_take_turns(made: Sets) -> None:
-    """Five runs of the first model come first; or one run is all that there is."""
+    """Otherwise all runs of the first model would come first, or there would be only one run."""
     assert [one["model"] for one in made.sets] == list(MODELS)
     assert [one["planned_count"] for one in made.sets] == [5, 5]
     names = [run["model"]["name"] for run in made.runs]
@@ -56,7 +56,7 @@ def test_every_model_is_a_set_of_five_runs_that_take_turns(made: Sets) -> None:
 def test_headline_is_the_median_of_the_runs_and_the_interval_holds_them(
     made: Sets,
 ) -> None:
-    """The set shows the last run, or an interval that no run is in."""
+    """Otherwise the set would show the last run, or an interval that contains no run."""
     for one in made.sets:
         p50s = sorted(
             run["metrics"]["latency_ns"]["p50"]
@@ -73,26 +73,26 @@ def test_headline_is_the_median_of_the_runs_and_the_interval_holds_them(
 
 
 def test_page_of_a_set_has_each_run_and_where_the_variation_comes_from(made: Sets) -> None:
-    """A reader has to open five pages."""
+    """Otherwise a reader would have to open five pages."""
     one = made.sets[0]
-    # A rule that passes is in the long page alone.
+    # A rule that passes is on the long page only.
     said = made.say("show", one["set_id"], "--all")
     assert said.code == 0
     for run_id in one["run_ids"]:
         assert run_id in said.out
-    if one["verdict"]["state"] == "invalid":  # neighbours of this machine have spoiled it
+    if one["verdict"]["state"] == "invalid":  # other load on this machine has spoiled it
         assert "invalid: " in said.out
     else:
         for word in ("cold_start_ns.load", "memory_bytes.peak_rss", "between_runs"):
             assert word in said.out
-        # Where they spoil a run, the other four have no variance.
+        # Where other load spoils a run, the other four have no variance.
         assert ("\nvariance" in said.out) == (one["variance"] is not None)
     assert json.loads(made.say("show", one["set_id"], "--json").out) == one
     assert f"edgebench show {one['set_id']}" in made.say("show", one["run_ids"][0]).out
 
 
 def test_sets_are_compared_by_their_runs(made: Sets) -> None:
-    """Whoever compares two sets types ten ids."""
+    """Otherwise comparing two sets would take ten ids."""
     before, after = (one["set_id"] for one in made.sets)
     said = made.say("compare", before, "--against", after, "--json", "--fail-on", "3%")
     if said.code in (0, 4, 5):
@@ -103,19 +103,19 @@ def test_sets_are_compared_by_their_runs(made: Sets) -> None:
 
 
 def test_list_of_runs_names_their_sets(made: Sets) -> None:
-    """Nobody finds the runs of a set again."""
+    """Otherwise users could not find the runs of a set again."""
     rows = json.loads(made.say("runs", "--json").out)["runs"]
     assert {row["set_id"] for row in rows} == {one["set_id"] for one in made.sets}
 
 
 def test_stored_runs_of_a_set_verify(made: Sets) -> None:
-    """The place in the set is in run.json, and not in the raw files."""
+    """Otherwise the place in the set would be in run.json, but not in the raw files."""
     for run in made.runs[:2]:
         assert made.say("verify", run["run_id"]).code == 0
 
 
 def test_set_that_is_not_there_is_named(made: Sets) -> None:
-    """A mistyped id ends in a traceback."""
+    """A mistyped id is reported without a traceback."""
     said = made.say("show", "set-00000000")
     assert said.code == 2
     assert said.err.startswith("error: no set 'set-00000000' in ")

@@ -1,4 +1,4 @@
-"""runs, show and verify: on an empty store, on a good run, and on one that was changed."""
+"""The commands runs, show and verify: on an empty store, a good run, and a changed run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from edgebench.system.exit_code import ExitCode
 
 @pytest.fixture
 def copied(measured: Measured, host: Host) -> str:
-    """The measured run, and no other that a test left beside it, in this host's store; its id."""
+    """The measured run alone, without those of other tests, in this host's store; its id."""
     place = Path("data", "edgebench", "runs", measured.run_id)
     shutil.copytree(measured.host.folder / place, host.folder / place)
     return measured.run_id
@@ -38,7 +38,7 @@ def run_file(host: Host, run_id: str) -> Path:
 
 
 def test_empty_store_has_no_runs_and_says_where_it_is(edgebench: Run, host: Host) -> None:
-    """A newcomer sees an error, or an empty line."""
+    """Otherwise a newcomer would see an error, or an empty line."""
     said = edgebench("runs")
     assert (said.code, said.err) == (0, "")
     assert said.out == f"no runs in {host.folder / 'data' / 'edgebench'}\n"
@@ -50,7 +50,7 @@ def test_empty_store_has_no_runs_and_says_where_it_is(edgebench: Run, host: Host
 
 
 def test_lost_run_is_listed_and_removed_when_told(edgebench: Run, host: Host) -> None:
-    """What a killed agent left is shown nowhere, or goes without a word."""
+    """Otherwise the rest of a killed agent's run would not be shown, or be removed silently."""
     store, run_id = host.lab.store, "20261122-100000-000aaaaa"
     with store.expecting(run_id) as directory:
         write_expectation(directory, ExpectedRun("id", "board", "tls", "m.tflite", is_lost=True))
@@ -84,7 +84,7 @@ def test_lost_run_is_listed_and_removed_when_told(edgebench: Run, host: Host) ->
 @pytest.mark.parametrize("command", ["show", "verify"])
 @pytest.mark.parametrize("name", ["last", "20260101"])
 def test_run_that_is_not_there_is_a_usage_error(edgebench: Run, command: str, name: str) -> None:
-    """A misspelt id ends in a traceback, or shows another run."""
+    """Otherwise a misspelt id would end in a traceback, or show another run."""
     said = edgebench(command, name)
     assert (said.code, said.out) == (2, "")
     error, hint = said.err.splitlines()
@@ -96,7 +96,7 @@ def test_run_that_is_not_there_is_a_usage_error(edgebench: Run, command: str, na
 def test_failed_run_is_not_handed_on_without_a_word(
     edgebench: Run, host: Host, copied: str, tmp_path: Path, command: str
 ) -> None:
-    """The last attempt failed, and a colleague gets a file without a number in it."""
+    """Otherwise a colleague would get a file without numbers when the last attempt failed."""
     options = ("night",) if command == "tag" else ("-o", str(tmp_path / "x.zip"))
     words = (command, "last", *options)
     assert "warning" not in edgebench(*words).err
@@ -111,7 +111,7 @@ def test_failed_run_is_not_handed_on_without_a_word(
 
 
 def test_runs_are_listed(edgebench: Run, copied: str) -> None:
-    """A run that was stored cannot be found again."""
+    """Otherwise a stored run could not be found again."""
     said = edgebench("runs")
     assert (said.code, said.err) == (0, "")
     (line,) = [line for line in said.out.splitlines() if copied in line]
@@ -124,7 +124,7 @@ def test_runs_are_listed(edgebench: Run, copied: str) -> None:
 
 @pytest.mark.parametrize("name", ["whole", "part", "last"])
 def test_run_is_shown(edgebench: Run, copied: str, name: str) -> None:
-    """A person cannot look at a result."""
+    """A stored run is shown as text."""
     said = edgebench("show", {"whole": copied, "part": copied[-8:], "last": "last"}[name], "--all")
     assert (said.code, said.err) == (0, "")
     for expected in (copied, "digits_int8.tflite", "litert", "p50", "verdict", "enough_queries"):
@@ -132,14 +132,14 @@ def test_run_is_shown(edgebench: Run, copied: str, name: str) -> None:
 
 
 def test_shown_json_is_the_stored_document(edgebench: Run, host: Host, copied: str) -> None:
-    """A script reads other numbers than the store holds."""
+    """Otherwise a script would read other numbers than the store holds."""
     said = edgebench("show", "last", "--json")
     assert (said.code, said.err) == (0, "")
     assert json.loads(said.out) == json.loads(run_file(host, copied).read_text())
 
 
 def test_good_run_is_verified(edgebench: Run, copied: str) -> None:
-    """Every run is doubted."""
+    """Otherwise every run would be doubted."""
     said = edgebench("verify", "last")
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith(f"verified: {copied}: ")
@@ -150,7 +150,7 @@ def test_good_run_is_verified(edgebench: Run, copied: str) -> None:
 
 
 def test_changed_number_is_told_with_both_values(edgebench: Run, host: Host, copied: str) -> None:
-    """A result that was edited is verified, or a script does not notice."""
+    """Otherwise an edited result would be verified, or a script would not notice."""
     path = run_file(host, copied)
     document = json.loads(path.read_text())
     true_p50 = document["metrics"]["latency_ns"]["p50"]
@@ -166,7 +166,7 @@ def test_changed_number_is_told_with_both_values(edgebench: Run, host: Host, cop
 
 
 def test_removed_trace_is_noticed(edgebench: Run, host: Host, copied: str) -> None:
-    """A run without its raw data is verified, or ends in a traceback."""
+    """Otherwise a run without its raw data would be verified, or end in a traceback."""
     (run_file(host, copied).parent / "queries.parquet").unlink()
     said = edgebench("verify", "last")
     assert (said.code, said.out) == (1, "")
@@ -176,7 +176,7 @@ def test_removed_trace_is_noticed(edgebench: Run, host: Host, copied: str) -> No
 
 
 def test_damaged_document_is_one_line(edgebench: Run, host: Host, copied: str) -> None:
-    """A torn file ends in a traceback, and hides the other runs."""
+    """Otherwise a torn file would end in a traceback, and hide the other runs."""
     run_file(host, copied).write_text('{"schema_version": 1, ')
     for command in ("show", "verify"):
         said = edgebench(command, "last")
@@ -188,7 +188,7 @@ def test_damaged_document_is_one_line(edgebench: Run, host: Host, copied: str) -
 def test_annotations_that_a_power_cut_emptied_cost_no_number(
     edgebench: Run, host: Host, copied: str, tmp_path: Path
 ) -> None:
-    """Otherwise every command calls the run damaged, and none of its numbers can be had."""
+    """Otherwise every command would refuse the run as damaged, and its numbers would be lost."""
     edgebench("tag", copied, "night")
     (run_file(host, copied).parent / ANNOTATIONS_FILE).write_bytes(b"")
     for command in (
@@ -212,7 +212,7 @@ def test_annotations_that_a_power_cut_emptied_cost_no_number(
 
 
 def test_annotations_that_are_replaced_are_shown(edgebench: Run, host: Host, copied: str) -> None:
-    """Otherwise a note is lost to one missing brace."""
+    """Otherwise one missing brace would lose a note."""
     text = '{"tags": ["important"], "note": "the only calibrated run"'
     (run_file(host, copied).parent / ANNOTATIONS_FILE).write_text(text)
     assert edgebench("tag", copied, "again").err.endswith(f"; replaced; content: {text}\n")
@@ -225,7 +225,7 @@ def test_annotations_that_are_replaced_are_shown(edgebench: Run, host: Host, cop
 def test_pipe_in_place_of_a_file_is_one_line(
     edgebench: Run, host: Host, copied: str, place: str, command: str
 ) -> None:
-    """A run from a stranger has a pipe in it, and whoever opens the run waits for ever."""
+    """Otherwise a run from a stranger with a pipe in it would block every reader for ever."""
     path = run_file(host, copied).parent / place
     path.unlink(missing_ok=True)
     os.mkfifo(path)
@@ -241,7 +241,7 @@ def test_pipe_in_place_of_a_file_is_one_line(
 def test_number_that_is_none_makes_a_document_damaged(
     edgebench: Run, host: Host, copied: str, number: str
 ) -> None:
-    """A page says "nan µs" beside the word valid."""
+    """Otherwise a page would show "nan µs" next to the word valid."""
     path = run_file(host, copied)
     document = json.loads(path.read_text())
     document["metrics"]["latency_ns"]["p50"] = float(number)
@@ -254,7 +254,7 @@ def test_number_that_is_none_makes_a_document_damaged(
 def test_store_is_chosen_by_option_then_by_variable(
     edgebench: Run, measured: Measured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A script writes into one store and reads another."""
+    """Otherwise a script could write into one store and read another."""
     store = measured.host.folder / "data" / "edgebench"
     assert measured.run_id in edgebench("runs", "--store", str(store)).out
     monkeypatch.setenv("EDGEBENCH_STORE", str(store))
@@ -264,7 +264,7 @@ def test_store_is_chosen_by_option_then_by_variable(
 
 @pytest.mark.parametrize("words", [["show", "last"], ["show", "last", "--json"], ["history"]])
 def test_reader_that_goes_away_is_no_failure(measured: Measured, words: list[str]) -> None:
-    """`edgebench show last | head -1` prints a traceback, or a script takes it for a failure."""
+    """`edgebench show last | head -1` prints no traceback and is no failure for a script."""
     import os
 
     command = [sys.executable, "-m", "edgebench.host.cli", *words]
@@ -285,7 +285,7 @@ def test_reader_that_goes_away_is_no_failure(measured: Measured, words: list[str
 
 
 def test_older_run_is_judged_by_the_rules_of_today(edgebench: Run, host: Host) -> None:
-    """A better rule never reaches the runs that are there, or it changes what was stored."""
+    """Otherwise a better rule would not reach stored runs, or would change what was stored."""
     source = Path(__file__).parents[1] / "fixtures" / "runs" / "v6" / "20261122-095638-9427a9c7"
     kept = run_file(host, source.name)
     shutil.copytree(source, kept.parent)
@@ -321,7 +321,7 @@ def stored_set(host: Host) -> list[str]:
 
 
 def test_every_run_of_a_set_is_verified(edgebench: Run, stored_set: list[str]) -> None:
-    """`edgebench show SET` works, and `verify SET` says that there is no such run."""
+    """Otherwise `edgebench show SET` would work, and `verify SET` report a missing run."""
     said = edgebench("verify", SET_ID)
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith(f"verified: {SET_ID}: 3 of 4 runs, every number follows")
@@ -336,7 +336,7 @@ def test_every_run_of_a_set_is_verified(edgebench: Run, stored_set: list[str]) -
 
 
 def test_bad_runs_of_a_set_are_named(edgebench: Run, host: Host, stored_set: list[str]) -> None:
-    """One run of a set was edited, and the set is verified; or the rest is not looked at."""
+    """Otherwise a set with an edited run would be verified, or the remaining runs not checked."""
     path = run_file(host, stored_set[0])
     path.write_text(path.read_text().replace('"simulated": false', '"simulated": true'))
     (run_file(host, stored_set[1]).parent / "queries.parquet").unlink()
@@ -355,7 +355,7 @@ def test_bad_runs_of_a_set_are_named(edgebench: Run, host: Host, stored_set: lis
 def test_set_is_judged_by_the_rules_of_today(
     edgebench: Run, host: Host, stored_set: list[str]
 ) -> None:
-    """A better rule reaches the runs of a set, and the set only one by one."""
+    """Otherwise a better rule would reach the runs of a set only one by one."""
     for run_id in stored_set:
         path = run_file(host, run_id)
         document = json.loads(path.read_text())
@@ -372,7 +372,7 @@ def test_set_is_judged_by_the_rules_of_today(
 
 
 def test_runs_have_the_permissions_of_the_umask_and_keys_have_none(measured: Measured) -> None:
-    """Results that a group shares can be read by one user only, or a private key by all."""
+    """Otherwise a group could not read shared results, or everyone could read a private key."""
     mask = os.umask(0o022)
     os.umask(mask)
     store = measured.host.folder / "data" / "edgebench"
@@ -387,7 +387,7 @@ def test_runs_have_the_permissions_of_the_umask_and_keys_have_none(measured: Mea
 
 
 def test_runs_are_tagged_and_listed_by_it(edgebench: Run, host: Host, copied: str) -> None:
-    """The runs of last night's firmware are found by their times alone."""
+    """Otherwise the runs of last night's firmware could be found by their times only."""
     before = run_file(host, copied).read_bytes()
     said = edgebench("tag", "last", "night,fw-7")
     assert (said.code, said.out, said.err) == (0, f"{copied}: fw-7, night\n", "")
@@ -427,14 +427,14 @@ def test_runs_are_tagged_and_listed_by_it(edgebench: Run, host: Host, copied: st
 def test_words_about_runs_that_make_no_sense_are_refused(
     edgebench: Run, copied: str, words: tuple[str, ...], said: str
 ) -> None:
-    """A tag that no command line takes is stored, or all runs are removed."""
+    """Otherwise a tag that no command line accepts would be stored, or all runs removed."""
     result = edgebench(*words)
     assert (result.code, result.out) == (2, "")
     assert said in result.err.splitlines()[0]
 
 
 def test_run_is_removed_when_told_twice(edgebench: Run, host: Host, copied: str) -> None:
-    """A word too much removes a night of runs, or a removed run stays in the list."""
+    """Otherwise one extra word would remove a night of runs, or a removed run stay in the list."""
     total = sum(one.stat().st_size for one in run_file(host, copied).parent.rglob("*.*"))
     said = edgebench("rm", "last")
     assert (said.code, said.err) == (0, "")
@@ -454,7 +454,7 @@ def test_run_is_removed_when_told_twice(edgebench: Run, host: Host, copied: str)
 
 
 def test_old_runs_are_pruned(edgebench: Run, host: Host, copied: str) -> None:
-    """The store grows until the disk is full, or the runs of today go with those of last year."""
+    """Otherwise the store would fill the disk, or today's runs be removed with last year's."""
     for words in (("--older-than", "1d"), ("--keep-last", "1")):
         said = edgebench("prune", *words, "--yes")
         assert (said.code, said.out) == (0, "0 runs, 0 B\n")
@@ -468,7 +468,7 @@ def test_old_runs_are_pruned(edgebench: Run, host: Host, copied: str) -> None:
 def test_directory_of_a_run_is_a_name(
     edgebench: Run, copied: str, host: Host, tmp_path: Path
 ) -> None:
-    """A run that a colleague sent has to be copied into the store to be looked at."""
+    """Otherwise a colleague's run would have to be copied into the store to be viewed."""
     sent = tmp_path / "sent"
     run_file(host, copied).parent.rename(sent)
     assert copied in edgebench("show", str(sent)).out

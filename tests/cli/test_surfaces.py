@@ -1,4 +1,4 @@
-"""Every surface, for every kind of run: a refused number is nowhere, and every mark is there."""
+"""Every surface, for every kind of run: no refused number is shown, and every mark is."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Surface = Callable[[Store, Command, pytest.CaptureFixture[str]], str]
 
 
 def command(*arguments: str) -> Surface:
-    """What a command prints."""
+    """The output of a command."""
 
     def surface(store: Store, edgebench: Command, _: object) -> str:
         done = edgebench(*arguments, "--store", str(store.root))
@@ -48,7 +48,7 @@ def command(*arguments: str) -> Surface:
 
 
 def bench(store: Store, _: object, capsys: pytest.CaptureFixture[str]) -> str:
-    """Report of `edgebench bench` on the runs of a set, and the line of each run that ended."""
+    """Report of `edgebench bench` on the runs of a set, and the line of each finished run."""
     lab, watcher = Lab(store.root), ProgressWatcher()
     options = argparse.Namespace(json=False, store=None, meter=None, sync=None, given=[])
     watcher.notify(events.DeviceSelected("board", 1))
@@ -61,7 +61,7 @@ def bench(store: Store, _: object, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def ended(store: Store, *_: object) -> str:
-    """The line of each run that ended, in a log and in a notebook."""
+    """The line of each finished run, in a log and in a notebook."""
     return "\n".join(headline_words(store.run(run_id)) for run_id in store.run_ids())
 
 
@@ -78,7 +78,7 @@ def report(store: Store, edgebench: Command, _: object) -> str:
 
 
 def history(store: Store, edgebench: Command, _: object) -> str:
-    """The history of latency and of energy; without one where no run has a number."""
+    """The history of latency and of energy; without a history where no run has a number."""
     metrics = ("latency_ns.p50", "energy_j")
     done = [edgebench("history", "--metric", one, "--store", str(store.root)) for one in metrics]
     return "".join(one.out + one.err.replace("no such runs", "failed") for one in done)
@@ -143,7 +143,7 @@ def test_surface_has_every_mark_and_no_refused_number(
     edgebench: Command,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Otherwise a number would be believed for what it is not."""
+    """Otherwise a number would be taken for what it is not."""
     text = SURFACES[surface](store_of(tmp_path / "store", kind), edgebench, capsys)
     numbers = re.findall(NUMBERS, text)
     assert bool(numbers) != kind.is_refused, f"{numbers} in\n{text}"
@@ -172,7 +172,7 @@ def test_comparison_has_every_mark_or_is_refused(
 def test_campaign_has_every_mark_and_no_refused_number(
     kind: Kind, tmp_path: Path, edgebench: Command
 ) -> None:
-    """Otherwise an effect would be that of numbers which are refused."""
+    """Otherwise an effect would be computed from refused numbers."""
     store = Store(tmp_path / "store")
     campaign = campaign_with(store, [[1.0] * RUNS_OF_A_SET] * 2)
     rewritten(store, kind)

@@ -1,4 +1,4 @@
-"""Commands on a terminal: text is as wide as it is, and a long list says how to get a short one."""
+"""Commands on a terminal: text fits its width, and a long list explains how to shorten it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def on_terminal(host: Host, *words: str, columns: int = 80) -> tuple[list[str], 
 def test_help_fits_the_terminal(
     host: Host, capsys: pytest.CaptureFixture[str], columns: int
 ) -> None:
-    """The terminal breaks the list of commands inside words; or a word of a pipe is broken."""
+    """Otherwise the terminal would break the list of commands inside words, or a pipe its words."""
     main(["--help"])
     piped = capsys.readouterr().out
     assert max(map(len, piped.splitlines())) > 80, "a pipe has a line for each command"
@@ -65,7 +65,7 @@ def test_help_fits_the_terminal(
 def test_long_list_of_runs_says_how_to_get_a_short_one(
     host: Host, count: int, words: tuple[int, ...]
 ) -> None:
-    """A list of hundred runs scrolls by, and nobody finds how to see the newest ones alone."""
+    """Otherwise a list of a hundred runs would scroll by without a hint on the newest runs."""
     store = host.lab.store
     for number in range(count):
         store_run(store, f"20260102-0304{number:02}-0123abcd")

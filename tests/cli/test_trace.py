@@ -1,4 +1,4 @@
-"""bench --sync coded_load without a meter, and edgebench energy for what was recorded beside it."""
+"""The command bench --sync coded_load without a meter, and edgebench energy for its recording."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgebench.host.power.metering import CHIP_S
 from edgebench.host.store.files import read_record
 from edgebench.host.store.layout import Store
 
-pytestmark = pytest.mark.alone  # beside others, the load code is played late
+pytestmark = pytest.mark.alone  # next to other load, the load code is played late
 
 MODEL = "digits_int8.tflite"
 SHORT = (
@@ -44,7 +44,7 @@ def coded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def _disturbance(measured: Measured) -> str | None:
-    """What spoils the run, or so many chips that too few changes are left to align by."""
+    """What spoils the run, or so many chips that too few changes are left for the alignment."""
     if measured.code == 3:
         return "the run is invalid"
     assert measured.code == 0, measured.err
@@ -58,7 +58,7 @@ def _disturbance(measured: Measured) -> str | None:
 
 @pytest.fixture
 def recording(coded: Measured, tmp_path: Path) -> Path:
-    """What an instrument recorded beside it, as a spreadsheet in Europe writes it."""
+    """An instrument's recording of the run, as a spreadsheet in Europe writes it."""
     directory = Store(coded.host.folder / "data" / "edgebench").directory(coded.run_id)
     samples = sampled(
         course_of(directory), rate_hz=2000.0, zero_s=1e6, drift_ppm=120.0, noise_w=0.02
@@ -71,7 +71,7 @@ def recording(coded: Measured, tmp_path: Path) -> Path:
 
 
 def test_run_plays_the_code_and_is_idle_around_it(coded: Measured) -> None:
-    """An instrument's file cannot be aligned, or there is no idle power for a net energy."""
+    """Otherwise a file could not be aligned, or there would be no idle power for a net energy."""
     document = coded.document
     assert document["spec"]["load_code_chip_s"] == pytest.approx(0.02)
     assert document["spec"]["idle_duration_s"] == pytest.approx(2.0)
@@ -80,7 +80,7 @@ def test_run_plays_the_code_and_is_idle_around_it(coded: Measured) -> None:
 
 
 def test_file_beside_a_run_gives_its_energy(coded: Measured, recording: Path) -> None:
-    """The one command for every instrument that edgebench does not drive."""
+    """Otherwise the only command for instruments without a driver would not work."""
     host, run_id = coded.host, coded.run_id
     words = ("energy", run_id, "--trace", str(recording))
     refused = host.run(*words)
@@ -120,7 +120,7 @@ def test_file_beside_a_run_gives_its_energy(coded: Measured, recording: Path) ->
 def test_option_that_makes_no_sense_is_refused(
     edgebench: Run, words: tuple[str, ...], reason: str
 ) -> None:
-    """A run of ten minutes whose file cannot be aligned with it."""
+    """Otherwise a run of ten minutes would have a file that cannot be aligned with it."""
     said = edgebench("bench", MODEL, *words)
     assert said.code == 2, said.err
     assert reason in said.err.splitlines()[0]

@@ -1,4 +1,4 @@
-"""What a person types wrongly: exit code 2, what failed, and what to do."""
+"""Mistyped commands: exit code 2, what failed, and what to do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from edgebench.protocol.identity import PairingString
 
 
 def assert_is_usage_error(err: str, said: str) -> None:
-    """One line of what failed, one of what to do, and nothing else."""
+    """One line on what failed, one line on what to do, and nothing else."""
     lines = err.splitlines()
     assert [line.split(":")[0] for line in lines] == ["error", "hint"], err
     assert said in lines[0]
@@ -33,14 +33,14 @@ def assert_is_usage_error(err: str, said: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_tells_its_options(edgebench: Run, command: str) -> None:
-    """A command is listed that does not start, or its help is for another one."""
+    """Otherwise a listed command would not start, or its help would be for another command."""
     said = edgebench(command, "--help")
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith(f"usage: edgebench {command}")
 
 
 def test_help_of_deploy_is_in_groups(edgebench: Run) -> None:
-    """What a device gets stands between what is asked of its owner, in one list of ten."""
+    """Otherwise options for the device and for its owner would be mixed in one list of ten."""
     said = edgebench("deploy", "--help").out
     parts = re.split(r"\n(?=\w)", said)
     options = {
@@ -59,7 +59,7 @@ def test_help_of_deploy_is_in_groups(edgebench: Run) -> None:
 
 @pytest.mark.parametrize("words", [("--help",), ("-h",), ()])
 def test_help_lists_every_command(edgebench: Run, words: tuple[str, ...]) -> None:
-    """A command is there that nobody finds."""
+    """Otherwise users would not find a command that exists."""
     said = edgebench(*words)
     assert said.code == (0 if words else 2)
     listed = [line.split()[0] for line in said.out.splitlines() if line.startswith("  ")]
@@ -67,7 +67,7 @@ def test_help_lists_every_command(edgebench: Run, words: tuple[str, ...]) -> Non
 
 
 def test_help_loads_nothing_that_takes_time() -> None:
-    """`edgebench --help` takes a second, because pandas is loaded for it."""
+    """Otherwise `edgebench --help` would take a second, because pandas is loaded for it."""
     code = (
         "import sys\n"
         "from edgebench.host.cli.main import main\n"
@@ -81,7 +81,7 @@ def test_help_loads_nothing_that_takes_time() -> None:
 
 
 def test_show_of_a_run_loads_no_meter_and_no_network(tmp_path: Path) -> None:
-    """`edgebench show` takes half a second, because all drivers of meters are loaded for it."""
+    """Otherwise `edgebench show` would take half a second, as all meter drivers are loaded."""
     stored = next((Path(__file__).parents[1] / "fixtures" / "runs" / "v7").iterdir())
     shutil.copytree(stored, tmp_path / "runs" / stored.name)
     code = (
@@ -99,7 +99,7 @@ def test_show_of_a_run_loads_no_meter_and_no_network(tmp_path: Path) -> None:
 
 
 def test_terminal_without_unicode_is_no_reason_to_fail() -> None:
-    """On a serial console, the table ends in a UnicodeEncodeError at the first µ."""
+    """Otherwise the table would raise a UnicodeEncodeError at the first µ on a serial console."""
     environment = dict(os.environ, PYTHONIOENCODING="ascii")
     command = [sys.executable, "-m", "edgebench.host.cli", "--help"]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -108,7 +108,7 @@ def test_terminal_without_unicode_is_no_reason_to_fail() -> None:
 
 
 def test_version_is_one_line(edgebench: Run) -> None:
-    """A bug report says nothing about the version."""
+    """Otherwise a bug report would lack the version."""
     said = edgebench("--version")
     assert (said.code, said.err) == (0, "")
     assert edgebench("-V").out == said.out
@@ -118,7 +118,7 @@ def test_version_is_one_line(edgebench: Run) -> None:
 
 @pytest.mark.parametrize("word", ["bnech", "--frobnicate", "", "../show", "main", "options"])
 def test_unknown_command_is_named(edgebench: Run, word: str) -> None:
-    """A misspelt command does something else, or a module runs that is no command."""
+    """Otherwise a misspelt command would do something else, or run a module that is no command."""
     said = edgebench(word, "model.tflite")
     assert (said.code, said.out) == (2, "")
     assert_is_usage_error(said.err, f"unknown command {word!r}")
@@ -153,7 +153,7 @@ def test_unknown_command_is_named(edgebench: Run, word: str) -> None:
     ids=" ".join,
 )
 def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[str, ...]) -> None:
-    """A mistyped option is ignored, and something else is measured."""
+    """Otherwise a mistyped option would be ignored, and something else measured."""
     said = edgebench(*words)
     assert (said.code, said.out) == (2, "")
     error, hint = said.err.splitlines()
@@ -197,21 +197,21 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
 def test_hint_names_what_was_probably_meant(
     edgebench: Run, words: tuple[str, ...], meant: str
 ) -> None:
-    """A slip of a finger sends a person to three pages of help."""
+    """Otherwise a typing error would send the user to three pages of help."""
     said = edgebench(*words)
     assert (said.code, said.out) == (2, "")
     assert said.err.splitlines()[1].startswith(f"hint: did you mean {meant}? otherwise see ")
 
 
 def test_what_is_like_nothing_gets_no_guess(edgebench: Run) -> None:
-    """A hint sends somebody to a command that has nothing to do with theirs."""
+    """Otherwise a hint would lead to an unrelated command."""
     for words in (("xyzzy",), ("bench", "--xyzzy"), ("bench", "--on", "xyzzy")):
         assert "did you mean" not in edgebench(*words).err
 
 
 @pytest.mark.parametrize("option", ["--runtime", "--delegate", "--against"])
 def test_option_that_is_given_twice_is_refused(edgebench: Run, option: str) -> None:
-    """Only the last of two runtimes is measured, and nobody says so."""
+    """Otherwise only the last of two runtimes would silently be measured."""
     said = edgebench("bench", "digits_int8.onnx", option, "a", option, "b")
     assert said.code == 2
     assert f"argument {option}: given twice: 'a' and 'b'" in said.err
@@ -288,7 +288,7 @@ def test_option_that_is_given_twice_is_refused(edgebench: Run, option: str) -> N
 def test_senseless_settings_are_refused_before_anything_is_started(
     edgebench: Run, host: Host, words: tuple[str, ...], said: str
 ) -> None:
-    """An agent is started, and a model sent, before the mistake is noticed."""
+    """Otherwise an agent would be started, and a model sent, before the mistake is noticed."""
     result = edgebench("bench", "digits_int8.tflite", *words)
     assert (result.code, result.out) == (2, "")
     assert_is_usage_error(result.err, said)
@@ -297,14 +297,14 @@ def test_senseless_settings_are_refused_before_anything_is_started(
 
 @pytest.mark.parametrize("name", ["missing.tflite", "no/such/directory/model.onnx", "digits"])
 def test_wrong_path_is_named_with_the_reason(edgebench: Run, name: str) -> None:
-    """A person learns that it failed, but not where it looked."""
+    """Otherwise the user would not learn which path failed."""
     said = edgebench("bench", name)
     assert (said.code, said.out) == (2, "")
     assert_is_usage_error(said.err, f"no such model: {name}")
 
 
 def test_directory_is_no_model(edgebench: Run, tmp_path: Path) -> None:
-    """A directory ends in a traceback."""
+    """A directory in place of a model is reported without a traceback."""
     said = edgebench("bench", str(tmp_path))
     assert (said.code, said.out) == (2, "")
     assert_is_usage_error(said.err, "model is not a file")
@@ -324,7 +324,7 @@ def test_directory_is_no_model(edgebench: Run, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_pairing_string_is_refused(edgebench: Run, text: str, wrong: str) -> None:
-    """Half of a pasted string leads to a connection somewhere, or nobody says what is missing."""
+    """Otherwise half a pasted string would cause a connection, or an error without the reason."""
     said = edgebench("pair", text)
     assert (said.code, said.out) == (2, "")
     assert_is_usage_error(said.err, f"not a pairing string: {wrong}")
@@ -350,7 +350,7 @@ def test_what_is_no_pairing_string_is_refused(edgebench: Run, text: str, wrong: 
 def test_every_address_that_was_tried_is_named(
     edgebench: Run, monkeypatch: pytest.MonkeyPatch, errors: dict[str, int], said: str, hint: str
 ) -> None:
-    """An unplugged cable looks like one wrong address of several."""
+    """Otherwise an unplugged cable would look like one wrong address of several."""
 
     def connect(address: tuple[str, int], **_: object) -> NoReturn:
         number = errors[address[0]]
@@ -362,7 +362,7 @@ def test_every_address_that_was_tried_is_named(
 
 
 def test_pairing_with_nobody_is_unreachable(edgebench: Run, host: Host) -> None:
-    """A wrong address hangs, ends in a traceback, or leaves a device that there is not."""
+    """Otherwise a wrong address would hang, end in a traceback, or register a missing device."""
     string = PairingString(("127.0.0.1",), 9, "A" * 43, bytes(16))
     said = edgebench("pair", str(string))
     assert (said.code, said.out) == (1, "")
@@ -377,7 +377,7 @@ def test_pairing_with_nobody_is_unreachable(edgebench: Run, host: Host) -> None:
     [
         ("edgebench.host.cli", ["--help"], (141,)),
         ("edgebench.host.cli", ["runs"], (141,)),
-        # argparse itself passes over it where the output is not buffered.
+        # argparse itself ignores it where the output is not buffered.
         ("edgebench.host.cli", ["bench", "--help"], (0, 141)),
         ("edgebench.agent", ["--help"], (0, 141)),
     ],
@@ -385,7 +385,7 @@ def test_pairing_with_nobody_is_unreachable(edgebench: Run, host: Host) -> None:
 def test_reader_that_goes_away_is_no_error_of_ours(
     host: Host, module: str, words: list[str], codes: tuple[int, ...]
 ) -> None:
-    """`edgebench runs | head -1` ends in a traceback, or looks like a failure of a device."""
+    """`edgebench runs | head -1` prints no traceback and does not look like a device failure."""
     read_end, write_end = os.pipe()
     os.close(read_end)
     command = [sys.executable, "-m", module, *words]
@@ -402,7 +402,7 @@ def test_reader_that_goes_away_is_no_error_of_ours(
 
 
 def test_output_that_is_closed_is_no_traceback(host: Host) -> None:
-    """`edgebench runs >&-` ends in a traceback."""
+    """`edgebench runs >&-` prints no traceback."""
     command = shlex.join([sys.executable, "-m", "edgebench.host.cli", "runs"])
     environment = os.environ | host.environment
     result = subprocess.run(
@@ -412,7 +412,7 @@ def test_output_that_is_closed_is_no_traceback(host: Host) -> None:
 
 
 def test_full_output_device_is_one_line() -> None:
-    """A log file on a full disk shows a traceback, or the loss goes unnoticed."""
+    """Otherwise a log file on a full disk would show a traceback, or the loss go unnoticed."""
     command = [sys.executable, "-m", "edgebench.host.cli", "--help"]
     with open("/dev/full", "w") as full:
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
@@ -423,7 +423,7 @@ def test_full_output_device_is_one_line() -> None:
 
 
 def test_name_that_is_no_text_is_refused_or_measured_in_one_line(host: Host) -> None:
-    """A file from an old archive has a name that is not UTF-8, and bench ends in a traceback."""
+    """Otherwise bench would raise on a file name from an old archive that is not UTF-8."""
     path = os.fsdecode(os.fsencode(host.folder) + b"/bad\xff\n.tflite")
     host.folder.mkdir(parents=True, exist_ok=True)
     Path(path).write_bytes(b"not a model")
@@ -434,7 +434,7 @@ def test_name_that_is_no_text_is_refused_or_measured_in_one_line(host: Host) -> 
 
 
 def test_pipe_is_no_model(edgebench: Run, tmp_path: Path) -> None:
-    """Bench waits for ever for the first byte of a named pipe."""
+    """Otherwise bench would wait for ever for the first byte of a named pipe."""
     os.mkfifo(tmp_path / "pipe.tflite")
     said = edgebench("bench", str(tmp_path / "pipe.tflite"))
     assert said.code == 2
@@ -456,7 +456,7 @@ def test_pipe_is_no_model(edgebench: Run, tmp_path: Path) -> None:
 def test_mistyped_quantity_is_refused_with_an_example(
     edgebench: Run, words: tuple[str, str], said: str
 ) -> None:
-    """Somebody reads of an invalid float value, and not what to write."""
+    """Otherwise the user would read of an invalid float value, without a valid example."""
     result = edgebench("bench", *words)
     assert result.code == 2
     assert_is_usage_error(result.err, f"error: argument {words[0]}: {said}")
@@ -492,7 +492,7 @@ def test_mistyped_quantity_is_refused_with_an_example(
 def test_script_that_reads_json_gets_the_error(
     edgebench: Run, words: tuple[str, ...], code: int
 ) -> None:
-    """A script that parses the output dies of an empty one, and not of what was wrong."""
+    """Otherwise a script that parses the output would fail on empty text instead of the error."""
     said = edgebench(*words, "--json")
     error = json.loads(said.out)["error"]
     assert (said.code, error["exit_code"]) == (code, code)
@@ -515,7 +515,7 @@ def test_script_that_reads_json_gets_the_error(
 def test_bench_that_measures_nothing_prints_no_runs(
     edgebench: Run, words: tuple[str, ...], kind: str
 ) -> None:
-    """A wrong option gives a script other output than a wrong meter does, or no reason at all."""
+    """Otherwise a wrong option would give other output than a wrong meter, or no reason at all."""
     said = edgebench("bench", "digits_int8.tflite", *words, "--json")
     document = json.loads(said.out)
     assert (said.code, document["runs"], document["sets"]) == (2, [], [])
@@ -526,7 +526,7 @@ def test_bench_that_measures_nothing_prints_no_runs(
 
 
 def test_word_behind_two_dashes_is_no_option(edgebench: Run) -> None:
-    """A file called --json is taken for a script's wish."""
+    """Otherwise a file called --json would be taken for an option."""
     said = edgebench("show", "--", "--json")
     assert (said.code, said.out) == (2, "")
 
@@ -550,7 +550,7 @@ EVIL = "\x1b[2J\x9b31m\rerror: forged\u202etxt\u2066\u200b"
 def test_what_is_quoted_cannot_reach_the_terminal(
     edgebench: Run, tmp_path: Path, words: str, name: str, content: str
 ) -> None:
-    """A column of a file clears the screen, or forges a line."""
+    """Otherwise a column of a file could clear the screen or forge a line."""
     path = tmp_path / name
     path.write_text(content)
     said = edgebench(*(word.format(path) for word in words.split()))
@@ -579,7 +579,7 @@ LONG_PATH = "/".join(["y" * 200] * 25)
     ],
 )
 def test_path_that_is_too_long_is_a_usage_error(edgebench: Run, words: str, name: str) -> None:
-    """It reads as a full disk, or as a traceback."""
+    """Otherwise it would be reported as a full disk, or end in a traceback."""
     said = edgebench(*words.format(name).split())
     assert said.code == 2
     error, hint = said.err.splitlines()
@@ -592,7 +592,7 @@ def test_path_that_is_too_long_is_a_usage_error(edgebench: Run, words: str, name
 def test_directory_of_an_agent_that_is_too_long_is_a_usage_error(
     host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
-    """The agent's start reads as a full disk."""
+    """Otherwise the start of the agent would be reported as a full disk."""
     for key, value in host.environment.items():
         monkeypatch.setenv(key, value)
     assert agent_main([option, f"/tmp/{LONG_NAME}", "serve", "--local"]) == 2

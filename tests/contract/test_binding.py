@@ -1,4 +1,4 @@
-"""What a binding costs: the same answers through it and in C, on the real libraries."""
+"""The cost of a binding: the same outputs through it and in C, on the real libraries."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NOT_EXPORTED = {"litert"}
 
 
 def test_trivial_models_are_one_addition_each() -> None:
-    """The packed bytes are something else than what they are said to be."""
+    """Otherwise the packed bytes would be something other than documented."""
     written = {"onnx": onnx_bytes.addition(1.0), "tflite": tflite_bytes.addition(1)}
     assert written == TRIVIAL_MODELS
 
 
 def test_c_function_gives_the_bits_of_the_binding(case: Case, model: LoadedModel) -> None:
-    """The two run different kernels, options or inputs, and are compared all the same."""
+    """Otherwise different kernels, options or inputs would be compared."""
     first, second = images(case.entry)[0][:2]
     if case.runtime in NOT_EXPORTED:
         with pytest.raises(NotExported, match="exports no C function"):
@@ -45,7 +45,7 @@ def test_c_function_gives_the_bits_of_the_binding(case: Case, model: LoadedModel
 
 
 def test_onnx_options_of_a_run_change_no_bit() -> None:
-    """The options that make a run cheaper make it another one, or are made in each call again."""
+    """Otherwise cheaper options would change the run, or be created again in each call."""
     need_runtime(PACKAGES["onnx"])
     driver = imported("onnx")
     import onnxruntime
@@ -68,7 +68,7 @@ def test_onnx_options_of_a_run_change_no_bit() -> None:
 
 
 def test_binding_of_each_runtime_is_measured(runtime: Runtime) -> None:
-    """A run states no cost of the binding, or one of something else than the trivial model."""
+    """Otherwise a run would have no binding cost, or that of another model than the trivial one."""
     facts = measure_binding(runtime, ())
     assert facts.p50_ns is not None
     assert 0 < facts.p50_ns < 1_000_000
@@ -76,7 +76,7 @@ def test_binding_of_each_runtime_is_measured(runtime: Runtime) -> None:
         assert facts.c_p50_ns is None
         assert facts.reason is not None
         assert "exports no C function" in facts.reason
-    elif facts.c_p50_ns is None:  # onnxruntime before 1.18 or so
+    elif facts.c_p50_ns is None:  # onnxruntime before about 1.18
         assert facts.reason == "the wheel has no libonnxruntime.so"
     else:
         assert 0 < facts.c_p50_ns < 2 * facts.p50_ns
@@ -84,13 +84,13 @@ def test_binding_of_each_runtime_is_measured(runtime: Runtime) -> None:
 
 
 def test_models_with_text_are_left_out(runtime: Runtime) -> None:
-    """The cost of another path is stated than the one that the model takes."""
+    """Otherwise the cost of another path than the model's would be reported."""
     facts = measure_binding(runtime, [TensorSpec("x", (1,), "object")])
     assert facts == BindingFacts(reason="not measured for models with text")
 
 
 def test_library_without_a_trivial_model_is_told() -> None:
-    """A driver of somebody else ends the run."""
+    """Otherwise a third-party driver would end the run."""
 
     class Other:
         name = "other"
@@ -101,7 +101,7 @@ def test_library_without_a_trivial_model_is_told() -> None:
 
 
 def test_exception_is_told_and_not_raised() -> None:
-    """A library that refuses the trivial model fails the run."""
+    """Otherwise a library that refuses the trivial model would fail the run."""
 
     class Refusing:
         name = "other"

@@ -1,4 +1,4 @@
-"""What every meter promises, whatever it is: one suite over all drivers."""
+"""The guarantees of every meter: one suite over all drivers."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ pytestmark = pytest.mark.slow
 
 
 def wait() -> None:
-    """While the meter measures: wall time is what makes samples."""
+    """Wait while the meter measures: samples take wall time."""
     threading.Event().wait(MEASURED_S)
 
 
 @pytest.fixture(params=BENCHES)
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Meter, Wait]]:
-    """Each meter, and how it is let measure."""
+    """Each meter, with the setup that lets it measure."""
     with BENCHES[request.param](tmp_path / "root", wait) as found:
         yield found
         found[0].close()
 
 
 def opened(meter: Meter) -> Header:
-    """It is there."""
+    """The meter, opened."""
     header = meter.open()
     assert isinstance(header, Header), header
     return header
 
 
 def test_suite_looks_at_every_driver() -> None:
-    """A new meter is in no contract."""
+    """Otherwise a new meter would be in no contract."""
     assert {name.split()[0] for name in BENCHES} == set(DRIVERS)
 
 
 def test_meter_says_what_it_is(bench: tuple[Meter, Wait]) -> None:
-    """A result has a clock without a name, or an uncertainty from nowhere."""
+    """Otherwise a result could have a clock without a name, or an uncertainty without a source."""
     meter, _ = bench
     header = opened(meter)
     capability = header.capability
@@ -67,7 +67,7 @@ def test_meter_says_what_it_is(bench: tuple[Meter, Wait]) -> None:
 
 
 def test_session_needs_an_open_meter(bench: tuple[Meter, Wait], tmp_path: Path) -> None:
-    """A meter that was closed records the last device that had its port."""
+    """Otherwise a closed meter would record the last device that had its port."""
     meter, _ = bench
     opened(meter)
     meter.close()
@@ -78,7 +78,7 @@ def test_session_needs_an_open_meter(bench: tuple[Meter, Wait], tmp_path: Path) 
 
 
 def test_recording_is_read_without_the_meter(bench: tuple[Meter, Wait], tmp_path: Path) -> None:
-    """What was recorded can be decoded on that machine only, or only while it is connected."""
+    """Otherwise a recording could be decoded only on that machine, or with the meter connected."""
     meter, measure = bench
     header = opened(meter)
     with meter.session(tmp_path / "recording") as session:
@@ -95,13 +95,13 @@ def test_recording_is_read_without_the_meter(bench: tuple[Meter, Wait], tmp_path
     for place in range(len(header.capability.channels)):
         check([block for block in blocks if block.channel == place], header)
     if any(term.unit is Unit.AMPERE for term in header.uncertainty):
-        # Else an error of the current is one of no known power, and the energy is not a number.
+        # Else an error of the current is an error of unknown power, and the energy is not a number.
         is_measured = all(block.voltage_v is not None for block in blocks)
         assert is_measured or header.facts.get("supply_v")
 
 
 def check(blocks: list[SampleBlock], header: Header) -> None:
-    """The columns of one channel are what the interface says they are."""
+    """The columns of one channel match the interface."""
     last_ns, next_index = None, 0
     for block in blocks:
         count = len(block.time_ns)
@@ -118,7 +118,7 @@ def check(blocks: list[SampleBlock], header: Header) -> None:
 
 
 def test_second_session_is_as_good_as_the_first(bench: tuple[Meter, Wait], tmp_path: Path) -> None:
-    """Idle before a run is recorded, and the run itself is not."""
+    """Otherwise idle before a run would be recorded, but not the run itself."""
     meter, measure = bench
     opened(meter)
     for name in ("first", "second"):
@@ -129,7 +129,7 @@ def test_second_session_is_as_good_as_the_first(bench: tuple[Meter, Wait], tmp_p
 
 
 def test_limits_of_current_are_of_what_is_there(bench: tuple[Meter, Wait]) -> None:
-    """The end of a range is told that no sample has, or of a channel that nobody measures."""
+    """Otherwise limits would be reported that no sample has, or for a channel without current."""
     header = opened(bench[0])
     limits = header.capability.current_limits
     channels = {channel.name for channel in header.capability.channels}
@@ -147,7 +147,7 @@ def test_limits_of_current_are_of_what_is_there(bench: tuple[Meter, Wait]) -> No
 def test_recording_that_is_there_is_not_written_over(
     bench: tuple[Meter, Wait], tmp_path: Path
 ) -> None:
-    """A second run with the same name replaces what was measured."""
+    """Otherwise a second run with the same name would replace the measurement."""
     meter, _ = bench
     opened(meter)
     path = tmp_path / "recording"

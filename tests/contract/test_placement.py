@@ -1,4 +1,4 @@
-"""Proof of delegation: what `placement` and `delegates_used` tell is what happened."""
+"""Proof of delegation: `placement` and `delegates_used` report what happened."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ print(json.dumps([model.delegates_used, places]))
 
 
 def test_every_operator_of_the_model_is_placed_once(case: Case, model: LoadedModel) -> None:
-    """An operator is missing from the proof, or counted in two places."""
+    """Otherwise an operator would be missing from the proof, or counted in two places."""
     if case.runtime == "onnx":
         need_assignment()
     placement = model.placement()
@@ -56,7 +56,7 @@ def by_place(placement: OperatorPlacement) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", ["litert", "tflite"])
 def test_without_a_delegate_all_operators_are_built_in(name: str) -> None:
-    """The baseline of a comparison was accelerated, too."""
+    """Otherwise the baseline of a comparison would be accelerated, too."""
     need_runtime(PACKAGES[name])
     driver = imported(name)
     places: dict[str, set[str]] = {}
@@ -71,7 +71,7 @@ def test_without_a_delegate_all_operators_are_built_in(name: str) -> None:
 
 
 def test_tflite_runtime_keeps_int8_for_itself() -> None:
-    """A run that asked for XNNPACK passes as one on XNNPACK; this version gives it no int8."""
+    """Otherwise a run with XNNPACK requested would count as one; this version gives it no int8."""
     need_runtime(PACKAGES["tflite"])
     path = str(FOLDER / "digits_int8.tflite")
     loaded = imported("tflite").load(path, LoadOptions(threads=1, delegate="xnnpack"))
@@ -96,7 +96,7 @@ its own log at the level VERBOSE: «Replacing 27 out of 43 node(s) with delegate
 def test_divided_model_is_told_as_the_library_itself_logs_it(
     name: str, file: str, expected: dict[str, int]
 ) -> None:
-    """A model that runs half on the CPU is called delegated, without a word on the other half."""
+    """Otherwise a model that runs half on the CPU would count as delegated, without a note."""
     need_runtime(PACKAGES[name])
     (path,) = need_shared("models/suite").rglob(file)
     loaded = imported(name).load(str(path), ONE_THREAD)
@@ -109,7 +109,7 @@ def test_divided_model_is_told_as_the_library_itself_logs_it(
 
 @pytest.mark.parametrize("name", ["litert", "tflite"])
 def test_delegate_that_dropped_out_without_a_word_is_not_used(name: str) -> None:
-    """In a minimal container XNNPACK is left out silently, and its numbers carry its name."""
+    """Otherwise numbers would be labelled XNNPACK, which a minimal container silently lacks."""
     need_runtime(PACKAGES[name])
     need_root()
     need_tool("unshare", "mount")
@@ -129,7 +129,7 @@ def told(command: list[str]) -> Any:
 
 
 def test_onnx_provider_without_an_operator_is_not_used() -> None:
-    """A provider that is merely registered passes for the one that did the work."""
+    """Otherwise a registered provider without an operator would count as the one that ran."""
     need_runtime(PACKAGES["onnx"])
     driver = imported("onnx")
     need_assignment()
@@ -142,7 +142,7 @@ def test_onnx_provider_without_an_operator_is_not_used() -> None:
 
 
 def need_assignment() -> None:
-    """Releases of onnxruntime before 1.24 do not tell which provider got an operator."""
+    """Releases of onnxruntime before 1.24 do not report which provider got an operator."""
     session = importlib.import_module("onnxruntime").InferenceSession
     if not hasattr(session, "get_provider_graph_assignment_info"):
         pytest.skip("this onnxruntime does not tell where operators are")
@@ -157,7 +157,7 @@ def available_providers() -> list[str]:
 def test_onnx_library_that_does_not_tell_gives_no_placement(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """An older onnxruntime makes the worker fail after the measurement."""
+    """Otherwise an older onnxruntime would make the worker fail after the measurement."""
     need_runtime(PACKAGES["onnx"])
     session = importlib.import_module("onnxruntime").InferenceSession
     for kind in session.__mro__:

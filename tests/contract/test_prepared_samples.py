@@ -1,4 +1,4 @@
-"""What `prepare`, `reader` and `reset` promise, held against each library's public interface."""
+"""The guarantees of `prepare`, `reader` and `reset`, against each library's public interface."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEMORY_BYTES = 2**30
 
 
 def public_answers(case: Case, samples: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """What the library's documented calls answer, one at a time."""
+    """Results of the library's documented calls, one at a time."""
     if case.runtime == "onnx":
         onnxruntime = importlib.import_module("onnxruntime")
         session = onnxruntime.InferenceSession(case.path, providers=["CPUExecutionProvider"])
@@ -43,7 +43,7 @@ def public_answers(case: Case, samples: list[NDArray[Any]]) -> list[NDArray[Any]
 
 
 def test_each_prepared_sample_gives_its_own_answer(case: Case, model: LoadedModel) -> None:
-    """Samples share memory: a run is timed, and judged, on the inputs of another."""
+    """Otherwise samples could share memory, and a run be timed and judged on other inputs."""
     samples = images(case.entry)[0][:4]
     before = [sample.copy() for sample in samples]
     expected = public_answers(case, samples)
@@ -61,7 +61,7 @@ def test_each_prepared_sample_gives_its_own_answer(case: Case, model: LoadedMode
 def test_sample_set_after_an_inference_does_not_change_its_answer(
     case: Case, model: LoadedModel
 ) -> None:
-    """What was read is a window on the model's memory, and shows the next answer."""
+    """Otherwise a result would be a view of the model's memory, and change with the next one."""
     samples = images(case.entry)[0][:2]
     setters = model.prepare([[sample] for sample in samples])
     invoke, read = model.invoker(), model.reader()
@@ -76,7 +76,7 @@ def test_sample_set_after_an_inference_does_not_change_its_answer(
 
 
 def test_prepared_samples_and_set_inputs_can_take_turns(case: Case, model: LoadedModel) -> None:
-    """A check of the answers in between leaves the prepared samples writing into nothing."""
+    """Otherwise a check of the outputs in between would leave prepared samples without effect."""
     samples = images(case.entry)[0][:3]
     expected = public_answers(case, samples)
     setters = model.prepare([[sample] for sample in samples[:2]])
@@ -91,7 +91,7 @@ def test_prepared_samples_and_set_inputs_can_take_turns(case: Case, model: Loade
 
 
 def test_sample_that_is_not_in_one_piece_is_gathered(case: Case, model: LoadedModel) -> None:
-    """A transposed image is read in the order of its memory."""
+    """Otherwise a transposed image would be read in memory order."""
     sample = images(case.entry)[0][0]
     (expected,) = public_answers(case, [sample])
     scattered = np.asfortranarray(np.repeat(sample, 2, axis=-1))[..., ::2]
@@ -106,7 +106,7 @@ def test_sample_that_is_not_in_one_piece_is_gathered(case: Case, model: LoadedMo
 
 @pytest.mark.parametrize("name", list(PACKAGES))
 def test_reading_before_an_inference_does_not_end_the_process(name: str, tmp_path: Path) -> None:
-    """A run that was stopped before its first query dies, and takes its results along.
+    """Otherwise stopping a run before its first query would crash it and lose its results.
 
     Tried in a process of its own, with outputs of fixed and of unknown shape.
     """
@@ -158,7 +158,7 @@ for path in sys.argv[2:]:
 
 
 def test_no_samples_are_no_callables(model: LoadedModel) -> None:
-    """An empty data set fails inside a library."""
+    """Otherwise an empty data set would fail inside a library."""
     assert model.prepare([]) == []
 
 
@@ -171,7 +171,7 @@ MANY_OUTPUTS = [
 
 @pytest.mark.parametrize(("name", "file"), MANY_OUTPUTS)
 def test_model_of_many_outputs_reads_all_of_them(name: str, file: str) -> None:
-    """The end-to-end time of a detector holds only its first output."""
+    """Otherwise the end-to-end time of a detector would include only its first output."""
     need_runtime(PACKAGES[name])
     (path,) = need_shared("models/suite").rglob(file)
     loaded = imported(name).load(str(path), ONE_THREAD)
@@ -194,7 +194,7 @@ MANY_INPUTS = [
 
 @pytest.mark.parametrize(("name", "file"), MANY_INPUTS)
 def test_model_of_many_inputs_gets_all_of_them(name: str, file: str) -> None:
-    """Only the first input of a sample is set, the others stay those of the sample before."""
+    """Otherwise only a sample's first input would be set, and the others be the previous one's."""
     need_runtime(PACKAGES[name])
     (path,) = need_shared("models/suite").rglob(file)
     loaded = imported(name).load(str(path), ONE_THREAD)
@@ -217,7 +217,7 @@ def test_model_of_many_inputs_gets_all_of_them(name: str, file: str) -> None:
 
 
 def test_onnx_samples_of_different_shapes_are_bound_one_by_one() -> None:
-    """A batch of another size is written over the end of the first one's buffer."""
+    """Otherwise a batch of another size would be written beyond the end of the first buffer."""
     need_runtime(PACKAGES["onnx"])
     path = need_shared("models/bad/odd_but_valid/dyn_all.onnx")
     loaded = imported("onnx").load(str(path), ONE_THREAD)
@@ -239,7 +239,7 @@ def test_onnx_samples_of_different_shapes_are_bound_one_by_one() -> None:
 
 
 def test_onnx_outputs_may_change_their_shape(tmp_path: Path) -> None:
-    """A detector that finds another number of things in the next image ends the run."""
+    """Otherwise another number of detections in the next image would end the run."""
     need_runtime(PACKAGES["onnx"])
     path = tmp_path / "positions.onnx"
     path.write_bytes(positions())
@@ -255,7 +255,7 @@ def test_onnx_outputs_may_change_their_shape(tmp_path: Path) -> None:
 
 
 def test_onnx_strings_are_prepared_too(tmp_path: Path) -> None:
-    """A text model ends in an error about tensors that cannot be bound."""
+    """Otherwise a text model would end in an error about tensors that cannot be bound."""
     need_runtime(PACKAGES["onnx"])
     path = tmp_path / "strings.onnx"
     path.write_bytes(identity_of_strings())
@@ -273,7 +273,7 @@ def test_onnx_strings_are_prepared_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("precision", ["float", "int8"])
 @pytest.mark.parametrize("name", ["litert", "tflite"])
 def test_reset_puts_a_model_with_a_memory_back(name: str, precision: str) -> None:
-    """The accuracy of a recurrent model depends on what it saw before."""
+    """Otherwise the accuracy of a recurrent model would depend on earlier samples."""
     need_runtime(PACKAGES[name])
     path = need_shared(f"models/suite/03_mnist_lstm/mnist_lstm_{precision}.tflite")
     loaded = imported(name).load(str(path), ONE_THREAD)
@@ -294,7 +294,7 @@ def test_reset_puts_a_model_with_a_memory_back(name: str, precision: str) -> Non
 
 
 def test_reset_leaves_a_model_without_a_memory_alone(model: LoadedModel) -> None:
-    """A reset between samples loses the inputs, or the timed callables."""
+    """Otherwise a reset between samples would lose the inputs or the timed callables."""
     (setter,) = model.prepare([make_inputs(model.inputs, seed=1, memory_bytes=MEMORY_BYTES)])
     invoke = model.invoker()
     setter()

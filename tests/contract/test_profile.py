@@ -1,4 +1,4 @@
-"""What `profile` promises: the time of each operator, or one line why not."""
+"""The guarantee of `profile`: the time of each operator, or one line with the reason."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def mean_ns(call: Callable[[], Any]) -> float:
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.runtime != "tflite"], ids=str)
 def test_every_operator_has_its_time_in_order_of_execution(case: Case, own_directory: Path) -> None:
-    """Half of the model is missing from the table, or a file is left on the device."""
+    """Otherwise half of the model would be missing in the table, or a file stay on the device."""
     loaded = ready(case.runtime, case.path, PROFILED)
     times = loaded.profile(RUN_COUNT)
     loaded.close()
@@ -74,7 +74,7 @@ SLOW = [
 
 @pytest.mark.parametrize(("name", "file"), SLOW)
 def test_operators_add_up_to_the_whole(name: str, file: str) -> None:
-    """Times are of another unit, counted twice, or of another model.
+    """Otherwise times could have another unit, be counted twice, or belong to another model.
 
     The machine is not quiet; a fifth of the attempts is enough.
     """
@@ -95,7 +95,7 @@ def test_operators_add_up_to_the_whole(name: str, file: str) -> None:
 
 
 def test_divided_model_shows_both_places() -> None:
-    """All operators go to the account of the delegate."""
+    """Otherwise all operators would be attributed to the delegate."""
     path = need_shared("models/mlperf_tiny/models/pretrainedResnet_quant.tflite")
     loaded = ready("litert", path, PROFILED)
     operators = {place: set[str]() for place in ("builtin", "xnnpack")}
@@ -107,7 +107,7 @@ def test_divided_model_shows_both_places() -> None:
 
 
 def test_litert_without_a_delegate_profiles_its_own_kernels() -> None:
-    """The profile of a run is of other kernels than the run."""
+    """Otherwise the profile of a run would be of other kernels than the run."""
     options = LoadOptions(threads=1, delegate="none", is_profiled=True)
     loaded = ready("litert", FOLDER / "digits_int8.tflite", options)
     times = loaded.profile(2)
@@ -118,7 +118,7 @@ def test_litert_without_a_delegate_profiles_its_own_kernels() -> None:
 
 
 def test_tflite_runtime_says_which_runtime_can() -> None:
-    """A user is sent away without a word on the runtime that profiles the same file."""
+    """Otherwise the error would not name the runtime that profiles the same file."""
     loaded = ready("tflite", FOLDER / "digits_int8.tflite", PROFILED)
     with pytest.raises(ModelRefused, match="tflite-runtime has no profiler; litert profiles"):
         loaded.profile(1)
@@ -127,7 +127,7 @@ def test_tflite_runtime_says_which_runtime_can() -> None:
 
 @pytest.mark.parametrize("name", ["litert", "onnx"])
 def test_load_for_the_timed_loop_is_not_profiled(name: str) -> None:
-    """The headline number is measured with the profiler running."""
+    """Otherwise the headline number would be measured with the profiler running."""
     need_runtime(PACKAGES[name])
     (suffix,) = imported(name).formats
     loaded = ready(name, FOLDER / f"digits_fp32.{suffix}", LoadOptions(threads=1))
@@ -137,7 +137,7 @@ def test_load_for_the_timed_loop_is_not_profiled(name: str) -> None:
 
 
 def test_litert_does_not_take_other_kernels_for_the_reference() -> None:
-    """A profile is labelled as one of the reference kernels, which the library does not profile."""
+    """Otherwise a profile would be labelled as of the reference kernels, which have no profiler."""
     options = LoadOptions(threads=1, is_reference=True, is_profiled=True)
     loaded = ready("litert", FOLDER / "digits_int8.tflite", options)
     with pytest.raises(ModelRefused, match="reference kernels"):
@@ -146,14 +146,14 @@ def test_litert_does_not_take_other_kernels_for_the_reference() -> None:
 
 
 def test_onnx_profile_that_nobody_asked_for_leaves_no_file(own_directory: Path) -> None:
-    """Each run that fails before its profile leaves a file on the device."""
+    """Otherwise each run that fails before its profile would leave a file on the device."""
     loaded = ready("onnx", FOLDER / "digits_fp32.onnx", PROFILED)
     loaded.close()
     assert list(own_directory.iterdir()) == []
 
 
 def test_onnx_profile_is_taken_once() -> None:
-    """The second profile of a session holds the events of the first, or none."""
+    """Otherwise the second profile of a session would hold the first's events, or none."""
     loaded = ready("onnx", FOLDER / "digits_fp32.onnx", PROFILED)
     loaded.profile(1)
     with pytest.raises(ModelRefused):
@@ -162,7 +162,7 @@ def test_onnx_profile_is_taken_once() -> None:
 
 
 def test_litert_library_without_a_profiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library that lacks a symbol ends the process."""
+    """Otherwise a library that lacks a symbol would end the process."""
     call = litert_library.Library.call
 
     def lacking(self: litert_library.Library, name: str, *arguments: Any) -> None:
@@ -177,7 +177,10 @@ def test_litert_library_without_a_profiler_is_refused(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", ["litert", "onnx"])
 def test_profile_of_any_model_ends_in_times_or_one_clear_line(name: str, tmp_path: Path) -> None:
-    """An unusual model takes the process down; seen with a detector without output shapes."""
+    """Otherwise an unusual model would crash the process.
+
+    Seen with a detector without output shapes.
+    """
     need_runtime(PACKAGES[name])
     folders = [need_shared(f"models/{part}") for part in ("suite", "mlperf_tiny", "bad")]
     (suffix,) = imported(name).formats

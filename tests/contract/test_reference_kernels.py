@@ -1,4 +1,4 @@
-"""What a load with `is_reference` promises: the answers that all others are held against."""
+"""The guarantee of a load with `is_reference`: the outputs that all others are compared with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_FLOAT_DIFFERENCE = 1e-4
 
 
 def answers(case: Case, options: LoadOptions) -> NDArray[np.float64]:
-    """The answer to each held-out digit, shape (360, 10)."""
+    """The output for each held-out digit, shape (360, 10)."""
     loaded = case.load(options)
     invoke = loaded.invoker()
     found = []
@@ -30,21 +30,21 @@ def answers(case: Case, options: LoadOptions) -> NDArray[np.float64]:
 
 
 def test_reference_kernels_recognize_as_many_digits_as_the_manifest_says(case: Case) -> None:
-    """The yardstick itself is wrong, and every right answer is judged by it."""
+    """Otherwise the reference itself would be wrong, and fail every correct output."""
     labels = images(case.entry)[1]
     correct_count = int((answers(case, REFERENCE).argmax(axis=1) == labels).sum())
     assert correct_count in {known["correct_count"] for known in case.entry["accuracy"]}
 
 
 def test_default_kernels_agree_with_the_reference(case: Case) -> None:
-    """The two ways to load differ so much that no limit could tell right from wrong."""
+    """Otherwise the two would differ so much that no limit could separate right from wrong."""
     difference = np.abs(answers(case, REFERENCE) - answers(case, LoadOptions(threads=1)))
     is_integer = case.entry["output"]["scale"] is not None
     assert difference.max() <= (MOST_STEPS if is_integer else MOST_FLOAT_DIFFERENCE)
 
 
 def test_reference_has_no_delegate(case: Case) -> None:
-    """The yardstick runs on what it is to judge."""
+    """Otherwise the reference would run on the delegate that it is to judge."""
     loaded = case.load(REFERENCE)
     assert loaded.delegates_used in ((), ("cpu",))
     loaded.close()

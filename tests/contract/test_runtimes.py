@@ -1,4 +1,4 @@
-"""One suite over all runtime drivers: what `Runtime` promises, on the built-in digit models."""
+"""One suite over all runtime drivers: the guarantees of `Runtime`, on the built-in digit models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST_ACCURACY = 0.97
 
 
 def test_driver_names_its_formats_and_probes_as_usable(runtime: Runtime) -> None:
-    """A runtime that works is left out, or one is offered for files that it cannot load."""
+    """Otherwise a working runtime would be omitted, or offered for files that it cannot load."""
     report = probe_here(runtime.name)
     assert report.is_usable, report.reason
     assert report.version == runtime.import_library()
@@ -32,7 +32,7 @@ def test_driver_names_its_formats_and_probes_as_usable(runtime: Runtime) -> None
 
 
 def test_model_tells_its_inputs_and_outputs(case: Case, model: LoadedModel) -> None:
-    """The inputs that are made do not fit the model."""
+    """Otherwise the generated inputs would not fit the model."""
     (given,), (gives,) = model.inputs, model.outputs
     takes, returns = case.entry["input"], case.entry["output"]
     for found, known in ((given, takes), (gives, returns)):
@@ -44,7 +44,7 @@ def test_model_tells_its_inputs_and_outputs(case: Case, model: LoadedModel) -> N
 
 
 def test_outputs_are_finite_and_the_same_each_time(model: LoadedModel) -> None:
-    """The timed loop measures something that the model does not do twice."""
+    """Otherwise the timed loop would measure something that the model does not repeat."""
     model.set_inputs(make_inputs(model.inputs, seed=1, memory_bytes=2**30))
     invoke = model.invoker()
     answers = []
@@ -60,7 +60,7 @@ def test_outputs_are_finite_and_the_same_each_time(model: LoadedModel) -> None:
 
 
 def test_new_inputs_give_new_answers(model: LoadedModel) -> None:
-    """Inputs are set once and for ever, or never reach the model."""
+    """Otherwise inputs would be set only once, or never reach the model."""
     answers = []
     invoke = model.invoker()
     for seed in (1, 2):
@@ -71,7 +71,7 @@ def test_new_inputs_give_new_answers(model: LoadedModel) -> None:
 
 
 def test_outputs_are_copies(model: LoadedModel) -> None:
-    """An answer changes after it was read."""
+    """Otherwise an output would change after it was read."""
     model.set_inputs(make_inputs(model.inputs, seed=1, memory_bytes=2**30))
     invoke = model.invoker()
     invoke()
@@ -83,7 +83,7 @@ def test_outputs_are_copies(model: LoadedModel) -> None:
 
 
 def test_held_out_digits_are_recognized(case: Case, model: LoadedModel) -> None:
-    """The model runs fast, and answers nonsense: inputs are scaled or laid out wrongly."""
+    """Otherwise a model with wrongly scaled or ordered inputs would be fast, but wrong."""
     inputs, labels = images(case.entry)
     invoke = model.invoker()
     correct = 0
@@ -96,7 +96,7 @@ def test_held_out_digits_are_recognized(case: Case, model: LoadedModel) -> None:
 
 
 def test_closed_model_leaves_room_for_the_next(runtime: Runtime) -> None:
-    """A runtime holds one model at a time, or never lets one go."""
+    """Otherwise a runtime could hold only one model at a time, or never release a model."""
     for threads in (1, 2, 1):
         loaded = runtime.load(a_model_for(runtime), LoadOptions(threads=threads))
         loaded.set_inputs(make_inputs(loaded.inputs, seed=0, memory_bytes=2**30))
@@ -119,7 +119,7 @@ JUNK = {
 def test_file_that_is_no_model_is_refused_in_one_line(
     runtime: Runtime, tmp_path: Path, what: str
 ) -> None:
-    """A picture ends in a traceback of the library."""
+    """A picture in place of a model is refused without a traceback of the library."""
     path = tmp_path / f"junk.{runtime.formats[0]}"
     path.write_bytes(JUNK[what])
     with pytest.raises(ModelRefused) as caught:
@@ -131,7 +131,7 @@ def test_file_that_is_no_model_is_refused_in_one_line(
 
 @pytest.mark.parametrize("delegate", ["warp", "XNN PACK", "cuda:0", "CPUExecutionProviderX"])
 def test_unknown_delegate_is_refused_by_name(runtime: Runtime, delegate: str) -> None:
-    """A misspelt delegate runs on the CPU, and its numbers pass for the delegate's."""
+    """Otherwise a misspelt delegate would run on the CPU under the delegate's name."""
     with pytest.raises(ModelRefused) as caught:
         runtime.load(a_model_for(runtime), LoadOptions(threads=1, delegate=delegate))
     assert repr(delegate) in str(caught.value)
@@ -142,7 +142,7 @@ def test_unknown_delegate_is_refused_by_name(runtime: Runtime, delegate: str) ->
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", ["litert", "tflite"])
 def test_delegate_library_that_cannot_be_loaded_is_refused(name: str, tmp_path: Path) -> None:
-    """A path to something that is no delegate ends the process."""
+    """Otherwise a path to something that is no delegate would end the process."""
     need_runtime(PACKAGES[name])
     driver = find_runtime(name)
     driver.import_library()
@@ -156,7 +156,7 @@ def test_delegate_library_that_cannot_be_loaded_is_refused(name: str, tmp_path: 
 
 @pytest.mark.parametrize("name", ["litert", "tflite"])
 def test_delegate_none_really_removes_xnnpack(name: str) -> None:
-    """A comparison with and without the delegate measures the same thing twice."""
+    """Otherwise a comparison with and without the delegate would measure the same thing twice."""
     need_runtime(PACKAGES[name])
     driver = find_runtime(name)
     driver.import_library()
@@ -175,7 +175,7 @@ def test_delegate_none_really_removes_xnnpack(name: str) -> None:
 
 @pytest.mark.parametrize("constant", [2.5, float("nan")])
 def test_hand_made_onnx_model_adds(tmp_path: Path, constant: float) -> None:
-    """The bytes that other tests make NaN models of are no real model."""
+    """The bytes from which other tests make NaN models are a real model."""
     need_runtime(PACKAGES["onnx"])
     driver = find_runtime("onnx")
     driver.import_library()
@@ -189,7 +189,7 @@ def test_hand_made_onnx_model_adds(tmp_path: Path, constant: float) -> None:
 
 
 def open_model(runtime: Runtime, folder: Path) -> str:
-    """A model that adds, and leaves dimensions open."""
+    """A model that adds, with open dimensions."""
     path = folder / f"open.{runtime.formats[0]}"
     path.write_bytes(
         open_addition() if runtime.name == "onnx" else tflite_bytes.addition(-1, -1, 3)
@@ -209,7 +209,7 @@ def test_open_dimensions_have_the_sizes_that_were_chosen(
     expected: tuple[int, ...],
     is_reference: bool,
 ) -> None:
-    """A model for a hundred tokens is measured with one."""
+    """Otherwise a model for a hundred tokens would be measured with one."""
     options = LoadOptions(threads=1, shapes=shapes, is_reference=is_reference)
     loaded = runtime.load(open_model(runtime, tmp_path), options)
     assert {spec.shape for spec in loaded.inputs} == {expected}
@@ -225,20 +225,20 @@ def test_open_dimensions_have_the_sizes_that_were_chosen(
 def test_shape_that_does_not_fit_is_refused_with_the_models_own(
     runtime: Runtime, tmp_path: Path, shapes: dict[str, tuple[int, ...]]
 ) -> None:
-    """The user reads an error of the library about the shape of an inner tensor."""
+    """Otherwise the user would read a library error about the shape of an inner tensor."""
     with pytest.raises(InputsRefused, match=r"'x' is \[.*, 3\], not|has no input 'w'; it has: 'x'"):
         runtime.load(open_model(runtime, tmp_path), LoadOptions(threads=1, shapes=shapes))
 
 
 def test_unknown_runtime_is_named_with_the_ones_there_are() -> None:
-    """A misspelt runtime runs another one."""
+    """Otherwise a misspelt runtime would run another one."""
     with pytest.raises(RuntimeUnavailable, match=r"unknown runtime 'tfilte'.*litert, tflite, onnx"):
         find_runtime("tfilte")
 
 
 @pytest.mark.parametrize("name", list(PACKAGES))
 def test_every_model_of_the_benchmark_suites_runs(name: str) -> None:
-    """A model that everybody measures is refused, or takes the process down.
+    """Otherwise a widely measured model would be refused, or crash the process.
 
     Each runtime has a process of its own here: a crash must be a failed test, not the end.
     """

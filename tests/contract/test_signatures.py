@@ -1,4 +1,4 @@
-"""Files with several graphs: each runtime of .tflite files runs the one that is named."""
+"""Files with several graphs: each runtime of .tflite files runs the graph that is named."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run(model: InterpreterModel, sample: list[Any]) -> list[Any]:
 
 
 def test_first_graph_runs_where_no_signature_is_named(load: Load) -> None:
-    """Otherwise scripts of today would measure something else."""
+    """Otherwise existing scripts would measure something else."""
     model = load(two_signatures())
     assert isinstance(model, SignedModel)
     assert (model.signature, model.signatures) == ("encode", ("encode", "decode"))
@@ -85,7 +85,7 @@ def test_signature_runs_its_graph(load: Load) -> None:
 
 
 def test_signature_of_the_first_graph_runs_as_without_it(load: Load) -> None:
-    """Otherwise naming what runs anyway would take placement and profile away."""
+    """Otherwise naming the default graph would lose placement and profile."""
     named, plain = load(two_signatures(), signature="encode"), load(two_signatures())
     assert named.signature == plain.signature
     assert named.placement() == plain.placement()
@@ -93,7 +93,7 @@ def test_signature_of_the_first_graph_runs_as_without_it(load: Load) -> None:
 
 
 def test_reference_kernels_run_the_same_graph(driver: Runtime, tmp_path: Path) -> None:
-    """Otherwise the outputs of one graph would be held against those of another."""
+    """Otherwise the outputs of one graph would be compared with those of another."""
     path = tmp_path / "model.tflite"
     path.write_bytes(two_signatures())
     output: Any = reference_outputs(driver, str(path), [[CODE]], signature="decode")[0][0]
@@ -101,7 +101,7 @@ def test_reference_kernels_run_the_same_graph(driver: Runtime, tmp_path: Path) -
 
 
 def test_open_dimensions_of_a_signature_get_their_sizes(load: Load) -> None:
-    """Otherwise a batch could be given to the first graph only."""
+    """Otherwise only the first graph could be given a batch."""
     model = load(two_signatures(size=-1), signature="decode", shapes={"code": (3, WIDTH)})
     assert model.inputs[0].shape == (3, WIDTH)
     (output,) = run(model, [np.repeat(CODE, 3, axis=0)])
@@ -134,7 +134,7 @@ def test_precision_is_that_of_the_graph_that_runs(load: Load) -> None:
 
 
 def test_signature_is_called_without_python_around_it(load: Load) -> None:
-    """Otherwise the binding's cost, which is measured with one graph, would be another one."""
+    """Otherwise the binding's cost, measured with one graph, would not apply."""
     invoke = load(two_signatures(), signature="decode").invoker()
     assert isinstance(invoke, partial)
     assert type(invoke.func).__name__ in ("builtin_function_or_method", "method", "instancemethod")
@@ -145,8 +145,8 @@ def test_signature_is_called_without_python_around_it(load: Load) -> None:
 def test_colleagues_file_takes_the_default_delegate_in_both_graphs(driver: Runtime) -> None:
     """Otherwise a signature would be measured without the kernels that it has in use.
 
-    The kernels are told apart by their outputs: XNNPACK adds in another order than the built-in
-    ones. The file is that of a public report, so it lies beside the checkout only.
+    The kernels are distinguished by their outputs: XNNPACK adds in another order than the built-in
+    kernels. The file is from a public report, so it is stored outside the checkout.
     """
     path = need_shared("cases/17-two-signatures") / "two_signatures.tflite"
     outputs: dict[str | None, Any] = {}

@@ -1,4 +1,4 @@
-"""Whatever is installed: a runtime is usable exactly where it runs a model of one addition."""
+"""A runtime is usable exactly where it runs a model of one addition, whatever is installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VENDOR_VERSION = "1.99.0"
 
 
 def probed(name: str, *places: Path) -> RuntimeReport:
-    """Report of a probe in a process of its own, with these directories before all others."""
+    """Report of a probe in a separate process, with these directories before all others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", ":".join(map(str, places)))
         return registry.probe(registry.find_runtime(name))
@@ -32,7 +32,7 @@ def probed(name: str, *places: Path) -> RuntimeReport:
     ],
 )
 def test_build_of_another_name_is_usable(tmp_path: Path, name: str | None) -> None:
-    """Otherwise it is "not installed", and the hint installs another build over it."""
+    """Otherwise it would be "not installed", and the hint would install another build over it."""
     need_runtime("onnxruntime")
     folder = renamed_runtime(tmp_path, name, VENDOR_VERSION)
     report = probed("onnx", folder)
@@ -42,7 +42,7 @@ def test_build_of_another_name_is_usable(tmp_path: Path, name: str | None) -> No
 
 
 def test_build_that_does_not_run_is_not_replaced(tmp_path: Path) -> None:
-    """Otherwise the hint installs the usual build over one of a vendor that lacks its driver."""
+    """Otherwise the hint would replace a vendor build that lacks its driver by the usual one."""
     folder = renamed_runtime(tmp_path, "onnxruntime-gpu", VENDOR_VERSION)
     (folder / "onnxruntime" / "__init__.py").write_text(
         "raise ImportError('libcudart.so.99: cannot open shared object file: No such file')"
@@ -55,7 +55,7 @@ def test_build_that_does_not_run_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_runtime_that_is_imported_and_runs_no_model_is_not_usable(tmp_path: Path) -> None:
-    """Otherwise the first run dies in words of the library."""
+    """Otherwise the first run would fail with the library's own message."""
     need_runtime("tflite-runtime")
     interpreter = tmp_path / "tflite_runtime" / "interpreter.py"
     interpreter.parent.mkdir()
@@ -74,7 +74,7 @@ def test_runtime_that_is_imported_and_runs_no_model_is_not_usable(tmp_path: Path
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="tflite-runtime ends at Python 3.11")
 def test_runtime_of_numpy_1_names_it_beside_numpy_2(tmp_path: Path) -> None:
-    """Otherwise it is usable, and each run ends in a SystemError without a reason."""
+    """Otherwise it would be usable, and each run would end in a SystemError without a reason."""
     need_runtime("tflite-runtime")
     assert probed("tflite").is_usable, "beside numpy 1"
     old, new = version("numpy"), "2.2.6"
@@ -85,7 +85,7 @@ def test_runtime_of_numpy_1_names_it_beside_numpy_2(tmp_path: Path) -> None:
             (tmp_path / "numpy" / path.name).symlink_to(path)
     text = (real / "__init__.py").read_text()
     (tmp_path / "numpy" / "__init__.py").write_text(f"{text}\n__version__ = {new!r}\n")
-    # As numpy 2 does to a library of numpy 1, whose C code then fails at its first array.
+    # Numpy 2 does this to a library built for numpy 1, whose C code then fails at its first array.
     module = tmp_path / "tflite_runtime"
     module.mkdir()
     (module / "__init__.py").write_text(f"__version__ = {version('tflite-runtime')!r}")
@@ -100,7 +100,7 @@ def test_runtime_of_numpy_1_names_it_beside_numpy_2(tmp_path: Path) -> None:
 
 
 def test_runtime_whose_library_may_not_be_read_says_so(tmp_path: Path) -> None:
-    """Otherwise a runtime that works seems to be broken, and nothing tells how to use it."""
+    """Otherwise a runtime that works would seem to be broken, without a hint how to use it."""
     need_runtime("onnxruntime")
     folder = renamed_runtime(tmp_path / "packages", "onnxruntime-gpu", VENDOR_VERSION)
     secret = tmp_path / "elsewhere" / "vendor.py"
@@ -119,7 +119,7 @@ def test_runtime_whose_library_may_not_be_read_says_so(tmp_path: Path) -> None:
 def test_probe_leaves_the_home_of_the_user_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a library's telemetry writes an id of the device where no run may write."""
+    """Otherwise a library's telemetry would write an id of the device where no run may write."""
     home = tmp_path / "home"
     home.mkdir()
     (tmp_path / "packages" / "onnxruntime").mkdir(parents=True)
@@ -135,6 +135,6 @@ def test_probe_leaves_the_home_of_the_user_alone(
     monkeypatch.setenv("SECRET_TOKEN", "1")
     report = probed("onnx", tmp_path / "packages")
     assert not report.is_usable
-    # Confined as a worker is: by rights, or in a view of its own.
+    # Confined as a worker is: by access rights, or in a view of its own.
     assert re.search("Permission denied|Read-only file system", str(report.reason))
     assert list(home.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Places of a real labgrid coordinator, beside the farm file."""
+"""Places of a real labgrid coordinator, in addition to the farm file."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 
 @pytest.fixture
 def host(agent: AgentProcess, tmp_path: Path) -> Host:
-    """A host that is paired with it."""
+    """A host that is paired with the agent."""
     made = Host(tmp_path / "host")
     made.lab.pair(agent.pairing_string())
     return made
@@ -81,7 +81,7 @@ def farm_file(host: Host, coordinator: str, more: str = "") -> Path:
 
 
 def listed(host: Host, agent: AgentProcess) -> dict[str, DiscoveredDevice]:
-    """The list of devices, by name; the agent itself stands for this machine's."""
+    """The list of devices, by name; the agent itself stands in for this machine's own agent."""
     files = HostFiles(host.config)
     farm = load_farm(host.config / "farm.toml")
     places = places_of(farm.labgrid, files.devices())
@@ -93,7 +93,7 @@ def listed(host: Host, agent: AgentProcess) -> dict[str, DiscoveredDevice]:
 def test_places_are_read_as_the_coordinator_has_them(
     labgrid: Labgrid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A later labgrid numbers its fields anew, and every device is free and nameless."""
+    """Otherwise a labgrid with renumbered fields would make every device free and nameless."""
     places = {place.name: place for place in read_places(labgrid.address)}
     assert set(places) == {"board-1", AGENT, "far", "again", "other"}
     tags = {"edgebench": "rack-simulated/rock-5b", "board": "rk3588", "rack": "2"}
@@ -108,7 +108,7 @@ def test_places_are_read_as_the_coordinator_has_them(
 def test_tags_are_labels_and_who_acquired_a_place_is_shown(
     labgrid: Labgrid, agent: AgentProcess, host: Host
 ) -> None:
-    """Labels are written down twice, or a board that somebody flashes looks free."""
+    """Otherwise labels would be written twice, or a board that is being flashed would look free."""
     farm_file(host, labgrid.address)
     found = listed(host, agent)
     rock = found[f"{AGENT}/rock-5b"]
@@ -120,7 +120,7 @@ def test_tags_are_labels_and_who_acquired_a_place_is_shown(
 
 
 def test_run_on_a_label_of_labgrid_says_who_may_disturb_it(labgrid: Labgrid, host: Host) -> None:
-    """A tag cannot be measured on, or a run beside a person who flashes the board is silent."""
+    """Otherwise a tag would select nothing, or a run on a taken place would give no warning."""
     farm_file(host, labgrid.address)
     told: list[str] = []
 
@@ -140,7 +140,7 @@ def test_run_on_a_label_of_labgrid_says_who_may_disturb_it(labgrid: Labgrid, hos
 
 
 def test_table_of_the_farm_file_is_stronger_than_a_tag(labgrid: Labgrid, host: Host) -> None:
-    """A place whose tag is somebody else's cannot be used."""
+    """Otherwise a place whose tag belongs to another person could not be used."""
     farm_file(
         host, labgrid.address, f'[labgrid.place]\nfar = "{AGENT}"\nnone = "{AGENT}"\nother = "nix"'
     )
@@ -157,7 +157,7 @@ def test_table_of_the_farm_file_is_stronger_than_a_tag(labgrid: Labgrid, host: H
 
 
 def test_coordinator_that_is_away_is_a_doubt(host: Host, agent: AgentProcess) -> None:
-    """The coordinator is restarted, and nothing can be measured."""
+    """Otherwise a restart of the coordinator would prevent every measurement."""
     farm_file(host, "127.0.0.1:1")
     doubts: list[EdgebenchError] = []
     farm, paired = load_farm(host.config / "farm.toml"), HostFiles(host.config).devices()
@@ -174,7 +174,7 @@ def test_coordinator_that_is_away_is_a_doubt(host: Host, agent: AgentProcess) ->
 
 
 def test_misspelt_key_of_the_table_is_named(host: Host) -> None:
-    """A misspelt coordinator is silently none."""
+    """Otherwise a misspelt coordinator would silently count as none."""
     path = farm_file(host, "x", 'coordinater = "y"')
     with pytest.raises(UsageError, match=r"farm.toml:4: labgrid.coordinater: no such key"):
         load_farm(path)

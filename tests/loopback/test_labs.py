@@ -1,4 +1,4 @@
-"""Several hosts with one owner: each is able to go on where another one died."""
+"""Several hosts with one owner: each can continue where another one died."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ with lab.connect("board") as client:
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """One agent for all of them."""
+    """One agent for all tests."""
     process = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"]).start()
     yield process
     process.kill()
@@ -77,7 +77,7 @@ def hosts(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> tupl
 def test_second_host_collects_what_the_first_began(
     agent: AgentProcess, hosts: tuple[Host, Host]
 ) -> None:
-    """After the first host's death its runs are there, without accuracy, and of no set."""
+    """Otherwise runs of a first host that died would come without accuracy, and in no set."""
     first, second = hosts
     environment = os.environ | first.environment
     with subprocess.Popen([sys.executable, "-c", MEASURING], env=environment) as process:
@@ -103,7 +103,7 @@ def test_second_host_collects_what_the_first_began(
 
 
 def test_each_host_stops_the_runs_of_the_other(hosts: tuple[Host, Host]) -> None:
-    """A host that nobody can reach any more keeps a device for a day."""
+    """Otherwise a host that can no longer be reached would keep a device for a day."""
     first, second = hosts
     with first.lab.connect("board") as client:
         run_id = start(client)
@@ -116,7 +116,7 @@ def test_each_host_stops_the_runs_of_the_other(hosts: tuple[Host, Host]) -> None
 
 
 def test_run_of_a_host_that_is_gone_keeps_the_other_waiting(hosts: tuple[Host, Host]) -> None:
-    """Two hosts with one key have one lease, and measure beside each other."""
+    """Otherwise two hosts with one key would share a lease, and measure at the same time."""
     first, second = hosts
     with first.lab.connect("board") as client:
         run_id = start(client, replace(SPEC, duration_s=0.5))
@@ -126,7 +126,7 @@ def test_run_of_a_host_that_is_gone_keeps_the_other_waiting(hosts: tuple[Host, H
 
 
 def test_two_hosts_never_measure_at_the_same_time(hosts: tuple[Host, Host], tmp_path: Path) -> None:
-    """Both hosts of a lab are let in; tests/system/two_labs.py is the long form."""
+    """Otherwise both hosts of a lab would be admitted. Long form: tests/system/two_labs.py."""
     windows = contend(hosts, tmp_path, tries=5)
     assert len(windows) == 10
     assert overlaps(windows) == []

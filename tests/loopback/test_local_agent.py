@@ -1,4 +1,4 @@
-"""This machine's own agent: started by whoever needs it, also beside one that is just ending."""
+"""This machine's own agent: started by the command that needs it, even while another is ending."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from edgebench.system.python_environment import PythonEnvironment
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
-    """A host whose machine has an agent only if somebody starts it."""
+    """A host whose machine has an agent only if a test starts it."""
     host = Host(tmp_path)
     (host.folder / "data" / "edgebench" / "agent").mkdir(parents=True)
     yield host
@@ -64,7 +64,7 @@ def connect(state: Path) -> Link:
 
 
 def say_hello(state: Path) -> str:
-    """Connect and say hello; the name of the device."""
+    """Connect and send the hello; the name of the device."""
     with Client(connect(state)) as client:
         return client.device.name
 
@@ -73,14 +73,14 @@ def say_hello(state: Path) -> str:
 def test_agent_that_ends_as_we_connect_is_followed_by_a_new_one(
     host: Host, starts: list[subprocess.Popen[bytes]], is_reset: bool
 ) -> None:
-    """A command ends in an error because the agent of the command before it has just ended."""
+    """Otherwise a command would fail because the agent of the command before it has just ended."""
     path = agent_state(host) / CONTROL_SOCKET
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
 
         def drop() -> None:
-            # What nobody has read when a unix socket is closed resets the other end.
+            # Unread data in a unix socket that is closed resets the other end.
             connection, _ = listener.accept()
             path.unlink()
             if not is_reset:
@@ -97,13 +97,13 @@ def test_agent_that_ends_as_we_connect_is_followed_by_a_new_one(
 def test_agent_that_still_has_the_directory_as_it_ends_is_waited_for(
     host: Host, starts: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that we start finds the directory taken, ends, and nobody starts another."""
+    """Otherwise the started agent would find the directory taken and end, and none would follow."""
     with (agent_state(host) / "agent.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         start = local._start
 
         def start_and_end(state: Path, environment: PythonEnvironment) -> subprocess.Popen[bytes]:
-            if starts:  # the first has ended; so does now the one that kept it out
+            if starts:  # the first has ended; the agent that kept it out ends now
                 fcntl.flock(lock, fcntl.LOCK_UN)
             return start(state, environment)
 
@@ -113,12 +113,12 @@ def test_agent_that_still_has_the_directory_as_it_ends_is_waited_for(
 
 
 def test_agent_that_cannot_start_says_why(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason of the last start is lost among the starts."""
+    """Otherwise the reason of the last start would be lost among the starts."""
     start = local._start
 
     def start_and_end(state: Path, environment: PythonEnvironment) -> subprocess.Popen[bytes]:
         process = start(state, environment)
-        process.wait(60)  # however long that takes here: it is not cut off without a word
+        process.wait(60)  # however long that takes here: it is not cut off without a message
         return process
 
     monkeypatch.setattr(local, "_start", start_and_end)
@@ -131,7 +131,7 @@ def test_agent_that_cannot_start_says_why(host: Host, monkeypatch: pytest.Monkey
 def test_agent_that_does_not_answer_in_time_says_where_it_was_waited_for(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent hangs as it starts, and its log is lost with it."""
+    """Otherwise the log of an agent that hangs at its start would be lost."""
     said = host.folder / "said"
     code = (
         "import sys, time; print('importing', file=sys.stderr, flush=True); "
@@ -159,7 +159,7 @@ def test_agent_that_does_not_answer_in_time_says_where_it_was_waited_for(
 def test_agent_that_can_have_no_state_is_not_started_again(
     tmp_path: Path, starts: list[subprocess.Popen[bytes]]
 ) -> None:
-    """A home that cannot be written keeps each command waiting for 20 s."""
+    """Otherwise a home that cannot be written would keep each command waiting for 20 s."""
     (tmp_path / "file").write_text("")
     with pytest.raises(TargetError, match=r"agent on this machine does not start: .*file"):
         connect(tmp_path / "file" / "agent")
@@ -169,7 +169,7 @@ def test_agent_that_can_have_no_state_is_not_started_again(
 def test_agent_of_another_environment_leaves_when_it_is_idle(
     host: Host, starts: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a command measures with the variables or the runtimes of the one before."""
+    """Otherwise a command would measure with the variables or the runtimes of the one before."""
     assert say_hello(agent_state(host))
     assert say_hello(agent_state(host))
     assert len(starts) == 1, "those of one environment share an agent"
@@ -182,7 +182,7 @@ def test_agent_of_another_environment_leaves_when_it_is_idle(
 def test_agent_in_use_is_kept_from_another_environment(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the command that uses it loses its agent in the middle of a measurement."""
+    """Otherwise the command that uses it would lose its agent in the middle of a measurement."""
     monkeypatch.setattr(local, "USED_TIMEOUT_S", 0.0)
     with Client(connect(agent_state(host))) as client:
         client.acquire()
@@ -198,7 +198,7 @@ def test_agent_in_use_is_kept_from_another_environment(
 def test_agent_that_serves_is_not_used_by_another_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise its runtimes are measured, and the command's own are named nowhere."""
+    """Otherwise its runtimes would be measured, and the command's own would not be mentioned."""
     agent = AgentProcess(tmp_path / "agent").start()
     try:
         assert say_hello(agent.state)
@@ -214,7 +214,7 @@ def test_agent_that_serves_is_not_used_by_another_environment(
 def test_runtimes_are_those_of_the_environment_of_the_command(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a latency has the name of a runtime that was never installed there."""
+    """Otherwise a latency would have the name of a runtime that was never installed there."""
     need_runtime("onnxruntime")
     other = renamed_runtime(tmp_path / "packages", "onnxruntime-vendor", "99.1")
     versions = []
@@ -230,7 +230,7 @@ def test_runtimes_are_those_of_the_environment_of_the_command(
 def test_control_socket_serves_its_user_and_no_other(
     tmp_path: Path, *, has_socket_files: bool
 ) -> None:
-    """Otherwise an agent in the shell of a phone does not start, or any app controls it."""
+    """Otherwise an agent in the shell of a phone would not start, or any app would control it."""
     need_root()
     environment = {}
     if not has_socket_files:
@@ -240,7 +240,7 @@ def test_control_socket_serves_its_user_and_no_other(
     try:
         assert agent.status().pid == agent.pid
         assert (agent.state / CONTROL_SOCKET).exists() is has_socket_files
-        if has_socket_files:  # for whoever the modes of file and directory do not keep out
+        if has_socket_files:  # for users whom the modes of file and directory do not keep out
             target: str | bytes = str(agent.state / CONTROL_SOCKET)
             for path in (agent.state, *agent.state.parents[:-2]):
                 path.chmod(path.stat().st_mode | 0o011)
@@ -268,7 +268,7 @@ def test_control_socket_serves_its_user_and_no_other(
 
 
 def test_command_starts_an_agent_where_there_can_be_no_socket_files(tmp_path: Path) -> None:
-    """Otherwise a host that is itself on such a system cannot measure on its own machine."""
+    """Otherwise a host that is itself on such a system could not measure on its own machine."""
     host = Host(tmp_path)
     state = agent_state(host)
     state.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""An agent dies in a run: what the host kept of it is shown as lost, and goes when told to."""
+"""An agent dies during a run: what the host kept is shown as lost, and removed on request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECORDED_S = 0.4
 def test_metered_run_of_a_killed_agent_is_shown_as_lost_and_removed_when_told(
     agent: AgentProcess, paired: Host
 ) -> None:
-    """A recording of an hour stays in a directory that nobody looks at, or goes without a word."""
+    """Otherwise a recording of an hour would stay in a forgotten directory, or vanish silently."""
     store = paired.lab.store
     states: list[IncompleteState] = []
     told: list[IncompleteRun] = []

@@ -1,4 +1,4 @@
-"""Workers and hosts die at the worst moment, and one agent outlives them all: no run is lost."""
+"""Workers and hosts die at the worst moment, one agent outlives them all, and no run is lost."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ WAITS = ("--scenario", "server", "--qps", "100")
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """One agent for all of them: nothing here may leave anything behind on it."""
+    """One agent for all tests: none of them may leave anything behind on it."""
     process = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"]).start()
     yield process
     process.kill()
 
 
 def test_killed_worker_ends_its_run_with_a_reason(agent: AgentProcess, paired: Host) -> None:
-    """A crash inside a runtime takes the daemon down, or the host never hears why."""
+    """Otherwise a crash in a runtime would end the daemon, or the host would not get the reason."""
     command = paired.popen("bench", MODEL, "--on", "board", *LONG)
     wait_until(lambda: is_measuring(agent), "worker measures")
     os.kill(worker_pid(agent), signal.SIGKILL)
@@ -57,7 +57,7 @@ def test_killed_worker_ends_its_run_with_a_reason(agent: AgentProcess, paired: H
 
 
 def test_run_that_takes_too_long_keeps_what_it_measured(agent: AgentProcess, paired: Host) -> None:
-    """A device that throttles to a third of its speed loses a run of an hour."""
+    """Otherwise a device that throttles to a third of its speed would lose a run of an hour."""
     limits = Limits(measure_timeout_s=2.0)
     [run] = paired.lab.bench(
         MODEL,
@@ -76,7 +76,7 @@ def test_run_that_takes_too_long_keeps_what_it_measured(agent: AgentProcess, pai
 
 
 def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, paired: Host) -> None:
-    """A laptop that dies costs the run that the device finished without it."""
+    """Otherwise a laptop that dies would cost the run that the device finished without it."""
     command = paired.popen(
         *("bench", MODEL, "--on", "board", "--quick", "--runs=1"),
         *("--duration", "5s", "--accuracy", "digits", *WAITS),
@@ -100,7 +100,7 @@ def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, pair
 
 
 def test_run_of_a_killed_host_is_followed_by_the_next(agent: AgentProcess, paired: Host) -> None:
-    """A campaign that comes back starts its run again, or stores it twice, or half of it."""
+    """Otherwise a resumed campaign would start its run again, or store it twice, or half of it."""
     command = paired.popen("bench", MODEL, "--on", "board", *LONG, *WAITS)
     wait_until(lambda: agent.status().running is not None, "device runs")
     command.kill()
@@ -109,7 +109,7 @@ def test_run_of_a_killed_host_is_followed_by_the_next(agent: AgentProcess, paire
     cancellation = Cancellation()
 
     class Stopping(At):
-        """Cancels a second or two after the timed loop began: then something is measured."""
+        """Cancels a second or two after the timed loop began, when something has been measured."""
 
         def __call__(self, event: events.MeasurementEvent) -> None:
             super().__call__(event)
@@ -137,7 +137,7 @@ def test_run_of_a_killed_host_is_followed_by_the_next(agent: AgentProcess, paire
     assert verify(paired.lab.store, run_id) == []
     assert list(paired.lab.store.unfinished.iterdir()) == []
     assert agent.status().spooled_count == 0
-    # Its own host probed the clock before the start, and the follower at the end and after it.
+    # The run's own host probed the clock before the start, the follower at the end and after it.
     assert len(read_clock(paired.lab.store.directory(run_id))) >= 3
 
 
@@ -145,7 +145,7 @@ def test_run_of_a_killed_host_is_followed_by_the_next(agent: AgentProcess, paire
 def test_host_killed_at_any_moment_leaves_no_half_run(
     agent: AgentProcess, paired: Host, seed: int
 ) -> None:
-    """A run directory appears before it is whole, or a run is lost between device and store."""
+    """Otherwise a run directory would appear before it is whole, or a run be lost in transfer."""
     delay_s = random.Random(seed).uniform(0.2, 2.5)  # as long as it takes on an idle machine
     command = paired.popen("bench", MODEL, "--on", "board", *SHORT)
     time.sleep(delay_s)  # the moment is the point of the test
@@ -164,7 +164,7 @@ def test_host_killed_at_any_moment_leaves_no_half_run(
 
 
 def test_ctrl_c_keeps_what_was_measured(agent: AgentProcess, paired: Host) -> None:
-    """Ctrl-C throws minutes of measurement away, or leaves the worker running."""
+    """Otherwise Ctrl-C would discard minutes of measurement, or leave the worker running."""
     command = paired.popen("bench", MODEL, "--on", "board", *LONG)
     wait_until(lambda: is_measuring(agent), "worker measures")
     command.send_signal(signal.SIGINT)
@@ -181,7 +181,7 @@ def test_ctrl_c_keeps_what_was_measured(agent: AgentProcess, paired: Host) -> No
 def test_full_store_leaves_the_run_on_the_device(
     agent: AgentProcess, host: Host, tmp_path: Path
 ) -> None:
-    """A full disk on the host costs the measurement."""
+    """Otherwise a full disk on the host would cost the measurement."""
     need_root()
     need_tool("mount")
     host.lab.pair(agent.pairing_string())
@@ -208,7 +208,7 @@ def test_full_store_leaves_the_run_on_the_device(
 
 
 def test_read_only_store_is_noticed_before_the_measurement(paired: Host, tmp_path: Path) -> None:
-    """Ten minutes are measured for a store that cannot keep them."""
+    """Otherwise ten minutes would be measured for a store that cannot keep them."""
     need_root()
     need_tool("mount")
     store = tmp_path / "store"
@@ -226,7 +226,7 @@ def test_read_only_store_is_noticed_before_the_measurement(paired: Host, tmp_pat
 def test_second_host_is_told_who_measures(
     agent: AgentProcess, paired: Host, tmp_path: Path
 ) -> None:
-    """Two hosts disturb each other's numbers."""
+    """Otherwise two hosts would disturb each other's numbers."""
     other = Host(tmp_path / "other")
     other.lab.pair(agent.pairing_string())
     command = paired.popen("bench", MODEL, "--on", "board", *LONG)
@@ -240,7 +240,7 @@ def test_second_host_is_told_who_measures(
 
 
 def test_error_of_the_worker_reaches_python(agent: AgentProcess, paired: Host) -> None:
-    """A script cannot tell a crash from a refusal."""
+    """Otherwise a script could not distinguish a crash from a refusal."""
     killed: list[int] = []
 
     def kill() -> None:

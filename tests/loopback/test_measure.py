@@ -24,7 +24,7 @@ QUICK = ("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "50", "--
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """One agent for all: it looks for runtimes once."""
+    """One agent for all tests: it probes the runtimes once."""
     process = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"]).start()
     yield process
     process.kill()
@@ -41,7 +41,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 def test_paired_host_measures_on_each_runtime(
     paired: Host, runtime: str, package: str, model: str
 ) -> None:
-    """The whole path breaks for one runtime, or its numbers lose their raw data."""
+    """Otherwise the path could fail for one runtime, or its numbers could lose their raw data."""
     need_runtime(package)
     result = paired.run("bench", model, "--on", "board", "--runtime", runtime, *QUICK, "--json")
     assert result.returncode in (0, 3), result.stderr
@@ -49,7 +49,7 @@ def test_paired_host_measures_on_each_runtime(
     assert document["runtime"]["name"] == runtime
     run = paired.lab.run(document["run_id"])
     assert (~run.queries["warmup"]).sum() >= 50
-    # A warm-up that went on behind the asked one is cut as well.
+    # A warm-up that went on beyond the requested one is cut as well.
     counted = run.queries[document["metrics"]["warmup"]["query_count"] :]
     assert len(counted) == document["metrics"]["latency_ns"]["count"] > 0
     assert counted["latency_ns"].min() == document["metrics"]["latency_ns"]["min"]
@@ -70,7 +70,7 @@ def test_paired_host_measures_on_each_runtime(
 def test_profile_comes_through_the_agent(
     paired: Host, runtime: str, package: str, model: str
 ) -> None:
-    """A driver profiles, its tests say so, and the agent refuses in its name."""
+    """Otherwise the agent would refuse a profile that the driver can make by its own tests."""
     need_runtime(package)
     words = ("--on", "board", "--runtime", runtime, "--profile", *QUICK)
     result = paired.run("bench", model, *words, "--json")
@@ -82,7 +82,7 @@ def test_profile_comes_through_the_agent(
 
 
 def test_runtime_without_a_profiler_is_refused_before_the_run(paired: Host) -> None:
-    """A minute is measured for a profile that there cannot be."""
+    """Otherwise a minute would be measured for a profile that cannot exist."""
     need_runtime("tflite-runtime")
     words = ("--on", "board", "--runtime", "tflite", "--profile", *QUICK)
     result = paired.run("bench", "digits_fp32.tflite", *words)
@@ -92,7 +92,7 @@ def test_runtime_without_a_profiler_is_refused_before_the_run(paired: Host) -> N
 
 
 def test_cpu_that_the_device_does_not_have_is_refused_before_the_run(paired: Host) -> None:
-    """A minute is measured on any CPU, and then called suspect."""
+    """Otherwise a minute would be measured on any CPU, and the run then marked as suspect."""
     words = ("--on", "board", "--cpus", "0,4095", *QUICK)
     result = paired.run("bench", "digits_int8.tflite", *words)
     assert result.returncode == 2
@@ -101,7 +101,7 @@ def test_cpu_that_the_device_does_not_have_is_refused_before_the_run(paired: Hos
 
 
 def test_local_bench_needs_no_device(host: Host) -> None:
-    """Somebody without a device cannot try the tool."""
+    """Otherwise a user without a device could not try the tool."""
     result = host.run("bench", "digits_int8.tflite", *QUICK)
     assert result.returncode in (0, 3), result.stderr
     assert "digits_int8.tflite" in result.stdout
@@ -109,7 +109,7 @@ def test_local_bench_needs_no_device(host: Host) -> None:
 
 
 def test_second_push_sends_nothing(agent: AgentProcess, paired: Host, tmp_path: Path) -> None:
-    """Content that the device holds travels again."""
+    """Otherwise content that the device holds would be sent again."""
     path = tmp_path / "model.tflite"
     path.write_bytes(random.Random(0).randbytes(100_000))
     model, before = open_model(path), agent.status().models_count
@@ -121,7 +121,7 @@ def test_second_push_sends_nothing(agent: AgentProcess, paired: Host, tmp_path: 
 
 
 def test_clock_is_probed_around_the_timed_loop_and_no_notice_is_lost(paired: Host) -> None:
-    """A probe takes a phase's notice for a late answer, or falls into the timed loop."""
+    """Otherwise a probe would take a phase's notice for its reply, or fall into the timed loop."""
     notices: list[Progress | Telemetry] = []
 
     def keep(event: events.MeasurementEvent) -> None:

@@ -1,4 +1,4 @@
-"""A run that is made for a meter: idle before and after, marks, and a recording beside it."""
+"""Runs made for a meter: idle before and after, with marks, and recorded meanwhile."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ METER = "synthetic:square,low=0.5,high=1.5,period=0.1"
 
 @dataclass(frozen=True)
 class Metered:
-    """What a run left: its record, its files, and the phases that the host was told."""
+    """What a run left: its record, its files, and the phases that were reported to the host."""
 
     record: RunRecord
     directory: Path
@@ -84,7 +84,7 @@ class Bench:
         return self.host.lab.connect("board")
 
     def run(self, spec: RunSpec, at: dict[Phase, Callable[[Client, str], None]] | None) -> Metered:
-        """One run to its end; `at` is called when a phase is told."""
+        """One run to its end; `at` is called when a phase is reported."""
         model, run_id = open_model(FOLDER / "digits_fp32.tflite"), new_run_id()
         phases = []
         with self.client() as client:
@@ -122,7 +122,7 @@ def start(folder: Path, *options: str) -> Bench:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """An agent that nothing is wired to."""
+    """An agent without any wiring."""
     bench = start(tmp_path_factory.mktemp("plain"))
     yield bench
     bench.agent.kill()
@@ -133,7 +133,7 @@ def cancel(client: Client, run_id: str) -> None:
 
 
 def test_run_is_idle_before_the_worker_and_after_it(plain: Bench) -> None:
-    """The idle power is taken while the model loads, or the second window has no end."""
+    """Otherwise the idle power would include the loading, or its second window have no end."""
     run = plain.run(replace(SPEC, idle_duration_s=0.4), None)
     assert run.kinds() == [
         *("idle", IDLE_ENDED, "starting", "loading", "warming_up", "measuring"),
@@ -142,20 +142,20 @@ def test_run_is_idle_before_the_worker_and_after_it(plain: Bench) -> None:
     first, first_end, *_, second, second_end = run.record.events
     for begin, end in ((first, first_end), (second, second_end)):
         told_s = float(end.detail.removeprefix("after ").removesuffix(" s"))
-        assert 0.4 <= told_s <= (end.time_ns - begin.time_ns) / 1e9 + 0.005  # told to 10 ms
+        assert 0.4 <= told_s <= (end.time_ns - begin.time_ns) / 1e9 + 0.005  # reported to 10 ms
     assert run.phases.count(Phase.IDLE) == 2
     assert run.record.outcome is Outcome.COMPLETED
 
 
 def test_run_without_a_meter_is_not_idle(plain: Bench) -> None:
-    """Every run lasts longer than it did."""
+    """Otherwise every run would last longer than before."""
     run = plain.run(SPEC, None)
     assert "idle" not in run.kinds()
     assert Phase.IDLE not in run.phases
 
 
 def test_stop_ends_the_idle_time_before(plain: Bench) -> None:
-    """Ctrl-C is answered after ten minutes."""
+    """Otherwise Ctrl-C would take effect only after ten minutes."""
     run = plain.run(replace(SPEC, idle_duration_s=600.0), {Phase.IDLE: cancel})
     assert run.record.outcome is Outcome.FAILED
     assert run.record.error == "stopped before anything was measured"
@@ -164,7 +164,7 @@ def test_stop_ends_the_idle_time_before(plain: Bench) -> None:
 
 
 def test_stop_ends_the_idle_time_after_and_keeps_the_run(plain: Bench) -> None:
-    """A measurement that was complete is lost with its idle time."""
+    """Otherwise a complete measurement would be lost with its idle time."""
     seen: list[Phase] = []
 
     def second(client: Client, run_id: str) -> None:
@@ -180,7 +180,7 @@ def test_stop_ends_the_idle_time_after_and_keeps_the_run(plain: Bench) -> None:
 
 
 def test_run_that_is_stopped_is_not_idle_after_it(plain: Bench) -> None:
-    """A user who stops a run waits for nothing."""
+    """Otherwise a user who stops a run would wait for nothing."""
     spec = replace(SPEC, idle_duration_s=0.3, duration_s=60.0)
     run = plain.run(spec, {Phase.MEASURING: cancel})
     assert run.kinds().count("idle") == 1
@@ -188,7 +188,7 @@ def test_run_that_is_stopped_is_not_idle_after_it(plain: Bench) -> None:
 
 
 class Serial:
-    """A pseudo-terminal in the place of a serial port, and what came out of it."""
+    """A pseudo-terminal in place of a serial port, and what was written to it."""
 
     def __init__(self) -> None:
         self._far, self._near = pty.openpty()
@@ -197,7 +197,7 @@ class Serial:
         self.path = os.ttyname(self._near)
 
     def taken(self) -> bytes:
-        """What came since the last look."""
+        """What arrived since the last call."""
         try:
             return os.read(self._far, 4096)
         except BlockingIOError:
@@ -225,7 +225,7 @@ def wired(serial: Serial, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def sync(run: Metered) -> SyncFacts:
-    """What the worker says of its marks."""
+    """What the worker reports about its marks."""
     assert run.record.worker is not None
     return run.record.worker.sync
 
@@ -241,7 +241,7 @@ def queries(run: Metered) -> tuple[int, int]:
 
 
 def test_marks_are_made_around_the_timed_loop_and_never_in_it(wired: Bench, serial: Serial) -> None:
-    """A latency has a pulse in it, or the host cannot tell which edge means what."""
+    """Otherwise a pulse would be part of a latency, or the host could not identify the edges."""
     serial.taken()
     run = wired.run(replace(SPEC, load_code_chip_s=0.005), None)
     assert run.kinds() == [
@@ -270,7 +270,7 @@ def test_marks_are_made_around_the_timed_loop_and_never_in_it(wired: Bench, seri
 def test_every_scenario_and_engine_makes_its_marks(
     wired: Bench, serial: Serial, scenario: Scenario, engine: Engine
 ) -> None:
-    """Energy can be had of one scenario alone."""
+    """Otherwise energy would be available for one scenario only."""
     if engine is Engine.LOADGEN:
         need_loadgen()
     serial.taken()
@@ -293,7 +293,7 @@ def test_every_scenario_and_engine_makes_its_marks(
 
 
 def test_run_that_is_not_metered_makes_no_marks(wired: Bench, serial: Serial) -> None:
-    """Whoever shares the wire sees marks of runs that nobody recorded."""
+    """Otherwise other users of the wire would see marks of runs that were never recorded."""
     serial.taken()
     run = wired.run(SPEC, None)
     assert sync(run) == SyncFacts()
@@ -302,7 +302,7 @@ def test_run_that_is_not_metered_makes_no_marks(wired: Bench, serial: Serial) ->
 
 
 def test_stop_ends_the_code_before_the_run(wired: Bench) -> None:
-    """Ctrl-C waits for a code of minutes."""
+    """Otherwise Ctrl-C would wait for a code of minutes."""
     spec = replace(SPEC, load_code_chip_s=10.0)
     run = wired.run(spec, {Phase.SYNCING: cancel})
     assert run.record.outcome is Outcome.FAILED
@@ -310,7 +310,7 @@ def test_stop_ends_the_code_before_the_run(wired: Bench) -> None:
 
 
 def test_stop_in_the_code_after_the_run_keeps_it(wired: Bench) -> None:
-    """A measurement that was complete is lost with the marks behind it."""
+    """Otherwise a complete measurement would be lost with the marks after it."""
     seen: list[Phase] = []
 
     def second(client: Client, run_id: str) -> None:
@@ -325,7 +325,7 @@ def test_stop_in_the_code_after_the_run_keeps_it(wired: Bench) -> None:
 
 
 def test_recording_that_would_fill_the_disk_costs_no_latency(tmp_path: Path) -> None:
-    """A fast meter leaves no room for the results, and the run is lost with its latencies."""
+    """Otherwise a fast meter would leave no room for the results, and the latencies be lost."""
     need_root()
     need_tool("mount")
     meter = "synthetic:constant,power=1,rate=100000"  # 0.8 MB a second
@@ -351,7 +351,7 @@ def test_recording_that_would_fill_the_disk_costs_no_latency(tmp_path: Path) -> 
 
 
 def test_line_that_cannot_be_opened_ends_no_run(tmp_path: Path) -> None:
-    """A cable that was pulled out costs the latencies."""
+    """Otherwise a cable that was pulled out would cost the latencies."""
     bench = start(tmp_path, "--sync-line", f"gpio:{tmp_path}/gpio17/value")
     try:
         run = bench.run(replace(SPEC, idle_duration_s=0.1), None)
@@ -365,7 +365,7 @@ def test_line_that_cannot_be_opened_ends_no_run(tmp_path: Path) -> None:
 
 
 def test_agent_says_what_is_wired(wired: Bench, plain: Bench, serial: Serial) -> None:
-    """A host waits for edges of a device that has no line."""
+    """Otherwise a host would wait for edges of a device that has no line."""
     with wired.client() as client:
         found = client.describe()
     assert (found.meters, found.sync_line) == (("rapl", METER), f"uart:{serial.path}")
@@ -377,7 +377,7 @@ def test_agent_says_what_is_wired(wired: Bench, plain: Bench, serial: Serial) ->
 
 
 def test_meter_records_from_before_the_idle_time_until_after_it(wired: Bench) -> None:
-    """The idle power is missing, or the bytes stay on the device."""
+    """Otherwise the idle power would be missing, or the bytes would stay on the device."""
     spec = replace(SPEC, meter=METER, idle_duration_s=0.3, load_code_chip_s=0.005)
     run = wired.run(spec, None)
     assert run.kinds() == [
@@ -397,7 +397,7 @@ def test_meter_records_from_before_the_idle_time_until_after_it(wired: Bench) ->
 
 
 def test_device_is_watched_while_it_is_idle(plain: Bench) -> None:
-    """Nobody knows how warm the device was while its idle power was taken."""
+    """Otherwise the temperature of the device during its idle power would be unknown."""
     run = plain.run(replace(SPEC, idle_duration_s=1.0), None)  # ten samples; one is enough
     trace = np.fromfile(run.directory / TELEMETRY_FILE, "<i8")
     times_ns = trace[: len(trace) // len(TELEMETRY_COLUMNS)]
@@ -407,14 +407,14 @@ def test_device_is_watched_while_it_is_idle(plain: Bench) -> None:
 
 
 def test_run_without_a_meter_has_no_recording(wired: Bench) -> None:
-    """Each run carries some megabytes that nobody asked for."""
+    """Otherwise each run would carry megabytes that were not requested."""
     run = wired.run(SPEC, None)
     assert run.record.metered is None
     assert not (run.directory / METER_FILE).exists()
 
 
 def test_meter_that_is_not_served_is_refused_and_nothing_is_left(wired: Bench) -> None:
-    """A host opens any device file there, or learns in an hour that nothing was recorded."""
+    """Otherwise a host could open any device file there, or run an hour without a recording."""
     with pytest.raises(UsageError) as refused:
         wired.run(replace(SPEC, meter="ppk2:/dev/ttyACM7"), None)
     said = f"meter 'ppk2:/dev/ttyACM7' is not served by this agent, which serves rapl, {METER}"
@@ -424,7 +424,7 @@ def test_meter_that_is_not_served_is_refused_and_nothing_is_left(wired: Bench) -
 
 
 def test_meter_that_is_pulled_out_costs_the_run_no_latency(tmp_path: Path) -> None:
-    """A loose cable loses the measurement, or nobody learns that half the power is missing."""
+    """Otherwise a loose cable would lose the measurement, or half the power be missing silently."""
     with Ppk2Emulator(faults=Faults(gone_after_s=0.5)) as emulator:
         meter = f"ppk2:{emulator.path},supply=3.3"
         bench = start(tmp_path, "--meter", meter)
@@ -443,7 +443,7 @@ def test_meter_that_is_pulled_out_costs_the_run_no_latency(tmp_path: Path) -> No
 
 
 def test_meter_that_is_not_there_costs_the_run_no_latency(tmp_path: Path) -> None:
-    """An hour of measurement is lost since somebody borrowed the meter."""
+    """Otherwise an hour of measurement would be lost because the meter was borrowed."""
     meter = f"ppk2:{tmp_path}/ttyACM0"
     bench = start(tmp_path, "--meter", meter)
     try:
@@ -458,7 +458,7 @@ def test_meter_that_is_not_there_costs_the_run_no_latency(tmp_path: Path) -> Non
 
 
 def test_metered_run_reaches_the_store(wired: Bench) -> None:
-    """The marks, the idle times or the bytes are lost on the way into the store."""
+    """Otherwise the marks, the idle times or the bytes would be lost on the way into the store."""
     spec = replace(SPEC, meter=METER, idle_duration_s=0.2, load_code_chip_s=0.005)
     store, model, run_id = wired.host.lab.store, "digits_fp32.tflite", new_run_id()
     found = open_model(FOLDER / model)

@@ -1,4 +1,4 @@
-"""Packages that are not installed: an agent without numpy, and commands that say what they lack."""
+"""Missing packages: an agent without numpy, and commands that name the package they lack."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 def test_agent_without_numpy_says_what_it_lacks(
     agent: AgentProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The daemon imports numpy, and an agent without a runtime takes 111 MB of a disk, not 30."""
+    """Otherwise the daemon would import numpy, and an agent take 111 MB of a disk, not 30."""
     for name, value in agent.environment.items():  # else it is that of another environment
         monkeypatch.setenv(name, value)
     link = LocalTransport(agent.state).connect(Endpoint("local", "", (), 0))
@@ -55,7 +55,7 @@ def test_agent_without_numpy_says_what_it_lacks(
 
 
 def test_bench_there_is_one_clear_error(paired: Host, agent: AgentProcess) -> None:
-    """The worker of an agent without numpy ends in a traceback."""
+    """Otherwise the worker of an agent without numpy would end in a traceback."""
     result = paired.run("bench", "digits_int8.onnx", "--on", "light")
     assert result.returncode == 1
     assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["error", "hint"]
@@ -64,7 +64,7 @@ def test_bench_there_is_one_clear_error(paired: Host, agent: AgentProcess) -> No
 
 
 def test_agent_without_numpy_cannot_serve_a_meter(agent: AgentProcess, tmp_path: Path) -> None:
-    """An agent that is told of a meter ends in a traceback."""
+    """Otherwise an agent that is configured with a meter would end in a traceback."""
     other = AgentProcess(tmp_path)
     result = subprocess.run(
         other.command("serve", "--local", "--meter", "rapl"),
@@ -93,7 +93,7 @@ def test_agent_without_numpy_cannot_serve_a_meter(agent: AgentProcess, tmp_path:
 def test_command_without_a_package_is_one_clear_error(
     tmp_path: Path, module: str, words: tuple[str, ...]
 ) -> None:
-    """`pip install --no-deps`, or a package that was uninstalled, ends in a traceback."""
+    """Otherwise `pip install --no-deps` or an uninstalled package would cause a traceback."""
     result = subprocess.run(
         [sys.executable, "-m", "edgebench.host.cli", *words],
         env=os.environ | Host(tmp_path).environment | without(tmp_path / "modules", module),
@@ -115,7 +115,7 @@ def test_command_without_a_package_is_one_clear_error(
 
 
 def test_host_whose_agent_was_uninstalled_says_so() -> None:
-    """Pip removes edgebench-agent without a word, and then even `--help` is a traceback."""
+    """Otherwise even `--help` would be a traceback after pip silently removed edgebench-agent."""
     code = (
         "import sys; sys.modules['edgebench.protocol'] = None\n"
         "sys.modules['edgebench.system'] = None\n"

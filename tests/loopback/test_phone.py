@@ -1,4 +1,4 @@
-"""A phone is measured by a real agent: its state during the run decides what the run is worth."""
+"""A real agent measures a phone, whose state during the run decides what the run is worth."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ echo Discharging > "$battery/status"
 echo -423125 > "$battery/current_now"
 (sleep 0.5; echo -431000 > "$battery/current_now") > /dev/null 2>&1 &
 """
-"""A phone that heeds what it is told, and whose gauge has a new value soon after."""
+"""A phone that follows its settings, and whose gauge has a new value soon after."""
 SKIN = android.temperature("SKIN", 3, "31.5")
 CPUSETS = Path("/sys/fs/cgroup/cpuset")
 """Where a kernel without Android has the controller that Android mounts at /dev/cpuset."""
@@ -57,7 +57,7 @@ def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phone]:
 
 @pytest.fixture(scope="module")
 def host(phone: Phone, tmp_path_factory: pytest.TempPathFactory) -> Host:
-    """A host that is paired with it."""
+    """A host that is paired with the phone."""
     made = Host(tmp_path_factory.mktemp("host"))
     made.lab.pair(phone.agent.pairing_string())
     return made
@@ -92,7 +92,7 @@ def outcomes(run: StoredRun) -> dict[str, str]:
 
 
 def test_phone_at_rest_passes_and_its_frozen_counter_is_no_clock(host: Host) -> None:
-    """Otherwise every phone is suspect, or ran at 0.00 GHz."""
+    """Otherwise every phone would be suspect, or have run at 0.00 GHz."""
     run = bench(host)
     assert outcomes(run) == dict.fromkeys(RULES, "pass")
     system = run.document["environment"]["android"]
@@ -106,7 +106,7 @@ def test_phone_at_rest_passes_and_its_frozen_counter_is_no_clock(host: Host) -> 
 
 
 def test_phone_that_changes_while_it_measures_is_suspect(host: Host, phone: Phone) -> None:
-    """Otherwise a number of a phone that charges, sleeps and saves power is believed."""
+    """Otherwise a number of a phone that charges, sleeps and saves power would be trusted."""
 
     def change() -> None:
         time.sleep(0.5)  # the phase is reported before the clocks are read
@@ -138,7 +138,7 @@ def settings_of(phone: Phone) -> tuple[str, str, str]:
 
 
 def test_brightness_of_a_run_is_set_and_set_back(host: Host, phone: Phone) -> None:
-    """Otherwise the screen draws what it likes, and the phone of a rack is dark after a run."""
+    """Otherwise the screen could draw any power, and a phone in a rack be dark after a run."""
     phone.show(android.display(102))
     found = list[tuple[str, str, str]]()
     watcher = At(Phase.MEASURING, lambda: found.append(settings_of(phone)))
@@ -150,7 +150,7 @@ def test_brightness_of_a_run_is_set_and_set_back(host: Host, phone: Phone) -> No
 
 
 def test_brightness_that_somebody_changes_is_suspect(host: Host, phone: Phone) -> None:
-    """Otherwise what was requested counts as what was in effect."""
+    """Otherwise what was requested would count as what was in effect."""
     phone.show(android.display(102))
 
     def change() -> None:
@@ -165,7 +165,7 @@ def test_brightness_that_somebody_changes_is_suspect(host: Host, phone: Phone) -
 
 
 def test_phone_without_a_command_for_airplane_mode_is_refused(host: Host, phone: Phone) -> None:
-    """Otherwise a run with its radios on counts as one without."""
+    """Otherwise a run with its radios on would count as one without."""
     phone.show(android.display(102))
     with pytest.raises(SettingRefused, match=r"airplane mode not set: .* it needs Android 11"):
         bench(host, is_airplane_mode=True, screen_brightness=40)
@@ -173,7 +173,7 @@ def test_phone_without_a_command_for_airplane_mode_is_refused(host: Host, phone:
 
 
 def test_phone_that_throttles_by_its_own_account_is_refused(host: Host, phone: Phone) -> None:
-    """Otherwise the latency of a hot phone is a result; one that is denied has no reason."""
+    """Otherwise the latency of a hot phone would be a result, or a denied sensor have no reason."""
     phone.show(android.thermal(2, SKIN), {"sim/dumpsys-power": "Permission Denial: no DUMP\n"})
     run = bench(host)
     found = outcomes(run)
@@ -185,7 +185,7 @@ def test_phone_that_throttles_by_its_own_account_is_refused(host: Host, phone: P
 
 
 def test_state_that_somebody_has_made_up_is_unknown(host: Host, phone: Phone) -> None:
-    """Otherwise `override-status 0` makes a hot phone a cool one."""
+    """Otherwise `override-status 0` would make a hot phone a cool one."""
     phone.show(android.thermal(0, SKIN, is_overridden=True), android.battery(3, is_faked=True))
     phone.status_of_battery("Unknown")
     found = outcomes(bench(host))
@@ -194,7 +194,7 @@ def test_state_that_somebody_has_made_up_is_unknown(host: Host, phone: Phone) ->
 
 
 def test_phone_is_cool_by_its_own_service(host: Host) -> None:
-    """Otherwise a phone begins hot, as the kernel's files of its temperatures are denied."""
+    """Otherwise a phone would start hot, as access to the kernel's temperature files is denied."""
     result = host.run("devices", "--json", "--timeout", "0s")
     devices = {one["name"]: one for one in json.loads(result.stdout)["devices"]}
     assert devices["moto-g-5-plus"]["seat"]["temp_c"] == 31.5
@@ -203,7 +203,7 @@ def test_phone_is_cool_by_its_own_service(host: Host) -> None:
 
 
 def test_phone_whose_agent_is_in_the_background_is_suspect(host: Host, phone: Phone) -> None:
-    """Otherwise the latency of the slow cores, which nobody in front sees, is the model's."""
+    """Otherwise the latency of the background's slow cores would be reported as the model's."""
     with in_group("background", phone.agent.pid):
         run = bench(host)
     [rule] = [one for one in run.document["verdict"]["rules"] if one["id"] == "scheduling_group"]
@@ -214,7 +214,7 @@ def test_phone_whose_agent_is_in_the_background_is_suspect(host: Host, phone: Ph
 
 @contextmanager
 def in_group(name: str, pid: int) -> Iterator[None]:
-    """A process, and those that it starts, are in a group of the kernel's own."""
+    """A process and its children are in a group of the kernel's own."""
     need_root()
     folder = CPUSETS / name
     try:
@@ -235,7 +235,7 @@ def in_group(name: str, pid: int) -> Iterator[None]:
 def test_phone_on_a_cable_runs_from_its_battery_while_that_is_measured(
     host: Host, phone: Phone
 ) -> None:
-    """Otherwise a phone over USB has no energy, or charges no more after its run."""
+    """Otherwise a phone over USB would have no energy, or would not charge after its run."""
     charge(phone)
     seen: list[bool] = []
     watcher = At(Phase.MEASURING, lambda: seen.append(is_suspended(phone)))
@@ -248,7 +248,10 @@ def test_phone_on_a_cable_runs_from_its_battery_while_that_is_measured(
 
 
 def test_phone_whose_agent_is_killed_charges_again(host: Host, phone: Phone) -> None:
-    """Otherwise a run that ends badly empties a phone on its cable; the last test of this agent."""
+    """Otherwise a run that ends badly would empty a phone on its cable.
+
+    Last test of this agent.
+    """
     charge(phone)
     seen: list[bool] = []
 
@@ -263,7 +266,7 @@ def test_phone_whose_agent_is_killed_charges_again(host: Host, phone: Phone) -> 
 
 
 def charge(phone: Phone) -> None:
-    """Put the phone on a cable; it can be told to run from its battery."""
+    """Put the phone on a cable; it can be set to run from its battery."""
     phone.show({"sim/on-setprop": ON_SETPROP}, android.battery(2, plugged="USB"))
     battery = phone.root / "sys/class/power_supply/battery"
     (battery / "current_now").write_text("1210000\n")

@@ -1,7 +1,7 @@
 """A phone without Python: a kit is brought to it, runs there, is replaced, and leaves nothing.
 
 The phone has Android's own shell and toolbox, and nothing else of Linux. The kit is made from this
-machine's own packages. What pip does is left out: its environment is linked to that of the tests.
+machine's own packages. Pip is left out: the kit's environment is linked to that of the tests.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
 
 @pytest.fixture(scope="module")
 def pixel(adb: AdbProcess, host: Host, built: BuiltKit) -> Iterator[EmulatedPhone]:
-    """A phone without Python that is deployed to, as `pixel-8`."""
+    """A phone without Python as the target of a deployment, named `pixel-8`."""
     with phone(adb, is_bare=True) as made:
         steps = deployed(host, made, built.path)
         assert any(step.startswith(f"sending {built.manifest}, ") for step in steps)
@@ -100,7 +100,7 @@ def deployed(host: Host, made: EmulatedPhone, kit: Path | None) -> list[str]:
 
 
 def test_phone_without_python_measures(host: Host, pixel: EmulatedPhone, built: BuiltKit) -> None:
-    """Otherwise the kit starts, and the libraries of a runtime are not found."""
+    """Otherwise the kit would start, and the libraries of a runtime would not be found."""
     assert not {"bin", "etc", "lib", "lib64", "opt", "sbin", "usr"} & {
         *pixel.shell("ls", "/").split()
     }
@@ -114,13 +114,13 @@ def test_phone_without_python_measures(host: Host, pixel: EmulatedPhone, built: 
 def test_kit_on_the_phone_serves_a_computer_without_one(
     host: Host, pixel: EmulatedPhone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise `--kit FILE` is needed again after each restart of the phone."""
+    """Otherwise `--kit FILE` would be needed again after each restart of the phone."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert not any(step.startswith("sending") for step in deployed(host, pixel, None))
 
 
 def test_phone_denies_what_android_denies(pixel: EmulatedPhone, built: BuiltKit) -> None:
-    """Otherwise the other tests prove nothing for a phone, on which these calls fail."""
+    """Otherwise the other tests would prove nothing for a phone, on which these calls fail."""
     program = (
         "import errno, os, socket\n"
         "os.chdir(os.environ['TMPDIR']); open('file', 'w').close()\n"
@@ -136,7 +136,7 @@ def test_phone_denies_what_android_denies(pixel: EmulatedPhone, built: BuiltKit)
 
 
 def test_strangers_on_the_phone_get_nothing(pixel: EmulatedPhone) -> None:
-    """Otherwise an app with the right to use the network measures, or stops the owner's runs."""
+    """Otherwise an app with network permission could measure, or stop the owner's runs."""
     answers = pixel.as_stranger(STRANGER)
     assert answers["sockets"], "the control socket has an abstract name, which anybody may try"
     assert set(answers["sockets"].values()) == {""}
@@ -151,7 +151,7 @@ def venv(pixel: EmulatedPhone) -> str:
 
 
 def test_second_deploy_sends_no_kit(host: Host, pixel: EmulatedPhone, built: BuiltKit) -> None:
-    """Otherwise each deploy sends 30 MB over the cable."""
+    """Otherwise each deploy would send 30 MB over the cable."""
     program = pixel.root / built.manifest.python_path.lstrip("/")
     before = program.stat()
     assert not any(step.startswith("sending") for step in deployed(host, pixel, built.path))
@@ -160,7 +160,7 @@ def test_second_deploy_sends_no_kit(host: Host, pixel: EmulatedPhone, built: Bui
 
 
 def test_half_of_a_kit_is_sent_again(host: Host, pixel: EmulatedPhone, built: BuiltKit) -> None:
-    """Otherwise a pulled cable leaves a Python that never starts."""
+    """Otherwise a pulled cable would leave a Python that never starts."""
     kit = built.manifest.directory
     pixel.shell("mv", kit, f"{kit}.new")
     pixel.shell("mkdir", "-p", f"{kit}/bin")
@@ -171,7 +171,7 @@ def test_half_of_a_kit_is_sent_again(host: Host, pixel: EmulatedPhone, built: Bu
 def test_kit_of_before_outlives_a_deploy_that_fails(
     host: Host, pixel: EmulatedPhone, built: BuiltKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the agent of before, which is to run again, has lost its Python."""
+    """Otherwise the previous agent, which is to run again, would have lost its Python."""
 
     def fail(*_: object, **__: object) -> tuple[str, ...]:
         raise TargetError("agent does not start")
@@ -185,14 +185,14 @@ def test_kit_of_before_outlives_a_deploy_that_fails(
 
 
 def test_kit_of_before_is_removed(host: Host, pixel: EmulatedPhone, built: BuiltKit) -> None:
-    """Otherwise each new kit takes another 30 MB of the phone."""
+    """Otherwise each new kit would take another 30 MB of the phone."""
     pixel.shell("mkdir", "-p", f"{PLACE}/{'0' * 16}/bin")
     deployed(host, pixel, built.path)
     assert [path.name for path in (pixel.data / KITS).iterdir()] == [built.manifest.name]
 
 
 def test_phone_without_a_kit_is_told_how_to_get_one(adb: AdbProcess, host: Host) -> None:
-    """Otherwise the hint is to install Python on a phone."""
+    """Otherwise the hint would be to install Python on a phone."""
     with phone(adb, is_bare=True) as made:
         result = host.run("deploy", f"adb:{made.serial}")
         assert result.returncode != 0
@@ -203,7 +203,7 @@ def test_phone_without_a_kit_is_told_how_to_get_one(adb: AdbProcess, host: Host)
 
 
 def test_nothing_is_left_behind(host: Host, pixel: EmulatedPhone) -> None:
-    """Otherwise the phone keeps 30 MB that nobody knows of."""
+    """Otherwise the phone would keep 30 MB that are listed nowhere."""
     for expected in (True, False):
         report = host.lab.undeploy(f"adb:{pixel.serial}")
         assert report.was_there is expected

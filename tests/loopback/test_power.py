@@ -56,7 +56,7 @@ def rules_of(document: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def is_number(name: str, value: object) -> bool:
-    """Whether this key of `metrics.energy` says anything about joules."""
+    """Whether this key of `metrics.energy` contains a result in joules."""
     return value not in (None, []) and name not in (
         *("meter", "supply_v", "settings_sha256"),
         *("checks", "refused", "refused_by", "boundary", "channels", "sync"),
@@ -64,7 +64,7 @@ def is_number(name: str, value: object) -> bool:
 
 
 def store_root(host: Host) -> Path:
-    """Of the host's store."""
+    """Root of the host's store."""
     return host.folder / "data" / "edgebench"
 
 
@@ -75,9 +75,9 @@ def incoming(host: Host) -> list[Path]:
 
 
 def net_of(energy: dict[str, Any]) -> float:
-    """Joules an inference without idle, computed here; the run has the same, or why it has none.
+    """Joules per inference without idle, computed here; the run has the same, or a reason for none.
 
-    Of a constant power it is about 0, and what is below 0 by more than anybody knows is refused.
+    Of a constant power it is about 0; a value below 0 by more than the uncertainty is refused.
     """
     idle_w, count = energy["power_w_idle"], energy["inference_count"]
     expected_j: float = energy["gross_j_per_inference"] - idle_w * energy["duration_s"] / count
@@ -91,10 +91,10 @@ def net_of(energy: dict[str, Any]) -> float:
 
 
 def disturbance(result: subprocess.CompletedProcess[str], counter: Counter) -> str | None:
-    """What another process did to a run with a counter that is polled; None: nothing.
+    """What another process did to a run with a polled counter; None: nothing.
 
-    The counter stood still, or was read too late for it to be told from a loss, or the latencies
-    were steady for less time than a window takes.
+    The counter stood still, or was read too late to tell that from a loss, or the latencies were
+    steady for less time than a window takes.
     """
     energy = document_of(result)["metrics"]["energy"]
     if energy["refused"] is None:
@@ -107,7 +107,10 @@ def disturbance(result: subprocess.CompletedProcess[str], counter: Counter) -> s
 
 @pytest.mark.alone
 def test_constant_power_gives_its_joules(host: Host, tmp_path: Path) -> None:
-    """The window, the count or a unit is wrong: joules an inference are power times mean time."""
+    """Otherwise the window, the count or a unit could be wrong.
+
+    Joules per inference are power times mean time.
+    """
     counter = Counter(tmp_path / "root")
     words = ("bench", MODEL, *METERED, *SLOW)
 
@@ -142,14 +145,14 @@ def run_directory(host: Host, document: dict[str, Any]) -> Path:
 
 
 def test_meter_of_this_machine_is_refused_for_another(paired: Host) -> None:
-    """The host's own power is printed as the device's."""
+    """Otherwise the host's own power would be printed as the device's."""
     result = paired.run("bench", "digits_int8.tflite", "--on", "board", "--meter", "rapl")
     assert result.returncode == 2
     assert "meter rapl measures this machine, not board" in result.stderr
 
 
 def test_meter_with_wires_may_measure_another_machine(paired: Host) -> None:
-    """The PPK2 on the desk is refused for the board on the desk, or after its first run."""
+    """Otherwise a PPK2 next to the board would be refused, or be refused after the first run."""
     with Ppk2Emulator() as emulator:
         for _ in range(2):
             [run] = paired.lab.bench(
@@ -172,7 +175,7 @@ def test_meter_with_wires_may_measure_another_machine(paired: Host) -> None:
 
 
 def is_measuring(host: Host) -> bool:
-    """Whether this machine's agent, if it is there already, is in the timed loop of a run."""
+    """Whether this machine's agent, if it already runs, is in the timed loop of a run."""
     address = ControlAddress(store_root(host) / "agent")
     with suppress(OSError, EdgebenchError):
         [seat] = asyncio.run(ask(address, StatusAsk(), Status)).seats
@@ -203,12 +206,12 @@ class Cable:
         self.meter = f"ppk2:{self._path},supply=3.3"
 
     def remove(self) -> None:
-        """A pseudo-terminal's own name may be another's by now."""
+        """Remove the link, as the pseudo-terminal's own name may be another's by now."""
         self._path.unlink()
 
 
 def assert_energy_is_refused(document: dict[str, Any]) -> None:
-    """Everything but the energy is there."""
+    """Assert that everything but the energy is there."""
     metrics = document["metrics"]
     energy = metrics["energy"]
     assert metrics["latency_ns"]["count"] > 10
@@ -225,7 +228,7 @@ def assert_energy_is_refused(document: dict[str, Any]) -> None:
 
 
 def test_meter_that_is_pulled_out_costs_the_energy_alone(host: Host, tmp_path: Path) -> None:
-    """A loose cable loses the latencies, or joules of half a run are printed."""
+    """Otherwise a loose cable would lose the latencies, or joules of half a run be printed."""
     need_runtime("ai-edge-litert")
     with lost_in_the_loop(host) as emulator:
         cable = Cable(tmp_path, emulator)
@@ -253,7 +256,7 @@ def test_meter_that_is_pulled_out_costs_the_energy_alone(host: Host, tmp_path: P
 
 
 def test_runs_before_the_meter_was_lost_are_printed(host: Host, tmp_path: Path) -> None:
-    """The table of an hour is lost, as the meter is gone before the last model."""
+    """Otherwise the table of an hour would be lost when the meter fails before the last model."""
     need_runtime("ai-edge-litert")
     with lost_in_the_loop(host) as emulator:
         meter = f"ppk2:{emulator.path},supply=3.3"
@@ -280,7 +283,7 @@ def test_runs_before_the_meter_was_lost_are_printed(host: Host, tmp_path: Path) 
 
 
 def test_meter_that_falls_silent_in_the_first_idle_phase_ends_the_run(host: Host) -> None:
-    """The whole run is made, for a minute or an hour, and has no energy."""
+    """Otherwise the whole run would be made, for a minute or an hour, and have no energy."""
     need_runtime("ai-edge-litert")
     with Ppk2Emulator(faults=Faults(stall_at_s=0.2, stall_s=120.0)) as emulator:
         meter = f"ppk2:{emulator.path},supply=3.3"
@@ -304,7 +307,7 @@ def test_meter_that_falls_silent_in_the_first_idle_phase_ends_the_run(host: Host
 
 @dataclass(frozen=True)
 class MeterAgent:
-    """An agent that serves meters: a counter, one that is not there, and a made-up one."""
+    """An agent that serves meters: a counter, one that is missing, and a synthetic one."""
 
     agent: AgentProcess
     counter: Counter
@@ -314,7 +317,7 @@ class MeterAgent:
 
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeterAgent]:
-    """One for all hosts."""
+    """One agent for all hosts."""
     need_runtime("ai-edge-litert")
     folder = tmp_path_factory.mktemp("board")
     counter = Counter(folder / "root")
@@ -327,7 +330,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeterAgent]:
 
 @pytest.fixture
 def served(board: MeterAgent, host: Host) -> Host:
-    """A host that is paired with it."""
+    """A host that is paired with the agent."""
     host.lab.pair(board.agent.pairing_string())
     return host
 
@@ -341,7 +344,7 @@ def on_board(host: Host, meter: str, *words: str) -> subprocess.CompletedProcess
 
 @pytest.mark.alone
 def test_meter_that_the_agent_polls_has_the_device_s_clock(board: MeterAgent, served: Host) -> None:
-    """A meter beside the device is moved by probes, or its bytes give no energy here."""
+    """Otherwise probes would shift such a meter's time, or its bytes would give no energy here."""
 
     def measure() -> subprocess.CompletedProcess[str]:
         with board.counter.burning(WATTS):
@@ -359,7 +362,7 @@ def test_meter_that_the_agent_polls_has_the_device_s_clock(board: MeterAgent, se
 
 @pytest.mark.alone
 def test_meter_with_a_clock_of_its_own_is_laid_over_the_run(served: Host) -> None:
-    """A stream that the agent recorded is refused for want of a clock."""
+    """Otherwise a stream that the agent recorded would be refused for lack of a clock."""
     result = on_board(served, SQUARE, "--battery", "1kJ")
     document = document_of(result)
     energy = document["metrics"]["energy"]
@@ -373,7 +376,7 @@ def test_meter_with_a_clock_of_its_own_is_laid_over_the_run(served: Host) -> Non
 
 
 def test_meter_that_the_agent_does_not_serve_is_refused_before_the_run(served: Host) -> None:
-    """A model is sent and the device waits, and then there is no energy."""
+    """Otherwise a model would be sent and the device wait, only to yield no energy."""
     result = on_board(served, "hwmon")
     error, hint = result.stderr.splitlines()
     (entry,) = json.loads(result.stdout)["errors"]
@@ -390,7 +393,7 @@ def test_meter_that_the_agent_does_not_serve_is_refused_before_the_run(served: H
 def test_served_meter_that_is_missing_costs_the_energy_alone(
     board: MeterAgent, served: Host
 ) -> None:
-    """A board without counters loses its latencies, or nobody learns why there are no joules."""
+    """Otherwise a board without counters would lose its latencies, or the reason for no joules."""
     result = on_board(served, board.missing)
     assert result.returncode == 3, result.stderr
     document = document_of(result)

@@ -1,4 +1,4 @@
-"""Boards in energy mode beside meters that see their pulses: runs with an energy per inference."""
+"""Boards in energy mode with meters that record their pulses: runs with energy per inference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgebench.host.result.verdict import RuleOutcome
 from edgebench.host.show.energy import energy_lines
 from edgebench.protocol.spec import SpecChanges
 
-pytestmark = pytest.mark.alone  # a meter's bytes that come late are lost, as they would be
+pytestmark = pytest.mark.alone  # a meter's bytes that come late are lost, as on a real one
 
 MODEL = "digits_int8.tflite"
 SHORT: SpecChanges = {
@@ -26,7 +26,7 @@ SHORT: SpecChanges = {
     "warmup_duration_s": 0.0,
 }
 IDLE_S = 1.0
-"""The last edges come to the host some time after the last inference."""
+"""The last edges reach the host some time after the last inference."""
 ATTEMPTS = 3
 """A recording of a few seconds is refused, and rightly, where its bytes come milliseconds late, or
 lines of the board a good part of a second."""
@@ -52,14 +52,14 @@ def measured(bench: PulseBench, meter: str) -> Run:
 
 
 def energy_of(run: Run, bench: PulseBench) -> EnergyResult:
-    """Energy of a run, which is right."""
+    """Energy of a run, which must be right."""
     assert run.metrics.energy is not None
     assert bench.errors_of(run.metrics.energy) == []
     return run.metrics.energy
 
 
 def test_board_behind_its_interface_board_has_an_energy(bench: PulseBench) -> None:
-    """The joules of a board are those of other pulses, or its run has no number at all."""
+    """Otherwise a board's joules would be those of other pulses, or its run have no number."""
     run = measured(bench, bench.new_lpm01a())
     energy = energy_of(run, bench)
     assert run.metrics.windows is not None
@@ -75,5 +75,5 @@ def test_board_behind_its_interface_board_has_an_energy(bench: PulseBench) -> No
 
 
 def test_logic_input_of_a_ppk2_beside_the_agent_has_the_pulses(bench: PulseBench) -> None:
-    """Pulses are looked for at an input that hears the mains, or a board has no meter there."""
+    """Otherwise pulses would be searched at an input with mains hum, or the board have no meter."""
     assert energy_of(measured(bench, bench.ppk2), bench).edge_input == PIN_INPUT

@@ -1,4 +1,4 @@
-"""docs/python.md does what it says."""
+"""Every block of docs/python.md runs as documented."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def folder(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_block_of_the_page_runs(folder: Path) -> None:
-    """A user copies a line that raises."""
+    """Otherwise a user would copy a line that raises."""
     need_runtime("ai-edge-litert")
     names: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL)

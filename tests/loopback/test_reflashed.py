@@ -1,4 +1,4 @@
-"""A board that was set up anew: it comes back as the same device, if somebody says so."""
+"""A board that was set up anew: it comes back as the same device if the user requests that."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from edgebench.host.devices.health import HealthFiles
 def test_board_with_a_new_certificate_keeps_its_place_when_told(
     agent: AgentProcess, paired: Host
 ) -> None:
-    """A new SD card costs a board its name, labels and history; or a stranger gets them."""
+    """Otherwise a new SD card could cost a board its identity, or a stranger could obtain it.
+
+    The identity is its name, labels and history.
+    """
     [before] = paired.devices
     health = HealthFiles(paired.state)
     health.quarantine(before, "unreachable", "it was being set up")
@@ -25,13 +28,13 @@ def test_board_with_a_new_certificate_keeps_its_place_when_told(
     assert "of 'board', which does not respond, and has a new certificate" in refused.stderr
     assert "edgebench pair --replace STRING" in refused.stderr
     assert paired.devices == (before,)
-    # Nothing was asked of the agent: the string is still good.
+    # Nothing was requested from the agent: the string is still valid.
     assert paired.run("pair", "--replace", string).returncode == 0
     [after] = paired.devices
     assert (after.name, after.id) == (before.name, before.id)
     assert after.pin != before.pin
     assert health.of(after).quarantine_reason == "it was being set up"
-    # The same machine again, with the first agent still there: no question.
+    # A second agent of the same machine, while the first is still there, is not refused.
     second = AgentProcess(agent.folder / "second", options=["--name", "board"]).start()
     try:
         assert paired.run("pair", second.pairing_string()).returncode == 0

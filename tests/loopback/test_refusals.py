@@ -1,4 +1,4 @@
-"""What cannot be measured is refused in the same words, whichever way it was asked for."""
+"""What cannot be measured is refused with the same message, whichever way it was requested."""
 
 from __future__ import annotations
 

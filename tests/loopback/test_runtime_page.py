@@ -1,4 +1,4 @@
-"""docs/add-a-runtime.md: its package is installed, and measures a model."""
+"""The package of docs/add-a-runtime.md is installed, and measures a model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class UserOfThePackage:
     packages: Path
 
     def bench(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run `edgebench bench` with these words."""
+        """Run `edgebench bench` with these arguments."""
         variables = self.host.environment | {"PYTHONPATH": str(self.packages)}
         return subprocess.run(
             [sys.executable, "-m", "edgebench.host.cli", "bench", *words],
@@ -55,7 +55,7 @@ def user() -> Iterator[UserOfThePackage]:
             (folder / name).write_text(content)
         packages = folder / "site-packages"
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
-        # Nothing is downloaded: what it needs is in the environment of the tests.
+        # Nothing is downloaded: its requirements are in the environment of the tests.
         offline = ("--no-deps", "--no-build-isolation", "--no-index", "--target", str(packages))
         subprocess.run([*pip, *offline, str(folder / "plainonnx")], check=True)
         host = Host(folder)
@@ -65,7 +65,7 @@ def user() -> Iterator[UserOfThePackage]:
 
 @pytest.mark.slow
 def test_runtime_of_the_page_measures(user: UserOfThePackage) -> None:
-    """Who follows the page has a driver that the agent does not find, or that it cannot run."""
+    """Otherwise the page would lead to a driver that the agent does not find or cannot run."""
     assert sorted(FILES) == ["plainonnx/plainonnx.py", "plainonnx/pyproject.toml"]
     words = ("--runtime", "all", *QUICK, "--cooldown", "0s", "--json")
     done = user.bench("digits_fp32.onnx", *words)
@@ -79,7 +79,7 @@ def test_runtime_of_the_page_measures(user: UserOfThePackage) -> None:
 
 @pytest.mark.slow
 def test_runtime_of_the_page_refuses_in_one_line(user: UserOfThePackage, tmp_path: Path) -> None:
-    """A file that the library does not take ends in a traceback of the driver."""
+    """Otherwise a file that the library does not accept would end in a traceback of the driver."""
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
     done = user.bench(str(broken), "--runtime", "plainonnx", *QUICK)
@@ -90,7 +90,7 @@ def test_runtime_of_the_page_refuses_in_one_line(user: UserOfThePackage, tmp_pat
 
 @pytest.mark.parametrize("action", [("check",), ("format", "--check")])
 def test_driver_of_the_page_is_as_clean_as_ours(tmp_path: Path, action: tuple[str, ...]) -> None:
-    """Who copies the page has a file that no linter would take."""
+    """Otherwise a copy of the page's code would pass no linter."""
     file = tmp_path / "plainonnx.py"
     file.write_text(FILES["plainonnx/plainonnx.py"])
     words = ("-m", "ruff", *action, "--no-cache", "--config", str(ROOT / "pyproject.toml"))

@@ -56,14 +56,14 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 
 @pytest.fixture(scope="module")
 def paired(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> Host:
-    """The host that is paired with it."""
+    """The host that is paired with the agent."""
     host = Host(tmp_path_factory.mktemp("host"))
     host.lab.pair(agent.pairing_string())
     return host
 
 
 def bench(host: Host, model: str, runtime: str, **settings: Any) -> list[StoredRun]:
-    """Measure on the paired agent; every run must be one that `verify` computes again."""
+    """Measure on the paired agent; `verify` must compute every run again."""
     need_runtime(PACKAGES[runtime])
     runs = host.lab.bench(model, runs=1, on=["board"], runtime=runtime, **(SHORT | settings))
     for run in runs:
@@ -90,7 +90,7 @@ SCENARIOS: list[tuple[str, dict[str, Any], int]] = [
 def test_every_scenario_ends_with_its_rows(
     paired: Host, case: Case, scenario: str, more: dict[str, Any], size: int
 ) -> None:
-    """A scenario issues something else than it says, or its rows cannot be computed again."""
+    """Otherwise a scenario could issue other queries than stated, or its rows be unverifiable."""
     [run] = bench(paired, case.path, case.runtime, scenario=scenario, sample_count=5, **more)
     rows = run.queries
     warmup, timed = rows[rows["warmup"]], rows[~rows["warmup"]]
@@ -118,13 +118,13 @@ def test_every_scenario_ends_with_its_rows(
 
 @pytest.mark.parametrize("scenario", ["single_stream", "offline"])
 def test_run_that_reaches_its_maximum_duration_says_so(paired: Host, scenario: str) -> None:
-    """A slow model holds the device until it has answered every query, or nobody says why not."""
+    """Otherwise a slow model would hold the device until its last query, or end with no reason."""
     [run] = bench(
         *(paired, "digits_int8.tflite", "litert"),
         scenario=scenario,
         duration_s=0.2,
         max_duration_s=0.6,
-        min_query_count=900_000,  # no machine answers one in 0.7 µs
+        min_query_count=900_000,  # no machine computes one in 0.7 µs
         is_checked=False,
     )
     assert run.verdict == "invalid"
@@ -138,7 +138,7 @@ def test_run_that_reaches_its_maximum_duration_says_so(paired: Host, scenario: s
 
 
 def test_same_seed_gives_the_same_samples_and_schedule(paired: Host) -> None:
-    """A run cannot be repeated."""
+    """Otherwise a run could not be repeated."""
     runs = [
         bench(paired, "digits_int8.tflite", "litert", scenario="server", target_qps=QPS, seed=s)[0]
         for s in (7, 7, 8)
@@ -156,7 +156,7 @@ def test_same_seed_gives_the_same_samples_and_schedule(paired: Host) -> None:
 def test_accuracy_is_that_of_the_manifest_and_held_against_the_sibling(
     paired: Host, case: Case
 ) -> None:
-    """A model answers nonsense on the device, and its speed is praised."""
+    """Otherwise the speed of a model with wrong outputs on the device would count as a result."""
     reference, run = bench(paired, case.path, case.runtime, accuracy="digits")
     entries = {entry["file"]: entry for entry in MANIFEST["models"]}
     for found in (reference, run):
@@ -183,7 +183,7 @@ def test_accuracy_is_that_of_the_manifest_and_held_against_the_sibling(
 
 
 def damaged_weights(content: bytes) -> bytes:
-    """The model with the numbers of its largest weights in another order: it loads and answers."""
+    """The model with the numbers of its largest weights in another order: it loads and runs."""
     words = np.frombuffer(content[: len(content) // 4 * 4], "<f4")
     with np.errstate(invalid="ignore"):
         is_weight = np.isfinite(words) & (np.abs(words) > 1e-6) & (np.abs(words) < 10)
@@ -196,12 +196,12 @@ def damaged_weights(content: bytes) -> bytes:
 
 
 def broken_rules(document: dict[str, Any]) -> set[str]:
-    """Which rules a run did not keep."""
+    """Rules that a run failed."""
     return {rule["id"] for rule in document["verdict"]["rules"] if rule["outcome"] == "fail"}
 
 
 def test_fast_model_that_answers_wrongly_is_invalid(paired: Host, tmp_path: Path) -> None:
-    """A damaged model is as fast as ever, and comes out as valid."""
+    """Otherwise a damaged model would be as fast as ever, and its run valid."""
     need_runtime("ai-edge-litert")
     path = tmp_path / "damaged.tflite"
     path.write_bytes(damaged_weights((FOLDER / "digits_fp32.tflite").read_bytes()))
@@ -224,14 +224,14 @@ def test_fast_model_that_answers_wrongly_is_invalid(paired: Host, tmp_path: Path
 
 
 def summary(run: StoredRun, host: Host) -> str:
-    """What LoadGen itself made of the run."""
+    """LoadGen's own summary of the run."""
     raw = host.lab.store.directory(run.id) / "raw"
     assert (raw / "mlperf_log_detail.txt").stat().st_size > 1000
     return (raw / "mlperf_log_summary.txt").read_text()
 
 
 def number(pattern: str, text: str) -> int:
-    """The number behind these words."""
+    """The number that follows this text."""
     found = re.search(pattern + r"\D*(\d+)", text)
     assert found, text
     return int(found[1])
@@ -239,7 +239,7 @@ def number(pattern: str, text: str) -> int:
 
 @pytest.mark.parametrize("scenario", ["single_stream", "multi_stream"])
 def test_loadgen_and_the_trace_tell_the_same(paired: Host, tmp_path: Path, scenario: str) -> None:
-    """LoadGen's log is that of another run, or its queries are not in the trace."""
+    """Otherwise LoadGen's log could be that of another run, or the trace lack its queries."""
     need_loadgen()
     size, least = (8, 662) if scenario == "multi_stream" else (1, 64)
     [run] = bench(
@@ -260,14 +260,14 @@ def test_loadgen_and_the_trace_tell_the_same(paired: Host, tmp_path: Path, scena
     )
     latency_ns = np.sort(ends - starts)
     p50_ns = number(r"50.00 percentile latency \(ns\)", text)
-    # LoadGen's latency has the way into Python and back on top, however long the machine takes for
-    # that. One query comes after another, and half of them take the median or longer: that fits
-    # into the time from the first to the last, but for the two whose ends are outside of it.
+    # LoadGen's latency additionally has the way into Python and back, however long the machine
+    # takes for that. Queries follow each other, and half of them take the median or longer: that
+    # fits into the time from the first to the last, but for the two whose ends are outside.
     assert latency_ns[len(latency_ns) // 2] < p50_ns
     assert p50_ns * (processed // 2 - 2) < ends[-1] - starts[0]
     assert number(r"Min latency \(ns\)", text) > latency_ns[0]
     assert f"Scenario : {'MultiStream' if size > 1 else 'SingleStream'}" in text
-    # Whatever the busy machine made of its verdict: what is exported are LoadGen's own files.
+    # Whatever the verdict on the busy machine: what is exported are LoadGen's own files.
     exported = ExportedRun(run.result, paired.lab.store.directory(run.id))
     export_runs([judged(exported, State.SUSPECT)], named_format("mlperf"), tmp_path)
     for name in LOADGEN_FILES:
@@ -282,7 +282,7 @@ def test_loadgen_and_the_trace_tell_the_same(paired: Host, tmp_path: Path, scena
 def test_loadgen_issues_the_other_scenarios_too(
     paired: Host, scenario: str, more: dict[str, Any]
 ) -> None:
-    """LoadGen runs a scenario that is not the one asked for."""
+    """Otherwise LoadGen would run another scenario than the requested one."""
     need_loadgen()
     [run] = bench(
         paired, "digits_fp32.tflite", "litert", engine="loadgen", scenario=scenario, **more
@@ -297,7 +297,7 @@ def test_loadgen_issues_the_other_scenarios_too(
 
 
 def many_images(tmp_path: Path) -> str:
-    """A data set that takes tens of seconds to answer."""
+    """A data set that takes tens of seconds to evaluate."""
     path = tmp_path / "many.npz"
     np.savez(path, x=np.zeros((400_000, 8, 8, 1), bool), y=np.zeros(400_000, np.uint8))
     return str(path)
@@ -306,7 +306,7 @@ def many_images(tmp_path: Path) -> str:
 def test_labels_that_do_not_fit_cost_the_accuracy_and_no_latency(
     paired: Host, tmp_path: Path
 ) -> None:
-    """A data set with other labels costs the measurement, which stays on the board for ever."""
+    """Otherwise other labels would cost the measurement, which would stay on the board for ever."""
     path = tmp_path / "other.npz"
     np.savez(path, x=np.zeros((4, 8, 8, 1)), y=np.array([0, 1, 2, 1000]))
     [run] = bench(paired, "digits_fp32.tflite", "litert", accuracy=str(path))
@@ -318,7 +318,7 @@ def test_labels_that_do_not_fit_cost_the_accuracy_and_no_latency(
 def test_samples_that_do_not_fit_are_refused_before_the_measurement(
     agent: AgentProcess, paired: Host, tmp_path: Path
 ) -> None:
-    """A run of a minute is made, to say at its end that the data set has another shape."""
+    """Otherwise the wrong shape of a data set would be reported only after a run of a minute."""
     path = tmp_path / "other.npz"
     for x, kind, said in (
         (
@@ -339,7 +339,7 @@ def test_samples_that_do_not_fit_are_refused_before_the_measurement(
 
 
 def test_server_that_cannot_keep_up_is_invalid_without_a_target(paired: Host) -> None:
-    """Half a second is published as the latency of a model that takes 20 µs."""
+    """Otherwise half a second would be published as the latency of a model that takes 20 µs."""
     [run] = bench(paired, "digits_fp32.tflite", "litert", scenario="server", target_qps=400_000.0)
     assert run.verdict == "invalid"
     assert rules(run)["keeps_up"][0] == "fail"
@@ -349,7 +349,7 @@ def test_server_that_cannot_keep_up_is_invalid_without_a_target(paired: Host) ->
 def test_worker_that_is_killed_in_the_checks_keeps_its_measurement(
     agent: AgentProcess, paired: Host, tmp_path: Path
 ) -> None:
-    """A reference kernel that crashes costs the measurement that was complete."""
+    """Otherwise a reference kernel that crashes would cost a complete measurement."""
     need_runtime("ai-edge-litert")
     at = At(Phase.CHECKING, lambda: os.kill(worker_pid(agent), signal.SIGKILL))
     [run] = bench(
@@ -370,7 +370,7 @@ def test_worker_that_is_killed_in_the_checks_keeps_its_measurement(
 def test_stop_in_the_checks_keeps_the_measurement_as_complete(
     agent: AgentProcess, paired: Host, tmp_path: Path
 ) -> None:
-    """Ctrl-C while the answers are looked at calls a complete measurement interrupted."""
+    """Otherwise Ctrl-C during the checks would mark a complete measurement as interrupted."""
     need_runtime("ai-edge-litert")
 
     def press_ctrl_c() -> None:
@@ -392,7 +392,7 @@ def test_stop_in_the_checks_keeps_the_measurement_as_complete(
 def test_stop_of_a_measurement_keeps_what_there_is(
     agent: AgentProcess, paired: Host, engine: str
 ) -> None:
-    """Ctrl-C costs what was measured, because somebody else's loop issues the queries."""
+    """Otherwise Ctrl-C would cost what was measured where another loop than ours issues queries."""
     need_runtime("ai-edge-litert")
     if engine == "loadgen":
         need_loadgen()
@@ -406,8 +406,8 @@ def test_stop_of_a_measurement_keeps_what_there_is(
         "digits_fp32.tflite",
         "litert",
         engine=engine,
-        # By a schedule, so that no machine is through with it by then: LoadGen makes all queries
-        # before the first, and must not have a number that takes it long.
+        # By a schedule, so that no machine has finished by then: LoadGen makes all queries before
+        # the first, and must not have a number that takes it long.
         scenario="server",
         target_qps=QPS,
         target_latency_s=5.0,
@@ -420,7 +420,7 @@ def test_stop_of_a_measurement_keeps_what_there_is(
 
 
 def test_stop_before_anything_was_measured_says_so(agent: AgentProcess, paired: Host) -> None:
-    """A run that somebody stopped failed without a reason."""
+    """Otherwise a run that was stopped would fail without a reason."""
     need_runtime("ai-edge-litert")
     at = At(Phase.WARMING_UP, lambda: os.kill(worker_pid(agent), signal.SIGTERM))
     with pytest.raises(TargetError, match="stopped before anything was measured"):
@@ -430,7 +430,7 @@ def test_stop_before_anything_was_measured_says_so(agent: AgentProcess, paired: 
 
 
 def test_loadgen_ends_at_the_maximum(paired: Host) -> None:
-    """LoadGen makes queries for an hour before it starts, and the worker runs out of memory."""
+    """Otherwise LoadGen would make queries for an hour before its start, and exhaust the memory."""
     need_runtime("ai-edge-litert")
     need_loadgen()
     [run] = bench(
@@ -447,7 +447,7 @@ def test_loadgen_ends_at_the_maximum(paired: Host) -> None:
 
 
 def state_of(pid: int) -> str:
-    """T: stopped."""
+    """State of a process; T: stopped."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
@@ -459,7 +459,10 @@ EVEN_SEED = 215
 def test_stall_makes_all_queries_late_that_were_due_in_it(
     agent: AgentProcess, paired: Host
 ) -> None:
-    """Coordinated omission: a stall of 100 ms is one slow query, and the p99 looks fine."""
+    """Otherwise a stall of 100 ms would be one slow query, and the p99 look fine.
+
+    This is coordinated omission.
+    """
     window_ns: list[int] = []
 
     def stall() -> None:
@@ -489,7 +492,7 @@ def test_stall_makes_all_queries_late_that_were_due_in_it(
     assert len(stalled) >= 5, "about 10 are due in 100 ms, more when it took longer"
     assert (stalled["end_ns"] >= end_ns).all()
     assert (stalled["end_to_end_ns"] > 5_000_000).all()
-    # From the moment of issue, only the one that was going on looks slow.
+    # From the moment of issue, only the query that was in progress looks slow.
     began = rows["start_ns"].between(begin_ns, end_ns)
     assert began.sum() <= 1
     assert int((rows["end_to_end_ns"] > 5_000_000).sum()) >= len(stalled)
@@ -500,7 +503,7 @@ def test_stall_makes_all_queries_late_that_were_due_in_it(
 
 @contextmanager
 def busy_machine() -> Iterator[None]:
-    """One process for each CPU that does nothing but work."""
+    """Run one busy process for each CPU."""
     code = "while True: pass"
     processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in os.sched_getaffinity(0)]
     try:
@@ -513,7 +516,7 @@ def busy_machine() -> Iterator[None]:
 
 @pytest.mark.alone
 def test_contended_machine_makes_a_run_suspect_with_the_reason(paired: Host) -> None:
-    """Somebody compiles beside the measurement, and the numbers are believed."""
+    """Otherwise the numbers would be trusted although a compiler ran during the measurement."""
     with busy_machine():
         [run] = bench(paired, "digits_fp32.tflite", "litert", duration_s=1.5)
     failed = broken_rules(run.document)

@@ -1,4 +1,4 @@
-"""One agent that serves several devices: each is measured, held and told apart from the others."""
+"""One agent that serves several devices: each is measured, held and identified separately."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ QUOTA = ("--models-quota", str(MODELS_BYTES))
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """One agent with three simulated boards, two of them alike."""
+    """An agent with three simulated boards, two of them alike."""
     need_runtime("onnxruntime")
     boards = ["imx8mp-evk", "raspberry-pi-5-cooled", "imx8mp-evk:7"]
     options = [word for board in boards for word in ("--simulate", board)]
@@ -51,14 +51,14 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 
 @pytest.fixture(scope="module")
 def host(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> Host:
-    """A host that is paired with it once, for all of its devices."""
+    """A host that is paired with the agent once, for all of its devices."""
     made = Host(tmp_path_factory.mktemp("host") / "h")
     made.lab.pair(agent.pairing_string())
     return made
 
 
 def test_every_seat_is_a_line_of_the_list(agent: AgentProcess, host: Host) -> None:
-    """Devices behind an agent are not found, or one that is in use looks free."""
+    """Otherwise devices behind an agent would not be found, or one in use would look free."""
     with host.lab.connect(f"{AGENT}/{SEATS[1]}") as client:
         client.acquire()
         listed = json.loads(host.run("devices", "--json", "--timeout", "0.1s").stdout)["devices"]
@@ -83,14 +83,14 @@ def test_every_seat_is_a_line_of_the_list(agent: AgentProcess, host: Host) -> No
 
 
 def test_status_lists_the_seats(agent: AgentProcess) -> None:
-    """Whoever stands in front of the rack cannot see who has which board."""
+    """Otherwise the holder of each board would not be visible at the rack."""
     status = agent.status()
     assert tuple(seat.name for seat in status.seats) == SEATS
     assert status.device == status.seats[0].device
 
 
 def test_two_devices_are_measured_at_the_same_time(agent: AgentProcess, host: Host) -> None:
-    """One run ends the other, waits for it, or is kept as one of the other device."""
+    """Otherwise a run would end the other, wait for it, or be stored as one of the other device."""
     runs: dict[str, list[StoredRun]] = {}
     both = threading.Barrier(2)
 
@@ -119,7 +119,7 @@ def test_two_devices_are_measured_at_the_same_time(agent: AgentProcess, host: Ho
 
 
 def test_each_seat_has_a_lease_and_a_spool_of_its_own(agent: AgentProcess, host: Host) -> None:
-    """A board that is in use blocks the whole rack, or runs of one board wait on another."""
+    """Otherwise a board in use would block the rack, or a board's runs would wait on another."""
     first, second = (f"{AGENT}/{seat}" for seat in SEATS[:2])
     with host.lab.connect(first) as held, host.lab.connect(second) as other:
         held.acquire()
@@ -134,7 +134,7 @@ def test_each_seat_has_a_lease_and_a_spool_of_its_own(agent: AgentProcess, host:
 
 
 def test_unknown_seat_is_refused_in_one_line(agent: AgentProcess, host: Host) -> None:
-    """A misspelt seat measures on the first one."""
+    """Otherwise a misspelt seat would measure on the first one."""
     with pytest.raises(NoSuchDevice, match=f"'nucleo'; available: {', '.join(SEATS)}"):
         host.lab.connect(f"{AGENT}/nucleo")
     result = host.run("bench", MODEL, "--on", f"{AGENT}/nucleo")
@@ -143,7 +143,7 @@ def test_unknown_seat_is_refused_in_one_line(agent: AgentProcess, host: Host) ->
 
 
 def test_model_that_another_host_sends_now_is_waited_for(agent: AgentProcess, host: Host) -> None:
-    """Two lanes send one model at once, and both find it damaged."""
+    """Otherwise two lanes that send one model at once would both find it damaged."""
     data = bytes(range(256)) * 64
     folder = agent.folder / "model"
     folder.write_bytes(data)
@@ -169,7 +169,7 @@ def test_model_that_another_host_sends_now_is_waited_for(agent: AgentProcess, ho
 def test_model_that_was_sent_is_there_when_its_run_starts(
     agent: AgentProcess, host: Host, tmp_path: Path
 ) -> None:
-    """Another seat gets its model between the two, and the run finds that its own is gone."""
+    """Otherwise another seat could get its model in between, and the run find its own gone."""
     half = MODELS_BYTES * 2 // 3
     (other := tmp_path / "other").write_bytes(b"o" * half)
     with other.open("rb") as file:
@@ -188,11 +188,11 @@ def test_model_that_was_sent_is_there_when_its_run_starts(
             assert late.push_model(other, digest) == half
     with host.lab.connect(AGENT) as next_one:
         next_one.acquire()
-        next_one.push_model(mine.path, mine.sha256)  # who is gone holds nothing
+        next_one.push_model(mine.path, mine.sha256)  # a connection that was closed holds nothing
 
 
 def test_seats_are_where_they_were_after_a_restart(tmp_path: Path) -> None:
-    """A run that waits on the second board is not found again; its device has another id."""
+    """Otherwise a run on the second board would not be found again, under another device id."""
     boards = ("--simulate", "imx8mp-evk", "--simulate", "rock-5b")
     agent = AgentProcess(tmp_path / "agent", options=boards).start()
     try:

@@ -37,7 +37,7 @@ FOREIGN = BoardHabits(
     outputs=("0.084",) * 12,
     inference_us=200,
 )
-"""Firmware of somebody else, which has the keyword model in it."""
+"""Third-party firmware, which has the keyword model in it."""
 SHORT: SpecChanges = {"duration_s": 0.3, "min_query_count": 5, "warmup_query_count": 1}
 
 FEW: SpecChanges = {**SHORT, "max_query_count": 50}
@@ -45,7 +45,7 @@ FEW: SpecChanges = {**SHORT, "max_query_count": 50}
 
 @dataclass(slots=True)
 class FailingDouble(BoardDouble):
-    """A board whose firmware fails in the middle of a run, if it is to."""
+    """A board whose firmware can be set to fail in the middle of a run."""
 
     windows_left: int = 1 << 30
 
@@ -139,7 +139,7 @@ def desk() -> Iterator[Desk]:
 
 
 def test_board_at_a_port_is_a_seat_with_its_own_name(desk: Desk) -> None:
-    """A board has to be configured before it can be measured."""
+    """Otherwise a board would have to be configured before it can be measured."""
     seats = {seat.name: seat for seat in desk.agent.status().seats}
     assert set(seats) == {"machine", "alpha", "left", "maker", "hears"}
     assert (seats["alpha"].device.profile, seats["alpha"].device.os) == ("generic-mcu", "none")
@@ -152,7 +152,7 @@ def test_board_at_a_port_is_a_seat_with_its_own_name(desk: Desk) -> None:
 
 
 def test_boards_run_side_by_side_but_never_beside_the_bridge(desk: Desk) -> None:
-    """Two boards wait for each other, or a run of the machine is disturbed by what drives them."""
+    """Otherwise boards would wait for each other, or their bridge disturb a run of the machine."""
     with ExitStack() as stack:
         machine, one, other = (
             stack.enter_context(desk.host.lab.connect(place))
@@ -162,7 +162,7 @@ def test_boards_run_side_by_side_but_never_beside_the_bridge(desk: Desk) -> None
 
 
 def test_board_that_leaves_and_comes_back_has_its_seat(desk: Desk) -> None:
-    """Another board continues the history of one that was unplugged."""
+    """Otherwise another board could continue the history of one that was unplugged."""
     before = desk.seat("left")
     assert before is not None
     desk.unplug("beta")
@@ -175,7 +175,7 @@ def test_board_that_leaves_and_comes_back_has_its_seat(desk: Desk) -> None:
 
 
 def test_model_that_a_board_came_with_is_measured_without_a_file(desk: Desk) -> None:
-    """Firmware of others cannot be measured, or its model passes for a file of that name."""
+    """Otherwise third-party firmware could not be measured, or its model pass for a file."""
     place = f"{desk.device}/maker"
     with pytest.raises(OwnModelOnly, match="kws01") as refused:
         desk.host.lab.bench(MODEL, on=[place], runs=1, **SHORT)
@@ -199,13 +199,13 @@ def test_model_that_a_board_came_with_is_measured_without_a_file(desk: Desk) -> 
 
 
 def test_board_that_came_with_its_model_is_checked_with_that(desk: Desk) -> None:
-    """A board that is well cannot be checked, or is told to take a model that it does not take."""
+    """Otherwise an intact board could not be checked, or would be sent a model that it refuses."""
     (found,) = desk.host.lab.check(f"{desk.device}/maker")
     assert (found.state, found.model, found.reason) == (CheckState.WELL, "kws01", "")
 
 
 def test_campaign_names_the_model_in_a_firmware_by_a_word(desk: Desk) -> None:
-    """A board that came with its model is in no campaign, or takes a file that it never runs."""
+    """Otherwise such a board would be in no campaign, or be given a file that it never runs."""
     plan = desk.folder / "campaign.toml"
     axes = f'model = ["{MODEL}", "firmware"]\ndevice = ["{desk.device}/maker"]'
     settings = "duration_s = 0.3\nmin_query_count = 5\nwarmup_query_count = 1"
@@ -223,13 +223,13 @@ def test_campaign_names_the_model_in_a_firmware_by_a_word(desk: Desk) -> None:
 
 
 def test_model_in_a_firmware_that_has_none_is_refused(desk: Desk) -> None:
-    """A device is measured with whatever is called firmware."""
+    """Otherwise "firmware" would measure a device with whatever has that name."""
     with pytest.raises(UsageError, match="has no model in its firmware"):
         desk.host.lab.bench("firmware", on=[f"{desk.device}/alpha"], runs=1, **SHORT)
 
 
 def test_our_own_firmware_is_measured_while_it_listens(tmp_path: Path) -> None:
-    """It is offered as one that takes models, or the times of its audio frames are left there."""
+    """Otherwise it would count as accepting models, or the times of its audio frames be lost."""
     link, blob, sounds = tmp_path / "tty", tmp_path / "blob", tmp_path / "sound.wav"
     blob.write_bytes(generate(wake_model(), model_id="sww01").data)
     sounds.write_bytes(wav(sound(2000)))
@@ -262,7 +262,7 @@ def test_our_own_firmware_is_measured_while_it_listens(tmp_path: Path) -> None:
 
 
 def test_streaming_firmware_is_measured_by_the_sound_that_is_played_to_it(desk: Desk) -> None:
-    """Streaming firmware has no number, or one of the sound's own pace."""
+    """Otherwise streaming firmware would have no number, or only the pace of the sound."""
     (stored,) = desk.host.lab.bench(on=[f"{desk.device}/hears"], runs=1, **SHORT)
     run = stored.result
     windows, latency = run.metrics.windows, run.metrics.latency_ns
@@ -284,7 +284,7 @@ def test_streaming_firmware_is_measured_by_the_sound_that_is_played_to_it(desk: 
 
 
 def test_windows_before_a_failure_are_kept_with_its_reason(desk: Desk) -> None:
-    """An hour of windows is lost with the last one, or ends without a reason."""
+    """Otherwise an hour of windows would be lost with the last one, or end without a reason."""
     board = desk.foreign.board
     assert isinstance(board, FailingDouble)
     board.windows_left = 4  # the first inference, a trial, and two windows

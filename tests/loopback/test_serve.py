@@ -90,7 +90,7 @@ def page(host: Host) -> Iterator[ServedPage]:
 
 
 def test_page_follows_a_campaign(host: Host, page: ServedPage, tmp_path: Path) -> None:
-    """The page stands still during a campaign, or shows numbers without their uncertainty."""
+    """Otherwise the page would not follow a campaign, or show numbers without their uncertainty."""
     need_runtime("ai-edge-litert")
     file = tmp_path / "night.toml"
     file.write_text(CAMPAIGN)
@@ -135,7 +135,7 @@ def test_page_follows_a_campaign(host: Host, page: ServedPage, tmp_path: Path) -
 
 
 def test_a_device_is_shown_as_in_use_until_the_command_ends(host: Host, page: ServedPage) -> None:
-    """A device in use is shown as free, or stays in use after its command was killed."""
+    """Otherwise a device in use would look free, or stay in use after its command was killed."""
     file = LiveFile(host.lab.store, "bench")
     with EventReader(page) as reader:
         file.put(LiveDevice(device=RACK, at_utc="", state="measuring", phase=Phase.LOADING))
@@ -147,7 +147,7 @@ def test_a_device_is_shown_as_in_use_until_the_command_ends(host: Host, page: Se
 
 
 def test_subscribers_up_to_the_limit_all_get_the_same(host: Host, page: ServedPage) -> None:
-    """Only one browser is served; or there is no limit, and subscribers fill the memory."""
+    """Otherwise only one browser would be served, or unlimited subscribers fill the memory."""
     file = LiveFile(host.lab.store, "bench")
 
     async def receive(word: bytes, joined: asyncio.Semaphore) -> bool:
@@ -177,7 +177,7 @@ def test_subscribers_up_to_the_limit_all_get_the_same(host: Host, page: ServedPa
 
 
 def test_whoever_only_connects_keeps_nobody_out(page: ServedPage) -> None:
-    """Connections over which nothing comes, or half a request, hold every place for ever."""
+    """Otherwise connections with no data, or half a request, would hold every place for ever."""
     address = ("127.0.0.1", page.port)
     with ExitStack() as opened:
 
@@ -194,7 +194,7 @@ def test_whoever_only_connects_keeps_nobody_out(page: ServedPage) -> None:
 
 
 def test_connections_that_are_renewed_keep_no_browser_out(host: Host, page: ServedPage) -> None:
-    """A client that opens connections faster than they time out is the only one that is served."""
+    """Otherwise a client that reconnects before each timeout would be the only one served."""
     address = ("127.0.0.1", page.port)
     is_over = threading.Event()
     renewed = 0
@@ -231,7 +231,7 @@ def test_connections_that_are_renewed_keep_no_browser_out(host: Host, page: Serv
 
 
 def test_a_request_that_has_no_end_is_given_up(page: ServedPage) -> None:
-    """A body that comes byte by byte keeps its connection for ever."""
+    """Otherwise a body that arrives byte by byte would keep its connection for ever."""
     with socket.create_connection(("127.0.0.1", page.port), timeout=1.0) as slow:
         slow.sendall(b"GET /app.css HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n\r\n")
         limit_s = time.monotonic() + REQUEST_TIMEOUT_S * 6
@@ -246,14 +246,14 @@ def test_a_request_that_has_no_end_is_given_up(page: ServedPage) -> None:
 
 @pytest.mark.parametrize("port", ["-1", "65536", "99999"])
 def test_port_that_there_is_not_is_refused(host: Host, port: str) -> None:
-    """The page is at another port than the one asked for."""
+    """Otherwise the page would be at another port than the requested one."""
     result = host.run("serve", f"--port={port}")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"error: port must be from 0 to 65535; got {port}\nhint: ")
 
 
 def test_the_page_serves_no_other_file_and_no_other_site(host: Host, page: ServedPage) -> None:
-    """A path reaches a file of the host; or another site can read or embed the page."""
+    """Otherwise a path could reach a file of the host, or another site read or embed the page."""
     host.lab.store.root.mkdir(parents=True, exist_ok=True)  # no other test may have run
     (host.lab.store.root / "secret.txt").write_text("secret")
     for path in ("/runs/..", "/runs/%2e%2e%2fsecret.txt", "/secret.txt", "/live", "/static/app.js"):
@@ -272,7 +272,7 @@ def test_the_page_serves_no_other_file_and_no_other_site(host: Host, page: Serve
 
 
 def test_requests_without_the_token_are_refused(host: Host) -> None:
-    """Anybody who reaches the port can read the page."""
+    """Otherwise any client that reaches the port could read the page."""
     with served(host, "--token", TOKEN) as page:
         assert page.url.endswith(f"?token={TOKEN}")
         wrong: tuple[dict[str, str], ...] = (
@@ -297,7 +297,7 @@ def test_requests_without_the_token_are_refused(host: Host) -> None:
 
 
 def test_page_in_a_browser_shows_names_as_text(host: Host, page: ServedPage) -> None:
-    """A model's name runs a script in the browser; or the page's own script has an error."""
+    """Otherwise a model's name could run a script in the browser, or the page's own script fail."""
     store = host.lab.store
     path = store_run(store, RUN_ID) / "run.json"
     document = json.loads(path.read_text())
@@ -330,7 +330,7 @@ def test_page_in_a_browser_shows_names_as_text(host: Host, page: ServedPage) -> 
 
 
 def test_page_on_a_network_needs_its_token(host: Host) -> None:
-    """Another machine on the network reads the page without the token, or one on loopback."""
+    """Otherwise another machine could read the page without its token, or a page on loopback."""
     need_root()
     need_tool("ip")
 

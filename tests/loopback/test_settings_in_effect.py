@@ -34,7 +34,7 @@ QUOTA = 0.2
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """One agent for all: it looks for runtimes once."""
+    """One agent for all tests: it probes the runtimes once."""
     process = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"]).start()
     yield process
     process.kill()

@@ -1,7 +1,7 @@
-"""A simulated device: real model, real sampler, made-up heat, and a label on everything.
+"""A simulated device: real model, real sampler, simulated heat, and a label on everything.
 
-The machine that runs the tests may be slow, or slow for a while: what is looked at is what the
-device showed and what was made of that, never how long anything took.
+The machine that runs the tests may be slow, or slow for a while: the tests look at what the device
+showed and what was made of that, never at how long anything took.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def sustain(
 
 
 def shown(run: StoredRun, sensor: str) -> list[float]:
-    """What the sampler read of a sensor while the model was measured."""
+    """What the sampler read from a sensor during the measurement."""
     rows = run.telemetry
     begin_ns, end_ns = run.queries["start_ns"].min(), run.queries["end_ns"].max()
     is_during = (rows["time_ns"] >= begin_ns) & (rows["time_ns"] <= end_ns)
@@ -85,7 +85,7 @@ def rules(run: StoredRun) -> dict[str, tuple[str, str]]:
 
 
 def test_governor_is_set_for_the_run_alone(start: Start) -> None:
-    """The operator asks for full clock, and gets it for ever, or not at all."""
+    """Otherwise a requested governor would stay in effect after the run, or never take effect."""
     agent, host = start("imx8mp-evk")
     policy = agent.state / "simulated/sys/devices/system/cpu/cpufreq/policy0"
     path = policy / "scaling_governor"
@@ -111,7 +111,7 @@ def test_governor_is_set_for_the_run_alone(start: Start) -> None:
 
 
 def test_clock_that_was_only_asked_for_is_not_shown_meanwhile(start: Start) -> None:
-    """A person watches a throttled board run at full clock."""
+    """Otherwise a throttled board would seem to run at full clock."""
     agent, host = start("raspberry-pi-5-bare:1")
     (agent.state / "simulated/usr/bin/vcgencmd").unlink()
     clocks: list[float | None] = []
@@ -125,7 +125,7 @@ def test_clock_that_was_only_asked_for_is_not_shown_meanwhile(start: Start) -> N
 
 
 def test_board_without_a_cooler_is_found_throttled(start: Start) -> None:
-    """The detector works on arrays of numbers, and on nothing that runs."""
+    """Otherwise the detector would work on arrays of numbers, but on no running device."""
     _, host = start("raspberry-pi-5-bare:1")
     run, result = sustain(host, "raspberry-pi-5-bare", "25s")
     bits = [int(value) & THERMAL_BITS for value in shown(run, "rpi.throttled_bits")]
@@ -148,7 +148,7 @@ def test_board_without_a_cooler_is_found_throttled(start: Start) -> None:
 
 
 def assert_tells_what_was_kept_up(run: StoredRun, printed: str) -> None:
-    """Twenty minutes are measured, and the median of all of them is printed."""
+    """Otherwise 20 minutes would be measured, and only the median over all of them be printed."""
     spec, thermal = run.document["spec"], run.document["metrics"]["thermal"]
     assert (spec["is_sustained"], spec["duration_s"]) == (True, 25.0)
     assert run.document["conditions"]["ambient_c"] == 21.5
@@ -161,7 +161,7 @@ def assert_tells_what_was_kept_up(run: StoredRun, printed: str) -> None:
 
 
 def assert_is_labelled(host: Host, run: StoredRun, printed: str) -> None:
-    """Nobody can take the run for one of a real device."""
+    """Otherwise the run could be mistaken for one of a real device."""
     assert run.document["simulated"] is True
     assert rules(run)["real_device"][0] == "fail"
     assert run.verdict != "valid"
@@ -173,7 +173,7 @@ def assert_is_labelled(host: Host, run: StoredRun, printed: str) -> None:
 
 
 def test_board_with_a_cooler_is_not(start: Start) -> None:
-    """A fan that runs, or a machine that is busy with other things, is called heat."""
+    """Otherwise a running fan, or a machine that is busy with other things, would count as heat."""
     _, host = start("raspberry-pi-5-cooled:1")
     run, _ = sustain(host, "raspberry-pi-5-cooled", "10s")
     states = shown(run, "cooling.pwm-fan.0.state")
@@ -190,7 +190,7 @@ def test_board_with_a_cooler_is_not(start: Start) -> None:
 
 
 def test_board_that_protects_itself_by_nothing_is_stopped(start: Start) -> None:
-    """A benchmark cooks a board, or nobody learns why it ended, or what it measured is lost."""
+    """Otherwise a benchmark could overheat a board, give no reason, or lose what it measured."""
     agent, host = start("raspberry-pi-5-unprotected:1")
     run, result = sustain(host, "raspberry-pi-5-unprotected", "120s")
     outcome, detail = rules(run)["complete"]

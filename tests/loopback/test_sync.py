@@ -1,4 +1,4 @@
-"""The way that `--sync` names, with a made-up PPK2 whose current follows what the device does."""
+"""The method that `--sync` names, with an emulated PPK2 whose current follows the device."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def disturbance(outcome: Outcome) -> str | None:
 
 
 def measured(wired: Bench, method: str, *, delay_s: float = 0.0) -> Outcome:
-    """A run with this way that nothing disturbed."""
+    """An undisturbed run with this method."""
     return undisturbed(lambda: run_of(wired, method, delay_s), disturbance)
 
 
 def run_of(wired: Bench, method: str, delay_s: float) -> Outcome:
-    """A run with this way."""
+    """A run with this method."""
     wired.activity.begin(rest_a=2e-3, work_a=20e-3, noise_a=0.0, seed=1)
     unit = Ppk2Emulator(faults=Faults(delay_s=delay_s))
     unit.waveform = lambda time_s: wired.activity.waveform(unit, time_s)
@@ -57,7 +57,7 @@ def run_of(wired: Bench, method: str, delay_s: float) -> Outcome:
 def test_way_that_is_asked_for_is_taken_and_named(
     wired: Bench, method: str, code_count: int
 ) -> None:
-    """The best way is taken though another one was asked for, or the device plays for nothing."""
+    """Otherwise the best method would replace the requested one, or codes be played in vain."""
     code, said, document = measured(wired, method)
     assert code == 0, said
     sync = document["metrics"]["energy"]["sync"]
@@ -67,7 +67,7 @@ def test_way_that_is_asked_for_is_taken_and_named(
 
 
 def test_best_way_is_taken_where_none_is_asked_for(wired: Bench) -> None:
-    """The first way that works is taken, whatever its error."""
+    """Otherwise the first method that works would be used, whatever its error."""
     code, said, document = measured(wired, "auto")
     assert code == 0, said
     sync = document["metrics"]["energy"]["sync"]
@@ -77,7 +77,7 @@ def test_best_way_is_taken_where_none_is_asked_for(wired: Bench) -> None:
 
 
 def test_arrivals_that_the_wire_contradicts_are_refused_though_asked_for(wired: Bench) -> None:
-    """The window lies beside the inferences, and nothing of what is printed says so."""
+    """Otherwise the window would miss the inferences, and no part of the output would show it."""
     code, said, document = measured(wired, "arrival", delay_s=0.3)
     energy = document["metrics"]["energy"]
     assert code == 3, said

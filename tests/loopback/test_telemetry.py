@@ -1,4 +1,4 @@
-"""The device is watched while it is measured, and watching never costs a run."""
+"""Telemetry is sampled during a measurement, and never costs a run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 
 @pytest.fixture(scope="module")
 def host(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> Host:
-    """A host that is paired with it."""
+    """A host that is paired with the agent."""
     need_runtime("ai-edge-litert")
     made = Host(tmp_path_factory.mktemp("host"))
     made.lab.pair(agent.pairing_string())
@@ -60,7 +60,7 @@ def bench(host: Host, **settings: Any) -> StoredRun:
 
 
 class Listener:
-    """Keeps what the device tells, and may do something when the measurement begins."""
+    """Keeps the reported telemetry, and may act when the measurement begins."""
 
     def __init__(self, at_measuring: Any = None) -> None:
         self.heard: list[Telemetry] = []
@@ -87,7 +87,7 @@ def sampler_pid(agent: AgentProcess) -> int:
 
 
 def test_run_is_watched_and_tells_what_that_cost(host: Host) -> None:
-    """Nobody knows how warm the device was, or whether the watching slowed it down."""
+    """Otherwise the device's temperature, or what sampling it cost, would be unknown."""
     listener = Listener()
     run = bench(host, watcher=listener)
     told = run.document["conditions"]["telemetry"]
@@ -112,7 +112,7 @@ def test_run_is_watched_and_tells_what_that_cost(host: Host) -> None:
 def test_sampler_that_is_killed_costs_its_telemetry_and_no_latency(
     agent: AgentProcess, host: Host
 ) -> None:
-    """A sensor that crashes its reader costs an hour of measurement, or nobody learns of it."""
+    """Otherwise a sensor that crashes its reader would cost an hour's run, or fail unnoticed."""
     listener = Listener(lambda: os.kill(sampler_pid(agent), signal.SIGKILL))
     run = bench(host, watcher=listener)
     assert run.document["metrics"]["latency_ns"]["count"] > 0
@@ -123,7 +123,7 @@ def test_sampler_that_is_killed_costs_its_telemetry_and_no_latency(
 
 
 def test_nobody_looks_when_nobody_is_asked_to(host: Host) -> None:
-    """A run without telemetry is watched all the same, or is suspect for it."""
+    """Otherwise a run without telemetry would be sampled all the same, or be suspect for it."""
     listener = Listener()
     run = bench(host, watcher=listener, telemetry_rate_hz=0.0)
     assert listener.heard == []

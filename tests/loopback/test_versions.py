@@ -1,4 +1,4 @@
-"""Hosts and agents one version apart: what the older one does not know is not asked of it."""
+"""Hosts and agents one version apart: the older one is sent nothing that it does not know."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def agent(tmp_path: Path) -> Iterator[AgentProcess]:
 
 
 def push(link: Conversation, path: Path) -> str:
-    """Bring a model there; its digest."""
+    """Send a model there; its digest."""
     data = path.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     assert isinstance(link.ask(m.Acquire(60.0)), m.Granted)
@@ -52,7 +52,7 @@ def push(link: Conversation, path: Path) -> str:
 def test_host_of_the_version_before_measures_on_the_first_seat(
     agent: AgentProcess, tmp_path: Path, protocol: int
 ) -> None:
-    """An agent is updated, and every run of an older host ends with an unknown message."""
+    """Otherwise an agent's update would end every run of an older host with an unknown message."""
     host = Host(tmp_path / "host")
     host.lab.pair(agent.pairing_string())
     identity = host.folder / "config" / "edgebench" / "host" / "identity.pem"
@@ -83,7 +83,7 @@ def test_host_of_the_version_before_measures_on_the_first_seat(
 def test_seat_that_is_not_there_is_refused_with_the_names_of_those_that_are(
     agent: AgentProcess, tmp_path: Path
 ) -> None:
-    """A misspelt seat measures on another device."""
+    """Otherwise a misspelt seat would measure on another device."""
     host = Host(tmp_path / "host")
     host.lab.pair(agent.pairing_string())
     identity = host.folder / "config" / "edgebench" / "host" / "identity.pem"

@@ -31,7 +31,7 @@ SHORT: SpecChanges = {
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """One agent for all of them: each test ends the runs that it starts."""
+    """One agent for all tests: each test ends the runs that it starts."""
     process = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"]).start()
     yield process
     process.kill()
@@ -48,7 +48,7 @@ def other(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> Host
 def test_run_of_a_killed_host_is_stopped_by_its_owner_and_collected(
     agent: AgentProcess, paired: Host, other: Host
 ) -> None:
-    """A laptop that died holds the device for an hour, and only its keyboard could free it."""
+    """Otherwise a laptop that died would hold the device for an hour, with no way to free it."""
     command = paired.popen(*LONG)
     wait_until(lambda: is_measuring(agent), "worker measures")
     command.kill()
@@ -81,7 +81,7 @@ def test_run_of_a_killed_host_is_stopped_by_its_owner_and_collected(
 def test_command_goes_on_with_its_next_run_when_one_is_stopped(
     agent: AgentProcess, paired: Host
 ) -> None:
-    """Somebody believes that the whole command is stopped, and finds it at work an hour later."""
+    """Otherwise the user would expect the command to end, and find it at work an hour later."""
     command = paired.popen(*(word.replace("--runs=1", "--runs=2") for word in LONG))
     wait_until(lambda: is_measuring(agent), "worker measures")
     first = agent.status().running
@@ -101,14 +101,14 @@ def test_command_goes_on_with_its_next_run_when_one_is_stopped(
 
 
 def test_nothing_to_stop_is_no_failure(paired: Host) -> None:
-    """A script that frees a device before it measures fails on every free one."""
+    """Otherwise a script that frees a device before it measures would fail on every free one."""
     result = paired.run("stop", "--on", "board")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == "no run of yours is in progress on board\n"
 
 
 def test_device_that_becomes_free_is_measured_on_at_once(paired: Host, other: Host) -> None:
-    """Of two nights' benchmarks, the second one is refused; or it looks only every now and then."""
+    """Otherwise the second of two benchmarks would be refused, or notice the free device late."""
     said: list[str] = []
 
     def free(event: MeasurementEvent) -> None:
@@ -129,7 +129,7 @@ def test_device_that_becomes_free_is_measured_on_at_once(paired: Host, other: Ho
 
 
 def test_command_that_cannot_succeed_does_not_wait(paired: Host, other: Host) -> None:
-    """Ten minutes of waiting for a device, to be told of a typing error."""
+    """Otherwise a typing error would be reported only after ten minutes of waiting for a device."""
     with other.lab.connect("board") as holder:
         holder.acquire()
         for words, said in (
@@ -147,7 +147,7 @@ def test_command_that_cannot_succeed_does_not_wait(paired: Host, other: Host) ->
 def test_wait_ends_in_the_same_error_and_ctrl_c_in_one_line(
     agent: AgentProcess, paired: Host, other: Host
 ) -> None:
-    """A wait that is over, or that nobody wants any more, ends in a traceback or a lease."""
+    """Otherwise a wait that is over or cancelled would end in a traceback or a lease."""
     with other.lab.connect("board") as holder:
         holder.acquire()
         with pytest.raises(LeaseHeld, match=r"^waited for 0.1 s: device is in use by ") as held:
@@ -167,7 +167,7 @@ def test_wait_ends_in_the_same_error_and_ctrl_c_in_one_line(
 def test_agent_that_cannot_wait_is_asked_again(
     agent: AgentProcess, paired: Host, other: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With an older agent, a wait ends at once."""
+    """Otherwise a wait would end at once with an older agent."""
     monkeypatch.setattr("edgebench.host.bench.lease.REPORT_INTERVAL_S", 0.1)
     seen: list[float] = []
 
@@ -188,13 +188,13 @@ def test_agent_that_cannot_wait_is_asked_again(
 
 @pytest.mark.parametrize("wait_s", [-1.0, float("nan"), float("inf")])
 def test_wait_of_no_length_is_refused(paired: Host, wait_s: float) -> None:
-    """A typing mistake waits for ever."""
+    """Otherwise a typing mistake would wait for ever."""
     with pytest.raises(UsageError, match=r"wait must be 0 to 604800 s \(7 days\)"):
         paired.lab.bench(MODEL, on=["board"], wait_s=wait_s)
 
 
 def test_two_clients_of_one_process_do_not_share_a_lease(paired: Host) -> None:
-    """Two lanes of a campaign measure on one device at once, and one frees the other's lease."""
+    """Otherwise two lanes of a campaign could use one device, and one free the other's lease."""
     with paired.lab.connect("board") as first, paired.lab.connect("board") as second:
         first.acquire()
         with pytest.raises(LeaseHeld, match="device is in use by"):
@@ -208,7 +208,7 @@ def test_two_clients_of_one_process_do_not_share_a_lease(paired: Host) -> None:
 def test_measurement_in_a_thread_is_cancelled_from_another(
     agent: AgentProcess, paired: Host
 ) -> None:
-    """A lane of a campaign cannot be stopped: Ctrl-C reaches the main thread alone."""
+    """Otherwise no lane of a campaign could be stopped, as Ctrl-C reaches only the main thread."""
     cancellation, ends = Cancellation(), list[Exception]()
     request = new_request(
         [MODEL], on=["board"], preset="quick", runs=2, duration_s=60.0, is_checked=False

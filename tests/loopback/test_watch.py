@@ -1,4 +1,4 @@
-"""Two real agents that a host watches: what is told of them, and what a lost one looks like."""
+"""A host watches two real agents: the reported updates, and how a lost agent is shown."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def batches(updates: list[Update], device: str) -> list[Batch]:
 
 
 def test_run_is_seen_while_it_goes_on(host: Host, files: HostFiles) -> None:
-    """A watcher of a campaign cannot see who measures, in which phase, or how warm it gets."""
+    """Otherwise the user, the phase and the temperature of a campaign would not be visible."""
     need_runtime("onnxruntime")
     device = DEVICES[1]
     lane = threading.Thread(
@@ -113,7 +113,7 @@ def test_run_is_seen_while_it_goes_on(host: Host, files: HostFiles) -> None:
 def test_killed_agent_is_away_and_comes_back(
     agents: dict[str, AgentProcess], files: HostFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A board that lost power is shown as it was, or never again."""
+    """Otherwise a board that lost power would be shown as it was, or never again."""
     monkeypatch.setattr(follow, "FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr(follow, "LAST_PAUSE_S", 0.2)
     rack = agents[RACK]
@@ -141,7 +141,7 @@ def test_killed_agent_is_away_and_comes_back(
 
 
 def test_seat_that_is_not_there_is_away(files: HostFiles) -> None:
-    """A misspelt seat is taken for a hostile agent, or is waited for without a word."""
+    """Otherwise a misspelt seat would seem a hostile agent, or be waited for silently."""
     rack = next(one for one in known(files) if one.name == RACK)
     [absence] = asyncio.run(until(files, [rack.at_seat("imx9")], bool))
     assert isinstance(absence, Absence)
@@ -151,7 +151,7 @@ def test_seat_that_is_not_there_is_away(files: HostFiles) -> None:
 
 
 def test_stranger_is_not_told_of_any_seat(files: HostFiles, tmp_path: Path) -> None:
-    """Whoever is in the network can see what a lab measures."""
+    """Otherwise anyone on the network could see what a lab measures."""
     device = replace(known(files)[0], name="board")
     [absence] = asyncio.run(until(HostFiles(tmp_path), [device], bool))
     assert isinstance(absence, Absence)
@@ -159,7 +159,7 @@ def test_stranger_is_not_told_of_any_seat(files: HostFiles, tmp_path: Path) -> N
 
 
 def test_connection_watches_once(agents: dict[str, AgentProcess], host: Host) -> None:
-    """One connection asks a thousand times, and is told everything a thousand times."""
+    """Otherwise one connection could subscribe a thousand times and get every update as often."""
     identity = host.folder / "config" / "edgebench" / "host" / "identity.pem"
     with Conversation(agents["board"].port, tls_context(identity)) as link:
         link.hello()
@@ -172,7 +172,7 @@ def test_connection_watches_once(agents: dict[str, AgentProcess], host: Host) ->
 
 
 def test_every_seat_of_every_agent_is_told_of(host: Host) -> None:
-    """An idle board is missing for a script, or has no temperature; or Ctrl-C is an error to it."""
+    """Otherwise a script would lack idle boards or their temperature, or fail on Ctrl-C."""
     process = host.popen("devices", "--watch", "--json")
     assert process.stdout is not None
     documents: list[dict[str, Any]] = []

@@ -1,1 +1,1 @@
-"""What the tests share: real agents, real command lines, and the rule for skipping."""
+"""Shared by the tests: real agents, real command lines, and the rule for skipping."""

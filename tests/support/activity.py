@@ -1,9 +1,11 @@
-"""What a device really does, as the current of a made-up meter: work of its model's process takes
-more, and a pulse on its serial line is a falling edge of an input.
+"""The real activity of a device as the current of a made-up meter.
 
-A process of its own watches, so that nothing here keeps it from looking: two thousand times a
-second it reads the processor time of the worker, and it notes when bytes come. Both have times of
-the monotonic clock, which is the device's own. The kernel counts a process that works at its ticks,
+Work of the model's process takes more current; a pulse on the device's serial line is a falling
+edge of an input.
+
+A separate process watches, so that nothing here delays it: two thousand times a second it reads
+the processor time of the worker, and it records when bytes arrive. Both have times of the
+monotonic clock, which is the device's own. The kernel accounts a working process at its ticks,
 four milliseconds apart, and when it goes to sleep: work that is seen was done just before.
 """
 
@@ -133,12 +135,12 @@ class Activity(Threaded):
         return current_a, self._digital(true_s)
 
     def begin(self, *, rest_a: float, work_a: float, noise_a: float, seed: int) -> None:
-        """Forget what was emitted, and take other currents from now on."""
+        """Discard what was emitted, and use other currents from now on."""
         self.rest_a, self.work_a, self.noise_a, self.seed = rest_a, work_a, noise_a, seed
         self._emitted.clear()
 
     def energy_j(self, begin_ns: int, end_ns: int) -> float:
-        """What was really taken between two times of the device's clock."""
+        """The energy really taken between two times of the device's clock."""
         true_ns = np.concatenate([times for times, _ in self._emitted]) * 1e9
         current_a = np.concatenate([currents for _, currents in self._emitted])
         charge = np.concatenate([[0.0], np.cumsum(np.diff(true_ns) / 1e9 * current_a[1:])])
@@ -157,7 +159,7 @@ class Activity(Threaded):
         return found
 
     def _digital(self, true_s: Floats) -> NDArray[np.uint8]:
-        """High, but for the time of a byte."""
+        """High, except during a byte."""
         level = np.ones(len(true_s), np.uint8)
         for pulse_ns in list(self._pulses):
             level[(true_s >= pulse_ns / 1e9) & (true_s < pulse_ns / 1e9 + LOW_S)] = 0
@@ -182,7 +184,7 @@ class Activity(Threaded):
                 if value > 0:
                     last_ns = self._ends[-1] if self._ends else 0
                     begin_ns = time_ns - value
-                    # A look comes a little after its tick: that is no rest.
+                    # A reading comes a little after its tick: that is no rest.
                     is_same = begin_ns - last_ns < _LATE_LOOK_NS
                     self._begins.append(last_ns if is_same else begin_ns)
                     self._ends.append(time_ns)

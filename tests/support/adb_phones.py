@@ -1,7 +1,7 @@
 """Emulated phones on the real adb server: their cables, their root directories, their reboots.
 
 A phone is a set of namespaces of this machine: processes that end with its debug bridge, a network
-whose loopback is its own, a root directory with no more of Linux than a phone has, and user 2000.
+with its own loopback, a root directory with no more of Linux than a phone has, and user 2000.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ script.chmod(0o755)
 
 
 def need_phones() -> None:
-    """The test makes phones."""
+    """The test needs emulated phones."""
     need_root()
     need_tool("adb", "unshare", "mount", "ip")
 
 
 def free_port() -> int:
-    """A port that nobody uses, and that the adb server does not try as an emulator's."""
+    """A free port that the adb server does not try as an emulator's."""
     while True:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = int(server.getsockname()[1])
@@ -82,7 +82,7 @@ class AdbProcess:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that lead to it."""
+        """Variables that point to it."""
         return {
             "ANDROID_ADB_SERVER_PORT": str(self.port),
             "ADB_MDNS": "0",
@@ -91,7 +91,7 @@ class AdbProcess:
         }
 
     def run(self, *words: str) -> str:
-        """Output of `adb` with these words."""
+        """Output of `adb` with these arguments."""
         result = subprocess.run(
             ["adb", *words],
             env=os.environ | self.environment,
@@ -105,7 +105,7 @@ class AdbProcess:
         return result.stdout
 
     def kill_server(self) -> None:
-        """End it, as anybody on this machine may."""
+        """End it, as any user of this machine may."""
         with suppress(subprocess.TimeoutExpired):
             self.run("kill-server")
 
@@ -140,7 +140,7 @@ class Cable:
             threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
 
     def pull(self) -> None:
-        """Cut every connection, and let none come."""
+        """Cut every connection, and refuse new ones."""
         if self._listener is not None:
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
@@ -264,7 +264,7 @@ class EmulatedPhone:
         self.cable.plug()
 
     def switch_off(self) -> None:
-        """End all that runs on it, as a reboot does, and the end of its debug bridge."""
+        """End all of its processes and its debug bridge, as a reboot does."""
         self.cable.pull()
         if self.process is not None:
             self.process.kill()
@@ -272,9 +272,9 @@ class EmulatedPhone:
             self.process = None
 
     def connect(self) -> None:
-        """Let the adb server connect to it, and wait until that has an outcome."""
-        # It tries a lost one again by itself, but only every ten seconds. On a busy machine the
-        # end of the connection before may come after the new one, and take that with it.
+        """Make the adb server connect to it, and wait for the outcome."""
+        # It retries a lost connection by itself, but only every ten seconds. On a busy machine the
+        # end of the previous connection may come after the new one, and end that too.
         for _ in range(CONNECT_TRIES):
             with suppress(AssertionError):
                 self.adb.run("disconnect", self.serial)
@@ -293,7 +293,7 @@ class EmulatedPhone:
         return self.adb.run("-s", self.serial, "shell", shlex.join(words))
 
     def as_stranger(self, program: str) -> Any:
-        """What a Python program of an app prints: another user, in the phone's namespaces."""
+        """Output of a Python program of an app: another user, in the phone's namespaces."""
         assert self.process is not None
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         namespaces = ["--mount", "--net", "--pid"]
@@ -311,7 +311,7 @@ class EmulatedPhone:
         return json.loads(result.stdout)
 
     def leftovers(self) -> list[str]:
-        """What lies where its shell may write."""
+        """Files in the directory that its shell may write to."""
         return sorted(str(path.relative_to(self.data)) for path in self.data.rglob("*"))
 
     def _environment(self) -> dict[str, str]:
@@ -329,7 +329,7 @@ class EmulatedPhone:
         }
 
     def _shared(self) -> list[Path]:
-        """Directories of this machine that it sees: what a native Python needs."""
+        """Directories of this machine that it sees: those that a native Python needs."""
         if self.is_bare:
             return [Path(sys.prefix), CHECKOUT]
         system = [path for path in map(Path, ("/usr", "/lib", "/lib64", "/bin")) if path.exists()]
@@ -367,7 +367,7 @@ class EmulatedPhone:
         board = BOARDS[self.board]
         if (self.root / "sim").exists():  # it was on before
             return
-        # The kernel's own account of processes is real.
+        # The processes are the kernel's own list.
         files = {name: text for name, text in board.files.items() if not name.startswith("proc/")}
         make_board(self.root, replace(board, files=files, commands={}))
         pairs = _PROPERTY.findall((self.root / "sim/getprop").read_text())
@@ -380,7 +380,7 @@ class EmulatedPhone:
                 self.add_program(Path(path).name, script.partition("\n")[2])
 
     def add_program(self, name: str, script: str) -> None:
-        """Give it a program."""
+        """Install a program on it."""
         path = self.root / _PROGRAMS.lstrip("/") / name
         path.parent.mkdir(parents=True, exist_ok=True)
         shell = f"{_PROGRAMS}/sh" if self.is_bare else "/bin/sh"
@@ -388,7 +388,7 @@ class EmulatedPhone:
         path.chmod(0o755)
 
     def _add_toolbox(self) -> None:
-        """mksh, which is static, and toybox, moved to where its libraries are."""
+        """The static mksh, and toybox, moved next to its libraries."""
         programs, libraries = (self.root / path.lstrip("/") for path in (_PROGRAMS, _LIBRARIES))
         libraries.mkdir(parents=True, exist_ok=True)
         shutil.copy(str(shutil.which("mksh-static")), programs / "sh")

@@ -41,7 +41,7 @@ FEATURES = ("shell_v2", "cmd", "stat_v2", "ls_v2")
 
 @dataclass(frozen=True)
 class AdbdSettings:
-    """A phone, as its daemon shows it."""
+    """A phone, as its daemon presents it."""
 
     path: str
     """Unix socket that is served."""
@@ -65,7 +65,7 @@ class AdbdSettings:
 
 
 class Stream:
-    """One of the streams of a connection."""
+    """A stream of a connection."""
 
     def __init__(self, connection: Connection, own: int, peer: int) -> None:
         self._connection, self._own, self._peer = connection, own, peer
@@ -75,11 +75,11 @@ class Stream:
         self.on_close: Callable[[], None] = lambda: None
 
     def accept(self) -> None:
-        """Tell the host that the service is open."""
+        """Report to the host that the service is open."""
         self._connection.send(b"OKAY", self._own, self._peer)
 
     def read(self) -> bytes:
-        """What came next; empty at the end."""
+        """The next data; empty at the end."""
         data = self.incoming.get()
         if data is None:
             return b""
@@ -105,7 +105,7 @@ class Stream:
                 self._connection.send(b"CLSE", self._own, self._peer)
 
     def ended(self) -> None:
-        """The host has closed it, or is gone."""
+        """The host has closed it, or has disconnected."""
         self.is_closed = True
         self.incoming.put(None)
         self.acknowledged.release()
@@ -119,7 +119,7 @@ class Reader:
         self._stream, self._left = stream, b""
 
     def exactly(self, size: int) -> bytes:
-        """So many bytes; EOFError at the end."""
+        """This many bytes; EOFError at the end."""
         while len(self._left) < size:
             data = self._stream.read()
             if not data:
@@ -136,7 +136,7 @@ class Connection:
         self._link, self._settings = link, settings
         self._lock = threading.Lock()
         self._streams: dict[int, Stream] = {}
-        # None comes twice: the server may close a stream once more when it is closed already.
+        # No number is reused: the server may close a stream again when it is closed already.
         self._numbers = itertools.count(1)
         self.max_data = 4096
 
@@ -177,9 +177,9 @@ class Connection:
             else:
                 self.send(b"AUTH", TOKEN, 0, os.urandom(20))
         elif command == b"AUTH":
-            if first == SIGNATURE:  # of no key that the phone knows
+            if first == SIGNATURE:  # of a key that the phone does not know
                 self.send(b"AUTH", TOKEN, 0, os.urandom(20))
-            # A public key waits for its owner, who does not look at the phone.
+            # A public key waits for confirmation, which never comes.
         elif command == b"OPEN":
             self._open(first, data.rstrip(b"\0").decode())
         elif (stream := self._streams.get(second)) is not None:

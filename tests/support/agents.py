@@ -39,7 +39,7 @@ command_server = functools.cache(CommandServer)
 
 @dataclass
 class AgentProcess:
-    """`edgebench-agent serve` on loopback; killed, not asked, when the test ends."""
+    """`edgebench-agent serve` on loopback; killed without notice when the test ends."""
 
     folder: Path
     options: Sequence[str] = ()
@@ -86,11 +86,11 @@ class AgentProcess:
         return self
 
     def errors(self) -> str:
-        """What it wrote to standard error."""
+        """Its standard error so far."""
         return (self.folder / "stderr.txt").read_text(errors="replace")
 
     def pairing_string(self) -> str:
-        """What `edgebench-agent pair` prints, led to loopback."""
+        """The output of `edgebench-agent pair`, with the address of loopback."""
         secret = secrets.token_bytes(SECRET_BYTES)
         request = PairingOpen(pairing_identity(secret).certificate_pem, PAIRING_VALID_S)
         ready = asyncio.run(ask(ControlAddress(self.state), request, PairingReady))
@@ -98,7 +98,7 @@ class AgentProcess:
         return str(PairingString(addresses, ready.port, ready.fingerprint, secret))
 
     def status(self) -> Status:
-        """What the agent says of itself."""
+        """The status that the agent reports."""
         return asyncio.run(ask(ControlAddress(self.state), StatusAsk(), Status))
 
     def kill(self) -> None:
@@ -177,7 +177,7 @@ class Host:
     def run(
         self, *words: str, timeout_s: float = 170, prefix: Sequence[str] = ()
     ) -> subprocess.CompletedProcess[str]:
-        """Run `edgebench` with these words; a failure is one error and one hint."""
+        """Run `edgebench` with these arguments; a failure is one error and one hint."""
         self.folder.mkdir(parents=True, exist_ok=True)
         variables = os.environ | self.environment
         result = None if prefix else command_server().run(words, variables, timeout_s)
@@ -195,7 +195,7 @@ class Host:
         return result
 
     def popen(self, *words: str, prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
-        """Start `edgebench` with these words, in a session of its own."""
+        """Start `edgebench` with these arguments, in a session of its own."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return subprocess.Popen(
             [*prefix, sys.executable, "-m", "edgebench.host.cli", *words],
@@ -218,7 +218,7 @@ def end_local_agent(host: Host) -> None:
 
 
 def wait_until(condition: Any, what: str, timeout_s: float = 90.0) -> None:
-    """Wait for something that another process does; fails the test when it does not happen."""
+    """Wait for an action of another process; fails the test when it does not happen."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s, f"did not happen within {timeout_s} s: {what}"

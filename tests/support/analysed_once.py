@@ -1,4 +1,4 @@
-"""An analysis that computes each result once, for tests that judge the same latencies for long."""
+"""An analysis that computes each result once, for tests that judge the same latencies again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PURE = ("find_steady_state", "summarize", "stability", "label_outliers", "find_t
 
 @contextmanager
 def analysed_once() -> Iterator[None]:
-    """The same latencies are analysed once: what changes is what a document says of them."""
+    """The same latencies are analysed once; only the document's statements about them change."""
     with pytest.MonkeyPatch.context() as patch:
         for name in PURE:
             patch.setattr(measurement, name, _remembering(getattr(measurement, name)))

@@ -1,4 +1,4 @@
-"""Tests that run alone: two at the same time, but none beside an exclusive one."""
+"""Tests that run alone: two at the same time, but none next to an exclusive test."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 def apart(
     config: pytest.Config, factory: pytest.TempPathFactory, *, is_exclusive: bool = False
 ) -> Iterator[None]:
-    """Hold back the tests of the other processes that must not run beside this one.
+    """Hold back the tests of the other processes that must not run during this test.
 
-    A fixture of a whole module needs it too: it is made before those of a single test.
+    A module-scoped fixture needs it too: it is created before the fixtures of a single test.
     """
     base = factory.getbasetemp()
     shared = base.parent if hasattr(config, "workerinput") else base

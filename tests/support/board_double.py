@@ -1,7 +1,7 @@
-"""A made-up microcontroller, byte for byte, and the line to it: everything that can go wrong does.
+"""A made-up microcontroller, byte for byte, and its line, with every possible fault.
 
 The double behaves as the reference API of MLPerf Tiny does, defects included: what crashes the
-reference, or makes it write behind its buffer, is noted in `violations`. Time is virtual.
+reference, or makes it write beyond its buffer, is recorded in `violations`. Time is virtual.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PULSE = b"\0pulse"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardHabits:
-    """What one firmware does otherwise than another."""
+    """The differences of a firmware from others."""
 
     name_line: str = "m-name-dut-[unspecified]"
     model: str = "kws01"
@@ -80,7 +80,7 @@ class BoardDouble:
     _out: deque[tuple[int, bytes]] = field(default_factory=deque[tuple[int, bytes]])
 
     def start(self) -> list[tuple[int, bytes]]:
-        """Reset the board; what it says then, each with the microseconds before it."""
+        """Reset the board; its output then, each part with the microseconds before it."""
         habits = self.habits
         self._command, self.expected_bytes = "", 0
         self.buffer.clear()
@@ -96,7 +96,7 @@ class BoardDouble:
         return self._said()
 
     def hear(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Take bytes of the host."""
+        """Receive bytes of the host."""
         for byte in data:
             if self.habits.is_echoing:
                 self._out.append((0, bytes([byte])))
@@ -253,7 +253,7 @@ class BoardDouble:
 
 
 def _atoi(text: str) -> int:
-    """Number at the begin of a text, as C has it."""
+    """Number at the beginning of a text, as C parses it."""
     digits = "".join(iter(_leading_digits(text)))
     return int(digits) if digits else 0
 
@@ -280,7 +280,7 @@ class StreamingDouble(BoardDouble):
     _began_ns: int = 0
 
     def play(self, count: int) -> bool:
-        """Let it hear so many frames; whether it listens."""
+        """Play this many frames; whether it listens."""
         if self.is_listening:
             self.heard_count += count
             self.played_count += count
@@ -382,7 +382,7 @@ class StreamingDouble(BoardDouble):
 
 @dataclass(slots=True)
 class InterfaceDouble:
-    """An interface board, with a board behind it or with nothing."""
+    """An interface board, with or without a board behind it."""
 
     board: BoardDouble | None
     name_line: str = "tinyML Enhanced Interface Board"
@@ -405,7 +405,7 @@ class InterfaceDouble:
         return []
 
     def hear(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Take bytes of the host."""
+        """Receive bytes of the host."""
         said: list[tuple[int, bytes]] = []
         for char in data.decode("latin-1"):
             if char != "%":
@@ -424,7 +424,7 @@ class InterfaceDouble:
                 is_text = line.strip() and line != PULSE
                 said.append((delay_us, b"[dut]: " + line if is_text else line))
                 if line == PULSE and self.is_timing:
-                    # The board's line before the pulse is still on its way, at 9600 baud.
+                    # The board's line before the pulse is still in transit, at 9600 baud.
                     own = f"m-lap-us-{self.board.time_us}\r\n".encode()
                     said.insert(-2 if b"m-infer-start" in said[-2][1] else len(said), (0, own))
         return said
@@ -462,7 +462,7 @@ class InterfaceDouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineFaults:
-    """What happens to bytes, by their number since the line was opened."""
+    """Faults of bytes, by their number since the line was opened."""
 
     lost_to_board: frozenset[int] = frozenset()
     lost_to_host: frozenset[int] = frozenset()
@@ -516,7 +516,7 @@ class VirtualLine:
         self.baud_rate = baud_rate
 
     def read(self, timeout_s: float) -> ReceivedBytes:
-        """What is due, in pieces; else time passes."""
+        """The bytes that are due, in pieces; else time passes."""
         self._check()
         end_ns = self.time_ns + round(timeout_s * 1e9)
         if not self._to_host or self._to_host[0][0] > end_ns:
@@ -534,7 +534,7 @@ class VirtualLine:
         return ReceivedBytes(data, self.time_ns)
 
     def write(self, data: bytes) -> None:
-        """Give bytes to the board, one by one."""
+        """Pass bytes to the board, one by one."""
         self._check()
         self.sent += data
         self.time_ns += round(len(data) * BYTE_S * 1e9)
@@ -554,7 +554,7 @@ class VirtualLine:
                 self._queue(self.board.hear(bytes([byte])))
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """No more bytes arrive."""
         self.is_closed = True
 
     def _check(self) -> None:

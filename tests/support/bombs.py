@@ -1,4 +1,4 @@
-"""Parquet files of some kilobytes that hold any number of rows, in place of those of a run."""
+"""Parquet files of a few kilobytes with any number of rows, in place of those of a run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BOMBS = tuple(_SCHEMAS)
 
 
 def write_bomb(directory: Path, name: str, row_count: int) -> None:
-    """Replace a file of a run by one with so many equal rows."""
+    """Replace a file of a run by a file with this many equal rows."""
     schema = _SCHEMAS[name]
     kind = schema.field(0).type
     rows = min(row_count, GROUP_ROWS)

@@ -1,4 +1,4 @@
-"""A real browser that looks at a page, and notes what the page complains of and asks for."""
+"""A real browser that opens a page, and records the page's errors and requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Scheme = Literal["light", "dark"]
 
 @dataclass(slots=True)
 class WatchedPage:
-    """A page, and what was seen of it."""
+    """A page, and what was observed of it."""
 
     page: Page
     complaints: list[str] = field(default_factory=list)

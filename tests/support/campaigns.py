@@ -18,7 +18,7 @@ from support.records import latencies, put_into_store, run_record, worker_record
 
 
 def campaign_with(store: Store, medians: Sequence[Sequence[float]]) -> Campaign:
-    """A campaign of a cell for each of the lists, with a run for each of its numbers.
+    """A campaign with a cell for each list, and a run for each number in it.
 
     A number is the factor of the latencies of its run. Cells differ in their threads.
     """

@@ -1,4 +1,4 @@
-"""A run with other values somewhere in it."""
+"""A run with changed values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Whole = TypeVar("_Whole")
 def changed(whole: _Whole, values: Mapping[str, object]) -> _Whole:
     """A dataclass with other values at these places, as `{"metrics.latency_ns.p50": 5}`.
 
-    Names are those of the attributes; a place that is not there fails the test.
+    Names are those of the attributes; a missing place fails the test.
     """
     found: Any = whole
     for path, value in values.items():

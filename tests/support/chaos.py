@@ -1,11 +1,11 @@
-"""Benchmarks whose processes and connections are killed at drawn moments, and what is left of them.
+"""Benchmarks whose processes and connections are killed at random moments, and what that leaves.
 
 A round is a plan of faults, drawn from a seed. Each hits a `bench` command at a moment after one of
 its marks: the directory of a run appears in the host's incoming/, the agent's work/ and spool/, the
-host's runs/. A command that has ended is followed by another one. When all faults are over, one
-more command, which nothing disturbs, has to collect what is left. Then every run that was ever
-seen in one of those directories must be stored, verified, or named with its reason on a standard
-error or by `edgebench runs`; and nothing else may be left: no process, no lease, no file.
+host's runs/. A command that has ended is followed by another. After all faults, one undisturbed
+command has to collect what is left. Then every run that was ever seen in one of those directories
+must be stored, verified, or named with its reason on a standard error or by `edgebench runs`; and
+nothing else may be left: no process, no lease, no file.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ LINK_WORDS = ("connection to", "cannot reach", "no answer", "before it showed a 
 
 
 class Victim(str, Enum):
-    """What a fault hits."""
+    """The target of a fault."""
 
     HOST = "host"
     AGENT = "agent"
@@ -74,7 +74,7 @@ class Victim(str, Enum):
 
 
 class Mark(str, Enum):
-    """What a moment is counted from."""
+    """The event from which a moment is counted."""
 
     BEGIN = "begin"
     """The command started, or the fault before this one hit it."""
@@ -101,7 +101,7 @@ LONGEST_SILENCE_S = 6.0
 
 
 class Outcome(str, Enum):
-    """What became of the run that a fault hit."""
+    """The outcome of the run that a fault hit."""
 
     STORED = "stored"
     LOST = "named as lost"
@@ -178,10 +178,10 @@ def _draw_fault(chance: random.Random) -> Fault:
 
 
 class Unit(Ppk2Emulator):
-    """A PPK2 that loses samples while nobody reads, as a real one does: its host may be killed."""
+    """A PPK2 that loses samples in unread periods, as a real one does: its host may be killed."""
 
     def send(self, data: bytes, step: int = 65536) -> None:
-        """To the host, as far as it has room."""
+        """Send to the host, as far as it has room."""
         with suppress(BlockingIOError):
             while data:
                 data = data[os.write(self._master, data[:step]) :]
@@ -189,7 +189,7 @@ class Unit(Ppk2Emulator):
 
 @dataclass
 class Command:
-    """One `bench`, with all that it says."""
+    """One `bench`, with all of its output."""
 
     process: subprocess.Popen[bytes]
     errors_path: Path
@@ -204,11 +204,11 @@ class Command:
 
     @property
     def errors(self) -> str:
-        """What it wrote to standard error."""
+        """Its standard error so far."""
         return self.errors_path.read_text(errors="replace")
 
     def tells_failure(self) -> bool:
-        """Whether it told its user why its run has failed."""
+        """Whether it reported to the user why its run has failed."""
         told = [line for line in self.errors.splitlines() if line.startswith("error: ")]
         is_of_link = any(word in line for line in told for word in LINK_WORDS)
         return bool(told) and not self.is_killed and not is_of_link
@@ -225,7 +225,7 @@ class Hit:
 
 @dataclass
 class Report:
-    """What a round found."""
+    """The findings of a round."""
 
     plan: Plan
     outcomes: list[tuple[Victim, Outcome]]
@@ -263,7 +263,7 @@ class Bed:
         self._kept = self._files()
 
     def play(self, plan: Plan) -> Report:
-        """Play a round; what became of its runs, and what is wrong with what is left."""
+        """Play a round; the outcomes of its runs, and what is wrong with what is left."""
         self._commands = []
         before = set(self._seen)
         violations: list[str] = []
@@ -285,7 +285,7 @@ class Bed:
         return Report(plan, table, len(outcomes), violations)
 
     def _hit(self, fault: Fault, plan: Plan, meter: str | None) -> Hit:
-        """Wait for a fault's moment, and make it."""
+        """Wait for a fault's moment, and apply the fault."""
         command = next(iter(self._commands[-1:]), None)
         for _ in range(ATTEMPTS):
             if command is None or command.is_over:
@@ -299,7 +299,7 @@ class Bed:
         return Hit(fault, run_id, is_missed=not self._apply(fault, command))
 
     def _apply(self, fault: Fault, command: Command) -> bool:
-        """Kill or cut; whether the victim was there."""
+        """Kill or cut; whether the victim existed."""
         if fault.victim is Victim.HOST:
             command.is_killed = not command.is_over
             command.process.kill()
@@ -365,7 +365,7 @@ class Bed:
     def _poll_until(
         self, end_s: float | None, command: Command, condition: Callable[[], bool] = lambda: False
     ) -> None:
-        """Look at the directories until a time, a condition or the end of the command."""
+        """Poll the directories until a time, a condition or the end of the command."""
         limit_s = time.monotonic() + COMMAND_TIMEOUT_S
         while not command.is_over and not condition():
             now_s = time.monotonic()
@@ -377,7 +377,7 @@ class Bed:
             time.sleep(POLL_S)
 
     def _look(self, command: Command) -> None:
-        """Take down the runs that there are."""
+        """Record the runs that exist."""
         new = self._started() - self._seen
         command.runs |= new
         self._seen |= new
@@ -390,11 +390,11 @@ class Bed:
         there = _names(state / "work") | _names(state / "spool")
         self._admitted |= there
         expected = self.host.lab.store.unfinished.glob(f"*/{EXPECTED_FILE}")
-        there |= {path.parent.name for path in expected}  # without one, it was not started
+        there |= {path.parent.name for path in expected}  # without a run, it was not started
         return {name for name in there if name[:1].isdigit()} - _names(self.host.lab.store.runs)
 
     def _settle(self) -> None:
-        """Let everything end that goes on without anybody."""
+        """Wait for the end of everything that runs on unattended."""
         self._relay.speak()
         for command in self._commands:
             self._await_end(command)
@@ -412,7 +412,7 @@ class Bed:
             raise Stuck(f"agent does not answer: {exc}: {self.agent.errors()[-500:]}") from exc
 
     def _outcomes(self, run_ids: Iterable[str]) -> dict[str, Outcome]:
-        """What became of each run."""
+        """The outcome of each run."""
         store = self.host.lab.store
         verdicts = {row.run_id: row.verdict for row in list_runs(store)}
         said = "\n".join(command.errors for command in self._commands)
@@ -434,7 +434,7 @@ class Bed:
         return outcomes
 
     def _leftovers(self) -> list[str]:
-        """What is there and should not be."""
+        """Whatever exists and should not."""
         store = self.host.lab.store
         found: list[str] = []
         for run_id in _names(store.runs) - self._verified:
@@ -461,13 +461,13 @@ class Bed:
         return found
 
     def _files(self) -> set[str]:
-        """Names of all files of host and agent that no run of its own has."""
+        """Names of all files of host and agent that are not in a run's own directory."""
         names: set[str] = set()
         for root in (self.host.folder, self.agent.folder):
             for folder, folders, files in os.walk(root):
                 at = Path(folder)
                 if at.name in ("runs", "incoming", "work", "spool"):
-                    folders.clear()  # looked at by run
+                    folders.clear()  # checked by run
                 if at.name == "live":
                     continue  # for a day, by which `edgebench serve` knows that a command has ended
                 files = [name for name in files if name not in INDEX_FILES]  # a cache: any moment
@@ -476,12 +476,12 @@ class Bed:
 
 
 class Stuck(Exception):
-    """Something goes on that should have ended."""
+    """Something still runs that should have ended."""
 
 
 @contextmanager
 def bed(folder: Path) -> Iterator[Bed]:
-    """A bed in this folder, for as long as the block lasts."""
+    """A bed in this folder, for the duration of the block."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = {MARK: str(folder)}
     agent = AgentProcess(folder / "a", ["--name", "board"], environment=environment).start()
@@ -497,7 +497,7 @@ def bed(folder: Path) -> Iterator[Bed]:
 
 @contextmanager
 def _meter(name: str | None) -> Iterator[str | None]:
-    """A meter for as long as the block lasts, as a command names it."""
+    """A meter for the duration of the block, as a command names it."""
     if name != "ppk2":
         yield name
         return

@@ -73,7 +73,7 @@ class LabProcess(ClusterProcess):
     words: Sequence[str] = ()
 
     def start(self) -> LabProcess:
-        """Start it, and wait until the scheduler has taken it."""
+        """Start it, and wait until the scheduler has registered it."""
         with (self.host.folder / "lab.txt").open("ab") as errors:
             self.process = subprocess.Popen(
                 [

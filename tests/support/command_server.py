@@ -1,5 +1,6 @@
-"""A process that has imported the command line, and forks for each command: real processes that
-need no second of imports each.
+"""A process that has imported the command line and forks for each command.
+
+These are real processes that do not need a second of imports each.
 
     Host.run ──▶ CommandServer ──socket: words, directory, variables, two files──▶ serve()
                                                                                      │ fork
@@ -55,7 +56,7 @@ class CommandServer:
     ) -> subprocess.CompletedProcess[str] | None:
         """Run a command; None if it needs a process of its own from the start.
 
-        That is so beside another command, and where variables differ that imports depend on.
+        That is so during another command, and where variables differ that imports depend on.
         """
         if _read_at_start(variables) != self._variables or not self._lock.acquire(blocking=False):
             return None

@@ -1,4 +1,4 @@
-"""What a command said, and a host whose store holds one measured run."""
+"""Output of a command, and a host whose store holds one measured run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IMPATIENT = (sys.executable, "-c", _NOTICES_SOON)
 
 @dataclass(frozen=True)
 class Said:
-    """What a command said, and how it ended."""
+    """The output of a command, and its exit code."""
 
     code: int
     out: str

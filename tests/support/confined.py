@@ -14,7 +14,7 @@ from support.tools import need_root, skip_or_fail
 
 
 def in_a_child(action: Callable[[], Any], user: int | None = None) -> Any:
-    """The JSON that this function gives in a child, which leads a session as a worker does."""
+    """The JSON result of this function in a child, which leads a session as a worker does."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -26,7 +26,7 @@ def in_a_child(action: Callable[[], Any], user: int | None = None) -> Any:
                 os.setresgid(user, user, user)
                 os.setresuid(user, user, user)
             os.write(writing, json.dumps(action()).encode())
-        except BaseException as exc:  # the parent wants to know it
+        except BaseException as exc:  # the parent needs its value
             os.write(writing, json.dumps({"raised": repr(exc)}).encode())
         finally:
             os._exit(0)
@@ -46,7 +46,7 @@ def need_landlock() -> None:
 
 
 def need_everything() -> None:
-    """This kernel has all that the tests are about."""
+    """This kernel has all features under test."""
     need_landlock()
     need_root()
     if os.uname().machine != "x86_64":
@@ -54,7 +54,7 @@ def need_everything() -> None:
 
 
 def deny_calls(*names: str) -> None:
-    """Have the kernel refuse these calls to this process and all that follow, for good."""
+    """Make the kernel refuse these calls to this process and all its children, for good."""
     from edgebench.agent.confine.seccomp import install_filter
     from edgebench.agent.confine.syscalls import REFUSED, find_architecture
 
@@ -73,7 +73,7 @@ def deny_calls(*names: str) -> None:
 
 
 def denying_environment(folder: Path, *names: str) -> dict[str, str]:
-    """Variables with which every Python denies itself these calls, before it does anything else.
+    """Variables that make every Python deny itself these calls, before it does anything else.
 
     Its packages are in a directory that is closed to other users, as those in a home are.
     """

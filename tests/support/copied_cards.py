@@ -1,6 +1,6 @@
 """Boards and SD cards that are copied, moved and swapped, and a host that measures on the boards.
 
-A board is a tree of files in which its hardware shows; a card is the directories of an agent with
+A board is a tree of files that represents its hardware; a card is the directories of an agent with
 its machine id. An agent is started with both: its card in its board, at an address of the board.
 """
 
@@ -39,7 +39,7 @@ them takes longer than all else."""
 
 
 class Evidence(str, Enum):
-    """What a board shows of itself."""
+    """Identifying facts that a board exposes."""
 
     SERIAL = "serial"
     """A serial number in the device tree, and a network card."""
@@ -71,7 +71,7 @@ class Board:
         return f"127.0.{1 + slot}.{10 + self.number}"
 
     def build(self, machine_id: str) -> None:
-        """Write the files, with the machine id of the card that is in."""
+        """Write the files, with the machine id of the inserted card."""
         shutil.rmtree(self.root, ignore_errors=True)
         make_tree(self.root, X86_VM, {"etc/machine-id": f"{machine_id}\n"})
         serial = {
@@ -108,7 +108,7 @@ class Card:
     machine_id: str
 
     def copy_to(self, folder: Path, *, is_older: bool) -> Card:
-        """A copy; one that an older version made knows of no hardware."""
+        """A copy; a copy made by an older version knows of no hardware."""
         shutil.copytree(
             self.folder,
             folder,
@@ -171,7 +171,7 @@ class CardFarm:
         return board
 
     def add_network(self, board: Board) -> None:
-        """Put a new network card in."""
+        """Insert a new network card."""
         self._network_count += 1
         board.networks.append(self._network_count)
 
@@ -206,13 +206,13 @@ class CardFarm:
         return card
 
     def pair(self, board: Board, slot: int = 0) -> KnownDevice:
-        """Pair the host with what is on in a board."""
+        """Pair the host with the running agent in a board."""
         agent = self.on[board.number, slot][1]
         text = agent.pairing_string().replace("127.0.0.1", board.address(slot))
         return self.host.lab.pair(text)
 
     def announcements(self, *_: object) -> list[Announcement]:
-        """What the agents that are on announce."""
+        """Announcements of the agents that are on."""
         made = []
         for (number, slot), (card, agent) in self.on.items():
             identity = (card.folder / "config" / "identity.pem").read_text()
@@ -229,7 +229,7 @@ class CardFarm:
 
 @dataclass
 class Tally:
-    """How the host's connections by name went."""
+    """Counts of the host's connections by name."""
 
     right: int = 0
     refused: int = 0
@@ -243,7 +243,7 @@ class Tally:
 
 
 def connect_by_name(farm: CardFarm, tally: Tally, measure: Callable[[str], None] | None) -> None:
-    """Connect to each known device; measure where that is the board of its name."""
+    """Connect to each known device; measure where it is the board with that name."""
     for device in farm.known:
         try:
             with farm.host.lab.connect(device.name) as client:

@@ -1,4 +1,4 @@
-"""What the CPU under the tests can do; no test may ask more of it."""
+"""Features of the CPU under the tests; no test may require more."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Spooled runs with damage: every number of a record at its extremes, and traces with other bytes.
 
-What is sent by a device may be anything. So each damaged run goes through the analysis, and what is
-stored of it through the commands that read it: each has to end in a result, or in one of our
-errors, with nothing else on the screen.
+Data from a device may be anything. So each damaged run goes through the analysis, and the stored
+result through the commands that read it: each has to end in a result, or in one of our errors,
+with no other output.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 
 
 def mutated_words(data: bytes, chance: random.Random) -> bytes:
-    """As many bytes, in which some words of 64 bits are others."""
+    """As many bytes, with some words of 64 bits replaced."""
     words = [int.from_bytes(data[i : i + 8], "little") for i in range(0, len(data), 8)]
     for _ in range(chance.choice((1, 2, 10, 100))):
         at = chance.randrange(len(words)) if words else 0
@@ -134,7 +134,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Tally:
-    """How damaged runs ended."""
+    """Outcomes of damaged runs."""
 
     stored: int = 0
     refused: int = 0
@@ -168,7 +168,7 @@ class Trial:
         self._judge(f"{self.kind} seed {seed} {' '.join(picked)}", changed)
 
     def of_document(self, place: Place, value: object) -> None:
-        """Try a stored run with another number in its run.json, as somebody may have sent it."""
+        """Try a stored run with another number in its run.json, as a stranger may have sent it."""
 
         def damage(directory: Path) -> None:
             path = directory / RUN_FILE
@@ -177,7 +177,7 @@ class Trial:
         self._read_stored(f"{self.kind} run.json {'.'.join(map(str, place))}={value}"[:80], damage)
 
     def of_stored_traces(self, seed: int) -> None:
-        """Try a stored run whose Parquet files hold other numbers, which no analysis has seen."""
+        """Try a stored run whose Parquet files hold other numbers, not checked by an analysis."""
         chance = random.Random(seed)
 
         def damage(directory: Path) -> None:
@@ -198,7 +198,7 @@ class Trial:
         return json.loads((self._honest() / RUN_FILE).read_bytes())
 
     def _honest(self) -> Path:
-        """Directory of the run without damage, with its packed traces still there."""
+        """Directory of the undamaged run, with its packed traces still there."""
         directory = self.folder / "honest"
         if not directory.exists():
             shutil.copytree(SPOOLED / self.kind, directory / RAW_DIRECTORY)
@@ -245,7 +245,7 @@ class Trial:
         self._watch(name, attempt)
 
     def _watch(self, name: str, attempt: Callable[[Store, str, io.StringIO], None]) -> None:
-        """Make an attempt in an empty store; note what it raises, and what it warns of."""
+        """Make an attempt in an empty store; record exceptions and warnings."""
         began_s = time.monotonic()
         store = Store(self.folder / "store")
         shutil.rmtree(store.root, ignore_errors=True)
@@ -265,7 +265,7 @@ class Trial:
         self.tally.slowest_s = max(self.tally.slowest_s, time.monotonic() - began_s)
 
     def _read(self, name: str, store: Store, run_id: str, errors: io.StringIO) -> None:
-        """Read what is stored of a run with the commands that read runs and their traces."""
+        """Read the stored part of a run with the commands that read runs and their traces."""
         report = self.folder / "report.html"
         for command, *words in (
             ("show", run_id),

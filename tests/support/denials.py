@@ -1,4 +1,4 @@
-"""What SELinux denies adb's shell in /data/local/tmp, by other means of the kernel.
+"""The denials of SELinux to adb's shell in /data/local/tmp, by other means of the kernel.
 
 Source: Android Open Source Project, system/sepolicy, private/shell.te: files, directories and links
 of symbols may be made, but no socket file, FIFO or device (Landlock), and no hard link (seccomp).
@@ -29,7 +29,7 @@ class Denied(OSError):
 
 
 def deny_as_android() -> None:
-    """Restrict this process and its children, as one of adb's shell is.
+    """Restrict this process and its children, as adb's shell is restricted.
 
     Raises:
         Denied: the kernel has no Landlock, or no seccomp.
@@ -60,7 +60,7 @@ def deny_as_android() -> None:
 
 
 def _filter() -> ctypes.Array[ctypes.c_char]:
-    """A filter that answers EACCES to each call that makes a hard link."""
+    """A filter that returns EACCES to each call that makes a hard link."""
     numbers = LINK_CALLS[platform.machine()]
     lines = [struct.pack("<HBBI", LOAD, 0, 0, 0)]  # of seccomp_data: the number of the call
     for at, number in enumerate(numbers):

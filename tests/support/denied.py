@@ -1,7 +1,7 @@
-"""Facts that a system may keep from a program: Android from its apps, a container from its guests.
+"""Facts that a system may hide from a program: Android from its apps, a container from its guests.
 
 Files and functions are denied to Python alone: the libraries of a runtime keep their own view. The
-list of network interfaces is denied by the kernel, through seccomp, to every process that follows.
+list of network interfaces is denied by the kernel, through seccomp, to every later process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _OPENERS: tuple[Any, ...] = (
 
 
 class Denial:
-    """A function that opens files, but for some; no plain one, which a class would bind."""
+    """A function that opens files, with exceptions; a plain function would be bound by a class."""
 
     def __init__(self, function: Any, pattern: re.Pattern[str]) -> None:
         self._function = function
@@ -66,7 +66,7 @@ def deny_files(*patterns: str) -> None:
 
 @contextmanager
 def denied_files(*patterns: str) -> Iterator[None]:
-    """Files that cannot be opened meanwhile."""
+    """Files that cannot be opened inside the block."""
     functions = [place.open for place in _OPENERS]
     deny_files(*patterns)
     try:
@@ -82,14 +82,14 @@ def no_load() -> tuple[float, float, float]:
 
 
 def deny_everything() -> None:
-    """Deny all of it to this process, for good; those that it starts do the same."""
+    """Deny all of it to this process, for good; processes that it starts do the same."""
     deny_files(*FILES)
     os.getloadavg = no_load
     deny_interfaces()
 
 
 def deny_interfaces() -> None:
-    """Have the kernel refuse netlink sockets, as Android's does."""
+    """Make the kernel refuse netlink sockets, as Android's does."""
     from edgebench.agent.confine.kernel import Kernel
     from edgebench.agent.confine.seccomp import install_filter
     from edgebench.agent.confine.syscalls import REFUSED, find_architecture
@@ -113,9 +113,9 @@ def deny_interfaces() -> None:
 
 
 def deny_socket_files() -> None:
-    """Have the kernel refuse socket files to this process and all that follow, for good.
+    """Make the kernel refuse socket files to this process and all its children, for good.
 
-    Android's SELinux does so to the shell of adb, with the same error.
+    Android's SELinux does the same to the shell of adb, with the same error.
     """
     from edgebench.agent.confine.kernel import Kernel
 
@@ -127,7 +127,7 @@ def deny_socket_files() -> None:
 
 
 def without_socket_files(action: Callable[[], Any]) -> Any:
-    """The JSON that this function gives in a child to which the kernel refuses socket files."""
+    """The JSON result of this function in a child to which the kernel refuses socket files."""
     from support.confined import in_a_child, need_landlock
 
     def act() -> Any:
@@ -141,7 +141,7 @@ def without_socket_files(action: Callable[[], Any]) -> Any:
 
 
 def denying_environment(folder: Path, denial: str = "deny_everything") -> dict[str, str]:
-    """Variables with which every Python calls one of these functions before it does anything."""
+    """Variables that make every Python call one of these functions before it does anything."""
     folder.mkdir(parents=True, exist_ok=True)
     text = f"import runpy\nrunpy.run_path({__file__!r})[{denial!r}]()\n"
     (folder / "sitecustomize.py").write_text(text)

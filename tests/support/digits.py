@@ -62,7 +62,7 @@ def a_model_for(runtime: Runtime) -> str:
 
 
 def images(entry: dict[str, Any]) -> tuple[list[NDArray[Any]], NDArray[Any]]:
-    """The held-out digits as this model takes them, and what they show."""
+    """The held-out digits as inputs of this model, and their labels."""
     with np.load(FOLDER / MANIFEST["test_set"]["file"]) as held_out:
         pixels, labels = held_out["images"], held_out["labels"]
     scaled = pixels.astype(np.float32).reshape(-1, 8, 8) / entry["input_divisor"]

@@ -33,7 +33,7 @@ def read_only(path: Path) -> Iterator[Path]:
 
 
 def fill(path: Path, leave_bytes: int = 0) -> Path:
-    """Fill the file system but for some bytes; the file that does it."""
+    """Fill the file system except for some bytes; the file that does it."""
     filler = path / "filler"
     with filler.open("wb", buffering=0) as file:
         while True:

@@ -1,4 +1,4 @@
-"""Made-up recordings of power in the store, and what a run says beside them."""
+"""Made-up recordings of power in the store, and matching statements of a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def header(
     facts: dict[str, Any] | None = None,
     **capability: Any,
 ) -> Header:
-    """A meter that samples instants, unless said otherwise."""
+    """A meter that samples instants, unless specified otherwise."""
     values: dict[str, Any] = {
         "is_uniform": True,
         "is_averaging": False,

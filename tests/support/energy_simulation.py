@@ -1,4 +1,4 @@
-"""Simulated runs beside a simulated meter: everything is known, and a thousand take a minute.
+"""Simulated runs with a simulated meter: everything is known, and a thousand take a minute.
 
 A run is a course of power over the device's clock: idle, loading, load code, loop, load code, idle.
 The meter samples it by a clock of its own, and the host gets the samples late. The energy of the
@@ -101,7 +101,7 @@ class SimulatedMeter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedFile:
-    """How an instrument that edgebench does not drive writes its samples down."""
+    """The format in which an instrument without a driver writes its samples."""
 
     zero_s: float = 0.0
     """Time of its clock at the first sample; None of it is the device's."""
@@ -145,7 +145,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was found in a simulated run, and what is true."""
+    """The findings in a simulated run, and the truth."""
 
     energy: EnergyResult
     gross_j: float
@@ -185,7 +185,7 @@ class Outcome:
 def simulate(
     device: SimulatedDevice, meter: SimulatedMeter, seed: int, sync: SyncMethod | None = None
 ) -> Outcome:
-    """One run with its analysis; which part of a sample a change falls on is of the seed."""
+    """One run with its analysis; the seed decides on which part of a sample a change falls."""
     chance = np.random.default_rng(seed)
     played = _play(device, chance)
     with tempfile.TemporaryDirectory() as folder:
@@ -200,7 +200,7 @@ def simulate(
 def simulate_file(
     device: SimulatedDevice, meter: SimulatedMeter, file: SimulatedFile, seed: int
 ) -> Outcome | str:
-    """One run, and the file of an instrument beside it; its outcome, or why it was refused."""
+    """One run, and the file of an instrument recorded with it; its outcome, or the refusal."""
     chance = np.random.default_rng(seed)
     played = _play(device, chance)
     with tempfile.TemporaryDirectory() as name:
@@ -266,7 +266,7 @@ class _Played:
     end_s: float
 
     def outcome(self, power: PowerFile, request: EnergyRequest) -> Outcome:
-        """What is found in a recording."""
+        """The findings in a recording."""
         found = find_energy(self.record, self.worker, self.timed, power, SAME_CLOCK, request)
         device, timed = self.device, self.timed
         window_s = np.array(timed.window_ns) / SECOND_NS
@@ -407,7 +407,7 @@ def _another(
 def _sampled(
     course: Course, end_s: float, meter: SimulatedMeter, chance: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Times on the device's clock, and powers, of what the meter makes of a course."""
+    """Times on the device's clock, and powers, that the meter makes of a course."""
     interval_s = 1 / meter.rate_hz / (1 + meter.drift_ppm * 1e-6)
     phase_s = float(chance.uniform(0, interval_s))
     at_s = np.arange(phase_s + interval_s, end_s, interval_s)
@@ -433,9 +433,9 @@ def _recorded(
     meter: SimulatedMeter,
     chance: np.random.Generator,
 ) -> PowerFile:
-    """What the meter makes of a course."""
+    """The meter's recording of a course."""
     at_s, power_w = _sampled(course, end_s, meter, chance)
-    # The meter counts its own intervals, from some zero of its own.
+    # The meter counts its own intervals, from an arbitrary zero.
     ends_ns = np.rint((np.arange(len(at_s)) + 1) * (SECOND_NS / meter.rate_hz)).astype(np.int64)
     begins_ns = ends_ns - round(SECOND_NS / meter.rate_hz)
     header = _header(meter)

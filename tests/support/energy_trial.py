@@ -1,4 +1,4 @@
-"""A run of a real model beside a made-up PPK2 whose current follows what the device really does.
+"""A run of a real model with a made-up PPK2 whose current follows the real activity of the device.
 
 What the unit emits is known to the last sample, and the device's clock is this machine's own: so
 the energy of any window is known, whatever the unit's clock does.
@@ -30,7 +30,7 @@ MODELS = ("digits_int8.tflite", "digits_fp32.tflite", "digits_int8.onnx")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one method says of one run, and what is true."""
+    """The findings of one method in one run, and the truth."""
 
     method: str
     value_j: float | None
@@ -44,7 +44,7 @@ class Found:
 
     @property
     def ratio(self) -> float:
-        """Of what was found to what is true; 0 where nothing was found."""
+        """Found over true; 0 where nothing was found."""
         return (self.value_j or 0.0) / self.truth_j
 
     @property
@@ -56,7 +56,7 @@ class Found:
 
     @property
     def is_inside_comparative(self) -> bool:
-        """The same of the interval without the meter's gain, which this meter does not have."""
+        """The same for the interval without the meter's gain, which this meter does not have."""
         if self.value_j is None or self.u95_comparative_j is None:
             return False
         return abs(self.value_j - self.truth_j) <= self.u95_comparative_j
@@ -64,7 +64,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """An agent with a wire, a host that is paired with it, and who watches the agent's worker."""
+    """An agent with a wire, a host that is paired with it, and the watcher of the worker."""
 
     host: Host
     activity: Activity
@@ -114,7 +114,7 @@ class Bench:
 
 
 def _off_ns(sync: EnergySync | None, device_ns: int, unit: Ppk2Emulator) -> float | None:
-    """How far a moment is from where it is by the unit's own clock."""
+    """How far a moment is from its place by the unit's own clock."""
     if sync is None or sync.offset_ns is None:
         return None
     assert unit.started_s is not None
@@ -126,7 +126,7 @@ def _off_ns(sync: EnergySync | None, device_ns: int, unit: Ppk2Emulator) -> floa
 
 
 def analysed_again(store: Store, run_id: str, method: SyncMethod | None) -> EnergyResult:
-    """`metrics.energy` of a stored run, by another way to lay the clocks over each other."""
+    """`metrics.energy` of a stored run, by another way to align the clocks."""
     directory = store.directory(run_id)
     record = files.read_record(directory)
     traces = files.read_traces(directory, record, files.read_queries(directory))

@@ -19,7 +19,7 @@ _FIELDS = {"permission": Permission.SERIAL_PORT, "enough_s": 0.5, "keys": ["os"]
 
 
 def parameters(kind: type[EdgebenchError]) -> list[str]:
-    """What an error's constructor takes."""
+    """Parameters of an error's constructor."""
     given = signature(kind.__init__).parameters.values()
     return [p.name for p in given if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self"]
 

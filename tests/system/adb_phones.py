@@ -4,9 +4,9 @@
 
 In each round both phones measure at the same time, and each is cut off at a drawn moment: its cable
 is pulled, adb's server is killed, its debug bridge ends with all that it has started, or it
-restarts. Afterwards it is mended as docs/phones.md says, and its runs are collected. Each run that
-was begun has to be stored once, or named lost. Prints a line for each run; ends with 1 if one is
-neither. It takes about ten minutes on two cores that are shared.
+restarts. Afterwards it is restored as docs/phones.md describes, and its runs are collected. Each
+run that was begun has to be stored once, or reported as lost. Prints a line for each run; ends with
+1 if one is neither. It takes about ten minutes on two shared cores.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EARLY_S, LATE_S = 8.0, 4.0
 
 
 def break_off(made: EmulatedPhone, fault: str) -> None:
-    """Let this happen."""
+    """Cause this fault."""
     if fault == "cable":
         made.cable.pull()
     elif fault == "server":
@@ -56,7 +56,7 @@ def wait_for_run(made: EmulatedPhone, process: subprocess.Popen[str]) -> None:
 
 
 def mend(host: Host, made: EmulatedPhone, name: str) -> None:
-    """Do what docs/phones.md says."""
+    """Restore the phone as docs/phones.md describes."""
     if made.process is None:
         made.start()
     made.cable.plug()
@@ -68,7 +68,7 @@ def mend(host: Host, made: EmulatedPhone, name: str) -> None:
 
 
 def outcomes(host: Host, collected: str) -> dict[str, str]:
-    """What became of each run that was begun; `collected` is all that `collect` has printed."""
+    """The fate of each run that was begun; `collected` is all that `collect` has printed."""
     store = host.folder / "data/edgebench"
     found = dict.fromkeys(re.findall(LOST, collected), "named lost")
     for path in (store / "incoming").glob("*"):
@@ -79,7 +79,7 @@ def outcomes(host: Host, collected: str) -> dict[str, str]:
 
 
 def play(rounds: int, seed: int, folder: Path) -> int:
-    """Play it; the number of runs that are neither stored nor named lost."""
+    """Play the rounds; the number of runs that are neither stored nor reported as lost."""
     drawn, wrong, collected = random.Random(seed), 0, ""
     with ExitStack() as stack:
         adb = stack.enter_context(adb_server())
@@ -96,7 +96,7 @@ def play(rounds: int, seed: int, folder: Path) -> int:
                 name: host.popen("bench", "digits_int8.tflite", "--on", name, *RUN)
                 for name in phones
             }
-            # One in four before or at the beginning of the run, the others during it or behind it.
+            # One in four before or at the beginning of the run, the others during or after it.
             if is_late := number % 4 > 0:
                 for name, made in phones.items():
                     wait_for_run(made, runs[name])
@@ -131,7 +131,7 @@ def play(rounds: int, seed: int, folder: Path) -> int:
 
 
 def main() -> int:
-    """Play it; 1 if anything is wrong."""
+    """Play the rounds; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description="Two phones that are cut off.")
     parser.add_argument("--rounds", type=int, default=10, metavar="N")
     parser.add_argument("--seed", type=int, default=3)

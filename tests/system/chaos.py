@@ -8,11 +8,11 @@ again), of the worker or of the sampler; a connection that is reset; a link that
 six seconds. Half of the rounds have a meter: a synthetic one, or an emulated PPK2. A round takes
 about twenty seconds on two cores.
 
-Prints a line for each round, and at the end what became of the runs that each kind of victim was
-hit in. A violation is printed with its seed and its moments, and the script ends with 1. The
-moments are those of the plan; what the machine does between them differs from time to time.
+Prints a line for each round, and at the end the fate of the runs for each kind of victim. A
+violation is printed with its seed and its moments, and the script ends with 1. The moments are
+those of the plan; what the machine does between them differs between runs of the script.
 
-tests/loopback/test_chaos.py is the short form; tests/support/chaos.py says what is checked.
+tests/loopback/test_chaos.py is the short form; tests/support/chaos.py describes what is checked.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> int:
             report = made.play(draw(options.seed, number))
             reports.append(report)
             show(report, options.seed)
-    # Another program's, if one was started meanwhile: look before it is believed.
+    # Another program's, if one was started meanwhile: checked before it is trusted.
     left = sorted(set(os.listdir(SHARED_MEMORY)) - shared)
     print(f"new in {SHARED_MEMORY}: {', '.join(left) or 'nothing'}")
     summarise(reports)
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def show(report: Report, seed: int) -> None:
-    """One round."""
+    """Print one round."""
     outcomes = ", ".join(outcome.value for _, outcome in report.outcomes)
     print(f"{report.plan}: {outcomes}; {report.run_count} runs", flush=True)
     for violation in report.violations:
@@ -70,7 +70,7 @@ def show(report: Report, seed: int) -> None:
 
 
 def summarise(reports: Sequence[Report]) -> None:
-    """The table of victims and outcomes, and the sums."""
+    """Print the table of victims and outcomes, and the sums."""
     counts = tally(reports)
     print(f"{'':12}" + "".join(f"{outcome.value:>15}" for outcome in Outcome))
     for victim in Victim:

@@ -1,11 +1,11 @@
-"""What a hostile model gets done on real agents: root and user, by what their kernel offers.
+"""What a hostile model achieves on real agents: root and user, by what their kernel offers.
 
     python tests/system/confinement.py [--python PYTHON]
 
 Needs root, x86-64 and Landlock of version 7. Each cell is one `edgebench bench` on this machine,
 whose Python refuses itself what the kernel of the cell lacks: namespaces by a filter of system
 calls, Landlock by a filter or by an older version. The model is `tests/support/hostile_runtime.py`:
-it tries 38 acts. A cell passes if none succeeds, or if the command has said before that files are
+it tries 38 acts. A cell passes if none succeeds, or if the command has warned before that files are
 open. A user needs a Python that it may run: with one in the home of root, name another.
 """
 
@@ -69,7 +69,7 @@ def main() -> int:
 def try_cell(
     python: str, user: int, landlock: int, *, namespaces: bool
 ) -> tuple[set[str], bool, str]:
-    """Acts that were done, whether the command said first that files are open, and their count."""
+    """Acts that were done, whether the command first warned of open files, and their count."""
     folder = Path(tempfile.mkdtemp(prefix="edgebench-confinement-"))
     try:
         folder.chmod(0o755)

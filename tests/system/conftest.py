@@ -1,4 +1,4 @@
-"""Fixtures: a device that `edgebench deploy` has never seen, and the wheels for it."""
+"""Fixtures: a new device that `edgebench deploy` has never reached, and the wheels for it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def wheels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         skip_or_fail(f"missing: {SYSTEM_PYTHON}")
     scratch = tmp_path_factory.mktemp("wheels")
     cache: pytest.Cache | None = getattr(request.config, "cache", None)
-    # Kept from run to run beside pytest's own cache.
+    # Kept from run to run next to pytest's own cache.
     kept = cache.mkdir("wheels") if cache else scratch
     with pytest.MonkeyPatch.context() as patch, (kept / "lock").open("w") as lock:
-        # Whoever comes second, in the other process of `make test`, finds them.
+        # The other process of `make test` finds them if it comes second.
         fcntl.flock(lock, fcntl.LOCK_EX)
         patch.setenv("XDG_CACHE_HOME", str(kept))
         try:

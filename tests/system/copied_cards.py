@@ -3,12 +3,12 @@
     python tests/system/copied_cards.py [--changes 100] [--seed 1] [--measure]
 
 A change, drawn from the seed: a card with a new system; a copy of a card (one in three as an older
-version made it, which knew of no hardware); a board that is switched on or off; two cards that are
-swapped; a copy of a container beside the first, or a container with a system of its own; a network
-card that is replaced, or a dongle that goes to another board. After each, the host pairs what is
-new (three times out of four), lists all devices and connects to each by its name; with `--measure`,
-it also makes a short run there. That the board is the one of the name is read from the name that
-each agent was started with, which is the board's; so is that of each stored run.
+version made it, which did not record hardware); a board that is switched on or off; two cards that
+are swapped; a copy of a container next to the first, or a container with a system of its own; a
+network card that is replaced, or a dongle that is moved to another board. After each, the host
+pairs what is new (three times out of four), lists all devices and connects to each by its name;
+with `--measure`, it also makes a short run there. That the board is the one of the name is read
+from the name that each agent was started with, which is the board's; so is that of each stored run.
 
 Prints how often the right board was reached, how often the host refused, and each time that a
 wrong one was; the script ends with 1 if there was any. tests/loopback/test_copied_cards.py is the
@@ -165,7 +165,7 @@ def _pair_new(farm: CardFarm, chance: random.Random) -> int:
 
 
 def _measure(host: Host, name: str) -> None:
-    """Make a short run on a device; one that fails is none."""
+    """Make a short run on a device; a run that fails does not count."""
     words = ("--on", name, "--runtime", "onnx", "--quick", "--runs", "1", "--duration", "0.2s")
     try:
         host.run("bench", MODEL, *words, "--no-check")
@@ -174,7 +174,7 @@ def _measure(host: Host, name: str) -> None:
 
 
 def _wrong_runs(host: Host) -> list[str]:
-    """Stored runs whose device is not the board that it is the history of."""
+    """Stored runs whose device is another board than the one whose history they are in."""
     wrong, boards = list[str](), dict[str, str]()
     for row in list_runs(host.lab.store):
         run = host.lab.store.run(row.run_id)

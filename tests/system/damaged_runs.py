@@ -25,7 +25,7 @@ whether these are damaged in the store."""
 
 
 def main() -> int:
-    """Play all of them; 1 if one ended otherwise than it may."""
+    """Play all jobs; 1 if one ended in a way that is not allowed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traces", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
@@ -50,7 +50,7 @@ def main() -> int:
                 jobs.append((kind, () if is_stored else part, part if is_stored else (), (), False))
         count = options.traces // len(kinds)
         seeds = range(options.seed * 10**6, options.seed * 10**6 + count)
-        # One in four as somebody may have stored it, past the analysis.
+        # One in four as if stored without the analysis.
         jobs += [(kind, (), (), seeds[i : i + 50], i // 50 % 4 == 3) for i in range(0, count, 50)]
     chance.shuffle(jobs)
     total = Tally()
@@ -83,7 +83,7 @@ def play(job: Job) -> Tally:
 
 
 def summary(tally: Tally) -> str:
-    """All in one line."""
+    """All results in one line."""
     return (
         f"{tally.stored + tally.refused} damaged runs: {tally.stored} stored and read, "
         f"{tally.refused} refused, {len(tally.faults)} faults, slowest {tally.slowest_s:.1f} s"

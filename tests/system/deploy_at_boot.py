@@ -33,7 +33,7 @@ UNIT = ".config/systemd/user/edgebench-agent.service"
 
 
 def main() -> int:
-    """Play it."""
+    """Play the steps."""
     parser = argparse.ArgumentParser(description="Deploy to stay, and reboot.")
     parser.add_argument("--runtime", default="onnx")
     options = parser.parse_args()

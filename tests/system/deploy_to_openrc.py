@@ -3,7 +3,7 @@
     python tests/system/deploy_to_openrc.py [--runtime onnx]
 
 Debian's OpenRC is the first process of a system with files and processes of its own, and an SSH
-server that lets root in (`support.openrc`). Checked: the agent is a service in the default
+server that accepts root's login (`support.openrc`). Checked: the agent is a service in the default
 runlevel, it starts again after SIGKILL and after a boot, `--no-boot` drops the service, an agent
 that does not start leaves none, `--uninstall` leaves nothing. Ends with 1 where anything is wrong.
 It takes two minutes.
@@ -49,7 +49,7 @@ class Trial:
         return result.stdout + result.stderr
 
     def is_ready(self) -> bool:
-        """Whether its agent answers."""
+        """Whether its agent responds."""
         result = self.host.run("devices", "--json", "--timeout", "0.1s")
         devices = json.loads(result.stdout)["devices"]
         return any(d["name"] == "board" and d["access"] == "ready" for d in devices)
@@ -59,12 +59,12 @@ class Trial:
         return self.system.output("ls", "/etc/runlevels/default").split()
 
     def files(self) -> set[str]:
-        """What lies in the home directory, and among the services."""
+        """Files in the home directory and among the services."""
         return set(self.system.output("find", "/root", "/etc/init.d", "-xdev").splitlines())
 
 
 def play(trial: Trial, install: tuple[str, ...]) -> None:
-    """Deploy, end the agent, and deploy again without and with what starts it at boot."""
+    """Deploy, end the agent, and deploy again without and with its start at boot."""
     output = trial.run(*install, "--name", "board", "--port", str(trial.port + 1))
     assert "it starts at boot, by an OpenRC service" in output
     assert trial.services() == [SERVICE]
@@ -83,7 +83,7 @@ def play(trial: Trial, install: tuple[str, ...]) -> None:
 
 
 def main() -> int:
-    """Play it."""
+    """Play the steps."""
     parser = argparse.ArgumentParser(description="Deploy to OpenRC, and boot.")
     parser.add_argument("--runtime", default="onnx")
     options = parser.parse_args()

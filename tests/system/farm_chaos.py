@@ -7,11 +7,11 @@ Agents, labs and the host are in network namespaces of their own, with simulated
 meters and emulated ones; without labs, the host measures itself. The faults are drawn from the
 seed: SIGKILL of the host, of labs, of Dask's scheduler, of agents, of workers and of the process
 that analyses; links that are cut for 1 to 30 s; disks that are full for up to 15 s; meters that are
-unplugged. It takes about five minutes on two cores that do nothing else.
+unplugged. It takes about five minutes on two idle cores.
 
-Prints each fault, and at the end what became of the runs, and how often workers were started. A
-violation is printed, and the script ends with 1. tests/support/farm_chaos.py says what is checked;
-tests/system/test_farm_chaos.py is the short form.
+Prints each fault, and at the end the fate of the runs, and how often workers were started. A
+violation is printed, and the script ends with 1. tests/support/farm_chaos.py describes what is
+checked; tests/system/test_farm_chaos.py is the short form.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from support.farm_chaos import FarmChaos, Report, draw
 
 
 def main() -> int:
-    """Play it; 1 if anything is wrong."""
+    """Play the campaign; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description="A campaign over a farm on which all fails.")
     parser.add_argument("--runs", type=int, default=200, metavar="N", help="planned runs")
     parser.add_argument("--kills", type=int, default=30, metavar="N", help="faults")
@@ -70,7 +70,7 @@ def keep(folder: Path, target: Path) -> None:
 
 
 def show(report: Report) -> None:
-    """What it came to."""
+    """Print the result."""
     ends = ", ".join(f"{count} {end}" for end, count in sorted(report.states.items()))
     others = ", ".join(f"{count} {end}" for end, count in sorted(report.attempts.items()))
     for violation in report.violations:

@@ -28,7 +28,7 @@ KERNELS = {
 
 
 def differing(line: Line, blob: ModelBlob, data: bytes, options: argparse.Namespace) -> list[bool]:
-    """Whether the outputs for each of these inputs are other than the reference's."""
+    """Whether the outputs for each of these inputs differ from the reference's."""
     details, reference = Reference(data).input, REFERENCES[options.rounding](data)
     scale, zero_point = details["quantization"]
     shape = tuple(int(size) for size in details["shape"])

@@ -29,7 +29,7 @@ ICOUNT = ("-icount", "shift=0,sleep=off")
 def compare(
     board: str, elf: Path, data: bytes, blob_file: Path, options: argparse.Namespace
 ) -> tuple[int, float]:
-    """Inputs whose outputs differ from the reference's, and 10^6 instructions of the last one."""
+    """Inputs whose outputs differ from the reference's, and 10^6 instructions of the last input."""
     details, reference = Reference(data).input, REFERENCES[options.rounding](data)
     scale, zero_point = details["quantization"]
     shape = tuple(int(size) for size in details["shape"])

@@ -3,7 +3,7 @@
 
     python tests/system/firmware_runner.py [kws01 vww01 ic01 ad01 sww01]
 
-Models come from ../shared/models under their upstream names, and nobody says an ID or an encoding.
+Models come from ../shared/models under their upstream names, without an ID or an encoding given.
 Inputs are MLPerf Tiny's samples where there are some, else noise. The results of every window must
 be those of LiteRT's reference kernels, to three digits. Source of steps, chunks and patterns:
 mlcommons/tiny, `benchmark/runner` (device_under_test.py, serial_device.py, script.py).
@@ -39,7 +39,7 @@ STRIDE_BYTES = 512
 
 
 class Runner:
-    """A line with a reader of its own, which waits 5 s for each line, as that of the runner."""
+    """A line with a reader of its own, which waits 5 s for each line, as the runner's does."""
 
     def __init__(self, path: str) -> None:
         self._port = serial.Serial(path, 115200, timeout=0.1)
@@ -96,7 +96,7 @@ def inputs(model_id: str) -> list[bytes]:
 
 
 def expected(model_id: str, reference: Reference, sent: bytes) -> np.ndarray[Any, Any]:
-    """Results by LiteRT, of what the runner sent."""
+    """Results by LiteRT for the inputs that the runner sent."""
     scale, zero = reference.input["quantization"]
     floats = np.frombuffer(sent, np.float32) if model_id == "ad01" else None
     if floats is not None:
@@ -116,7 +116,7 @@ def expected(model_id: str, reference: Reference, sent: bytes) -> np.ndarray[Any
 
 
 def run(model_id: str, posix: Path, folder: Path, *, is_energy: bool) -> str:
-    """What five windows gave."""
+    """Results of five windows."""
     file = SHARED / "models" / MODELS[model_id]
     blob, pin = folder / f"{model_id}.blob", folder / f"{model_id}.pin"
     pin.unlink(missing_ok=True)

@@ -34,7 +34,7 @@ def in_hex(line: Line, data: bytes) -> float:
 
 
 def in_frames(line: Line, data: bytes) -> float:
-    """Seconds of an upload in frames, two of them on their way."""
+    """Seconds of an upload in frames, two of them in flight."""
     started = time.monotonic()
     line.command("x-frames")
     assert line.exchange(INPUT_BEGIN, 0, struct.pack("<I", len(data))).kind == ACK

@@ -4,8 +4,8 @@
 
 As root, as the agent is held to a share of one CPU by a control group. Half of the connections send
 one byte, half a whole ClientHello; none sends more. Prints how long each connection of the host
-took: connect, handshake, the agent's description of itself. One that fails, or takes more than ten
-seconds, is printed with its error, and the script ends with 1.
+took: connect, handshake, the agent's description of itself. A connection that fails, or takes more
+than ten seconds, is printed with its error, and the script ends with 1.
 
 tests/loopback/test_floods.py is the short form.
 """
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def _connect(host: Host) -> float | None:
-    """Time that one connection took; None where there was none."""
+    """Time that one connection took; None where it failed."""
     time.sleep(PAUSE_S)
     began_s = time.monotonic()
     try:

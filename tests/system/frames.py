@@ -1,11 +1,11 @@
-"""A million frames, valid and hostile, at a real agent: run by hand.
+"""A million frames, valid and hostile, to a real agent: run by hand.
 
     python tests/system/frames.py [FRAMES]
 
-Paired and unpaired peers talk to one agent over TLS, one conversation after another. Prints rate,
-resident memory and open descriptors at each tenth; the first tenth is the warm-up. Ends with 1 if
-the memory then moves by more than 5 MB, or the descriptors are not level. A million frames take
-about ten minutes.
+Paired and unpaired peers connect to one agent over TLS, one conversation after another. Prints
+rate, resident memory and open descriptors at each tenth; the first tenth is the warm-up. Ends with
+1 if the memory then moves by more than 5 MB, or the descriptors are not level. A million frames
+take about ten minutes.
 
 tests/loopback/test_hostile_peers.py has the short form.
 """
@@ -29,7 +29,7 @@ from edgebench.protocol.identity import new_identity
 
 MEMORY_LIMIT_BYTES = 5_000_000
 SETTLE_S = 5.0
-"""Time within which the agent has closed what its peers have."""
+"""Time within which the agent has closed the connections of its peers."""
 
 
 def descriptor_count(agent: AgentProcess) -> int:
@@ -80,7 +80,7 @@ def is_flat(agent: AgentProcess, folder: Path, frame_count: int) -> bool:
 
 
 def main() -> int:
-    """Start an agent, and let them talk; the exit code."""
+    """Start an agent, and run the conversations; the exit code."""
     frame_count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     with tempfile.TemporaryDirectory() as name:
         agent = AgentProcess(Path(name) / "agent", options=["--name", "board"]).start()

@@ -8,13 +8,13 @@ raised; which of them, and which time, is drawn from the seed. With --agent, the
 agent that serves the command.
 
 A round is wrong if anything of a traceback is printed; if a command that fails has no error line,
-or more than one (`bench` has one for each model); if its exit code is not of the table; if it hangs
+or more than one (`bench` has one for each model); if its exit code is not in the table; if it hangs
 or dies; if --json does not print one document; if the agent's lease is not free afterwards, or the
-agent is gone. At the end, every run that was measured has to be stored or collected.
+agent has ended. At the end, every run that was measured has to be stored or collected.
 
 Prints a line for each round that is wrong, and the sum for each command; ends with 1 if any is.
-SIGTERM ends it behind the round that it plays, with the sums of those it has played.
-tests/system/test_injected.py is the short form; tests/support/injection.py is how it is done.
+SIGTERM ends it after the round in progress, with the sums of the rounds so far.
+tests/system/test_injected.py is the short form; tests/support/injection.py is the mechanism.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class World:
 
 @dataclass
 class AgentHandle:
-    """The agent on loopback; if its calls are counted, files and a signal say which one raises.
+    """The agent on loopback; if its calls are counted, files and a signal select which one raises.
 
-    It is not the one of support/agents.py, whose import loads modules before they are rewritten.
+    It is not that of support/agents.py, whose import loads modules before they are rewritten.
     """
 
     folder: Path
@@ -122,11 +122,11 @@ class AgentHandle:
             self.process.wait(30)
 
     def log(self) -> str:
-        """What it has logged."""
+        """Its log."""
         return (self.folder / "log.txt").read_text(errors="replace")
 
     def status(self) -> str:
-        """Who holds its lease; raises if it is gone."""
+        """The holder of its lease; raises if the agent has ended."""
         import asyncio
 
         from edgebench.agent.control import ask
@@ -168,7 +168,7 @@ class AgentHandle:
 
 
 def serve_injected_agent() -> int:
-    """In the agent's process: count and arm calls as the files say, and serve."""
+    """In the agent's process: count and arm calls as the files state, and serve."""
     calls = Calls()
     calls.install()
     folder = Path(os.environ["INJECTED_AGENT"])
@@ -196,7 +196,7 @@ class Command:
 
     words: Words
     share: float = 1.0
-    """Part of its calls that are drawn, against those of the others."""
+    """Part of its calls that are drawn, relative to those of the others."""
     is_measuring: bool = False
     """Whether it needs the agent."""
     during: Callable[[Path], None] | None = None
@@ -219,7 +219,7 @@ def _fetch_pages(output: Path) -> None:
         pages = ["/", "/app.js", "/state.json", "/history"]
         pages += [f"/runs/{path.name}{more}" for path in RUNS.iterdir() for more in ("", "/report")]
         for page in pages[:8]:
-            with suppress(OSError, HTTPException):  # a page that breaks off is none
+            with suppress(OSError, HTTPException):  # a page that breaks off does not count
                 urllib.request.urlopen(address + page, timeout=10).read()
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -378,7 +378,7 @@ def faults_of(words: Sequence[str], ended: Ended) -> list[str]:
     if ended.code not in EXIT_CODES and not (words[0] == "serve" and ended.code == 130):
         faults.append(f"exit code {ended.code}")
     errors = [line for line in ended.err.splitlines() if line.startswith("error: ")]
-    # A campaign goes on behind a run that fails, and lists it.
+    # A campaign continues after a run that fails, and lists it.
     is_listed = words[0] == "campaign" and "failed: " in ended.out
     if ended.code in (1, 2) and not errors and not is_listed:
         faults.append("no error line")
@@ -400,7 +400,7 @@ class Tally:
 
     fired: int = 0
     failed: int = 0
-    """Rounds in which the command failed; in the others it went on without what failed."""
+    """Rounds in which the command failed; in the others it continued without what failed."""
     wrong: int = 0
 
 
@@ -449,7 +449,7 @@ def new_world(names: Sequence[str], *, is_agent_injected: bool) -> Iterator[Worl
 
 
 def _start_sshd(folder: Path, stack: ExitStack) -> None:
-    """A server to log in to, where that can be had; deploy is left out elsewhere."""
+    """A server to log in to, where possible; deploy is left out elsewhere."""
     import getpass
     import socket
 
@@ -493,13 +493,13 @@ def _preload(names: Sequence[str]) -> None:
 
 
 def _settled(world: World) -> list[str]:
-    """What is wrong with the agent after a round; waits until a run that goes on has ended."""
+    """What is wrong with the agent after a round; waits until a run in progress has ended."""
     assert world.agent is not None
     deadline_s = time.monotonic() + ROUND_S / 2
     while True:
         try:
             holder = world.agent.status()
-        except Exception as exc:  # whatever it is, the agent does not answer
+        except Exception as exc:  # whatever it is, the agent does not respond
             text = f"the agent does not answer: {exc}"
             if world.agent.process is not None and world.agent.process.poll() is not None:
                 world.agent.start()
@@ -603,7 +603,7 @@ def _round(
 
 
 def main() -> int:
-    """Play; 1 if anything is wrong."""
+    """Play the rounds; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description="One plain exception at a time.")
     parser.add_argument("--count", type=int, default=10_000, help="most rounds")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no round after this time")

@@ -9,8 +9,8 @@ kit with the wheels of all runtimes, deploys again, measures models with each ru
 their outputs with the reference's and the telemetry with the golden file, measures a model for
 longer (`--sustained`), and uninstalls. With another machine than this one, the phone's Python and
 all of the agent run under qemu-user (package qemu-user-static) on a named CPU. With --offline, the
-kit and the wheels are taken into a network namespace that has nothing but its loopback. Prints what
-was seen; ends with 1 if anything is not as it should be. Two minutes a phone natively, 15 under
+kit and the wheels are taken into a network namespace that has nothing but its loopback. Prints the
+findings; ends with 1 if anything is not as it should be. Two minutes a phone natively, 15 under
 emulation.
 """
 
@@ -60,7 +60,7 @@ MOVING = ("cpu.", "worker.", "memory.", "pressure.")
 
 @dataclass(frozen=True)
 class Expected:
-    """What a run on a phone has to say."""
+    """What a run on a phone must report."""
 
     name: str
     os: str
@@ -81,7 +81,7 @@ PHONES = {
         "Android 11 (API 30)",
         "generic-android",
         {
-            "charging": "unknown",  # `dumpsys battery` reports what it was told to
+            "charging": "unknown",  # `dumpsys battery` reports an override
             "screen": "fail",
             "power_saver": "fail",
             "thermal_status": "unknown",
@@ -182,7 +182,7 @@ def bench(host: Host, name: str, *words: str) -> dict[str, Any]:
 
 
 def check(document: dict[str, Any], expected: Expected, made: EmulatedPhone) -> None:
-    """Compare what a run has recorded of its phone."""
+    """Compare what a run has recorded about its phone."""
     machine = made.machine or platform.machine()
     assert document["device"]["arch"] == machine
     assert document["emulated"] is (machine != platform.machine())
@@ -195,7 +195,7 @@ def check(document: dict[str, Any], expected: Expected, made: EmulatedPhone) -> 
 
 
 def compare_telemetry(host: Host, document: dict[str, Any], board: str) -> None:
-    """Hold the telemetry of a run against what the sampler is known to see of this phone."""
+    """Compare the telemetry of a run with what the sampler is known to read on this phone."""
     golden = json.loads((GOLDEN / f"{board}.json").read_text())
     run = StoredRun(host.lab.store, document["run_id"])
     seen = {
@@ -231,12 +231,12 @@ def handled() -> Iterator[None]:
 
 
 def step(text: str) -> None:
-    """Print what was seen."""
+    """Print a finding."""
     print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
 
 
 def main() -> int:
-    """Show it; 1 if anything is wrong."""
+    """Play the steps; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description="A kit on phones without Python.")
     parser.add_argument("--machine", default=platform.machine(), choices=("aarch64", "x86_64"))
     parser.add_argument("--board", action="append", choices=PHONES, help="default: all")

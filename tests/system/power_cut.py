@@ -1,11 +1,11 @@
-"""Cuts the power of a host and a device at drawn moments, and looks at what is left.
+"""Cuts the power of a host and a device at drawn moments, and inspects what is left.
 
     python tests/system/power_cut.py [--moments 200] [--seed 1] [--benches 3] [--go-on 5]
 
 Commands make, tag and remove runs, of which one has a meter; pair; run a campaign; and record a
 meter. `support/power_cut.py` logs what they do to their files, and rebuilds what a power cut leaves
 of it. Nothing that was announced may be lost, nothing may be empty or damaged; and at some moments
-the device and the host go on from there. Takes some minutes.
+the device and the host continue from there. Takes some minutes.
 """
 
 from __future__ import annotations

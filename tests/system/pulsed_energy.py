@@ -1,10 +1,10 @@
 """Energy of a board in energy mode, again and again: by hand, as 20 runs take minutes.
 
     python tests/system/pulsed_energy.py lpm01a             # behind its interface board
-    python tests/system/pulsed_energy.py ppk2 --load 4      # beside four busy processes
+    python tests/system/pulsed_energy.py ppk2 --load 4      # with four busy processes
     python tests/system/pulsed_energy.py lpm01a --duration 55 --count 3     # windows of 11 s
 
-Each run has a line; the last one says how many of them were right.
+Each run has a line; the last line states how many of them were right.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from support.logins import LOGINS, check, login_bench
 
 
 def main() -> int:
-    """Try them; 1 if anything differs."""
+    """Try the logins; 1 if anything differs."""
     failed = 0
     with tempfile.TemporaryDirectory(prefix="logins") as folder, login_bench(Path(folder)) as bench:
         for name in sys.argv[1:] or LOGINS:

@@ -2,9 +2,9 @@
 
     python tests/system/ssh_tunnel.py [--runtime onnx]
 
-Three machines, of which the host's sees only the one between. The account on the device is new, and
-needs Debian's Python. Prints each command with its output; ends with 1 where one fails, where the
-host has an open port, or where the uninstall leaves something. It takes three minutes.
+Three machines, of which the host's reaches only the middle one. The account on the device is new,
+and needs Debian's Python. Prints each command with its output; ends with 1 where one fails, where
+the host has an open port, or where the uninstall leaves something. It takes three minutes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUICK = ("--quick", "--runs=1", "--duration", "0.5s", "--min-queries", "50")
 
 
 def main() -> int:
-    """Play it; 1 if anything is wrong."""
+    """Play the steps; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description="Deploy through a jump host.")
     parser.add_argument("--runtime", default="onnx")
     options = parser.parse_args()

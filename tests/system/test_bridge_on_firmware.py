@@ -46,7 +46,7 @@ from edgebench.protocol.errors import (
 PACKAGED = Path(__file__).resolve().parents[2] / "firmware_bridge/edgebench/firmware_bridge/elf"
 MACHINE = QEMU_MACHINES["mps2-an386"]
 PATIENT = BoardTiming(answer_s=60.0, resync_s=(60.0,) * 3, quiet_s=0.05, frame_s=20.0)
-"""No machine is so loaded that a board on it takes longer."""
+"""Longer than a board takes on a machine under any load."""
 INPUT = bytes(range(64))
 
 
@@ -71,7 +71,7 @@ def board(binary: Path) -> Iterator[Board]:
 
 
 def test_model_and_input_are_loaded_and_run(board: Board, blob: bytes) -> None:
-    """Two readings of docs/firmware-protocol.md differ."""
+    """Otherwise the two readings of docs/firmware-protocol.md could differ."""
     assert board.facts.model_name is None
     with pytest.raises(BoardRefusal, match="No model"):
         board.window(1)
@@ -93,7 +93,7 @@ def test_model_and_input_are_loaded_and_run(board: Board, blob: bytes) -> None:
 
 
 def test_frames_and_digits_load_the_same(board: Board, blob: bytes) -> None:
-    """One of the two ways leaves other bytes; or frames are not worth their while."""
+    """Otherwise one of the two ways could leave other bytes, or frames have no advantage."""
     board.load_model(blob)
     board.load_input(INPUT)
     board.window(1)
@@ -121,7 +121,7 @@ def test_input_of_half_a_kilobyte_goes_in_frames(board: Board, size: int, are_fr
 
 @pytest.mark.alone
 def test_upload_takes_hardly_longer_than_the_line(binary: Path) -> None:
-    """The bridge waits between commands, or a line that is emulated is faster than a real one."""
+    """Otherwise the bridge could wait between commands, or the emulated line exceed a real one."""
     baud_rate, data = 115_200, bytes(index * 37 % 256 for index in range(27_648))
     limit_s = 2 * len(data) * BITS_PER_BYTE / baud_rate
     command = [str(binary), "--stdio", "--baud", str(baud_rate)]
@@ -145,7 +145,7 @@ def sent_bytes(board: Board) -> int:
 
 
 def test_board_that_was_left_in_frame_mode_is_found(binary: Path) -> None:
-    """A bridge that died in an upload leaves a board that nobody can talk to."""
+    """Otherwise a bridge that died in an upload would leave a board that cannot be reached."""
     hasty = BoardTiming(resync_s=(1.0, 1.0, 1.0, 60.0, 60.0))
     with closing(Board(ChildProcess([str(binary), "--stdio"]), timing=hasty)) as board:
         board.connect()
@@ -158,7 +158,7 @@ def test_board_that_was_left_in_frame_mode_is_found(binary: Path) -> None:
 
 
 def test_energy_mode_and_restart_on_open(binary: Path, tmp_path: Path) -> None:
-    """A board that restarts when its port is opened is silent at first."""
+    """Otherwise a board that restarts when its port is opened would seem silent at first."""
     process = subprocess.Popen(
         [str(binary), "--energy", "--reset-on-open", "--pin", str(tmp_path / "pin")],
         stdout=subprocess.PIPE,
@@ -188,7 +188,7 @@ def test_energy_mode_and_restart_on_open(binary: Path, tmp_path: Path) -> None:
 
 
 def test_board_of_qemu_is_measured_reset_and_pulled_out(blob: bytes, tmp_path: Path) -> None:
-    """Emulated boards lose their start, or live on behind the bridge."""
+    """Otherwise emulated boards would lose their start, or continue to run after the bridge."""
     need_tool("qemu-system-arm")
     path = tmp_path / "a,blob"
     path.write_bytes(blob)
@@ -212,7 +212,7 @@ def test_board_of_qemu_is_measured_reset_and_pulled_out(blob: bytes, tmp_path: P
         assert max(ticks) - min(ticks) <= 10
         emulator.reset()
         with pytest.raises((BoardRestarted, BoardRefusal)):
-            board.window(1)  # its input is lost, and nobody runs on zeros
+            board.window(1)  # its input is lost, and a run on zeros is refused
         board.resync()
         board.load_input(INPUT)
         assert board.window(3).outputs == windows[0].outputs
@@ -234,7 +234,7 @@ sys.stdin.read()
 
 
 def test_emulated_board_ends_with_a_process_that_is_killed() -> None:
-    """A killed worker leaves an emulator that takes a core from every later run."""
+    """Otherwise a killed worker would leave an emulator that takes a core from every later run."""
     need_tool("qemu-system-arm")
     firmware = PACKAGED / f"{MACHINE.name}.elf"
     process = subprocess.Popen(
@@ -257,7 +257,7 @@ def test_emulated_board_ends_with_a_process_that_is_killed() -> None:
 
 
 def test_qemu_that_does_not_start_says_why(tmp_path: Path) -> None:
-    """A user reads of a socket, and not of a file that is missing."""
+    """Otherwise the user would see an error about a socket, not about the missing file."""
     need_tool("qemu-system-arm")
     setup = QemuSetup(machine=MACHINE, firmware=tmp_path / "nothing.elf")
     with pytest.raises(TargetError, match=r"qemu:mps2-an386 does not start: .*nothing\.elf"):
@@ -270,7 +270,7 @@ def test_qemu_that_does_not_start_says_why(tmp_path: Path) -> None:
 def test_model_that_takes_other_inputs_is_recognised_and_runs_alike(
     encoding: InputEncoding, binary: Path, tmp_path: Path
 ) -> None:
-    """A file that is linked into the firmware with MLPerf Tiny's inputs is taken for another."""
+    """Otherwise a linked model with MLPerf Tiny's inputs would be taken for another model."""
     outputs: list[bytes] = []
     kinds: tuple[InputEncoding, ...] = ("int8", encoding)
     for kind in kinds:
@@ -297,7 +297,7 @@ def test_model_that_takes_other_inputs_is_recognised_and_runs_alike(
 def test_board_says_the_name_of_the_file_and_not_that_of_its_copy(
     binary: Path, tmp_path: Path
 ) -> None:
-    """A runner that comes after us finds 31 digits of a hash, and has no test for them."""
+    """Otherwise a later runner would find 31 digits of a hash, and have no test for them."""
     copy = tmp_path / "0123abcd"
     copy.write_bytes(BUILT_IN.read_bytes())
     outputs: list[bytes] = []
@@ -327,7 +327,7 @@ def test_board_says_the_name_of_the_file_and_not_that_of_its_copy(
 
 
 def test_linked_model_needs_no_file_and_takes_its_own() -> None:
-    """A board with a linked model refuses a run without a file, or one with it."""
+    """Otherwise a board with a linked model would refuse a run without a file, or with its own."""
     info = FirmwareInfo(protocol=1, board="kit", model_place="firmware", model_max=100)
     facts = BoardFacts(name="edgebench-kit", dialect="", model_name="vww01", firmware=info)
     linked = known_board(facts)

@@ -1,4 +1,4 @@
-"""`edgebench deploy` over a real SSH server, to accounts that have never seen edgebench."""
+"""`edgebench deploy` over a real SSH server, to accounts that edgebench has never used."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ BOARD_MODEL = "digits_int8.tflite"
 QUICK = ("--quick", "--runs=1", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
 METER = "synthetic:constant,power=1"
 ABSENT = "um25c:/dev/rfcomm-of-nobody"
-"""A meter on a serial port, which is not there; its library has to be."""
+"""A meter on a serial port that does not exist; its library has to be installed."""
 SERVED = f"\nmeters    {METER}, {ABSENT}\n"
-"""In the report of a deploy."""
+"""Lines in the report of a deploy."""
 
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator[Site]:
-    """A device with a deployed agent, called `board`, meters and the firmware bridge; every test
-    leaves it so.
+    """A device `board` with a deployed agent, meters and the firmware bridge.
+
+    Every test leaves it in this state.
     """
     need_machines()
     meters = ("--meter", METER, "--meter", ABSENT)
     with fresh_site(tmp_path_factory.mktemp("site")) as made:
         words = ("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
-        # What lies in the home of the account, where a login begins, is not run.
+        # Files in the home of the account, where a login begins, are not run.
         marks = made.account.home / "marks"
         traps = set_traps(made.account.home, marks, Path(SYSTEM_PYTHON))
         result = made.deploy(*words, *meters, "--bridge")
@@ -60,20 +61,20 @@ def known(host: Host) -> list[KnownDevice]:
 
 
 def packages_of(site: Site) -> Path:
-    """The packages of the environment in use, which is the only one that is there."""
+    """The packages of the environment in use, which is the only one there."""
     [found] = (site.account.home / ".local/share/edgebench").glob("agent-venv*/lib/*/site-packages")
     return found
 
 
 def agent_pid(site: Site) -> int:
-    """The pid that deploy wrote down, which must be a running agent."""
+    """The pid that deploy recorded, which must be a running agent."""
     pid = int((site.account.home / ".local/share/edgebench/agent.pid").read_text())
     assert "edgebench-agent" in Path(f"/proc/{pid}/cmdline").read_text()
     return pid
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process still does something; one that only waits for init does not."""
+    """Whether the process still runs; a process that only waits for init does not."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
     except OSError:
@@ -81,7 +82,7 @@ def is_running(pid: int) -> bool:
 
 
 def test_deployed_device_measures_with_the_meter_beside_it(deployed: Site) -> None:
-    """Deploying ends well and leaves a device that cannot be used, or that has no meter."""
+    """Otherwise deploying would end well and leave a device without its meter, or of no use."""
     words = ("--meter", f"agent:{METER}", "--idle", "0.5s")
     result = deployed.run("bench", MODEL, "--on", "board", *QUICK, *words, "--json")
     assert result.returncode in (0, 3), result.stderr
@@ -96,7 +97,7 @@ def test_deployed_device_measures_with_the_meter_beside_it(deployed: Site) -> No
 
 
 def test_device_with_the_bridge_measures_boards(deployed: Site) -> None:
-    """The wheel leaves out the bridge, its firmware, or the entry point by which it is found."""
+    """Otherwise the wheel could lack the bridge, its firmware, or the entry point for it."""
     need_tool("qemu-system-arm")
     result = deployed.run("bench", BOARD_MODEL, "--on", "board/qemu:mps2-an386", "--json")
     assert result.returncode == 0, result.stderr
@@ -107,7 +108,7 @@ def test_device_with_the_bridge_measures_boards(deployed: Site) -> None:
 def test_second_deploy_sends_nothing_and_keeps_name_port_pairing_and_meters(
     deployed: Site, wheels: Path
 ) -> None:
-    """An upgrade copies 50 MB again, or the device gets another identity or other meters by it."""
+    """Otherwise an upgrade would copy 50 MB again, or change the device's identity or meters."""
     before, old_pid = known(deployed.host), agent_pid(deployed)
     result = deployed.deploy("--wheels", str(wheels), "--runtime", "onnx")
     assert result.returncode == 0, result.stderr
@@ -123,7 +124,7 @@ def test_second_deploy_sends_nothing_and_keeps_name_port_pairing_and_meters(
 def test_deploy_runs_nothing_of_the_working_directory(
     deployed: Site, wheels: Path, tmp_path: Path
 ) -> None:
-    """Otherwise what lies where the command is typed has the account of its user."""
+    """Otherwise files where the command is run would be executed with the user's rights."""
     directory = MarkedDirectory(tmp_path, Path(sys.executable))
     directory.set_traps()
     deploy = Path(sys.executable).with_name("edgebench"), "deploy", deployed.target
@@ -140,7 +141,7 @@ def test_deploy_runs_nothing_of_the_working_directory(
 
 
 def test_upgrade_of_the_agent_alone_installs_only_that(deployed: Site, wheels: Path) -> None:
-    """Each new version of the agent unpacks all packages again, or is not installed at all."""
+    """Otherwise each new agent would unpack all packages again, or not be installed at all."""
     data = deployed.account.home / ".local/share/edgebench"
     (own,) = (data / "agent-wheels").glob("edgebench_agent-*.whl")
     record = json.loads((data / "agent-deployed.json").read_text())
@@ -165,7 +166,7 @@ def test_upgrade_of_the_agent_alone_installs_only_that(deployed: Site, wheels: P
 def test_agent_of_before_runs_again_if_the_new_one_does_not_start(
     deployed: Site, wheels: Path, tmp_path: Path
 ) -> None:
-    """Otherwise a dependency that does not fit the board takes it out of the farm."""
+    """Otherwise a dependency that does not fit the board would take it out of the farm."""
     for path in wheels.iterdir():
         (tmp_path / path.name).symlink_to(path)
     info = "websockets-99.dist-info"
@@ -188,7 +189,7 @@ def test_agent_of_before_runs_again_if_the_new_one_does_not_start(
 def test_second_host_pairs_with_the_agent_that_is_there(
     deployed: Site, wheels: Path, tmp_path: Path
 ) -> None:
-    """Deploying from another computer takes the device away from the first one."""
+    """Otherwise deploying from another computer would take the device away from the first one."""
     second = deployed.trusting(tmp_path / "second")
     words = ("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
     result = deployed.deploy(*words, host=second)
@@ -199,7 +200,7 @@ def test_second_host_pairs_with_the_agent_that_is_there(
 
 
 def test_taken_port_is_one_clear_error(deployed: Site, wheels: Path) -> None:
-    """The agent does not start, and nobody says why."""
+    """Otherwise the agent would not start, and the reason would not be reported."""
     words = ("--wheels", str(wheels), "--runtime", "onnx")
     program = deployed.listen(7800)
     try:
@@ -214,7 +215,7 @@ def test_taken_port_is_one_clear_error(deployed: Site, wheels: Path) -> None:
 
 
 def test_agent_that_measures_is_left_alone(deployed: Site, wheels: Path) -> None:
-    """Deploying or removing kills somebody's measurement."""
+    """Otherwise deploying or removing would end a measurement in progress."""
     command = [sys.executable, "-m", "edgebench.host.cli", "bench", MODEL, "--on", "board"]
     command += ["--scenario", "server", "--qps", "100"]  # it waits more than it computes
     bench = subprocess.Popen(
@@ -237,7 +238,7 @@ def test_agent_that_measures_is_left_alone(deployed: Site, wheels: Path) -> None
 
 
 def test_name_of_another_device_is_refused(deployed: Site, wheels: Path) -> None:
-    """A farm of boards that are all called `raspberrypi`: each deploy forgets the one before."""
+    """Otherwise in a farm of devices named `raspberrypi`, each deploy would replace the last."""
     inventory = deployed.host.folder / "config/edgebench/host/devices.json"
     before = inventory.read_text()
     other = json.loads(before)[0] | {"name": "pi", "pin": "x" * 43, "deployed_to": "pi@10.0.0.9"}
@@ -251,7 +252,7 @@ def test_name_of_another_device_is_refused(deployed: Site, wheels: Path) -> None
 
 
 def test_uninstall_leaves_nothing(site: Site, wheels: Path) -> None:
-    """Something of ours stays behind in somebody's home directory, or keeps running."""
+    """Otherwise our files would remain in a user's home directory, or processes keep running."""
     before = site.account.listing()
     words = ("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
     assert site.deploy(*words).returncode == 0
@@ -269,7 +270,7 @@ def test_uninstall_leaves_nothing(site: Site, wheels: Path) -> None:
 
 
 def add_source(path: Path) -> None:
-    """A package in source form that takes ten minutes to build."""
+    """Add a package in source form that takes ten minutes to build."""
     files = {
         "setup.py": "import time; time.sleep(600)",
         "PKG-INFO": "Metadata-Version: 2.1\nName: ai-edge-litert\nVersion: 99.0\n",
@@ -282,7 +283,7 @@ def add_source(path: Path) -> None:
 
 
 def test_device_fetches_for_itself_when_the_host_has_no_network(site: Site, wheels: Path) -> None:
-    """A host without internet cannot deploy to a device that has some."""
+    """Otherwise a host without internet could not deploy to a device that has it."""
     configuration = site.account.home / ".config" / "pip" / "pip.conf"
     configuration.parent.mkdir(parents=True)
     configuration.write_text(f"[global]\nno-index = true\nfind-links = {site.account.home}/index\n")
@@ -298,5 +299,5 @@ def test_device_fetches_for_itself_when_the_host_has_no_network(site: Site, whee
     assert "note: runtime litert is left out" in result.stderr
     assert "installed from the device's index: onnx" in result.stderr
     assert site.deploy("--uninstall").returncode == 0
-    # These two are not ours, and were there before.
+    # These two are not ours, and existed before.
     assert site.account.listing() == before

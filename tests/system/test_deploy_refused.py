@@ -1,4 +1,4 @@
-"""What keeps `edgebench deploy` from a device: one clear error, and nothing left behind."""
+"""What prevents `edgebench deploy` on a device: one clear error, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.sshd import fresh_account, new_key, ssh_server
 
 
 def test_no_wheels_is_one_clear_error(site: Site, tmp_path: Path) -> None:
-    """A directory without the right wheels ends in a page of pip's output."""
+    """Otherwise a directory without the right wheels would end in a page of pip's output."""
     (tmp_path / "empty").mkdir()
     before = site.account.listing()
     result = site.deploy("--wheels", str(tmp_path / "empty"))
@@ -29,7 +29,7 @@ def test_no_wheels_is_one_clear_error(site: Site, tmp_path: Path) -> None:
 def test_missing_library_of_a_meter_is_one_clear_error(
     site: Site, wheels: Path, tmp_path: Path
 ) -> None:
-    """An agent is sent that cannot open its meter, or all runtimes are said to be missing."""
+    """Otherwise the agent could not open its meter, or all runtimes would be reported missing."""
     folder = tmp_path / "without"
     shutil.copytree(wheels, folder, ignore=shutil.ignore_patterns("pyserial-*"))
     before = site.account.listing()
@@ -43,7 +43,7 @@ def test_missing_library_of_a_meter_is_one_clear_error(
 
 
 def test_unknown_host_key_is_refused(site: Site) -> None:
-    """Whoever answers first at an address gets an agent, and the host's trust."""
+    """Otherwise the first machine to respond would get an agent, and the host's trust."""
     trust(site.host, "")
     result = site.deploy()
     key = f"[{site.server.address}]:{site.server.port}"
@@ -56,7 +56,7 @@ def test_unknown_host_key_is_refused(site: Site) -> None:
 
 
 def test_changed_host_key_is_refused(site: Site, tmp_path: Path) -> None:
-    """Somebody in between is not noticed."""
+    """Otherwise a man in the middle would not be noticed."""
     before = site.account.listing()
     other = tmp_path / "other-key"
     new_key(other)
@@ -69,7 +69,7 @@ def test_changed_host_key_is_refused(site: Site, tmp_path: Path) -> None:
 
 
 def test_refused_login_is_one_clear_error(site: Site, tmp_path: Path) -> None:
-    """A wrong key ends in a trace, or in a question that nobody can answer."""
+    """Otherwise a wrong key would end in a trace, or in a prompt that cannot be answered."""
     new_key(tmp_path / "wrong-key")
     result = site.run("deploy", site.target, "-i", str(tmp_path / "wrong-key"))
     assert result.returncode == 1
@@ -79,7 +79,7 @@ def test_refused_login_is_one_clear_error(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["10.77.0.9", "10.77.0.2:2223", "10.78.0.1"])
 def test_machine_that_does_not_answer_is_one_clear_error(site: Site, address: str) -> None:
-    """A wrong address ends in a trace, or never."""
+    """Otherwise a wrong address would end in a trace, or never."""
     result = site.run("deploy", f"pi@{address}")
     assert result.returncode == 1
     assert f"error: cannot reach {address.split(':')[0]} port" in result.stderr
@@ -90,7 +90,7 @@ def test_machine_that_does_not_answer_is_one_clear_error(site: Site, address: st
     ("answer", "told"), [("CPython Linux 3.9.2", "is CPython 3.9.2"), ("", "not found")]
 )
 def test_old_python_is_one_clear_error(site: Site, answer: str, told: str) -> None:
-    """A device without a Python that will do is found out when pip fails."""
+    """Otherwise a device without a suitable Python would be noticed only when pip fails."""
     python = site.account.home / "python"
     if answer:
         python.write_text(f"#!/bin/sh\necho edgebench-python {answer}\n")
@@ -103,7 +103,7 @@ def test_old_python_is_one_clear_error(site: Site, answer: str, told: str) -> No
 
 
 def test_wheel_that_was_tampered_with_is_not_installed(site: Site, wheels: Path) -> None:
-    """Whoever can write to the device's directory of wheels has their code installed."""
+    """Otherwise a user with write access to the device's wheels could have code installed."""
     there = site.account.home / ".local" / "share" / "edgebench" / "agent-wheels"
     python = site.account.home / "python"
     is_install = """*'"verb": "install"'*"""
@@ -122,7 +122,7 @@ def test_wheel_that_was_tampered_with_is_not_installed(site: Site, wheels: Path)
 
 
 def test_full_disk_is_noticed_before_anything_is_sent(tmp_path: Path, wheels: Path) -> None:
-    """The device is left with half of the packages and no space."""
+    """Otherwise the device would be left with half of the packages and no space."""
     need_machines()
     with (
         two_machines() as (here, there),

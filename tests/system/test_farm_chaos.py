@@ -22,7 +22,7 @@ FAULTS = (
 def test_every_planned_run_is_there_once_whatever_is_killed(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """In the morning a run is missing, or was measured twice, or a process is left."""
+    """Otherwise a run could be missing or measured twice, or a process be left over."""
     need_root()
     need_tool("ip", "mount")
     need_runtime("onnxruntime")

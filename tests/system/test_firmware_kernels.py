@@ -1,4 +1,4 @@
-"""The firmware's kernels beside reference kernels, operator by operator and as a whole.
+"""The firmware's kernels and the reference kernels: operator by operator and as a whole.
 
 LiteRT's and, for the other variant of rounding, TensorFlow Lite Micro's. The long form:
 tests/system/firmware_exactness.py, firmware_on_qemu.py.
@@ -32,7 +32,7 @@ def line() -> Iterator[Line]:
 
 @pytest.fixture(params=REFERENCES)
 def rounding(request: pytest.FixtureRequest) -> Rounding:
-    """Whose outputs the firmware is to have."""
+    """The implementation whose outputs the firmware must have."""
     name: Rounding = request.param
     if name == "tflm":
         need_micro()
@@ -43,7 +43,7 @@ def rounding(request: pytest.FixtureRequest) -> Rounding:
 def test_operator_has_the_outputs_of_the_reference_kernels(
     kind: str, rounding: Rounding, line: Line
 ) -> None:
-    """A shape, a stride or a scale that no model of the tests has gives other outputs."""
+    """Otherwise a shape, stride or scale that no test model has could give other outputs."""
     for seed in range(CASES):
         data = int8_models.KINDS[kind](np.random.default_rng([seed, *kind.encode()]))
         reference = REFERENCES[rounding](data)
@@ -55,7 +55,7 @@ def test_operator_has_the_outputs_of_the_reference_kernels(
 
 @pytest.mark.parametrize("name", ["digits", "kws01", "ad01"])
 def test_model_has_the_outputs_of_the_reference_kernels(name: str, line: Line) -> None:
-    """Operators are right one by one, and tensors overwrite each other in the arena."""
+    """Otherwise each operator could be right, but tensors overwrite each other in the arena."""
     files = model_files()
     if name not in files:
         pytest.skip("not beside this checkout: shared/models")
@@ -70,7 +70,7 @@ def test_model_has_the_outputs_of_the_reference_kernels(name: str, line: Line) -
 
 
 def test_inference_can_be_repeated_on_one_input(line: Line) -> None:
-    """The second inference of a window works on what the first one left of its input."""
+    """Otherwise a window's second inference would use what the first one left of its input."""
     reference = Reference(BUILT_IN.read_bytes())
     line.load_model(generate(BUILT_IN.read_bytes(), model_id="digits").data)
     (values,) = inputs(tuple(reference.input["shape"]), 1)
@@ -80,7 +80,7 @@ def test_inference_can_be_repeated_on_one_input(line: Line) -> None:
 
 
 def test_rounding_of_tflm_rounds_twice_in_fully_connected(line: Line) -> None:
-    """The other variant is the same one, or rounds somewhere else."""
+    """Otherwise the other variant could be the same one, or round somewhere else."""
     data = int8_models.fully_connected(np.random.default_rng(5))
     model = read_model(data)
     source, weights, bias, out = model.tensors

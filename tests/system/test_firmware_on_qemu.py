@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGED = ROOT / "firmware_bridge/edgebench/firmware_bridge/elf"
 BUILDER = ROOT / "devtools/build_firmware.py"
 PATIENT = BoardTiming(answer_s=60.0, resync_s=(60.0,) * 3, quiet_s=0.05)
-"""No machine is so loaded that a board on it takes longer."""
+"""Longer than a board takes on a machine under any load."""
 COUNTED = ("-icount", "shift=3,sleep=off")
 
 
@@ -48,7 +48,7 @@ def blob_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("board", [*BOARDS, *REAL_BOARDS])
 def test_package_holds_what_the_sources_build(board: str) -> None:
-    """Users measure with another firmware than the one that is tested, or nobody can tell."""
+    """Otherwise users could silently measure with another firmware than the tested one."""
     need_tool("arm-none-eabi-gcc")
     (wanted,) = re.findall(r'^COMPILER = "(.*)"', BUILDER.read_text(), re.MULTILINE)
     version = subprocess.run(
@@ -63,7 +63,7 @@ def test_package_holds_what_the_sources_build(board: str) -> None:
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_board_has_the_outputs_of_the_reference_kernels(board: str, blob_file: Path) -> None:
-    """The kernels of one kind of processor give other outputs, or its board does not start."""
+    """Otherwise kernels of one kind of processor could be wrong, or its board not start."""
     need_runtime("ai-edge-litert")
     reference = Reference(BUILT_IN.read_bytes())
     with emulated(board, PACKAGED / f"{board}.elf", blob=blob_file) as line:
@@ -92,7 +92,7 @@ def test_board_has_the_outputs_of_the_reference_kernels(board: str, blob_file: P
 def test_keyword_model_takes_no_more_instructions_than_promised(
     board: str, kernels: str, bar: int, tmp_path: Path
 ) -> None:
-    """A kernel that became slower is noticed by nobody, as its outputs are right."""
+    """Otherwise a kernel that became slower would not be noticed, as its outputs are right."""
     need_tool("qemu-system-arm")
     model = need_shared("models") / MODELS["kws01"]
     elf = PACKAGED / f"{board}.elf"
@@ -118,14 +118,14 @@ def ticks_of(board: str, blob_file: Path) -> list[int]:
 
 
 def test_counted_ticks_are_the_same_in_every_process(blob_file: Path) -> None:
-    """A change of 0.1 % is lost in what QEMU varies by itself."""
+    """Otherwise a change of 0.1 % would be lost in QEMU's own variation."""
     processes = [ticks_of("mps2-an386", blob_file) for _ in range(5)]
     for ticks in zip(*processes, strict=True):
         assert max(ticks) - min(ticks) <= 2, processes
 
 
 def test_pin_is_the_second_line(blob_file: Path, tmp_path: Path) -> None:
-    """Energy of an emulated board has no windows."""
+    """Otherwise the energy of an emulated board would have no windows."""
     pin = tmp_path / "pin"
     elf = PACKAGED / "mps2-an386.elf"
     with emulated("mps2-an386", elf, *COUNTED, "-serial", f"file:{pin}", blob=blob_file) as line:
@@ -138,7 +138,7 @@ def test_pin_is_the_second_line(blob_file: Path, tmp_path: Path) -> None:
 
 
 def test_upload_over_the_line_replaces_the_model(blob_file: Path) -> None:
-    """Only QEMU's loader can bring a model, so a real board has none."""
+    """Otherwise only QEMU's loader could bring a model, so a real board would have none."""
     board = "mps2-an385"
 
     def model_of(line: Line) -> str:
@@ -174,7 +174,7 @@ def linked_elf() -> Path:
 
 
 def test_linked_model_is_ready_at_the_reset_and_stays(linked_elf: Path) -> None:
-    """A board without room for a model in RAM cannot run it, or gives other outputs."""
+    """Otherwise a board without RAM for a model could not run it, or give other outputs."""
     need_runtime("ai-edge-litert")
     reference = Reference(BUILT_IN.read_bytes())
     blob = generate(BUILT_IN.read_bytes(), model_id="digits")
@@ -194,7 +194,7 @@ def test_linked_model_is_ready_at_the_reset_and_stays(linked_elf: Path) -> None:
 
 
 def test_linked_model_needs_no_upload_and_lets_no_other_in(linked_elf: Path) -> None:
-    """Who measures a linked model cannot name its file, or measures another one than that."""
+    """Otherwise a linked model's file could not be named, or another model than it be measured."""
     setup = QemuSetup(machine=QEMU_MACHINES["mps2-an386"], firmware=linked_elf)
     with closing(Board(QemuBoard(setup), timing=PATIENT)) as board:
         board.connect()
@@ -206,7 +206,7 @@ def test_linked_model_needs_no_upload_and_lets_no_other_in(linked_elf: Path) -> 
 
 
 def test_model_that_does_not_fit_is_refused_before_anything_is_built() -> None:
-    """Who links a model waits for a compiler, and gets the words of a linker."""
+    """Otherwise the user would wait for a compiler, and get the error message of a linker."""
     mobile = need_shared("models/suite/05_mobilenet_v1_0.25_224") / (
         "mobilenet_v1_0.25_224_ptq_int8.tflite"
     )

@@ -1,4 +1,4 @@
-"""Firmware of boards that nobody has connected yet: what can be seen in the files alone."""
+"""Firmware of boards that have never been connected: what the files alone show."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def memories(board: str) -> dict[str, range]:
 
 
 def flash_of(board: str) -> bytes:
-    """What the ELF puts into flash, from its begin on."""
+    """The contents of flash by the ELF, from its beginning on."""
     pages = flash_pages((PACKAGED / f"{board}.elf").read_bytes())
     begin = memories(board)["CODE"].start
     assert list(pages) == list(range(begin, begin + len(pages) * PAGE_BYTES, PAGE_BYTES))
@@ -51,7 +51,7 @@ def flash_of(board: str) -> bytes:
 
 @pytest.mark.parametrize("board", SCRIPTS)
 def test_memory_of_the_generator_is_that_of_the_linker_script(board: str) -> None:
-    """A model that fits is refused, or one that does not is sent."""
+    """Otherwise a model that fits would be refused, or one that does not would be sent."""
     memory = memories(board)
     assert BOARD_MEMORY[board] == BoardMemory(len(memory["MODEL"]), len(memory["ARENA"]))
     is_left = memory["MODEL"].stop == memory["ARENA"].start
@@ -63,7 +63,7 @@ def test_memory_of_the_generator_is_that_of_the_linker_script(board: str) -> Non
 
 @pytest.mark.parametrize("board", RECEIVE_INTERRUPTS)
 def test_vector_table_leads_into_flash_and_to_the_line(board: str) -> None:
-    """The processor starts at nothing, or never hears the line."""
+    """Otherwise the processor would start at nothing, or never receive from the line."""
     flash, memory = flash_of(board), memories(board)
     count = 16 + {"nucleo-l4r5zi": 95, "pico2": 52}[board]
     stack, *handlers = struct.unpack_from(f"<{count}I", flash)
@@ -76,12 +76,12 @@ def test_vector_table_leads_into_flash_and_to_the_line(board: str) -> None:
 
 
 def test_pico_2_has_the_definition_that_its_boot_rom_looks_for() -> None:
-    """The boot ROM takes the flash for empty, and waits for USB."""
+    """Otherwise the boot ROM would take the flash for empty, and wait for USB."""
     assert IMAGE_DEFINITION in flash_of("pico2")[:4096]
 
 
 def test_uf2_is_the_elf() -> None:
-    """Who drags the file has other firmware than who uses a debugger."""
+    """Otherwise dragging the file would install other firmware than a debugger does."""
     data = (PACKAGED / "pico2.uf2").read_bytes()
     blocks = [data[at : at + 512] for at in range(0, len(data), 512)]
     flash = flash_of("pico2")
@@ -95,7 +95,7 @@ def test_uf2_is_the_elf() -> None:
 
 
 def test_firmware_says_that_nobody_has_run_it() -> None:
-    """A user takes the first number of a port for one that was checked."""
+    """Otherwise a user could take the first number of an untested port for a verified one."""
     for board in SCRIPTS:
         source = (PORTS / SCRIPTS[board]).with_name("board.h").read_text()
         assert f"#define IS_UNTESTED {int(board in RECEIVE_INTERRUPTS)}\n" in source
@@ -103,7 +103,7 @@ def test_firmware_says_that_nobody_has_run_it() -> None:
 
 @pytest.mark.parametrize("board", RECEIVE_INTERRUPTS)
 def test_kernels_use_the_instructions_of_the_processor(board: str) -> None:
-    """A wrong option of the compiler makes the firmware three times as slow, and it still works."""
+    """Otherwise a wrong compiler option could make working firmware three times as slow."""
     need_tool("arm-none-eabi-objdump")
     command = ["arm-none-eabi-objdump", "-d", "-Mforce-thumb", str(PACKAGED / f"{board}.elf")]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout

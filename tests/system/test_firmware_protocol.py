@@ -44,12 +44,12 @@ from edgebench.firmware_bridge.generate import ModelBlob, generate
 BAD_FRAME, UNKNOWN_KIND, BAD_PAYLOAD, TOO_LARGE, BAD_OFFSET, NOT_BEGUN = range(1, 7)
 INCOMPLETE, WRONG_CRC, REFUSED = range(7, 10)
 FUZZ_S = float(os.environ.get("EDGEBENCH_FIRMWARE_FUZZ_S", "1"))
-"""How long each of the two tests with drawn bytes takes: half a minute in CI, ten by hand."""
+"""Duration of each of the two tests with drawn bytes: half a minute in CI, ten by hand."""
 
 
 @pytest.fixture(scope="module")
 def binary() -> Path:
-    """The firmware with AddressSanitizer and UBSan: whatever they see ends it."""
+    """The firmware with AddressSanitizer and UBSan: whatever they detect ends it."""
     return built("posix-checked", "gcc")
 
 
@@ -76,7 +76,7 @@ def loaded(binary: Path, blob: ModelBlob) -> Iterator[Line]:
 
 
 def transcript(binary: Path, sent: str, *options: str) -> str:
-    """What the device says from its reset on."""
+    """Output of the device from its reset on."""
     command = [str(binary), "--stdio", *options]
     result = subprocess.run(command, input=sent.encode(), capture_output=True, check=False)
     assert (result.returncode, result.stderr) == (0, b"")
@@ -132,7 +132,7 @@ EXCHANGES = {
 
 
 def test_transcript_is_that_of_the_protocol(binary: Path) -> None:
-    """A host of MLPerf Tiny's waits for a line that never comes, or takes one for another."""
+    """Otherwise a host of MLPerf Tiny's would wait for a missing line, or confuse two."""
     sent = "".join(EXCHANGES)
     expected = BANNER + "".join(f"{reply}m-ready\r\n" for reply in EXCHANGES.values())
     assert transcript(binary, sent) == expected
@@ -141,7 +141,7 @@ def test_transcript_is_that_of_the_protocol(binary: Path) -> None:
 def test_inference_has_the_lines_of_the_protocol(
     binary: Path, blob: ModelBlob, tmp_path: Path
 ) -> None:
-    """A runner finds no timestamps, or no results."""
+    """Otherwise a runner would find no timestamps, or no results."""
     path = tmp_path / "blob"
     path.write_bytes(blob.data)
     data = bytes(range(64)).hex()
@@ -171,7 +171,7 @@ def test_inference_has_the_lines_of_the_protocol(
 
 @dataclass(frozen=True)
 class RunnerHabits:
-    """What a runner sends, and in which order."""
+    """Commands that a runner sends, and in which order."""
 
     greeting: tuple[str, ...]
     chunk_bytes: int
@@ -191,7 +191,7 @@ RUNNERS = {
 
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_runner_of_mlperf_tiny_gets_what_it_parses(loaded: Line, runner: str) -> None:
-    """A runner that knows nothing of this firmware finds no name, no throughput, or no results.
+    """Otherwise a runner unaware of this firmware would find no name, no throughput, or no results.
 
     Their steps, chunks and patterns: mlcommons/tiny, benchmark/runner (device_under_test.py,
     script.py); session logs of EnergyRunner 3.0.10 in mlcommons/tiny_results_v1.0 and _v1.1.
@@ -230,7 +230,7 @@ def test_runner_of_mlperf_tiny_gets_what_it_parses(loaded: Line, runner: str) ->
 def test_energy_mode_pulses_instead_of_printing(
     binary: Path, blob: ModelBlob, tmp_path: Path
 ) -> None:
-    """A power analyser finds no window, or the line is busy within one."""
+    """Otherwise a power analyser would find no window, or the line be busy during it."""
     (tmp_path / "blob").write_bytes(blob.data)
     pin = tmp_path / "pin"
     options = ("--model", str(tmp_path / "blob"), "--energy", "--pin", str(pin))
@@ -243,7 +243,7 @@ def test_energy_mode_pulses_instead_of_printing(
 
 
 def test_model_and_input_travel_in_frames(loaded: Line, blob: ModelBlob) -> None:
-    """What was uploaded in frames is not what the commands work on."""
+    """Otherwise the commands would use other data than what was uploaded in frames."""
     data = bytes(range(64))
     loaded.load_input(data)
     assert loaded.command("x-crc") == [f"m-crc-[{zlib.crc32(data):08x},64]"]
@@ -260,7 +260,7 @@ def test_model_and_input_travel_in_frames(loaded: Line, blob: ModelBlob) -> None
 
 
 def test_ring_keeps_the_last_inferences(loaded: Line) -> None:
-    """Durations of a long window are those of its beginning, or of the warm-up."""
+    """Otherwise durations of a long window would be those of its beginning, or of the warm-up."""
     loaded.load_input(bytes(64))
     loaded.command("infer 3 1")
     assert loaded.command("x-cycles")[0] == "m-cycles-[100000000,3,3]"
@@ -269,7 +269,7 @@ def test_ring_keeps_the_last_inferences(loaded: Line) -> None:
 
 
 def test_frames_are_refused_with_the_reason(line: Line, blob: ModelBlob) -> None:
-    """A host does not know what to send again."""
+    """Otherwise a host would not know what to send again."""
 
     def said(kind: int, payload: bytes = b"") -> tuple[int, int, int]:
         reply = line.exchange(kind, 5, payload)
@@ -319,7 +319,7 @@ def test_frames_are_refused_with_the_reason(line: Line, blob: ModelBlob) -> None
 
 
 def test_two_frames_may_be_on_their_way(line: Line) -> None:
-    """The second one is lost while the first one is worked on."""
+    """Otherwise the second frame would be lost while the first one is processed."""
     line.command("x-frames")
     data = [struct.pack("<I", 1024 * i) + bytes([i]) * 1024 for i in range(2)]
     line.send(frame(INPUT_BEGIN, 1, struct.pack("<I", 2048)))
@@ -329,7 +329,7 @@ def test_two_frames_may_be_on_their_way(line: Line) -> None:
 
 
 def test_host_that_lost_the_state_gets_the_name(line: Line) -> None:
-    """A host that died in frame mode leaves a device that nobody reaches again."""
+    """Otherwise a host that died in frame mode would leave a device that cannot be reached."""
     line.command("x-frames")
     line.send(b"name%" + b"\0" + frame(LEAVE, 1) + b"name%")
     assert line.reply().error == BAD_FRAME
@@ -343,7 +343,7 @@ def test_host_that_lost_the_state_gets_the_name(line: Line) -> None:
 
 
 def test_start_is_over_before_the_terminal_is_named(binary: Path) -> None:
-    """A runner that empties the line and asks takes the start for the first reply, for good."""
+    """Otherwise a runner would take the start for its first reply, and stay one reply behind."""
     for _ in range(3):
         process = subprocess.Popen([str(binary)], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
@@ -361,7 +361,7 @@ def test_start_is_over_before_the_terminal_is_named(binary: Path) -> None:
 
 
 def test_board_that_resets_when_it_is_opened_says_its_banner_then(binary: Path) -> None:
-    """The bridge is not tested with the boards that most people have."""
+    """Otherwise the bridge would not be tested with the boards that most users have."""
     command = [str(binary), "--reset-on-open"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -380,7 +380,7 @@ def test_board_that_resets_when_it_is_opened_says_its_banner_then(binary: Path) 
 
 @given(st.binary(max_size=2000))
 def test_cobs_of_the_tests_is_its_own_inverse(data: bytes) -> None:
-    """The tests send frames that are none."""
+    """Otherwise the tests would send frames that are invalid."""
     wire = cobs(data)
     assert wire.endswith(b"\0")
     assert b"\0" not in wire[:-1]
@@ -399,7 +399,7 @@ Drawn = TypeVar("Drawn")
 
 
 def fuzz(check: Callable[[Drawn], None], values: st.SearchStrategy[Drawn]) -> None:
-    """Check drawn values until the time is over; the same ones each time, as far as it gets."""
+    """Check drawn values until the time is over; the same values each time, as far as it gets."""
     quiet = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
     end_s = time.monotonic() + FUZZ_S
 
@@ -415,7 +415,7 @@ def fuzz(check: Callable[[Drawn], None], values: st.SearchStrategy[Drawn]) -> No
 
 @pytest.mark.timeout(FUZZ_S + 180)
 def test_any_bytes_leave_a_device_that_says_its_name(loaded: Line) -> None:
-    """A byte that was lost, or a host of another protocol, stops the board until it is reset."""
+    """Otherwise a lost byte, or a host of another protocol, would block the board until a reset."""
 
     def check(noise: bytes) -> None:
         loaded.send(noise + b"%\0" + frame(LEAVE, 1) + b"%the-end%")
@@ -428,7 +428,7 @@ def test_any_bytes_leave_a_device_that_says_its_name(loaded: Line) -> None:
 
 @pytest.mark.timeout(FUZZ_S + 180)
 def test_any_blob_is_refused_or_run_within_its_memory(loaded: Line, blob: ModelBlob) -> None:
-    """A damaged or hostile model writes over the firmware."""
+    """Otherwise a damaged or hostile model would overwrite the firmware."""
     words = st.integers(0, structure_words(blob.data) - 1)
     values = st.sampled_from(INTERESTING) | st.integers(0, 2**32 - 1)
 

@@ -1,4 +1,4 @@
-"""The firmware that listens: MLPerf Tiny's streaming dialect, its runner, and our bridge."""
+"""Streaming firmware: MLPerf Tiny's streaming dialect, its runner, and our bridge."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ from edgebench.firmware_bridge.transports.child import ChildProcess
 from edgebench.protocol.errors import BoardRefusal
 
 PATIENT = BoardTiming(answer_s=60.0, resync_s=(60.0,) * 3, quiet_s=0.05, frame_s=20.0)
-"""No machine is so loaded that a board on it takes longer."""
+"""Longer than a board takes on a machine under any load."""
 FRAME_S = FRAME_NS / 1e9
 HEARD = 45
-"""Frames of the sound: more than the model looks back over."""
+"""Frames of the sound: more than the model's window has."""
 SOUND = sound(HEARD)
 
 
 @pytest.fixture(scope="module")
 def binary() -> Path:
-    """The firmware with AddressSanitizer and UBSan: whatever they see ends it."""
+    """The firmware with AddressSanitizer and UBSan: whatever they detect ends it."""
     return built("posix-checked", "gcc")
 
 
@@ -89,7 +89,7 @@ def listening(binary: Path, blob: Path, *options: str) -> Iterator[Line]:
 
 
 def transcript(binary: Path, sent: str, *options: str) -> str:
-    """What the device says from its reset on."""
+    """Output of the device from its reset on."""
     command = [str(binary), "--stdio", *options]
     result = subprocess.run(command, input=sent.encode(), capture_output=True, check=False)
     assert (result.returncode, result.stderr) == (0, b"")
@@ -149,13 +149,13 @@ EXCHANGES = {
 
 
 def test_tables_of_the_features_are_what_their_script_writes() -> None:
-    """A table is edited by hand, and the next one who writes it changes the features."""
+    """Otherwise a table could be edited by hand, and its next generation change the features."""
     script = ROOT_OF_CHECKOUT / "devtools/write_feature_tables.py"
     subprocess.run([sys.executable, str(script), "--check"], check=True)
 
 
 def test_transcript_is_that_of_the_streaming_dialect(binary: Path, blob_file: Path) -> None:
-    """A host of streaming firmware waits for a line that never comes, or takes one for another."""
+    """Otherwise a host of streaming firmware would wait for a missing line, or mistake one."""
     said = transcript(binary, "".join(EXCHANGES), "--streaming", "--model", str(blob_file))
     banner = "m-timestamp-mode-energy\r\nm-init-done\r\nm-ready\r\n"
     assert said == banner + "".join(
@@ -167,7 +167,7 @@ def test_transcript_is_that_of_the_streaming_dialect(binary: Path, blob_file: Pa
 def test_other_dialect_has_the_two_commands_for_a_model_that_listens(
     binary: Path, blob_file: Path, tmp_path: Path
 ) -> None:
-    """A runner that found sww01 by its profile sends start, and gets an unknown command."""
+    """Otherwise a runner that found sww01 by its profile would get an unknown command for start."""
     silent = "e-[No sound: this port has no input for it, and no samples are loaded]"
     said = transcript(binary, "stop%start%", "--model", str(blob_file)).splitlines()
     assert said[4:] == [
@@ -207,7 +207,7 @@ def activations_of(lines: list[str]) -> list[int]:
 def test_features_are_those_of_the_training_and_outputs_those_of_litert(
     binary: Path, blob_file: Path
 ) -> None:
-    """A wake word that the model knows is not heard, as it is given other features."""
+    """Otherwise wrong features would keep the model from detecting a wake word that it knows."""
     need_runtime("ai-edge-litert")
     with listening(binary, blob_file) as line:
         newest, outputs = streamed(line, SOUND)
@@ -227,7 +227,7 @@ def test_features_are_those_of_the_training_and_outputs_those_of_litert(
 def test_runner_plays_a_sound_and_reads_what_was_heard(
     binary: Path, blob_file: Path, wav_file: Path, tmp_path: Path
 ) -> None:
-    """The streaming script of a runner finds no activations, no detections or no pulses.
+    """Otherwise a runner's streaming script would find no activations, no detections or no pulses.
 
     Steps: mlcommons/tiny, benchmark/runner, script.py (_ScriptStreamStep); the file that is played
     and the times of the pins are the interface board's.
@@ -278,7 +278,7 @@ def test_runner_plays_a_sound_and_reads_what_was_heard(
 
 
 def test_sound_that_is_loaded_is_played(binary: Path, blob_file: Path) -> None:
-    """A port without an input for sound cannot run the script at all."""
+    """Otherwise a port without an input for sound could not run the script at all."""
     with listening(binary, blob_file) as line:
         outputs = streamed(line, SOUND[: 8 * STRIDE])[1]
     with listening(binary, blob_file) as line:
@@ -292,7 +292,7 @@ def test_sound_that_is_loaded_is_played(binary: Path, blob_file: Path) -> None:
 
 
 def test_fifo_is_heard_as_it_is_written(binary: Path, blob_file: Path, tmp_path: Path) -> None:
-    """Nobody can play to the process but with a file that it knows from its start on."""
+    """Otherwise only a file that exists at the process's start could be played to it."""
     fifo = tmp_path / "sound"
     os.mkfifo(fifo)
     with listening(binary, blob_file) as line:
@@ -312,7 +312,7 @@ def test_fifo_is_heard_as_it_is_written(binary: Path, blob_file: Path, tmp_path:
 
 @pytest.mark.parametrize("board", ["mps2-an385", "mps3-an547"])
 def test_boards_hear_what_the_process_hears(board: str, binary: Path, blob_file: Path) -> None:
-    """A board computes other features, or hears nothing while it waits for an interrupt."""
+    """Otherwise a board's features could differ, or it could lose sound between interrupts."""
     need_tool("qemu-system-arm", "arm-none-eabi-gcc")
     samples = SOUND[2 * STRIDE : 10 * STRIDE]
     with listening(binary, blob_file) as line:
@@ -336,7 +336,7 @@ def test_boards_hear_what_the_process_hears(board: str, binary: Path, blob_file:
 
 
 def test_bridge_measures_our_own_streaming_firmware(blob_file: Path, tmp_path: Path) -> None:
-    """The bridge and the firmware read the protocol of streaming firmware differently."""
+    """Otherwise the bridge and the firmware could interpret the streaming protocol differently."""
     path = tmp_path / "long.raw"
     path.write_bytes(sound(400).astype("<i2").tobytes())
     command = [str(built("posix", "gcc")), "--stdio", "--streaming", "--model", str(blob_file)]
@@ -362,7 +362,7 @@ def test_bridge_measures_our_own_streaming_firmware(blob_file: Path, tmp_path: P
 
 
 def test_wake_words_of_the_real_model_are_litert_s(binary: Path, tmp_path: Path) -> None:
-    """sww01 itself does not fit, or its input has other scales than the tests' model."""
+    """Otherwise sww01 itself might not fit, or its input have other scales than the test model."""
     need_runtime("ai-edge-litert")
     file = need_shared("models") / MODELS["sww01"]
     (tmp_path / "blob").write_bytes(generate(file.read_bytes(), model_id="sww01").data)
@@ -402,7 +402,7 @@ NOISE = st.lists((WORDS | BYTES).map(lambda text: text.encode() + b"%") | st.bin
 def test_any_bytes_leave_streaming_firmware_that_says_its_name(
     loaded: Line, noise: list[bytes]
 ) -> None:
-    """A host of another protocol, or a byte that was lost, stops the board until it is reset."""
+    """Otherwise a host of another protocol, or a lost byte, would block the board until a reset."""
     loaded.send(b"".join(noise) + b"%\0" + frame(LEAVE, 1) + b"%x-mode streaming%stop%the-end%")
     loaded.until(b"command the-end\r\n")
     assert loaded.lines() == []
@@ -418,7 +418,7 @@ def test_any_bytes_leave_streaming_firmware_that_says_its_name(
 def test_any_blob_that_listens_stays_within_its_memory(
     loaded: Line, blob_file: Path, data: st.DataObject
 ) -> None:
-    """A damaged model of this shape has the features written over the firmware."""
+    """Otherwise a damaged model of this shape would have its features overwrite the firmware."""
     whole = blob_file.read_bytes()
     words = st.integers(0, structure_words(whole) - 1)
     values = st.sampled_from(INTERESTING) | st.integers(0, 2**32 - 1)

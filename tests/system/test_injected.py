@@ -16,7 +16,7 @@ COMMANDS = ("show", "export csv", "bundle", "meters import")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_any_library_may_raise_anything() -> None:
-    """Otherwise a command ends in a traceback, without a document, or with an unknown exit code."""
+    """Otherwise a command would end in a traceback, without a document, or with an unknown code."""
     words = [word for name in COMMANDS for word in ("--only", name)]
     result = subprocess.run(
         [sys.executable, str(SCRIPT), *words, "--count", "30", "--seconds", "20"],

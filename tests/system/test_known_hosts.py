@@ -1,4 +1,4 @@
-"""Files `known_hosts` of every kind, each decided as OpenSSH's own client decides on it."""
+"""Files `known_hosts` of every kind, each decided as OpenSSH's own client does."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ def decide(
 def test_decides_as_openssh(
     name: str, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a line that OpenSSH passes over ends a deploy, or a revoked key is trusted."""
+    """Otherwise a line that OpenSSH ignores would end a deploy, or a revoked key be trusted."""
     server, write = FILES[name]
     path = tmp_path / "known_hosts"
     path.write_bytes(write(bench, f"[{HOST}]:{bench.ports[server]}").encode("latin-1"))
@@ -386,7 +386,7 @@ def test_refusal_names_the_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise the user searches hundreds of lines for the one that decides."""
+    """Otherwise the user would have to search hundreds of lines for the one that decides."""
     path, name = tmp_path / "known_hosts", f"[{HOST}]:{bench.ports[server]}"
     path.write_text(lines.format(n=name, other=bench.public("other"), ca=bench.public("authority")))
     monkeypatch.setenv("TZ", "UTC")
@@ -396,7 +396,7 @@ def test_refusal_names_the_line(
 def test_reported_case_of_an_authority_logs_in(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has a certificate authority of another domain in known_hosts can deploy."""
+    """A user with a certificate authority of another domain in known_hosts can deploy."""
     case = need_shared("cases/02-known-hosts-certificate-authority") / "case.md"
     assert "@cert-authority line of another domain and the right key" in case.read_text()
     path, name = tmp_path / "known_hosts", f"[{HOST}]:{bench.ports['plain']}"

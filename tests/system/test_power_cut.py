@@ -31,7 +31,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 
 def test_nothing_announced_is_lost(site: Site, tmp_path: Path) -> None:
-    """Runs, tags, pairing and campaign at drawn moments, and right after each announcement."""
+    """Runs, tags, pairing and campaign are kept at drawn moments, and after each announcement."""
     count = len(read_log(site.log))
     drawn = {*Random(1).sample(range(count), MOMENTS), *site.announced_at(), count - 1}
     inspector = Inspector(tmp_path, seed=1)
@@ -55,7 +55,10 @@ write_whole(host / "changed", "old")
 
 
 def test_file_system_loses_what_was_not_synced(tmp_path: Path) -> None:
-    """What each model leaves; else the test above finds nothing because nothing is ever lost."""
+    """Each model loses what it should.
+
+    Otherwise the test above would find nothing because nothing is ever lost.
+    """
     root, log = tmp_path / "disk", tmp_path / "log"
     environment = logging_environment(built_log(tmp_path), root, log)
     command = [sys.executable, "-c", WRITE, str(root)]

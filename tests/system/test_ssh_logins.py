@@ -30,12 +30,12 @@ NAMES = (
     *("agent with eight keys", "agent with eight keys, one named", "revoked key"),
     *("jump host refuses", "device behind the jump is off", "broken configuration"),
 )
-"""Those that no unit test can stand for."""
+"""Logins that no unit test can replace."""
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginBench]:
-    """Servers, keys and an agent that is full of others."""
+    """Servers, keys and an agent that is full of other keys."""
     folder = tmp_path_factory.mktemp("logins")
     with login_bench(folder) as made:
         yield made
@@ -43,12 +43,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginBench]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_logs_in_as_openssh(name: str, bench: LoginBench, tmp_path: Path) -> None:
-    """Otherwise a device that `ssh` reaches cannot be deployed to, or the reason is a wrong one."""
+    """Otherwise a device that `ssh` reaches could fail to deploy, or the reason be a wrong one."""
     check(name, bench, tmp_path)
 
 
 def test_library_names_a_full_agent(bench: LoginBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a server that has seen enough keys is said to speak no SSH."""
+    """Otherwise a server that has seen enough keys would be reported as speaking no SSH."""
     monkeypatch.setattr(targets, "find_ssh", lambda: None)
     name = "agent with eight keys"
     environment_of(name, bench)
@@ -62,7 +62,7 @@ def test_library_names_a_full_agent(bench: LoginBench, monkeypatch: pytest.Monke
 
 
 def test_login_that_breaks_is_named(bench: LoginBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a command that never ran counts as one that failed on the device."""
+    """Otherwise a command that never ran would count as one that failed on the device."""
     with closing(connect("alias", bench, monkeypatch)) as shell:
         parent = shell.run(["sh", "-c", "echo $PPID"], what="testing", timeout_s=TIMEOUT_S).text
         os.kill(int(parent), signal.SIGKILL)
@@ -73,14 +73,14 @@ def test_login_that_breaks_is_named(bench: LoginBench, monkeypatch: pytest.Monke
 def test_status_255_of_a_command_is_its_own(
     bench: LoginBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a program that fails with 255 is taken for a broken connection."""
+    """Otherwise a program that fails with 255 would be taken for a broken connection."""
     with closing(connect("alias", bench, monkeypatch)) as shell:
         output = shell.run(["sh", "-c", "echo x; exit 255"], what="testing", timeout_s=TIMEOUT_S)
         assert (output.code, output.text) == (255, "x\n")
 
 
 def test_login_ends_with_its_process(bench: LoginBench) -> None:
-    """Otherwise a killed command leaves a login open, by which others could enter the device."""
+    """Otherwise a killed command would leave a login open, through which others could enter."""
     code = (
         "import sys, time; from edgebench.host.devices.target import parse_target; "
         "shell = parse_target('board').connect(); print(shell._login.process.pid, flush=True); "
@@ -104,7 +104,7 @@ def test_login_ends_with_its_process(bench: LoginBench) -> None:
 def test_login_that_the_user_shares_is_used(
     bench: LoginBench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Otherwise whoever has logged in with a code of one use needs another code."""
+    """Otherwise a user who has logged in with a one-time code would need another code."""
     environment = environment_of("alias", bench)
     config = Path(environment["HOME"]) / ".ssh" / "config"
     program = Path(environment["HOME"]) / "bin" / "ssh"

@@ -67,7 +67,7 @@ def bench_processes(site: TunnelSite) -> list[int]:
 def test_device_measures_and_no_port_is_open_on_the_host(
     site: TunnelSite, agent: AgentProcess, name: str
 ) -> None:
-    """Otherwise the device cannot be used, or others on the host reach its agent."""
+    """Otherwise the device could not be used, or others on the host would reach its agent."""
     words = ("bench", MODEL, "--on", name, "--json", *QUICK, "--duration", "3s")
     process = site.host.popen(*words, prefix=site.here.prefix)
     wait_until(lambda: any((agent.state / "work").iterdir()), "the run begins")
@@ -82,14 +82,14 @@ def test_device_measures_and_no_port_is_open_on_the_host(
 
 
 def test_devices_lists_it_as_ready(site: TunnelSite, name: str) -> None:
-    """Otherwise a farm behind a jump host looks as if it were off."""
+    """Otherwise a farm behind a jump host would look as if it were off."""
     result = site.run("devices", "--json", "--timeout", "0.2s")
     [device] = [d for d in json.loads(result.stdout)["devices"] if d["name"] == name]
     assert device["access"] == "ready", device
 
 
 def test_device_is_followed(site: TunnelSite, name: str) -> None:
-    """Otherwise the watch of a farm leaves out what is behind a jump host."""
+    """Otherwise the watch of a farm would leave out what is behind a jump host."""
     output = subprocess.check_output(
         [*site.here.prefix, "env", *site._variables, sys.executable, "-c", WATCH],
         text=True, timeout=170, stdin=subprocess.DEVNULL,
@@ -100,7 +100,7 @@ def test_device_is_followed(site: TunnelSite, name: str) -> None:
 def test_tunnel_that_breaks_leaves_the_run_to_be_collected(
     site: TunnelSite, agent: AgentProcess, name: str
 ) -> None:
-    """Otherwise a run is lost with the connection, or the words are others than those of TLS."""
+    """Otherwise a run would be lost with the connection, or the error differ from that of TLS."""
     words = ("bench", MODEL, "--on", name, *QUICK, "--duration", "4s")
     process = site.host.popen(*words, prefix=site.here.prefix)
     wait_until(lambda: any((agent.state / "work").iterdir()), "the run begins")
@@ -119,7 +119,7 @@ def test_tunnel_that_breaks_leaves_the_run_to_be_collected(
 def test_agent_that_is_stopped_is_named_as_over_tls(
     site: TunnelSite, agent: AgentProcess, name: str
 ) -> None:
-    """Otherwise a device whose agent has ended is said to be flooded, after ten seconds."""
+    """Otherwise a device whose agent has ended would be reported as flooded, after ten seconds."""
     port = agent.port
     agent.stop()
     try:
@@ -133,7 +133,7 @@ def test_agent_that_is_stopped_is_named_as_over_tls(
 
 
 def test_login_that_fails_is_named(site: TunnelSite, name: str) -> None:
-    """Otherwise a key that was removed looks like an agent that is off."""
+    """Otherwise a key that was removed would look like an agent that is off."""
     config = site.host.folder / ".ssh" / "config"
     before = config.read_text()
     config.write_text(before.replace("User root", "User nobody", 1))

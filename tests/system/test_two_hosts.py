@@ -66,7 +66,7 @@ def network(tmp_path: Path) -> Iterator[Network]:
 def test_device_on_another_machine_is_found_paired_and_measured(
     network: Network, host: Host
 ) -> None:
-    """The first hour with a device fails: it is not found, not paired, or not usable."""
+    """Otherwise the first hour with a device would fail: not found, not paired, or not usable."""
     need_runtime("ai-edge-litert")
     found = network.devices(host)
     assert {name: device["access"] for name, device in found.items()} == {"board": "not paired"}
@@ -90,7 +90,7 @@ def test_device_on_another_machine_is_found_paired_and_measured(
 
 
 def test_link_that_goes_down_is_one_error_and_one_hint(network: Network, host: Host) -> None:
-    """A cable that is pulled, without FIN or RST, shows the traceback of the library's ping."""
+    """Otherwise a pulled cable, without FIN or RST, would show the traceback of a ping."""
     need_runtime("ai-edge-litert")
     assert network.run(host, "pair", network.agent.pairing_string()).returncode == 0
     words = (
@@ -117,7 +117,7 @@ def test_link_that_goes_down_is_one_error_and_one_hint(network: Network, host: H
 def test_second_host_that_is_not_paired_gets_nothing(
     network: Network, host: Host, tmp_path: Path
 ) -> None:
-    """Whoever is on the network may use a device, or take its pairing."""
+    """Otherwise anyone on the network could use a device, or take its pairing."""
     string = network.agent.pairing_string()
     assert network.run(host, "pair", string).returncode == 0
     stranger = Host(tmp_path / "stranger")
@@ -127,7 +127,7 @@ def test_second_host_that_is_not_paired_gets_nothing(
     assert "used already, or is older than ten minutes" in second_use.stderr
     assert not (stranger.folder / listed).exists()
 
-    # It knows the device by name, address and pin, as somebody does who has read the list.
+    # It knows the device by name, address and pin, as a user does who has read the list.
     shutil.copy(host.folder / listed, stranger.folder / listed)
     refused = network.run(stranger, "bench", MODEL, "--on", "board", *QUICK)
     assert refused.returncode == 1
@@ -139,7 +139,7 @@ def test_second_host_that_is_not_paired_gets_nothing(
 
 
 def test_somebody_without_a_certificate_is_told_nothing(network: Network) -> None:
-    """The agent speaks to anybody who opens a connection."""
+    """Otherwise the agent would respond to anyone who opens a connection."""
     text = subprocess.run(
         [*network.here.prefix, "python3", "-c", _KNOCK, network.there.address],
         capture_output=True,

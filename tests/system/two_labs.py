@@ -1,4 +1,4 @@
-"""Two hosts of one lab and one device, which both want at the same moment: run by hand.
+"""Two hosts of one lab and one device, which both request at the same moment: run by hand.
 
     python tests/system/two_labs.py [--tries 50] [--seed 1]
 

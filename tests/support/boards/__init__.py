@@ -1,4 +1,4 @@
-"""Made-up boards: what each shows under /proc and /sys, and the commands that it has.
+"""Made-up boards: what each exposes under /proc and /sys, and its commands.
 
 `make_board(tmp_path, BOARDS["raspberry_pi_5"])` writes one; a test then changes single files, by
 their path under /sys/class too, or the values under sim/ that a command prints.

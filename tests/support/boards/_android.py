@@ -1,4 +1,4 @@
-"""Commands of a made-up phone: what each prints lies in sim/, where a test changes it."""
+"""Commands of a made-up phone: the output of each is in sim/, where a test changes it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ has put it there, with the property and its value."""
 
 
 def properties(values: Mapping[str, str]) -> Part:
-    """What getprop prints, beside properties that matter to nobody."""
+    """The output of getprop, with irrelevant properties added."""
     every = {"persist.sys.timezone": "Europe/Berlin", **values, "sys.boot_completed": "1"}
     return {
         "system/build.prop": "# begin common build properties\n",
@@ -63,7 +63,7 @@ def battery(
     is_faked: bool = False,
     has_dock: bool = False,
 ) -> Part:
-    """What `dumpsys battery` prints; `plugged` is AC, USB or Wireless."""
+    """The output of `dumpsys battery`; `plugged` is AC, USB or Wireless."""
     lines = ["Current Battery Service state:"]
     lines += ["  (UPDATES STOPPED -- use 'reset' to restart)"] if is_faked else []
     plugs = ("AC", "USB", "Wireless", *(["Dock"] if has_dock else []))
@@ -78,7 +78,7 @@ def battery(
 
 
 def power(wakefulness: str, *, saver: str = "0") -> Part:
-    """What `dumpsys power` and `settings get global low_power` print."""
+    """The output of `dumpsys power` and `settings get global low_power`."""
     return {
         "sim/dumpsys-power": "POWER MANAGER (dumpsys power)\n\nPower Manager State:\n"
         f"  mDirty=0x0\n  mWakefulness={wakefulness}\n  mWakefulnessChanging=false\n"
@@ -120,7 +120,7 @@ def thermal(
     is_ready: bool = True,
     is_cached_last: bool = False,
 ) -> Part:
-    """What `dumpsys thermalservice` prints; releases differ in the order of its blocks."""
+    """The output of `dumpsys thermalservice`; releases differ in the order of its blocks."""
     stale = f"Cached temperatures:\n{cached}"
     blocks = [
         f"IsStatusOverride: {str(is_overridden).lower()}\n",

@@ -43,12 +43,12 @@ def tree(*parts: Part) -> tuple[dict[str, str | bytes], dict[str, str]]:
 
 
 def folder(path: str, content: Mapping[str, object]) -> Part:
-    """One line for each file."""
+    """A line for each file."""
     return {f"{path}/{name}": f"{value}\n" for name, value in content.items()}
 
 
 def cpulist(cpus: Sequence[int]) -> str:
-    """As the kernel writes it: 0-3,5."""
+    """In the kernel's notation: 0-3,5."""
     runs = [
         [cpu for _, cpu in group]
         for _, group in groupby(enumerate(cpus), key=lambda pair: pair[1] - pair[0])
@@ -57,7 +57,7 @@ def cpulist(cpus: Sequence[int]) -> str:
 
 
 def system(pretty_name: str, number: int) -> Part:
-    """Name of the operating system and a machine-id that is plainly none."""
+    """Name of the operating system and a machine-id that is plainly no real one."""
     name = pretty_name.split(" ")[0]
     return {
         "etc/os-release": f'PRETTY_NAME="{pretty_name}"\nNAME="{name}"\nID={name.lower()}\n',
@@ -141,7 +141,7 @@ def cgroup(controllers: str = "cpuset cpu io memory pids") -> Part:
 
 
 def cpu_lists(possible: Sequence[int], *, offline: Sequence[int] = (), isolated: str = "") -> Part:
-    """Which CPUs there are."""
+    """The CPUs that exist."""
     return folder(
         _CPU,
         {
@@ -163,7 +163,7 @@ def topology(
     cluster: int | None = None,
     capacity: int | None = None,
 ) -> Part:
-    """Where a CPU is; kernels before 5.16 have no `cluster_id`."""
+    """Place of a CPU; kernels before 5.16 have no `cluster_id`."""
     place: dict[str, object] = {
         "core_id": core,
         "physical_package_id": package,

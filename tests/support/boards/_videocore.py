@@ -1,4 +1,4 @@
-"""What the firmware of a Raspberry Pi tells: vcgencmd, its twin in /sys, and the hwmon chip."""
+"""Data of a Raspberry Pi's firmware: vcgencmd, its counterpart in /sys, and the hwmon chip."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def vcgencmd(clock_index: int) -> Mapping[str, str]:
 def firmware(
     *, throttled: int, throttled_sysfs: int | None, temp_c: float, arm_hz: int, core_v: float
 ) -> Part:
-    """What vcgencmd reads, and the bare hex in /sys, which is as old as the last query.
+    """The values of vcgencmd, and the bare hex in /sys, which is as old as the last query.
 
     A Raspberry Pi 5 has no `soc:firmware`, so no such file: None.
     """

@@ -1,4 +1,4 @@
-"""Phone with Android 11 (API 30), whose battery reports what it was told to, with its screen off.
+"""Phone with Android 11 (API 30), whose battery reports a value set by hand, with its screen off.
 
 Quirks: the HAL of heat is not ready; the power saver is on; a property has two lines.
 """

@@ -1,7 +1,7 @@
 """Phone with Android 8.0 (API 26), discharging: no thermal service, no name of its chip's maker.
 
 Quirks: properties of API 31 are absent, its counters of time in each frequency stand still, and
-nobody has ever set the power saver.
+the power saver was never set.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Quirks: no /etc/os-release, machine-id, device tree or pressure files; the type of one zone and the
 temperatures of others cannot be read; zones of the battery and of voltages are not the chip's
-temperature, and one always says 0; the GPU's frequency is in kHz and not under devfreq; the
+temperature, and one always reads 0; the GPU's frequency is in kHz and not under devfreq; the
 battery's temperature is in tenths of a degree.
 """
 

@@ -1,7 +1,7 @@
-"""A virtual machine with two CPUs that shows nothing of its host, as continuous integration has.
+"""A virtual machine with two CPUs that exposes nothing of its host, as in continuous integration.
 
 Quirks: no thermal zone, no hwmon chip, no cpufreq policy, no DMI, no device tree, no
-/sys/fs/cgroup; steal time, and pressure as the only hint at neighbours; cpu_capacity exists and
+/sys/fs/cgroup; steal time, and pressure as the only hint at other load; cpu_capacity exists and
 cluster_id is 65535, though every CPU is the same; `isolated` is an empty line.
 """
 

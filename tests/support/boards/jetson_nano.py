@@ -1,6 +1,6 @@
 """NVIDIA Jetson Nano developer kit with JetPack 4 (Linux 4.9), in the 10 W mode.
 
-Quirks: PMIC-Die always says 100 °C; the Wi-Fi's zone is offline at -256 °C and its number is not
+Quirks: PMIC-Die always reads 100 °C; the Wi-Fi's zone is offline at -256 °C and its number is not
 the next one; trips of the CPU's zone called passive, hot and active all start the fan, at 30 °C;
 the fan runs; power comes from an iio device, not from hwmon, and its rails count from 0; /proc has
 no pressure, /sys no cluster ids, no cpu_capacity and no unified cgroups.

@@ -1,8 +1,8 @@
 """Raspberry Pi 3 Model B+ at its soft temperature limit, with Raspberry Pi OS.
 
-Quirks: the firmware runs the cores at 1.2 GHz while cpufreq claims 1.4 GHz; bit 3 of get_throttled
-is set, but the twin in /sys still has the value of an earlier query; no cooling device and only a
-critical trip; the clock's index is 48; /proc/cpuinfo names a wrong chip and carries a serial
+Quirks: the firmware runs the cores at 1.2 GHz while cpufreq reports 1.4 GHz; bit 3 of get_throttled
+is set, but its counterpart in /sys still has the value of an earlier query; no cooling device and
+only a critical trip; the clock's index is 48; /proc/cpuinfo names a wrong chip and has a serial
 number; no pressure files, no memory controller.
 """
 

@@ -3,7 +3,7 @@
 Quirks: the only cooling device is the fan, in state 1, which is no throttling; one of its trips is
 at half a degree; four maps name the same fan; more hwmon chips than on older boards; the clock's
 index is 0; pmic_read_adc exists, and two of its voltages have no current; get_throttled has no
-twin in /sys; no pressure files.
+counterpart in /sys; no pressure files.
 """
 
 from __future__ import annotations

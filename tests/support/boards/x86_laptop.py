@@ -4,7 +4,7 @@ Quirks: two zones of type acpitz, one of them constant, a type with a space, a g
 trips at 0 and -274 °C, and a Wi-Fi zone that cannot be read; counters and the policy of the offline
 CPU are empty; counters of the package are repeated on every CPU and those of a core on both
 threads; no time_in_state with intel_pstate; cooling devices at -1 and, since boot, at 5; the
-battery tells power, not current; RAPL shows the package twice, with a sub-zone.
+battery reports power, not current; RAPL shows the package twice, with a sub-zone.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def main(folder: Path) -> int:
         words = ["unshare", "--mount", "--propagation", "private", sys.executable, __file__]
         os.execvpe(words[0], [*words, str(folder)], os.environ | {INSIDE: "1"})
     board = folder / "root"
-    # An account's files are read before the change of root; its home is there twice.
+    # An account's files are read before the change of root; its home exists twice.
     with (
         tempfile.TemporaryDirectory(prefix="eb-arm64-") as name,
         mounted(board),
@@ -106,7 +106,7 @@ def main(folder: Path) -> int:
 
 
 def build(root: Path) -> None:
-    """Make the root of the board, if it is not there yet."""
+    """Make the root of the board, if it does not exist yet."""
     if (root / "usr/bin/python3").exists():
         return
     step("building the root")
@@ -187,7 +187,7 @@ def home_on(root: Path, account: Account) -> Iterator[None]:
 
 
 def check(root: Path, account: Account, scratch: Path) -> None:
-    """Everything that is to be shown, one after another."""
+    """All steps, one after another."""
     os.environ["QEMU_CPU"] = CPU
     look = run("chroot", str(root), "/usr/bin/python3", "-I", "-", json.dumps({"verb": "look"}),
                given=Path(on_device.__file__).read_bytes())  # fmt: skip
@@ -269,7 +269,7 @@ def run(*words: str, given: bytes | None = None) -> str:
 
 
 def step(text: str) -> None:
-    """Say what was done."""
+    """Print what was done."""
     print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
 
 

@@ -7,7 +7,7 @@ index, pinned by constraints.txt: the agent alone, the host with one runtime, an
 sdists. About 150 MB are downloaded unless pip's cache has them; it takes three to five minutes.
 Prints what each step found, and the sizes; ends with 1 at the first that is wrong.
 
-tests/test_layout.py has the short form: what the wheels and sdists hold.
+tests/test_layout.py has the short form: the contents of the wheels and sdists.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EXPORTS = (
     "md",
     "prom",
 )
-"""Ends of the names of exported files; see docs/export.md."""
+"""Suffixes of the names of exported files; see docs/export.md."""
 SHELLS = {
     "bash": 'eval "$(edgebench completion bash)"; COMP_WORDS=(edgebench bundl); COMP_CWORD=1; '
     "_edgebench 2>/dev/null; echo ${COMPREPLY[@]}",
@@ -62,7 +62,7 @@ class Environment:
         }
 
     def pip(self, *words: str) -> str:
-        """What pip prints; it reads the configuration of whoever runs this."""
+        """Output of pip; it reads the configuration of the current user."""
         command = [str(self.folder / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
         return run([*command, *words], self.folder)
 
@@ -98,7 +98,7 @@ def main(python: str = sys.executable) -> int:
 
 
 def build(folder: Path) -> tuple[Path, Path]:
-    """Wheels of the agent and of the host; their sdists lie beside them."""
+    """Wheels of the agent and of the host; their sdists are in the same folder."""
     for source in (ROOT / "agent", ROOT):
         run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], source)
     [agent] = folder.glob("edgebench_agent-*.whl")
@@ -141,7 +141,7 @@ def check_host(environment: Environment, agent: Path, host: Path) -> None:
     refused = environment.command("edgebench", "bench", "digits_int8.onnx", codes=(1,))
     require([line.split(":")[0] for line in refused.splitlines()] == ["error", "hint"], refused)
     print("  " + refused.replace("\n", "\n  "))
-    # The command that a message shows: nothing of ours is asked of an index.
+    # The command that a message shows: an index is not queried for anything of ours.
     environment.install("edgebench-agent[onnx]")
     environment.command("edgebench", "devices")
     environment.command("edgebench", "bench", "digits_int8.onnx", *QUICK, codes=(0, 3))
@@ -198,7 +198,7 @@ def check_shells(environment: Environment) -> None:
 
 
 def check_sdists(environment: Environment, folder: Path) -> None:
-    """What is built from the published sources works as well."""
+    """A build from the published sources works as well."""
     environment.install(*map(str, sorted(folder.glob("*.tar.gz"))))
     environment.command("edgebench", "devices", "--json")
     environment.command("edgebench-agent", "status")
@@ -211,7 +211,7 @@ def run(
     env: dict[str, str] | None = None,
     codes: tuple[int, ...] = (0,),
 ) -> str:
-    """What a program prints, its errors last; the script ends if it fails."""
+    """Output of a program, its errors last; the script ends if it fails."""
     result = subprocess.run(
         command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=1800
     )
