@@ -50,9 +50,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 _CHECK = (
-    "Connects to each device, checks its storage, temperature and clock, and makes a quick run of "
-    "a built-in model, which is not stored. A device that passes leaves quarantine; a device that "
-    "fails is excluded from --on all and conditions. Exit code 1: a device failed the check."
+    "Connects to each device, checks its condition, and makes a quick run of a built-in model, "
+    "which is not stored. A device that passes leaves quarantine; a device that fails is excluded "
+    "from --on all and conditions. Exit code 1: a device failed the check."
 )
 
 
