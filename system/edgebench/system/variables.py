@@ -37,7 +37,7 @@ LISTED: dict[str, tuple[str, ...]] = {
     ),
     # Settings of runtimes. TF_* as a whole would include Terraform's secrets (TF_VAR_*).
     "runtimes": (
-        *("ORT_*", "ONNXRUNTIME_*", "TFLITE_*", "LITERT_*", "XNN_*", "XNNPACK_*"),
+        *("ORT_*", "ONNXRUNTIME_*", "TFLITE_*", "LITERT_*", "XNN_*", "XNNPACK_*", "TVM_*"),
         *("TF_CPP_*", "TF_ENABLE_*", "TF_DISABLE_*", "TF_NUM_*", "TF_GPU_*", "TF_FORCE_*"),
         *("TF_XLA_*", "XLA_*", "DNNL_*", "ONEDNN_*", "OPENVINO_*", "OV_*", "ARMNN_*", "ACL_*"),
     ),
