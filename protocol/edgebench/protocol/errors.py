@@ -8,6 +8,7 @@
     │   ├── FileExists               the file to write exists already
     │   ├── NoSuchModel              no file has that path, and no built-in model that name
     │   ├── NotAModel                a path is not a file, or its format is unknown
+    │   │   └── ModelNotFetched          the file is a pointer of Git LFS, the model is elsewhere
     │   ├── NotAKit                  a file holds no Python for that phone
     │   │   └── KitOfOtherMachine        it is for another machine
     │   ├── KitNotBuilt              a Python for phones cannot be built from that system
@@ -270,6 +271,10 @@ class NoSuchModel(UsageError):
 
 class NotAModel(UsageError):
     """A path is not a file, or no runtime of the device loads its format."""
+
+
+class ModelNotFetched(NotAModel):
+    """A model file is a pointer of Git LFS: the model itself was not fetched."""
 
 
 class NotAKit(UsageError):

@@ -8,7 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.protocol.errors import FileChanged, NoSuchModel, NotAModel, UsageError
+from edgebench.protocol.errors import (
+    FileChanged,
+    ModelNotFetched,
+    NoSuchModel,
+    NotAModel,
+    UsageError,
+)
 from edgebench.protocol.text import printable
 
 OnBytes = Callable[[int, int], None]
@@ -16,6 +22,8 @@ OnBytes = Callable[[int, int], None]
 QUIET_S = 1.0
 """Time after which hashing reports progress."""
 _BLOCK_BYTES = 1 << 20
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+"""Begin of a file that Git LFS leaves in place of the content. Source: git-lfs, docs/spec.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +71,21 @@ _DIGESTS: dict[Model, str] = {}
 
 
 def open_model(path: Path, name: str | None = None) -> Model:
-    """Open a model file without reading it, because a device may have no room for it.
+    """Open a model file, reading only its begin, because a device may have no room for it.
 
     Raises:
         NoSuchModel: the file does not exist.
         NotAModel: the path is a directory or a device.
+        ModelNotFetched: the file is a pointer of Git LFS.
         UsageError: the file cannot be read.
     """
     try:
         if path.exists() and not path.is_file():
             raise NotAModel(f"model is not a file: {path}")
-        with path.open("rb"):
+        with path.open("rb") as file:
             facts = path.stat()
+            if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+                raise ModelNotFetched(f"model is a pointer of Git LFS, not fetched: {path}")
     except FileNotFoundError as exc:
         raise NoSuchModel(f"no such model: {path}") from exc
     except OSError as exc:

@@ -208,6 +208,11 @@ _HINTS: tuple[Row, ...] = (
         "give the path of a .tflite or .onnx file, or try a built-in model: {}",
         _BUILT_IN,
     ),
+    _on(
+        e.ModelNotFetched,
+        "fetch it, in its repository: git lfs pull; then {}",
+        lambda _, asked: asked.bench(),
+    ),
     _on(e.NotAModel, "name a .tflite or .onnx file, or try a built-in model: {}", _BUILT_IN),
     _on(
         e.KitOfOtherMachine,

@@ -14,7 +14,7 @@ from edgebench.host.bench.events import raise_failures
 from edgebench.host.bench.model import open_model
 from edgebench.host.bench.run import RunRequest, _push_files
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import FileChanged, ModelRefused, UsageError
+from edgebench.protocol.errors import FileChanged, ModelNotFetched, ModelRefused, UsageError
 from edgebench.protocol.spec import from_preset
 
 
@@ -49,6 +49,13 @@ def test_model_is_read_when_its_digest_is_asked_for_and_once(
     path.unlink()
     assert model.hashed(lambda part, _: done.append(part)) == model.sha256
     assert len(done) == 3
+
+
+def test_pointer_of_git_lfs_is_no_model(path: Path) -> None:
+    """Otherwise a file of three lines would be sent, and a runtime call it damaged."""
+    path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n")
+    with pytest.raises(ModelNotFetched, match=f"pointer of Git LFS, not fetched: {path}"):
+        open_model(path)
 
 
 def test_quick_hashing_shows_nothing(path: Path) -> None:
