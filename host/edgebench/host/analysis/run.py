@@ -14,6 +14,7 @@ from edgebench.host.analysis.arithmetic import strict_arithmetic
 from edgebench.host.analysis.energy.pulses import find_pulsed_energy
 from edgebench.host.analysis.energy.run import find_energy
 from edgebench.host.analysis.energy.windows import TimedQueries
+from edgebench.host.analysis.latency.warmup import drift_ratio
 from edgebench.host.analysis.measurement import (
     Measurement,
     TargetTraces,
@@ -302,6 +303,7 @@ def _metrics(
             steady_class=steady_class.value if steady_class else None,
             query_count=measured.first_row,
             duration_ns=measured.warmup_ns,
+            level_range_ratio=drift_ratio(measured.steady),
         ),
         cold_start_ns=ColdStartNs(start.import_ns, start.load_ns, start.first_inference_ns),
         memory_bytes=MemoryBytes(

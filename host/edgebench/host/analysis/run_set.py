@@ -24,7 +24,7 @@ from edgebench.host.analysis.verdict.judge import judge_set
 from edgebench.host.analysis.verdict.run_set import SetEvidence
 from edgebench.host.analysis.verdict.table import BY_ID
 from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
-from edgebench.host.result.metrics import METRICS, Metric
+from edgebench.host.result.metrics import LATENCY_SPANS, METRICS, Metric
 from edgebench.host.result.metrics import headline as headline_of
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
@@ -34,6 +34,8 @@ SHORTEST_LOOP_S = 0.5
 """Shortest proposed loop: a tick of the scheduler or the reading of a sensor is a large share of a
 shorter loop."""
 
+_DRIFTING = (*LATENCY_SPANS, "throughput_per_s")
+"""Groups of metrics that a drift inside the runs moves."""
 OUTVOTED_RATIO = 1 / 8
 """Largest share of a set's runs that the others outvote: the interval of the median of eight runs
 leaves out most of the highest and of the lowest."""
@@ -117,6 +119,10 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     is_of_one = len(having) == 1 and metric.path.startswith("accuracy.")
     interval = metric.interval(having[0]) if is_of_one else median_interval(values)
     median = float(np.median(values))
+    if interval is not None and metric.group in _DRIFTING:
+        # Each run shows a part of the drift: a longer run would be anywhere in its range.
+        drift = abs(median) * float(np.median([_drift_ratio(run) for run in having])) / 2
+        interval = (min(interval[0], median - drift), max(interval[1], median + drift))
     if metric.budget is not None and interval is not None:
         # Interval between runs with the error of the meter; source: GUM, 5.1.2.
         meter = abs(median) * _meter_ratio(runs)
@@ -129,6 +135,12 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
         max=float(values.max()),
         ci95=interval,
     )
+
+
+def _drift_ratio(run: Run) -> float:
+    """Range of the levels of a run that drifts, over the lowest; 0 for other runs."""
+    warmup = run.metrics.warmup
+    return (warmup.level_range_ratio if warmup else None) or 0.0
 
 
 def _meter_ratio(runs: Sequence[Run]) -> float:
@@ -226,10 +238,19 @@ def _verdict(
         needed=needed,
         name=METRICS[precise].label,
         half_width_ratio=half_width,
+        values=_values(METRICS[precise], counted),
     )
     unwatched = dict.fromkeys(name for run in counted for name in run.verdict.unwatched)
     verdict = judge_set(evidence, _broken_by_runs(runs, counted, metrics), unwatched)
     return replace(verdict, state=verdict.state_of(kind))
+
+
+def _values(metric: Metric, runs: Iterable[Run]) -> tuple[float, ...] | None:
+    """Values of a metric in the order of measurement; None for exact counts."""
+    if metric.is_exact:
+        return None
+    values = (metric.value(run) for run in runs)
+    return tuple(float(value) for value in values if value is not None)
 
 
 def _broken_by_runs(

@@ -121,6 +121,9 @@ class WarmupCut:
     classify."""
     query_count: int
     duration_ns: int
+    level_range_ratio: float | None = None
+    """Range of the levels of the latency, over the lowest; null if the run does not drift, and is
+    neither a `slowdown` nor without a steady state."""
 
 
 @dataclass(frozen=True, slots=True)

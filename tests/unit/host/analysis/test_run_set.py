@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from edgebench.host.analysis.run_set import (
     find_set,
     find_sets,
 )
+from edgebench.host.analysis.verdict.run_set import chance_of_order
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import Pair, SetMember
 from edgebench.host.result.numbers import numbers_of
@@ -259,6 +261,52 @@ def test_state_of_a_set_is_that_of_its_headline() -> None:
     assert [one.marks.label for one in runs] == [found.marks.label] * 5
 
 
+@pytest.mark.parametrize("count", [5, 6, 8])
+def test_chance_of_an_order_is_that_of_all_permutations(count: int) -> None:
+    """Otherwise the limit for a trend would be that of another number of runs."""
+    in_order = [
+        max(
+            sum(a < b for a, b in combinations(values, 2)),
+            sum(a > b for a, b in combinations(values, 2)),
+        )
+        for values in permutations(range(count))
+    ]
+    for least in range(count * (count - 1) // 2 // 2 + 1, count * (count - 1) // 2 + 1):
+        share = np.mean([number >= least for number in in_order])
+        assert chance_of_order(count, least) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("p50s_ns", "is_trend"),
+    [
+        ([1000, 1010, 1020, 1030, 1040], True),
+        ([1040, 1030, 1020, 1010, 1000], True),
+        ([1000, 1010, 1030, 1020, 1040], False),
+        ([1000, 1004, 1008, 1012, 1019], False),
+        ([1000, 1010, 1020, 1030, 1040, 1035, 1050, 1060], True),
+        ([1000, 1040, 1010, 1050, 1020, 1060, 1030, 1070], False),
+    ],
+)
+def test_runs_that_rise_in_order_are_a_trend(p50s_ns: list[int], is_trend: bool) -> None:
+    """Otherwise a set of a device that warms up by 10 % would be valid in one of two sets."""
+    [found] = [one for one in find_set(runs_of(p50s_ns)).verdict.rules if one.id == "trend"]
+    assert (found.outcome is RuleOutcome.FAIL) == is_trend, found
+
+
+def test_interval_of_a_set_has_the_drift_of_its_runs() -> None:
+    """Otherwise runs that drift by 4 % would have an interval of 0.1 %, which a longer one misses.
+
+    A single run that drifts is outvoted.
+    """
+    drifting = [
+        changed(run, {"metrics.warmup.level_range_ratio": 0.04})
+        for run in runs_of([1000, 1000, 1001, 999, 1000])
+    ]
+    assert find_set(drifting).metrics["latency_ns.p50"].ci95 == pytest.approx((980, 1020))
+    one_of_five = [*drifting[:1], *runs_of([1000, 1000, 1001, 999, 1000])[1:]]
+    assert find_set(one_of_five).metrics["latency_ns.p50"].ci95 == (999, 1001)
+
+
 def number_states(one: RunSet) -> dict[str, str]:
     """State of three latencies as they may be shown."""
     names = ("p50", "p90", "mean")
@@ -269,10 +317,10 @@ def number_states(one: RunSet) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("p50s_ns", "state"),
     [
-        ([1000, 1010, 1020, 1030, 1040], State.VALID),
-        ([1000, 1010, 1020, 1030, 1140], State.SUSPECT),
-        ([1000, 1010, 1020, 1030, 1640], State.INVALID),
-        ([1000, 1010, 1020, 1030], State.SUSPECT),
+        ([1010, 1000, 1020, 1040, 1030], State.VALID),
+        ([1010, 1000, 1020, 1140, 1030], State.SUSPECT),
+        ([1010, 1000, 1020, 1640, 1030], State.INVALID),
+        ([1010, 1000, 1020, 1030], State.SUSPECT),
     ],
 )
 def test_verdict_follows_from_the_interval_between_runs(p50s_ns: list[int], state: State) -> None:

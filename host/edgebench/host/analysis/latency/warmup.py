@@ -105,6 +105,12 @@ class SteadyState:
     """Queries per searched point; indexes are multiples of it."""
 
 
+def drift_ratio(steady: SteadyState) -> float | None:
+    """Range of the levels of a run that became slower or never steady; None for other runs."""
+    is_drifting = steady.steady_class in (SteadyClass.SLOWDOWN, SteadyClass.NO_STEADY_STATE)
+    return level_range_ratio(steady.segments) if is_drifting else None
+
+
 def level_range_ratio(segments: Sequence[Segment]) -> float:
     """Range of the levels of a run, over the lowest level.
 

@@ -189,6 +189,18 @@ def warm_up(to: Situation) -> Advice:
     return do("warm up until the latency is steady: {}", longer_warmup)
 
 
+@Advise
+def settle(to: Situation) -> Advice:
+    """Let the device settle before the runs, or see where it settles."""
+    runs = int(to.asked.more("runs", 15))
+    return Advice(
+        (
+            NextStep("let the device settle, then {}", to.asked.bench()),
+            NextStep("make more runs, which show where it settles: {}", to.asked.bench(runs=runs)),
+        )
+    )
+
+
 cool = more(
     "improve the cooling, or wait for longer before each run: {}", "cooldown_timeout_s", 1200.0
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgebench.host.analysis.latency.warmup import DELTA_RATIO, SteadyClass, level_range_ratio
+from edgebench.host.analysis.latency.warmup import DELTA_RATIO, SteadyClass, drift_ratio
 from edgebench.host.analysis.median import PRECISION_INVALID_RATIO, PRECISION_SUSPECT_RATIO
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.evidence import Evidence
@@ -252,13 +252,13 @@ class SteadyStateRule(Rule[Evidence]):
             ruling = holds(False, switching, value=first, unit="count")
             is_rare = min(levels.high_ratio, 1 - levels.high_ratio) < RARE_LEVEL_RATIO
             return replace(ruling, harms=LOOP - {NumberKind.MEDIAN}) if is_rare else ruling
-        if steady.steady_class in (SteadyClass.SLOWDOWN, SteadyClass.NO_STEADY_STATE):
+        if (range_ratio := drift_ratio(steady)) is not None:
             is_slower = steady.steady_class is SteadyClass.SLOWDOWN
             # The interval within a run does not cover a level that the run has just begun to
             # leave; the interval between several runs includes the drift.
             limit = LEVEL_LIMIT_RATIO if evidence.is_of_several else DELTA_RATIO
             found = self.slower() if is_slower else self.unsteady()
-            return at_most(level_range_ratio(steady.segments), limit, "ratio", found)
+            return at_most(range_ratio, limit, "ratio", found)
         kinds = {SteadyClass.FLAT: self.flat, SteadyClass.WARMUP: self.warmup}
         kind = kinds.get(steady.steady_class)
         found = self.switching() if kind is None else kind()

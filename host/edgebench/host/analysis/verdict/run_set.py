@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import combinations
+from math import factorial
 
 from edgebench.host.analysis.median import (
     MIN_RUNS,
@@ -19,9 +22,17 @@ from edgebench.host.analysis.verdict.rule import (
     Ruling,
     at_least,
     at_most,
+    holds,
+    not_applicable,
+    plain,
     reason,
     unknown,
 )
+
+TREND_LEVEL = 2 / 120
+"""Largest probability of an order that counts as a trend: that of five runs in order."""
+TREND_LIMIT_RATIO = 0.02
+"""Range of the runs, over the lowest, up to which a trend is small next to other errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,8 @@ class SetEvidence:
     """Display name of the metric that the set is judged by."""
     half_width_ratio: float | None
     """Half-width of the metric's interval between runs, over the metric; None without interval."""
+    values: tuple[float, ...] | None
+    """The metric of each counted run, in the order of measurement; None for exact counts."""
 
 
 @advice.Advise
@@ -103,9 +116,67 @@ class BetweenRunsRule(_BetweenRunsRule):
     limit = PRECISION_SUSPECT_RATIO
 
 
+class TrendRule(Rule[SetEvidence]):
+    """The runs do not rise or fall in their order: the device was not still warming up or cooling.
+
+    The order of independent runs is random. Kendall's test counts the pairs of runs that are in
+    order; five runs that all rise, or all fall, occur by chance once in 60 sets.
+
+    Source: Mann, Nonparametric tests against trend, Econometrica 13 (1945); the distribution is
+    that of the number of inversions of a permutation, Knuth, The Art of Computer Programming 3,
+    5.1.1.
+    """
+
+    id, severity = "trend", SUSPECT
+    harms = LOOP
+    advise = advice.settle
+    exact = plain("exact", "counts do not drift")
+    too_few = plain("too_few", "too few runs to detect a trend")
+    none = plain("none", "the runs are in no order")
+
+    @reason("")
+    @staticmethod
+    def ordered(value: float, limit: float, *, name: str, is_rising: bool, run_count: int) -> str:
+        moved = "rose" if is_rising else "fell"
+        return (
+            f"{name} {moved} from run to run, by {value:.1%} over {run_count} runs, limit "
+            f"{limit:.0%}: the device was still changing"
+        )
+
+    def check(self, evidence: SetEvidence) -> Ruling:
+        values = evidence.values
+        if values is None:
+            return not_applicable(self.exact())
+        if len(values) < MIN_RUNS or min(values) <= 0:
+            return unknown(self.too_few())
+        rising = sum(after > before for before, after in combinations(values, 2))
+        falling = sum(after < before for before, after in combinations(values, 2))
+        if chance_of_order(len(values), max(rising, falling)) > TREND_LEVEL:
+            return holds(True, self.none())
+        found = self.ordered(name=evidence.name, is_rising=rising > falling, run_count=len(values))
+        return at_most(max(values) / min(values) - 1, TREND_LIMIT_RATIO, "ratio", found)
+
+
+@cache
+def chance_of_order(count: int, in_order: int) -> float:
+    """Probability that so many or more pairs of independent values are in the same direction.
+
+    Both directions count, as the test does not expect one of them.
+    """
+    ways = [1]  # permutations by the number of pairs that are in order
+    for size in range(2, count + 1):
+        longer = [0] * (len(ways) + size - 1)
+        for number, way in enumerate(ways):
+            for added in range(size):
+                longer[number + added] += way
+        ways = longer
+    return min(1.0, 2 * sum(ways[in_order:]) / factorial(count))
+
+
 SET_RULES: tuple[Rule[SetEvidence], ...] = (
     RunCountRule(),
     BetweenRunsFloorRule(),
     BetweenRunsRule(),
+    TrendRule(),
 )
 """In the order in which a person should read them."""
