@@ -239,6 +239,8 @@ def _verdict(
         name=METRICS[precise].label,
         half_width_ratio=half_width,
         values=_values(METRICS[precise], counted),
+        drifts=tuple(map(_drift_ratio, counted)),
+        thermal=tuple(run.metrics.thermal for run in counted),
     )
     unwatched = dict.fromkeys(name for run in counted for name in run.verdict.unwatched)
     verdict = judge_set(evidence, _broken_by_runs(runs, counted, metrics), unwatched)

@@ -307,6 +307,17 @@ def test_interval_of_a_set_has_the_drift_of_its_runs() -> None:
     assert find_set(one_of_five).metrics["latency_ns.p50"].ci95 == (999, 1001)
 
 
+@pytest.mark.parametrize(("drift_ratio", "state"), [(0.02, State.VALID), (0.04, State.SUSPECT)])
+def test_runs_that_all_drift_are_suspect(drift_ratio: float, state: State) -> None:
+    """Otherwise a board that heats up by 4 % in each run would be valid, as no run shows it."""
+    runs = runs_of([1000, 1000, 1001, 999, 1000, 1002, 1001, 1000])
+    for number in range(5):
+        runs[number] = changed(runs[number], {"metrics.warmup.level_range_ratio": drift_ratio})
+    found = find_set(runs).verdict
+    assert found.state is state
+    assert [one.id for one in found.failures] == ["set_drift"] * (state is State.SUSPECT)
+
+
 def number_states(one: RunSet) -> dict[str, str]:
     """State of three latencies as they may be shown."""
     names = ("p50", "p90", "mean")

@@ -13,8 +13,8 @@ from typing import Any
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import EVERY_NUMBER, Rule, Ruling, WatchedQuantity
 from edgebench.host.analysis.verdict.run import CompleteRule
-from edgebench.host.analysis.verdict.run_set import SET_RULES, SetEvidence
-from edgebench.host.analysis.verdict.table import RULES, TARGET_RULES
+from edgebench.host.analysis.verdict.run_set import SetEvidence
+from edgebench.host.analysis.verdict.table import RULES, SET_RULES, TARGET_RULES
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.result.run import Failure
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
@@ -41,9 +41,21 @@ def judge_target(evidence: TargetEvidence) -> Verdict:
 def judge_set(
     evidence: SetEvidence, of_runs: Iterable[Finding], unwatched: Iterable[str]
 ) -> Verdict:
-    """Apply every rule for sets, and include the given findings of its runs."""
-    own = (_finding(rule, rule.check(evidence)) for rule in SET_RULES)
-    return verdict_of([*own, *of_runs], unwatched)
+    """Apply every rule for sets, and include the given findings of its runs.
+
+    Args:
+        evidence: Evidence of the set.
+        of_runs: Failed rules of its runs.
+        unwatched: What no rule could watch in a run; a rule of the set may have watched it.
+    """
+    rulings = [(rule, rule.check(evidence)) for rule in SET_RULES]
+    watched = {
+        rule.watches.value
+        for rule, ruling in rulings
+        if rule.watches is not None and ruling.outcome not in _UNSEEN
+    }
+    own = (_finding(rule, ruling) for rule, ruling in rulings)
+    return verdict_of([*own, *of_runs], (name for name in unwatched if name not in watched))
 
 
 def verdict_of(findings: Iterable[Finding], unwatched: Iterable[str] = ()) -> Verdict:

@@ -28,6 +28,7 @@ from edgebench.host.analysis.verdict.rule import (
     reason,
     unknown,
 )
+from edgebench.host.result.thermal import ThermalResult
 
 TREND_LEVEL = 2 / 120
 """Largest probability of an order that counts as a trend: that of five runs in order."""
@@ -50,6 +51,10 @@ class SetEvidence:
     """Half-width of the metric's interval between runs, over the metric; None without interval."""
     values: tuple[float, ...] | None
     """The metric of each counted run, in the order of measurement; None for exact counts."""
+    drifts: tuple[float, ...]
+    """Range of the levels inside each counted run, over the lowest; 0 for a run without drift."""
+    thermal: tuple[ThermalResult | None, ...]
+    """What the detector of slowdowns reports of each counted run."""
 
 
 @advice.Advise

@@ -13,11 +13,13 @@ from edgebench.host.analysis.verdict import (
     placement,
     run,
     run_set,
+    set_heat,
     target,
     thermal,
 )
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import Cause, ReasonKind, Rule
+from edgebench.host.analysis.verdict.run_set import SetEvidence
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.result.verdict import Finding
 
@@ -40,7 +42,11 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
     *energy.METERED_TARGET_RULES,
 )
 """Rules for a target that timed itself; rules with a name from above check the same condition."""
-ALL_RULES: tuple[Rule[Any], ...] = (*RULES, *TARGET_RULES, *run_set.SET_RULES)
+SET_RULES: tuple[Rule[SetEvidence], ...] = (
+    *run_set.SET_RULES,
+    *set_heat.SET_HEAT_RULES,
+)
+ALL_RULES: tuple[Rule[Any], ...] = (*RULES, *TARGET_RULES, *SET_RULES)
 BY_ID: dict[str, Rule[Any]] = {rule.id: rule for rule in ALL_RULES}
 """Rules by name. Where two share a name, the rule for targets, which has the reasons of both."""
 

@@ -140,7 +140,6 @@ class StartTemperatureRule(Rule[Evidence]):
 
     id, severity, cause = "start_temperature", SUSPECT, Cause.HEAT
     harms = TIMES
-    watches = WatchedQuantity.HEAT
     advise = advice.cool
     no_limit = plain(
         "no_limit",

@@ -1,0 +1,167 @@
+"""Rules about heat, clock and drift over all runs of a set.
+
+A run of a quick set is too short to detect a slowdown: the detector needs eight windows of a
+second. The runs of a set follow each other on the same device, so their temperatures and clocks
+show together what a single one cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgebench.host.analysis.thermal.heat_signals import FREQ_DROP_LIMIT_RATIO
+from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.rule import (
+    LOOP,
+    SUSPECT,
+    TIMES,
+    Cause,
+    Rule,
+    Ruling,
+    WatchedQuantity,
+    at_least,
+    at_most,
+    holds,
+    not_applicable,
+    plain,
+    reason,
+    unknown,
+)
+from edgebench.host.analysis.verdict.run_set import SetEvidence
+from edgebench.host.result.thermal import ThermalResult
+
+HYSTERESIS_C = 5.0
+"""Distance below its throttle temperature at which a device may still be throttled: a governor
+releases the clock only below the trip point less its hysteresis. Source: Linux, device trees of
+rk3588, bcm2711, qcom and imx8: `hysteresis` of 1000 to 5000 m°C."""
+DRIFT_LIMIT_RATIO = 0.02
+"""Largest drift inside the runs, median of the runs. The interval of the set contains it, but a
+set whose runs all drift shows a device that heats up in each of them."""
+
+
+class HeatOfSetRule(Rule[SetEvidence]):
+    """The device was too cool to throttle in all runs of the set, or ran at its nominal clock."""
+
+    id, severity, cause = "set_heat", SUSPECT, Cause.HEAT
+    harms = TIMES
+    watches = WatchedQuantity.HEAT
+    advise = advice.cool
+    counted = plain("counted", "heat does not change counts of instructions")
+    unseen = plain(
+        "unseen",
+        "neither a temperature with a known throttle temperature nor a clock with a known nominal "
+        "clock was read in all runs",
+        advice.see_sensors,
+    )
+
+    @reason("")
+    @staticmethod
+    def highest(value: float, limit: float, *, run_count: int) -> str:
+        most = f"at most {value:.1f} °C over {run_count} runs"
+        return f"{most}, {HYSTERESIS_C:.0f} °C below the throttle temperature is {limit:.1f} °C"
+
+    @reason("nominal")
+    @staticmethod
+    def nominal(value: float, limit: float, *, max_temp_c: float | None) -> str:
+        heat = "" if max_temp_c is None else f", at up to {max_temp_c:.1f} °C"
+        return f"the clock was at least {value:.1%} of the nominal clock in all runs{heat}"
+
+    def check(self, evidence: SetEvidence) -> Ruling:
+        if evidence.values is None:
+            return not_applicable(self.counted())
+        runs = _known(evidence.thermal)
+        max_c = _highest([run.max_temp_c for run in runs])
+        clock = _lowest(
+            [
+                run.baseline_freq_hz / run.nominal_freq_hz
+                if run.baseline_freq_hz and run.nominal_freq_hz
+                else None
+                for run in runs
+            ]
+        )
+        if clock is not None and clock >= FREQ_DROP_LIMIT_RATIO:
+            found = self.nominal(max_temp_c=max_c)
+            return at_least(clock, FREQ_DROP_LIMIT_RATIO, "ratio", found)
+        throttle_c = _lowest([run.throttle_temp_c for run in runs])
+        if max_c is None or throttle_c is None:
+            return unknown(self.unseen())
+        found = self.highest(run_count=len(runs))
+        return at_most(max_c, throttle_c - HYSTERESIS_C, "c", found)
+
+
+class ClockOfSetRule(Rule[SetEvidence]):
+    """The clock was the same in all runs of the set."""
+
+    id, severity = "set_clock", SUSPECT
+    harms = TIMES
+    advise = advice.governor
+    counted = plain("counted", "the clock does not change counts of instructions")
+    unseen = plain("unseen", "no trusted clock was read in all runs", advice.see_sensors)
+
+    @reason("")
+    @staticmethod
+    def lowest(value: float, limit: float, *, highest_hz: float, lowest_hz: float) -> str:
+        clocks = f"{lowest_hz / 1e9:.3g} and {highest_hz / 1e9:.3g} GHz"
+        return f"the clock was between {clocks} from run to run: {value:.1%}, limit {limit:.0%}"
+
+    def check(self, evidence: SetEvidence) -> Ruling:
+        if evidence.values is None:
+            return not_applicable(self.counted())
+        clocks_hz = [run.baseline_freq_hz for run in _known(evidence.thermal)]
+        low_hz, high_hz = _lowest(clocks_hz), _highest(clocks_hz)
+        if not low_hz or not high_hz:
+            return unknown(self.unseen())
+        found = self.lowest(highest_hz=high_hz, lowest_hz=low_hz)
+        return at_least(low_hz / high_hz, FREQ_DROP_LIMIT_RATIO, "ratio", found)
+
+
+class DriftOfSetRule(Rule[SetEvidence]):
+    """The runs of the set do not all drift: a device that heats up in each of them is not seen."""
+
+    id, severity = "set_drift", SUSPECT
+    harms = LOOP
+    advise = advice.more("see where the latency settles: {}", "sustained_s", 1200.0)
+    counted = plain("counted", "counts do not drift")
+
+    @reason("")
+    @staticmethod
+    def drift(value: float, limit: float, *, drifting_count: int, run_count: int) -> str:
+        which = f"{drifting_count} of {run_count} runs"
+        return f"the latency drifts inside {which}, by {value:.1%} in the middle, limit {limit:.0%}"
+
+    def check(self, evidence: SetEvidence) -> Ruling:
+        if evidence.values is None:
+            return not_applicable(self.counted())
+        drifts = evidence.drifts
+        if not drifts:
+            return holds(True, self.drift(drifting_count=0, run_count=0), value=0.0)
+        found = self.drift(drifting_count=sum(one > 0 for one in drifts), run_count=len(drifts))
+        return at_most(float(np.median(drifts)), DRIFT_LIMIT_RATIO, "ratio", found)
+
+
+def _known(thermal: Sequence[ThermalResult | None]) -> list[ThermalResult]:
+    """The results of all runs; empty if a run has none."""
+    known = [one for one in thermal if one is not None]
+    return known if len(known) == len(thermal) else []
+
+
+def _lowest(values: Sequence[float | None]) -> float | None:
+    """The lowest value; None if a run has none."""
+    known = [value for value in values if value is not None]
+    return min(known) if known and len(known) == len(values) else None
+
+
+def _highest(values: Sequence[float | None]) -> float | None:
+    """The highest value; None if a run has none."""
+    known = [value for value in values if value is not None]
+    return max(known) if known and len(known) == len(values) else None
+
+
+SET_HEAT_RULES: tuple[Rule[SetEvidence], ...] = (
+    HeatOfSetRule(),
+    ClockOfSetRule(),
+    DriftOfSetRule(),
+)
+"""In the order in which a person should read them."""
