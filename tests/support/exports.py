@@ -68,6 +68,7 @@ def set_of(one: ExportedRun, name: str, p50s_ns: tuple[int, ...]) -> list[Export
                     "metrics.latency_ns.p50": p50_ns,
                     "metrics.end_to_end_ns.p50": p50_ns,
                     "model.name": name,
+                    "metrics.warmup.level_range_ratio": None,
                     "verdict": judged(one, State.VALID).run.verdict,
                 },
             ),

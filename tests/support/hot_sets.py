@@ -30,7 +30,7 @@ from support.hot_runs import Device, HotRun, Load, simulate
 from support.records import latencies, run_record, traces_of, worker_record
 
 RUNS, RUN_S, WARMUP_S, GAP_S = 8, 1.25, 0.5, 0.8
-"""A quick set: runs, the duration of each, its warm-up, and the launch, in which the model rests."""
+"""A quick set: runs, the duration of each, its warm-up, and its launch, in which nothing runs."""
 
 
 def quick_set(device: Device, expected: Expectation, *, seed: int, hot_s: float = 0.0) -> RunSet:

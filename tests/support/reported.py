@@ -74,8 +74,12 @@ def _scaled(run: Run, by: float) -> Metrics:
     bounds = (round(p50 * 0.999), round(p50 * 1.001))
     if energy is not None and energy.gross_j_per_inference is not None:
         energy = replace(energy, gross_j_per_inference=energy.gross_j_per_inference * by)
+    warmup = run.metrics.warmup
     return replace(
-        run.metrics, latency_ns=replace(latency, p50=p50, p50_ci95=bounds), energy=energy
+        run.metrics,
+        latency_ns=replace(latency, p50=p50, p50_ci95=bounds),
+        energy=energy,
+        warmup=None if warmup is None else replace(warmup, level_range_ratio=None),
     )
 
 

@@ -90,6 +90,7 @@ def test_metrics_leave_the_warm_up_out() -> None:
         "class": "flat",
         "query_count": WARMUP_COUNT,
         "duration_ns": int(latencies()[:WARMUP_COUNT].sum()),
+        "level_range_ratio": None,
     }
 
 

@@ -37,9 +37,12 @@ def request(**settings: Any) -> BenchRequest:
 def test_runs_share_the_time_and_the_queries() -> None:
     """Otherwise five runs would take five times as long as one did."""
     made = request(preset="quick")
-    assert made.run_count == 5
-    assert (made.spec.duration_s, made.spec.min_query_count) == (2.0, 26)
-    assert made.spec.max_duration_s == 12.0
+    assert made.run_count == 8
+    assert (made.spec.duration_s, made.spec.min_query_count) == (1.25, 16)
+    assert made.spec.max_duration_s == 7.5
+    assert request().run_count == 5
+    assert request(preset="quick", duration_s=0.6).run_count == 6, "none is too short to judge"
+    assert request(preset="quick", duration_s=0.5).run_count == 5
     made = request(runs=3, duration_s=60.0, min_query_count=1000)
     assert (made.spec.duration_s, made.spec.min_query_count) == (20.0, 334)
     assert request(runs=1).spec.duration_s == 60.0

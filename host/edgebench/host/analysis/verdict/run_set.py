@@ -178,7 +178,7 @@ def chance_of_order(count: int, in_order: int) -> float:
     return min(1.0, 2 * sum(ways[in_order:]) / factorial(count))
 
 
-SET_RULES: tuple[Rule[SetEvidence], ...] = (
+RULES_BETWEEN_RUNS: tuple[Rule[SetEvidence], ...] = (
     RunCountRule(),
     BetweenRunsFloorRule(),
     BetweenRunsRule(),

@@ -43,7 +43,7 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
 )
 """Rules for a target that timed itself; rules with a name from above check the same condition."""
 SET_RULES: tuple[Rule[SetEvidence], ...] = (
-    *run_set.SET_RULES,
+    *run_set.RULES_BETWEEN_RUNS,
     *set_heat.SET_HEAT_RULES,
 )
 ALL_RULES: tuple[Rule[Any], ...] = (*RULES, *TARGET_RULES, *SET_RULES)
