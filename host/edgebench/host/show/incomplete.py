@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgebench.host.result.units import format_duration
 from edgebench.host.store.incomplete import IncompleteRun, IncompleteState
 from edgebench.host.store.set_aside import SetAsideRun, reason_of
-from edgebench.protocol.errors import EdgebenchError, RunSetAside
+from edgebench.protocol.errors import EdgebenchError, RunNotStored, RunSetAside
 from edgebench.protocol.sizes import format_bytes
 
 
@@ -42,7 +42,7 @@ def contents(run: IncompleteRun) -> str:
 
 def rejection_line(run_id: str, error: EdgebenchError) -> str:
     """Why a run of an earlier command is not stored, and where it remains."""
-    if isinstance(error, RunSetAside):
+    if isinstance(error, (RunSetAside, RunNotStored)):  # the message names the run
         return str(error)
     return f"run {run_id} stays on the device: {error}"
 

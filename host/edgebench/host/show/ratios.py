@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from edgebench.host.analysis.compare.comparability import IMPLIED, KEYS_OF_DEVICE, differences
 from edgebench.host.analysis.compare.ratios import SetRatio, differ_in_precision, ratio_of_sets
 from edgebench.host.result.metrics import Better, Quantity
 from edgebench.host.result.run_set import RunSet
@@ -76,7 +77,24 @@ def ratio_lines(sets: Sequence[RunSet]) -> list[str]:
         "note: to the first is the median of the ratios of all pairs of runs, which here is far "
         "from the ratio of the medians"
     )
-    return [*([note] if is_unlike else []), *slower_int8_lines(sets)]
+    return [*([note] if is_unlike else []), *_unlike_lines(sets), *slower_int8_lines(sets)]
+
+
+def _unlike_lines(sets: Sequence[RunSet]) -> list[str]:
+    """A note if ratios of a table include more than the columns show: other threads, other shapes.
+
+    `compare` refuses such sets.
+    """
+    with_ratio = [one for one in sets[1:] if ratio_of_sets(sets[0], one) is not None]
+    if not with_ratio:
+        return []
+    found = differences(one.first for one in (sets[0], *with_ratio))
+    shown = {"runtime", *IMPLIED["runtime"]} if "runtime" in found else set[str]()
+    shown |= KEYS_OF_DEVICE if "device" in found else set()
+    named = [f"{key} ({' / '.join(found[key])})" for key in found if key not in shown]
+    if not named:
+        return []
+    return [f"note: the ratios are not of the models alone; the sets differ in {', '.join(named)}"]
 
 
 def _times_of_medians(ratio: SetRatio, first: RunSet, other: RunSet) -> float:

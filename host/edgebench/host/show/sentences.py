@@ -19,7 +19,7 @@ def sentence(finding: Finding) -> str:
     kind = kind_of(finding)
     shown = (kind.sentence(finding) if kind is not None else None) or finding.detail or ABSENT
     failed_count, of_count = finding.facts.get("failed_count"), finding.facts.get("of_count")
-    if failed_count is None:
+    if failed_count is None or of_count == 1:
         return shown
     if failed_count == 1:
         return f"in 1 of {of_count} runs {shown}"

@@ -312,8 +312,9 @@ def length_line(sets: Sequence[RunSet]) -> str | None:
     loops_s = [sum(map(_loop_s, one.runs)) for one in sets if _is_timed(one)]
     if all(loop_s >= least_s * (1 - 1e-9) for loop_s in loops_s):
         return None
-    together = " together" if any(len(one.runs) > 1 for one in sets) else ""
-    note = f"note: runs are shorter{together} than the {least_s:g} s that MLPerf Mobile requires"
+    together = any(len(one.runs) > 1 for one in sets)
+    which = "all runs together are" if together else "runs are"
+    note = f"note: {which} shorter than the {least_s:g} s that MLPerf Mobile requires"
     limits = {
         run.spec.max_query_count for one in sets for run in one.runs if is_at_query_limit(run)
     }

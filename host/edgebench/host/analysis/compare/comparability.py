@@ -112,6 +112,14 @@ KEYS: dict[str, Callable[[Run], object]] = {
 }
 """Functions that return the parts of a fingerprint, by key."""
 
+KEYS_OF_DEVICE = frozenset(
+    {
+        *("device", "arch", "os", "cpu", "usable_cpus", "memory", "kernel", "virtualization"),
+        *("android_build", "android_group", "python", "packages", "firmware", "emulator"),
+        *("cpus", "cpu_quota", "governor", "emulated", "simulated"),
+    }
+)
+"""Keys that another device implies."""
 IMPLIED = {"runtime": frozenset({"runtime_version", "delegates_used", "delegate"})}
 """Keys that are allowed together with a key: another runtime has another version."""
 

@@ -419,8 +419,7 @@ def _judge(
     adjusted = " (adjusted for several comparisons)" if is_adjusted else ""
     if p[1] >= rules.alpha or wide is None or narrow is None:
         return ComparisonOutcome.INCONCLUSIVE, (
-            f"too few runs: no result could have p{adjusted} below {p[1]:.2g}, "
-            f"limit {rules.alpha:g}"
+            f"too few runs: the smallest possible p{adjusted} is {p[1]:.2g}, limit {rules.alpha:g}"
         )
     limit = math.inf if rules.margin_ratio is None else math.log1p(rules.margin_ratio)
     harm = effect if rules.better is Better.LOWER else -effect

@@ -131,7 +131,8 @@ class BindingShareRule(Rule[Evidence]):
     id, severity = "binding_share", SUSPECT
     harms = LOOP
     advise = advice.always(
-        "use the number to compare, not as the model's own time; a larger model hides the binding"
+        "use the number only to compare models of similar size: it includes the time of the "
+        "runtime's Python binding"
     )
 
     @reason("")
@@ -296,7 +297,8 @@ class _PrecisionRule(Rule[Evidence]):
     worth = plain(
         "worth",
         lambda value, limit: (
-            f"p50 is worth {value:.0f} independent queries, at least {limit:.0f} needed"
+            f"p50 rests on the equivalent of {value:.0f} independent queries, at least {limit:.0f} "
+            "needed"
         ),
     )
 

@@ -144,9 +144,11 @@ class BackgroundLoadRule(Rule[Evidence]):
     @staticmethod
     def taken_under_test(value: float, limit: float) -> str:
         # Share of as many CPUs as the model has threads, on any of its CPUs; at most 100 %.
-        share = f"CPU time worth {value:.1%} of what"
-        share = "at least as much CPU time as" if value >= 1 else share
-        return f"other processes used {share} the model's threads can use, limit {limit:.0%}"
+        share = "at least 100%" if value >= 1 else f"{value:.1%}"
+        return (
+            f"other processes used CPU time equal to {share} of what the model's threads can use, "
+            f"limit {limit:.0%}"
+        )
 
     @reason("too_short", advice.longer)
     @staticmethod

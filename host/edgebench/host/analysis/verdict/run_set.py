@@ -73,8 +73,8 @@ class RunCountRule(Rule[SetEvidence]):
     @reason("")
     @staticmethod
     def counted(value: float, limit: float, *, planned_count: int) -> str:
-        count = f"{value:.0f} of {planned_count} runs count"
-        return f"{count}, an interval between runs needs {limit:.0f}"
+        count = f"{value:.0f} of {planned_count} runs can be used"
+        return f"{count}, at least {limit:.0f} needed for an interval between runs"
 
     def check(self, evidence: SetEvidence) -> Ruling:
         found = self.counted(planned_count=evidence.planned)
@@ -91,8 +91,7 @@ class _BetweenRunsRule(Rule[SetEvidence]):
     @reason("")
     @staticmethod
     def half_width(value: float, limit: float, *, name: str) -> str:
-        half = f"half the 95 % interval of {name} between runs is {value:.2%} of it"
-        return f"{half}, limit {limit:.0%}"
+        return f"{name} ±{value:.2%} between runs (95 % CI), limit {limit:.0%}"
 
     @reason("too_few")
     @staticmethod

@@ -105,7 +105,7 @@ class InterferenceRule(Rule[Evidence]):
     harms = TIMES
     advise = advice.alone
     none = plain("none", "no slowdown without a known cause")
-    not_known = plain("unknown", "unknown whether the latency rose, and why")
+    not_known = plain("unknown", "the run does not show whether the latency rose")
 
     @reason("")
     @staticmethod
@@ -187,7 +187,7 @@ class NominalClockRule(Rule[Evidence]):
     harms = TIMES
     advise = advice.governor
     no_clock = plain(
-        "no_clock", "no trusted clock, or no nominal clock to compare it with", advice.see_sensors
+        "no_clock", "no trusted clock was read, or its nominal value is unknown", advice.see_sensors
     )
 
     @reason("")
@@ -256,8 +256,8 @@ class CooldownRule(Rule[Evidence]):
     @staticmethod
     def unsettled(value: float, limit: float, *, waited_s: float) -> str:
         return (
-            f"{value:.1f} °C after {waited_s:.0f} s of waiting, not steady below {limit:.1f} °C "
-            "for long enough"
+            f"{value:.1f} °C after {waited_s:.0f} s of waiting; the temperature did not stay below "
+            f"{limit:.1f} °C for long enough"
         )
 
     def check(self, evidence: Evidence) -> Ruling:
