@@ -39,7 +39,7 @@ LONG = ("--runs=1", "--duration", "3s", "--min-queries", "50", "--warmup", "5")
 
 @pytest.fixture(scope="module")
 def adb() -> Iterator[AdbProcess]:
-    """The adb server of this file, in the environment of every command."""
+    """The adb server of this file, set in the environment of every command."""
     need_phones()
     need_runtime("ai-edge-litert")
     with adb_server() as server, pytest.MonkeyPatch.context() as patch:
@@ -57,7 +57,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
 
 @pytest.fixture(scope="module")
 def pixel(adb: AdbProcess, host: Host) -> Iterator[EmulatedPhone]:
-    """A phone that is deployed to, as `pixel-8`; every test leaves it connected, with its agent."""
+    """A deployed phone, `pixel-8`; every test leaves it connected, with its agent running."""
     with phone(adb) as made:
         steps: list[str] = []
         report = host.lab.deploy(f"adb:{made.serial}", steps.append)
@@ -67,14 +67,14 @@ def pixel(adb: AdbProcess, host: Host) -> Iterator[EmulatedPhone]:
 
 
 def states(host: Host) -> dict[str, Any]:
-    """The lines of `edgebench devices`, by the serial number or else the address."""
+    """The lines of `edgebench devices`, by serial number or, without it, by address."""
     result = host.run("devices", "--json", "--timeout", "0s")
     assert result.returncode == 0, result.stderr
     return {line["address"].split()[0]: line for line in json.loads(result.stdout)["devices"]}
 
 
 def test_phone_is_known_by_its_serial_number(host: Host, pixel: EmulatedPhone) -> None:
-    """Otherwise its own network addresses are remembered, at which nothing listens."""
+    """Otherwise the phone's own network addresses, where nothing listens, would be remembered."""
     [device] = host.devices
     assert (device.via, device.addresses) == ("adb", (pixel.serial,))
     assert device.deployed_to == f"adb:{pixel.serial}"
@@ -82,7 +82,7 @@ def test_phone_is_known_by_its_serial_number(host: Host, pixel: EmulatedPhone) -
 
 
 def test_run_on_a_phone_is_stored(host: Host, pixel: EmulatedPhone) -> None:
-    """Otherwise deploying would end well on a phone that cannot measure."""
+    """Otherwise a deployment could succeed on a phone that cannot measure."""
     result = host.run("bench", MODEL, "--on", "pixel-8", *QUICK, "--json")
     assert result.returncode in (0, 3), result.stderr
     [document] = json.loads(result.stdout)["runs"]
@@ -90,7 +90,7 @@ def test_run_on_a_phone_is_stored(host: Host, pixel: EmulatedPhone) -> None:
 
 
 def begin_run(host: Host, pixel: EmulatedPhone, device: str) -> subprocess.Popen[str]:
-    """A command that measures, in the middle of its run."""
+    """Start a command that measures, and return while its run is in progress."""
     work = pixel.data / "edgebench" / "data" / "edgebench" / "agent" / "work"
     wait_until(lambda: not any(work.glob("*")), "no run is in progress")
     process = host.popen("bench", MODEL, "--on", device, *LONG)
@@ -105,7 +105,7 @@ def stored(host: Host) -> list[str]:
 
 @pytest.mark.parametrize("cut", ["cable", "server"])
 def test_run_that_is_cut_off_is_collected(host: Host, pixel: EmulatedPhone, cut: str) -> None:
-    """Otherwise a loose cable, or whoever types `adb kill-server`, would cost a run."""
+    """Otherwise a loose cable or `adb kill-server` would cost a run."""
     before = stored(host)
     process = begin_run(host, pixel, "pixel-8")
     if cut == "cable":
@@ -127,7 +127,7 @@ def test_run_that_is_cut_off_is_collected(host: Host, pixel: EmulatedPhone, cut:
 
 
 def test_restart_of_the_phone_is_named_and_mended(host: Host, pixel: EmulatedPhone) -> None:
-    """Otherwise its owner reads of TLS, or pairs it anew, and its runs are out of reach."""
+    """Otherwise the user would see a TLS error, or pair the phone again and lose its runs."""
     process = begin_run(host, pixel, "pixel-8")
     process.kill()
     process.communicate(timeout=60)
@@ -145,7 +145,7 @@ def test_restart_of_the_phone_is_named_and_mended(host: Host, pixel: EmulatedPho
 def test_phones_that_cannot_be_used_are_listed_with_the_reason(
     host: Host, adb: AdbProcess, pixel: EmulatedPhone
 ) -> None:
-    """Otherwise its owner has to know that there is `adb devices`, and what it means."""
+    """Otherwise the user would have to know `adb devices` and the meaning of its output."""
     plain = AdbdSettings("")
     no_shell = replace(plain, features=("cmd",))
     with (
@@ -176,7 +176,7 @@ def test_phones_that_cannot_be_used_are_listed_with_the_reason(
 
 
 def test_phone_by_cable_and_by_wifi_is_one_phone(adb: AdbProcess, pixel: EmulatedPhone) -> None:
-    """Otherwise `deploy adb:all` deploys twice at once into one phone."""
+    """Otherwise `deploy adb:all` would deploy to one phone twice at once."""
     wifi = Cable(str(pixel.folder / "adbd"))
     wifi.plug()
     try:
@@ -191,7 +191,7 @@ def test_phone_by_cable_and_by_wifi_is_one_phone(adb: AdbProcess, pixel: Emulate
 def test_two_phones_measure_at_the_same_time(
     host: Host, adb: AdbProcess, pixel: EmulatedPhone
 ) -> None:
-    """Otherwise a shelf of phones of one model would be one phone, or wait for each other."""
+    """Otherwise phones of one model would count as one phone, or wait for each other."""
     with phone(adb) as second:
         assert host.lab.deploy(f"adb:{second.serial}").device.name == "pixel-8-2"
         before = stored(host)
@@ -206,7 +206,7 @@ def test_two_phones_measure_at_the_same_time(
 def test_phones_of_one_model_are_deployed_to_at_the_same_time(
     adb: AdbProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise both get one name, and the first is forgotten."""
+    """Otherwise both would get the same name, and the first would be forgotten."""
     fresh = Host(tmp_path / "h")
     for name, value in fresh.environment.items():
         monkeypatch.setenv(name, value)

@@ -32,13 +32,13 @@ SETTINGS: dict[str, Any] = {
 REFUSED: frozenset[tuple[str, str]] = frozenset()
 """Runtime and model that are known to be refused; may only shrink."""
 DISAGREES = frozenset({("litert", "coco_ssd_mobilenet_v1_uint8.tflite")})
-"""Runtime and model whose answers to noise are known to differ; may only shrink.
+"""Runtime and model whose outputs for noise are known to differ; may only shrink.
 
 The outputs of the detector are lists, sorted by scores that are nearly equal for noise: kernels
 that round differently find the same boxes in another order.
 """
 SATURATES = frozenset({("onnx", "mobilenet_v1_0.25_224_qdq_int8.onnx")})
-"""Runtime and model whose answers are known to be wrong where `has_saturating_kernels`."""
+"""Runtime and model whose outputs are known to be wrong where `has_saturating_kernels`."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def row(name: str, found: dict[str, Any] | str) -> str:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("runtime", list(PACKAGES))
 def test_every_model_is_measured_or_refused_in_one_line(board: Host, runtime: str) -> None:
-    """A model that everybody measures has no number, no reason, or no reference that agrees."""
+    """Otherwise a model would lack its number, its reason or a reference that agrees."""
     need_runtime(PACKAGES[runtime])
     (suffix,) = find_runtime(runtime).formats
     folders = [need_shared("models/suite"), need_shared("models/mlperf_tiny")]
@@ -91,7 +91,7 @@ def test_every_model_is_measured_or_refused_in_one_line(board: Host, runtime: st
             continue
         failed = {r["id"] for r in what["verdict"]["rules"] if r["outcome"] == "fail"}
         assert what["verdict"]["state"] == "valid" or failed, table
-        # Not at least ten: a warm-up that went on is cut.
+        # Not at least ten: queries of a warm-up that continued are cut.
         assert what["metrics"]["latency_ns"]["count"] > 0, table
         assert "enough_queries" not in failed, table
         agreement = what["metrics"]["agreement"]

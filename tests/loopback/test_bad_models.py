@@ -1,4 +1,4 @@
-"""Hostile and odd model files through a real agent: one clear line each, and the agent lives."""
+"""Hostile and odd model files through a real agent: one clear line each, and the agent survives."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 @dataclass
 class Ending:
-    """How a file ended on a runtime."""
+    """How the run of a file ended on a runtime."""
 
     line: str = ""
-    """What the user reads, as the command line prints it."""
+    """Message to the user, as the command line prints it."""
     error: EdgebenchError | None = None
     verdict: str = ""
 
 
 @dataclass
 class Bench:
-    """An agent that lives through all of this, and a host that is paired with it."""
+    """An agent that survives all of this, and a host that is paired with it."""
 
     agent: AgentProcess
     host: Host
     resident_bytes_before: int = 0
-    """The agent's memory when it had run good models on every runtime."""
+    """The agent's memory after good models were run on every runtime."""
     endings: dict[str, dict[str, Ending]] = field(default_factory=dict)
     """By folder, then by `FILE on RUNTIME`."""
 
     def measure_good(self) -> int:
-        """Measure good models on every runtime; the agent's memory after that.
+        """Measure good models on every runtime, and return the agent's memory afterwards.
 
         Memory is compared after the same work: an agent that has just sent a long trace has more.
         """
@@ -91,7 +91,7 @@ class Bench:
         return ended
 
     def ended(self, folder: str) -> dict[str, Ending]:
-        """How every file of a folder of the corpus ended; they are measured once."""
+        """How the runs of all files of a corpus folder ended; each is measured once."""
         if folder not in self.endings:
             self.endings[folder] = self.measure(*corpus(folder))
         return self.endings[folder]
@@ -121,7 +121,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.mark.parametrize("folder", ["onnx", "tflite"])
 def test_every_bad_file_ends_in_one_clear_line(bench: Bench, folder: str) -> None:
-    """A hostile file is measured as valid, crashes something, or says nothing readable."""
+    """Otherwise a hostile file could measure as valid, crash something, or end unreadably."""
     ended = bench.ended(folder)
     expected = {f"{path.name} on {name}" for path in corpus(folder) for name in RUNTIMES[folder]}
     assert set(ended) == expected
@@ -136,7 +136,7 @@ def test_every_bad_file_ends_in_one_clear_line(bench: Bench, folder: str) -> Non
 
 
 def test_odd_but_valid_files_are_measured_or_refused_in_one_clear_line(bench: Bench) -> None:
-    """An unusual but correct model hangs or crashes the agent."""
+    """Otherwise an unusual but correct model could hang or crash the agent."""
     ended = bench.ended("odd_but_valid")
     for what, ending in ended.items():
         if ending.error is not None:
@@ -148,7 +148,7 @@ def test_odd_but_valid_files_are_measured_or_refused_in_one_clear_line(bench: Be
 
 @pytest.mark.parametrize("folder", ["onnx", "tflite", "odd_but_valid"])
 def test_nothing_of_a_bad_file_is_left_on_the_device(bench: Bench, folder: str) -> None:
-    """Workers, samplers or directories pile up, until the device is full of them."""
+    """Otherwise workers, samplers or directories would pile up until the device is full."""
     bench.ended(folder)
     agent = psutil.Process(bench.agent.pid)
     wait_until(lambda: not agent.children(recursive=True), "workers and samplers are gone")
@@ -158,14 +158,14 @@ def test_nothing_of_a_bad_file_is_left_on_the_device(bench: Bench, folder: str) 
 
 
 def test_agent_does_not_grow_with_what_it_refuses(bench: Bench) -> None:
-    """Each bad file leaves something in the agent's memory, until the device runs out of it."""
+    """Otherwise each bad file would leave memory allocated, until the device runs out of it."""
     for folder in ("onnx", "tflite", "odd_but_valid"):
         bench.ended(folder)
     assert bench.measure_good() - bench.resident_bytes_before < GROWTH_LIMIT_BYTES
 
 
 def test_agent_measures_a_good_model_after_all_of_this(bench: Bench) -> None:
-    """The agent lives, but is of no use any more."""
+    """Otherwise the agent could survive but be useless."""
     for folder in ("onnx", "tflite", "odd_but_valid"):
         bench.ended(folder)
     for name in ("digits_fp32.tflite", "digits_fp32.onnx"):
@@ -175,7 +175,7 @@ def test_agent_measures_a_good_model_after_all_of_this(bench: Bench) -> None:
 
 
 def test_endless_loop_is_stopped_when_its_time_is_over(bench: Bench) -> None:
-    """A model that never answers holds the device for ever."""
+    """Otherwise a model that never returns would hold the device for ever."""
     ending = bench.ended("onnx")["infinite_loop.onnx on onnx"]
     assert isinstance(ending.error, WorkerTimeout)
     assert f"after {LOAD_TIMEOUT_S:g} s" in str(ending.error)
@@ -183,7 +183,7 @@ def test_endless_loop_is_stopped_when_its_time_is_over(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", ["digits_fp32.tflite", "digits_fp32.onnx"])
 def test_truncated_models_never_measure_as_valid(bench: Bench, name: str, tmp_path: Path) -> None:
-    """Half of a file kills the process inside a library, and the agent with it."""
+    """Otherwise half of a file could kill the process inside a library, and the agent with it."""
     whole = find_model(name).path.read_bytes()
     paths = []
     for part in (0.25, 0.5, 0.75, 0.99):
@@ -197,7 +197,7 @@ def test_truncated_models_never_measure_as_valid(bench: Bench, name: str, tmp_pa
 
 
 def test_hand_made_model_that_answers_nan_is_invalid(bench: Bench, tmp_path: Path) -> None:
-    """A broken model is printed with a number that looks good."""
+    """Otherwise a broken model would be printed with a number that looks good."""
     good, broken = tmp_path / "good.onnx", tmp_path / "broken.onnx"
     good.write_bytes(addition(1.0))
     broken.write_bytes(addition(float("nan")))
@@ -222,7 +222,7 @@ AT_THE_COMMAND_LINE = [
 def test_command_line_says_what_failed_and_what_to_do(
     bench: Bench, name: str, runtime: str
 ) -> None:
-    """A person or a script sees a traceback, an exit code 0, or no way on."""
+    """Otherwise the user or a script would get a traceback, exit code 0, or no remedy."""
     path = need_shared("models/bad") / name
     result = bench.host.run(
         *("bench", str(path), "--on", "board", "--runtime", runtime, "--timeout", "4s"),
@@ -249,7 +249,7 @@ def test_command_line_says_what_failed_and_what_to_do(
 
 @pytest.mark.parametrize("name", ["evil_names.onnx", "evil_tensor_names.tflite"])
 def test_names_inside_a_model_cannot_reach_the_terminal(bench: Bench, name: str) -> None:
-    """A model file clears the screen, or types for the user."""
+    """Otherwise a model file could clear the screen or type for the user."""
     path = need_shared("models/bad/odd_but_valid") / name
     result = bench.host.run(
         *("bench", str(path), "--on", "board", "--quick", "--runs=1", "--duration", "0.1s"),

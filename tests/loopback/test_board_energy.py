@@ -1,6 +1,6 @@
-"""A board in energy mode behind its interface board, beside a meter: from commands to joules.
+"""A board in energy mode behind its interface board, next to a meter: from commands to joules.
 
-Time is virtual; what the bridge, the meter's decoder and the analysis do is not.
+Time is virtual; the bridge, the meter's decoder and the analysis are real.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INPUT = bytes(49)
 def test_board_that_takes_ten_milliwatts_has_the_joules_of_its_windows(
     seed: int, is_behind: bool, tmp_path: Path
 ) -> None:
-    """Bridge and analysis do not mean the same edges: pulses of the start, or of a question."""
+    """Otherwise bridge and analysis could differ in the edges: pulses of the start or a request."""
     double = BoardDouble(BoardHabits(is_energy=True, inference_us=14_500 + 13 * seed))
     line = VirtualLine(InterfaceDouble(double) if is_behind else double)
     board = Board(line)

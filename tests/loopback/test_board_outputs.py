@@ -41,16 +41,16 @@ TWELVE: SpecChanges = {**SHORT, "dataset_sample_count": 12}
 
 
 class Notes:
-    """Remembers how far phases were, and does something after three samples of a data set."""
+    """Record the progress of phases, and call a function after three samples of a data set."""
 
     def __init__(self, action: Callable[[], None] | None = None) -> None:
         self.reached: list[tuple[Phase, PhaseProgress]] = []
         self.references: list[tuple[str, bool]] = []
-        """Names of references that nobody named, and whether they are announced as measured."""
+        """Names of references not requested, and whether they are announced as measured."""
         self._action = action
 
     def __call__(self, event: events.MeasurementEvent) -> None:
-        """Remember what it says, and raise every failure."""
+        """Record the notice, and raise every failure."""
         events.raise_failures(event)
         if isinstance(event, (events.ReferenceAdded, events.ReferenceSkipped)):
             self.references.append((event.model, isinstance(event, events.ReferenceAdded)))
@@ -58,7 +58,7 @@ class Notes:
             self._reach(event.progress)
 
     def _reach(self, progress: Progress) -> None:
-        """Listen."""
+        """Record the progress, and call the function after three samples."""
         if progress.reached is None:
             return
         self.reached.append((progress.phase, progress.reached))
@@ -100,14 +100,14 @@ def place(host: Host, seat: str) -> str:
 
 
 def outputs_of(host: Host, run: Run) -> dict[str, NDArray[Any]]:
-    """Outputs that a run has kept."""
+    """Outputs that are stored with a run."""
     with np.load(host.lab.store.directory(run.run_id) / "raw/answers.npz") as file:
         return dict(file)
 
 
 @pytest.mark.parametrize("seat", ["qemu:mps2-an386", "alpha"])
 def test_board_runs_a_data_set_and_agrees_with_the_reference(host: Host, seat: str) -> None:
-    """The accuracy is another library's, of other samples, or one wrong bit goes unnoticed."""
+    """Otherwise the accuracy could be of other samples, or a wrong bit could go unnoticed."""
     notes = Notes()
     (stored,) = host.lab.bench(
         MODEL,
@@ -136,12 +136,12 @@ def test_board_runs_a_data_set_and_agrees_with_the_reference(host: Host, seat: s
     ends = {(phase, one.unit) for phase, one in notes.reached if one.done == one.total}
     assert (Phase.CHECKING, ProgressUnit.SAMPLES) in ends
     assert any(one.unit is ProgressUnit.WINDOWS for _, one in notes.reached)
-    # A real board's model and inputs go over its line.
+    # A real board's model and inputs cross its serial line.
     assert seat != "alpha" or (Phase.LOADING, ProgressUnit.BYTES) in ends
 
 
 def test_given_inputs_are_quantised_as_the_model_says(host: Host, tmp_path: Path) -> None:
-    """Real values are cut to integers, or a window runs on what was drawn."""
+    """Otherwise real values would be cut to integers, or a window would use generated inputs."""
     on = [place(host, "qemu:mps2-an386")]
 
     def given(values: NDArray[Any], name: str) -> Run:
@@ -166,7 +166,7 @@ def test_given_inputs_are_quantised_as_the_model_says(host: Host, tmp_path: Path
 
 
 def test_data_set_that_takes_too_long_is_refused_before_the_windows(host: Host) -> None:
-    """A user waits for a day, and learns then that it would have been two."""
+    """Otherwise the user would wait for a day before learning that it would have taken two."""
     on = [place(host, "qemu:mps2-an386")]
     with pytest.raises(DatasetTooSlow, match=r"360 samples .* limit 0.01 s") as refused:
         host.lab.bench(MODEL, on=on, accuracy="digits", dataset_limit_s=0.01)
@@ -176,7 +176,7 @@ def test_data_set_that_takes_too_long_is_refused_before_the_windows(host: Host) 
 
 
 def test_interrupted_data_set_keeps_what_was_run(host: Host) -> None:
-    """The outputs of hours are lost, or pass for those of all samples."""
+    """Otherwise the outputs of hours would be lost, or pass for those of all samples."""
     cancellation = Cancellation()
     request = new_request([MODEL], on=[place(host, "qemu:mps2-an386")], accuracy="digits", **SHORT)
     with pytest.raises(Interrupted) as interrupted:
@@ -194,7 +194,7 @@ def test_interrupted_data_set_keeps_what_was_run(host: Host) -> None:
 
 
 def test_worker_that_dies_in_a_data_set_leaves_its_windows(desk: tuple[Host, AgentProcess]) -> None:
-    """The measurement of an hour is lost with what came after it."""
+    """Otherwise the measurement of an hour would be lost with the data set after it."""
     host, agent = desk
     notes = Notes(lambda: os.kill(worker_pid(agent), signal.SIGKILL))
     (stored,) = host.lab.bench(

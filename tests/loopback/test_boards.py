@@ -48,7 +48,7 @@ cooldown_timeout_s = 0
 
 @contextmanager
 def own_host() -> Iterator[Host]:
-    """A host with an agent of its own, whose socket has a path as short as the kernel wants it."""
+    """A host with an agent of its own, whose socket path is as short as the kernel requires."""
     with TemporaryDirectory(prefix="edgebench-", ignore_cleanup_errors=True) as folder:
         made = Host(Path(folder))
         yield made
@@ -88,13 +88,13 @@ def gate(host: Host, action: str, folder: Path, *options: str) -> subprocess.Com
 
 
 def instructions(directory: Path) -> float:
-    """Instructions of an inference in a run's directory."""
+    """Instructions per inference, from a run's directory."""
     metrics = json.loads((directory / "run.json").read_bytes())["metrics"]
     return float(metrics["instructions_per_inference"])
 
 
 def slowed(sources: Path, folder: Path, board: str, spins: int) -> None:
-    """Firmware whose every inference spins so many times, into a folder."""
+    """Build firmware into a folder, each inference of which spins for so many turns."""
     path = ROOT / "devtools/build_firmware.py"
     spec = importlib.util.spec_from_file_location("build_firmware", path)
     assert spec is not None
@@ -115,7 +115,7 @@ def slowed(sources: Path, folder: Path, board: str, spins: int) -> None:
 
 
 def test_board_is_measured_like_any_device(host: Host) -> None:
-    """An emulated board has a latency, another number each time, or a run that does not verify."""
+    """Otherwise a board could lack its latency, vary between runs, or fail to verify."""
     run, second = measured(host), measured(host)
     assert run.verdict.state is State.VALID, run.verdict.failures
     assert (run.emulated, run.device.arch) == (True, "cortex-m4")
@@ -143,9 +143,9 @@ def test_board_is_measured_like_any_device(host: Host) -> None:
 def test_slower_kernel_is_a_regression_by_one_run_a_side(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change of a kernel that costs a thousandth of the instructions passes, or every one fails.
+    """Otherwise a kernel 0.1 % slower in instructions would pass, or every change would fail.
 
-    As a job does it that guards a repository: by its script, with a base run in a folder.
+    Runs as the job that guards a repository does: by its script, with a base run in a folder.
     """
     need_tool("arm-none-eabi-gcc")
     guarded = tmp_path / "guarded"
@@ -181,7 +181,7 @@ def test_slower_kernel_is_a_regression_by_one_run_a_side(
 def test_gate_that_is_called_wrongly_measures_and_removes_nothing(
     tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
-    """A typing mistake removes the candidate, or costs a run before it is told."""
+    """Otherwise a mistyped call would remove the candidate, or cost a run before it is reported."""
     kept = tmp_path / "candidate/kept"
     kept.mkdir(parents=True)
     result = subprocess.run(
@@ -197,7 +197,7 @@ def test_gate_that_is_called_wrongly_measures_and_removes_nothing(
 
 
 def test_campaign_measures_a_machine_and_a_board_of_it(host: Host, tmp_path: Path) -> None:
-    """A campaign measures a board as if it were a machine, or makes each of its runs too long."""
+    """Otherwise a board would be measured as a machine, or each of its runs would take too long."""
     file = tmp_path / "campaign.toml"
     file.write_text(CAMPAIGN)
     result = host.run("campaign", "run", str(file), "--json")
@@ -218,7 +218,7 @@ def test_campaign_measures_a_machine_and_a_board_of_it(host: Host, tmp_path: Pat
 
 
 def test_board_that_is_none_is_told_with_those_that_are(host: Host) -> None:
-    """A typing mistake in the name of a board, or a machine without QEMU, ends in a traceback."""
+    """Otherwise a mistyped board name, or a machine without QEMU, would end in a traceback."""
     wrong = host.run("bench", MODEL, "--on", "qemu:mps2-an38")
     assert wrong.returncode != 0
     assert PLACE in wrong.stderr
@@ -227,7 +227,7 @@ def test_board_that_is_none_is_told_with_those_that_are(host: Host) -> None:
 def test_board_without_an_emulator_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user reads that there is no such seat, and not what is missing."""
+    """Otherwise the message would be that there is no such seat, not what is missing."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with own_host() as host:
         refused = host.run("bench", MODEL, "--on", PLACE)
@@ -236,7 +236,7 @@ def test_board_without_an_emulator_says_what_to_install(
 
 
 def test_boards_run_side_by_side_but_never_beside_their_machine(tmp_path: Path) -> None:
-    """A run of the machine is disturbed by emulators, or two boards wait for each other."""
+    """Otherwise emulators would disturb a run of the machine, or two boards would run in turn."""
     need_tool("qemu-system-arm")
     agent, host = AgentProcess(tmp_path / "agent"), Host(tmp_path / "host")
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Campaigns on real agents: whatever is killed, every planned run is there once at the end."""
+"""Campaigns on real agents: after any kill, every planned run is stored exactly once at the end."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def operator(agents: list[AgentProcess], tmp_path: Path) -> Host:
 
 
 def restart(agent: AgentProcess) -> None:
-    """Start an agent where it was."""
+    """Start an agent again at the same place."""
     agent.listen = f"127.0.0.1:{agent.port}"
     agent.start()
 
@@ -115,7 +115,7 @@ def check_complete(host: Host, run_count: int) -> dict[str, Any]:
 
 
 def test_campaign_measures_every_cell_on_every_device(operator: Host, tmp_path: Path) -> None:
-    """A cell is left out, or measured with the settings of another."""
+    """Otherwise a cell could be left out, or measured with the settings of another."""
     file = written(tmp_path, "all", threads="1, 2", repeats=1)
     planned = operator.run("campaign", "plan", str(file), "--json")
     assert json.loads(planned.stdout)["run_count"] == 4
@@ -144,7 +144,7 @@ def test_campaign_measures_every_cell_on_every_device(operator: Host, tmp_path: 
 def test_killed_host_resumes_without_repeating_or_losing_a_run(
     operator: Host, tmp_path: Path
 ) -> None:
-    """The night is lost with the laptop, or measured twice."""
+    """Otherwise the night's runs would be lost with the laptop, or measured twice."""
     file = written(tmp_path, "one", repeats=4, duration_s=0.8)
     for kill in range(2):
         words = ["campaign", "run", str(file)] if kill == 0 else ["campaign", "resume"]
@@ -167,17 +167,17 @@ def test_killed_host_resumes_without_repeating_or_losing_a_run(
 
 
 def intents(host: Host) -> list[str]:
-    """Ids of the runs that were begun."""
+    """Ids of the runs that were started."""
     try:
         return list(host.lab.campaign().journal.read().intended)
-    except Exception:  # it is not there yet
+    except Exception:  # it does not exist yet
         return []
 
 
 def test_agent_that_dies_is_waited_for(
     agents: list[AgentProcess], operator: Host, tmp_path: Path
 ) -> None:
-    """A board that restarts at night ends the campaign on it, or its lost run counts as made."""
+    """Otherwise a restarted board would end its campaign, or its lost run would count as made."""
     file = written(tmp_path, "one", "two", repeats=2, duration_s=0.8, wait_s=90)
     host = operator.popen("campaign", "run", str(file))
     wait_until(lambda: len(intents(operator)) > 1, "runs are begun")
@@ -193,7 +193,7 @@ def test_agent_that_dies_is_waited_for(
 def test_device_that_stays_away_keeps_no_other_from_being_measured(
     agents: list[AgentProcess], operator: Host, tmp_path: Path
 ) -> None:
-    """One board that is off ends the night for all."""
+    """Otherwise a single board that is off would end the night for all."""
     file = written(tmp_path, "one", "two", repeats=1, wait_s=1)
     agents[1].kill()
     try:
@@ -211,7 +211,7 @@ def test_device_that_stays_away_keeps_no_other_from_being_measured(
 
 
 def test_run_that_somebody_stops_is_made_again(operator: Host, tmp_path: Path) -> None:
-    """A third of a run counts as one."""
+    """Otherwise a third of a run would count as a whole run."""
     file = written(tmp_path, "one", repeats=1, duration_s=3)
     host = operator.popen("campaign", "run", str(file))
     wait_until(lambda: len(intents(operator)) > 0, "a run is begun")
@@ -220,7 +220,7 @@ def test_run_that_somebody_stops_is_made_again(operator: Host, tmp_path: Path) -
     host.communicate(timeout=90)
     assert host.returncode == 130
     [row] = status(operator)["runs"]
-    # None if it was stopped before the device had told that it runs.
+    # None if it was stopped before the device had reported that it runs.
     assert (row["state"], row["code"]) in (("left", "run_stopped"), ("unsettled", None))
     result = operator.run("campaign", "resume", "--json")
     assert result.returncode in (0, 3), result.stderr
@@ -229,7 +229,7 @@ def test_run_that_somebody_stops_is_made_again(operator: Host, tmp_path: Path) -
 
 
 def test_model_that_is_refused_is_a_failed_run_and_no_loop(operator: Host, tmp_path: Path) -> None:
-    """One broken file is tried until morning, or silently left out."""
+    """Otherwise a broken file would be tried until morning, or silently left out."""
     (tmp_path / "broken.tflite").write_bytes(b"\x1c\0\0\0TFL3" + os.urandom(500))
     file = written(tmp_path, "one", models=("digits_int8.tflite", "broken.tflite"), repeats=1)
     result = operator.run("campaign", "run", str(file))
@@ -244,7 +244,7 @@ def test_model_that_is_refused_is_a_failed_run_and_no_loop(operator: Host, tmp_p
 def test_meter_that_is_unplugged_is_waited_for_by_the_next_process_too(
     operator: Host, tmp_path: Path
 ) -> None:
-    """Host and meter lose power together, and the device is given up for the night."""
+    """Otherwise the device would be given up when host and meter lose power together."""
     cable = Cable(tmp_path / "port")
     farm = f'schema = 1\n[device.one]\nmeter = "{cable.meter}"\n'
     (operator.config / "farm.toml").write_text(farm)
@@ -271,7 +271,7 @@ METERED = 'meter = "agent:{}"\nidle_duration_s = 0.2'
 
 
 def test_meter_that_one_of_two_boards_has_is_said_before_a_run_is_begun(tmp_path: Path) -> None:
-    """The second board's runs are begun one by one, and each fails while the first measures."""
+    """Otherwise each run of the second board would start, and fail while the first measures."""
     boards = ("--simulate", "raspberry-pi-5-bare", "--simulate", "rock-5b")
     options = ["--name", "rack", *boards, "--meter", "synthetic:follow"]
     agent = AgentProcess(tmp_path / "agent", options=options).start()
@@ -315,7 +315,7 @@ def test_meter_that_one_of_two_boards_has_is_said_before_a_run_is_begun(tmp_path
 def test_meter_of_an_agent_that_was_away_costs_no_run(
     agents: list[AgentProcess], operator: Host, tmp_path: Path
 ) -> None:
-    """An agent that was away when the campaign began has every run begun, and failed."""
+    """Otherwise each run on an agent that was away at the campaign's start would start and fail."""
     agents[0].kill()
     try:
         file = written(tmp_path, "one", repeats=3, wait_s=60, more=METERED.format("synthetic"))
@@ -335,7 +335,7 @@ def test_meter_of_an_agent_that_was_away_costs_no_run(
 
 
 def check_complete_but(host: Host, *, failed: int) -> dict[str, Any]:
-    """Everything is over, and so many have failed."""
+    """All runs are over, and so many have failed."""
     document = status(host)
     assert document["campaign"]["left_count"] == 0
     assert document["campaign"]["failed_count"] == failed
@@ -345,8 +345,8 @@ def check_complete_but(host: Host, *, failed: int) -> dict[str, Any]:
 def test_budget_ends_the_campaign_before_a_run_that_would_be_too_long(
     operator: Host, tmp_path: Path
 ) -> None:
-    """Somebody needs the farm at eight, and it measures until noon."""
-    # The timed loops alone take twice the budget: no machine is through with all of them.
+    """Otherwise a campaign would measure until noon on a farm that is needed at eight."""
+    # The timed loops alone take twice the budget: no machine completes all of them.
     file = written(tmp_path, "one", repeats=6, duration_s=12, top="budget_s = 6")
     result = operator.run("campaign", "run", str(file))
     assert result.returncode == 1
@@ -356,7 +356,7 @@ def test_budget_ends_the_campaign_before_a_run_that_would_be_too_long(
 
 
 def test_two_processes_do_not_make_the_same_runs(operator: Host, tmp_path: Path) -> None:
-    """Two terminals resume one campaign, and each run is made twice."""
+    """Otherwise two terminals that resume one campaign would make each run twice."""
     operator.lab.begin_campaign(written(tmp_path, "one", repeats=1))
     with operator.lab.campaign().journal.held():
         result = operator.run("campaign", "resume")

@@ -22,7 +22,7 @@ from edgebench.host.watch import StateChange, watch
 from edgebench.protocol.errors import EdgebenchError, Unreachable
 
 ADDRESS = "192.168.7.2:5555"
-"""Address that is none of a network's: no URI can have it."""
+"""Address outside every network: no URI can contain it."""
 
 
 def relay(far: socket.socket, agent: socket.socket) -> None:
@@ -74,7 +74,7 @@ def files(paired: Host) -> HostFiles:
 
 @pytest.fixture
 def device(files: HostFiles) -> KnownDevice:
-    """The agent, as it is reached by the relay."""
+    """The agent, as it is reached through the relay."""
     [known] = files.devices()
     return KnownDevice("phone", known.id, known.pin, (ADDRESS,), known.port, via="relay")
 
@@ -93,7 +93,7 @@ def ended_port() -> tuple[socket.socket, int]:
 
 
 def test_agent_is_spoken_to_through_another_carrier(files: HostFiles, device: KnownDevice) -> None:
-    """Otherwise a transport would need a TLS of its own, or addresses that a URI can have."""
+    """Otherwise a transport would need a TLS of its own, or addresses that fit in a URI."""
     with Client(RelayTransport(files.identity_path).connect(device.endpoint), "relay") as client:
         assert len(client.probe_clock(2)) == 2
     assert device.endpoint.address == f"{ADDRESS} port {device.port}"
@@ -122,7 +122,7 @@ def test_device_of_another_carrier_is_watched(
 def test_carrier_names_the_cause_of_an_early_end(
     files: HostFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a phone that was rebooted would be called flooded, after ten seconds of tries."""
+    """Otherwise a rebooted phone would be reported as flooded, after ten seconds of tries."""
     transport = RelayTransport(files.identity_path)
     server, port = ended_port()
     endpoint = Endpoint("phone", "p" * 43, (ADDRESS,), port)
@@ -146,7 +146,7 @@ def test_carrier_names_the_cause_of_an_early_end(
 
 
 def test_stream_for_which_nobody_waits_any_more_is_closed(files: HostFiles) -> None:
-    """Otherwise a watch that ends leaves streams open, which keep a phone's agent busy."""
+    """Otherwise a watch that ends would leave streams open, which keep a phone's agent busy."""
     begun, go_on = threading.Event(), threading.Event()
     near, far = socket.socketpair()
 

@@ -1,4 +1,4 @@
-"""Everything dies once, in a row: the short form of tests/system/chaos.py."""
+"""Every process is killed once, in a row: the short form of tests/system/chaos.py."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAN = Plan(
 def test_every_run_is_stored_or_named_whatever_dies(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """A night's run is gone without a word, or a worker, a lease or a file stays for ever."""
+    """Otherwise a run could vanish unreported, or a worker, a lease or a file stay for ever."""
     with bed(tmp_path_factory.mktemp("chaos")) as made:
         report = made.play(PLAN)
     assert report.violations == []

@@ -1,6 +1,6 @@
-"""Campaigns over two lab hosts: whatever is killed, every planned run is there once at the end.
+"""Campaigns over two lab hosts: after any kill, every planned run is stored once at the end.
 
-Agents, lab hosts, scheduler and, where it is killed, the coordinator are processes of their own.
+Agents, lab hosts, the scheduler and, where it is killed, the coordinator are separate processes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Site:
 
 @pytest.fixture
 def site(whole: Site) -> Site:
-    """Everything but a coordinator; lab hosts that a test has killed are started again."""
+    """All processes except a coordinator; lab hosts that a test has killed are started again."""
     for lab in whole.labs.values():
         if lab.process is None:
             lab.start()
@@ -124,14 +124,14 @@ def written(
 
 
 class Phases:
-    """Hears of the phases of the runs, and of the ends of devices."""
+    """Record the phases of the runs, and the ends of devices."""
 
     def __init__(self) -> None:
         self.seen: list[Phase] = []
         self.reasons: list[str] = []
 
     def __call__(self, event: events.MeasurementEvent) -> None:
-        """Keep phases, and why nothing more is measured on a device."""
+        """Keep the phases, and the reason why a device is no longer measured."""
         if isinstance(event, events.PhaseReport):
             self.seen.append(event.progress.phase)
         elif isinstance(event, events.DeviceFailed):
@@ -139,7 +139,7 @@ class Phases:
 
 
 def in_background(host: Host, campaign: Campaign, cluster: str, watcher: events.Notify) -> Any:
-    """Make the runs in a thread; a function that waits for the end."""
+    """Make the runs in a thread, and return a function that waits for the end."""
     errors: list[BaseException] = []
 
     def work() -> None:
@@ -160,12 +160,12 @@ def in_background(host: Host, campaign: Campaign, cluster: str, watcher: events.
 
 
 def intents(campaign: Campaign) -> list[str]:
-    """Ids of the runs that were begun."""
+    """Ids of the runs that were started."""
     return list(campaign.journal.read().intended)
 
 
 def check_complete(host: Host, campaign: Campaign, *, kills: int) -> None:
-    """Every planned run is measured once, and no more were begun than the kills explain."""
+    """Every planned run is measured once, and no more were started than the kills explain."""
     rows = campaign.rows()
     assert [row["state"] for row in rows] == ["measured"] * len(rows), (rows, campaign.lanes())
     stored = list(host.lab.runs()["run_id"])
@@ -174,12 +174,12 @@ def check_complete(host: Host, campaign: Campaign, *, kills: int) -> None:
 
 
 def measuring(phases: Phases, count: int = 1) -> Callable[[], bool]:
-    """Whether so many runs have come to their timed loop."""
+    """Whether so many runs have reached their timed loop."""
     return lambda: phases.seen.count(Phase.MEASURING) >= count
 
 
 def test_two_labs_share_a_campaign(site: Site, tmp_path: Path) -> None:
-    """A device is measured twice, or by none; or the result stays where nobody looks for it."""
+    """Otherwise a device could be measured twice or never, or its result stay at a lab host."""
     host = Host(tmp_path / "host")
     own_model = tmp_path / "own.tflite"
     own_model.write_bytes(
@@ -191,7 +191,7 @@ def test_two_labs_share_a_campaign(site: Site, tmp_path: Path) -> None:
     result = host.run("campaign", "run", str(file), "--cluster", site.address, "--json")
     assert result.returncode in (0, 3), result.stderr
     document = json.loads(result.stdout)
-    # Which lane chooses first is up to the threads; the other one takes the lab host that is idle.
+    # Which lane chooses first depends on the threads; the other takes the idle lab host.
     assert sorted(lane["lab"] for lane in document["devices"]) == ["a", "b"]
     assert sorted(lane["device"] for lane in document["devices"]) == [
         "one-simulated",
@@ -203,7 +203,7 @@ def test_two_labs_share_a_campaign(site: Site, tmp_path: Path) -> None:
         run = host.lab.run(row["run_id"])
         assert run.result.model.name == "own.tflite"
         assert len(run.queries) > 0
-    # The lab hosts have handed everything over, and the devices have forgotten it.
+    # The lab hosts have transferred everything, and the devices have removed it.
     for lab in site.labs.values():
         way = Store(lab.host.lab.store.root / LAB_DIRECTORY)
         wait_until(lambda store=way: not store.run_ids(), "the lab host forgets its runs")
@@ -242,7 +242,7 @@ def test_model_that_fails_at_a_lab_host_is_refused_here(site: Site, tmp_path: Pa
 
 
 def test_two_campaigns_take_turns_on_a_device(site: Site, tmp_path: Path) -> None:
-    """Otherwise the second would count its runs as lost, five times, and give them up."""
+    """Otherwise the second would count its runs as lost five times, and give them up."""
     host = Host(tmp_path / "host")
     files = [written(tmp_path / name, repeats=3, duration_s=1) for name in ("first", "second")]
     campaigns = [host.lab.begin_campaign(file, cluster=site.address) for file in files]
@@ -256,7 +256,7 @@ def test_two_campaigns_take_turns_on_a_device(site: Site, tmp_path: Path) -> Non
 
 
 def test_lane_of_a_killed_lab_moves_to_another_one(site: Site, tmp_path: Path) -> None:
-    """A lab host loses power at ten, and its devices are idle until morning."""
+    """Otherwise devices would be idle until morning after a lab host lost power at ten."""
     host, phases = Host(tmp_path / "host"), Phases()
     file = written(tmp_path, lab_wait_s=1, duration_s=4)
     campaign = host.lab.begin_campaign(file, cluster=site.address)
@@ -267,12 +267,12 @@ def test_lane_of_a_killed_lab_moves_to_another_one(site: Site, tmp_path: Path) -
     check_complete(host, campaign, kills=1)
     [lane] = campaign.lanes()
     assert (lane.lab, lane.state) == ("b", "ended")
-    # The run in progress went on without its lab host, and was followed by the other one.
+    # The run in progress went on without its lab host, and the other lab host followed it.
     assert len(intents(campaign)) == 2
 
 
 def test_lane_stays_with_a_lab_that_comes_back(site: Site, tmp_path: Path) -> None:
-    """A lab host that is updated loses its meters to a lab host that has none."""
+    """Otherwise the lanes of an updated lab host would move to a lab host without meters."""
     host, phases = Host(tmp_path / "host"), Phases()
     campaign = host.lab.begin_campaign(written(tmp_path, duration_s=4), cluster=site.address)
     join = in_background(host, campaign, site.address, phases)
@@ -288,7 +288,7 @@ def test_lane_stays_with_a_lab_that_comes_back(site: Site, tmp_path: Path) -> No
 
 
 def test_killed_scheduler_costs_nothing(site: Site, tmp_path: Path) -> None:
-    """The one process without which nobody hears of anybody takes the night with it."""
+    """Otherwise a failure of the scheduler, which carries all messages, would cost the night."""
     host, phases = Host(tmp_path / "host"), Phases()
     file = written(tmp_path, "all", repeats=1, duration_s=1.5)
     campaign = host.lab.begin_campaign(file, cluster=site.address)
@@ -305,7 +305,7 @@ def test_killed_scheduler_costs_nothing(site: Site, tmp_path: Path) -> None:
 
 
 def test_killed_coordinator_resumes(site: Site, tmp_path: Path) -> None:
-    """The laptop is closed, and the lab hosts measure everything again, or for nobody."""
+    """Otherwise a closed laptop would make the lab hosts measure everything again, or in vain."""
     host = Host(tmp_path / "host")
     file = written(tmp_path, repeats=2, duration_s=2)
     coordinator = host.popen("campaign", "run", str(file), "--cluster", site.address)
@@ -328,7 +328,7 @@ def test_killed_coordinator_resumes(site: Site, tmp_path: Path) -> None:
 
 
 def test_device_without_a_lab_ends_with_its_reason(site: Site, tmp_path: Path) -> None:
-    """A campaign waits for ever for a lab host that was given away."""
+    """Otherwise a campaign would wait for ever for a lab host that was removed."""
     host, phases = Host(tmp_path / "host"), Phases()
     site.labs["b"].kill()
     campaign = host.lab.begin_campaign(
@@ -353,7 +353,7 @@ def offers(host: Host, *, file: Path, site: Site) -> bool:
 
 
 def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
-    """Somebody leaves out the port, or starts no scheduler, and sees the traceback of Dask."""
+    """Otherwise a missing port, or a missing scheduler, would end in a traceback of Dask."""
     host = Host(tmp_path / "host")
     file = written(tmp_path)
     with pytest.raises(UsageError, match="tcp://HOST:PORT"):

@@ -1,4 +1,4 @@
-"""A run on its way from a lab host, over a link that is cut: real processes, bytes counted."""
+"""A run fetched from a lab host over a link that is cut: real processes, bytes counted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ cooldown_timeout_s = 0
 
 @dataclass
 class Lab:
-    """A lab host, and the relay before its scheduler that only the coordinator goes through."""
+    """A lab host, and a relay to its scheduler that only the coordinator uses."""
 
     scheduler: SchedulerProcess
     relay: TcpRelay
@@ -69,7 +69,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 def test_run_that_was_cut_off_comes_over_the_link_once(lab: Lab, tmp_path: Path) -> None:
-    """A large run over a poor link begins again with each cut, and its bytes cross many times."""
+    """Otherwise each cut would restart a large run, and send its bytes over the link many times."""
     host = Host(tmp_path / "host")
     file = tmp_path / "campaign.toml"
     file.write_text(FILE)
@@ -89,7 +89,7 @@ def test_run_that_was_cut_off_comes_over_the_link_once(lab: Lab, tmp_path: Path)
 
 
 def test_job_that_dask_begins_no_more_is_settled(lab: Lab, tmp_path: Path) -> None:
-    """Otherwise a lab host that dies often in one long run would end the whole campaign."""
+    """Otherwise a lab host that dies often in a single long run would end the whole campaign."""
     host, phases = Host(tmp_path / "host"), list[Phase]()
     file = tmp_path / "campaign.toml"
     file.write_text(FILE.replace("duration_s = 1\n", "duration_s = 4\n").replace("900000", "5"))

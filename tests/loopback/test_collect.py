@@ -1,4 +1,4 @@
-"""What earlier commands left on a device, and a command that fetches just that."""
+"""What earlier commands left on a device, and a command that fetches only that."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from edgebench.protocol.traces import HOST_FILE
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """One agent for all of them: each test fetches what it leaves there."""
+    """One agent for all tests: each fetches what it leaves there."""
     process = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"]).start()
     yield process
     process.kill()
 
 
 def test_run_in_progress_is_followed_and_stored(paired: Host) -> None:
-    """A host that was killed needs a new measurement to get at its last one."""
+    """Otherwise the last run of a killed host would have to be measured again."""
     with paired.lab.connect("board") as first:
         run_id = start(first, replace(SPEC, duration_s=0.3))
     assert [run.id for run in paired.lab.collect(["board"])] == [run_id]
@@ -41,7 +41,7 @@ def test_run_in_progress_is_followed_and_stored(paired: Host) -> None:
 def test_run_that_has_ended_is_stored_in_spite_of_ctrl_c(
     paired: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise Ctrl-C in the analysis leaves a complete run on its device, without a word."""
+    """Otherwise Ctrl-C in the analysis would silently leave a complete run on its device."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def finish_interrupted(*words: Any, **named: Any) -> Any:
@@ -64,7 +64,7 @@ def test_run_that_has_ended_is_stored_in_spite_of_ctrl_c(
 def test_ctrl_c_while_a_run_starts_stops_it(
     agent: AgentProcess, paired: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the run goes on for its whole length, and holds the device for nobody."""
+    """Otherwise the run would go on for its whole length, and hold the device in vain."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     start_run = Client.start_run
 
@@ -87,9 +87,9 @@ def test_ctrl_c_while_a_run_starts_stops_it(
 def test_device_that_measures_is_left_alone_and_failures_are_told(
     agent: AgentProcess, paired: Host
 ) -> None:
-    """Files are read off a device beside its timed loop, or a failed run counts as none.
+    """Otherwise files would be read during a timed loop, or a failed run would not be reported.
 
-    Or a model that writes in the directory of its run tells the host what the host knew of it.
+    A model that writes in its run's directory could also forge what the host knew of the run.
     """
     with paired.lab.connect("board") as first:
         measured = start(first, replace(SPEC, duration_s=0.1))

@@ -1,6 +1,6 @@
 """Boards that are made by copying cards: a name means one board, whatever is copied and moved.
 
-Each test is one way to do it; many at random are tests/system/copied_cards.py.
+Each test is one way of copying; tests/system/copied_cards.py has many at random.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def away(*_: object) -> NoReturn:
 
 @pytest.fixture
 def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CardFarm]:
-    """No boards yet; what is on is announced."""
+    """No boards yet; boards that are on are announced."""
     with ExitStack() as stack:
         made = CardFarm(tmp_path, Host(tmp_path / "host"), stack)
         monkeypatch.setattr(TlsTransport, "discover", made.announcements)
@@ -47,13 +47,13 @@ def listed(farm: CardFarm) -> list[DiscoveredDevice]:
 
 
 def board_of(farm: CardFarm, name: str) -> tuple[str, str]:
-    """Name of the board that is measured by this name, and id of the device."""
+    """Name of the board that is measured under this name, and id of the device."""
     with farm.host.lab.connect(name) as client:
         return client.device.name, client.device.id
 
 
 def test_copy_of_a_card_is_a_device_of_its_own(farm: CardFarm) -> None:
-    """Otherwise results of two boards are those of one."""
+    """Otherwise the results of two boards would be stored as those of one."""
     first, second = (farm.add_board(Evidence.NETWORK_CARDS) for _ in range(2))
     farm.switch_on(first, farm.new_card())
     farm.pair(first)
@@ -80,7 +80,7 @@ def test_copy_of_a_card_is_a_device_of_its_own(farm: CardFarm) -> None:
 
 
 def test_copy_that_older_versions_made_is_refused_by_name(farm: CardFarm) -> None:
-    """Otherwise, while a board is off, its name silently means the other."""
+    """Otherwise, while a board is off, its name would silently mean the other."""
     first, second = farm.add_board(Evidence.SERIAL), farm.add_board(Evidence.SERIAL)
     farm.switch_on(first, farm.new_card())
     farm.pair(first)
@@ -92,14 +92,14 @@ def test_copy_that_older_versions_made_is_refused_by_name(farm: CardFarm) -> Non
     [line] = listed(farm)
     assert (line.name, line.access) == ("b0", Access.COPIED)
     assert "on another board" in line.reason
-    # Both on: each has its line, and the name means the board that it was given to.
+    # Both on: each has its line, and the name means the board to which it was given.
     farm.switch_on(first, card)
     assert [line.access for line in listed(farm)] == [Access.READY, Access.COPIED]
     assert board_of(farm, "b0")[0] == "b0"
     with pytest.raises(WrongBoard) as caught:
         farm.pair(second)
     assert "edgebench-agent new-identity" in hint_for(caught.value, Asked(command="pair"))
-    # What the hint says, done.
+    # The remedy of the hint is applied.
     renewed = farm.on[1, 0][1]
     code, output = renewed.renew()
     assert code == 1

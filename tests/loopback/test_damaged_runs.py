@@ -1,4 +1,4 @@
-"""Runs that cannot be analysed: they are set aside, and the device is measured on."""
+"""Runs that cannot be analysed are set aside, and the device can still be measured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DAMAGES: tuple[tuple[str, Any], ...] = (
     (QUERIES_FILE, b"\xff" * 8 * 6 * 50),
     (TELEMETRY_FILE, b"\x7f" * 24 * 50),
 )
-"""Places of the record with another value, and files with other bytes, or that are missing."""
+"""Fields of the record with another value, and files that are changed or missing."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 
 
 def damaged(run: Path, spool: Path, number: int) -> str:
-    """A copy of a run in the spool, under another id and with one damage; its id."""
+    """Copy a run in the spool, under another id and with one damage, and return its id."""
     place, value = DAMAGES[number]
     run_id = f"{run.name[:-2]}{number:02d}"
     copy = spool / run_id
@@ -65,7 +65,7 @@ def damaged(run: Path, spool: Path, number: int) -> str:
 def test_device_full_of_damaged_runs_is_measured_on(
     agent: AgentProcess, paired: Host, tmp_path: Path
 ) -> None:
-    """Otherwise one number in a record would lock the owner out of the device, for good."""
+    """Otherwise a single number in a record would lock the owner out of the device for good."""
     with paired.lab.connect("board") as client:
         good = start(client, replace(SPEC, duration_s=0.3))
         list(client.follow_run())

@@ -1,4 +1,4 @@
-"""An agent that the system tells nothing: no /proc, no /sys, no load, no interfaces."""
+"""An agent that gets no facts from the system: no /proc, no /sys, no load, no interfaces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 
 
 def test_agent_that_is_told_nothing_pairs_and_measures(paired: Host, agent: AgentProcess) -> None:
-    """On a phone, or under proot, pairing dies, or the run, or it is suspect for want of facts."""
+    """Otherwise, on a phone or under proot, pairing or the run would fail, or be suspect."""
     result = paired.run("bench", "digits_int8.onnx", "--on", "board", *QUICK, "--json")
     assert result.returncode in (0, 3), result.stderr
     (run,) = json.loads(result.stdout)["runs"]

@@ -1,4 +1,4 @@
-"""Joules an inference against what the device really took."""
+"""Joules per inference against what the device really took."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """One agent for all of them."""
+    """One agent for all trials."""
     with bench(tmp_path_factory.mktemp("trials")) as made:
         yield made
 
 
 def disturbance(outcomes: list[Found]) -> str | None:
-    """What another process did to the code, the pulses or the rate; None: nothing."""
+    """What another process did to the code, the pulses or the rate; None for nothing."""
     refused = [one.refused for one in outcomes if one.refused is not None]
     reasons = "synchronisation: coded_load: ", "synchronisation: edge: ", "rate: "
     assert all(reason.startswith(reasons) for reason in refused), refused
@@ -30,12 +30,12 @@ def disturbance(outcomes: list[Found]) -> str | None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_energy_is_true_whatever_the_clock_of_the_meter(trials: Bench, seed: int) -> None:
-    """The window is laid over another part of the trace: a meter's clock is seconds off."""
+    """Otherwise a meter clock that is seconds off would move the window in the trace."""
     methods = [SyncMethod.CODED_LOAD, SyncMethod.EDGE]
     for found in undisturbed(lambda: trials.trial(seed, methods), disturbance):
         assert found.refused is None
         assert found.ratio == pytest.approx(1.0, abs=0.01)
         assert found.is_inside
-        # Without the gain of 10 % that is stated for the unit, and that this one does not have.
+        # Without the 10 % gain that is stated for the unit, and that this unit does not have.
         assert found.is_inside_comparative
         assert abs(found.off_ns or 0.0) <= 2 * (found.error_ns or 0.0)

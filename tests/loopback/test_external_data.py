@@ -1,4 +1,4 @@
-"""ONNX models whose weights are in another file: refused, with a command that was tried."""
+"""ONNX models whose weights are in another file: refused, with a command that is tested here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMAND = re.compile(r"(python -I -c \".*\" .* whole\.onnx); edgebench bench who
 
 
 def stored(folder: Path, kind: str) -> Path:
-    """A model with its weights beside it; as links, as the caches of model hubs have them."""
+    """A model and its separate weights file; as links, as the caches of model hubs store them."""
     folder.mkdir()
     path, weights = folder / "sum of two.onnx", folder / "sum.data"
     if kind == "links":
@@ -39,7 +39,7 @@ def stored(folder: Path, kind: str) -> Path:
 
 
 def reported(folder: Path) -> Path:
-    """The files of a public report, which lie beside the checkout only."""
+    """The files of a public report, which exist only next to the checkout."""
     folder.mkdir()
     for file in need_shared("cases/20-external-data").glob("external.onnx*"):
         shutil.copyfile(file, folder / file.name)
@@ -47,7 +47,7 @@ def reported(folder: Path) -> Path:
 
 
 def joined(command: str, folder: Path) -> Path:
-    """What a command that puts a model into one file makes in this folder."""
+    """Result of a command that joins a model into one file, run in this folder."""
     if importlib.util.find_spec("onnx") is None:
         skip_or_fail("the package onnx is not installed")
     python, *words = shlex.split(command)
@@ -57,7 +57,7 @@ def joined(command: str, folder: Path) -> Path:
 
 
 def test_refusal_has_a_command_that_makes_one_file(paired: Host, tmp_path: Path) -> None:
-    """Otherwise a model with its weights beside it could not be measured, and nobody said how."""
+    """Otherwise a model with separate weights could not be measured, without any remedy stated."""
     need_runtime("onnxruntime")
     path = stored(tmp_path / "ours", "files")
     refused = paired.run("bench", str(path), "--on", "board", "--quick")

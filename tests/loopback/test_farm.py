@@ -1,4 +1,4 @@
-"""Several devices in one command: measured at the same time, whatever one of them does."""
+"""Several devices in one command: measured at the same time, whatever any of them does."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def operator(farm: list[AgentProcess], tmp_path_factory: pytest.TempPathFactory)
 def test_one_device_that_is_off_and_one_that_is_busy_keep_no_other_waiting(
     farm: list[AgentProcess], operator: Host, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """One board without power, or in somebody's hands, ends the night for all."""
+    """Otherwise a single board that is off or busy would end the night for all."""
     _, two, three = farm
     other = Host(tmp_path_factory.mktemp("other"))
     other.lab.pair(two.pairing_string())
@@ -76,7 +76,7 @@ def test_one_device_that_is_off_and_one_that_is_busy_keep_no_other_waiting(
 
 
 def test_devices_with_a_label_are_measured(operator: Host) -> None:
-    """The runs of two boards are stored as those of one, or one is silently without energy."""
+    """Otherwise two boards' runs would be stored as one board's, or one would have no energy."""
     words = ("--on", "label:rack", "--meter", "farm")
     result = operator.run("bench", MODEL, *words, *SHORT)
     assert result.returncode in (0, 3), result.stderr
@@ -90,7 +90,7 @@ def test_devices_with_a_label_are_measured(operator: Host) -> None:
 def test_ctrl_c_ends_the_runs_of_all_devices_and_keeps_them(
     farm: list[AgentProcess], operator: Host
 ) -> None:
-    """One Ctrl-C leaves two boards measuring for the rest of the hour."""
+    """Otherwise two boards would measure for the rest of the hour after Ctrl-C."""
     before = set(operator.lab.runs()["run_id"])
     both_measure = threading.Barrier(2, timeout=60)
 
@@ -116,7 +116,7 @@ def test_ctrl_c_ends_the_runs_of_all_devices_and_keeps_them(
 
 
 def test_check_ends_and_begins_a_quarantine(farm: list[AgentProcess], operator: Host) -> None:
-    """A board that was repaired stays out of the farm, or a dead one in it."""
+    """Otherwise a repaired board would stay out of the farm, or a dead board in it."""
     one, three = (next(d for d in operator.devices if d.name == name) for name in ("one", "three"))
     health = HealthFiles(operator.state)
     health.quarantine(one, "check_failed", "its disk was full")

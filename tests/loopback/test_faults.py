@@ -1,4 +1,4 @@
-"""A device dies, or its disk is full: no completed run is lost, no half one seen."""
+"""A device dies, or its disk is full: no completed run is lost, and no partial run is visible."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG = ("--quick", "--runs=1", "--duration", "60s", "--min-queries", "20", "--wa
 
 
 def test_worker_dies_with_its_agent(agent: AgentProcess, paired: Host) -> None:
-    """A model runs on without anybody who limits it."""
+    """Otherwise a model would keep running without any limits."""
     command = paired.popen("bench", MODEL, "--on", "board", *LONG)
     wait_until(lambda: is_measuring(agent), "worker measures")
     children = children_of(agent.pid)
@@ -43,7 +43,7 @@ def test_worker_dies_with_its_agent(agent: AgentProcess, paired: Host) -> None:
 
 
 def test_spooled_run_survives_a_killed_agent(agent: AgentProcess, paired: Host) -> None:
-    """A power cut on the device costs runs that were complete."""
+    """Otherwise a power cut on the device would cost runs that were complete."""
     command = paired.popen(
         *("bench", MODEL, "--on", "board", "--quick", "--runs=1", "--duration", "5s"),
         *("--scenario", "server", "--qps", "100"),  # it waits more than it computes
@@ -63,7 +63,7 @@ def test_spooled_run_survives_a_killed_agent(agent: AgentProcess, paired: Host) 
 def test_interrupted_push_resumes_where_it_stopped(
     agent: AgentProcess, paired: Host, tmp_path: Path
 ) -> None:
-    """A large model over a bad link starts from zero each time."""
+    """Otherwise a large model over a bad link would start from zero each time."""
     path = tmp_path / "large.tflite"
     path.write_bytes(random.Random(0).randbytes(48 * 2**20))
     model = open_model(path)
@@ -86,7 +86,7 @@ def test_interrupted_push_resumes_where_it_stopped(
 
 
 def test_lost_link_is_one_line(agent: AgentProcess, paired: Host) -> None:
-    """A device that vanishes while it is asked shows a traceback."""
+    """Otherwise a device that vanishes during a request would cause a traceback."""
     with paired.lab.connect("board") as client:
         agent.kill()
         with pytest.raises(LinkLost, match="connection to board"):
@@ -94,7 +94,7 @@ def test_lost_link_is_one_line(agent: AgentProcess, paired: Host) -> None:
 
 
 def test_device_that_falls_silent_is_one_line(agent: AgentProcess, paired: Host) -> None:
-    """A link that goes down without a word shows the traceback of the library's ping."""
+    """Otherwise a link that goes down silently would show the traceback of the library's ping."""
     words = ("bench", MODEL, "--on", "board", *LONG)
     command = subprocess.Popen(
         [*IMPATIENT, *words],
@@ -129,7 +129,7 @@ def small_agent(tmp_path: Path) -> Iterator[AgentProcess]:
 def test_model_larger_than_the_disk_is_refused_before_it_is_sent(
     small_agent: AgentProcess, host: Host, tmp_path: Path
 ) -> None:
-    """The disk of a device is filled by a push that cannot succeed."""
+    """Otherwise a push that cannot succeed would fill the disk of a device."""
     host.lab.pair(small_agent.pairing_string())
     path = tmp_path / "large.tflite"
     path.write_bytes(bytes(32 * 2**20))
@@ -144,7 +144,7 @@ def test_model_larger_than_the_disk_is_refused_before_it_is_sent(
 def test_disk_that_fills_up_during_a_push_is_one_clear_error(
     small_agent: AgentProcess, host: Host, tmp_path: Path
 ) -> None:
-    """A full disk crashes the agent, or damages the model without a word."""
+    """Otherwise a full disk would crash the agent, or silently damage the model."""
     host.lab.pair(small_agent.pairing_string())
     path = tmp_path / "large.tflite"
     path.write_bytes(random.Random(0).randbytes(16 * 2**20))
@@ -167,13 +167,13 @@ def test_disk_that_fills_up_during_a_push_is_one_clear_error(
 def test_disk_of_the_device_that_fills_up_during_a_run_is_one_line(
     host: Host, tmp_path: Path
 ) -> None:
-    """The log of a device is filled with tracebacks of what its owner can see by `df`."""
+    """Otherwise tracebacks would fill a device's log about what `df` shows."""
     need_root()
     need_tool("mount")
     agent = AgentProcess(tmp_path / "agent", options=["--name", "board"])
     agent.folder.mkdir()
     with small_disk(tmp_path / "small", 24 * 2**20) as disk:
-        agent.state.symlink_to(disk)  # what it logs is elsewhere
+        agent.state.symlink_to(disk)  # its log is elsewhere
         agent.start()
         host.lab.pair(agent.pairing_string())
         full = At(Phase.MEASURING, lambda: fillers.append(fill(disk)))
@@ -184,7 +184,7 @@ def test_disk_of_the_device_that_fills_up_during_a_run_is_one_line(
                 runs=1,
                 on=["board"],
                 preset="quick",
-                # The disk is full before the run ends; most of it is waited for.
+                # The disk is full before the run ends; most of the run is spent waiting.
                 scenario="server",
                 target_qps=20.0,
                 duration_s=3.0,
@@ -198,7 +198,7 @@ def test_disk_of_the_device_that_fills_up_during_a_run_is_one_line(
 
 
 def _repoint(host: Host, agent: AgentProcess) -> None:
-    """The agent listens on another port now; mDNS, which would tell, is off in these tests."""
+    """Store the agent's new port at the host; mDNS, which would do it, is off in these tests."""
     path = host.folder / "config" / "edgebench" / "host" / "devices.json"
     (device,) = json.loads(path.read_text())
     path.write_text(json.dumps([device | {"port": agent.port}]))

@@ -1,4 +1,4 @@
-"""Strangers open connections without end, and the host of an agent is let in, or told why not.
+"""Strangers open connections without end; an agent's host is admitted, or gets the reason.
 
 The long form, with an agent that has hardly any CPU, is tests/system/flood.py.
 """
@@ -46,7 +46,7 @@ def assert_lets_in(host: Host, tries: int) -> None:
 def test_floods_from_many_addresses_keep_no_host_out(
     agent: AgentProcess, paired: Host, tmp_path: Path
 ) -> None:
-    """Otherwise one machine of the network takes the device away from its owner."""
+    """Otherwise one machine of the network could take the device away from its owner."""
     with ExitStack() as stack:
         for content in (b"\x16", client_hello()):
             made = flood(agent.port, tmp_path, addresses=ADDRESSES, per_s=PER_S, content=content)
@@ -58,7 +58,7 @@ def test_floods_from_many_addresses_keep_no_host_out(
 def test_flood_from_the_address_of_a_host_leaves_it_a_share(
     agent: AgentProcess, paired: Host
 ) -> None:
-    """Otherwise nobody behind a router gets in while a single neighbour there does not want it."""
+    """Otherwise a single hostile neighbour behind a router could lock out every host there."""
     over = threading.Event()
 
     def knock() -> None:
@@ -84,7 +84,7 @@ def test_flood_from_the_address_of_a_host_leaves_it_a_share(
 def test_host_beyond_the_limit_reads_that_there_is_no_room(
     agent: AgentProcess, paired: Host
 ) -> None:
-    """Otherwise it reads that it is not paired, and its owner pairs it again in vain."""
+    """Otherwise the host would be reported as unpaired, and be paired again in vain."""
     with ExitStack() as stack:
         context = tls_context(paired.config / "identity.pem")
         for number in range(MAX_CONNECTIONS):
@@ -95,12 +95,12 @@ def test_host_beyond_the_limit_reads_that_there_is_no_room(
     assert_lets_in(paired, 1)
 
 
-# What the host makes of the end of a connection.
+# How the host interprets the end of a connection.
 
 
 @contextmanager
 def serving(handle: Callable[[socket.socket], None]) -> Iterator[tuple[int, list[int]]]:
-    """A server on loopback that does this with every connection, and closes it; those so far."""
+    """A loopback server that handles each connection with this and closes it; those so far."""
     seen: list[int] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -124,16 +124,16 @@ def serving(handle: Callable[[socket.socket], None]) -> Iterator[tuple[int, list
 
 
 def end_at_once(link: socket.socket) -> None:
-    """Close, with what was sent unread or not sent yet."""
+    """Close, with received bytes unread or bytes not yet sent."""
 
 
 def end_after_reading(link: socket.socket) -> None:
-    """Close once the peer has sent its hello."""
+    """Close once the peer's hello has been read."""
     link.recv(65536)
 
 
 def alert_before_certificate(link: socket.socket) -> None:
-    """Refuse every hello, as a server of something else."""
+    """Refuse every hello, as a server of another protocol would."""
     link.recv(65536)
     link.sendall(b"\x15\x03\x03\0\x02\x02\x28")  # handshake_failure
     link.recv(65536)
@@ -146,7 +146,7 @@ def files(tmp_path: Path) -> HostFiles:
 
 
 def error_of(files: HostFiles, port: int, pin: str = "p" * 43) -> EdgebenchError:
-    """The error with which a connection to an agent there ends."""
+    """The error with which a connection to an agent at this address ends."""
     device = KnownDevice("board", "05", pin, ("127.0.0.1",), port)
     with pytest.raises(EdgebenchError) as caught:
         TlsTransport(files.identity_path).connect(device.endpoint)
@@ -154,7 +154,7 @@ def error_of(files: HostFiles, port: int, pin: str = "p" * 43) -> EdgebenchError
 
 
 def async_error_of(files: HostFiles, port: int, pin: str = "p" * 43) -> EdgebenchError:
-    """The same of a host that follows many."""
+    """The same for a host that follows many devices."""
     device = KnownDevice("board", "05", pin, ("127.0.0.1",), port)
 
     async def connect() -> None:
@@ -170,7 +170,7 @@ def async_error_of(files: HostFiles, port: int, pin: str = "p" * 43) -> Edgebenc
 def test_end_before_the_certificate_is_no_refusal(
     files: HostFiles, monkeypatch: pytest.MonkeyPatch, handle: Callable[[socket.socket], None]
 ) -> None:
-    """Otherwise the owner of a flooded agent is sent to pair anew, which changes nothing."""
+    """Otherwise the owner of a flooded agent would be advised to pair again, in vain."""
     monkeypatch.setattr(pinned, "BUSY_S", 0.5)
     with serving(handle) as (port, seen):
         error = error_of(files, port)
@@ -185,7 +185,7 @@ def test_end_before_the_certificate_is_no_refusal(
 
 
 def test_server_of_something_else_is_no_agent_that_refuses(files: HostFiles) -> None:
-    """Otherwise a web server at the address reads as a lost pairing."""
+    """Otherwise a web server at the address would be reported as a lost pairing."""
     with serving(alert_before_certificate) as (port, seen):
         error, followed = error_of(files, port), async_error_of(files, port)
         assert len(seen) == 2
@@ -195,7 +195,7 @@ def test_server_of_something_else_is_no_agent_that_refuses(files: HostFiles) -> 
 
 
 def test_agent_that_lets_a_connection_pass_is_reached(agent: AgentProcess, paired: Host) -> None:
-    """Otherwise random drops under a flood are errors of commands."""
+    """Otherwise random drops during a flood would be errors of commands."""
     ended = list[str]()
 
     def relay(link: socket.socket) -> None:
@@ -213,7 +213,7 @@ def test_agent_that_lets_a_connection_pass_is_reached(agent: AgentProcess, paire
 
 
 def test_refusal_takes_two_ends_after_the_certificate(files: HostFiles, tmp_path: Path) -> None:
-    """Otherwise a single slow handshake during a flood reads as a lost pairing."""
+    """Otherwise a single slow handshake during a flood would be reported as a lost pairing."""
     identity = new_identity("agent")
     path = tmp_path / "agent.pem"
     path.write_text(identity.key_pem + identity.certificate_pem)
@@ -232,7 +232,7 @@ def test_refusal_takes_two_ends_after_the_certificate(files: HostFiles, tmp_path
 
 
 def _carry(one: socket.socket, other: socket.socket) -> None:
-    """Pass on what comes from either, until both have ended."""
+    """Pass on the bytes of both sides, until both have ended."""
 
     def pass_on(source: socket.socket, sink: socket.socket) -> None:
         while data := source.recv(65536):

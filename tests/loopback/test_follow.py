@@ -1,4 +1,4 @@
-"""A host process that comes after another one of its host, and finds the run of that one."""
+"""A host process that follows an earlier process of the same host, and finds its run."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from edgebench.protocol.record import Outcome, Phase
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """One agent for all of them: each test ends the run that it starts."""
+    """One agent for all tests: each ends the run that it starts."""
     process = AgentProcess(tmp_path_factory.mktemp("agent"), options=["--name", "board"]).start()
     yield process
     process.kill()
 
 
 def first_phase(client: Client) -> Phase:
-    """The first notice of a phase that a follower gets."""
+    """The first notice of a phase that a follower receives."""
     return next(one.phase for one in client.follow_run() if isinstance(one, Progress))
 
 
 def end(client: Client, run_id: str) -> RunEnded:
-    """Stop the followed run; how it ended."""
+    """Stop the followed run, and return how it ended."""
     client.request_cancel(run_id)
     return next(one for one in client.follow_run() if isinstance(one, RunEnded))
 
@@ -45,7 +45,7 @@ def end(client: Client, run_id: str) -> RunEnded:
 def test_run_of_a_host_that_is_gone_is_followed_with_its_lease(
     agent: AgentProcess, paired: Host
 ) -> None:
-    """A campaign that was killed waits for its run without a word, and loses the device after."""
+    """Otherwise a restarted campaign would silently wait for its run, and then lose the device."""
     with paired.lab.connect("board") as first:
         run_id = start(first)
         assert Phase.MEASURING in (
@@ -69,7 +69,7 @@ def test_run_of_a_host_that_is_gone_is_followed_with_its_lease(
 
 
 def test_lease_stays_with_a_holder_that_is_there(agent: AgentProcess, paired: Host) -> None:
-    """Whoever looks at a run takes the device from the command that measures."""
+    """Otherwise looking at a run would take the device away from the command that measures."""
     with paired.lab.connect("board") as first, paired.lab.connect("board") as second:
         run_id = start(first)
         second.follow(run_id)
@@ -85,7 +85,7 @@ def test_lease_stays_with_a_holder_that_is_there(agent: AgentProcess, paired: Ho
 def test_run_of_another_host_is_not_followed(
     agent: AgentProcess, paired: Host, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A host reads the progress of another's runs, or takes its lease."""
+    """Otherwise a host could read the progress of another host's runs, or take its lease."""
     other = Host(tmp_path_factory.mktemp("other"))
     other.lab.pair(agent.pairing_string())
     with paired.lab.connect("board") as first, other.lab.connect("board") as stranger:
@@ -97,7 +97,7 @@ def test_run_of_another_host_is_not_followed(
 
 
 def device_of(client: Client, host: Host) -> OpenDevice:
-    """What a later process of the host works with."""
+    """The device, as a later process of the host uses it."""
     return OpenDevice(
         name="board",
         client=client,
@@ -108,7 +108,7 @@ def device_of(client: Client, host: Host) -> OpenDevice:
 
 
 def test_followed_run_is_stored_once(paired: Host) -> None:
-    """Whoever comes back makes a run again that goes on, or that has ended."""
+    """Otherwise a run that is in progress or has ended would be made again."""
     with paired.lab.connect("board") as first:
         run_id = start(first, replace(SPEC, duration_s=0.3))
     with paired.lab.connect("board") as second:
@@ -124,7 +124,7 @@ def test_followed_run_is_stored_once(paired: Host) -> None:
 
 
 def test_process_that_is_there_stores_its_own_run(paired: Host) -> None:
-    """Two processes fetch one run, and the first to finish takes it away from the other."""
+    """Otherwise two processes would fetch one run, and the first would take it from the other."""
     measures = threading.Event()
     at = At(Phase.MEASURING, measures.set)
     with paired.lab.connect("board") as second, ThreadPoolExecutor(1) as pool:
@@ -135,7 +135,7 @@ def test_process_that_is_there_stores_its_own_run(paired: Host) -> None:
                 preset="quick",
                 runs=1,
                 watcher=at,
-                # Long enough to be found in progress, and most of it is waited for.
+                # Long enough to be found in progress; most of the run is spent waiting.
                 scenario="server",
                 target_qps=20.0,
                 duration_s=3.0,

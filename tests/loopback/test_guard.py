@@ -1,6 +1,6 @@
-"""The highest temperature of a device is enforced by a real agent; the zone is this test's.
+"""The highest temperature of a device is enforced by a real agent; the test sets the zone.
 
-The simulated board gets a second zone of its profile's type, which nothing but the test writes.
+The simulated board gets a second zone of its profile's type, which only the test writes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {
     "cooldown_timeout_s": 0.0,
 }
 MAX_WAIT_S = 150.0
-"""Wait for a cool device that no test may wait for whole."""
+"""Wait for a cool device, too long for any test to wait in full."""
 
 
 class HeatedBoard:
@@ -54,12 +54,12 @@ class HeatedBoard:
         (zone / "type").write_text("cpu-thermal\n")
 
     def heat(self, temp_c: float) -> None:
-        """Give the zone this temperature, in place: nobody must find it empty."""
+        """Give the zone this temperature, in place: it must never be read empty."""
         with self._temp.open("r+") as file:
             file.write(f"{temp_c * 1000:.0f}\n")
 
     def kill_sampler(self) -> None:
-        """The sampler of the run in progress dies."""
+        """Kill the sampler of the run in progress."""
         for child in psutil.Process(self.agent.pid).children():
             if "edgebench.agent.telemetry.sampler" in child.cmdline():
                 os.kill(child.pid, signal.SIGKILL)
@@ -84,14 +84,14 @@ def board(tmp_path: Path) -> Iterator[HeatedBoard]:
 
 
 def completeness(run: StoredRun) -> str:
-    """What the verdict says about the end of the run."""
+    """The statement of the verdict on the end of the run."""
     (found,) = [one for one in run.document["verdict"]["rules"] if one["id"] == "complete"]
     assert found["outcome"] == "fail"
     return str(found["detail"])
 
 
 def test_run_that_grows_too_hot_is_stopped_and_keeps_what_it_measured(board: HeatedBoard) -> None:
-    """The board is cooked; or what was measured until then is thrown away, or nobody says why."""
+    """Otherwise the board would overheat, or the samples so far or the reason would be lost."""
     later = At(Phase.MEASURING, lambda: threading.Timer(1.0, board.heat, (91.2,)).start())
     run = board.bench(watcher=later)
     detail = completeness(run)
@@ -105,7 +105,7 @@ def test_run_that_grows_too_hot_is_stopped_and_keeps_what_it_measured(board: Hea
 
 
 def test_worker_that_dies_while_the_device_cools_is_noticed_at_once(board: HeatedBoard) -> None:
-    """The device is kept for the whole wait, and only then somebody hears that there is no run."""
+    """Otherwise the device would be kept for the whole wait before the failure is reported."""
     board.heat(95.0)  # the gate stays shut
     begin_s = time.monotonic()
     killer = At(Phase.COOLING, lambda: os.kill(worker_pid(board.agent), signal.SIGKILL))
@@ -115,7 +115,7 @@ def test_worker_that_dies_while_the_device_cools_is_noticed_at_once(board: Heate
 
 
 def test_run_does_not_start_above_the_limit(board: HeatedBoard) -> None:
-    """The wait for a cool device is switched off, and a run begins at 95 degrees."""
+    """Otherwise, with the wait for a cool device switched off, a run would start at 95 degrees."""
     board.heat(95.0)
     with pytest.raises(TooHot, match=rf"not started at 95\.0 °C \(cpu-thermal\): {LIMIT}"):
         board.bench()
@@ -131,7 +131,7 @@ ON = ("--on", "imx8mp-evk-simulated")
 
 
 def test_run_waits_until_the_other_zone_is_cool(board: HeatedBoard) -> None:
-    """The zone of the gate is cool, another one is too hot, and the run is refused at once."""
+    """Otherwise a run would be refused at once if the gate's zone is cool and another too hot."""
     board.heat(95.0)
     later = At(Phase.COOLING, lambda: threading.Timer(7.0, board.heat, (50.0,)).start())
     run = board.bench(duration_s=0.3, cooldown_timeout_s=MAX_WAIT_S, watcher=later)
@@ -143,7 +143,7 @@ def test_run_waits_until_the_other_zone_is_cool(board: HeatedBoard) -> None:
 
 
 def test_run_whose_sampler_dies_is_stopped(board: HeatedBoard) -> None:
-    """The guard dies with the sampler, and the board is cooked until the run is over."""
+    """Otherwise the guard would die with the sampler, and the board overheat until the run ends."""
     later = At(Phase.MEASURING, lambda: threading.Timer(1.0, board.kill_sampler).start())
     run = board.bench(watcher=later)
     assert run.document["metrics"]["latency_ns"]["count"] > 30
@@ -153,7 +153,7 @@ def test_run_whose_sampler_dies_is_stopped(board: HeatedBoard) -> None:
 
 
 def test_run_whose_sampler_is_gone_does_not_start(board: HeatedBoard) -> None:
-    """A device cools for ten minutes for a run that then measures without its guard."""
+    """Otherwise a device would cool for ten minutes before a run without its guard."""
     at = At(Phase.COOLING, board.kill_sampler)
     begin_s = time.monotonic()
     with pytest.raises(TargetError, match="not started, temperature not monitored"):

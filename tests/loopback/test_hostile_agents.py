@@ -1,4 +1,4 @@
-"""A device that lies: it must not write outside of the store, nor reach the user's terminal."""
+"""A hostile device must not write outside the store, nor reach the user's terminal."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def lying(host: Host) -> Host:
 
 
 def agent(host: Host, answers: Mapping[type[m.Message], Answer]) -> FakeAgent:
-    """An agent on the host's own machine that answers hello well, and the rest with these."""
+    """An agent on the host's own machine: a correct response to hello, then these responses."""
     return FakeAgent(host.folder / "data" / "edgebench" / "agent", {m.Hello: WELCOME, **answers})
 
 
@@ -67,13 +67,13 @@ def spooled(name: str, data: bytes) -> m.SpooledFile:
 
 
 def everything(folder: Path) -> set[Path]:
-    """All files under a folder, but the index and the notes on the health of the fake agent."""
+    """All files under a folder, except the index and the notes on the health of the fake agent."""
     files = {path for path in folder.rglob("*") if path.is_file()}
     return {path for path in files if not OWN_FILES.search(str(path))}
 
 
 def collected(host: Host, answers: Mapping[type[m.Message], Answer]) -> list[EdgebenchError]:
-    """Let the host collect from an agent that lies; the runs that it could not store, and why."""
+    """Collect from a hostile agent, and return the runs that were not stored, with the reasons."""
     doubts: list[EdgebenchError] = []
     watcher = on(EarlierRunRejected, lambda event: doubts.append(event.error))
     described: dict[type[m.Message], Answer] = {
@@ -87,7 +87,7 @@ def collected(host: Host, answers: Mapping[type[m.Message], Answer]) -> list[Edg
 
 @pytest.mark.parametrize("run_id", ["../../evil", "/tmp/evil", "..", "", "a/b", EVIL, "-rf"])
 def test_run_id_of_a_device_cannot_leave_the_store(lying: Host, run_id: str) -> None:
-    """A device writes into the user's home, or keeps every host from measuring."""
+    """Otherwise a device could write into the user's home, or keep every host from measuring."""
     doubts = collected(
         lying,
         {
@@ -103,7 +103,7 @@ def test_run_id_of_a_device_cannot_leave_the_store(lying: Host, run_id: str) -> 
 
 @pytest.mark.parametrize("name", ["../../evil", "/tmp/edgebench-evil", "..", ".", ""])
 def test_file_name_of_a_device_cannot_leave_the_run(lying: Host, name: str) -> None:
-    """A device writes into the user's home."""
+    """Otherwise a device could write into the user's home."""
     collected(
         lying,
         {
@@ -132,7 +132,7 @@ def test_file_name_of_a_device_cannot_leave_the_run(lying: Host, name: str) -> N
 def test_run_that_makes_no_sense_keeps_nobody_from_measuring(
     lying: Host, record: bytes, queries: bytes
 ) -> None:
-    """One damaged run on a device ends every later measurement on it."""
+    """Otherwise a damaged run on a device would end every later measurement on it."""
     files = {RECORD_FILE: record, QUERIES_FILE: queries}
 
     def read(message: m.Message) -> Said:
@@ -154,7 +154,7 @@ def test_run_that_makes_no_sense_keeps_nobody_from_measuring(
 
 
 def test_damaged_file_is_fetched_again_and_not_kept(lying: Host) -> None:
-    """A file that arrived damaged is stored, or is never right again."""
+    """Otherwise a file that arrived damaged would be stored, or never be replaced."""
     doubts = collected(
         lying,
         {
@@ -170,7 +170,7 @@ def test_damaged_file_is_fetched_again_and_not_kept(lying: Host) -> None:
 
 @pytest.mark.parametrize("left", [b"\0" * len(RECORD), b"\0" * 10])
 def test_file_that_a_power_cut_damaged_is_fetched_anew(lying: Host, left: bytes) -> None:
-    """Otherwise the next command of a host that lost power blames the device for it."""
+    """Otherwise the next command of a host that lost power would blame the device for it."""
     raw = lying.lab.store.unfinished / RUN_ID / RAW_DIRECTORY
     raw.mkdir(parents=True)
     (raw / RECORD_FILE).write_bytes(left)
@@ -191,7 +191,7 @@ def test_file_that_a_power_cut_damaged_is_fetched_anew(lying: Host, left: bytes)
 
 
 def test_error_text_of_a_device_is_one_printable_line(lying: Host) -> None:
-    """A device clears the user's terminal, or types for the user."""
+    """Otherwise a device could clear the user's terminal, or type for the user."""
     problem = m.Problem(4, EVIL)
     with (
         agent(lying, {m.Acquire: problem}),
@@ -219,7 +219,7 @@ def test_error_text_of_a_device_is_one_printable_line(lying: Host) -> None:
 def test_hello_that_is_answered_with_nonsense_is_an_error_of_the_device(
     lying: Host, answer: Answer
 ) -> None:
-    """Whatever listens there is taken for an agent, or ends in a traceback."""
+    """Otherwise any listener there would pass for an agent, or cause a traceback."""
     with agent(lying, {m.Hello: answer}):
         result = lying.run("bench", "digits_int8.tflite")
     assert (result.returncode, result.stdout) == (1, "")
@@ -230,7 +230,7 @@ def test_hello_that_is_answered_with_nonsense_is_an_error_of_the_device(
 
 
 def test_agent_that_hangs_up_is_a_lost_link(lying: Host) -> None:
-    """A device that dies in the middle of a sentence ends in a traceback."""
+    """Otherwise a device that dies in the middle of a message would cause a traceback."""
     with (
         agent(lying, {m.Describe: None}),
         lying.lab.connect() as client,
@@ -240,7 +240,7 @@ def test_agent_that_hangs_up_is_a_lost_link(lying: Host) -> None:
 
 
 def test_device_of_another_version_is_told_apart(lying: Host) -> None:
-    """A newer agent with more fields is refused, or an unknown error code crashes the host."""
+    """Otherwise a newer agent's extra fields would be refused, or its error codes be fatal."""
     with agent(lying, {m.Acquire: m.Problem(999, "something new")}), lying.lab.connect() as client:
         with pytest.raises(EdgebenchError, match="something new"):
             client.acquire()

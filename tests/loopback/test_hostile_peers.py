@@ -1,4 +1,4 @@
-"""Strangers get nothing; paired hosts that misbehave get a Problem, and hurt only themselves."""
+"""Strangers receive nothing; paired hosts that misbehave get a Problem and harm only themselves."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SPEC = RunSpec(
 )
 MODEL = find_model("digits_int8.onnx")
 TLS_ALERT = 0x15
-"""First byte of a TLS record that only says goodbye. Source: RFC 8446, 5.1."""
+"""First byte of a TLS record that only ends the connection. Source: RFC 8446, 5.1."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Bench:
         return tls_context(host.folder / "config" / "edgebench" / "host" / "identity.pem")
 
     def talk(self, host: Host | None = None, *, session: str = "1") -> Conversation:
-        """A conversation that has begun well."""
+        """A conversation that has begun correctly."""
         host = host or self.ada
         link = Conversation(self.agent.port, self.context(host))
         assert isinstance(link.hello(host.folder.name, session), m.Welcome)
@@ -83,14 +83,14 @@ class Bench:
         return path
 
     def assert_serves(self) -> None:
-        """The agent is alive, and a paired host can talk to it."""
+        """The agent is alive and serves a paired host."""
         with self.talk(self.bob) as link:
             assert isinstance(link.ask(m.Probe()), m.ProbeReply)
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """An agent that lives through all of this."""
+    """An agent that survives all of this."""
     folder = tmp_path_factory.mktemp("hostile")
     agent = AgentProcess(folder / "agent", options=["--name", "board"]).start()
     made = Bench(agent, Host(folder / "ada"), Host(folder / "bob"), folder)
@@ -105,7 +105,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture(autouse=True)
 def _serves_afterwards(bench: Bench) -> Iterator[None]:
-    """Whatever a test did: the agent is the same process, and serves its hosts."""
+    """Check after each test that the agent is the same process, and serves its hosts."""
     pid = bench.agent.status().pid
     yield
     assert bench.agent.status().pid == pid == bench.agent.pid
@@ -116,13 +116,13 @@ def _serves_afterwards(bench: Bench) -> Iterator[None]:
 
 
 def stranger(bench: Bench) -> ssl.SSLContext:
-    """Somebody with an identity of their own."""
+    """A peer with an identity of its own."""
     identity = new_identity("stranger")
     return tls_context(bench.identity("stranger", identity.key_pem + identity.certificate_pem))
 
 
 def nobody(_: Bench) -> ssl.SSLContext:
-    """Somebody without a certificate."""
+    """A peer without a certificate."""
     return tls_context(None)
 
 
@@ -133,7 +133,7 @@ def old_tls(bench: Bench) -> ssl.SSLContext:
 
 
 def used_secret(bench: Bench) -> ssl.SSLContext:
-    """Somebody who found a pairing string after it was used."""
+    """A peer with a pairing string that was already used."""
     text = bench.agent.pairing_string()
     bench.bob.lab.pair(text)
     once = pairing_identity(parse_pairing_string(text).secret)
@@ -141,7 +141,7 @@ def used_secret(bench: Bench) -> ssl.SSLContext:
 
 
 def expired_secret(bench: Bench) -> ssl.SSLContext:
-    """Somebody who found a pairing string after its time."""
+    """A peer with a pairing string that has expired."""
     once = pairing_identity(random.Random(5).randbytes(16))
     context = tls_context(bench.identity("expired", once.key_pem + once.certificate_pem))
     opening, began_s = m.PairingOpen(once.certificate_pem, 3.0), time.monotonic()
@@ -161,21 +161,21 @@ STRANGERS: list[Callable[[Bench], ssl.SSLContext]] = [
 def test_stranger_receives_not_a_single_byte(
     bench: Bench, who: Callable[[Bench], ssl.SSLContext]
 ) -> None:
-    """Somebody on the network learns what runs here, or measures on it."""
+    """Otherwise a network peer could learn what runs here, or measure on it."""
     context = who(bench)
     for data in (UPGRADE, b"GET / HTTP/1.1\r\n\r\n", encode(1, m.Probe()), b"\0" * 70_000):
         assert answer_to(bench.agent.port, data, context) == b""
 
 
 def test_paired_host_receives_bytes(bench: Bench) -> None:
-    """The test above passes because nobody ever receives anything."""
+    """Otherwise the test above could pass because no peer ever receives anything."""
     answer = answer_to(bench.agent.port, UPGRADE, bench.context(bench.ada))
     assert answer.startswith(b"HTTP/1.1 101")
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_plain_text_receives_at_most_a_tls_alert(bench: Bench, seed: int) -> None:
-    """The port answers in a language that anybody can read."""
+    """Otherwise the port would reply in plain text."""
     garbage = random.Random(seed).randbytes(5000)
     for data in (UPGRADE, b"GET / HTTP/1.0\r\n\r\n", b"SSH-2.0-x\r\n", garbage, b"\x16\x03" * 400):
         answer = answer_to(bench.agent.port, data, None)
@@ -190,9 +190,9 @@ def test_plain_text_receives_at_most_a_tls_alert(bench: Bench, seed: int) -> Non
 def test_refused_pairing_is_in_the_log(
     bench: Bench, who: Callable[[Bench], ssl.SSLContext], source: str
 ) -> None:
-    """Somebody tries strings, and the owner of the device never hears of it.
+    """Otherwise pairing strings could be tried without the device's owner learning of it.
 
-    Whoever tries again from the same address is counted, so each comes from one of its own.
+    Repeated tries from one address are counted, so each comes from an address of its own.
     """
     answer_to(bench.agent.port, UPGRADE, who(bench), source=source)
     line = f"refused an unpaired peer from {source}"
@@ -200,7 +200,7 @@ def test_refused_pairing_is_in_the_log(
 
 
 def test_used_pairing_string_is_refused_with_the_reason(bench: Bench) -> None:
-    """A second host pairs with the string of the first, or does not learn why it cannot."""
+    """Otherwise a second host could pair with a used string, or not learn why it cannot."""
     text = bench.agent.pairing_string()
     bench.bob.lab.pair(text)
     thief = Host(bench.folder / "thief")
@@ -214,7 +214,7 @@ def test_used_pairing_string_is_refused_with_the_reason(bench: Bench) -> None:
 
 
 def test_secret_is_good_for_pairing_only(bench: Bench) -> None:
-    """Whoever reads a pairing string over somebody's shoulder measures without pairing."""
+    """Otherwise a pairing string that was seen by others would permit measuring without pairing."""
     once = pairing_identity(parse_pairing_string(bench.agent.pairing_string()).secret)
     context = tls_context(bench.identity("once", once.key_pem + once.certificate_pem))
     for message in (m.Describe(), m.Acquire(5.0), m.RunList(), m.StatusAsk(), m.Probe()):
@@ -227,14 +227,14 @@ def test_secret_is_good_for_pairing_only(bench: Bench) -> None:
 
 
 def is_served(host: Host) -> bool:
-    """Whether a paired host can talk to its device."""
+    """Whether a paired host can communicate with its device."""
     with suppress(TransportError), host.lab.connect("board") as client:
         return len(client.probe_clock(1)) == 1
     return False
 
 
 def test_silent_connections_do_not_take_the_agent_away(agent: AgentProcess, paired: Host) -> None:
-    """Anybody on the network locks all hosts out, or eats the memory, by saying nothing."""
+    """Otherwise silent connections could lock out all hosts, or use up the memory."""
     before = agent.resident_bytes()
     with silent_connections(agent.port, 200) as links:
         wait_until(
@@ -250,7 +250,7 @@ def test_silent_connections_do_not_take_the_agent_away(agent: AgentProcess, pair
 def test_silent_connections_that_come_again_refuse_no_host(
     agent: AgentProcess, paired: Host
 ) -> None:
-    """Seventy sockets that say nothing lock the paired hosts out: 118 of 121 are refused."""
+    """Otherwise seventy silent sockets would lock the paired hosts out: 118 of 121 refused."""
     words = ("bench", MODEL.name, "--on", "board", "--quick", "--runs=1", "--duration", "1s")
     with reconnecting_silence(agent.port, 70) as made:
         bench = paired.popen(*words, "--runtime", "onnx", "--no-check")
@@ -268,7 +268,7 @@ def test_silent_connections_that_come_again_refuse_no_host(
 
 
 def test_failed_handshakes_do_not_take_the_agent_away(agent: AgentProcess, paired: Host) -> None:
-    """A port scanner that comes by each night locks everybody out after two months."""
+    """Otherwise a nightly port scanner would lock all hosts out after two months."""
     for _ in range(2 * COLLECT_EVERY):
         answer_to(agent.port, b"not TLS", None)
     assert is_served(paired)
@@ -278,7 +278,7 @@ def test_failed_handshakes_do_not_take_the_agent_away(agent: AgentProcess, paire
 
 
 def test_status_shows_hostile_names_on_their_lines(bench: Bench) -> None:
-    """A host's name clears the screen of whoever asks for the status, and forges its lines."""
+    """Otherwise a host's name could clear the screen that shows the status, and forge its lines."""
     evil = "ada\x1b[2J\r\nlease    free\u202e\x07"
     text = bench.agent.pairing_string()
     once = pairing_identity(parse_pairing_string(text).secret)
@@ -302,12 +302,12 @@ def test_status_shows_hostile_names_on_their_lines(bench: Bench) -> None:
 
 
 def frame_of(header: bytes, payload: bytes = b"") -> bytes:
-    """A frame around header bytes that nobody has checked."""
+    """A frame around unchecked header bytes."""
     return struct.pack("<I", len(header)) + header + payload
 
 
 def frame_with(kind: object, body: object, number: object = 1) -> bytes:
-    """A frame around values that nobody has checked."""
+    """A frame around unchecked values."""
     return frame_of(msgpack.packb([kind, number, body]))
 
 
@@ -339,7 +339,7 @@ HOSTILE_FRAMES: dict[str, bytes | str] = {
     "wrong types": frame_with("acquire", {"ttl_s": {"a": []}}),
     "random": random.Random(7).randbytes(5000),
 }
-"""Frames after which the agent must end the conversation."""
+"""Frames after which the agent must close the connection."""
 
 
 def assert_is_problem(message: m.Message | None) -> m.Problem:
@@ -352,7 +352,7 @@ def assert_is_problem(message: m.Message | None) -> m.Problem:
 
 @pytest.mark.parametrize("what", HOSTILE_FRAMES)
 def test_broken_frame_gets_a_problem_or_the_end_and_nothing_else(bench: Bench, what: str) -> None:
-    """One wrong frame is understood as something, or ends the agent."""
+    """Otherwise a wrong frame could be accepted, or end the agent."""
     with bench.talk() as link:
         link.send(HOSTILE_FRAMES[what])
         message = link.receive()
@@ -365,7 +365,7 @@ def test_broken_frame_gets_a_problem_or_the_end_and_nothing_else(bench: Bench, w
     "message", [m.Probe(), m.Describe(), m.Acquire(5.0), m.RunList(), m.ModelOffer("0" * 64, 1)]
 )
 def test_nothing_is_answered_before_hello(bench: Bench, message: m.Message) -> None:
-    """A host of an unknown version is served."""
+    """Otherwise a host of an unknown version would be served."""
     with Conversation(bench.agent.port, bench.context(bench.ada)) as link:
         assert "before hello" in assert_is_problem(link.ask(message)).text
         assert link.receive() is None
@@ -375,7 +375,7 @@ def test_nothing_is_answered_before_hello(bench: Bench, message: m.Message) -> N
 def test_hosts_one_version_apart_are_served_and_others_told_to_update(
     bench: Bench, protocol: int
 ) -> None:
-    """A version mismatch ends in nonsense, or locks out the neighbouring version."""
+    """Otherwise a version mismatch would end in nonsense, or lock out the neighbouring version."""
     with Conversation(bench.agent.port, bench.context(bench.ada)) as link:
         answer = link.ask(m.Hello(protocol, "test", "ada", "1"))
         if abs(protocol - m.PROTOCOL_VERSION) <= 1:
@@ -389,7 +389,7 @@ EVIL_IDS = ("../x", "..", "", "/etc/passwd", "a/b", "a\0b", "a\nb", "x" * 65, "x
 
 @pytest.mark.parametrize("run_id", EVIL_IDS, ids=lambda run_id: repr(run_id[:12]))
 def test_run_ids_cannot_be_paths(bench: Bench, run_id: str) -> None:
-    """A paired host reads or removes what is not a run."""
+    """Otherwise a paired host could read or remove what is not a run."""
     outside = bench.agent.folder / "state" / "x"
     outside.write_text("not a run")
     digest = "0" * 64
@@ -411,7 +411,7 @@ def test_run_ids_cannot_be_paths(bench: Bench, run_id: str) -> None:
 
 
 def test_model_transfer_out_of_order_is_refused_and_harms_no_model(bench: Bench) -> None:
-    """Chunks that overlap, skip or belong elsewhere make up a model."""
+    """Otherwise chunks that overlap, skip or belong elsewhere could form a model."""
     data = b"model" * 1000
     digest = hashlib.sha256(data).hexdigest()
     with bench.talk() as link:
@@ -436,7 +436,7 @@ def test_model_transfer_out_of_order_is_refused_and_harms_no_model(bench: Bench)
 
 
 def test_damaged_model_is_refused_when_it_is_complete(bench: Bench) -> None:
-    """What arrives is measured under the name of something else."""
+    """Otherwise other bytes would be measured under the name of this model."""
     digest = hashlib.sha256(b"something else").hexdigest()
     with bench.talk() as link:
         assert isinstance(link.ask(m.Acquire(30.0)), m.Granted)
@@ -449,7 +449,7 @@ def test_damaged_model_is_refused_when_it_is_complete(bench: Bench) -> None:
 
 
 def test_run_of_a_model_that_is_not_there_leaves_nothing(bench: Bench) -> None:
-    """A refused run keeps the lease, a directory or a worker."""
+    """Otherwise a refused run would leave its lease, a directory or a worker."""
     with bench.talk() as link:
         assert_is_problem(link.ask(m.RunStart("run-1", SPEC, "0" * 64, "model")))
         assert isinstance(link.ask(m.Acquire(30.0)), m.Granted)
@@ -464,11 +464,11 @@ def test_run_of_a_model_that_is_not_there_leaves_nothing(bench: Bench) -> None:
 
 
 def test_hundreds_of_hostile_frames_cost_no_memory_and_disturb_nobody(bench: Bench) -> None:
-    """A paired host with a bug, or with a virus, takes the device away from the others."""
+    """Otherwise a faulty or infected paired host could take the device away from the others."""
     chance = random.Random(99)
     with bench.talk(bench.bob, session="other") as other:
         assert isinstance(other.ask(m.Acquire(120.0)), m.Granted)
-        for _ in range(FUZZ_COUNT // 4):  # whatever is allocated once is allocated by now
+        for _ in range(FUZZ_COUNT // 4):  # all one-time allocations are made by now
             hostile_exchange(bench, chance)
         before = bench.agent.resident_bytes()
         for _ in range(FUZZ_COUNT):
@@ -481,7 +481,7 @@ def test_hundreds_of_hostile_frames_cost_no_memory_and_disturb_nobody(bench: Ben
 
 
 def test_thousands_of_frames_leave_neither_memory_nor_descriptors(bench: Bench) -> None:
-    """Each conversation, or each stranger, costs the agent something for good.
+    """Otherwise each conversation, or each stranger, would cost the agent something for good.
 
     The long form, with a million frames, is tests/system/frames.py.
     """
@@ -501,7 +501,7 @@ def test_thousands_of_frames_leave_neither_memory_nor_descriptors(bench: Bench) 
 
 
 def hostile_exchange(bench: Bench, chance: random.Random) -> None:
-    """Say something that is nearly right, and wait until the agent has dealt with it."""
+    """Send a message that is nearly right, and wait until the agent has handled it."""
     with bench.talk() as link:
         for _ in range(chance.randrange(1, 4)):
             link.send(nearly_right(chance))
@@ -512,7 +512,7 @@ def hostile_exchange(bench: Bench, chance: random.Random) -> None:
 
 
 def nearly_right(chance: random.Random) -> bytes:
-    """A request with a wrong value in it, or with wrong bytes in it, or only bytes."""
+    """A request with a wrong value or wrong bytes in it, or only bytes."""
     message: Any = chance.choice(
         [
             m.Acquire(30.0),
@@ -554,7 +554,7 @@ def nearly_right(chance: random.Random) -> bytes:
 
 
 def test_flood_of_requests_without_reading_hurts_only_its_sender(bench: Bench) -> None:
-    """Answers that nobody reads pile up in the agent."""
+    """Otherwise unread responses would pile up in the agent."""
     before = bench.agent.resident_bytes()
     with bench.talk() as flood, bench.talk(bench.bob) as other:
         for _ in range(20_000):
@@ -568,7 +568,7 @@ def test_flood_of_requests_without_reading_hurts_only_its_sender(bench: Bench) -
 
 
 def spool_a_run(bench: Bench, host: Host) -> str:
-    """A host starts a run and does not come back for it; the run's id."""
+    """Start a run that its host does not collect, and return the run's id."""
     run_id = new_run_id()
     with host.lab.connect("board") as client:
         client.acquire()
@@ -591,7 +591,7 @@ def spool_a_run(bench: Bench, host: Host) -> str:
 
 
 def test_host_neither_sees_nor_touches_the_runs_of_another(bench: Bench) -> None:
-    """A host reads, collects or throws away another host's results."""
+    """Otherwise a host could read, collect or remove another host's results."""
     run_id = spool_a_run(bench, bench.ada)
     with bench.talk(bench.bob) as link:
         assert link.ask(m.RunList()) == m.RunListing((), None)
@@ -612,7 +612,7 @@ def test_host_neither_sees_nor_touches_the_runs_of_another(bench: Bench) -> None
 
 
 def test_second_host_hears_who_measures_and_is_served_afterwards(bench: Bench) -> None:
-    """Two hosts measure at once, or the second cannot tell whom to ask."""
+    """Otherwise two hosts would measure at once, or the second would not learn who measures."""
     with bench.talk(bench.ada) as ada, bench.talk(bench.bob) as bob:
         assert isinstance(ada.ask(m.Acquire(60.0)), m.Granted)
         for message in (m.Acquire(60.0), m.ModelOffer("0" * 64, 5)):
@@ -626,14 +626,14 @@ def test_second_host_hears_who_measures_and_is_served_afterwards(bench: Bench) -
 
 
 def test_two_processes_of_one_host_do_not_share_a_lease(bench: Bench) -> None:
-    """Two terminals of one user measure at once and disturb each other."""
+    """Otherwise two terminals of one user would measure at once and disturb each other."""
     with bench.talk(session="one") as one, bench.talk(session="two") as two:
         assert isinstance(one.ask(m.Acquire(60.0)), m.Granted)
         assert assert_is_problem(two.ask(m.Acquire(60.0))).code == ErrorCode.LEASE_HELD
 
 
 def test_lease_of_a_host_that_falls_silent_expires(bench: Bench) -> None:
-    """A host that hangs, with its connection open, holds the device for ever."""
+    """Otherwise a host that hangs, with its connection open, would hold the device for ever."""
     with bench.talk(bench.ada) as silent, bench.talk(bench.bob) as link:
         assert silent.ask(m.Acquire(2.0)) == m.Granted(2.0)
         assert assert_is_problem(link.ask(m.Acquire(5.0))).code == ErrorCode.LEASE_HELD
@@ -641,7 +641,7 @@ def test_lease_of_a_host_that_falls_silent_expires(bench: Bench) -> None:
 
 
 def test_lease_of_a_host_that_is_gone_is_free_at_once(bench: Bench) -> None:
-    """A host that was killed blocks the device for the rest of its two minutes."""
+    """Otherwise a killed host would block the device for the rest of its two minutes."""
     with bench.talk(bench.ada) as gone:
         assert isinstance(gone.ask(m.Acquire(120.0)), m.Granted)
     with bench.talk(bench.bob) as link:
@@ -649,7 +649,7 @@ def test_lease_of_a_host_that_is_gone_is_free_at_once(bench: Bench) -> None:
 
 
 def test_python_interface_says_who_holds_the_device(bench: Bench) -> None:
-    """A script that meets a busy device sees another error than a held lease."""
+    """Otherwise a script that meets a busy device would get another error than a held lease."""
     with bench.talk(bench.bob) as bob:
         assert isinstance(bob.ask(m.Acquire(60.0)), m.Granted)
         with pytest.raises(LeaseHeld, match="in use by bob"):

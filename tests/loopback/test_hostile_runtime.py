@@ -1,4 +1,4 @@
-"""A hostile runtime in a real worker: what it tries is refused and named, the agent lives."""
+"""A hostile runtime in a real worker: its attempts are refused and named, the agent survives."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QUICK: dict[str, Any] = {
     "warmup_duration_s": 0.0,
 }
 FILL_BYTES = 2**32
-"""What a model would write: more than it gets done before anybody looks, on any machine."""
+"""Bytes a model tries to write: more than any machine can write before the first check."""
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def need_landlock() -> None:
 def test_agent_with_a_hostile_runtime_keeps_its_keys_and_measures_on(
     tmp_path: Path, victim: Victim
 ) -> None:
-    """Whoever writes a model would own the device."""
+    """Otherwise the author of a model would own the device."""
     need_landlock()
     environment = install(tmp_path / "driver") | victim.environment()
     environment["HOME"] = str(tmp_path / "home")
@@ -90,9 +90,7 @@ def test_agent_with_a_hostile_runtime_keeps_its_keys_and_measures_on(
 
 @pytest.mark.slow
 def test_open_files_are_named_before_the_model_is_opened(tmp_path: Path, victim: Victim) -> None:
-    """Whoever measures a model of a stranger on a system that keeps nothing from it finds out too
-    late.
-    """
+    """Otherwise the user would learn too late that the system protects nothing from the model."""
     need_everything()
     drivers = install(tmp_path / "driver")
     environment = drivers | victim.environment() | {"HOME": str(tmp_path / "home")}
@@ -135,7 +133,7 @@ def run_worker(
     order: str,
     load_timeout_s: float = 20.0,
 ) -> WorkerProcess:
-    """Run a worker on a model that gives this order."""
+    """Run a worker on a model that gives this command."""
     for name, value in (install(tmp_path / "driver") | victim.environment()).items():
         monkeypatch.setenv(name, value)
     model = tmp_path / "model.tflite"
@@ -157,7 +155,7 @@ def run_worker(
 def test_model_that_fills_the_disk_is_ended(
     tmp_path: Path, victim: Victim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The limit on each file does not limit their number."""
+    """Otherwise a model could fill the disk: the limit on each file does not limit their number."""
     monkeypatch.setattr(process, "DISK_PERIOD_S", 0.02)
     monkeypatch.setattr(process, "DISK_LIMIT_FILES", 1)
     with pytest.raises(ModelRefused, match=r"the model wrote more than 64\.0 MiB or 1000 files"):
@@ -170,7 +168,7 @@ def test_model_that_fills_the_disk_is_ended(
 def test_hostile_record_is_one_named_error(
     tmp_path: Path, victim: Victim, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The daemon would hold hundreds of megabytes, or end in a traceback."""
+    """Otherwise the daemon would hold hundreds of megabytes, or end in a traceback."""
     with pytest.raises(WorkerDied, match="worker left "):
         run_worker(tmp_path, victim, monkeypatch, f"record {name}")
 
@@ -178,13 +176,13 @@ def test_hostile_record_is_one_named_error(
 def test_model_that_spins_for_ever_is_ended(
     tmp_path: Path, victim: Victim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ignores the request to stop, too."""
+    """Otherwise a model that ignores the request to stop, too, would run for ever."""
     with pytest.raises(WorkerTimeout, match="still loading the model after 2 s"):
         run_worker(tmp_path, victim, monkeypatch, "spin", load_timeout_s=2.0)
 
 
 def test_session_of_a_worker_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing keeps a model from starting processes, they would run beside the next run."""
+    """Otherwise processes that a model started could run during the next run."""
 
     async def run() -> bytes:
         script = (
@@ -207,7 +205,7 @@ def test_session_of_a_worker_ends_with_it(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def launcher(folder: Path, script: str) -> Path:
-    """An interpreter that runs this script, whatever module it is told to run."""
+    """An interpreter that runs this script, whatever module it is started with."""
     path = folder / "python"
     path.write_text(f"#!{sys.executable}\n{script}\n")
     path.chmod(0o755)

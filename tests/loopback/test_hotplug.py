@@ -1,4 +1,4 @@
-"""Devices that are plugged in and out while their agent serves."""
+"""Devices that are plugged in and out while their agent runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Rack:
         (self.directory / f"{file}.toml").unlink()
 
     def said(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """What the agent's command line says."""
+        """Output of the agent's command line."""
         command = self.agent.command(*words)
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
@@ -66,7 +66,7 @@ class Rack:
         return seats.get(name)
 
     def until_there(self, name: str) -> m.SeatState:
-        """Wait until the device of this seat is there."""
+        """Wait until the device of this seat is present."""
         wait_until(lambda: (s := self.seat(name)) and s.gone_for_s is None, f"{name} is there")
         seat = self.seat(name)
         assert seat is not None
@@ -86,7 +86,7 @@ class Rack:
         )
 
     def measure(self, seat: str, duration_s: float = 0.3) -> StoredRun:
-        """A run on this seat."""
+        """Make a run on this seat."""
         changes: SpecChanges = {**SHORT, "duration_s": duration_s}
         [run] = self.host.lab.bench(MODEL, runs=1, on=[f"{AGENT}/{seat}"], **changes)
         return run
@@ -108,7 +108,7 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
 
 
 def test_board_that_is_pulled_out_ends_its_run_and_comes_back_under_its_name(rack: Rack) -> None:
-    """A run hangs or is lost with its board; the others' runs end; the board becomes a new one."""
+    """Otherwise a lost board would hang its run, end the others' runs, or return as a new board."""
     rack.plug_in("nucleo", "A1")
     before = rack.until_there("nucleo")
     errors: list[SeatLeft] = []
@@ -150,12 +150,12 @@ def test_board_that_is_pulled_out_ends_its_run_and_comes_back_under_its_name(rac
 
 
 def test_device_that_is_gone_is_listed_and_refused(rack: Rack) -> None:
-    """An unplugged board takes its rack out of the list, or looks as if it could be used."""
+    """Otherwise an unplugged board would remove its rack from the list, or look usable."""
     rack.plug_in("nucleo", "A1")  # it may be known already
     rack.until_there("nucleo")
     rack.unplug("nucleo")
     rack.until_gone("nucleo")
-    # The agent itself stands for this machine's, which else would be started.
+    # The agent stands for this machine's own, which would otherwise be started.
     found = find_devices(HostFiles(rack.host.config), timeout_s=0.1, state=rack.agent.state)
     listed = {one.name: one for one in found}
     assert listed[f"{AGENT}/{FIRST}"].access is Access.READY
@@ -168,7 +168,7 @@ def test_device_that_is_gone_is_listed_and_refused(rack: Rack) -> None:
 
 
 def test_another_board_never_gets_the_name_of_one_that_is_known(rack: Rack) -> None:
-    """The runs and the history of one board are continued by another."""
+    """Otherwise the runs and the history of a board would be continued by another."""
     rack.plug_in("twin", "T1")
     first = rack.until_there("twin")
     rack.plug_in("twin", "T2")
@@ -188,7 +188,7 @@ def test_another_board_never_gets_the_name_of_one_that_is_known(rack: Rack) -> N
 
 
 def test_run_of_a_board_that_has_left_is_collected_after_a_restart(rack: Rack) -> None:
-    """What waits in the spool of an unplugged board can be had only if it is plugged in again."""
+    """Otherwise runs in an unplugged board's spool would be lost unless it is plugged in again."""
     rack.plug_in("lost", "L1")
     rack.until_there("lost")
     with rack.host.lab.connect(f"{AGENT}/lost") as client:
@@ -214,7 +214,7 @@ def test_run_of_a_board_that_has_left_is_collected_after_a_restart(rack: Rack) -
 
 
 def test_watcher_hears_of_boards_that_come_and_leave(rack: Rack) -> None:
-    """Whoever watches a rack is told that the agent broke the protocol, or sees an old state."""
+    """Otherwise a watcher would get a protocol error, or an outdated state."""
     name = f"{AGENT}/watched"
     told: list[Update] = []
 
@@ -243,7 +243,7 @@ def test_watcher_hears_of_boards_that_come_and_leave(rack: Rack) -> None:
 
 
 def test_host_of_version_4_has_the_board_that_stays(rack: Rack) -> None:
-    """An older host is sent what it cannot read when a board leaves."""
+    """Otherwise an older host would receive what it cannot read when a board leaves."""
     identity = rack.host.folder / "config" / "edgebench" / "host" / "identity.pem"
     with Conversation(rack.agent.port, tls_context(identity)) as link:
         welcome = link.ask(m.Hello(4, "test", "ada", "4"))
