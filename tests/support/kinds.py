@@ -12,7 +12,7 @@ from edgebench.host.result.document import from_document, to_document
 from edgebench.host.result.facts import SetMember
 from edgebench.host.result.migrations import AS_STORED
 from edgebench.host.result.run import Failure, Run
-from edgebench.host.result.verdict import Finding, RuleOutcome, State
+from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State
 from edgebench.host.store.layout import RUN_FILE, Store
 from support.changes import changed
 from support.exports import METERED, RUNS
@@ -40,13 +40,16 @@ class Kind:
     """Median of each run of a set, over `P50_NS`."""
 
 
-def _broken(state: State) -> tuple[tuple[str, object], ...]:
+def _broken(
+    state: State, harms: tuple[NumberKind, ...] | None = None
+) -> tuple[tuple[str, object], ...]:
     """A verdict of one rule that failed."""
     rule = Finding(
         id="block_stability",
         outcome=RuleOutcome.FAIL,
         severity=state,
         reason=AS_STORED,
+        harms=harms,
         detail="its blocks are apart",
     )
     return ("verdict.state", state), ("verdict.rules", (rule,))
@@ -55,6 +58,7 @@ def _broken(state: State) -> tuple[tuple[str, object], ...]:
 KINDS = (
     Kind("valid"),
     Kind("suspect", _broken(State.SUSPECT), ("suspect",)),
+    Kind("suspect energy", _broken(State.SUSPECT, (NumberKind.ENERGY,)), ("suspect",)),
     Kind("invalid run", _broken(State.INVALID), ("invalid",), is_refused=True),
     Kind("invalid set", (), ("invalid",), is_refused=True, factors=SCATTER),
     Kind(

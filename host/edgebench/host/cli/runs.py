@@ -42,9 +42,8 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """List the runs, or remove lost runs."""
-    from edgebench.host.result.marks import union
     from edgebench.host.show.run_list import invalid_lines, runs_table
-    from edgebench.host.show.tables import console, print_line, unwatched_words
+    from edgebench.host.show.tables import console, mark_lines, print_line
     from edgebench.host.store.address import list_named
     from edgebench.host.store.incomplete import incomplete_runs
     from edgebench.host.store.index import list_runs
@@ -75,8 +74,8 @@ def run(options: argparse.Namespace) -> ExitCode:
     if rows:
         out = console()
         out.print(runs_table(rows, out.width))
-        if unwatched := union(row.marks.unwatched for row in rows):
-            print(unwatched_words(unwatched))
+        for line in mark_lines(rows):
+            print(line)
         for line in invalid_lines(rows):
             print_line(out, line)
         if options.last is None and out.is_terminal and len(rows) > out.height:

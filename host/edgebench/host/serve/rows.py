@@ -23,6 +23,7 @@ from edgebench.host.result.units import (
     format_watts,
 )
 from edgebench.host.show.numbers import REFUSED, headline_text
+from edgebench.host.show.tables import suspect_words
 from edgebench.host.store.index import RunSummary
 from edgebench.host.store.layout import Store
 from edgebench.host.store.live import LiveCommand, LiveDevice
@@ -257,7 +258,7 @@ def run_row(summary: RunSummary, run: Run | None) -> RunRow:
     number, metric, energy = ABSENT, "", ""
     marks = summary.marks
     unwatched = f"unwatched: {', '.join(marks.unwatched)}" if marks.unwatched else ""
-    remarks = [summary.failure or "", unwatched, *marks.device]
+    remarks = [summary.failure or "", *suspect_words(marks), unwatched, *marks.device]
     if run is not None and run.failure is None:
         number, metric = _headline(run)
         energy = _energy(run)

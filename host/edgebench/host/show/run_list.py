@@ -10,11 +10,13 @@ from rich.text import Text
 from edgebench.host.analysis.median import are_too_far_apart
 from edgebench.host.result.facts import side_id
 from edgebench.host.result.units import ABSENT, format_instructions, format_ns, format_rate
+from edgebench.host.result.verdict import NumberKind
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import (
     ENERGY_WIDTH,
     PIPE_WIDTH,
     joules_cell,
+    marked,
     marks_cell,
     name_cell,
     refused_cell,
@@ -70,8 +72,11 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> DataTable
             *([text(group or ABSENT)] if has_groups else []),
             *(name_cell(getattr(row, name)) for name in shown),
             _number(row),
-            *(format_ns(value) for value in (numbers[1:] if is_wide else ())),
-            *([_energy(row)] if is_metered else []),
+            *(
+                marked(format_ns(value), NumberKind.TAIL, row.marks)
+                for value in (numbers[1:] if is_wide else ())
+            ),
+            *([marked(_energy(row), NumberKind.ENERGY, row.marks)] if is_metered else []),
             marks_cell(row.marks),
             *([text("; ".join(filter(None, (", ".join(row.tags), row.note))))] * is_annotated),
         )

@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from edgebench.host.result.energy import SYNTHETIC
-from edgebench.host.result.marks import FAILED, ResultMarks, in_words
+from edgebench.host.result.marks import FAILED, ResultMarks, in_words, union
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, headline_latency
 from edgebench.host.result.numbers import number_of
 from edgebench.host.result.run import Run
@@ -35,7 +35,7 @@ from edgebench.host.result.units import (
 from edgebench.host.result.verdict import NumberKind
 from edgebench.host.show.data_table import GAP, LEAST_NAME, DataTable
 from edgebench.host.show.numbers import REFUSED
-from edgebench.host.store.index import DAMAGED
+from edgebench.host.store.index import DAMAGED, RunSummary
 from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS
 from edgebench.protocol.text import printable, wrap
 
@@ -275,14 +275,15 @@ def _cell(column: _Column, one: RunSet) -> str | Text:
     """The cell of a set; an invalid set shows no number."""
     if not one.verdict.is_refused or not column.is_number:
         cell = column.cell(one)
-        return marked(cell) if column.number in one.marks.also_suspect else cell
+        return cell if column.number is None else marked(cell, column.number, one.marks)
     is_its_kind = column.only_for is None or column.only_for(one)
     return refused_cell() if column.is_asked_for and is_its_kind else ABSENT
 
 
-def marked(cell: str | Text) -> str | Text:
-    """A cell with the mark for a number that is suspect next to a valid headline."""
-    return cell if cell == ABSENT else Text.assemble(cell, (SUSPECT_MARK, "yellow"))
+def marked(cell: str | Text, kind: NumberKind, marks: ResultMarks) -> str | Text:
+    """A cell, with a mark if its number is suspect next to a valid headline."""
+    is_plain = cell == ABSENT or kind not in marks.also_suspect
+    return cell if is_plain else Text.assemble(cell, (SUSPECT_MARK, "yellow"))
 
 
 def suspect_words(marks: ResultMarks) -> list[str]:
@@ -290,12 +291,13 @@ def suspect_words(marks: ResultMarks) -> list[str]:
     return [f"suspect {in_words(marks.also_suspect)}"] if marks.also_suspect else []
 
 
-def mark_lines(sets: Sequence[RunSet]) -> list[str]:
-    """Explanations of the marks in the table of the sets."""
+def mark_lines(rows: Iterable[RunSet | RunSummary]) -> list[str]:
+    """Explanations of the marks in the table of these runs or sets."""
+    marks = [row.marks for row in rows]
     lines: list[str] = []
-    if any(one.marks.also_suspect for one in sets):
+    if any(one.also_suspect for one in marks):
         lines.append(f"{SUSPECT_MARK} suspect, unlike the headline of its row")
-    if names := dict.fromkeys(name for one in sets for name in one.marks.unwatched):
+    if names := union(one.unwatched for one in marks):
         lines.append(unwatched_words(names))
     return lines
 
