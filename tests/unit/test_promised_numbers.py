@@ -139,7 +139,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
     "docs/verdict.md": {
         "host.analysis.verdict.latency": [
             ("HARNESS_INVALID_RATIO", 0.10, "exceeds 10 % of the median invocation"),
-            ("HARNESS_SUSPECT_RATIO", 0.01, "as above, more than 1 % | suspect"),
+            ("HARNESS_SUSPECT_RATIO", 0.02, "as above, more than 2 % | suspect"),
             ("BINDING_LIMIT_RATIO", 0.02, "exceeds 2 % of the median invocation"),
             ("STEADY_LIMIT_RATIO", 0.5, "more than half of the timed inferences"),
             ("MIN_EFFECTIVE_COUNT", 100, "its effective count is below 100"),

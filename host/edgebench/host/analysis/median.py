@@ -47,6 +47,24 @@ def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
     return low, high
 
 
+def t_quantile(freedom: int) -> float:
+    """Student's t at 0.975, from the normal quantile; within 0.1 % from four degrees of freedom on.
+
+    Source: Abramowitz & Stegun, Handbook of Mathematical Functions (1964), 26.7.5.
+
+    >>> [round(t_quantile(freedom), 3) for freedom in (4, 7, 30)]
+    [2.776, 2.365, 2.042]
+    """
+    z = SIGMAS
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / freedom ** (order + 1) for order, term in enumerate(terms))
+
+
 def are_too_far_apart(values: Sequence[float]) -> bool:
     """Whether runs with these headlines make an invalid set; False below five runs."""
     interval = median_interval(values)

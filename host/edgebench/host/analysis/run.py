@@ -95,7 +95,7 @@ def analyse_run(
     facts = traces.facts
     measured = measure_traces(record, worker, traces)
     energy = _energy(record, worker, traces, measured, clock)
-    verdict = judge(Evidence(record, worker, measured, facts, energy))
+    verdict = judge(Evidence(record, worker, measured, facts, energy, clock))
     runtime = worker.runtime
     return Run(
         schema_version=SCHEMA_VERSION,

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from edgebench.host.analysis.median import MIN_RUNS, SIGMAS, median_interval
+from edgebench.host.analysis.median import MIN_RUNS, SIGMAS, median_interval, t_quantile
 from edgebench.host.analysis.verdict.judge import judge_set
 from edgebench.host.analysis.verdict.run_set import SetEvidence
 from edgebench.host.analysis.verdict.table import BY_ID
@@ -134,7 +135,26 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
         min=float(values.min()),
         max=float(values.max()),
         ci95=interval,
+        next_run=None if metric.budget is not None else next_run_interval(values),
     )
+
+
+def next_run_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
+    """Bounds for one more run, 95 %; None below five runs, or if a value is not positive.
+
+    exp(m ± t(0.975, n - 1) · s · sqrt(1 + 1/n)) with mean m and standard deviation s of the
+    logarithms. The interval of the median is narrower, because the median of many runs varies less
+    than a single run.
+
+    Source: Hahn, Factors for calculating two-sided prediction intervals for samples from a normal
+    distribution, JASA 64 (1969), 878-888.
+    """
+    if values.size < MIN_RUNS or not (values > 0).all():
+        return None
+    logs = np.log(values)
+    reach = t_quantile(values.size - 1) * float(logs.std(ddof=1)) * math.sqrt(1 + 1 / values.size)
+    middle = float(logs.mean())
+    return math.exp(middle - reach), math.exp(middle + reach)
 
 
 def _drift_ratio(run: Run) -> float:

@@ -25,6 +25,10 @@ class SetMetric:
     the meter. None below five runs. Only the first run measures the accuracy, so its interval is
     the interval within that run."""
 
+    next_run: tuple[float, float] | None = None
+    """Bounds that contain the value of one more run, made now, with 95 % probability, if the runs
+    scatter like a log-normal distribution. None below five runs, and for an energy."""
+
     @property
     def half_width_ratio(self) -> float | None:
         """Half the width of the interval, divided by the median."""

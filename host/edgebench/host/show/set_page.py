@@ -76,9 +76,21 @@ def set_details(one: RunSet, *, is_all: bool = False) -> list[RenderableType]:
         ("scenario", f"{spec.scenario.value}, preset {spec.preset}"),
         ("runs", f"{len(one.run_ids)} of {one.planned_count} count{_least_length(one)}"),
     ]
+    if (line := _next_run_line(one)) is not None and not one.verdict.is_refused:
+        facts.append(("next run", line))
     if one.variance is not None:
         facts += [("variance", line) for line in variance_lines(one.variance)]
     return [*parts, _runs_table(one), "", *rules, "", facts_table(facts), ""]
+
+
+def _next_run_line(one: RunSet) -> str | None:
+    """Bounds of the headline of one more run, as text."""
+    metric, summary = METRICS[one.headline], one.metrics.get(one.headline)
+    if summary is None or summary.next_run is None:
+        return None
+    reach = half_width_of(summary.next_run, summary.median)
+    low, high = (format_metric(metric, bound, reach) for bound in summary.next_run)
+    return f"{metric.label} of one more run, made now: {low} to {high} (95 %)"
 
 
 def _least_length(one: RunSet) -> str:

@@ -22,6 +22,7 @@ from edgebench.host.analysis.run_set import (
     choose_sets,
     find_set,
     find_sets,
+    next_run_interval,
 )
 from edgebench.host.analysis.verdict.run_set import chance_of_order
 from edgebench.host.result.energy import EnergyResult
@@ -259,6 +260,21 @@ def test_state_of_a_set_is_that_of_its_headline() -> None:
     assert found.marks.label == "valid, suspect: tail and mean"
     assert number_states(found) == {"p50": "valid", "p90": "suspect", "mean": "suspect"}
     assert [one.marks.label for one in runs] == [found.marks.label] * 5
+
+
+@pytest.mark.parametrize("spread", [0.003, 0.03, 0.3])
+@pytest.mark.parametrize("count", [5, 8, 15])
+def test_next_run_is_inside_its_interval(count: int, spread: float) -> None:
+    """Otherwise the user's next run would be outside of the only printed interval in 2 of 6."""
+    chance = np.random.default_rng(count)
+    draws = np.exp(spread * chance.normal(0, 1, (TRIALS, count + 1)))
+    bounds = [next_run_interval(values[:-1]) for values in draws]
+    inside = [
+        low <= value <= high
+        for (low, high), value in zip(filter(None, bounds), draws[:, -1], strict=True)
+    ]
+    assert len(inside) == TRIALS
+    assert abs(100 * np.mean(inside) - 95) < 0.1 + 3 * SIGMA_POINTS
 
 
 @pytest.mark.parametrize("count", [5, 6, 8])

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import HostFacts
+from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.record import MeasuredRecord, RunRecord, WorkerRecord
 
 TYPE_CHECKING = False  # see edgebench.host
@@ -24,6 +25,8 @@ class Evidence:
     facts: HostFacts
     energy: EnergyResult | None = None
     """None if no meter was requested."""
+    clock: ClockModel | None = None
+    """The device's clock against the host's; None without probes."""
 
     @property
     def measured_record(self) -> MeasuredRecord:

@@ -51,7 +51,13 @@ FREQ_CHANGE_LIMIT_RATIO = 0.02
 
 
 class _ClockRule(Rule[Evidence]):
-    """The rates of the monotonic and the wall clock differ by at most the limit."""
+    """The device's clock runs at the rate of the host's, by the probes of both.
+
+    Monotonic and wall clock of a device come from the same oscillator, so they show a wrong rate
+    only if they are not adjusted alike. What they show is a wall clock that was set, as on a board
+    without a battery-backed clock after its first contact with a time server: latencies do not use
+    the wall clock. Without probes, any difference between the two counts as a wrong rate.
+    """
 
     limit: float
     advise = advice.always(
@@ -63,24 +69,59 @@ class _ClockRule(Rule[Evidence]):
         lambda value, limit: f"monotonic and wall clock differ by {value:.3%}, limit {limit:.1%}",
     )
 
+    @reason(
+        "rate",
+        advice.always(
+            "choose another clock source on the device, or update its firmware: cat "
+            "/sys/devices/system/clocksource/clocksource0/available_clocksource"
+        ),
+    )
+    @staticmethod
+    def rate(value: float, limit: float, *, error_ratio: float, is_slow: bool) -> str:
+        direction = "slower" if is_slow else "faster"
+        return (
+            f"the device's clock runs {value:.3%} (±{error_ratio:.3%}) {direction} than the "
+            f"host's, limit {limit:.1%}"
+        )
+
+    @reason("set")
+    @staticmethod
+    def was_set(value: float, limit: float, *, step_s: float, error_ratio: float) -> str:
+        by = f"{'+' if step_s > 0 else '-'}{format_ns(abs(step_s) * 1e9)}"
+        return (
+            f"the wall clock was set by {by} during the run; the monotonic clock, which times the "
+            f"inferences, agrees with the host's within {value + error_ratio:.3%}"
+        )
+
     def check(self, evidence: Evidence) -> Ruling:
         before, after = evidence.worker.before, evidence.worker.after
         monotonic_ns = after.monotonic_ns - before.monotonic_ns
         if monotonic_ns <= 0:
             return holds(False, self.stood_still())
-        error = abs((after.wall_ns - before.wall_ns) / monotonic_ns - 1)
-        return at_most(error, self.limit, "ratio", self.difference())
+        # The monotonic clock stops while the device sleeps; the rule `suspended` is about that.
+        slept_ns = (after.suspended_ns or 0) - (before.suspended_ns or 0)
+        step_ns = after.wall_ns - before.wall_ns - monotonic_ns - slept_ns
+        error = abs(step_ns / monotonic_ns)
+        clock = evidence.clock
+        if clock is None or clock.span_ns < monotonic_ns or clock.slope_error >= self.limit:
+            return at_most(error, self.limit, "ratio", self.difference())
+        slope, rounding = clock.slope + slept_ns / clock.span_ns, clock.slope_error
+        is_kept = abs(slope) - rounding <= self.limit
+        found = self.rate(error_ratio=rounding, is_slow=slope < 0)
+        if is_kept and error > self.limit:
+            found = self.was_set(step_s=step_ns / 1e9, error_ratio=rounding)
+        return holds(is_kept, found, value=abs(slope), limit=self.limit, unit="ratio")
 
 
 class ClockRule(_ClockRule):
-    """Monotonic and wall clock run at the same rate."""
+    """The device's clock runs at the host's rate."""
 
     id, severity, includes = "clock", INVALID, "clock_drift"
     limit = CLOCK_INVALID_RATIO
 
 
 class ClockDriftRule(_ClockRule):
-    """The rates of the monotonic and the wall clock differ by at most 0.1 %."""
+    """The rates of the device's clock and the host's differ by at most 0.1 %."""
 
     id, severity = "clock_drift", SUSPECT
     harms = TIMES

@@ -42,6 +42,7 @@ from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import described
 from edgebench.host.show.verdict import advice_for
+from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.device import AndroidSystem
 from edgebench.protocol.record import (
     AndroidGroups,
@@ -325,6 +326,27 @@ def own_clock(ratio: float) -> Change:
     )(evidence)
 
 
+def against_the_host(slope: float, slope_error: float = 1e-5, *, slept_s: float = 0.0) -> Change:
+    """A device whose clock has this slope against the host's, by probes around the loop."""
+
+    def change(evidence: Evidence) -> Evidence:
+        span_ns = _loop_ns(evidence) + 10**9
+        slope_now = slope - slept_s * 1e9 / span_ns
+        clock = ClockModel(
+            "host:a", "device:b", 0, 0.0, slope_now, 1e5, span_ns=span_ns, slope_error=slope_error
+        )
+        return replace(evidence, clock=clock)
+
+    return change
+
+
+def set_by(seconds: float) -> Change:
+    """A wall clock that was set during the loop."""
+    return lambda evidence: after(
+        wall_ns=evidence.worker.before.wall_ns + _loop_ns(evidence) + int(seconds * 1e9)
+    )(evidence)
+
+
 def _loop_ns(evidence: Evidence) -> int:
     return evidence.worker.after.monotonic_ns - evidence.worker.before.monotonic_ns
 
@@ -538,9 +560,9 @@ FAILING: list[tuple[str, State, Change]] = [
     ("profile", State.INVALID, profiled(profile_error="no profiler")),
     ("profile", State.INVALID, profiled(operators=())),
     ("harness_dominates", State.INVALID, worker(harness=HarnessFacts(15_000, 15_000.0))),
-    ("harness_share", State.SUSPECT, worker(harness=HarnessFacts(2_000, 2_000.0))),
+    ("harness_share", State.SUSPECT, worker(harness=HarnessFacts(2_100, 2_100.0))),
     ("binding_share", State.SUSPECT, through_a_binding(3_200, 1_000)),
-    ("suspended", State.SUSPECT, after(suspended_ns=5_021_000_000)),
+    ("suspended", State.SUSPECT, lambda e: set_by(0.021)(after(suspended_ns=5_021_000_000)(e))),
     ("charging", State.SUSPECT, phone(charging_ratio=0.5)),
     ("screen", State.SUSPECT, phone(screen_off_ratio=0.5)),
     ("power_saver", State.SUSPECT, phone(power_saver_ratio=1.0)),
@@ -588,6 +610,11 @@ FAILING: list[tuple[str, State, Change]] = [
     ("clock", State.INVALID, own_clock(0.989)),
     ("clock", State.INVALID, own_clock(-1.0)),
     ("clock_drift", State.SUSPECT, own_clock(1.0011)),
+    ("clock", State.INVALID, against_the_host(-0.1)),
+    ("clock", State.INVALID, against_the_host(0.011)),
+    ("clock_drift", State.SUSPECT, against_the_host(-0.005)),
+    # Probes over a bad link do not show the rate.
+    ("clock", State.INVALID, lambda e: against_the_host(0.0, 0.05)(set_by(3.0)(e))),
     ("harness_share", State.SUSPECT, queries_of_a_busy_loop),
     ("frequency", State.SUSPECT, after(freq_hz=(1_500_000_000, 800_000_000) * 2)),
     ("frequency", State.SUSPECT, after(governors=("powersave",))),
@@ -736,13 +763,20 @@ PASSING: list[tuple[str, Change]] = [
     ("scheduling", spec(cpus=(0, 1, 2, 3))),
     ("profile", profiled(operators=(OPERATOR,), profile_run_count=10)),
     ("harness_dominates", worker(harness=HarnessFacts(1_030, 1_030.0))),
-    ("harness_share", worker(harness=HarnessFacts(1_000, 1_000.0))),
+    ("harness_share", worker(harness=HarnessFacts(2_000, 2_000.0))),
     ("binding_share", through_a_binding(3_000, 1_000)),
     ("binding_share", through_a_binding(2_000, None)),
     ("steady_state", steady(SteadyClass.WARMUP)),
     ("steady_state", steady(SteadyClass.NO_STEADY_STATE, 1000, 1009.9)),
     ("clock", own_clock(1.0099)),
     ("clock_drift", own_clock(0.9991)),
+    ("clock_drift", against_the_host(-0.0005)),
+    ("clock_drift", against_the_host(0.0015, 0.0006)),
+    *(
+        (name, lambda e, by=by: against_the_host(1e-6)(set_by(by)(e)))
+        for name in ("clock", "clock_drift")
+        for by in (1.0, 3 * 3600.0, -3.0, 56 * 365.25 * 86400.0)
+    ),
     ("frequency", after(freq_hz=(2_360_000_000,) * 4)),
     ("frequency", after(freq_hz=(2_400_000_000, 800_000_000) * 2)),
     ("frequency", heat(freq_change_ratio=0.02)),
@@ -877,6 +911,24 @@ def test_documentation_lists_what_each_rule_harms() -> None:
         if rule.severity is State.SUSPECT and rule.harms != EVERY_NUMBER
     }
     assert told == harms
+
+
+def test_clock_that_was_set_is_named() -> None:
+    """Otherwise each board without a battery for its clock would refuse its first good run."""
+    verdict = judged(against_the_host(1e-6)(set_by(10_800.0)(good())))
+    assert verdict.state is State.VALID
+    assert rule_of(verdict, "clock").detail == (
+        "the wall clock was set by +10800 s during the run; the monotonic clock, which times the "
+        "inferences, agrees with the host's within 0.001%"
+    )
+
+
+def test_device_that_slept_has_a_right_clock() -> None:
+    """Otherwise a suspend would be reported as a clock that runs too slowly."""
+    slept = after(suspended_ns=8_000_000_000)
+    verdict = judged(against_the_host(0.0, slept_s=3.0)(slept(set_by(3.0)(good()))))
+    failed = {one.id for one in verdict.failures}
+    assert not failed & {"clock", "clock_drift"}, failed
 
 
 def test_virtual_machine_is_named_and_fails_nothing() -> None:
