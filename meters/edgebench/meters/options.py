@@ -234,7 +234,9 @@ class Options:
         """
         root, choice = self.where()
         if choice:
-            raise UsageError(f"meter {self.driver} takes only a root as address, got {choice!r}")
+            raise UsageError(
+                f"meter {self.driver} takes only a directory as address, got {choice!r}"
+            )
         return root
 
     def finish(self) -> Options:

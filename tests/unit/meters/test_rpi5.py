@@ -105,7 +105,7 @@ def test_slow_command_lowers_the_rate(board: Path) -> None:
     assert slow.capability.rate_hz == pytest.approx(2.5)
     with pytest.raises(UsageError, match="up to 10 Hz"):
         find_meter("rpi5:rate=50")
-    with pytest.raises(UsageError, match="takes only a root as address, got 'VDD_CORE'"):
+    with pytest.raises(UsageError, match="takes only a directory as address, got 'VDD_CORE'"):
         find_meter("rpi5:VDD_CORE")
 
 

@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench compare`."""
     about = "Compare stored runs, baseline against candidate; the unit of analysis is the run."
     made = new_parser("compare", about)
-    ids = "runs by id, unique part of it, directory or bundle; or sets by id, or tags"
+    ids = "runs (id, unique part of an id, directory, bundle), sets (id) or tags"
     pairs = "; or the pairs of edgebench bench --against, by id and without a candidate"
     made.add_argument("baseline", nargs="+", metavar="BASELINE", help=ids + pairs)
     made.add_argument("--against", nargs="+", default=[], metavar="CANDIDATE", help=ids)

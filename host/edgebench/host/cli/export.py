@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
         "An invalid run is written without numbers, but with the reason. For formats and their "
         "file name suffixes, see docs/export.md."
     )
-    ids = "runs by id, unique part of it, directory or bundle; or sets by id, or tags"
+    ids = "runs (id, unique part of an id, directory, bundle), sets (id) or tags"
     made.add_argument("runs", nargs="+", metavar="RUN", help=ids)
     *others, last = (form.name for form in FORMATS)
     formats = f"{', '.join(others)} or {last} (default: by the suffix of FILE)"

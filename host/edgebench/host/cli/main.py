@@ -27,7 +27,7 @@ COMMANDS = {
     "bench": "measure models on this machine or on devices",
     "campaign": "measure a matrix of runs on many devices, or resume it",
     "devices": "list the devices, usable or not",
-    "stop": "stop your run on a device, started in another terminal or by a killed command",
+    "stop": "stop a run of yours on a device, even if its command was killed",
     "collect": "store runs that earlier commands left on devices; follow a run to its end",
     "pair": "pair with a device's agent",
     "lab": "share devices and runs with other hosts",

@@ -232,7 +232,7 @@ def add_columns(add: Add) -> None:
     add("--time", metavar="COLUMN", help=f"column of the time{unit}")
     add("--power", metavar="COLUMN", help="column of the power")
     add("--current", metavar="COLUMN", help="column of the current")
-    add("--rate", type=hertz, metavar="HZ", help="samples per second of a file without times")
+    add("--rate", type=hertz, metavar="HZ", help="sample rate of a file without timestamps")
     samples = "meaning of a sample: its interval's mean, or an instant (default: according to the "
     samples += "program's documentation)"
     add("--samples", choices=("means", "instants"), help=samples)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench rm`."""
     made = new_parser("rm", "Permanently remove stored runs.")
-    runs = "runs by id, unique part of it, last or tag; sets, or runs that were set aside, by id"
+    runs = "runs (id, unique part of an id, last, tag), sets (id) or runs that were set aside (id)"
     made.add_argument("runs", nargs="+", metavar="RUN", help=runs)
     add_yes(made)
     add_store(made)

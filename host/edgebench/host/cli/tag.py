@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench tag`."""
     made = new_parser("tag", "Tag stored runs. Runs can be listed and selected by tag.")
-    runs = "runs by id, unique part of it, last or tag; or sets by id"
+    runs = "runs (id, unique part of an id, last, tag) or sets (id)"
     made.add_argument("runs", nargs="+", metavar="RUN", help=runs)
     made.add_argument(
         "tag", type=names, metavar="TAG", help="a word, or several separated by commas"

@@ -83,12 +83,13 @@ def _for_second_side(error: e.NoSecondSide, _asked: Asked) -> NextStep:
     if error.sides:
         first, second = error.sides
         return NextStep(
-            "name the other side with --against: {}", command("compare", first, "--against", second)
+            "specify the other side with --against: {}",
+            command("compare", first, "--against", second),
         )
     if error.comparison_id:
         return NextStep("compare all its pairs: {}", command("compare", error.comparison_id))
     return NextStep(
-        "name the other side: {}; or measure two models and compare them: {}",
+        "specify the other side: {}; or measure two models and compare them: {}",
         command("compare", "A", "--against", "B"),
         command("bench", "A", "--against", "B"),
     )
@@ -341,7 +342,8 @@ _HINTS: tuple[Row, ...] = (
     (e.DatasetTooSlow, _for_slow_dataset),
     _on(
         e.DatasetRefused,
-        "store x as numbers that the input accepts, or measure without --accuracy: {}",
+        "store the array x of the data set as numbers that the input accepts, or measure without "
+        "--accuracy: {}",
         lambda _, asked: asked.bench(without=["accuracy"]),
     ),
     _on(
@@ -465,8 +467,8 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.AdbMissing,
-        "install adb: apt install adb, or brew install android-platform-tools; or name the SDK: "
-        "ANDROID_HOME=DIRECTORY; then {}",
+        "install adb: apt install adb, or brew install android-platform-tools; or set the "
+        "directory of the SDK: ANDROID_HOME=DIRECTORY; then {}",
         _DEVICES,
     ),
     _on(
@@ -484,7 +486,7 @@ _HINTS: tuple[Row, ...] = (
     _on(e.LinkTimeout, "see which devices are reachable: {}", _DEVICES),
     _on(
         e.RunNewer,
-        "see which version this is: {}; upgrade: pip install --upgrade edgebench",
+        "check the installed version: {}; upgrade: pip install --upgrade edgebench",
         command("--version"),
     ),
     _on(

@@ -14,7 +14,9 @@ from edgebench.host.options.bench import OPTIONS
 from edgebench.host.options.command import Asked, NextStep, command
 
 AWAKE = "adb shell svc power stayon true"
-_SHARED = "measure on CPUs without other load: those of a virtual machine or container are shared"
+_SHARED = (
+    "measure on CPUs without other load: the CPUs of a virtual machine or container are shared"
+)
 
 
 class Advice(NamedTuple):
