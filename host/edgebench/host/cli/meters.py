@@ -26,7 +26,7 @@ _HELP_WIDTH = 78
 _PORTS = (
     "PORT is a serial port such as /dev/ttyACM0; default: the only connected meter of this kind.",
     "If it cannot be opened: sudo usermod -aG dialout $USER, and log in again.",
-    "Meters of a device's agent can be used in runs only: edgebench bench MODEL --meter agent:METER",
+    "Meters of an agent can be used only in runs: edgebench bench MODEL --meter agent:METER",
     "More: docs/meters.md",
 )
 

@@ -23,7 +23,7 @@ def add_watch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="show the live state of paired devices until Ctrl-C; with --json, one document per line",
+        help="show the state of paired devices until Ctrl-C; with --json, one document per line",
     )
 
 
