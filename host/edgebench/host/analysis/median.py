@@ -5,6 +5,7 @@ The module imports no other library, because a list of runs needs no other part 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import cache
 from statistics import median
@@ -62,7 +63,7 @@ def t_quantile(freedom: int) -> float:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    return z + sum(term / freedom ** (order + 1) for order, term in enumerate(terms))
+    return z + math.fsum(term / freedom ** (order + 1) for order, term in enumerate(terms))
 
 
 def are_too_far_apart(values: Sequence[float]) -> bool:

@@ -14,6 +14,7 @@ TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from edgebench.host.analysis.occasions import NextTime
     from edgebench.host.cli.failure import ErrorEntry
     from edgebench.host.cli.progress import ProgressWatcher, RunFailure
     from edgebench.host.lab import Lab
@@ -44,7 +45,7 @@ def report_runs(
     from edgebench.host.result.document import to_document
     from edgebench.host.show.page import heat_lines, operators_table
     from edgebench.host.show.ratios import ratio_lines
-    from edgebench.host.show.set_page import set_document
+    from edgebench.host.show.set_page import next_time_line, set_document
     from edgebench.host.show.settings import setting_lines
     from edgebench.host.show.tables import (
         console,
@@ -54,14 +55,19 @@ def report_runs(
         results_table,
         tails_line,
     )
+    from edgebench.host.store.occasions import next_time_of
 
     runs = watcher.runs
     sets = find_sets(runs)
+
+    def expected(one: RunSet) -> NextTime | None:
+        return None if lab is None else next_time_of(lab.store, one)
+
     failures = [*watcher.failures, *([watcher.failure(ended_by)] if ended_by else [])]
     if options.json:
         document = {
             "runs": [to_document(run) for run in runs],
-            "sets": [set_document(one) for one in sets if one.set_id],
+            "sets": [set_document(one, expected(one)) for one in sets if one.set_id],
             "errors": [failure_entry(one, options) for one in failures],
         }
         print_document(document)
@@ -70,7 +76,7 @@ def report_runs(
         table = results_table(sets, out.width, watcher.unmeasured)
         out.print(table)
         marks = (*mark_lines(sets), tails_line(sets, table), length_line(sets))
-        notes = (*marks, *setting_lines(sets))
+        notes = (*marks, *setting_lines(sets), next_time_line(sets, map(expected, sets)))
         for line in filter(None, notes):
             print_line(out, line)
         for run in runs:

@@ -79,11 +79,14 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
     from edgebench.host.analysis.run_set import find_set
     from edgebench.host.show.set_page import set_details, set_document, set_results
     from edgebench.host.show.tables import console
+    from edgebench.host.store.occasions import next_time_of
 
     runs = [one.run() for one in addresses]
     one = find_set(runs)
+    # The store of a bundle has no earlier sets.
+    next_time = None if addresses[0].prefix else next_time_of(addresses[0].store, one)
     if options.json:
-        print(json.dumps(set_document(one), indent=1))
+        print(json.dumps(set_document(one, next_time), indent=1))
         return ExitCode.DONE
     out = console()
     counted = [
@@ -96,7 +99,7 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
     if counted and not one.verdict.is_refused:
         picture, damage = _picture(out, counted, one)
         _print(out, picture)
-    _print(out, set_details(one, is_all=options.all))
+    _print(out, set_details(one, is_all=options.all, next_time=next_time))
     return _report_damage(damage)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from edgebench.host.analysis.occasions import NextTime
 from edgebench.host.result.document import Document, set_to_document
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, METRICS
 from edgebench.host.result.numbers import number_of
@@ -50,12 +52,15 @@ def set_results(one: RunSet, width: int = PIPE_WIDTH) -> list[RenderableType]:
     return parts
 
 
-def set_details(one: RunSet, *, is_all: bool = False) -> list[RenderableType]:
+def set_details(
+    one: RunSet, *, is_all: bool = False, next_time: NextTime | None = None
+) -> list[RenderableType]:
     """Metrics over the runs, the list of runs, rules, and facts about the set with its variance.
 
     Args:
         one: The set.
         is_all: List every rule, including those that passed.
+        next_time: How far the next set may be from this one, if the store shows it.
     """
     parts: list[RenderableType] = []
     if not one.verdict.is_refused:
@@ -78,6 +83,8 @@ def set_details(one: RunSet, *, is_all: bool = False) -> list[RenderableType]:
     ]
     if (line := _next_run_line(one)) is not None and not one.verdict.is_refused:
         facts.append(("next run", line))
+    if next_time is not None:
+        facts.append(("next time", next_time_words(one, next_time)))
     if one.variance is not None:
         facts += [("variance", line) for line in variance_lines(one.variance)]
     return [*parts, _runs_table(one), "", *rules, "", facts_table(facts), ""]
@@ -93,6 +100,28 @@ def _next_run_line(one: RunSet) -> str | None:
     return f"{metric.label} of one more run, made now: {low} to {high} (95 %)"
 
 
+def next_time_line(sets: Iterable[RunSet], found: Iterable[NextTime | None]) -> str | None:
+    """A note below a table about the sets whose next time may be farther away than ± shows."""
+    parts = [
+        f"{one.model} on {one.runtime} ±{100 * that.half_width_ratio:.2g} %"
+        for one, that in zip(sets, found, strict=True)
+        if that is not None
+    ]
+    if not parts:
+        return None
+    return f"next time, by the spread between earlier sets: {', '.join(parts)} (95 %)"
+
+
+def next_time_words(one: RunSet, found: NextTime) -> str:
+    """How far the headline of the next set may be from this one, as text."""
+    sets = f"{found.occasion_count} sets of this model"
+    if found.model_count > 1:
+        sets = f"{found.occasion_count} sets of {found.model_count} models on this device"
+    label = METRICS[one.headline].label.replace("_", " ")
+    within = f"±{100 * found.half_width_ratio:.2g} %"
+    return f"{label} of the next set is within {within} of this one (95 %), by {sets}"
+
+
 def _least_length(one: RunSet) -> str:
     """Minimum duration and queries of each run of a set; empty if instructions are counted."""
     spec = one.first.spec
@@ -102,9 +131,10 @@ def _least_length(one: RunSet) -> str:
     return f", each at least {least}"
 
 
-def set_document(one: RunSet) -> Document:
+def set_document(one: RunSet, next_time: NextTime | None = None) -> Document:
     """The set as JSON, with the sentences of its rules; its runs are separate documents."""
-    return set_to_document(replace(one, verdict=described(one.verdict)))
+    document = set_to_document(replace(one, verdict=described(one.verdict)))
+    return {**document, "next_time": None if next_time is None else asdict(next_time)}
 
 
 def variance_lines(variance: VarianceLevels) -> list[str]:
