@@ -42,10 +42,11 @@ from edgebench.host.result.facts import BASELINE as BASELINE_SIDE
 from edgebench.host.result.facts import CANDIDATE as CANDIDATE_SIDE
 from edgebench.host.result.facts import Pair
 from edgebench.host.result.metrics import METRICS
+from edgebench.host.result.migrations import AS_STORED
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import Failure, Run
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.result.verdict import State
+from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 from edgebench.host.store.annotations import Annotations
 from edgebench.host.store.layout import RAW_DIRECTORY
 from edgebench.protocol.errors import NoSuchRun, UsageError
@@ -271,6 +272,26 @@ def test_number_of_one_run_of_a_set_names_the_run() -> None:
     runs[0] = replace(runs[0], metrics=replace(runs[0].metrics, accuracy=accuracy))
     page = run_report([ReportedRun(run, None) for run in runs])
     assert f"no interval: only run {runs[0].run_id} has a value" in page
+
+
+def test_suspect_number_next_to_a_valid_headline_is_marked() -> None:
+    """Otherwise the badge of the page would vouch for a p90 that a second level made."""
+    switching = Finding(
+        id="steady_state",
+        outcome=RuleOutcome.FAIL,
+        severity=State.SUSPECT,
+        reason=AS_STORED,
+        harms=(NumberKind.TAIL,),
+        detail="switching between two levels",
+    )
+    verdict = Verdict(state=State.SUSPECT, rules=(switching,))
+    runs = [replace(run, verdict=verdict) for run in runs_of_set(stored_run(PLAIN))]
+    page = run_report([ReportedRun(run, None) for run in runs])
+    assert '<strong class="badge valid">valid</strong>' in page
+    assert "The headline can be trusted, but tail may be wrong: 1 rule failed." in page
+    marked = re.findall(r'<th scope="row">([^<]*) <span class="badge suspect">', page)
+    assert "latency_ns.max" in marked
+    assert not {"latency_ns.p50", "latency_ns.mean"} & set(marked)
 
 
 def test_set_has_the_interval_between_its_runs() -> None:
