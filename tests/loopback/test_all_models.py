@@ -104,5 +104,7 @@ def test_every_model_is_measured_or_refused_in_one_line(board: Host, runtime: st
             said = [r["detail"] for r in what["verdict"]["rules"] if r["id"] == "agreement"]
             assert "agreement" not in failed or SATURATION in said[0], table
             continue
-        assert "agreement" not in failed, table
+        # Noise saturates some classifiers: every sample has the same output, which tests nothing.
+        assert ("agreement" in failed) == (agreement["repeated_count"] > 0), table
+        assert what["verdict"]["numbers"]["outputs"] != "valid" or "agreement" not in failed
         assert does_agree or (runtime, name) in DISAGREES, table

@@ -16,8 +16,9 @@ from support.onnx_bytes import addition
 from support.tools import need_runtime, need_shared
 
 from edgebench.host.bench.builtin import find_model
+from edgebench.host.bench.model import open_model
 from edgebench.host.cli.progress import ProgressWatcher
-from edgebench.protocol.errors import EdgebenchError, WorkerTimeout
+from edgebench.protocol.errors import EdgebenchError, ModelNotFetched, WorkerTimeout
 from edgebench.protocol.spec import Limits
 
 pytestmark = pytest.mark.timeout(240)
@@ -93,8 +94,19 @@ class Bench:
     def ended(self, folder: str) -> dict[str, Ending]:
         """How the runs of all files of a corpus folder ended; each is measured once."""
         if folder not in self.endings:
-            self.endings[folder] = self.measure(*corpus(folder))
+            self.endings[folder] = self._end_all(folder)
         return self.endings[folder]
+
+    def _end_all(self, folder: str) -> dict[str, Ending]:
+        refused: dict[str, Ending] = {}
+        sent: list[Path] = []
+        for path in corpus(folder):
+            try:
+                sent.append(open_model(path).path)
+            except ModelNotFetched as error:  # refused by the host, before a device is used
+                ending = Ending(line=f"error: {error}", error=error)
+                refused |= {f"{path.name} on {name}": ending for name in RUNTIMES[folder]}
+        return refused | self.measure(*sent)
 
 
 def corpus(folder: str) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgebench.host.analysis.compare.comparability import IMPLIED, KEYS_OF_DEVICE, differences
+from edgebench.host.analysis.compare.comparability import unshown_differences
 from edgebench.host.analysis.compare.ratios import SetRatio, differ_in_precision, ratio_of_sets
 from edgebench.host.result.metrics import Better, Quantity
 from edgebench.host.result.run_set import RunSet
@@ -88,10 +88,8 @@ def _unlike_lines(sets: Sequence[RunSet]) -> list[str]:
     with_ratio = [one for one in sets[1:] if ratio_of_sets(sets[0], one) is not None]
     if not with_ratio:
         return []
-    found = differences(one.first for one in (sets[0], *with_ratio))
-    shown = {"runtime", *IMPLIED["runtime"]} if "runtime" in found else set[str]()
-    shown |= KEYS_OF_DEVICE if "device" in found else set()
-    named = [f"{key} ({' / '.join(found[key])})" for key in found if key not in shown]
+    found = unshown_differences([one.first for one in (sets[0], *with_ratio)])
+    named = [f"{key} ({' / '.join(values)})" for key, values in found.items()]
     if not named:
         return []
     return [f"note: the ratios are not of the models alone; the sets differ in {', '.join(named)}"]

@@ -140,6 +140,14 @@ def differences(runs: Iterable[Run]) -> Differences:
     return {key: values for key, values in by_key.items() if len(values) > 1}
 
 
+def unshown_differences(runs: Sequence[Run]) -> Differences:
+    """Differences that a table with model, runtime and device does not show by itself."""
+    found = differences(runs)
+    implied = {"runtime": {"runtime", *IMPLIED["runtime"]}, "device": KEYS_OF_DEVICE}
+    shown = {key for name, keys in implied.items() if name in found for key in keys}
+    return {key: values for key, values in found.items() if key not in shown}
+
+
 def check_keys(allowed: Collection[str]) -> None:
     """Refuse keys that do not exist.
 
