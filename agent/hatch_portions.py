@@ -1,7 +1,7 @@
-"""Build hook of edgebench-agent: adds the portions that are next to its folder, not in it.
+"""Build hook of edgebench-agent: adds the portions that lie outside its folder, next to it.
 
-In a checkout they are taken from there. The sdist contains them in its own `edgebench` folder,
-where hatchling finds them without this hook.
+In a checkout the portions are taken from there. The sdist contains them in its own `edgebench`
+folder, where hatchling finds them without this hook.
 """
 
 from __future__ import annotations

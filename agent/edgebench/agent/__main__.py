@@ -1,8 +1,8 @@
 """`python -m edgebench.agent` is `edgebench-agent`.
 
 `-m` puts the working directory in front of the search path, where files next to a model could be
-imported as modules. It is removed before any other import; modules that Python itself has imported
-by then may have come from there, so `edgebench-agent` is the command to use.
+imported as modules. The directory is removed from the path before any other import. But modules
+that Python itself has imported by then may come from it, so `edgebench-agent` is the safe command.
 """
 
 import sys

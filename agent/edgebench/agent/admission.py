@@ -7,10 +7,10 @@ CPU time and 350 KiB. So a connection passes three stages, each of which is boun
     (shedding.py)  until the whole         8 at a time,
     in the kernel  ClientHello is there    networks in turn
 
-*Parked* connections cost a descriptor. A connection that sends nothing, a byte or no TLS stays
-there. At the limit, a connection of the network with the most is dropped: the oldest without a
-ClientHello, or else a random one, so that a flood leaves each connection its share. Source:
-OpenSSH, sshd_config(5), MaxStartups (random early drop).
+*Parked* connections cost a descriptor. A connection that sends nothing, a single byte or no TLS
+stays parked. At the limit, the network with the most parked connections loses one: the oldest
+without a ClientHello, or else a random one, so that every connection keeps a chance during a flood.
+Source: OpenSSH, sshd_config(5), MaxStartups (random early drop).
 
 *Handshakes* are granted to networks in turn: first a network whose last peer was paired, then a
 network without a handshake so far, then the network whose last handshake is the oldest. So a host
@@ -38,16 +38,17 @@ from edgebench.agent.shedding import ArrivalRates
 MAX_PARKED = 128
 """Most parked connections, at 2 KiB each."""
 MAX_PARKED_PER_NETWORK = 24
-"""Most of them from a single network. Hosts behind a router have the address of the router."""
+"""Most parked connections of a single network. Hosts behind a router share its address."""
 MAX_HANDSHAKES = 8
 """Most handshakes in progress, at 350 KiB each."""
 PATIENCE_S = 1.0
 """Silence of a peer in its handshake after which a peer of another network may take its place."""
 SAME_PATIENCE_S = 5.0
-"""The same for a peer of the same network: a host opens many connections, and may be loaded."""
+"""Like `PATIENCE_S`, for a peer of the same network: a host opens many connections, and may be slow
+because of its load."""
 COLLECT_EVERY = 16
-"""Handshakes after which the garbage of failed ones is collected. asyncio leaves each as a cycle,
-which an idle agent would never collect."""
+"""Number of handshakes between two garbage collections. asyncio leaves each failed handshake as a
+cycle of references, which an idle agent would never collect."""
 REPORT_EVERY_S = 60.0
 """Least interval between two warnings in the log."""
 MAX_REMEMBERED = 1024
@@ -133,7 +134,7 @@ class Admission:
         return bool(self._ready)
 
     def grant(self) -> tuple[socket.socket, Any] | None:
-        """The next connection to get a handshake, with its peer's address; None if none may now."""
+        """The next connection to get a handshake, with its peer's address; None: no one may now."""
         while self._ready:
             network = min(self._ready, key=lambda network: self._turns.get(network, 0))
             if not self._has_room(network):
@@ -169,7 +170,7 @@ class Admission:
             self._close(parked)
 
     def _has_room(self, network: str) -> bool:
-        """Whether a connection of this network may start its handshake; may drop a silent one."""
+        """Whether this network may start a handshake; a silent handshake may be dropped for it."""
         self._handshakes = {
             at: handshake
             for at, handshake in self._handshakes.items()
@@ -263,7 +264,7 @@ def _is_silent(connection: socket.socket) -> bool:
 
 
 def _is_established(connection: socket.socket) -> bool:
-    """Whether the connection is still open: a ClientHello can be read after its sender left."""
+    """Whether the connection is open; a ClientHello can be read even after its sender has left."""
     try:
         return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
     except OSError:

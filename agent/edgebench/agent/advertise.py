@@ -41,8 +41,8 @@ async def advertise(
 ) -> None:
     """Advertise until cancelled; without a network, retry every `RETRY_S`.
 
-    The service name contains a value that only this agent has, so it is unique, and the second of
-    probing that the protocol otherwise requires is skipped.
+    The service name is unique, because it contains a value that only this agent has. So the probing
+    that the protocol otherwise requires, which takes a second, is skipped.
 
     Args:
         now: Returns the current content of the announcement.

@@ -94,12 +94,12 @@ class AgentSettings:
 def machine_seat(
     settings: AgentSettings, hardware: Hardware, android: AndroidProperties | None = None
 ) -> SeatPlan:
-    """The seat of the machine that the agent runs on; it is a new device on other hardware.
+    """The seat of the machine that the agent runs on; other hardware counts as a new device.
 
     Args:
         settings: Settings of the agent.
         hardware: Hardware of the machine.
-        android: Properties of its system; None if it is not Android.
+        android: Properties of the machine's system; None if it is not Android.
     """
     if changed_hardware(settings.state, hardware) is not None:
         renew_device_id(settings.state)
@@ -150,7 +150,7 @@ def _sources(settings: AgentSettings) -> Iterator[SeatSource]:
         yield SimulatedDirectory(settings.simulate_directory)
     if NO_BOARDS in settings.boards and settings.boards != (NO_BOARDS,):
         raise UsageError("--board none stands alone: it serves no microcontrollers")
-    # Boards at the ports of this machine are no neighbours of a simulated board.
+    # An agent of simulated boards serves boards at the ports of this machine only if named.
     if settings.boards != (NO_BOARDS,) and (settings.boards or not settings.simulate):
         # Probing restarts boards, so an agent that a command starts for itself must not probe; only
         # an agent with a network listener does.
@@ -189,7 +189,7 @@ class Agent:
         self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
         self._probed_state: tuple[float, ...] = ()
         self._open_files: asyncio.Task[str | None] | None = None
-        """Why a model's code could open other files; the kernel decides this once for all runs."""
+        """Why a model's code could open other files; checked once, because the kernel decides."""
 
     def _opened(self, plan: SeatPlan) -> Seat:
         seat = Seat(plan.name, plan.device, plan.state)
@@ -207,7 +207,7 @@ class Agent:
         return next(iter(self.seats.values()))
 
     async def opened_seat(self, name: str) -> Seat:
-        """Return the seat like `seat`, and open an emulated target if the name requires it.
+        """The seat of this name, like `seat`; an emulated target is opened if the name is one.
 
         Raises:
             NoSuchDevice: no such seat exists, and no such target can be created.
@@ -373,7 +373,7 @@ class Agent:
         return self.trust
 
     def status(self) -> Status:
-        """The state of the agent, for its owner; with several seats, the lease is the first's."""
+        """The state of the agent, for its owner; the lease is that of the first seat."""
         first, seats = self.first, self.seats.values()
         holder = first.lease.holder
         spooled = [seat.spool.usage() for seat in seats]

@@ -35,8 +35,8 @@ from edgebench.system.android_settings import ChangedSettings, recover
 SHELL_UID = 2000
 """User of adb's shell. Source: platform/system/core, android_filesystem_config.h, AID_SHELL."""
 FRESH_S, KEPT_S = 10.0, 60.0
-"""Age from which a temperature is read again, and from which it is discarded: otherwise a watched
-phone would start a command every second."""
+"""Age at which a temperature is read again, and age at which it is discarded. If every look
+read it anew, a watched phone would start a command every second."""
 LATEST_WAIT_S = 0.5
 """Time for which a reply waits for a temperature: `dumpsys` takes some tens of milliseconds."""
 SETTINGS_MARK = "phone-settings"
@@ -80,7 +80,7 @@ class AndroidProperties:
 
     @property
     def soc(self) -> str | None:
-        """Maker and name of the system on a chip: properties since API 31, or older ones."""
+        """Maker and name of the system on a chip; before API 31, the name from older properties."""
         name = self._first("ro.soc.model")
         if name is None:
             return self._first("ro.board.platform", "ro.hardware")
@@ -127,7 +127,7 @@ class AndroidProperties:
 
 
 def name_of(model: str) -> str:
-    """Name of a device by its model, as it is typed.
+    """Name of a device, derived from its model, that is easy to type.
 
     >>> name_of("Pixel 8 Pro"), name_of("SM-S911B")
     ('pixel-8-pro', 'sm-s911b')

@@ -1,12 +1,12 @@
-"""Content-addressed store of models: named by digest, resumable, bounded, least recent out first.
+"""Content-addressed store of models: resumable, bounded, the least recently used removed first.
 
     models/<sha256>            a whole model whose digest was verified
     models/<sha256>.part       the first bytes of a model that is still arriving
 
 A part survives a lost link and the agent's death; its digest is computed again over the bytes that
-are present. Whole models are a cache, and are not synced to disk, which takes an SD card 10 s for
-each 100 MB. Every run verifies the digest first, so a file torn by a power cut is detected and
-fetched again.
+are present. Whole models are a cache. They are not synced to disk, because that takes an SD card
+10 s for each 100 MB. Every run verifies the digest first, so a file torn by a power cut is detected
+and fetched again.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ MAX_PENDING = 2
 class Upload:
     """A model that is being received.
 
-    Writing and hashing run in a thread while more is received: both release Python's global lock,
-    and on the second core they cost the transfer little. Chunks are handed over in batches, and
-    some batches may wait: waking the thread for each chunk took longer than the work itself.
+    A thread writes and hashes received bytes while more arrive. Both steps release Python's global
+    lock, so on a second core they hardly slow down the transfer. Chunks are handed over in batches,
+    and some batches may wait: waking the thread for each chunk took longer than the work itself.
     """
 
     def __init__(self, sha256: str, size_bytes: int, file: BinaryIO, digest: hashlib._Hash) -> None:
@@ -70,7 +70,7 @@ class Upload:
             raise UsageError(f"chunk ends after the model's {self.size_bytes} bytes")
         self._batch.append(data)
         self.offset_bytes += len(data)
-        # Limited by number as well: a view of one byte keeps a whole frame alive.
+        # The number is limited as well: a view of one byte keeps a whole frame alive.
         if len(self._batch) < BATCH_CHUNKS and sum(map(len, self._batch)) < BATCH_BYTES:
             return
         while len(self._pending) >= MAX_PENDING:
@@ -80,7 +80,7 @@ class Upload:
         self._hand_over()
 
     def finish(self) -> str:
-        """Wait for the last bytes; the digest of the whole model.
+        """Wait until the last bytes are written; returns the digest of the whole model.
 
         Raises:
             NoSpace: the disk is full.

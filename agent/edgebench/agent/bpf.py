@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Sequence
 
 Instruction = tuple[int, int, int, int]
-"""Code, instructions to skip if the condition holds, and if it does not, operand."""
+"""Code, instructions to skip if the condition holds, instructions to skip if not, operand."""
 LOAD, LOAD_BYTE = 0x20, 0x30
 """Load the word, or the byte, at an offset of the data: LD|W|ABS, LD|B|ABS."""
 AND, SHIFT_RIGHT = 0x54, 0x74

@@ -1,6 +1,7 @@
-"""Environment of an agent: it measures only for commands of the same environment.
+"""Environment of an agent: the agent measures only for commands of the same environment.
 
-An agent that a command has started makes way for a command of another environment once it is idle.
+An agent that was started by a command makes way for a command of another environment, as soon as
+the agent is idle.
 Both use the same state directory, so the device has a single lease at any moment. An agent that was
 started with `serve` stays.
 """
@@ -33,7 +34,7 @@ class Claims:
         self._users.discard(user)
 
     def decide(self, claim: AgentClaim, user: object, used_by: str | None) -> AgentClaimed:
-        """Decide on a claim, and note its conversation if it is served; after `LEAVES`, end.
+        """Decide on a claim, and note its conversation if it is served; `LEAVES` ends the agent.
 
         Args:
             claim: Environment of the command.

@@ -404,7 +404,7 @@ def _status(options: argparse.Namespace) -> None:
 
 
 def seat_line(seat: SeatState) -> str:
-    """A seat of several, as `status` prints it.
+    """Line of `status` about a seat, if the agent has several.
 
     >>> from edgebench.protocol.device import DeviceDescription
     >>> from edgebench.protocol.messages import SeatState

@@ -1,7 +1,7 @@
 """Is the device cool enough to start? A gate by temperature and slope, not a fixed pause.
 
-The profile sets the target: a few degrees over the lowest idle temperature of this device, and not
-above `max_c`, which lies below the first step of a fan, if the device can get that cool at all. A
+The profile sets the target: a few degrees over the lowest idle temperature of this device, but at
+most `max_c`, if the device can get that cool at all. `max_c` lies below the first step of a fan. A
 device that is cool at the first reading starts after a second reading. A device that was warm has
 to stay below the target for `stable_s`, and must not cool faster than `slope_c_per_min_max`: while
 it cools, its case is hot, and the run would begin with less thermal reserve than the previous run.
@@ -103,7 +103,7 @@ async def wait_until_cool(
     """Wait until the gate opens, the time is over, or the run is stopped."""
     begin_s, failed_count = clock(), 0
     while True:
-        temp_c = await asyncio.to_thread(thermometer)  # a phone's is a command
+        temp_c = await asyncio.to_thread(thermometer)  # on a phone, this runs a command
         waited_s = clock() - begin_s
         failed_count = failed_count + 1 if temp_c is None else 0
         if failed_count > FAILED_COUNT_MAX:

@@ -1,8 +1,8 @@
 """The lowest idle temperature of this device, the reference of the cool-down gate.
 
-It outlives the agent, which may start right after a hot run and must not mistake that for idle. It
-is stored per machine, because homes may be shared, and expires, because in summer a room never gets
-as cool as in winter, and the gate would wait in vain.
+The temperature is stored on disk: an agent may start right after a hot run, and must not take the
+device for idle then. It is stored per machine, because homes may be shared. It expires, because in
+summer a room never gets as cool as in winter, and the gate would wait in vain.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Theory of operation. A container with `--cpus 0.5`, a pod with a CPU limit and a unit with
 `CPUQuota=` are control groups with a limit of CPU time in each period, usually 100 ms. When a group
-has used it up, the kernel stops all its threads until the next period. Groups are nested, and each
-may have its own quota:
+has used up its quota, the kernel stops all its threads until the next period. Groups are nested,
+and each may have its own quota:
 
     /proc/self/cgroup      path of this process's group in a hierarchy
     /proc/self/mountinfo   where that hierarchy is mounted, and which group is its root there
@@ -145,7 +145,7 @@ def _folders(root: Path) -> list[Path] | None:
 def _group_of_process(text: str) -> tuple[str, str]:
     """Hierarchy that limits CPU time, and this process's group in it; two empty strings if none.
 
-    If both versions are mounted, the controller is in version 1 if that lists it.
+    If both versions are mounted, the controller is in version 1 if version 1 lists it.
     """
     unified = ("", "")
     for line in text.splitlines():

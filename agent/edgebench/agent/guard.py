@@ -1,4 +1,4 @@
-"""The highest temperature of a device, enforced by the agent with or without a host.
+"""The highest temperature of a device, which the agent enforces even without a host.
 
 Theory of operation. The sampler watches the zones and reports when the device's heat changes; the
 guard decides about the run:

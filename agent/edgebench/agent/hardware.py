@@ -101,5 +101,5 @@ def _is_of_card(address: str) -> bool:
 
 
 def _hashed(address: str) -> str:
-    """Hash of an address; an attacker can find it by exhaustive search, or on the network."""
+    """Hash of an address, which an attacker can find by exhaustive search, or on the network."""
     return hashlib.blake2b(address.encode(), key=b"edgebench card", digest_size=8).hexdigest()

@@ -68,7 +68,7 @@ class Hotplug:
                 logger.exception("looking for devices failed")
 
     async def end(self, following: asyncio.Task[None]) -> None:
-        """Stop the task of `follow`, after any leaving device has had its run spooled."""
+        """Stop the task of `follow`, after the runs of devices that are leaving are spooled."""
         async with self._changing:
             following.cancel()
 

@@ -71,7 +71,7 @@ async def stay_idle(
 
 
 def settle_disk(directory: Path) -> None:
-    """Wait until the worker's files are on the disk.
+    """Wait until the worker's files are written to disk.
 
     Raises:
         TargetError: the disk failed.

@@ -12,7 +12,7 @@ from edgebench.protocol.errors import LeaseHeld, UsageError
 MAX_TTL_S = 120.0
 """Longest time for which a dead host blocks the device after its run has ended."""
 MAX_WAIT_S = 60.0
-"""Longest time for which a host may wait in a request; for longer, it repeats the request."""
+"""Longest wait of a host in a request; to wait longer, the host repeats the request."""
 
 
 @dataclass(frozen=True, slots=True)

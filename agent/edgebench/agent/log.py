@@ -196,7 +196,7 @@ class AgentLog(logging.Handler):
         super().close()
 
     def _overdue(self, now_s: float) -> Iterator[str]:
-        """Count lines of the warnings whose hour has passed; these warnings are dropped."""
+        """Lines with the counts of warnings whose hour has passed; these warnings are dropped."""
         for key, warning in list(self._warnings.items()):
             if now_s - warning.written_s >= REPEAT_S:
                 del self._warnings[key]

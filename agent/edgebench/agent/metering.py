@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HANG_S = 30.0
-"""Time to open or close a meter, after which it counts as hung; a session's own limit is a
-third."""
+"""Time to open or close a meter, after which it counts as hung; a session's own limit is a third of
+this."""
 LIMIT_BYTES = 2**32 - 2**26
-"""Largest recording: hosts fetch files of up to 4 GiB, and it grows between two checks."""
+"""Largest recording: hosts fetch up to 4 GiB, and a recording grows between two checks."""
 KEPT_FREE_BYTES = 2**26
 """Free space for the run's own results: more than the traces of a million inferences."""
 LOOK_S = 1.0
@@ -176,7 +176,7 @@ class MeterRecorder:
         meter = find_meter(name)
         self._open.callback(meter.close)
         probed = meter.open()
-        self._open.callback(meter.close)  # again: the run may have given up
+        self._open.callback(meter.close)  # again, in case the run has given up
         if isinstance(probed, AbsentMeter):
             return probed.reason
         self._session = self._open.enter_context(meter.session(self._path))

@@ -373,7 +373,7 @@ class Runner:
             timeout_s,
             is_stopping=lambda: run.worker.is_stopping or run.worker.has_ended or guard.is_in_vain,
             may_start=guard.may_start,
-            sleep=run.worker.sleep,  # a worker that died needs no cool device
+            sleep=run.worker.sleep,  # ends early if the worker has died
         )
 
     def _record(
@@ -420,7 +420,7 @@ class Runner:
             keep_end(directory / WORKER_LOG_FILE, KEPT_LOG_BYTES)
             if record.worker is None:
                 (directory / QUERIES_FILE).unlink(missing_ok=True)
-            (directory / HOST_FILE).unlink(missing_ok=True)  # not one of the worker
+            (directory / HOST_FILE).unlink(missing_ok=True)  # the worker may have written one
             if host_file:
                 (directory / HOST_FILE).write_bytes(host_file)
             (directory / RECORD_FILE).write_text(json.dumps(to_plain(record)))

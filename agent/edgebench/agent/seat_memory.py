@@ -51,7 +51,7 @@ class SeatMemory:
             try:
                 remembered = from_outside(json.loads(path.read_text()), RememberedSeat)
             except (OSError, ValueError, RemoteProtocolError) as exc:
-                # Its directory stays, so the name is not reused.
+                # The seat's directory stays, so the name is not reused.
                 logger.warning("seat not restored: %s: %s", exc, path)
             else:
                 self._seats[path.parent.name] = remembered

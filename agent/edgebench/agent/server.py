@@ -47,11 +47,10 @@ from edgebench.system.control_address import may_control, peer_uid
 MAX_CONNECTIONS = 64
 """Most connections of paired hosts, at 350 KiB each; a larger number indicates a fault."""
 MAX_SURPLUS = 16
-"""Most connections beyond those, which get an HTTP status; more are cut off."""
+"""Most connections beyond `MAX_CONNECTIONS`: they get an HTTP status, further ones are cut off."""
 MAX_BEHIND_BYTES = 256 * 1024
-"""Bytes of notices that may wait for a watcher that does not read; beyond them it is cut off. A
-batch of a seat has 0.4 KB a second, so that is ten minutes of one seat, or 20 s of
-`MAX_SEATS`."""
+"""Bytes of notices that may wait for a watcher that does not read; with more, the watcher is cut
+off. A seat sends 0.4 KB a second, so this is ten minutes of one seat, or 20 s of `MAX_SEATS`."""
 UPLOAD_LOOK_S = 0.1
 """Interval of the checks whether a model that another host sends has arrived."""
 
@@ -121,7 +120,7 @@ class CountedConnection(ServerConnection):
 
 
 class PinnedConnection(CountedConnection):
-    """A connection that is cut off before its first byte is read unless its peer is paired."""
+    """A connection that is cut off, before its first byte is read, if its peer is not paired."""
 
     def __init__(
         self,
@@ -524,7 +523,7 @@ _T = TypeVar("_T")
 
 
 def _handler(method: Callable[[ConnectionHandler, Frame, _T], Awaitable[None]]) -> Handler:
-    """Pass the frame's message on as its own type; the tables below pair the two."""
+    """Handler that passes a message to the method for its type; the tables below pair the two."""
     return lambda handler, frame: method(handler, frame, cast(_T, frame.message))
 
 

@@ -36,9 +36,9 @@ from edgebench.agent.bpf import (
 FULL_PER_S = 128.0
 """Rate of connections from unidentified peers up to which all are accepted."""
 NETWORK_PER_S = 4.0
-"""Rate of them from one network that stays accepted above `FULL_PER_S`."""
+"""Rate of such connections from one network that is accepted even above `FULL_PER_S`."""
 KNOWN_PER_S = 256.0
-"""Rate from a network of a paired host that stays accepted."""
+"""Rate of connections from a network of a paired host that is always accepted."""
 SHED_PASS = 32
 """Of this many SYNs of a shed network, one passes, so that its hosts keep a share."""
 SHED_S = 10.0

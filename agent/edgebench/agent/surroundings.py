@@ -62,7 +62,7 @@ class Surroundings(Protocol):
 
     @property
     def cooldown_timeout_s(self) -> float:
-        """Longest cool-down of a run that sets none; 0: no gate."""
+        """Longest cool-down, for a run that sets no limit itself; 0: no gate."""
         ...
 
     @property
@@ -144,7 +144,7 @@ class LinuxSurroundings:
 
     @property
     def _idle_max_c(self) -> float | None:
-        """Temperature above which the device counts as idle only by its load; None: never."""
+        """Temperature above which the device counts as idle only by its load; None: no limit."""
         return self._cooldown.max_c
 
     @property

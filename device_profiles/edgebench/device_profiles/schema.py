@@ -59,7 +59,7 @@ class Match:
     machine: str | None = None
     """Machine, as printed by uname(1)."""
     dt_compatible: tuple[str, ...] = ()
-    """`compatible` entries of the device tree's root; any of them must be present."""
+    """`compatible` entries of the device tree's root; at least one must be present."""
     dmi_product: str | None = None
     """DMI product name."""
     cpuinfo_model_contains: str | None = None
@@ -67,9 +67,9 @@ class Match:
     adb_device: str | None = None
     """`ro.product.device` of an Android device."""
     system: Literal["android"] | None = None
-    """Operating system, if it differs from that of a board."""
+    """Operating system, if it is not the usual Linux of a board."""
     usb: tuple[UsbId, ...] = ()
-    """USB devices; any of them must be present."""
+    """USB devices; at least one must be present."""
     mbed_id: str | None = None
     """First four digits of a DAPLink or ST-LINK id."""
     priority: int = 0
@@ -152,7 +152,7 @@ class Zone:
     critical_c: float | None = None
     """Temperature at which it shuts down."""
     trips_in_sysfs: bool = False
-    """Whether the kernel's trip points show when it throttles, and override this file."""
+    """Whether the kernel's trip points show when the device throttles, and override this file."""
     ignore_values_c: tuple[float, ...] = ()
     """Values that the sensor shows when it has no reading."""
 
@@ -241,7 +241,7 @@ class Cooldown:
     """Reference: the lowest idle temperature that the agent has seen, or `max_c` alone."""
     delta_c: float = 3.0
     max_c: float | None = None
-    """Highest temperature at the start, below the first step of a fan, if that can be reached.
+    """Highest temperature at the start, if the device can get that cool; below a fan's first step.
 
     The target is max(min(baseline + delta_c, max_c), baseline + 1.5 °C): in a warm room a lower
     temperature is never reached. Without a baseline, it is `max_c`.
@@ -256,7 +256,7 @@ class Cooldown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLimits:
-    """Limits that the agent enforces, with or without a host."""
+    """Limits that the agent enforces even without a host."""
 
     abort_c: float | None = None
     """Temperature of any zone of the profile at which a run is aborted."""

@@ -10,7 +10,7 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A piece of memory and the operators during which it is in use, both included."""
+    """A piece of memory, with the first and the last operator that use it."""
 
     size: int
     first: int

@@ -89,7 +89,7 @@ class BlobHeader:
 def pack(
     header: BlobHeader, tensors: Sequence[BlobTensor], operators: Sequence[BlobOperator]
 ) -> bytes:
-    """Pack the blob; sets the places of constants, while those in the arena must be set before."""
+    """Pack the blob, and set the places of constants; those in the arena must be set already."""
     tensors_at = _HEADER.size
     operators_at = tensors_at + _TENSOR.size * len(tensors)
     end = aligned(operators_at + _OPERATOR.size * len(operators))

@@ -61,10 +61,10 @@ T = TypeVar("T")
 ATTEMPTS = 7
 """Attempts of a load or a window on a line that loses bytes."""
 SILENCES = 3
-"""Number of commands without a reply after which the firmware is considered not to have the
-command, if the board replies to `name` each time."""
+"""Number of unanswered attempts after which the firmware counts as lacking a command, if the board
+replies to `name` after each attempt."""
 FRAMES_FROM_BYTES = 512
-"""Smaller inputs are sent as hexadecimal digits: entering and leaving frame mode takes longer."""
+"""Smaller inputs are sent as hexadecimal digits, which is faster than changing to frame mode."""
 INFERENCE_S = 120.0
 """Maximum time without data during the first inference; upstream's runner allows 30 s, which slow
 boards with long windows exceed."""
@@ -143,7 +143,7 @@ class Board:
 
         Args:
             data: Bytes in the encoding that the firmware expects.
-            read_back: Whether to have all of them printed, if the board does not compute a CRC.
+            read_back: Whether to make the board print all bytes, if it does not compute a CRC.
 
         Raises:
             UsageError: the size is not that of an input of this model.

@@ -244,7 +244,7 @@ class BoardPorts:
         """Whether a port without a board is probed again."""
         if probe.ended_s is None or probe.error is None:
             return False
-        # It was opened, which restarts boards: the next probe follows after it is plugged in again.
+        # The port was opened, which restarts boards: probed again when it is plugged in again.
         if isinstance(probe.error, _OPENED) and not candidate.is_named:
             return False
         return self._clock() - probe.ended_s >= ASK_AGAIN_S

@@ -61,7 +61,7 @@ class BoardTiming:
     """Timeouts of the exchange with a board."""
 
     answer_s: float = 2.0
-    """Maximum time until the reply to a command without computation, and pause in any reply."""
+    """Maximum time until a reply without computation begins, and longest pause in any reply."""
     quiet_s: float = 0.1
     """Time without data after which none is pending. USB adapters delay bytes by 16 ms."""
     boot_s: float = 0.5
@@ -204,8 +204,8 @@ class BoardExchange:
     def confirmed(self, command: str, *kinds: type[object]) -> BoardReply:
         """Repeat a query until two consecutive replies have equal lines of these kinds.
 
-        They may have no such line: firmware replies to unknown commands with an error, or not at
-        all. A byte lost inside a line leaves a different text that looks valid.
+        The replies may have no such line: firmware replies to unknown commands with an error, or
+        not at all. A byte lost inside a line leaves a different text that looks valid.
 
         Raises:
             LineDamaged: no two consecutive replies are equal.

@@ -144,7 +144,7 @@ class InferenceTicks:
 class BoardWindow:
     """Consecutive inferences of a board.
 
-    The bridge only has bounds, because bytes arrive late: the first inference began after
+    The bridge only knows bounds, because bytes arrive late: the first inference began after
     `issued_ns` and before `began_ns`, the last inference ended before `ended_ns`. The duration is
     measured by the board, as the difference of two laps. Only `inferences` has times of single
     inferences: a window of many does not show the spread of single latencies.
@@ -179,7 +179,7 @@ class BoardWindow:
 
     @property
     def clock_ratio(self) -> float | None:
-        """Ratio of the duration by the board to that by the bridge; one is wrong if far from 1.
+        """Duration by the board over that by the bridge; far from 1, one of the two is wrong.
 
         Causes are a digit lost on the line, a counter with another unit, or an emulated time.
         """

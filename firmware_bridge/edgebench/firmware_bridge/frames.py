@@ -85,7 +85,7 @@ class ModelReason(IntEnum):
 _REPEATED = {FrameError.BAD_FRAME, FrameError.BAD_OFFSET, FrameError.MODEL_INCOMPLETE}
 """Errors caused by a damaged or lost frame: continue from the board's offset."""
 _BEGIN_AGAIN = {FrameError.NOT_BEGUN, FrameError.MODEL_CRC}
-"""The board has no load in progress, or other data: start again. Other errors would recur."""
+"""Errors if the board has no load in progress, or other data: start again. Others would recur."""
 
 
 @dataclass(frozen=True, slots=True)

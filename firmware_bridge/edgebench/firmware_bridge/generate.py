@@ -224,7 +224,7 @@ def generate(
 
 
 def _encoding_of(model_id: str, model: TfliteGraph) -> InputEncoding:
-    """Encoding of inputs for a model of this name, which another kind of model may have as well."""
+    """Encoding of inputs for a model of this name; other kinds of models may have the same name."""
     source = model.tensors[model.inputs[0]]
     sizes = [model.tensors[number].size for number in model.outputs]
     if source.type != INT8 or (model_id in _SQUARED_ERROR and sizes != [source.size]):

@@ -1,10 +1,10 @@
 """Windows of the streaming wake-word firmware, which runs inferences on audio.
 
 Theory of operation. Between `start` and `stop` the board classifies a frame of sound every 32 ms,
-while it receives audio. It makes a pulse at either end, and then prints the activation of every
-frame, so their number is that of the inferences. This is a window, timed by the pulses as in energy
-mode. Its count is not requested but results from the audio: it does not include partial frames at
-either end, or time without audio.
+while it receives audio. The board makes a pulse at the start and at the stop, and then prints the
+activation of every frame: a frame is an inference. This is a window, timed by the pulses as in
+energy mode. Its count is not requested but results from the audio: it does not include partial
+frames at either end, or time without audio.
 
 MLPerf Tiny's firmware does not measure times. An interface board in front of it, which plays a
 file, does: a pin is high while a frame is processed, and its edges are the times of single
@@ -51,7 +51,8 @@ CLOCKS_RATIO = 0.02
 as long as a window may end slightly early, and is not played again in that case. An RC oscillator
 is off by 1 % over temperature (STM32L4 data sheet, HSI16)."""
 AFTER_SOUND_S = 0.25
-"""Time for the last frames. Source: script.py; without it the board is busy at the next command."""
+"""Time for the last frames. Source: script.py; without this time, the board is busy at the
+next command."""
 _COUNTER_WRAP = 1 << 32
 
 
@@ -235,7 +236,7 @@ def _processing_ticks(exchange: BoardExchange, count: int) -> tuple[int, ...]:
     An error here does not invalidate the window, which is complete, and may have taken 20 minutes.
     """
     try:
-        exchange.ask("print_detections")  # they are kept in the console log
+        exchange.ask("print_detections")  # for the console log
         reply = exchange.confirmed("print_dutycycle", events.ProcessingHead, events.NumberList)
     except (LineDamaged, BoardRefusal, BoardSilent):
         exchange.drain()

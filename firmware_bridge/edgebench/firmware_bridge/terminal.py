@@ -17,10 +17,10 @@ _READY = re.compile(rb"ready\s*$")
 def converse(
     transport: BoardTransport, commands: Iterable[str], *, silence_s: float, quiet_s: float = 0.3
 ) -> Iterator[str]:
-    """Text of a board: at its start, and after each command.
+    """Yield the text that a board prints: at its start, then after each command.
 
     A command needs no terminator, and an empty command is not sent, because it would crash the
-    reference firmware. Text ends with `m-ready`, or after a time without data.
+    reference firmware. Each text ends with `m-ready`, or after a time without data.
 
     Args:
         transport: Connection to the board.

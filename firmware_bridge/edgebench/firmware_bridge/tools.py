@@ -104,7 +104,7 @@ class BoardTools:
     def converse(
         self, address: str, baud_rate: int, commands: Iterable[str], *, silence_s: float
     ) -> Iterator[str]:
-        """Text of a board: at its start, and after each command."""
+        """Yield the text that a board prints: at its start, then after each command."""
         if users := users_of(address):
             raise _used(address, users)
         with closing(open_line(address, baud_rate)) as line:

@@ -31,7 +31,7 @@ def read_array_file(path: Path, kind: str) -> ArrayFile:
 
     Args:
         path: The file.
-        kind: Kind of the file, as the beginning of error messages: `data set`.
+        kind: Kind of the file, such as `data set`; error messages begin with it.
 
     Raises:
         UsageError: the file does not exist, or is not a .npz file of numbers.

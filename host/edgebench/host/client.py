@@ -45,7 +45,7 @@ CHUNKS_PER_POLL = 4
 """Chunks sent between two checks for an early error of the agent; a check takes 30 µs."""
 PROBE_COUNT = 8
 """Probes per group; the probe with the shortest round trip is used. On loopback, the shortest round
-trip was 264 µs of 8 probes, 252 µs of 12 and 242 µs of 16 (medians of 300 groups, two loaded
+trip was 264 µs with 8 probes, 252 µs with 12 and 242 µs with 16 (medians of 300 groups, two loaded
 cores), and each further probe takes 120 µs of CPU time of two threads."""
 MAX_FILE_BYTES = 2**32
 """Limit on a file of a run; the trace of a few million inferences takes some hundred megabytes."""
@@ -63,7 +63,7 @@ class Client:
 
         Args:
             link: An open connection to the agent; it is closed if the greeting fails.
-            via: Name of the transport; the agent keeps the owners of different transports apart.
+            via: Name of the transport; an agent keeps runs apart by transport.
             seat: Name of the seat to use; empty for the first.
             agent: Fingerprint of the agent's certificate; empty if it has none.
 
@@ -127,7 +127,9 @@ class Client:
         return self.ask(m.Describe(), m.Described, DESCRIBE_TIMEOUT_S).system
 
     def acquire(self, wait_s: float = 0.0) -> None:
-        """Take or renew the lease; the agent waits up to `wait_s` for it, unless it is too old.
+        """Take or renew the lease; the agent waits up to `wait_s` until the lease is free.
+
+        An agent that is too old does not wait.
 
         Raises:
             LeaseHeld: another client holds the lease.
@@ -198,8 +200,9 @@ class Client:
         size_bytes: int,
         host_file: bytes = b"",
     ) -> None:
-        """Start a run; the device first checks the model, for which its size sets the timeout.
+        """Start a run.
 
+        The device first checks the model, so the timeout depends on the size of the model.
         `host_file` is spooled with the run, unless the agent is too old.
 
         Raises:
@@ -259,13 +262,13 @@ class Client:
         return self.ask(m.RunList(), m.RunListing)
 
     def fetch_run(self, run_id: str, directory: Path) -> None:
-        """Copy the files of a finished run; resumes after the bytes that are in the directory.
+        """Copy the files of a finished run; resumes after the bytes that the directory already has.
 
         Raises:
             StoreError: the directory cannot be written.
             RemoteProtocolError: a file arrived damaged.
         """
-        # The size is not known before: the device may have to hash gigabytes of a recording.
+        # The size is not known yet: the device may have to hash gigabytes of a recording.
         files = self.ask(m.RunOpen(run_id), m.RunFiles, _patience_s(MAX_FILE_BYTES)).files
         for file in files:
             if file.name not in SPOOL_FILES or not 0 <= file.size_bytes <= MAX_FILE_BYTES:
@@ -344,7 +347,7 @@ class Client:
                 return _of_type(message, answer), frame
 
     def _reply_in(self, frame: Frame, number: int, first: int | None = None) -> m.Message | None:
-        """Reply to a request, or to a request since `first`, in a frame; notices are queued.
+        """Reply in a frame to request `number`, or to any request since `first`; queues notices.
 
         Raises:
             EdgebenchError: the frame contains an error.
@@ -360,7 +363,7 @@ class Client:
 
 
 def hardware_of(welcome: m.Welcome, seat: str) -> Hardware:
-    """Machine of the agent that sent a welcome; older agents send only the board of a seat."""
+    """Machine of the agent that sent a welcome; older agents send only the board."""
     if seat or welcome.hardware != Hardware():
         return welcome.hardware
     return Hardware(welcome.board)

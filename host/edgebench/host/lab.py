@@ -114,7 +114,7 @@ class Lab:
             self.store.check_writable()
 
     def runs(self, *names: str | Path, **selected: Unpack[index.RunSelection]) -> pd.DataFrame:
-        """The stored runs, one row each, oldest first; `created` is their time as a date, UTC.
+        """The stored runs, one row each, oldest first; column `created` is the run's time in UTC.
 
         Args:
             *names: Bundles, tags, sets, or runs as for `run`; without names, all runs of the store.
@@ -168,12 +168,12 @@ class Lab:
 
         Args:
             runs: Only histories with these runs: ids, sets, tags; empty: all.
-            metric: Such as `latency_ns.p50` or `energy_j`; None: the headline of the runs.
+            metric: A metric such as `latency_ns.p50` or `energy_j`; None: the headline of the runs.
             margin_ratio: Largest change for the worse that is ignored; None: 1 %.
             **selected: As for `runs`.
 
         Raises:
-            UsageError: no such runs, or the metric is unknown or has no better direction.
+            UsageError: no such runs, or the metric is unknown or has no direction that is better.
         """
         from edgebench.host.store.history import read_histories
 
@@ -270,7 +270,7 @@ class Lab:
         Args:
             text: Pairing string.
             decide: Returns whether the agent replaces a known device that no longer responds, and
-                takes over its name, labels and history; None: it is always a new device.
+                takes over its name, labels and history; None: the agent is always a new device.
         """
         from edgebench.host.devices.pairing import pair
 
@@ -302,7 +302,7 @@ class Lab:
     def join_lab(self, path: str | Path, *, replaces: bool = False) -> JoinReport:
         """Share the identity and devices of the host that wrote this file.
 
-        Afterwards, each of these hosts can collect the runs of all.
+        Afterwards, each host with this identity can collect the runs of all of these hosts.
 
         Raises:
             UsageError: the file is not the file of a lab, or this host already has devices.
@@ -631,7 +631,7 @@ class Lab:
             on: Devices, as for `bench`.
             is_waiting: Whether to follow runs in progress; if not, their devices are skipped.
             watcher: Called with every event; without a watcher, failures are raised.
-            cancellation: Stops the collection from another thread, with the runs it follows.
+            cancellation: Stops the collection and the runs that it follows, from another thread.
 
         Returns:
             The runs, including runs that failed on their device (`result.failure`).
@@ -648,7 +648,7 @@ class Lab:
         return self._stored(runs)
 
     def analyse_set_aside(self, watcher: Notify | None = None) -> list[StoredRun]:
-        """Analyse runs that were set aside again, for example after an upgrade.
+        """Analyse again the runs that were set aside, for example after an upgrade.
 
         Args:
             watcher: Receives events for runs that are stored now, and for runs that stay set aside.

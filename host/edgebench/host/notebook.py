@@ -26,7 +26,7 @@ MAX_LINES = 50
 
 
 class NotebookProgress:
-    """Shows the progress of measurements; failures are raised, as without a consumer of events."""
+    """Shows the progress of measurements; failures are raised, as they are without a watcher."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

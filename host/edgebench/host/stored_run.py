@@ -68,7 +68,7 @@ class StoredRun:
 
     @property
     def path(self) -> Path:
-        """Directory of the run; for a run in a bundle, removed when this process ends."""
+        """Directory of the run; that of a run in a bundle is removed when this process ends."""
         return self._store.directory(self.id)
 
     @cached_property

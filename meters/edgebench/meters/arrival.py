@@ -1,8 +1,8 @@
 """Arrival of samples on the host's clock: their rate, and the offset between the two clocks.
 
 Bytes wait in buffers but never arrive early. So the earliest arrivals, relative to the meter's own
-timeline, reveal its true rate, and with it losses that no counter shows. The line below all
-arrivals maps meter time to host time, late by the transit time of the fastest bytes.
+timeline, reveal its true rate, and with it losses that no counter shows. The line just below all
+arrivals maps meter time to host time; its result is late by the transit time of the fastest bytes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ MIN_SPAN_S = 2.0
 """In a shorter recording, delays of milliseconds would look like errors of a thousand ppm."""
 _PARTS = 10
 _END_BINS = 3
-"""Minimum number of bins at each end, because the last bin may be incomplete and the host may be
-late for a while. At the start at most a third of all bins, so that a short recording has two
-ends."""
+"""Minimum number of bins at each end of a recording, because the last bin may be incomplete and
+the host may be late for a while. The first end has at most a third of all bins, so that the ends of
+a short recording differ."""
 BIN_S = 0.25
-"""The earliest arrival of an end may lie anywhere in its bins: in a recording of 3 s the two are
-at least 2.2 s apart."""
+"""Length of a bin. The earliest arrival of an end may lie anywhere in its bins: in a recording of
+3 s, the earliest arrivals of the two ends are at least 2.2 s apart."""
 
 
 class ArrivalRate:

@@ -5,7 +5,7 @@ and stored with the recording. While a charger is connected, the battery current
 current: such values are flagged as missing.
 
 With `discharge`, charging is suspended while the meter records (`charging.py`). The gauge must then
-prove it: its status is Discharging, and its current has the opposite sign than while charging.
+prove this: its status is Discharging, and its current has the opposite sign to that while charging.
 The recording starts with the next value after that, because gauges average.
 
 Source: https://docs.kernel.org/power/power_supply_class.html
@@ -54,8 +54,8 @@ UPDATE_MAX_S = 10.0
 """Gauges have a new value every 0.1 to 10 s."""
 GAIN_RATIO = 0.05
 PROOF_S = 15.0
-"""Time within which a phone must discharge after charging is suspended; together with the wait for
-a new value this is less than an agent waits for a meter."""
+"""Time within which a phone must discharge after charging is suspended. Together with the wait for
+a new value, it is shorter than the time for which an agent waits for a meter."""
 POLL_S = 0.25
 _UNCERTAINTY = (
     term(Kind.GAIN, GAIN_RATIO, "assumed: gauges do not state their accuracy"),

@@ -125,7 +125,7 @@ CHIPS: dict[str, Chip] = {
         _INA238,
         shunt_step_v=312.5e-9,
         highest_code=524284,  # 20 bits; 131071 of the coarse steps
-        power_factor_v=16 * 0.8,  # its power has the steps of the others
+        power_factor_v=16 * 0.8,  # its power step is that of the others
         kernel_steps=16,
         origin=Origin.ASSUMED,
         reference="limits of an INA238 assumed",

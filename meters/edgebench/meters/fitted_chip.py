@@ -1,8 +1,8 @@
 """A power-monitor chip with its shunt on a board: steps, limits and uncertainty of its values.
 
-The step of power is a multiple of the chip's step of current. Old kernels fix the latter at 1 mA,
-new kernels derive it from the shunt. The value itself shows which applies; in doubt the step is
-the coarser of the two.
+The step of power is a multiple of the chip's step of current. Old kernels fix the step of current
+at 1 mA, new kernels derive it from the shunt. The value itself shows which of the two applies; in
+doubt, the step is the coarser of the two.
 
 A saturated converter shows its highest code, one step below its nominal full scale, and hwmon
 rounds that to whole mA. So a current counts as saturated from half a step, or half a mA, below the

@@ -33,7 +33,7 @@ VOLTAGE_LIMITS_V = (2.5, 60.0)
 """An empty single cell, and the upper limit of extra-low voltage."""
 STATUS, DISCHARGING = "status", "Discharging"
 NO_VALUE = -(2**31)
-"""Value that some gauges report instead of a missing value (home-assistant/android#4977)."""
+"""Number that some gauges report if they have no value (home-assistant/android#4977)."""
 _CURRENT, _POWER, _VOLTAGE = "current_now", "power_now", "voltage_now"
 _SIGNS = {"negative": -1, "positive": 1}
 _UNITS = {"ua": 1e-6, "ma": 1e-3}

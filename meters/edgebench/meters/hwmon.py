@@ -5,8 +5,8 @@ with each boot. The best available quantity is read: an energy counter (uJ), els
 current times voltage, which are whole mA and mV. In addition to energy and power the current is
 read, because otherwise clipping of the converter would go unnoticed. ina238.c has no file for the
 shunt, so the voltage across it is read as well if the device tree does not specify the shunt.
-Clipping of a counter between two reads is visible in neither of them: on a busy bus, where reads
-are late, less of it is detected.
+Clipping of a counter that lies between two reads is visible in neither read: on a busy bus, where
+reads are late, less clipping is detected.
 
 An INA3221 has three rails and no power; its `in4` to `in6` are voltages across shunts and `in7` is
 their sum. A TSC1641 has the rail voltage in `in0`, where the others have the shunt voltage. A read

@@ -2,7 +2,8 @@
 
 A plug shows the last power computed by its metering chip. Cheap chips (HLW8012, BL0937) emit a
 pulse per fixed amount of energy: one per second at 12 W, one in ten seconds at 1.2 W. So a value
-lags by seconds if the power is low, and the plug's value for a small board is an average over them.
+lags by seconds if the power is low, and the value for a small board is an average over these
+seconds.
 
 A missing response is a missing value, because a plug's radio may be busy. A plug that misses five
 in a row counts as gone. Plugs are only read, never switched.

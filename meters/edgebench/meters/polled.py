@@ -44,7 +44,7 @@ Clock = Callable[[], int]
 
 
 def timed(ask: Callable[[], bytes | None], clock_ns: Clock = time.perf_counter_ns) -> Reading:
-    """Response of `ask`, with the middle of the time that it took."""
+    """Response of `ask`, with the time in the middle of the call."""
     before_ns = clock_ns()
     content = ask()
     return (before_ns + clock_ns()) // 2, content

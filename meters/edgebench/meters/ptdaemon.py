@@ -57,7 +57,7 @@ _NO_SAMPLE = re.compile(r"(?:No|Insufficient) unread|No data|Last 0 ")
 _ANSWER_S = 5.0
 """RL itself may wait for a sample."""
 _PAUSE_S = 0.02
-"""Time between two requests while no new sample is available, and so the delay of a sample.
+"""Time between two requests while no new sample is available; a sample is late by up to this.
 Assumed: 50 short requests per second are no load for the daemon's machine."""
 _SILENT_INTERVALS = 5
 """Intervals without a sample after which the analyser counts as stopped."""
@@ -81,7 +81,7 @@ Source: Yokogawa IM WT310E-02EN, 7.3.2: 0.05 % at 45 to 66 Hz, twice that at cre
 the WT310, IM WT310-02EN, 0.1 %."""
 _RANGE_MAX = 1e4
 """Highest range in volts or amperes. Assumed: the ranges of a WT310E end at 600 V and 20 A, and a
-current transformer multiplies the latter; a higher value in the response is not a range."""
+current transformer multiplies the amperes; a higher value in the response is not a range."""
 _LEAST_FIELDS = 12
 """Minimum number of fields in an analyser's Identify response. Source: the Perl client of SPEC
 CPU 2017."""
@@ -181,7 +181,7 @@ class PtdSession(PolledSession):
             self._link.ask("Stop")
 
     def _samples(self) -> list[Reading]:
-        """Samples up to a new sample; each response has its time of arrival."""
+        """Wait for a new sample; returns the responses up to it, each with its time of arrival."""
         silent_s = _SILENT_INTERVALS * self._sample_s + _ANSWER_S
         deadline_s = time.monotonic() + silent_s
         readings = self._answer()  # may be old: the samples waited for this request

@@ -27,7 +27,7 @@ RATE_HZ = 10.0
 UPDATE_S = 1e-3
 """Maximum age of the counter."""
 MODEL_RATIO = 0.05
-"""Assumed: vendors do not state it. On some processors the counter is a model of the work."""
+"""Assumed error: vendors state none. On some processors the counter is a model of the work."""
 MIN_WINDOW_S = 100 * UPDATE_S
 OPEN_THEM = (
     "to let all users read them: sudo chmod a+r /sys/class/powercap/*-rapl:*/energy_uj "

@@ -151,7 +151,7 @@ class TcpTransport:
 
 
 class Dialog:
-    """Base of an instrument protocol on top of a ByteStream; forwards what it does not override."""
+    """Base of an instrument protocol on a ByteStream; forwards methods that are not overridden."""
 
     def __init__(self, transport: ByteStream) -> None:
         self._transport = transport

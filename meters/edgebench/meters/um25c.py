@@ -32,7 +32,7 @@ from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Un
 from edgebench.protocol.errors import TargetError, UsageError
 
 BAUD_RATE = 9600
-"""Between the tester and its own Bluetooth chip; ignored by the host's port."""
+"""Speed between the tester and its own Bluetooth chip; ignored by the host's port."""
 RECORD_BYTES = 130
 RATE_HZ = 2.0
 """Sufficient for the update rate of the tester."""
@@ -50,7 +50,7 @@ _SILENT_ANSWERS = 5
 """Consecutive requests without a response after which the tester counts as gone."""
 _UPDATE_S = 0.5
 _LOWEST_V = 5.0
-"""Voltage of USB; at higher voltages, digits are a smaller share."""
+"""Voltage of USB; at higher voltages, an error in digits is a smaller share of the value."""
 _ASSUMED = "assumed: no RuiDeng data sheet was available"
 """Range limits, gains and digits. If a tester is less accurate, the stated uncertainty is too
 small; if its range is smaller, clipped values have no flag."""

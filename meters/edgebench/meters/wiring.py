@@ -59,8 +59,8 @@ def check_meters(texts: Sequence[str]) -> tuple[str, ...]:
 def may_be_same_unit(one: str, other: str) -> bool:
     """Whether two texts may refer to the same meter.
 
-    Options do not matter, nor do symbolic links on the way to the port. Without an address a driver
-    uses the only unit that it finds, which may be any.
+    Options do not matter, nor do symbolic links on the way to the port. Without an address, a
+    driver uses the only unit that it finds, so the text may name any unit.
 
     >>> may_be_same_unit("ppk2:/dev/ttyACM0,supply=3.3", "ppk2:/dev/../dev/ttyACM0")
     True

@@ -25,7 +25,7 @@ MAX_WHOLE = 2**63 - 1
 MAX_VALUE = 1e18
 """Limit on any other number; no sensor reaches it: a year at 5 GHz has 1.6e17 cycles."""
 MAX_SHOWN_BITS = 64
-"""Limit on the whole numbers that an error quotes."""
+"""Longest whole number that an error quotes."""
 
 
 @dataclass(frozen=True, slots=True)

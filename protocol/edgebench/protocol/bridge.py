@@ -95,7 +95,7 @@ class BridgeTools(Protocol):
     def converse(
         self, address: str, baud_rate: int, commands: Iterable[str], *, silence_s: float
     ) -> Iterator[str]:
-        """Text of a board: at its start, and after each command.
+        """Yield the text that a board prints: at its start, then after each command.
 
         Args:
             address: Path of a port, or `socket://HOST:PORT`.

@@ -129,13 +129,13 @@ class SystemDescription:
     models_room_bytes: int | None = None
     """Size of the largest model that fits if all others are removed; None from older agents."""
     own_model: str | None = None
-    """Name of the model in the firmware of a device, which accepts no other; None: it accepts
-    files."""
+    """Name of the model in the firmware of a device that accepts no other model; None: the device
+    accepts files."""
     takes_own_file: bool = False
-    """Whether it also accepts a file of that model: it can verify that the model is the same."""
+    """Whether the device also accepts a file of that model, because it can verify the file."""
     open_files: str | None = None
-    """Reason why the code of a model could open the files of the agent's user, including keys, one
-    line; None: it could not, or this machine opens no model, and from older agents."""
+    """Reason, on one line, why the code of a model could open the files of the agent's user,
+    including keys; None if it could not, if this machine opens no model, and from older agents."""
     usable_cpus: tuple[int, ...] | None = None
     """Numbers of the CPUs that a model may be bound to; None if binding is not supported, and from
     older agents."""

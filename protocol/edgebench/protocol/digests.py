@@ -1,4 +1,4 @@
-"""Digests of files that may be larger than memory: an hour of a meter is a gigabyte."""
+"""Digests of files that may exceed memory: a meter records a gigabyte an hour."""
 
 from __future__ import annotations
 

@@ -400,14 +400,14 @@ class OwnModelOnly(UsageError):
 
 
 class RunsTooShort(UsageError):
-    """The duration that the runs of a set share is too short for so many."""
+    """The duration that the runs of a set share is too short for so many runs."""
 
     def __init__(self, text: str, enough_s: float, run_limit: int) -> None:
         super().__init__(text)
         self.enough_s = enough_s
-        """Duration that is long enough for so many."""
+        """Duration that is long enough for so many runs."""
         self.run_limit = run_limit
-        """Runs for which the duration is long enough."""
+        """Number of runs for which the duration is long enough."""
 
 
 class NoLoadCode(UsageError):
@@ -587,7 +587,7 @@ class BoardRefusal(TargetError):
 
 
 class LineDamaged(TargetError):
-    """A serial line loses or changes bytes, also after all repetitions."""
+    """A serial line loses or changes bytes, even after all repetitions."""
 
 
 class LeaseHeld(TargetError):
@@ -692,7 +692,7 @@ class Unreachable(TransportError):
     def __init__(self, text: str, *, reason: str = "", is_offline: bool = False) -> None:
         super().__init__(text)
         self.reason = reason or str(self)
-        """Reason without the address, which the text names as well."""
+        """Reason without the address; the text of the error names the address too."""
         self.is_offline = is_offline
         """Whether this machine has no network route to the address."""
 
@@ -799,11 +799,11 @@ class MeasurementError(EdgebenchError):
     def __init__(self, text: str, *, invalid: str | None = None) -> None:
         super().__init__(text)
         self.invalid = invalid
-        """Invalid run, set or comparison, if the error is that its numbers were requested."""
+        """Run, set or comparison whose numbers were requested although it is invalid."""
 
 
 class NotMetered(MeasurementError):
-    """The energy of a run was requested that was made without a meter."""
+    """The energy was requested of a run that was made without a meter."""
 
 
 class NoPairLeft(MeasurementError):
@@ -819,7 +819,7 @@ class TraceRefused(MeasurementError):
 
 
 class SamplesUnknown(TraceRefused):
-    """Samples of a trace are too few if they are instantaneous; it does not state their kind."""
+    """A trace does not state whether its samples are instantaneous; if so, they are too few."""
 
 
 class WindowTooShort(MeasurementError):
@@ -893,7 +893,8 @@ UsageErrorT = TypeVar("UsageErrorT", bound=UsageError)
 def with_meant(error: UsageErrorT, name: str, known: Iterable[str]) -> UsageErrorT:
     """Set `meant` of an error about an unknown name.
 
-    It is the first known name that starts with a name of 3 letters or more, or the closest name.
+    `meant` is the first known name that starts with `name`, if `name` has 3 letters or more; else
+    the known name closest to it.
     """
     from difflib import get_close_matches  # only here: a correct command does not need it
 

@@ -1,7 +1,8 @@
-"""Hardware of the machine that an agent runs on, which copies of an SD card do not share.
+"""Hardware of an agent's machine, which tells machines with copies of an SD card apart.
 
-Both sides compare it by the same rule: an agent with the hardware stored with its identity, before
-it uses that identity; a host with the hardware stored with a device, before it measures there.
+Both sides compare the hardware by the same rule: an agent compares it with the hardware that is
+stored with its identity, before it uses that identity; a host with the hardware that is stored with
+a device, before it measures there.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ Peers one version apart work together: the newer peer sends only what the older 
 SEATS_SINCE = 5
 """First version with seats; older agents serve one device, and ignore the seat in `Hello`."""
 MAX_SEATS = 30
-"""Maximum seats of an agent; the states of so many fit into a frame."""
+"""Maximum seats of an agent; the states of all of them fit into a frame."""
 
 MAX_LISTED_RUNS = 500
 """Run ids that fit into a frame at their maximum length."""

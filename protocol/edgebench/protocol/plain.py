@@ -61,7 +61,7 @@ def make_strict(converter: Converter) -> Converter:
     converter.register_structure_hook(float, _structure_float)
     converter.register_structure_hook_func(_is_literal, _structure_literal)
     converter.register_structure_hook_func(_is_tuple, _strict_tuple(converter))
-    # Enums must not derive from str, or its hook takes them.
+    # Enums must not derive from str: the converter would use the hook of str for them.
     converter.register_unstructure_hook(Enum, lambda value: value.value)
     return converter
 
@@ -71,7 +71,7 @@ def make_printable(converter: Converter) -> Converter:
     take = _strict(str)
 
     def structure_text(value: Any, kind: Any) -> str:
-        if type(value) is str and value.isprintable():  # true for almost all of hundreds
+        if type(value) is str and value.isprintable():  # true for almost all texts
             return value
         return printable(take(value, kind))
 
@@ -130,7 +130,7 @@ def _bounded(converter: Converter, name: str, kind: Any) -> Callable[[Any, Any],
     for number in (int, float):
         if kind is number:
             return _bounded_number(number, name, bounds)
-        if set(get_args(kind)) == {number, type(None)}:  # most of the others
+        if set(get_args(kind)) == {number, type(None)}:  # most of the other fields
             take = _bounded_number(number, name, bounds)
             return lambda value, _: None if value is None else take(value, number)
 
@@ -148,7 +148,7 @@ def _bounded_number(kind: type, name: str, bounds: Bounds) -> Callable[[Any, Any
 
     def structure(value: Any, _: Any) -> Any:
         is_of_kind = type(value) is kind
-        if is_of_kind and low <= value <= high:  # true for almost all of hundreds
+        if is_of_kind and low <= value <= high:  # true for almost all numbers
             return value
         number = take(value, kind)
         bounds.check(name, number)

@@ -340,7 +340,7 @@ class OperatorTime:
 
 @dataclass(frozen=True, slots=True)
 class CheckFacts:
-    """Checks of the outputs, with the reasons of those that failed; the outputs are a file."""
+    """Checks of the outputs, with the reasons of failed checks; a file holds the outputs."""
 
     sample_count: int = 0
     """Prepared samples on which the measured model and the reference ran again."""

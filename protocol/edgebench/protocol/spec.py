@@ -42,7 +42,7 @@ class ScenarioTraits:
     """Properties of a scenario; all code that depends on the scenario reads them here."""
 
     headline: str
-    """Main latencies of a run, by their key under `metrics` in run.json."""
+    """Key of the main latencies of a run under `metrics` in run.json."""
     compared: str
     """Metric by which two runs are compared, unless the user names another metric."""
     loadgen_name: str
@@ -394,13 +394,13 @@ class RunSpec:
 
 MAX_WARMUP_QUERIES = 2**40
 MAX_SEED = 2**63
-"""Limit on seeds, itself excluded."""
+"""Upper limit of seeds, exclusive."""
 MAX_THREADS = 256
 """More threads than this are a typing mistake on any device in scope."""
 
 MAX_QUERIES = 2**40
 MAX_INPUTS, MAX_RANK, MAX_SIZE = 64, 16, 2**31
-"""Inputs, dimensions and sizes of an input; a TensorFlow Lite size has 32 bits."""
+"""Limits on inputs, dimensions of an input, and sizes; a TensorFlow Lite size has 32 bits."""
 MAX_SIGNATURE_CHARS = 200
 MAX_NAME_CHARS = 80
 """Longest part of a given text that an error quotes."""
@@ -447,10 +447,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 """Field values of `RunSpec` by preset name."""
 
 DEFAULT_RUN_COUNT = 5
-"""Runs of a model: the fewest whose range is an interval of their median."""
+"""Runs of a model: the smallest number whose range is an interval of their median."""
 RUN_COUNTS = {"quick": 8}
 """Runs of a model under presets with another number. Of eight short runs, seven outvote one that
-was disturbed: the interval of the median leaves out most of the highest and of the lowest run."""
+was disturbed: the interval of the median hardly extends to the highest and the lowest run."""
 
 
 def usual_run_count(preset: str) -> int:
@@ -463,7 +463,7 @@ def usual_run_count(preset: str) -> int:
 
 
 LEAST_MAX_DURATION_S = {"default": 1800.0, "quick": 60.0}
-"""Minimum of the maximum duration under a preset; `MAX_DURATION_RATIO` may make it longer. Models
+"""Least maximum duration of a run under a preset; `MAX_DURATION_RATIO` may extend it. Models
 of up to 1.75 s complete the 1024 queries of the default preset within half an hour; models of up
 to 0.47 s complete the 128 queries of the quick preset within a minute, which a user waits for."""
 MAX_DURATION_RATIO = {"default": 30.0, "quick": 6.0}
@@ -580,7 +580,7 @@ class SpecChanges(TypedDict, total=False):
 
 
 def base_preset(name: str) -> str:
-    """Name of a preset without the note that not all of its values were kept.
+    """Name of a preset without the suffix `CHANGED`.
 
     >>> base_preset(f"{MLPERF_PRESET}{CHANGED}")
     'mlperf'

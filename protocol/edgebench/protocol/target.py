@@ -39,9 +39,9 @@ class TargetDescription:
     """Id of its profile."""
     is_emulated: bool = False
     own_model: str | None = None
-    """Name of the model in its firmware, which accepts no other; None: it accepts models."""
+    """Name of the model in its firmware, if it accepts no other model; None: it accepts models."""
     takes_own_file: bool = False
-    """Whether it also accepts a file of that model: it can verify that the model is the same."""
+    """Whether it also accepts a file of that model, because it can verify the file."""
 
 
 @dataclass(frozen=True, slots=True)

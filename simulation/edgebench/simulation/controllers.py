@@ -106,7 +106,7 @@ class BangBang:
 
 @dataclass(slots=True)
 class StepWise:
-    """The kernel's step_wise governor: one step of a cooling device per period, by the trip."""
+    """The kernel's step_wise governor: per period, one step up above the trip point, else down."""
 
     trip_c: float = 85.0
     steps: int = 8
@@ -143,7 +143,7 @@ class IdleInjection:
 
 @dataclass(slots=True)
 class PowerLimit:
-    """x86: turbo while the energy budget of PL1 lasts, then the clock that PL1 allows; no heat.
+    """x86: turbo while the energy budget of PL1 lasts, then the clock of PL1; heat has no effect.
 
     A processor may exceed PL1 until its mean power over tau reaches PL1. Idle time refills the
     budget, which is counted in seconds of turbo under full load.
@@ -161,7 +161,7 @@ class PowerLimit:
         """Spend or refill the budget; the kernel reports the actual clock, and no counter rises."""
         limit = math.pow(self.sustained, POWER_EXPONENT)
         power = limit if self.is_limited else 1.0
-        # Seconds of the budget per second; negative while it is refilled.
+        # Seconds of the budget spent per second; negative while the budget is refilled.
         taken = (busy * power - limit) / (1 - limit)
         spent_s = self.spent_s + taken * (time_s - self.last_s)
         self.spent_s, self.last_s = min(self.turbo_s, max(0.0, spent_s)), time_s

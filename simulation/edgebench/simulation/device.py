@@ -139,7 +139,7 @@ class _Load:
     def share(self, passed_s: float) -> float:
         """Load since the last call, 0…1.
 
-        An inference that took longer is reported late, and counted in the following calls.
+        An inference longer than this time is reported late, and counted in the following calls.
         """
         _, worked_s = SHARED.unpack(self._path.read_bytes())
         self._owed_s += worked_s - self._last_s

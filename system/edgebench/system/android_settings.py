@@ -50,7 +50,7 @@ class AndroidSetting:
     put: tuple[str, ...]
     """The command, to which the value is appended."""
     words: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Arguments of the command by the value as read, if they differ."""
+    """Argument of the command for each value as it is read, where the two differ."""
     unset: Mapping[str, str] = field(default_factory=dict[str, str])
     """Value of a setting that was never set, by the text that is read in that case."""
     is_lost_at_boot: bool = False

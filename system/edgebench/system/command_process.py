@@ -32,7 +32,7 @@ MAX_STRAY_LINES = 5
 
 
 def exit_when_interrupted() -> None:
-    """Exit at once on Ctrl-C, with a single line; a process that ignores Ctrl-C still does."""
+    """Exit at once on Ctrl-C, with a single line; a process that ignores it keeps doing so."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _exit)
 
@@ -44,7 +44,7 @@ def raise_when_interrupted() -> None:
 
 
 def exit_code_of(run: Callable[[], int], program: str = "edgebench") -> int:
-    """Run a command; its exit code, or that of an interrupt, a closed output or an exception.
+    """Run a command; returns its exit code, or that of an interrupt, closed output or exception.
 
     Args:
         run: The command, which prints expected errors itself.

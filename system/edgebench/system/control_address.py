@@ -71,7 +71,7 @@ class ControlAddress:
     state: Path
 
     def __str__(self) -> str:
-        """Path of the socket, for display; of the file with its name, if it has no path."""
+        """Path of the socket, or else of the file that contains its name, for display."""
         name = CONTROL_NAME if (self.state / CONTROL_NAME).exists() else CONTROL_SOCKET
         return str(self.state / name)
 

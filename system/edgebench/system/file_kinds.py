@@ -1,4 +1,4 @@
-"""Kinds of files at a path: a reader of a pipe waits, and a device may have no end."""
+"""Kinds of files that cannot be read like a regular file: pipes block, devices may have no end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OTHER_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSO
 
 
 def fault_of_file(path: str | Path) -> str | None:
-    """Description of an object in place of a regular file; None for a file, or if stat fails."""
+    """What a path names, if it is not a regular file; None for a regular file, or if stat fails."""
     try:
         mode = os.stat(path).st_mode
     except OSError:  # the reader reports the reason

@@ -71,11 +71,11 @@ _SECRET = re.compile(
 def worker_environment(
     variables: Mapping[str, str], directory: PurePath, *, is_target: bool = False
 ) -> dict[str, str]:
-    """Variables of a process with its own directory.
+    """Variables for a process that loads a model or drives a target.
 
     Args:
         variables: Variables of the agent.
-        directory: Directory that it may write to, also for temporary files of libraries.
+        directory: Directory that the process may write to, also for temporary files of libraries.
         is_target: Whether it drives a target: it does not load a model, and starts the programs of
             drivers, which may need any variable.
     """

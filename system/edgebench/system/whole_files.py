@@ -10,7 +10,7 @@ cut between the two leaves the name with 0 bytes. So a file is
     4. its directory is synced.
 
 Success may not be reported before step 4, neither by an exit code nor by a line of output or a
-message to the other side. A file that a crash leaves after step 1 has a name that `is_unfinished`.
+message to the other side. A file that a crash leaves after step 1 is recognised by `is_unfinished`.
 
 A rename moves a name from one directory to another atomically, so it is enough to sync either
 directory; this holds on journaling and on copy-on-write file systems.
@@ -85,7 +85,7 @@ def whole_file(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def append_whole(path: Path, content: bytes) -> None:
-    """Append to a file, and wait until the content is on the disk.
+    """Append to a file, and wait until the content is written to disk.
 
     A crash during the write may leave only the beginning of the content.
 
@@ -107,7 +107,7 @@ def is_unfinished(name: str) -> bool:
 
 
 def make_directory(path: Path, *, mode: int = 0o777) -> Path:
-    """Create a directory with its parents, and wait until the new names are on the disk.
+    """Create a directory with its parents, and wait until their entries are written to disk.
 
     Args:
         path: The directory; it may exist already.
@@ -128,7 +128,7 @@ def make_directory(path: Path, *, mode: int = 0o777) -> Path:
 
 
 def exchange(path: Path, other: Path) -> None:
-    """Exchange the names of two directories, and wait until they are on the disk.
+    """Exchange the names of two directories, and wait until the exchange is written to disk.
 
     This is atomic on ext4, XFS, Btrfs, F2FS and tmpfs. On other file systems, a process that is
     killed during the exchange leaves the second name without a directory.
@@ -146,7 +146,7 @@ def exchange(path: Path, other: Path) -> None:
 
 
 def sync_file(path: str | Path) -> None:
-    """Wait until the content of a file is on the disk.
+    """Wait until the content of a file is written to disk (fsync).
 
     Raises:
         OSError: the file cannot be read, or the disk failed.
@@ -159,7 +159,7 @@ def sync_file(path: str | Path) -> None:
 
 
 def sync_directory(path: str | Path) -> None:
-    """Wait until the names in a directory are on the disk.
+    """Wait until the entries of a directory are written to disk (fsync).
 
     Raises:
         OSError: the directory cannot be read, or the disk failed.
@@ -175,7 +175,7 @@ def sync_directory(path: str | Path) -> None:
 
 
 def sync_tree(path: Path) -> None:
-    """Wait until everything below a directory is on the disk, except for the directory's own name.
+    """Wait until everything below a directory is written to disk, without its own entry.
 
     Raises:
         OSError: the directory cannot be read, or the disk failed.

@@ -46,7 +46,7 @@ class Permissions:
 
     paths: AllowedPaths
     cpu_s: float
-    """CPU time after which the kernel ends it."""
+    """CPU time after which the kernel ends the worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class ConfinementResult:
 def confine(permissions: Permissions, kernel: Kernel | None = None) -> ConfinementResult:
     """Confine this process for the rest of its life, as far as its kernel can.
 
-    It must have a single thread, and no byte of the model may have been read. The death of its
-    parent still ends it.
+    The process must have a single thread, and must not have read any byte of the model. It still
+    ends when its parent dies.
     """
     kernel = kernel or Kernel()
     paths = permissions.paths
@@ -87,7 +87,7 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
     has_own_user_namespace = _namespace("user") != user_namespace
     shown = _with_writable(paths, for_cuda)
     view = _attempt(
-        # Never without its own mounts: it would change the root of the whole system.
+        # Without its own mounts, the worker would change the root of the whole system.
         lambda: _enter_view(kernel, shown, has_own_mounts=_namespace("mnt") != mounts),
         "all files are visible",
         rehearse=lambda: _rehearse_view(kernel, shown),
@@ -139,8 +139,8 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
 def _die_with(kernel: Kernel, parent: int, death_signal: int) -> None:
     """Set the signal of the parent's death again, after a change of user or rights.
 
-    That change clears the signal, and also the right of this process, and of others of the same
-    user, to read its files in /proc.
+    Such a change clears the signal. This process, and others of the same user, also lose the right
+    to read its files in /proc.
     """
     with suppress(OSError):
         kernel.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
@@ -196,7 +196,7 @@ def _attempt(
 
 
 def _is_filtered() -> bool:
-    """Whether this process has a filter already: Android kills apps for calls that it disallows."""
+    """Whether this process has a filter already: Android's kills apps for disallowed calls."""
     return "\nSeccomp:\t2\n" in read_text(Path("/proc/self/status"))
 
 
@@ -238,7 +238,7 @@ def _enter_namespaces(kernel: Kernel) -> str:
         return "network namespace"
     except OSError:
         kernel.unshare(_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWNS)
-    # Otherwise this user has no name in its own namespace, and cannot create files in the view.
+    # Without the maps, this user has no name in its namespace, and cannot create files in the view.
     with suppress(OSError):  # the view reports any resulting error
         kernel.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # otherwise these files belong to root
         Path("/proc/self/setgroups").write_text("deny")
@@ -255,7 +255,7 @@ def _enter_view(kernel: Kernel, paths: AllowedPaths, *, has_own_mounts: bool) ->
 
 
 def _rehearse_view(kernel: Kernel, paths: AllowedPaths) -> str:
-    """Enter the view in a child, which needs its own mounts, because it shares its parent's."""
+    """Enter the view in a child, with new mounts, because the child shares those of its parent."""
     mounts = _namespace("mnt")
     kernel.unshare(_CLONE_NEWNS)
     return _enter_view(kernel, paths, has_own_mounts=_namespace("mnt") != mounts)
@@ -281,7 +281,7 @@ def _change_user(kernel: Kernel, paths: AllowedPaths, given: AllowedPaths, chang
 
 
 def _limit_threads(*, is_alone: bool) -> Safeguard:
-    """Limit the threads if only the worker's are counted: the kernel counts per user."""
+    """Limit the threads, if the kernel, which counts them per user, counts only the worker's."""
     if os.geteuid() == 0:
         return Safeguard(is_applied=False, detail="the kernel does not limit the threads of root")
     if not is_alone:
@@ -296,14 +296,14 @@ def _drop_bounding_set(kernel: Kernel) -> None:
     for number in range(_CAPABILITY_COUNT):
         try:
             kernel.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
-        except OSError:  # not permitted, so none to drop; or beyond the last
+        except OSError:  # not permitted: nothing to drop; or no such capability
             break
 
 
 def _drop_capabilities(kernel: Kernel, change: _Change, paths: AllowedPaths) -> Safeguard:
     """Drop all capabilities, of root or of a user namespace, except those that the run needs.
 
-    An agent that root runs from a user's home, by sudo, needs root's capability to enter it.
+    An agent that root runs from a user's home, by sudo, needs root's capability to enter that home.
     """
 
     def drop() -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 from edgebench.agent.telemetry.source import read_text
 
 READABLE_VARIABLE = "EDGEBENCH_READABLE"
-"""Variable of the agent with more directories that workers may read, as in PATH.
+"""Environment variable with more directories that workers may read, in the format of PATH.
 
-For libraries in unusual places; it is set by the agent's owner, and a host cannot set it."""
+It is for libraries in unusual places. The agent's owner sets it; a host cannot."""
 _LIBRARIES = (
     *("/usr", "/lib", "/lib32", "/lib64"),
     *("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"),
@@ -53,8 +53,8 @@ CUDA_DEVICE = "/dev/nvidiactl"
 CUDA_WRITABLE = ("/proc/self/task",)
 """Files that CUDA writes: it names its threads there, and fails to start if it cannot.
 
-Observed with driver 580 on an H200. A worker can then also undo its preference as the first victim
-when memory runs out."""
+Observed with driver 580 on an H200. A worker can then also undo that the kernel kills it first when
+memory runs out."""
 
 
 def readable_paths() -> tuple[str, ...]:
@@ -87,9 +87,9 @@ def _loader_directories() -> list[str]:
 
 
 def _without_homes(paths: Iterable[str]) -> list[str]:
-    """These directories, except those that contain the home of a user, and so that user's keys.
+    """These directories, except those that contain a user's home, and with it the user's keys.
 
-    A path of the interpreter may be that wide: PYTHONPATH=/home/pi.
+    A path of the interpreter may contain such a home: PYTHONPATH=/home/pi.
     """
     homes = {Path(home).resolve() for home in (os.environ.get("HOME"), "/root", "/home") if home}
     kept: list[str] = []
@@ -98,6 +98,6 @@ def _without_homes(paths: Iterable[str]) -> list[str]:
         is_home = os.path.exists(real / ".ssh") or any(
             real in (home, *home.parents) for home in homes
         )
-        if not is_home:  # also by its own name, which may contain links
+        if not is_home:  # kept by both names: the second may contain links
             kept += [str(real), os.path.abspath(path)]
     return list(dict.fromkeys(kept))

@@ -107,8 +107,8 @@ named files."""
 def _argument(index: int) -> Instruction:
     """Load an argument: the lower half of its 64 bits, on little endian.
 
-    The kernel takes all checked arguments as int, unsigned int or pid_t, and the flags of clone(2)
-    by their lower half, so the upper half has no effect there either.
+    The kernel takes all checked arguments as int, unsigned int or pid_t, and uses only the lower
+    half of the flags of clone(2), so the upper half has no effect there either.
     """
     return (LOAD, 0, 0, 16 + 8 * index)
 

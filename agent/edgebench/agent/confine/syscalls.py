@@ -228,7 +228,7 @@ CONDITIONAL: dict[str, Numbers] = {
     "fallocate": (285, 47, 352),
     # Threads only.
     "clone": (56, 220, 120),
-    # Their flags are in memory, where no filter sees them; C libraries call the older ones then.
+    # The flags of these are in memory, where no filter sees them; C libraries then use older calls.
     "clone3": (435, 435, 435),
     "openat2": (437, 437, 437),
 }

@@ -1,10 +1,10 @@
 """Another user, for the worker of an agent that runs as root.
 
-The permissions of root's files close them to another user, on any kernel. The number belongs to no
-account, and differs between workers. Files of the run in a directory that is closed to others are
-passed by descriptors. If the new user still cannot reach what the run needs (Python in the home of
-root, a device for root alone), it keeps root's capability to bypass file permissions, and only
-that; then a view or Landlock has to close the files.
+Another user cannot open root's files, because of their permissions, on any kernel. The number of
+that user belongs to no account, and differs between workers. Files of the run in a directory that
+is closed to others are passed by descriptors. If the new user still cannot reach what the run needs
+(Python in the home of root, a device for root alone), it keeps root's capability to bypass file
+permissions, and only that; then a view or Landlock has to close the files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ its process number.
 
 Source: systemd, docs/UIDS-GIDS.md: nothing uses 1879048192 to 2147352575."""
 SPARE_USER = 65533
-"""User if those do not exist: in a container with 65536 users, this user has no files."""
+"""User if those numbers do not exist, as in a container with 65536 users; it owns no files."""
 READ_ALL, WRITE_ALL = 1 << 2, 1 << 1
 """CAP_DAC_READ_SEARCH and CAP_DAC_OVERRIDE. Source: include/uapi/linux/capability.h."""
 _PR_SET_KEEPCAPS = 8
@@ -36,14 +36,14 @@ def hold(given: AllowedPaths) -> dict[str, str]:
     of the file itself are checked.
     """
     names = filter(os.path.exists, (*given.readable, *given.writable))
-    # They stay open until the process ends.
+    # The descriptors stay open until the process ends.
     return {name: f"/proc/self/fd/{os.open(name, os.O_PATH | os.O_CLOEXEC)}" for name in names}
 
 
 def become_stranger(kernel: Kernel, allowed: AllowedPaths, held: Mapping[str, str]) -> int:
     """Become a user that owns only the writable paths.
 
-    The process is root. Its capabilities are not effective afterwards, but can be regained.
+    The process must be root. Afterwards, its capabilities have no effect, but can be regained.
 
     Args:
         kernel: The kernel.

@@ -15,8 +15,9 @@ tree and makes it its root:
 The directories on the way belong to the new file system, and every user may enter them. So a worker
 that is another user reaches bound files in the home of root, and no others there.
 
-Mounts beneath a path are bound with it: without its user's rights, a namespace may not reveal what
-another mount covers. Flags of a mount that such a namespace inherited have to be kept.
+Mounts beneath a path are bound with it: in a namespace of a less privileged user, the kernel does
+not reveal what another mount covers. Such a namespace also has to keep the flags of mounts that it
+inherited.
 
 Source: mount_namespaces(7), pivot_root(2) ("pivot_root(".", ".")"), mount(2).
 """
@@ -43,7 +44,7 @@ _OPTIONS = {
     "noexec": _NOEXEC,
     "nosymfollow": _NOSYMFOLLOW,
 }
-"""Options of a mount in mountinfo that a remount would clear; it keeps those of access times."""
+"""Mount options in mountinfo that a remount would clear; a remount keeps those of access times."""
 _MAX_LINKS = 40
 """Most links that are followed for a path, as in the kernel: path_resolution(7)."""
 _COVERED = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL)

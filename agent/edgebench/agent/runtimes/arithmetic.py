@@ -5,7 +5,7 @@ leaves small operators, and those at the ends, in floats.
 
     activation × weight            name
     int8 × int8                    int8 (uint8, int16, fp32, fp16 alike)
-    float × int8, by a float       int8-weights: stored in 8 bits, converted to and used as floats
+    float × int8, by a float       int8-weights: stored in 8 bits, used as floats
     float × int8, by an integer    int8-dynamic: activations are quantised while the model runs
     int16 × int8                   int16x8
 """
@@ -25,7 +25,7 @@ def arithmetic_name(*, activation: str, stored: str, multiplied: str) -> str:
     Args:
         activation: Element type of its activation.
         stored: Element type of its weights in the file.
-        multiplied: Element type of its weights when they reach it.
+        multiplied: Element type of its weights when they reach the operator.
     """
     if multiplied != stored:
         return f"{element_name(stored)}-weights"

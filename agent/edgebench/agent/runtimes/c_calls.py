@@ -83,7 +83,7 @@ def nothing(argument_count: int) -> Callable[[], int]:
 
 
 def c_call(runtime: str, model: LoadedModel, path: str, threads: int, value: Tensor) -> CCall:
-    """An inference on this input.
+    """The C call that runs an inference on this input.
 
     Raises:
         NotExported: the library exports no such function, or not for this model.
@@ -171,7 +171,7 @@ def onnx_call(base: Any, model: LoadedModel, path: str, threads: int, value: Ten
 
     Args:
         base: Pointer to an `OrtApiBase`, whose first function returns the `OrtApi`.
-        model: The same model in the driver.
+        model: The model, as the driver has loaded it.
         path: Its file.
         threads: Threads of the session.
         value: Its input.

@@ -12,8 +12,9 @@ allocation before every inference; so it is not used here, and a signature is ti
 a single graph.
 
 The default delegate takes its part of every graph when the tensors of the first graph are
-allocated. tflite-runtime does not pass it a graph that is allocated alone: the outputs are then
-bit-identical to those without a delegate. So the first graph is always allocated as well.
+allocated. tflite-runtime does not pass it a graph that is allocated alone: the outputs of such
+a graph are bit-identical to those without a delegate. So the first graph is always allocated as
+well.
 
 Source: tensorflow/lite/python/interpreter.py; interpreter_wrapper.cc in the same directory.
 """

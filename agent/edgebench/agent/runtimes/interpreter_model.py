@@ -47,9 +47,8 @@ class InterpreterModel:
             interpreter: The library's `Interpreter`.
             graph: The graph of the file that is run.
             path: The model file.
-            delegate_nodes: The nodes that replace a delegated part of the graph, with the
-                delegate's
-                name.
+            delegate_nodes: The nodes that replace a delegated part of the graph, each with the name
+                of its delegate.
             profiler: Runs the model file on tensors, for a number of runs, and times the operators.
         """
         self._interpreter = interpreter
@@ -65,7 +64,7 @@ class InterpreterModel:
 
     @property
     def precision(self) -> str | None:
-        """Precision by the file's operators; not read by the load, whose time is a result."""
+        """Precision by the file's operators; not read by the load, because the load is timed."""
         return self._facts.precision
 
     @property

@@ -95,7 +95,7 @@ def _taken_over(nodes: Sequence[Node], originals: Sequence[int], part: Node) -> 
 
 
 def _needed(nodes: Sequence[Node], rest: Sequence[int], tensors: set[int]) -> set[int]:
-    """The nodes of the rest on which these tensors depend, directly or through the rest."""
+    """The nodes of `rest` on which these tensors depend, directly or through others of `rest`."""
     producers = {tensor: index for index in rest for tensor in nodes[index].outputs}
     needed: set[int] = set()
     waiting = list(tensors)

@@ -1,7 +1,8 @@
 """Reports of earlier probes, stored until something that they depend on changes.
 
-A probe imports a runtime and runs a model with it. Otherwise an agent that a command starts would
-probe the built-in runtimes each time, for two seconds of CPU time right before a measurement.
+A probe imports a runtime and runs a model with it. Without stored reports, every agent that a
+command starts would probe the built-in runtimes, which takes two seconds of CPU time right before a
+measurement.
 """
 
 from __future__ import annotations

@@ -70,11 +70,12 @@ def profile_model(
 
     Args:
         tensors: Inputs to run on, and the outputs of a run, for their sizes.
-        run_count: Number of runs; a preceding run is not counted.
+        run_count: Number of profiled runs; one more run precedes them, and is not counted.
         path: The model file.
         version: Version of ai-edge-litert.
         threads: Threads of the kernels.
-        kernels: `xnnpack` or `builtin`; the library also accepts `reference`, but runs others.
+        kernels: `xnnpack` or `builtin`; the library accepts `reference` too, but then runs other
+            kernels.
         delegate: Name of the place where the delegate's kernels run.
 
     Raises:

@@ -5,8 +5,8 @@ not belong to the model. `BoundCall` binds a buffer per input, once; the native 
 buffers, and a sample is copied into them in place. Measured with 256 bytes, fastest first:
 assigning a memoryview to another 57 ns, numpy's assignment 146, binding another value 174 (without
 a copy), the library's `update_inplace` 226, `copyto` 241, `ctypes.memmove` 316. The library copies
-the outputs out in 340 ns; a buffer of our own would take 160, but only for outputs whose shape is
-known before the inference.
+the outputs out in 340 ns; a buffer of our own would take 160, but works only for outputs whose
+shape is known before the inference.
 
 The run gets options, created once, though they only contain defaults: without options, the library
 creates its own in each call, which takes 0.9 µs. Called this way, it is as fast as its C interface

@@ -83,7 +83,8 @@ _QUANTIZED_INPUTS = {
 """Positions of activation and weight among the inputs of an operator on integers.
 Source: onnx, docs/Operators.md."""
 _ZERO_POINTS = {"QuantizeLinear": 2, "QLinearConv": 7, "QLinearMatMul": 7}
-"""Position of the output's zero point, which has its type, among the inputs of an operator."""
+"""Position, among the inputs of an operator, of the output's zero point, which has the type of the
+output."""
 _WEIGHTS = {
     "Conv": (1,),
     "ConvTranspose": (1,),
@@ -111,7 +112,7 @@ Source: onnx, docs/Operators.md; onnxruntime, docs/ContribOperators.md."""
 _PASSING = {"DequantizeLinear", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity"}
 """Operators that may lie between constants and the operator that uses them as weights."""
 MAX_PASSED = 8
-"""Longest chain of them that is followed."""
+"""Longest chain of such operators that is followed."""
 MAX_RANK = 16
 """Dimensions of a constant that are read; real ones have 5 or fewer."""
 

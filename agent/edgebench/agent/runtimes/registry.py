@@ -80,7 +80,6 @@ def _is_lasting(driver: Runtime, report: RuntimeReport) -> bool:
 
     A build tree and a third-party driver may change without a trace, and a library that fails may
     work the next time.
-    work the next time.
     """
     if type(driver) not in BUILT_IN or not isinstance(driver, LibraryRuntime):
         return False

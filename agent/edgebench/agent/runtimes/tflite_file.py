@@ -162,7 +162,7 @@ def _read_graph(
 ) -> None:
     """Count constants of two or more dimensions, which are weights; others are biases."""
     sources: dict[int, _Tensor] = {}
-    """Constants by the tensor that was derived from them."""
+    """Constant from which a tensor is derived, by the number of that tensor."""
     for operator in operators:
         present = [index for index in operator.inputs if index >= 0]  # the others are left out
         kinds = [tensors[index].type for index in present]

@@ -74,7 +74,7 @@ def is_for_old_numpy(error: BaseException) -> bool:
 
     if int(np.__version__.partition(".")[0]) < 2:
         return False
-    # Its C code does not find numpy, and returns without setting an error.
+    # The library's C code does not find numpy, and returns without setting an error.
     return isinstance(error, SystemError) or bool(_OLD_NUMPY.search(str(error)))
 
 

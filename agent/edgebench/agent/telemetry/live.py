@@ -33,7 +33,7 @@ _Sensors = Sequence[tuple[int, str]]
 
 
 class Observer:
-    """Reports the state of the device, and when a run must end, with or without a host.
+    """Reports the state of the device, and that a run must end; needs no host.
 
     It watches the zones that the profile lists. If the device has none of them, it accepts each
     zone with a sane temperature, and for the limit only zones that have changed since the sampling

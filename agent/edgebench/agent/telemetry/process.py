@@ -87,7 +87,7 @@ class SamplerProcess:
         if self._is_watched:
             self.watch(is_watched=True)
         self._listening = asyncio.create_task(self._listen(self._process, on_message))
-        # Its start takes a second of CPU on a small board, and must not overlap the cold start.
+        # The start takes a second of CPU on a small board, and must not overlap the cold start.
         await self._settled.wait()
 
     def watch(self, *, is_watched: bool) -> None:
@@ -175,7 +175,7 @@ def _message(line: bytes) -> SamplerMessage | None:
 
 
 def _deliver(message: SamplerMessage, on_message: OnMessage) -> None:
-    """Call the listener; its failure must not cost it the next message."""
+    """Call the listener; if it fails, it still gets the next message."""
     try:
         on_message(message)
     except Exception:  # a host's connection may fail in many ways

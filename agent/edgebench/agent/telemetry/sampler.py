@@ -168,7 +168,7 @@ def _wait_until(next_s: float, observer: Observer) -> bool:
 class _SlowSource(threading.Thread):
     """Reads a source at its own rate, and once more at the end.
 
-    A bit that stays set may have been set after the second-last reading.
+    Without the reading at the end, a bit that was set after the previous reading would be missed.
     """
 
     def __init__(self, source: OpenedSource, latest: LatestValues, ended: threading.Event) -> None:

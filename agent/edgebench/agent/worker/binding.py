@@ -1,6 +1,6 @@
 """Overhead of a runtime's Python binding per invocation, measured with a trivial model.
 
-Theory of operation. An empty loop does not include the inside of the call: the binding parses
+Theory of operation. An empty loop does not show what the binding does inside a call: it parses
 arguments, releases Python's global lock and takes it back. So a model with next to no work is run
 twice: through the driver, in the same loop as the model under test, and through the C function of
 the library, if it exports that (see `c_calls`). ctypes calls that function, in the same loop; the

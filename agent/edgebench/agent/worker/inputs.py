@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 MAX_SAMPLES_BYTES = 64 * 2**20
-"""Memory of all prepared samples; there are fewer of large inputs."""
+"""Most memory for all prepared samples; fewer are prepared if the inputs are large."""
 CLIPPED_LIMIT_RATIO = 0.01
 """Largest share of the values given for a quantised input that it may clip. Above it, the measured
 inputs differ from the given ones, as with images of 0 to 255 for an input of 0 to 1.

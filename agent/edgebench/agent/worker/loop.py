@@ -105,10 +105,10 @@ def run_closed(
     group: int = 1,
     is_one_query: bool = False,
 ) -> Times:
-    """Issue inferences in sequence until time and count are both met, or either maximum is.
+    """Issue inferences in sequence until time and count are both met, or a maximum is reached.
 
-    Inferences that the count requires after the time run in extra blocks of the missing length, so
-    that a block ends when it is full or at its deadline, and the loop checks nothing else.
+    Inferences that the count still requires after the time run in extra blocks of just that length.
+    So a block ends when it is full or at its deadline, and the loop checks nothing else.
 
     Args:
         calls: The inference.
@@ -162,8 +162,8 @@ def run_scheduled(
     """Issue an inference at each arrival of a schedule, or as soon after it as possible.
 
     A device that falls behind still gets the queries that arrive in the meantime: the latency of
-    each counts from its arrival. Queries that the maximum duration cuts off would have been the
-    latest, so such a loop counts as interrupted.
+    each counts from its arrival. Queries that the maximum duration cuts off would have had the
+    longest latencies, so such a loop counts as interrupted.
 
     Args:
         calls: The inference.

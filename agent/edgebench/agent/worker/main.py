@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
         if job.target is None:
             confinement, job, directory = confine_for(job, directory)
         pipe.send(**{WAITING: to_plain(confinement) if confinement else None})
-        sys.stdin.read()  # until the daemon closes it, with the sampler running
+        sys.stdin.read()  # until the daemon closes it, when the sampler is running
         describe = partial(facts.describe_scheduling, refused, groups, android)
         _execute(job, directory, pipe, describe, groups)
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
@@ -147,7 +147,7 @@ def _execute(
 
 
 def _try_writing(job: Job, prepared: PreparedModel, directory: Path) -> None:
-    """Write the files that follow the timed loop, and remove them, so that failures occur now."""
+    """Write the files that are due after the timed loop, and remove them: errors must occur now."""
     now = facts.read_moment(Path(job.root))
     nothing = LoopRecord(
         warmup=new_times(),

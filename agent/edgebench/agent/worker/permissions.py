@@ -21,7 +21,7 @@ def permissions_of(job: Job, directory: Path) -> Permissions:
     given = (job.model_path, job.dataset_path, job.inputs_path)
     simulated = (job.root,) if job.root != "/" else ()
     delegate = job.spec.delegate if job.spec.delegate not in _CPU_DELEGATES else None
-    # Its dependencies often lie in the same directory.
+    # The dependencies of a delegate's library often lie in the same directory.
     library = (delegate, *folders_of([delegate])) if delegate and "/" in delegate else ()
     accelerators = ACCELERATOR_DEVICES if delegate else ()
     wire = (job.sync_line.partition(":")[2],) if job.sync_line else ()

@@ -1,4 +1,4 @@
-"""The steps after the timed loop that depend on the outputs, tried before it.
+"""The steps after the timed loop that depend on the outputs, tried before the loop.
 
 A model whose outputs cannot be kept is refused at once, not after a minute of measuring. The
 outputs of the first inference stand for all, which have the same type and size.

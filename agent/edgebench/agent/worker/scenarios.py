@@ -12,7 +12,7 @@ from edgebench.protocol.spec import MAX_ARRIVALS, RunSpec, Scenario
 
 NS_PER_S = 1_000_000_000
 ORDER_LENGTH = 65536
-"""Length of the sample order before it repeats; a multiple of multi-stream queries of 8."""
+"""Length of the sample order before it repeats; a multiple of 8, the default multi-stream query."""
 
 Issue = Callable[[Calls, RunSpec], Times]
 """Function that runs a scenario on a prepared inference."""

@@ -1,8 +1,8 @@
 """How a worker is stopped early without losing its measurement.
 
 SIGTERM raises `StopRequested`, but only where the code allows it: while the model loads, and inside
-a block of the timed loop. Elsewhere, between two blocks or while results are written, it is kept
-until the next such place.
+a block of the timed loop. Elsewhere, between two blocks or while results are written, the request
+is kept until the next such place.
 """
 
 from __future__ import annotations

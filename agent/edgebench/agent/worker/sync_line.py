@@ -107,7 +107,7 @@ class UartLine:
         os.close(self._descriptor)
 
     def _configure(self) -> None:
-        """Raw, 9600 baud, 8N1, no flow control, and no hang-up on close."""
+        """Set the port to raw, 9600 baud, 8N1, no flow control, and no hang-up on close."""
         control = termios.tcgetattr(self._descriptor)[6]
         flags = termios.CS8 | termios.CREAD | termios.CLOCAL
         speed = termios.B9600

@@ -5,10 +5,10 @@ takes the median; a trial window determines the number of inferences per window.
 whose instructions are counted runs a single inference per window: more would give the same number,
 and the number of inferences may not depend on the load of this machine.
 
-A stop during a window ends it, and keeps the windows before; so does an error of the target, which
-is also reported. Before the windows, the first inputs of a data set are run to estimate the time of
-all, so that a data set that would take too long is refused at once; it is run after the windows,
-when their record is on disk.
+A stop during a window ends that window, and the earlier windows are kept. An error of the target
+has the same effect, and is also reported. Before the windows, the first inputs of a data set are
+run to estimate the time of all, so that a data set that would take too long is refused at once. The
+data set itself is run after the windows, when their record is on disk.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 MAX_WARMUP_COUNT = 1000
 MAX_WINDOW_COUNT = 2**31 - 1
-"""Inferences of a window. The specification's `max_query_count` bounds a trace with a row for
+"""Most inferences of a window. The specification's `max_query_count` bounds a trace with a row for
 each query; a window has none, and a fast board needs millions for a window of seconds. Source:
 mlcommons/tiny, benchmark/api/internally_implemented.cpp reads the count with `atoi`."""
 TRIAL_S = 0.5
@@ -63,7 +63,8 @@ UNTIMED_TRIAL_RATIO = 0.1
 CLOCKS_MARGIN = 1.02
 """Factor on the length of windows, because the target's clock and the machine's differ."""
 UNTIMED_MARGIN = 1.1
-"""The same for a target without a clock, whose lines may be late by milliseconds on both ends."""
+"""Like `CLOCKS_MARGIN`, for a target without a clock, whose lines may be late by milliseconds at
+both ends of a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class RecordedWindows:
     windows: list[Window]
     inference_ticks: list[int]
     outputs: list[list[Tensor]]
-    """Outputs for the samples, from a window each."""
+    """Outputs for the samples, each from one window."""
     is_interrupted: bool = False
 
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 REHEARSED_SAMPLES = 2
 """Samples of a data set that are run for the estimate: the first inference may be slower."""
 KEEP_S = 30.0
-"""Interval at which the outputs for a data set are written, and so the most time that is lost."""
+"""Interval at which the outputs for a data set are written: the most time that can be lost."""
 
 
 def sample_bytes(sample: Sequence[Tensor]) -> bytes:
@@ -254,7 +254,7 @@ def _run_reference(directory: Path) -> RuntimeFacts:
         environment=worker_environment(os.environ, directory),
     )
     try:
-        # Its standard error is the worker's log.
+        # The standard error of this process goes to the worker's log.
         return read_report(python, RuntimeFacts, timeout_s=TIMEOUT_S, stderr=None)
     except subprocess.TimeoutExpired as exc:
         raise MeasurementError(f"reference kernels exceeded {TIMEOUT_S:g} s") from exc

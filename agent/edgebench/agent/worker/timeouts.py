@@ -2,11 +2,12 @@
 
 Theory of operation. A worker may be hostile, so no report of it extends these times. Its phases
 come in a fixed order, each at most once; each has a limit, and so has the run. The duration that a
-worker expects of a phase makes its limit shorter, never longer than the specification allows.
+worker expects of a phase can shorten the limit of the phase, but not extend it beyond what the
+specification allows.
 
-An honest run may take long for a count of queries, because the time of a query is unknown at first.
-The first inference ended within the time to load, so no other is expected to take longer, and all
-of them together no longer than `COUNTED_LIMIT_S`.
+An honest run may take long to reach a count of queries, because the time of a query is unknown at
+first. The first inference ended within the time to load, so no other is expected to take longer,
+and all of them together no longer than `COUNTED_LIMIT_S`.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class PassthroughDialect:
         self.chunk_bytes = CHUNK_BYTES
         self.quirks: set[Quirk] = board.quirks
         self.is_interface_heard = False
-        """Whether the interface board replied to the last command; the board behind it may not."""
+        """Whether the interface board replied to the last command, not the board behind."""
         self._board = board
         self._outer = LineDialect(
             "interface_board",

@@ -167,7 +167,7 @@ class LineDialect:
         return not begin
 
     def _parts(self, line: str) -> list[str]:
-        """The line, or the lines that were joined to it."""
+        """The line, or the lines of which it consists if lines were joined."""
         begins = [match.start() for match in self._beginning.finditer(line)]
         if not begins or begins == [0]:
             return [line] if line else []

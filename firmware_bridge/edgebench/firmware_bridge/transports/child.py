@@ -22,7 +22,7 @@ _END_S = 2.0
 class ChildProcess:
     """A child process whose standard input and output are a pseudo-terminal.
 
-    It ends with the thread that starts it.
+    The process ends with the thread that starts it.
     """
 
     baud_rate = None

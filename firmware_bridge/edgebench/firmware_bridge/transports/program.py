@@ -14,13 +14,13 @@ from collections.abc import Callable
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the kernel sends this process a signal when the thread that started it ends."""
 _LIBRARY = ctypes.CDLL(None)
-"""Loaded here: between fork and exec, another thread's lock may never be released."""
+"""Loaded at import: between fork and exec, another thread's lock may never be released."""
 
 
 def ending_with_parent() -> Callable[[], None]:
     """Function for `preexec_fn` that makes a new process end with this process.
 
-    It ends with the *thread* that starts it. Source: prctl(2).
+    More exactly, it ends with the *thread* that starts it. Source: prctl(2).
     """
     parent = os.getpid()
 

@@ -77,7 +77,7 @@ class Phone:
 
     @property
     def target(self) -> str:
-        """Text that names it for `edgebench deploy`."""
+        """Text that names the phone for `edgebench deploy`."""
         return target_of(self.serial)
 
     @property

@@ -24,7 +24,7 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.text import one_line
 
 DEFAULT_PORT = 5037
-"""Source: AOSP, packages/modules/adb, adb.h: DEFAULT_ADB_PORT."""
+"""Port of the adb server. Source: AOSP, packages/modules/adb, adb.h: DEFAULT_ADB_PORT."""
 REQUEST_TIMEOUT_S = 10.0
 """Time limit of a step of a request: the server responds at once, a connected phone within a
 second."""
@@ -160,7 +160,7 @@ class AdbServer:
     def open_service(
         self, serial: str, service: str, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> socket.socket:
-        """A stream to a service on a phone; its socket keeps this timeout.
+        """Open a stream to a service on a phone; the socket keeps the timeout `timeout_s`.
 
         Args:
             serial: Serial number of the phone.
@@ -187,7 +187,7 @@ class AdbServer:
                         raise ServiceRefused(serial, name, reason)
                 raise Unreachable(f"{target_of(serial)}: {refusal}", reason=refusal)
             except Unreachable:
-                self.require_ready(serial)  # its state is more specific
+                self.require_ready(serial)  # the phone's state is more specific than this error
                 raise
         except BaseException:  # Ctrl-C as well
             stream.close()

@@ -1,7 +1,7 @@
 """The binomial distribution, by scipy's special functions.
 
-`scipy.stats` also has it, but its import takes 0.6 s of CPU time, at the end of every command that
-measures.
+`scipy.stats` has the distribution too, but importing that module would add 0.6 s of CPU time to the
+end of every command that measures.
 """
 
 from __future__ import annotations

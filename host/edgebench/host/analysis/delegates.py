@@ -1,6 +1,6 @@
 """Names of delegates, and the hardware that they run on.
 
-Requested delegates and places of operators share their names: `builtin` for a runtime's own
+Requested delegates and the places of operators have the same names: `builtin` for a runtime's own
 kernels, an execution provider of ONNX Runtime, or a delegate of TensorFlow Lite, which may be the
 path of a library.
 
@@ -28,7 +28,7 @@ _ACCELERATORS = {
     "npu": {"npu", "vsinpu", "vx", "rknn", "rknpu", "ethos", "ethosu", "neutron"},
     "dsp": {"dsp", "hexagon"},
 }
-"""Whole words of delegates' names, by the kind of accelerator in device profiles."""
+"""Words in the names of delegates (whole words), by the kind of accelerator in device profiles."""
 _PROVIDER_SUFFIX = "executionprovider"
 
 

@@ -154,7 +154,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
 
 
 def _loadgen(log: str | None) -> LoadgenResult | None:
-    """LoadGen's result; None if LoadGen was stopped before it or its log is damaged.
+    """LoadGen's result; None if LoadGen was stopped before its end, or its log is damaged.
 
     The measured numbers are kept in either case.
     """
@@ -167,8 +167,8 @@ def _loadgen(log: str | None) -> LoadgenResult | None:
 def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:
     """Steady state of all inferences, including the warm-up if it was issued the same way.
 
-    The warm-up of a server run is excluded: it has no gaps, and in the gaps between the arrivals of
-    the run the caches cool down. A level that returns is not a warm-up, and is not cut.
+    The warm-up of a server run is excluded, because it has no gaps: in the timed part, the caches
+    cool down in the gaps between arrivals. Latencies that return later are not cut as a warm-up.
     """
     timed = slice(queries.warmup_count, None)
     if not spec.scenario.traits.is_scheduled:

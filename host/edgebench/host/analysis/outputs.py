@@ -135,7 +135,7 @@ def _finite_or_none(value: float) -> float | None:
 
 
 def _is_constant(values: Values) -> bool:
-    """Whether all elements of all samples are one number."""
+    """Whether all elements of all samples are equal."""
     return values.size > 0 and bool((values == values.flat[0]).all())
 
 

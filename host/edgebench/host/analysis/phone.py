@@ -15,7 +15,7 @@ BATTERY_STATUS_CHARGING; the sampler uses the same numbers for files of the kern
 
 @dataclass(frozen=True, slots=True)
 class PhoneConditions:
-    """Readings of the timed loop, with the last reading before it and the first after it.
+    """State of a phone, by the readings of the timed loop, the last before it, the first after it.
 
     A field is None without readings.
     """

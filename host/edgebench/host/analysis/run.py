@@ -65,7 +65,7 @@ from edgebench.protocol.spec import RunSpec
 
 @contextmanager
 def _named_errors() -> Iterator[None]:
-    """Convert unexpected exceptions of an analysis, because a device may send any record.
+    """Convert unexpected exceptions of an analysis, which a record from a device may cause.
 
     Raises:
         MeasurementError: the analysis raised an exception that is neither an EdgebenchError nor an
@@ -250,7 +250,7 @@ def analyse_failure(
 
 @_named_errors()
 def fit_clock(probes: list[list[ClockProbe]], record: RunRecord) -> ClockModel | None:
-    """The clock model of a run; None without probes, if the host was not connected."""
+    """The clock model of a run; None without probes, because the host was not connected."""
     if not any(probes):
         return None
     return fit(
@@ -288,7 +288,7 @@ def _metrics(
     facts: HostFacts,
     energy: EnergyResult | None,
 ) -> Metrics:
-    # A profile slows its own run down, so its latencies are not a headline.
+    # Profiling slows a run down, so the latencies of a profiled run are not a headline.
     is_headline = not spec.is_profiled
     start, memory, harness = worker.cold_start, worker.memory, worker.harness
     steady_class = measured.steady.steady_class
@@ -353,7 +353,7 @@ def _binding(facts: BindingFacts | None) -> BindingNs | None:
 
 
 def _profile(worker: WorkerRecord, measured: Measurement) -> ProfileResult:
-    """The operators, and the median of the unprofiled pass, which shows the profiler's cost."""
+    """The operators, and the median latency without profiling, which shows the profiler's cost."""
     check = worker.check
     total_ns = sum(operator.total_ns for operator in check.operators)
     per_run_ns = total_ns / check.profile_run_count if check.profile_run_count else None

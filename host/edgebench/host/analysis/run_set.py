@@ -36,10 +36,10 @@ SHORTEST_LOOP_S = 0.5
 shorter loop."""
 
 _DRIFTING = (*LATENCY_SPANS, "throughput_per_s")
-"""Groups of metrics that a drift inside the runs moves."""
+"""Groups of metrics that a drift inside the runs changes."""
 OUTVOTED_RATIO = 1 / 8
-"""Largest share of a set's runs that the others outvote: the interval of the median of eight runs
-leaves out most of the highest and of the lowest."""
+"""Largest share of a set's runs whose failures the other runs can outvote: the interval of the
+median of eight runs leaves out most of the highest and of the lowest."""
 
 
 def find_sets(runs: Iterable[Run]) -> list[RunSet]:
@@ -121,7 +121,7 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     interval = metric.interval(having[0]) if is_of_one else median_interval(values)
     median = float(np.median(values))
     if interval is not None and metric.group in _DRIFTING:
-        # Each run shows a part of the drift: a longer run would be anywhere in its range.
+        # Each run shows a part of the drift: a longer run could be anywhere in the drift's range.
         drift = abs(median) * float(np.median([_drift_ratio(run) for run in having])) / 2
         interval = (min(interval[0], median - drift), max(interval[1], median + drift))
     if metric.budget is not None and interval is not None:
@@ -171,7 +171,7 @@ def _meter_ratio(runs: Sequence[Run]) -> float:
 
 
 def _headline(first: Run, metrics: dict[str, SetMetric], run_count: int) -> str:
-    """Path of the scenario's compared metric if every run has it; else of the median.
+    """Path of the scenario's compared metric if every run has it; else the path of the median.
 
     For devices that time themselves, the path of their own headline.
     """
@@ -239,7 +239,7 @@ def _verdict(
 ) -> Verdict:
     """Verdict by the rules of the set, with each failed rule of its runs once.
 
-    Its state is that of the headline.
+    The state of the verdict is the state of the headline.
     """
     kind = METRICS[headline].kind
     if runs[0].set_id is None:
@@ -282,7 +282,7 @@ def _broken_by_runs(
 
     If findings have no value, or different reasons, the first finding is shown. Invalid runs do not
     count in the set, so their failures make the set suspect at most, if any run counts. A rule that
-    few runs failed harms no number that is the same without them.
+    few runs failed does not harm numbers that are the same without these runs.
     """
     findings = []
     for rule in BY_ID.values():

@@ -36,7 +36,10 @@ def _threads(spec: RunSpec, worker: WorkerRecord) -> Setting:
 
 
 def _cpus(spec: RunSpec, worker: WorkerRecord) -> Setting:
-    """A quota matters if it allows fewer CPUs than the threads need, or than were requested."""
+    """The number of CPUs.
+
+    A quota counts if it allows fewer CPUs than the threads need, or than were requested.
+    """
     requested = len(spec.cpus) or None
     bound_count, quota = len(worker.scheduling.cpus), tightest_quota(worker.scheduling)
     effective = available_cpu_count(worker.scheduling)

@@ -5,9 +5,9 @@ inferences between them. Time divided by count is a mean; percentiles require fi
 each inference.
 
 The counter of an emulator that counts instructions advances by a fixed virtual time per
-instruction, regardless of the machine that it runs on. So the time divided by that of an
-instruction is a number of instructions, to within a tick at either end, and not a time of any real
-processor.
+instruction, regardless of the machine that runs the emulator. So the time divided by the time of an
+instruction is a number of instructions, to within a tick at either end. It is not the time of any
+real processor.
 
 Source: EEMBC, MLPerf Tiny run rules: the throughput of a window is its count divided by its time,
 and the result is the median of five windows.
@@ -29,7 +29,7 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import TargetRecord, Window
 
 EDGE_TICKS = 2
-"""Difference of two windows of the same length, because each begins and ends within a tick."""
+"""Possible difference of two equal windows in ticks, because each begins and ends within a tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def measure_windows(
     if inference_ns is not None:
         resolution_ratio = EDGE_TICKS / min(target.inference_ticks)
     instruction_ns = emulator.instruction_ns if emulator else None
-    # A window includes the output at its begin; the count of an inference does not.
+    # A window includes the line that is output at its start; the time of an inference does not.
     counted_ns = median_ns if inference_ns is None else float(np.median(inference_ns))
     return WindowMeasurement(
         summary=WindowSummary(
@@ -104,7 +104,7 @@ def _metered(
     """Numbers of a target that reports no time, by the meter's clock if it recorded the windows.
 
     An interface board may time each inference of streaming firmware. A window is then as long as
-    the audio, and independent of the time of an inference.
+    its audio, regardless of how long an inference takes.
     """
     inference_ns = inference_times_ns(target)
     latency = None if inference_ns is None else summarize(inference_ns)

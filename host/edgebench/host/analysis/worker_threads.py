@@ -7,12 +7,12 @@ from edgebench.protocol.record import ThreadTime, WorkerRecord
 WORKING_RATIO = 0.10
 """Least CPU time of a working thread, over that of the busiest thread.
 
-If the busiest thread did the work of a thread with this ratio, the run would be longer by at most
-that ratio. So a thread below a tenth shortens an inference by at most a tenth, regardless of its
-use. Housekeeping threads of runtimes have less than 0.01."""
+If the busiest thread also did the work of a thread with this ratio, the run would be longer by at
+most that ratio. So a thread below a tenth shortens an inference by at most a tenth, whatever it
+does. Housekeeping threads of runtimes have less than 0.01."""
 ACCOUNTED_RATIO = 0.9
-"""Share of the worker's CPU time below which the list of threads is incomplete: a thread that
-begins and ends within the loop is in neither list."""
+"""Share of the worker's CPU time that the listed threads must have for the list to be complete: a
+thread that begins and ends within the loop is in neither list."""
 
 
 def loop_times(worker: WorkerRecord) -> list[ThreadTime] | None:
@@ -35,10 +35,10 @@ def loop_times(worker: WorkerRecord) -> list[ThreadTime] | None:
 
 
 def working_thread_count(worker: WorkerRecord) -> int | None:
-    """Threads with a material share of the worker's CPU time in the loop; None if unknown.
+    """Number of threads with a material share of the CPU time in the loop; None if unknown.
 
-    It is an upper bound of the threads that did work, because a pool that spins while it is idle,
-    such as that of onnxruntime, also uses CPU time.
+    The number is an upper bound of the threads that did work, because a pool that spins while it is
+    idle, such as that of onnxruntime, also uses CPU time.
     """
     times = loop_times(worker)
     worker_s = worker.after.own_cpu_s - worker.before.own_cpu_s

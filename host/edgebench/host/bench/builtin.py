@@ -1,6 +1,6 @@
-"""The built-in models: a small CNN for 8×8 digits in four forms, so that nothing is downloaded.
+"""The built-in models, which need no download: a small CNN for 8×8 digits in four forms.
 
-They are built by devtools/build_builtin_models.py; their manifest.json lists their accuracy.
+The models are built by devtools/build_builtin_models.py; manifest.json lists their accuracy.
 """
 
 from __future__ import annotations

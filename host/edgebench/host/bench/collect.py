@@ -71,7 +71,7 @@ def collect(
     """Store a finished or failed run that is on the device.
 
     The device deletes the run only after it is stored here and `on_stored` was called with it. With
-    `is_kept`, the device keeps the run until another host has it.
+    `is_kept`, the device keeps the run until another host has fetched it.
 
     Raises:
         RunSetAside: the run cannot be analysed; its files are here, and no longer on the device.
@@ -95,7 +95,7 @@ def collect(
 
 
 def analyse_set_aside(store: Store, *, on_doubt: OnProblem, finish: Finish = finish) -> list[Run]:
-    """Analyse runs that were set aside again, and store them.
+    """Repeat the analysis of runs that were set aside, and store the runs.
 
     Returns:
         The runs that are stored now, including failed runs.

@@ -1,8 +1,8 @@
-"""Labelled data sets of `--accuracy`.
+"""Labelled data sets for `--accuracy`.
 
-A data set is a .npz file with `x`, the samples as real values, shape (n, …), images with their
-channels last; `y`, the labels, shape (n,); and optionally `metric`, a text. The file is sent to the
-device, which runs the model on `x`; the host compares the outputs with the labels.
+A data set is a .npz file with these arrays: `x`, the samples as real values, shape (n, …), with the
+channels of images last; `y`, the labels, shape (n,); and optionally `metric`, a text. The file is
+sent to the device, which runs the model on `x`; the host compares the outputs with the labels.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _refuse_labels(labels: NDArray[Any], metric: str, path: Path) -> None:
 
 
 def _write_builtin() -> Path:
-    """Write the built-in test set in the general format; the bytes are always the same."""
+    """Write the built-in test set as a data set; the bytes of the file are always the same."""
     manifest = json.loads((_FOLDER / "manifest.json").read_text())
     with np.load(_FOLDER / manifest["test_set"]["file"]) as file:
         images, labels = file["images"], file["labels"]

@@ -64,11 +64,12 @@ from edgebench.protocol.text import printable
 from edgebench.system.whole_files import make_directory, whole_file, write_whole
 
 NEIGHBOURS = 100
-"""Runs before and after this one whose load codes may be in the same file."""
+"""Number of runs before a run, and after it, whose load codes may be in the same file."""
 MAX_GAIN_RATIO = 1.0
 """Largest meaningful gain error: as large as the reading itself."""
 SAME_PLACE_NS = 100_000_000
-"""Largest difference in clock offset between two places in a file, without drift: a few chips."""
+"""Largest difference, without drift, between the clock offsets of two runs aligned with one file: a
+few chips of a load code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +192,7 @@ def _refuse_unknown_samples(power: PowerFile) -> None:
 def _analysed(
     directory: Path, record: RunRecord, facts: HostFacts, power: PowerFile, made_utc: str
 ) -> Run:
-    """Compute the run with the energy of a trace from its raw files."""
+    """Compute the run, with the energy of a trace, from the run's raw files."""
     try:
         traces = read_traces(directory, record, read_queries(directory))
         run = analyse_run(
@@ -209,7 +210,7 @@ _OtherRun = tuple[RunRecord, HostFacts]
 
 
 def _runs_around(store: Store, run_id: str, record: RunRecord) -> Iterator[_OtherRun]:
-    """The device's runs before and after this run: the file may contain their load codes, too."""
+    """The device's runs before and after this run, whose load codes the file may also contain."""
     ids = store.run_ids()
     place = ids.index(run_id)
     for name in ids[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]:
@@ -222,7 +223,7 @@ def _runs_around(store: Store, run_id: str, record: RunRecord) -> Iterator[_Othe
 
 
 def _twins(record: RunRecord, facts: HostFacts, around: Sequence[_OtherRun]) -> list[RunRecord]:
-    """Other runs of its set whose load codes have the same distance."""
+    """Other runs of the same set whose load codes are equally far apart."""
     if facts.member is None:
         return []
     codes = load_codes(record)
@@ -236,7 +237,7 @@ def _twins(record: RunRecord, facts: HostFacts, around: Sequence[_OtherRun]) -> 
 
 
 def _refuse_taken(request: TraceRequest, around: Sequence[_OtherRun]) -> None:
-    """Reject an alignment with a stretch of the file that another run is already aligned with.
+    """Reject an alignment if another run is already aligned with the same part of the file.
 
     Raises:
         TraceRefused: the clock offsets of both alignments contradict each other.

@@ -150,7 +150,7 @@ class RunBegan:
 
 @dataclass(frozen=True, slots=True)
 class HashProgress:
-    """Bytes of the model that are hashed; sent only if hashing takes long."""
+    """Number of bytes of the model that are hashed so far; sent only if hashing takes long."""
 
     device: str
     done: int
@@ -159,7 +159,7 @@ class HashProgress:
 
 @dataclass(frozen=True, slots=True)
 class PushProgress:
-    """Bytes of the model that are on the device."""
+    """Number of bytes of the model that are on the device so far."""
 
     device: str
     done: int
@@ -255,7 +255,7 @@ class FetchBegan:
 
 @dataclass(frozen=True, slots=True)
 class RunFetched:
-    """The run was fetched and stored; a failed run with its reason."""
+    """The run was fetched and stored; a failed run contains the reason for its failure."""
 
     device: str
     run: Run

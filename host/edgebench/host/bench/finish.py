@@ -72,7 +72,7 @@ _HOST_ERRORS = {
 def finish(directory: Path, trouble: str | None = None) -> Run:
     """Compute the result of a run from the files in its directory, and write run.json.
 
-    Any input leads to a result or to one of these errors, whatever files a device sends.
+    Whatever files a device sends, the outcome is a result or one of these errors.
 
     Args:
         directory: Directory with the agent's files under raw/, clock probes, and the host's files.
@@ -135,7 +135,7 @@ def _kept_probes(directory: Path) -> list[list[ClockProbe]]:
 
 
 def _recording(directory: Path, record: RunRecord, trouble: str | None) -> Recording | None:
-    """Recording of the agent's meter, of this host's, or of a host that disconnected.
+    """Recording of the agent's meter, of this host's meter, or of a disconnected host's meter.
 
     The end of a disconnected host's recording is unknown; energy is refused for every window that
     the recording does not cover.
@@ -150,8 +150,8 @@ class FinishingProcess:
     """Finishes runs in another process, one at a time, for several threads.
 
     If the process dies, a new process tries once more, because the first may have been killed by a
-    user. A run that ends the second process, too, for example by its size, is an error. The process
-    exits with this process.
+    user. A run that also ends the second process, for example by its size, is an error. The other
+    process exits when this process exits.
     """
 
     def __init__(self) -> None:
@@ -233,7 +233,7 @@ class FinishReply:
     code: int | None = None
     """Code of an `EdgebenchError`."""
     kind: str = ""
-    """Name of its class."""
+    """Name of the error's class."""
     text: str = ""
     errno: int | None = None
     """Number of an `OSError`."""

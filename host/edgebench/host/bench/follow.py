@@ -1,4 +1,4 @@
-"""Follow a run that an earlier process of this owner started to its end, and store it."""
+"""Follow a run of an earlier process of this owner until the run ends, and store it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ TAKEOVER_POLL_S = 5.0
 
 
 def follow(device: OpenDevice, run_id: str, on_stored: Callable[[Run], None] | None = None) -> Run:
-    """Follow a run that an earlier process of this owner started to its end, and store it.
+    """Follow a run of an earlier process of this owner until the run ends, and store it.
 
     A run that has already ended is stored immediately. If the process that started it still exists,
-    it stores the run itself; if it uses the same store, the run is returned from there. This client
-    holds the lease afterwards.
+    that process stores the run; if both processes use the same store, the run is returned from
+    there. This client holds the lease afterwards.
 
     Args:
         device: The device.
@@ -123,7 +123,7 @@ def _joined(
     """Probes of both processes, if this machine's clock ran continuously between them.
 
     The clock restarts at boot, and stops while the machine sleeps. In these cases only the earlier
-    probes are used, because a meter's recording from that time has their clock.
+    probes are used, because a meter's recording from that time uses the same clock.
     """
     if not left or not later or not left[-1] or not later[0]:
         return [*left, *later]

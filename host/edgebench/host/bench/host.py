@@ -89,7 +89,7 @@ class BenchHost:
         """Devices by name; without names, all paired devices, and this machine if it runs an agent.
 
         Raises:
-            NoSuchDevice: no paired device has a name, or there are no devices.
+            NoSuchDevice: a name is not that of a paired device, or there are no devices.
         """
         paired = self.files.devices()
         if names:
@@ -210,7 +210,7 @@ class BenchHost:
         Args:
             words: Words that select the devices.
             notify: Consumer of the events.
-            cancellation: Stops the collection from another thread, with the runs it follows.
+            cancellation: Stops the collection, and the runs it follows, from another thread.
             is_waiting: Whether to follow runs in progress; if not, their devices are skipped.
 
         Raises:
@@ -230,7 +230,7 @@ class BenchHost:
         return [run for plan in plans for run in plan.runs]
 
     def analyse_set_aside(self, notify: Notify) -> list[Run]:
-        """Analyse runs that were set aside again; return the runs that are stored now.
+        """Repeat the analysis of runs that were set aside; return the runs that are stored now.
 
         Raises:
             StoreError: the store cannot be read or written.

@@ -15,7 +15,8 @@ from edgebench.protocol.record import Phase
 OnNotice = Callable[[Progress | Telemetry], None]
 
 PROBED_WARMUP_S = 0.5
-"""Minimum warm-up that has room for clock probes; no requests are sent during the timed loop."""
+"""Minimum duration of a warm-up in which the clock is probed. No requests are sent during the timed
+loop."""
 
 
 def probing(client: Client, probes: list[list[ClockProbe]], on_notice: OnNotice) -> OnNotice:

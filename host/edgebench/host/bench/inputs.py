@@ -1,7 +1,7 @@
-"""The user's inputs, of `--inputs`.
+"""The user's inputs, given with `--inputs`.
 
-A .npz file with an array for each input, by name; the first axis is the sample. Inputs that are not
-in the file are drawn at random on the device.
+The inputs are a .npz file with one array per input, under the input's name. The first axis of each
+array is the sample. Inputs that are not in the file are drawn at random on the device.
 """
 
 from __future__ import annotations

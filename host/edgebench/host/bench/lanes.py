@@ -59,7 +59,7 @@ def measure_side_by_side(
 def _side_by_side(
     works: Sequence[Callable[[], None]], parallel: int, cancellation: Cancellation
 ) -> None:
-    """Do all works, up to `parallel` at the same time; Ctrl-C cancels them and waits for their end.
+    """Call all works, up to `parallel` at the same time; Ctrl-C cancels them and waits for all.
 
     A second Ctrl-C does not wait: the threads end with the process.
     """
@@ -101,7 +101,7 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _wait_for(ends: Sequence[threading.Event]) -> None:
-    """Wait for all events, with a timeout: a signal just before a wait is handled after that wait.
+    """Wait for all events, in short waits: a signal just before a wait is handled after that wait.
 
     `Thread.join` is not used, because a join interrupted by Ctrl-C marks a running thread as ended.
     Source: CPython 3.11, `Thread._wait_for_tstate_lock`.

@@ -16,7 +16,7 @@ from edgebench.protocol.errors import LeaseHeld, LinkTimeout, UsageError
 from edgebench.protocol.spec import MAX_LENGTH_S
 
 REPORT_INTERVAL_S = 10.0
-"""Interval of the reports while waiting for a device, and the wait of a single lease request.
+"""Interval of the reports while waiting for a device, and longest wait of a single lease request.
 
 Each request is a message to a device that is measuring; at this interval, they are no more frequent
 than the pings of the connection."""
@@ -84,7 +84,7 @@ def take_lease(
         device: The user's name of the device.
         wait_s: Longest wait; 0: none.
         notify: Receives the holder of the lease once, then the elapsed waiting time.
-        cancellation: Checked before each request, that is within `REPORT_INTERVAL_S`.
+        cancellation: Checked before each request, so at least every `REPORT_INTERVAL_S`.
         check: Called once if another command holds the device. It may raise, to avoid waiting for a
             device that cannot fulfil the request.
 
@@ -105,7 +105,7 @@ def _wait_until_free(
     *,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Call `attempt` with the time that it may wait, until it is not refused or time is up."""
+    """Call `attempt` with the time that it may wait, until it succeeds or the time is up."""
     cancellation.check()
     begin_s = time.monotonic()
     refusal = attempt(0.0)

@@ -161,7 +161,7 @@ class DeviceStatus:
             time.sleep(POWER_S)
 
     def _put(self, of: MeterSession | None = None, **changes: Any) -> None:
-        """Publish changes; with a meter's session `of`, only while its run is in progress."""
+        """Publish changes; if `of` is given, only while the run of that session is in progress."""
         with self._lock:
             if of is not None and of is not self._session:
                 return

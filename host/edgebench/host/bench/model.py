@@ -23,12 +23,14 @@ QUIET_S = 1.0
 """Time after which hashing reports progress."""
 _BLOCK_BYTES = 1 << 20
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-"""Begin of a file that Git LFS leaves in place of the content. Source: git-lfs, docs/spec.md."""
+"""First bytes of a file that Git LFS leaves in place of the content.
+
+Source: git-lfs, docs/spec.md."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model file on the host, with its size and time when it was opened."""
+    """A model file on the host, with its size and modification time when it was opened."""
 
     path: Path
     name: str
@@ -71,7 +73,7 @@ _DIGESTS: dict[Model, str] = {}
 
 
 def open_model(path: Path, name: str | None = None) -> Model:
-    """Open a model file, reading only its begin, because a device may have no room for it.
+    """Open a model file; only its first bytes are read, because a device may have no room for it.
 
     Raises:
         NoSuchModel: the file does not exist.

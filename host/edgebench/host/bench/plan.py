@@ -115,7 +115,7 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
 
 
 def runtimes_of_targets(system: SystemDescription) -> set[str]:
-    """Names of the runtimes whose device times itself."""
+    """Names of the runtimes with which the device times itself."""
     return {report.name for report in system.runtimes if report.is_target}
 
 
@@ -136,7 +136,7 @@ def _rounds(steps: list[Step], run_count: int) -> list[Step]:
 
 
 def _pairs(baseline: Step, candidate: Step, against: ComparisonRequest) -> list[Step]:
-    """Pairs of baseline and candidate in random order; each side is first equally often.
+    """Pairs of baseline and candidate in random order; each side comes first equally often.
 
     Drifts during the command, for example of the temperature, affect both sides of a pair alike.
     The order is derived from the comparison's id, which is stored with every run.
@@ -216,7 +216,7 @@ def refuse_impossible(
 def refuse_unseen_edges(
     request: BenchRequest, steps: Sequence[Step], meter: OpenMeter | None
 ) -> None:
-    """Reject runs in which a board's last edges are not those of its windows, or not recorded.
+    """Reject runs of a board whose last recorded edges would not be those of its windows.
 
     Raises:
         UsageError: pulses of a data set come last, or the recording would end before the edges.

@@ -87,7 +87,7 @@ class ComparisonRequest:
 
     candidate: Model
     pair_count: int = DEFAULT_PAIRS
-    """Runs of each model; with fewer than 6, no difference can be significant."""
+    """Number of runs of each model; with fewer than 6, no difference can be significant."""
     metrics: tuple[str, ...] = ()
     """Metrics to compare; empty: the headline metric of the scenario."""
     margin_ratio: float | None = None
@@ -116,7 +116,7 @@ class BenchRequest:
     spec: RunSpec = field(default_factory=lambda: from_preset(DEFAULT_PRESET))
     """Specification of every run, without its runtime and the additions for a meter."""
     run_count: int = 1
-    """Runs of each model, which form a set; `spec` describes one run."""
+    """Number of runs of each model, which form a set; `spec` describes one run."""
     is_duration_fixed: bool = False
     """The user chose the duration, so a meter must not extend it."""
     ambient_c: float | None = None
@@ -233,8 +233,8 @@ class BenchOptions(SpecChanges, total=False):
     sustained_s: float | None
     """Duration of a run that measures sustained performance."""
     runs: int | None
-    """Runs of each model, which share duration and queries; None: 5, under `quick` 8, or 1 if the
-    request is about a single run. Their combined result is a `StoredSet`."""
+    """Number of runs of each model, which share duration and queries. Their combined result is a
+    `StoredSet`. None: 5; 8 with the preset `quick`; 1 if the request is about a single run."""
     preset: str | None
     """Preset that the settings modify."""
     accuracy: str | None

@@ -223,7 +223,7 @@ def _expected(client: Client, model: Model, probes: Sequence[ClockProbe]) -> Exp
 
 @contextmanager
 def _forgotten_if_refused(store: Store, run_id: str) -> Iterator[None]:
-    """Drop the expectation of a run that was not started: not admitted, or without its meter."""
+    """Drop the expectation of a run that was not started: it was refused, or its meter failed."""
     try:
         yield
     except (TargetError, UsageError, StoreError) as exc:
@@ -254,7 +254,7 @@ _BEFORE_LOOP = {
     Phase.SYNCING,
     Phase.WARMING_UP,
 }
-"""Phases before the timed loop: a run that ends here loses no measurements."""
+"""Phases before the timed loop; a run that ends in one of them loses no measurements."""
 
 
 def _stopping(client: Client, run_id: str, session: MeterSession, on_notice: OnNotice) -> OnNotice:
@@ -264,7 +264,7 @@ def _stopping(client: Client, run_id: str, session: MeterSession, on_notice: OnN
     def watch(notice: Progress | Telemetry) -> None:
         nonlocal is_begun, is_stopped
         on_notice(notice)
-        # IDLE also follows the loop: from then on, the run is kept, without its energy.
+        # IDLE also follows the loop. Once the loop has begun, the run is kept, without its energy.
         if isinstance(notice, Progress):
             is_begun = is_begun or notice.phase not in _BEFORE_LOOP
         if session.trouble is not None and not is_begun and not is_stopped:

@@ -140,7 +140,7 @@ class BenchRuns(RunPlan):
         self.runs: list[Run] = []
 
     def refuse_impossible(self, session: DeviceSession) -> None:
-        """Reject the request if the device cannot make any one of its runs."""
+        """Reject the request if it contains a run that the device cannot make."""
         self._possible(session, session.client.describe())
 
     def orders(self, session: RunSession) -> Iterator[RunOrder]:
@@ -203,7 +203,7 @@ class BenchRuns(RunPlan):
 
 
 class CollectRuns(RunPlan):
-    """Makes no runs; follows the runs of earlier commands to their ends, and returns them."""
+    """Makes no runs; follows runs of earlier commands until they end, and lists them in `runs`."""
 
     is_measuring = False
 
@@ -226,7 +226,7 @@ class CollectRuns(RunPlan):
         return InProgress.FOLLOW if self._is_waiting else InProgress.LEAVE
 
     def fetch_began(self, run_id: str) -> None:
-        """Report the begin of a fetch."""
+        """Report that a fetch begins."""
         self.notify(events.FetchBegan(self.device, run_id))
 
     def fetched(self, run: Run) -> None:

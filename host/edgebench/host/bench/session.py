@@ -77,7 +77,7 @@ class InProgress(Enum):
     FOLLOW = "follow"
     """Follow it to its end, and store it."""
     WAIT = "wait"
-    """Wait for the lease; the run's own command stores it."""
+    """Wait for the lease; the command that started the run stores it."""
     LEAVE = "leave"
     """Skip the device, because reading traces from it would disturb the measurement."""
 
@@ -112,7 +112,7 @@ class RunPlan:
         """Called before a run is fetched."""
 
     def fetched(self, run: Run) -> None:
-        """Called when a run was fetched and stored; a failed run has its reason."""
+        """Called after a run has been fetched and stored; a failed run contains the reason."""
         if (error := failure_of(run)) is not None:
             self.notify(events.EarlierRunFailed(self.device, run.run_id, error))
         else:
@@ -136,7 +136,7 @@ class RunPlan:
     def orders(self, session: RunSession) -> Iterable[RunOrder]:
         """Orders of the runs to make, each requested after the previous run has ended.
 
-        Earlier runs are settled when it is called.
+        Earlier runs are settled before this method is called.
 
         Raises:
             EdgebenchError: the device cannot make the runs.
@@ -145,10 +145,10 @@ class RunPlan:
         return ()
 
     def stored(self, order: RunOrder, run: Run) -> None:
-        """Called when a run was made and stored, even if it was interrupted."""
+        """Called after a run has been measured and stored, even if the run was interrupted."""
 
     def failed(self, order: RunOrder, error: EdgebenchError) -> None:
-        """Called when a run failed.
+        """Called after a run has failed.
 
         Raises:
             EdgebenchError: the failure prevents further runs.
@@ -157,7 +157,7 @@ class RunPlan:
         raise error
 
     def ended(self) -> None:
-        """Called when all runs were made, and the device may delete them."""
+        """Called after all runs have been made, and the device may delete them."""
 
     def pause_s(self, error: EdgebenchError) -> float | None:
         """Time until the next attempt on the device; None to give the device up."""
@@ -214,7 +214,7 @@ class MeasuringHost:
     wait_s: float = 0.0
     """Longest wait for the lease of a device; 0: none."""
     is_for_another: bool = False
-    """Whether another host stores the runs; until then, they stay on the device."""
+    """Whether another host stores the runs; each run stays on the device until that host has it."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

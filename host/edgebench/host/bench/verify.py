@@ -1,4 +1,4 @@
-"""Recompute a stored run from its raw files, and list the differences to its document."""
+"""Recompute a stored run from its raw files, and list the differences from its document."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SENTENCE_WITH_NUMBERS = re.compile(
     r"verdict\.rules\[\d+\]\.facts\.(?:why|checks)|metrics\.thermal\.reason"
     r"|metrics\.energy\.(?:.+\.)?(?:refused|net_refused|detail|reason)"
 )
-"""Sentences that contain numbers which are nowhere else."""
+"""Sentences with numbers that are nowhere else in the document."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -94,7 +94,8 @@ def verify(store: Store, run_id: str) -> list[Difference]:
 def _is_reworded(difference: Difference) -> bool:
     """Whether two texts are the same sentence in the words of two versions of edgebench.
 
-    Every version writes a sentence, and with the same numbers, in whatever order.
+    The stored sentence must not be empty. If its numbers are nowhere else in the document, both
+    sentences must contain the same numbers, in any order.
     """
     stored, computed = difference.stored, difference.computed
     if not isinstance(stored, str) or not isinstance(computed, str) or not stored:

@@ -72,7 +72,7 @@ class Campaign:
         return campaign_state(self._store, self.journal, self.plan)
 
     def summary(self) -> CampaignSummary:
-        """Current progress as numbers of runs, with the remaining time."""
+        """Current progress in numbers of runs, and the remaining time."""
         state = self.state()
         times_s = [lane.left_s for lane in self.lanes() if lane.left_s is not None]
         return CampaignSummary(

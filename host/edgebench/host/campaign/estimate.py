@@ -15,7 +15,7 @@ analyse the run. Measured with the built-in models on two noisy cores: 1.6 to 4 
 
 
 def expected_run_s(spec: RunSpec) -> float:
-    """Estimated duration of a run; a slow model may take longer, for its minimum of queries."""
+    """Estimated duration of a run; a slow model may take longer to reach its minimum of queries."""
     return spec.duration_s + spec.warmup_duration_s + 2 * spec.idle_duration_s + START_UP_S
 
 

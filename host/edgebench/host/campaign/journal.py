@@ -278,7 +278,7 @@ def begin_journal(store: Store, plan: CampaignPlan) -> Journal:
         make_directory(directory.parent)
         directory.mkdir()
         sync_directory(directory.parent)
-        write_whole(directory / JOURNAL_FILE, "\n")  # never empty, unlike after a first append
+        write_whole(directory / JOURNAL_FILE, "\n")  # a killed append could leave it empty
         write_whole(directory / PLAN_FILE, json.dumps(to_plain(plan), indent=1))
     except OSError as exc:
         raise StoreError(f"campaign not written: {exc.strerror}: {directory}") from exc

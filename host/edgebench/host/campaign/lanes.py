@@ -47,7 +47,7 @@ class LaneFactory(Protocol):
 
 
 OpenLanes = Callable[[CampaignPlan, CellRequests, int], AbstractContextManager[LaneFactory]]
-"""Opens a `LaneFactory` for this number of devices of a campaign."""
+"""Opens a `LaneFactory` for a campaign; the last argument is the number of devices."""
 
 
 def make_runs(
@@ -63,7 +63,7 @@ def make_runs(
 
     Args:
         journal: The campaign.
-        store: Its store.
+        store: The campaign's store.
         open_lanes: Opens the factory of the devices' lanes.
         notify: Consumer of the events.
         cancellation: Stops the campaign from another thread.
@@ -104,7 +104,7 @@ def make_runs(
 def is_over(state: CampaignState, device: str) -> bool:
     """Whether a device has no runs left, and all its stored runs were acknowledged.
 
-    A device keeps a run until it is acknowledged; a host that was killed may not have done that.
+    A device keeps a run until it is acknowledged; a killed host may not have acknowledged it.
     """
     note = state.lanes.get(device)
     is_left = state.count(RunState.LEFT, RunState.UNSETTLED, device=device)
@@ -133,7 +133,7 @@ class PairedLanes:
 
 
 def paired_lanes(host: BenchHost) -> OpenLanes:
-    """Opener of the lanes of devices that a host is paired with."""
+    """A function that opens the lanes of devices that a host is paired with."""
 
     @contextmanager
     def open_lanes(plan: CampaignPlan, requests: CellRequests, count: int) -> Iterator[PairedLanes]:

@@ -21,7 +21,7 @@ class NewestCampaigns:
         self._store = store
         self._campaigns: dict[str, Campaign] = {}
         self._known: dict[str, tuple[object, CampaignProgress]] = {}
-        """Stamp of the journal, and progress, of each campaign that is not running, by id."""
+        """Journal stamp and progress of each campaign that is not running, by the campaign's id."""
 
     def read(self) -> list[CampaignProgress]:
         """Progress of the newest campaigns, newest first; unreadable campaigns are left out.

@@ -79,7 +79,7 @@ class AttemptName:
     campaign: str
     planned: PlannedRun
     attempt: int
-    """From 1."""
+    """Number of the attempt, from 1."""
 
     def run_id(self, now: datetime) -> str:
         """Id of the run; like every id, it begins with the time."""

@@ -49,7 +49,7 @@ from edgebench.protocol.errors import (
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
-"""Bounds of the pauses between attempts to reach a device; each pause doubles the previous."""
+"""First and longest pause between attempts to reach a device; each pause doubles the previous."""
 
 
 def was_stopped(run: Run) -> bool:
@@ -67,7 +67,7 @@ def was_stopped(run: Run) -> bool:
 _PASSING = (TransportError, LeaseHeld, NoSpace, SeatLeft, MeterLost, StoreError)
 """Errors of the environment, not of the run: they may be temporary, so the run is made later."""
 _LASTING = (TooLarge, RunDamaged, LabHostsUnreachable)
-"""Subclasses of these that are permanent, or that were already waited for."""
+"""Subclasses of errors in `_PASSING` that are permanent, or that were already waited for."""
 
 
 def may_pass(error: EdgebenchError) -> bool:
@@ -147,7 +147,7 @@ class CampaignRuns(RunPlan):
         """Record in the journal that a run can never be stored."""
         if may_pass(error):
             raise error
-        if isinstance(error, NoSuchRun):  # neither there nor here: handled as lost
+        if isinstance(error, NoSuchRun):  # neither on the device nor stored here: it is lost
             return
         super().refused(run_id, error)
         if attempt_name(run_id) is not None:
@@ -227,7 +227,7 @@ class CampaignRuns(RunPlan):
 
     def pause_s(self, error: EdgebenchError) -> float | None:
         """Wait for temporary errors, up to the `wait_s` of the campaign."""
-        # A meter that was never there is a mistake; a meter used before may be plugged in again.
+        # A meter that was never present is the user's mistake; a meter used before may return.
         is_unplugged = isinstance(error, NoSuchMeter) and self._was_measured()
         if not (may_pass(error) or is_unplugged) or self._pause.is_over(error):
             return None
@@ -242,7 +242,7 @@ class CampaignRuns(RunPlan):
         self.notify(events.DeviceFailed(self.device, error))
 
     def _was_measured(self) -> bool:
-        """Whether any process began a run on this device, so that its meter was present."""
+        """Whether any process began a run on this device, which shows that the meter was there."""
         plan = self._work.plan
         names = map(attempt_name, self._work.journal.read().intended)
         begun = {plan.cells[name.planned.cell].device for name in names if name is not None}

@@ -54,9 +54,10 @@ MAX_CELLS = 10_000
 MAX_COMBINATIONS = 100_000
 """Combinations of the levels before exclusions: ten times the maximum number of cells."""
 MAX_COMPARISONS = 1_000_000
-"""Levels of the axes times exclusions, because each level is compared with each pattern."""
+"""Maximum of axis levels times exclusions, because each level is compared with each pattern."""
 MAX_RUNS = 100_000
-"""Cells times repeats; a farm of 50 boards with one run per minute each takes a day and a half."""
+"""Maximum of cells times repeats. A farm of 50 boards, each with one run per minute, takes a day
+and a half."""
 MAX_REPEATS = 999
 MAX_RETRIES = 9
 INVALID = "invalid"
@@ -78,7 +79,7 @@ DEFAULT_RETRY = {
 """Only errors that can occur by chance are retried; a refused model would be refused again."""
 DEFAULT_AWAY_S = 600.0
 DEFAULT_LAB_WAIT_S = 30.0
-"""Time in which a supervisor restarts a lab host's worker, or its machine reboots."""
+"""Time in which a supervisor restarts a lab host's worker, or the lab host reboots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

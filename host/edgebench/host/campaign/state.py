@@ -13,8 +13,8 @@ from edgebench.host.store.index import DAMAGED, RunSummary, list_runs
 from edgebench.host.store.layout import Store
 
 MAX_LOST = 5
-"""Consecutive attempts that may be lost with their agent, after which a model that kills its device
-is given up."""
+"""Number of consecutive attempts, each lost with its agent, after which a run is given up: its
+model may kill the device."""
 LOST = Refusal("lost", f"{MAX_LOST} attempts were lost with their agent")
 
 

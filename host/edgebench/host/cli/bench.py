@@ -148,7 +148,7 @@ def _export(
 
 
 def _warn_of_few_pairs(request: BenchRequest) -> None:
-    """Warn before the runs that too few pairs cannot decide times or energies.
+    """Warn, before the runs, if there are too few pairs to decide on times or energies.
 
     A single pair is enough for instruction counts.
     """

@@ -232,6 +232,6 @@ _NAMES: dict[str, Callable[[Path], list[str]]] = {
     "--metric": _metrics,
     **{option.flag: _fixed(*option.completions) for option in OPTIONS if option.completions},
 }
-"""Completions by option, or else by placeholder."""
+"""Functions that list completions, by option or else by placeholder."""
 _PATHS_TOO = {"RUN", "BASELINE", "CANDIDATE", "MODEL", "B"}
 """Placeholders of names that may also be paths."""

@@ -47,7 +47,7 @@ class ArgumentsRefused(UsageError):
 
 
 def print_document(document: object) -> None:
-    """Print a command's document, and record that for the case that the command fails later."""
+    """Print a command's document, and record that it was printed, in case of a later failure."""
     import json  # only here: keeps --help fast
 
     text = json.dumps(document, indent=1)
@@ -104,8 +104,9 @@ def report_failure(
         message: What failed, with the value and the limit.
         hint: What to do, with a command.
         code: The exit code.
-        as_json: Print a document on stdout, unless the command has printed its own. For `bench`, it
-            has no runs and this error; for any other command, only the error.
+        as_json: Print a document on stdout, unless the command has printed its own document. The
+            document of `bench` has no runs and this error; that of any other command, only the
+            error.
         command: The command that failed.
         kind: Name of the kind of error, from `EdgebenchError.kind`.
     """

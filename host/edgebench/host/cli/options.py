@@ -145,7 +145,7 @@ def options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 class GivenOnce(argparse.Action):
-    """Stores an option's value and rejects a second value, which would silently win.
+    """Stores an option's value; rejects a second value, which would silently replace the first.
 
     Only for options without a default.
     """
@@ -175,7 +175,7 @@ def new_parser(command: str, description: str) -> OneLineParser:
 
 
 def add_option(add: Add, option: BenchOption) -> None:
-    """Add an option of `bench`, as defined in its row."""
+    """Add an option of `bench`, as its row in `options/bench.py` defines it."""
     if option.constant is not None:
         add(option.flag, action="store_const", const=option.constant, help=option.help_text)
         return
@@ -217,12 +217,12 @@ _RUN_HELP = (
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add RUN, of `edgebench verify`."""
+    """Add RUN, the argument of `edgebench verify`."""
     parser.add_argument("run", metavar="RUN", help=_RUN_HELP)
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    """Add RUN…, of `edgebench show`."""
+    """Add RUN…, the arguments of `edgebench show`."""
     parser.add_argument("run", metavar="RUN", nargs="+", help=_RUN_HELP)
 
 
@@ -245,6 +245,6 @@ def add_json(parser: argparse.ArgumentParser, default: bool | str = False) -> No
 
 
 def add_trust_model(add: Add) -> None:
-    """Add --trust-model, of commands that open models."""
+    """Add --trust-model, for commands that open models."""
     text = "do not warn if a device lets models access files of the agent's user"
     add("--trust-model", action="store_true", help=text)

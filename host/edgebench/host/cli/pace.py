@@ -47,7 +47,7 @@ class DevicePace:
 
     @property
     def run_s(self) -> float | None:
-        """Expected duration of a run: the mean without the first, which includes the checks."""
+        """Expected duration of a run: the mean without the first run, which includes the checks."""
         durations_s = self._durations_s[1:] or self._durations_s
         return sum(durations_s) / len(durations_s) if durations_s else self._expected_s
 

@@ -104,7 +104,7 @@ class RunFailure:
     device: str | None = None
     """Device; None if the error is not about a device."""
     is_one_of_several: bool = False
-    """Several devices are measured, so the title names the device."""
+    """Whether several devices are measured; if so, the title names the device."""
 
     @property
     def title(self) -> str:
@@ -116,7 +116,7 @@ class RunFailure:
 
 
 def _reached(reached: PhaseProgress) -> str:
-    """How far a phase is, in words."""
+    """How far a phase has progressed, in words."""
     if reached.unit is ProgressUnit.BYTES:
         return f"sending {format_bytes(reached.done)} of {format_bytes(reached.total)}"
     return f"{reached.done} of {reached.total} {reached.unit.value}"
@@ -206,7 +206,7 @@ class ProgressWatcher:
         signal.default_int_handler(number, frame)
 
     def begin(self) -> None:
-        """Handle the begin of a run: show the overall progress, unless it is the only run."""
+        """Handle the start of a run: show the overall progress, unless it is the only run."""
         if self._starting is not None:
             self.bar.remove_task(self._starting)
             self._starting = None
@@ -232,7 +232,7 @@ class ProgressWatcher:
             self.report()
 
     def report(self) -> None:
-        """Print each run's phase, the time since its begin, and its expected duration."""
+        """Print each run's phase, with the elapsed time and the expected duration of the phase."""
         for task in self.bar.tasks:
             if task.id in (self._overall, self._starting):
                 continue

@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Merge; exit code 1 if runs with the same id differ, or if files there are damaged."""
+    """Merge; exit code 1 if runs with the same id differ, or the other store has damaged files."""
     from dataclasses import asdict
     from pathlib import Path
 

@@ -87,9 +87,9 @@ def _report(
 
     Args:
         kind: `run` or `recording`.
-        named: Its name, as the only item, by its key in JSON.
+        named: A single item: the name of the run or recording, by its key in JSON.
         differences: Differences between stored and computed values.
-        shown_as: Its name as an argument of `edgebench show`.
+        shown_as: The name as an argument of `edgebench show`.
         as_json: Print a document.
     """
     [name] = named.values()
@@ -175,7 +175,7 @@ def _print_hint(name: str) -> None:
 
 
 def _rejudge_run(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
-    """Print the run as it would be stored today, and its stored verdict."""
+    """Print the run as this version computes it, then its stored verdict and today's verdict."""
     from edgebench.host.analysis.run_set import alone
     from edgebench.host.bench.verify import rejudge
     from edgebench.host.result.document import to_document
@@ -193,7 +193,7 @@ def _rejudge_run(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
 
 
 def _rejudge_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:
-    """Print the set as its runs would be stored today, and its stored verdict."""
+    """Print the set as this version computes it, then its stored verdict and today's verdict."""
     from edgebench.host.analysis.run_set import find_set
     from edgebench.host.bench.verify import rejudge
     from edgebench.host.show.set_page import set_document, set_page

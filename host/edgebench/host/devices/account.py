@@ -38,8 +38,8 @@ OLDEST_PYTHON = (3, 10)
 CANDIDATES = ("python3", "python3.13", "python3.12", "python3.11", "python3.10")
 STEP_TIMEOUT_S = 120.0
 INSTALL_TIMEOUT_S = on_device.INSTALL_TIMEOUT_S + 60.0
-# Works in any Python since 2.7, which has no `-I`, so that an old version can be reported. With
-# `-c`, the empty entry of sys.path is the directory of the login.
+# Runs in any Python from 2.7 on, so that an old version can be reported. Python 2.7 has no `-I`;
+# instead, the empty entry of sys.path is removed, which with `-c` is the directory of the login.
 _WHO = (
     "import sys; sys.path[:] = filter(None, sys.path); import platform as p; "
     "print(' '.join(['edgebench-python', p.python_implementation(), "
@@ -104,7 +104,7 @@ class Account:
         """Switch to the environment that was installed into; the agent has to be stopped first.
 
         Args:
-            is_offline: Whether it contains only wheels that were sent.
+            is_offline: Whether the environment contains only wheels that were sent.
         """
         self._ask(StepReport, "switch", "switching to the new environment", is_offline=is_offline)
 

@@ -50,8 +50,8 @@ VARIABLES = {
     "XDG_CACHE_HOME": f"{HOME}/cache",
     "TMPDIR": f"{HOME}/tmp",
 }
-"""Variables of every command. No variable is for the loader, because Android's programs would also
-read it."""
+"""Variables of every command. None of them configures the dynamic loader, because Android's own
+programs would read it as well."""
 SEND_TIMEOUT_S = 60.0
 """Time without progress after which sending a file has failed."""
 MODEL_TIMEOUT_S = 20.0
@@ -60,7 +60,7 @@ SYNC_CHUNK_BYTES = 64 * 1024
 MAX_REASON_BYTES = 4096
 FILE_MODE = 0o100644
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
-"""Source: shell_protocol.h."""
+"""Kinds of packets. Source: shell_protocol.h."""
 _HEADER = struct.Struct("<BI")
 _SYNC = struct.Struct("<4sI")
 _MAX_NAME = 40
@@ -68,7 +68,7 @@ _MAX_NAME = 40
 
 @dataclass(frozen=True, slots=True)
 class AdbTarget:
-    """A phone at the adb server of this machine."""
+    """A phone that is reached through the adb server of this machine."""
 
     serial: str
 
@@ -114,7 +114,7 @@ def ready_phones() -> tuple[Phone, ...]:
     server = AdbServer()
     listed = server.phones()
     if ready := [phone for phone in listed if phone.state is AdbState.READY]:
-        # Over Wi-Fi the serial is HOST:PORT, or a service of multicast DNS.
+        # Over Wi-Fi the serial is HOST:PORT, or a service name of multicast DNS.
         by_cable_first = sorted(ready, key=lambda one: ":" in one.serial or "._adb" in one.serial)
         names = {phone: _name_of_boot(server, phone) for phone in by_cable_first}
         chosen: dict[tuple[str, str] | None, Phone] = {}

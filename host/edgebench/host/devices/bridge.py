@@ -1,6 +1,6 @@
 """The firmware bridge of this machine, if it is installed, for use by hand.
 
-The host looks for the bridge only in this file.
+No other file of the host looks for the bridge.
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ def find_tools() -> BridgeTools:
 
 
 def board_memory() -> Path:
-    """File in which this user's agent stores boards; it serves boards that are confirmed here."""
+    """File in which this user's agent stores boards; the agent serves those confirmed in it."""
     return Path(user_paths(os.environ).agent_state) / MEMORY_FILE

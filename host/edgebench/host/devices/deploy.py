@@ -82,7 +82,7 @@ class DeployRequest:
     port: int | None = None
     """Port of the agent; None: unchanged, or the default port."""
     name: str | None = None
-    """Name of the device; None: unchanged, or its host name."""
+    """Name of the device; None: unchanged, or the host name of a new device."""
     at_boot: bool = True
     """Whether the agent also starts at boot."""
     via: str | None = None
@@ -93,7 +93,7 @@ class DeployRequest:
     """Wire to a meter's digital input, or "none"; None: unchanged."""
     has_bridge: bool | None = None
     """Whether to install the firmware bridge, for microcontrollers attached to the device; None:
-    unchanged, initially not."""
+    unchanged; the first deploy does not install it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class DeployReport:
     device: KnownDevice
     system: SystemDescription
     warnings: tuple[str, ...] = ()
-    """Warnings of its agent about missing meters and lines."""
+    """Warnings of the device's agent about missing meters and lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class _AgentPairing:
 
 
 def deploy_request(target: str, **settings: Any) -> DeployRequest:
-    """A request from the text of its target; the settings are the other fields.
+    """Make a request from the text of its target; `settings` are its other fields.
 
     Raises:
         UsageError: the target or a setting is invalid.
@@ -432,7 +432,7 @@ def _pair(files: HostFiles, shell: Shell, facts: DeviceFacts, identity_file: str
             via=shell.via,
             deployed_to=shell.target,
             identity_file=identity_file,
-            # The user has named the machine by its login: no confirmation for that board.
+            # The user has named this machine by its login, so its board needs no confirmation.
             decide=lambda known, is_certain: is_certain or known.deployed_to == shell.target,
         )
     except (NotPaired, AccessDenied):

@@ -44,7 +44,7 @@ class PlaceState:
 
     name: str
     acquired_by: str | None = None
-    """User who has acquired it, as `HOST/USER`; None if no other user has."""
+    """Other user who has acquired the place, as `HOST/USER`; None if there is none."""
 
 
 class Access(str, Enum):
@@ -70,20 +70,20 @@ class DiscoveredDevice:
     reason: str = ""
     """Why the device cannot be used; empty if it can."""
     system: SystemDescription | None = None
-    """Description by its agent; None if it cannot be used."""
+    """Description by the device's agent; None if the device cannot be used."""
     seat: SeatState | None = None
-    """Holder, run in progress and temperature; None if its agent is too old to report them."""
+    """Holder, run in progress and temperature; None if the agent is too old to report them."""
     labels: tuple[str, ...] = ()
     """Labels in the farm file."""
     health: DeviceHealth | None = None
     """Health as observed by this host; None if the device is not paired."""
     place: PlaceState | None = None
-    """Place in labgrid; None if it has none."""
+    """Place in labgrid; None if the device has none."""
 
 
 Record = Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]
-"""Adds stored facts about a device to its line; the agent's first seat is passed as the agent's own
-device."""
+"""Adds stored facts about a device to the device's line. For the first seat of an agent, the device
+that is passed is the agent itself."""
 
 
 def find_devices(
@@ -93,7 +93,7 @@ def find_devices(
     state: Path | None = None,
     record: Record = lambda line, _: line,
 ) -> list[DiscoveredDevice]:
-    """Every device, including devices that cannot be used, with the reason.
+    """Find all devices; for a device that cannot be used, the reason is stated.
 
     Args:
         files: Files of this host.
@@ -164,7 +164,7 @@ def open_known(
         any_environment: As for `transports`.
 
     Raises:
-        NoSuchDevice: its agent has no such seat.
+        NoSuchDevice: the device's agent has no such seat.
         WrongBoard: another board has the device's identity, or several agents have it.
         TransportError: the device cannot be reached.
     """
@@ -205,7 +205,7 @@ def _client(device: KnownDevice, transport: Transport) -> Client:
 
 
 def _remembered(files: HostFiles, device: KnownDevice, client: Client) -> Client:
-    """The client; architecture, board and hardware of its device are stored first."""
+    """Store architecture, board and hardware of the client's device; returns the client."""
 
     def learn(known: KnownDevice) -> KnownDevice:
         hardware = known.hardware.updated(client.hardware)
@@ -269,7 +269,7 @@ def _look_at(
     registry: Mapping[str, Transport],
     announcements: Sequence[Announcement],
 ) -> list[tuple[DiscoveredDevice, KnownDevice]]:
-    """Lines of a device: one, or a line per seat if its agent serves several, and per copy."""
+    """Lines of a device: one, or one per seat if its agent serves several, plus one per copy."""
     announced = [a.endpoint for a in announcements if a.endpoint.pin == device.pin]
     places = [device, *(device.moved_to(endpoint) for endpoint in announced)]
     failure: EdgebenchError | None = None
@@ -329,7 +329,11 @@ class _Agent:
 
 
 def _with_copies(files: HostFiles, device: KnownDevice, agents: Sequence[_Agent]) -> KnownDevice:
-    """Store the addresses of agents that may all be the device; returns the device with them."""
+    """Update the addresses of copies that are stored for a device; returns the updated device.
+
+    If there are several agents, each of them may be the device, so all of their addresses are
+    stored. A single agent that is proven to run on the device's board ends that state.
+    """
     copies = device.copies
     if len(agents) > 1:
         copies = tuple(agent.place.endpoint.address for agent in agents)

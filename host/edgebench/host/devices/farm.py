@@ -32,7 +32,7 @@ FARM_VARIABLE = "EDGEBENCH_FARM"
 MAX_PARALLEL = 64
 DEFAULT_PARALLEL = 16
 DEFAULT_QUARANTINE_AFTER = 3
-"""Consecutive failures: the first may be a loose cable, the second its being plugged in again."""
+"""Consecutive failures. The first may be a loose cable, the second may come from replugging it."""
 MAX_QUARANTINE_AFTER = 1000
 MAX_SIZE_BYTES = 2**20
 
@@ -44,7 +44,7 @@ class FarmDevice:
     labels: tuple[str, ...] = ()
     """Words by which devices are chosen: `--on label:WORD`."""
     meter: str | None = None
-    """Energy meter wired to it, as a value of `--meter`; None: none."""
+    """Energy meter wired to the device, as a value of `--meter`; None: no meter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class LabgridTable:
     coordinator: str
     """Address, as `HOST` or `HOST:PORT`."""
     tag: str = "edgebench"
-    """Tag of a place whose value is the name of the device."""
+    """Key of the tag that names the device of a place."""
     place: Mapping[str, str] = field(default_factory=dict[str, str])
     """Names of devices by the names of their places."""
 

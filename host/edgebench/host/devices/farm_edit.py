@@ -35,7 +35,7 @@ NEW_FILE_MODE = 0o644
 _DEVICES = "device"
 """Name of the table of devices."""
 _KEY = r"[\w-]+|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
-"""A bare, a basic or a literal key. Source: https://toml.io/en/v1.0.0#keys"""
+"""A bare, basic or literal key of TOML. Source: https://toml.io/en/v1.0.0#keys"""
 _HEADER = re.compile(rf"\s*\[\s*({_KEY})\s*(?:\.\s*({_KEY})\s*)?[.\]]")
 _DOTTED = re.compile(rf"\s*{_DEVICES}\s*\.\s*({_KEY})\s*[.=]")
 _PLAIN = re.compile(rf"\s*({_KEY})\s*[.=]")
@@ -82,7 +82,7 @@ def change_labels(
 
 
 def rename_device(path: Path, old: str, new: str) -> bool:
-    """Rename the tables of a device and of its agent's seats; returns whether there were any.
+    """Rename the tables of a device and of its agent's seats; returns whether any was renamed.
 
     Raises:
         UsageError: the file is not a farm file, or contains the new name already.

@@ -39,18 +39,18 @@ class KnownDevice:
     """Account, as USER@HOST, in which `edgebench deploy` installed the agent; None if not deployed.
     """
     via: str = TlsTransport.name
-    """Name of the transport that reaches it."""
+    """Name of the transport that reaches the device."""
     arch: str = ""
     """Architecture, as uname(1) prints it; empty before the first connection."""
     seat: str = ""
-    """Seat of its agent; empty: the first. Agents are stored, not their seats."""
+    """Seat of the device's agent; empty: the first seat. Only agents are stored, not seats."""
 
     board: str = ""
     """Id of the board, which does not change with a new system; empty before the first connection,
     or if the board has none."""
     hardware: Hardware = field(default_factory=Hardware)
-    """Machine that its agent runs on; empty before the first connection, or if nothing is reported.
-    """
+    """Machine that the device's agent runs on; empty before the first connection, or if the agent
+    reports nothing about it."""
     copies: tuple[str, ...] = ()
     """Addresses of agents with this identity that were seen at the same time, if their hardware
     does not distinguish them."""
@@ -66,12 +66,12 @@ class KnownDevice:
 
     @property
     def machine(self) -> Hardware:
-        """Machine that its agent runs on; only the board if an older version paired the device."""
+        """Machine that the agent runs on; only its board if an older version paired the device."""
         return Hardware(self.board) if self.hardware == Hardware() else self.hardware
 
     @property
     def endpoint(self) -> Endpoint:
-        """Endpoint at which its transport reaches it."""
+        """Endpoint at which the transport reaches the device."""
         return Endpoint(self.name, self.pin, self.addresses, self.port, self.identity_file)
 
     def moved_to(self, endpoint: Endpoint) -> KnownDevice:

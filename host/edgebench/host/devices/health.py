@@ -8,8 +8,9 @@ that is named explicitly is measured as before.
 
 Only failures of the device count (`is_of_device`), not failures of the model, of the request, of
 this host or of a meter. Deaths of the worker count once per model, because a model may kill every
-worker that loads it. Only a run counts as a success; a connection only shows that the device is
-reachable. Three failures in a row are therefore three failures without a run between them.
+worker that loads it. Only a completed run counts as a success; a connection only shows that the
+device is reachable. Three failures in a row are therefore three failures without a completed run
+between them.
 
 Each device has a small file. The file is found by the pin of the agent's certificate and the seat,
 not by the device's id, because boards with copies of the same SD card share an id. A damaged file
@@ -63,7 +64,7 @@ _OF_DEVICE: tuple[tuple[type[EdgebenchError], str | None], ...] = (
 )
 """Code of a failure of the device by class of error; the first match counts. None, and any class
 that is not listed: not a failure of the device. A file that is too large is the user's choice.
-`TooHot` and `WorkerTimeout` depend on the request, the model and the room."""
+`TooHot` and `WorkerTimeout` depend on the request, the model and the room temperature."""
 CHECK_FAILED = "check_failed"
 """Code of all other failures of a health check."""
 
@@ -89,7 +90,7 @@ class DeviceHealth:
     failure_count: int = 0
     """Failures of the device since its last run."""
     quarantined_utc: str | None = None
-    """Begin of the quarantine; None if the device is not quarantined."""
+    """Start of the quarantine; None if the device is not quarantined."""
     quarantine_reason: str = ""
     quarantined_after: int = 0
     """Failures in a row that led to the quarantine; 0 for any other reason."""
@@ -149,7 +150,7 @@ def failure_code(error: EdgebenchError) -> str | None:
 
 
 class HealthFiles:
-    """The files, in the host's state directory."""
+    """The health files of all devices, in the host's state directory."""
 
     def __init__(
         self, state: Path | None = None, now: Callable[[], datetime] | None = None
@@ -162,12 +163,12 @@ class HealthFiles:
         return self._read(self._path(device))
 
     def seen(self, device: KnownDevice, seat: str) -> None:
-        """Record that the device was reached, and the agent's name of the seat."""
+        """Record that the device was reached, and the name that its agent gives the seat."""
         own = "" if device.seat else seat
         self._change(device, lambda before: replace(before, last_seen_utc=self._time(), seat=own))
 
     def succeeded(self, device: KnownDevice) -> None:
-        """Record that a run was made, which ends any quarantine."""
+        """Record a completed run, which ends any quarantine."""
 
         def change(before: DeviceHealth) -> DeviceHealth:
             return _with_event(_recovered(before), HealthEvent(self._time()))
@@ -175,7 +176,7 @@ class HealthFiles:
         self._change(device, change)
 
     def deployed(self, device: KnownDevice) -> None:
-        """Record that its agent was deployed again, which ends any quarantine."""
+        """Record that the device's agent was deployed again, which ends any quarantine."""
         self._change(device, _recovered)
 
     def failed(
@@ -213,7 +214,7 @@ class HealthFiles:
         self._change(device, change)
 
     def quarantine(self, device: KnownDevice, code: str, reason: str) -> None:
-        """Quarantine the device regardless of its history; the time of an earlier begin is kept."""
+        """Quarantine the device regardless of its history; a present quarantine keeps its start."""
 
         def change(before: DeviceHealth) -> DeviceHealth:
             at_utc = self._time()
@@ -273,7 +274,7 @@ class HealthFiles:
             return DeviceHealth()
 
     def _path(self, device: KnownDevice) -> Path:
-        """File of a device; the agent's first seat has the same file with and without its name."""
+        """File of a device; the agent's first seat has one file, whether or not it is named."""
         agent = self._agent(device.pin)
         first = agent / f"{_digest('')}.json"
         is_first = not device.seat or device.seat == self._read(first).seat
@@ -298,7 +299,7 @@ class Outcomes:
         self._is_well = False
 
     def succeeded(self) -> None:
-        """Record a run; further runs change nothing."""
+        """Record a completed run; calling this again before a failure has no effect."""
         if not self._is_well:
             self._is_well = True
             self._files.succeeded(self._device)

@@ -31,9 +31,9 @@ class HostCertificate:
     authority: bytes
     """Public key of the authority, in the wire format of SSH."""
     is_of_host: bool
-    """Whether it is for a host, not for a user."""
+    """Whether the certificate is for a host, not for a user."""
     names: tuple[str, ...]
-    """Hosts that may present it; empty: any host."""
+    """Hosts that may present the certificate; empty: any host."""
     after_s: int
     before_s: int
     """Validity: from `after_s` on, and before `before_s`; seconds since 1970."""
@@ -41,7 +41,7 @@ class HostCertificate:
     signature_algorithm: str
 
     def why_refused(self, host: str, now_s: float) -> str:
-        """Why it is not valid for a host now; empty if it is valid."""
+        """Why the certificate is not valid for a host now; empty if it is valid."""
         if not self.is_of_host:
             return "its certificate is a user certificate"
         if self.signature_algorithm == "ssh-rsa":
@@ -114,7 +114,7 @@ def strings_of(blob: bytes) -> list[bytes]:
 
 
 def _string(blob: bytes, offset: int) -> tuple[bytes, int]:
-    """A string that is preceded by its length, and the offset after it."""
+    """Read a string that its length precedes; returns the string and the offset after it."""
     start = offset + 4
     end = start + int.from_bytes(blob[offset:start], "big")
     if len(blob) < max(start, end):

@@ -22,12 +22,12 @@ UNPACK_TIMEOUT_S = 300.0
 
 
 def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
-    """Path of the Python of a kit on the device, which is sent if it is not there yet.
+    """Path of a kit's Python on the device; the kit is sent if the device does not have it yet.
 
     If this machine has no kit, as after an earlier `--kit FILE`, the kit on the device is used.
 
     Args:
-        shell: Shell of a device whose `kits` is a directory.
+        shell: Shell of a device; its `kits` is not empty.
         given: File of the kit; None: the kit that was built here or is installed.
         on_step: Called with a line if a kit is sent.
 
@@ -67,7 +67,7 @@ def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
 
 
 def present_python(shell: Shell) -> str | None:
-    """Path of the Python of a kit on the device that runs; None if there is none."""
+    """Path of a kit's Python that is on the device and starts; None if there is none."""
     for name in _names(shell):
         python = f"{shell.kits}/{name}/bin/python3"
         if _runs(shell, python).code == 0:

@@ -1,11 +1,12 @@
-"""Host keys that the user has accepted: trust in a presented key by the files `known_hosts`.
+"""Decide by the user's and the system's `known_hosts` files whether a host key is trusted.
 
 Theory of operation. A line is `[marker] names type base64 [comment]`. Lines that do not name the
 host are ignored, even if they are malformed. Among the others, a line without a marker trusts its
 key; `@cert-authority` trusts host certificates that its key has signed; `@revoked` rejects its key,
-both as a host's and as an authority's, regardless of other lines. A certificate without a trusted
-authority counts as the plain key in it. A name with a port that no line contains is looked up again
-without the port. Files that cannot be read count as empty. Files are never written.
+both as the key of a host and as the key of an authority, regardless of other lines. A certificate
+without a trusted authority counts as the plain key in it. A name with a port that no line contains
+is looked up again without the port. Files that cannot be read count as empty. The files are never
+written.
 
 Sources: sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"; the order of decisions is that of OpenSSH 9.2,
 `hostfile.c` (hostkeys_foreach_file, check_hostkeys_by_key_or_type), `sshconnect.c`
@@ -57,7 +58,7 @@ HostKeyAlgorithms that the library supports."""
 
 
 class Marker(Enum):
-    """First word of a line that is not an ordinary key."""
+    """Marker at the start of a line; a line with an ordinary key has none."""
 
     NONE = ""
     AUTHORITY = "@cert-authority"
@@ -113,7 +114,7 @@ class Decision:
 
     trust: KeyTrust
     line: HostLine | None = None
-    """Deciding line; None: no line of the host has a key of its kind."""
+    """Deciding line; None: no line that names the host applies to the key."""
     reason: str = ""
     """Why a certificate, or a line that might have decided, was ignored."""
 
@@ -168,9 +169,9 @@ class KnownHosts:
 
         Args:
             host: Name or address, as typed by the user.
-            port: Port of its SSH server.
+            port: Port of the host's SSH server.
             presented: The key.
-            now_s: Time of day, seconds since 1970, for the validity of a certificate.
+            now_s: Current time in seconds since 1970, for the validity of a certificate.
         """
         lines = self.lines_of(host_name(host, port))
         refusal = ""
@@ -226,7 +227,7 @@ def host_name(host: str, port: int) -> str:
 
 
 def _parse(text: bytes, name: str, place: str) -> HostLine | str | None:
-    """The line if it names the host, or its fault if malformed; None if it names another host."""
+    """The line, or what is wrong with it, if it names the host; None if it does not."""
     # OpenSSH reads a line as a C string, so it ends at the first NUL.
     words = text.partition(b"\0")[0].decode("latin-1").replace("\t", " ").split(" ")
     words = [word for word in words if word.strip("\r")]

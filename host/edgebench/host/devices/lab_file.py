@@ -75,7 +75,8 @@ def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinRep
         files: This host's identity and devices.
         path: File that `export_lab` wrote.
         replaces: Whether this host's identity may be replaced, which removes the devices that are
-            paired with it. Nothing is lost if it has no devices, or has the lab's identity already.
+            paired with it. Nothing is lost if this host has no devices, or already has the lab's
+            identity.
 
     Raises:
         UsageError: the file is not a lab file, or this host has its own devices and `replaces` is
@@ -93,7 +94,7 @@ def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinRep
             "gives this identity up, and these devices have to be paired again"
         )
     if not is_member:
-        # The lab's identity replaces this host's identity only after it was checked.
+        # The lab's identity is checked before it replaces this host's identity.
         try:
             with whole_file(identity_path, mode=0o600) as file:
                 file.write(lab.identity_pem.encode())

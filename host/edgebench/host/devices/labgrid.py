@@ -2,15 +2,15 @@
 
     [labgrid]
     coordinator = "lab-server:20408"
-    tag = "edgebench"               # place tagged edgebench=pi5: the device pi5 (default)
+    tag = "edgebench"               # a place tagged edgebench=pi5 is the device pi5 (default)
 
     [labgrid.place]                 # or a mapping from the place's name
     board-7 = "pi5"
     nucleo-rack = "rack/nucleo"
 
-A place without either stands for the device with the same name, if it exists. Tags of a place
-become labels (`board=rpi5`). The user who has acquired a place is shown; the actual lock is the
-agent's lease.
+A place with neither stands for the device that has the place's name, if there is one. Tags of a
+place become labels (`board=rpi5`). The user who has acquired a place is shown; the actual lock is
+the agent's lease.
 
 The places are read from the coordinator with a single gRPC call; this file describes only the
 fields of the reply that are needed. labgrid itself is not imported, because it depends on a fork of
@@ -43,7 +43,8 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.text import one_line, printable
 
 DEFAULT_PORT = 20408
-"""Source: labgrid 26.0, labgrid/remote/config.py and labgrid-coordinator --help."""
+"""Port of a coordinator. Source: labgrid 26.0, labgrid/remote/config.py and
+labgrid-coordinator --help."""
 TIMEOUT_S = 3.0
 _METHOD = "/labgrid.Coordinator/GetPlaces"
 _MAX_TEXT = 200
@@ -56,7 +57,7 @@ class LabgridPlace:
     name: str
     tags: Mapping[str, str]
     acquired_by: str | None = None
-    """User who has acquired it, as `HOST/USER`; None if it is free."""
+    """User who has acquired the place, as `HOST/USER`; None if the place is free."""
 
     def labels(self, naming_tag: str) -> tuple[str, ...]:
         """Tags as words for `--on label:`, without the tag that names the device.
@@ -69,7 +70,7 @@ class LabgridPlace:
 
     @property
     def is_taken(self) -> bool:
-        """Whether another user has acquired it."""
+        """Whether another user has acquired the place."""
         return self.acquired_by not in (None, own_name())
 
 
@@ -80,7 +81,7 @@ class LabgridPlaces:
     by_device: Mapping[str, LabgridPlace] = field(default_factory=dict[str, LabgridPlace])
     """Places by the name of the device."""
     doubts: tuple[EdgebenchError, ...] = ()
-    """Errors because of which places are not used."""
+    """Errors that keep places from being used."""
 
 
 NO_PLACES = LabgridPlaces()

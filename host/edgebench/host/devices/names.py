@@ -11,7 +11,7 @@ this machine."""
 
 
 def is_on_this_machine(word: str) -> bool:
-    """Whether a word that selects a device is of this machine's agent or of its boards.
+    """Whether a word that selects a device names this machine, or an emulated board on it.
 
     >>> is_on_this_machine("local"), is_on_this_machine("qemu:mps2-an386")
     (True, True)
@@ -23,7 +23,7 @@ def is_on_this_machine(word: str) -> bool:
 
 def device_names() -> list[str]:
     """Names of the paired devices; empty if the list cannot be read."""
-    import json  # only here: the first line on the screen does not wait for them
+    import json  # imported here, so that the first line on the screen does not wait
     import os
     from contextlib import suppress
     from pathlib import Path

@@ -1,11 +1,11 @@
-"""The steps of `edgebench deploy` on the device; sent through its shell to its Python.
+"""The steps of `edgebench deploy` on the device; the host sends this file to the device's Python.
 
 edgebench may not be installed on the device yet, so this file is self-contained: it uses only the
-standard library of Python 3.10 on Linux. Its argument is a request in JSON, its last line of output
-the reply in JSON. The host also imports this file, for the types of the replies.
+standard library of Python 3.10 on Linux. Its argument is a request in JSON. The last line of its
+output is the reply in JSON. The host also imports this file, for the types of the replies.
 
     $XDG_DATA_HOME/edgebench/       agent-venv/           Python packages, without the system's;
-                                    agent-venv-2/         two, the spare for the next deploy
+                                    agent-venv-2/         one in use, one for the next deploy
                                     agent-wheels/         wheels that were installed
                                     agent-deployed.json   record for the next deploy
                                     agent-deploy.lock     exists during a deploy
@@ -13,7 +13,7 @@ the reply in JSON. The host also imports this file, for the types of the replies
                                     agent/                the agent's own state
     $XDG_CONFIG_HOME/edgebench/     agent/                the agent's identity and its hosts
     $XDG_STATE_HOME/edgebench/      tracebacks/           of faults in the agent
-    $XDG_CACHE_HOME/edgebench/      runtimes.json         its runtimes, until they change
+    $XDG_CACHE_HOME/edgebench/      runtimes.json         the agent's runtimes, until they change
     a systemd unit, an OpenRC script, or a crontab line   starts the agent at boot
 
 Directories that are missing before the first deploy are recorded: uninstalling removes only what
@@ -60,9 +60,9 @@ INSTALL_TIMEOUT_S = 3600.0
 POLL_S = 0.05
 BROKEN_OFF_S = 120.0
 """Time without a step after which a deploy counts as interrupted. Wheels are sent between two
-steps, so a deploy over a slow link that takes longer may be displaced by another deploy."""
+steps: if sending takes longer, because the link is slow, another deploy may displace this one."""
 MAX_LIBC_VERSION = 999
-"""Maximum of both numbers of a C library's version; glibc is at 2.42 after 29 years."""
+"""Maximum of each of the two numbers in a C library's version; glibc is at 2.42 after 29 years."""
 SERVICE_TIMEOUT_S = 60.0
 """Time limit of a command of a service manager, which may wait for a unit to stop."""
 VENVS = ("agent-venv", "agent-venv-2")
@@ -160,11 +160,12 @@ class DeviceFacts:
     """Meters that the agent serves, or was last started with, as values of `serve --meter`:
     `none` if it serves none; empty if no deploy has set them."""
     sync_line: str | None = None
-    """Sync line of the agent, likewise, as a value of `serve --sync-line`."""
+    """Sync line of the agent, as a value of `serve --sync-line`: `none` if it has none; None if no
+    deploy has set it."""
     has_bridge: bool | None = None
     """Whether the last deploy installed the firmware bridge; None if not recorded."""
     listen: str | None = None
-    """Address that the agent listens on since the last deploy, empty for all; None: no deploy."""
+    """Address that the agent listens on since the last deploy; empty: all; None: no deploy yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +409,7 @@ def duplicate(places: Places) -> StepReport:
 
 
 def drop(places: Places) -> StepReport:
-    """Remove both virtual environments if there is no space for two."""
+    """Remove both virtual environments; called if there is no space for two."""
     places.write_record(installed=(), installed_before=())
     for path in places.venvs:
         shutil.rmtree(path, ignore_errors=True)
@@ -416,7 +417,7 @@ def drop(places: Places) -> StepReport:
 
 
 def switch(places: Places, is_offline: bool) -> StepReport:
-    """Switch to the spare virtual environment; `is_offline`: it contains the held wheels."""
+    """Switch to the spare virtual environment; `is_offline`: it contains only the held wheels."""
     before = places.read_record().installed
     installed = places.held() if is_offline else ()
     places.write_record(venv=places.spare.name, installed=installed, installed_before=before)
@@ -567,7 +568,7 @@ class _Supervisor(ABC):
     enable: tuple[str, ...]
     """Commands that load the file, and start the agent now and at boot."""
     status: str
-    """Command that succeeds while the manager keeps the agent, including before a restart."""
+    """Command that succeeds while the manager runs the agent, or is about to restart it."""
     end: str
     disable: tuple[str, ...]
     """Commands to run before the file is removed."""
@@ -614,7 +615,7 @@ class _Supervisor(ABC):
             self._control(*self.forget)
 
     def _control(self, *commands: str) -> bool:
-        """Run commands of the manager, which may be in directories of root's PATH only."""
+        """Run commands of the manager; their programs may be only in directories of root's PATH."""
         # A login without PAM has no XDG_RUNTIME_DIR, even if lingering is enabled.
         runtime = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
         path = {"PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"}
@@ -724,7 +725,7 @@ class _Cron:
         self.places = places
 
     def is_available(self) -> bool:
-        """Whether crontab and a cron daemon exist, other than busybox's, which has no @reboot."""
+        """Whether crontab and a cron daemon exist; busybox's do not count, as they lack @reboot."""
         program = shutil.which("crontab")
         if program is None or "busybox" in os.path.realpath(program):
             return False
@@ -870,7 +871,7 @@ def _succeeds(command: list[str], environment: Mapping[str, str] | None = None) 
 
 
 def _said_since(log: Path, begin: int) -> str:
-    """Content of a log after its first `begin` bytes; the whole log if it was started again."""
+    """Content of a log after its first `begin` bytes; the whole log if it is shorter than that."""
     data = log.read_bytes()
     return (data[begin:] if len(data) >= begin else data).decode("utf-8", "replace")
 
@@ -989,7 +990,7 @@ def _libc() -> tuple[str, tuple[int, int]]:
         if version:
             return "glibc", (int(version[1]), int(version[2]))
     for loader in Path("/lib").glob("ld-musl-*.so.1"):
-        # Run without arguments, it prints its version and fails.
+        # Without arguments, the loader prints its version and fails.
         text = subprocess.run([str(loader)], capture_output=True, text=True, check=False).stderr
         if version := re.search(r"Version (\d+)\.(\d+)", text):
             return "musl", (int(version[1]), int(version[2]))
@@ -1017,11 +1018,11 @@ class OtherDeploy(Exception):
 
 @contextmanager
 def turn(places: Places, deploy: str, by: str) -> Iterator[None]:
-    """A step of a deploy, which excludes steps of other deploys.
+    """Context of a step of a deploy, which keeps other deploys from making a step.
 
     A deploy is in progress from its first step that changes something until it is released, or
-    until it has made no step for BROKEN_OFF_S. The kernel's lock is held during a step, which may
-    last longer than that.
+    until it has made no step for BROKEN_OFF_S. During a step, which may last longer than that, the
+    kernel's lock on the file is held.
 
     Args:
         places: The account.

@@ -58,7 +58,7 @@ class WheelSet:
 
     @property
     def requirement(self) -> str:
-        """Argument of `pip install` that installs them."""
+        """Argument of `pip install` that installs the set."""
         return with_extras(AGENT_DISTRIBUTION, (*self.runtimes, *self.extras))
 
 
@@ -264,7 +264,7 @@ def _wheel_set(request: _SetRequest, directory: Path) -> WheelSet:
 
 
 def _set_name(request: _SetRequest) -> str:
-    """Directory name from everything that the set depends on, without the kernel's version."""
+    """Directory name, made from all that the set depends on except the kernel's version."""
     interpreter = request.interpreter
     with zipfile.ZipFile(request.own) as wheel:
         (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))

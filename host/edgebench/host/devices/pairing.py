@@ -21,8 +21,9 @@ from edgebench.protocol.messages import Done, PairHost
 from edgebench.protocol.pem import Pem
 
 Decide = Callable[[KnownDevice, bool], bool]
-"""Decides whether an agent replaces a known device or is another device. The flag states whether
-both report the same board, as opposed to the same machine id, which copies of an SD card share."""
+"""Decides whether an agent replaces a known device or is another device. The flag is true if both
+report the same board, and false if they only report the same machine id, as copies of an SD card
+do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class Pairing:
 
     device: KnownDevice
     replaced: KnownDevice | None
-    """Device that it has replaced, with its name; None for a new device or an existing pairing."""
+    """Known device that the paired device has replaced, and whose name it has taken; None for a new
+    device or an existing pairing."""
 
 
 def pair(
@@ -52,9 +54,9 @@ def pair(
         deployed_to: Account in which `deploy` installed the agent; None if it was not deployed.
         identity_file: Private key with which the transport logs in, as in `KnownDevice`.
         decide: Called before any change if a known device does not respond and the agent seems to
-            be on its board, because a board that was set up again has a new certificate. If it
-            raises an error, the string remains valid for another attempt. None: the agent is
-            another device, and known devices are not checked.
+            be on that device's board, because a board that was set up again has a new certificate.
+            If `decide` raises an error, the string remains valid for another attempt. None: the
+            agent is another device, and known devices are not checked.
 
     Raises:
         UsageError: not a pairing string.
@@ -97,8 +99,8 @@ def pair(
 def _on_same_board(files: HostFiles, client: Client, pin: str) -> KnownDevice | None:
     """The known device that this agent seems to be after a new setup; None if there is none.
 
-    A device that still responds with its own certificate was not set up again: it is another agent
-    on the same machine, or the original of a copied SD card.
+    A known device that still responds with its own certificate was not set up again: it is another
+    agent on the same machine, or has the original of a copied SD card.
     """
     for known in files.devices():
         boards = {known.board, client.board}

@@ -1,9 +1,9 @@
-"""A shell on a device over SSH by a library, for hosts without the program `ssh`.
+"""A shell on a device over SSH through the library paramiko, for hosts without the program `ssh`.
 
-Only host keys that the user has accepted before are accepted, as read by `known_hosts.py`: nothing
-is added to these files, and the user is not prompted. ~/.ssh/config is not read. Files are sent
-through `cat`, because many devices have no SFTP. The library's exceptions are translated in this
-file.
+A host key is accepted only if the known_hosts files trust it, which `known_hosts.py` decides.
+Nothing is added to these files, and the user is not prompted. ~/.ssh/config is not read. Files are
+sent through `cat`, because many devices have no SFTP. The library's exceptions are translated in
+this file.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ CHUNK_BYTES = 64 * 1024
 MAX_PASSWORD_COUNT = 3
 SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
-"""OpenSSH's defaults of UserKnownHostsFile and, above, GlobalKnownHostsFile. Source: ssh_config(5).
-"""
+"""OpenSSH's defaults of UserKnownHostsFile; `SYSTEM_KNOWN_HOSTS` are those of GlobalKnownHostsFile.
+Source: ssh_config(5)."""
 
 # The library logs all failures with tracebacks; relevant failures are raised as exceptions.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -74,7 +74,7 @@ def log_in(address: SshAddress, identity_file: Path | None, *, can_prompt: bool)
         except _LoginFailure as exc:
             if attempt == MAX_PASSWORD_COUNT or not can_prompt:
                 raise AccessDenied(f"{address} refuses this login: {exc}", address.login) from exc
-        # The library also tries it as the passphrase of an encrypted key.
+        # The library also tries the password as the passphrase of an encrypted key.
         password = getpass.getpass(f"Password of {address}: ")
     raise AssertionError
 
@@ -276,7 +276,8 @@ def _open_socket(target: SshAddress) -> socket.socket:
 def _transport_class(target: SshAddress, known: KnownHosts) -> Any:
     """The library's transport, with the algorithms of the known host keys.
 
-    The library's type stubs do not accept a class as a factory of transports.
+    The result is typed as Any, because the library's type stubs do not accept a class as a factory
+    of transports.
     """
     algorithms = known.algorithms(target.host, target.port or SSH_PORT)
 
@@ -288,8 +289,8 @@ def _transport_class(target: SshAddress, known: KnownHosts) -> Any:
             return algorithms
 
         def auth_publickey(self, *arguments: Any, **options: Any) -> list[str]:
-            # The library continues with the next key, and would report the end of the connection
-            # only as its own failure.
+            # After the device has closed the connection, the library would continue with the next
+            # key, and report only its own failure.
             if self.is_active():
                 self.offered_count += 1
                 try:

@@ -1,4 +1,4 @@
-"""Facts that this host stores about its devices, such as names, labels and health, and changes."""
+"""Read and change the facts that this host stores about its devices: names, labels and health."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgebench.host.devices.selection import ALL
 from edgebench.protocol.errors import NoSuchDevice, UsageError
 
 MAX_NAME = 64
-"""Maximum length of a name that a user chooses, because it is a table column."""
+"""Maximum length of a name that a user chooses; names are a column of tables."""
 _MARKS = frozenset(",:*?[]/\\'\"")
 """Characters with a meaning in `--on`, in a shell or in the farm file."""
 
@@ -24,7 +24,7 @@ _MARKS = frozenset(",:*?[]/\\'\"")
 def recorder(
     farm: Farm, health: HealthFiles, places: LabgridPlaces = NO_PLACES
 ) -> Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]:
-    """A function that adds labels, health and place to a line, and stores when it was reached."""
+    """A function that adds labels, health and place to a line, and records reached devices."""
 
     def with_record(line: DiscoveredDevice, device: KnownDevice) -> DiscoveredDevice:
         if line.access is Access.READY:
@@ -128,8 +128,8 @@ def _agent(
     """The paired device with this name.
 
     Raises:
-        NoSuchDevice: no device matches the name, or only a part of it matches and `is_whole` is
-            set.
+        NoSuchDevice: no device matches the name, or `is_whole` is set and the name is only a part
+            of the device's name or id.
         UsageError: the device is this machine, or a seat.
     """
     device = named(paired, name)

@@ -20,7 +20,8 @@ _CONDITIONS: dict[str, Callable[[KnownDevice, Farm], Iterable[str]]] = {
     "arch": lambda device, _: (device.arch,),
     "name": lambda device, _: (device.name,),
 }
-"""Values that a condition compares, by its key: at least one value must match the pattern."""
+"""Values of a device with which a condition is compared, by the key of the condition. The condition
+holds if at least one value matches its pattern."""
 
 
 def select(
@@ -79,7 +80,7 @@ def _is_condition(term: str) -> bool:
 
 
 def _without(left_out: Collection[str], fitting: list[KnownDevice], word: str) -> list[KnownDevice]:
-    """The devices that are not left out; an error if all are."""
+    """The devices that are not left out; raises an error if all are left out."""
     if healthy := [device for device in fitting if device.name not in left_out]:
         return healthy
     names, first = ", ".join(device.name for device in fitting), shlex.quote(fitting[0].name)

@@ -1,7 +1,7 @@
 """Commands and files on a device: the interface of a deploy, independent of the way to log in.
 
     target.py   text ─▶ DeployTarget ── connect ─▶ Shell
-                        ssh.py                     ssh_command.py, paramiko_shell.py
+                        target.py                  ssh_command.py, paramiko_shell.py
                         adb.py                     adb.py
 
 To add a way to log in, write a file and add it to target.py. Differences between devices are
@@ -67,7 +67,7 @@ class Shell(Protocol):
 
     @property
     def default_name(self) -> str:
-        """Name of a new device, with a number if the name is taken; empty: its host name."""
+        """Name of a new device, with a number if the name is taken; empty: the host name."""
         ...
 
     @property
@@ -112,7 +112,7 @@ class Shell(Protocol):
 
 
 class DeployTarget(Protocol):
-    """An account on a device; its `str` is the text that names it."""
+    """An account on a device; its `str` is the text that names the account."""
 
     def connect(self, identity_file: Path | None = None, via: str | None = None) -> Shell:
         """Log in.

@@ -3,7 +3,7 @@
     ssh -M -S control ADDRESS cat      logs in once, and stays open until its input is closed
     ssh -S control … -- COMMAND        a session in that login, without another handshake
 
-The login ends with this process in all cases, because its input is then closed and `cat` ends.
+The login always ends with this process, because the input of `cat` is then closed and `cat` ends.
 Files are also sent through `cat`, because many devices have no SFTP. ~/.ssh/config is applied when
 the login is made, so that a session reads no configuration and opens no connection.
 """
@@ -168,7 +168,7 @@ class _Login:
     control: Path
     """Socket through which other processes use the login."""
     process: subprocess.Popen[bytes] | None
-    """Process that holds the login open; None for a login of the user, which stays open."""
+    """Process that holds the login open; None for the user's own login, which stays open."""
 
     @property
     def log(self) -> Path:

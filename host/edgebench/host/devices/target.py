@@ -29,7 +29,7 @@ class SshTarget:
         return str(self.address)
 
     def connect(self, identity_file: Path | None = None, via: str | None = None) -> Shell:
-        """Log in with `ssh`, or without that program with keys or a password.
+        """Log in with `ssh`; without that program, log in with a library by keys or a password.
 
         The agent is reached at its port, or through a tunnel if `ssh` reaches the device through
         other programs or hosts.
@@ -67,7 +67,7 @@ PARSERS: tuple[Callable[[str], DeployTarget | None], ...] = (
     adb.parse_target,
     parse_ssh_target,
 )
-"""A parser for each way to log in; it returns None for texts of another way."""
+"""A parser for each way to log in; a parser returns None for a text of another way."""
 
 
 def parse_target(text: str) -> DeployTarget:

@@ -24,7 +24,7 @@ from edgebench.protocol.runtime import RUNTIME_PACKAGES
 from edgebench.system.paths import APPLICATION
 
 PORTIONS = ("protocol", "system", "device_profiles", "meters", "agent")
-"""Portions of the distribution."""
+"""Portions of the namespace package `edgebench` in every wheel."""
 BRIDGE = "firmware_bridge"
 """Portion of the host's distribution that is added for computers with attached microcontrollers."""
 BRIDGE_TAG = "1bridge"

@@ -1,7 +1,7 @@
 """Unchanged logs of MLPerf's LoadGen, for runs made with `--engine loadgen`.
 
 DIRECTORY/<run-id>/mlperf_log_summary.txt, mlperf_log_detail.txt    LoadGen's logs
-DIRECTORY/<run-id>/edgebench_verdict.json                           edgebench's verdict of the run
+DIRECTORY/<run-id>/edgebench_verdict.json                           edgebench's verdict on the run
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ TRACES = ("inference_start_s", "inference_latency_ns")
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
-    """Write the runs as rows, with a single run in memory: it may have millions of latencies."""
+    """Write the runs as rows, one run in memory at a time: a run may have millions of latencies."""
     schema = pa.schema(
         [
             *((column.name, _TYPES[column.kind]) for column in FACT_COLUMNS),

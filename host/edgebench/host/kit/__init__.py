@@ -1,4 +1,4 @@
-"""A Python for phones, which have none: built from Debian packages, and read by a deploy.
+"""A Python for phones, which have none: built from Debian packages, and sent by a deploy.
 
 debian.py ─▶ root.py ─▶ build.py ─▶ FILE.whl ─▶ kit.py ─▶ ../devices/kits.py
                          elf.py, libraries.py

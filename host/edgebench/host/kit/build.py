@@ -1,10 +1,10 @@
-"""Build a kit from the root directory of a Linux system: a Python without outside dependencies.
+"""Build a kit, a Python without outside dependencies, from the root directory of a Linux system.
 
     root ─▶ program, standard library, needed libraries ─▶ moved to its place ─▶ checked ─▶ file
 
-The program refers to its loader by the kit's path and to its libraries by their path relative to
-it. It therefore needs no environment variable, which Android's programs would also read, and no
-other file. The same packages give the same bytes.
+The program refers to its loader by an absolute path in the kit, and to its libraries by paths
+relative to the program. It therefore needs no file outside the kit, and no environment variable,
+which Android's programs would also read. The same packages give the same bytes.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ LEFT_OUT = (
 COMPRESSION = 1
 """Preset of xz: preset 9 takes six times as long and saves an eighth of the size."""
 _FORMAT_SALT = b"edgebench-kit 1\n"
-"""Part of the hash in a kit's name; changed when files are processed differently, so that such kits
-get different names."""
+"""Part of the hash in a kit's name. Change it when files are processed differently, so that the
+resulting kits get other names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def build_kit(root: Root, output: Path | None, *, machine: str | None = None) ->
     """Build a kit and write it.
 
     Args:
-        root: System from which it is built.
+        root: System from which the kit is built.
         output: File to write, or a directory; None: the directory where a deploy finds it.
         machine: Required machine; None: the machine of the root.
 
@@ -264,7 +264,7 @@ def _packages(
 
 
 def _tar(name: str, members: Mapping[str, _Member]) -> bytes:
-    """The files below a directory with the kit's name; independent of the time of the build."""
+    """Tar archive of the files, below a directory with the kit's name, without the build time."""
     buffer = io.BytesIO()
     with tarfile.TarFile(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for path, member in sorted(members.items()):

@@ -1,4 +1,4 @@
-"""Debian's Python packages for another machine as a root directory: with apt, without root rights.
+"""Fetch Debian's Python for another machine into a root directory, by apt, without root rights.
 
 Source: apt.conf(5), apt-get(8), dpkg-deb(1).
 """

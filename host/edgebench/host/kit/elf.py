@@ -1,4 +1,4 @@
-"""ELF programs and libraries: their dependencies, and programs that find the kit's libraries.
+"""ELF programs and libraries: read their dependencies, and change where a program finds them.
 
 Source: System V ABI, chapters 4 and 5; ld.so(8), "RPATH" and "RUNPATH".
 """
@@ -16,8 +16,8 @@ MACHINES = {40: "armv7l", 62: "x86_64", 183: "aarch64"}
 """Names of the machines, as uname(1) prints them. Source: elf.h, EM_ARM, EM_X86_64, EM_AARCH64."""
 MAGIC = b"\x7fELF"
 PAGE_BYTES = {"aarch64": 16384, "armv7l": 4096, "x86_64": 4096}
-"""Largest page of phones, and of Android's emulator. Source: Android's developer documentation,
-"Support 16 KB page sizes"."""
+"""Largest memory page of phones and of Android's emulator. Source: Android's developer
+documentation, "Support 16 KB page sizes"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ElfFile:
     needed: tuple[str, ...]
     """Names of the libraries that it depends on."""
     alignment_bytes: int
-    """Largest page on which every segment can be mapped."""
+    """Largest page size with which every segment can be mapped."""
     has_executable_stack: bool
     symbol_versions: tuple[str, ...]
     """Versions that a library defines, such as GLIBC_2.36."""
@@ -101,5 +101,5 @@ def _parsed(data: bytes) -> lief.ELF.Binary | None:
 
     import lief
 
-    lief.logging.disable()  # it prints to standard error
+    lief.logging.disable()  # lief prints to standard error
     return lief.ELF.parse(BytesIO(data))

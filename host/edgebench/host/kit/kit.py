@@ -30,7 +30,7 @@ DISTRIBUTION = "edgebench-kit"
 PACKAGE = "edgebench_kit"
 MANIFEST, ARCHIVE = f"{PACKAGE}/manifest.json", f"{PACKAGE}/kit.tar.xz"
 PLACE = "/data/local/tmp/edgebench-kit"
-"""Directory of kits on a phone; the path of its loader is written into a kit's program."""
+"""Directory of kits on a phone. Each kit's program contains the path of its loader in it."""
 PHONE_MACHINE = "aarch64"
 """Machine of today's phones, and the default machine of a kit."""
 PROGRAM = "bin/python3"
@@ -51,7 +51,7 @@ class KitMember:
     size_bytes: int
     sha256: str
     package: str = ""
-    """Package that contains it; empty if the root does not record a package."""
+    """Package that contains the file; empty if the root does not record a package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class KitPackage:
     name: str
     version: str
     licence: str = ""
-    """Name of its licence file in the metadata of the wheel; empty if the root has no licence."""
+    """Name of the licence file in the metadata of the wheel; empty if the root has no licence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class KitManifest:
     """Contents and properties of a kit."""
 
     name: str
-    """16 digits of a SHA-256 over its files before they were adapted to their place."""
+    """16 digits of a SHA-256 over the kit's files before they were adapted to their place."""
     machine: str
     """Machine, as uname(1) prints it."""
     python: str

@@ -54,7 +54,7 @@ class Libraries:
         return closure is not None
 
     def needed(self) -> dict[str, PurePosixPath]:
-        """Paths of the libraries that the kit needs, with the loader, by name.
+        """Paths of the libraries that the kit needs, including the loader, by name.
 
         Raises:
             KitNotBuilt: a library that the program needs is missing.

@@ -63,7 +63,7 @@ class Root:
         return sorted(os.listdir(self.directory / found))
 
     def files(self, path: str) -> Iterator[tuple[str, PurePosixPath]]:
-        """All files below a directory: path relative to it, and path with all links resolved."""
+        """All files below a directory: path in the directory, and path with all links resolved."""
         for name in self.names(path):
             found = self.find(f"{path}/{name}")
             if found is None:

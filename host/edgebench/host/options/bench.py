@@ -83,7 +83,7 @@ class BenchOption(NamedTuple):
     """An option of `edgebench bench`."""
 
     name: str
-    """`max_duration`: of `--max-duration`, in campaign files, and in EDGEBENCH_MAX_DURATION."""
+    """Name in campaign files: `max_duration`, for `--max-duration` and EDGEBENCH_MAX_DURATION."""
     field: str
     """Keyword of `Lab.bench`; for options of a comparison, of `Lab.bench_against`."""
     kind: ValueKind
@@ -96,12 +96,12 @@ class BenchOption(NamedTuple):
     join: Callable[[Sequence[Any]], Any] | None = None
     """Combines the values of a repeatable option into the field's value."""
     is_given_once: bool = False
-    """A second value is an error; otherwise the last value wins."""
+    """Whether a second value is an error; if not, the last value counts."""
     excludes: tuple[str, ...] = ()
     """Options to remove from a command when this option is added."""
     completions: tuple[str, ...] = ()
     is_of_machine: bool = False
-    """An environment variable can set this machine's default."""
+    """Whether an environment variable can set the default on this machine."""
 
     @property
     def flag(self) -> str:
@@ -278,7 +278,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
     ),
 }
 # fmt: on
-"""Options of a measurement by section of the help; generated commands keep their order."""
+"""Options of a measurement by section of the help; generated commands keep this order."""
 OPTIONS = tuple(chain(*SECTIONS.values()))
 FIELDS = frozenset(option.field for option in OPTIONS)
 SETTINGS = tuple(option for option in OPTIONS if option not in SECTIONS[COMPARISON])
@@ -288,7 +288,7 @@ JUDGEMENT = tuple(option for option in OPTIONS if option.name in ("metric", "fai
 
 
 def words_of(options: Mapping[str, object]) -> list[list[str]]:
-    """Arguments of `edgebench bench` for these settings, in the order of the table.
+    """Arguments of `edgebench bench` for these settings, in the order of `OPTIONS`.
 
     Args:
         options: Values by field; those that are None are left out.

@@ -108,7 +108,7 @@ class Asked:
     arguments: tuple[tuple[str, ...], ...] = ()
     """Arguments as given, each with its values."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """A run's values of `bench` options by field; `arguments` may leave out defaults."""
+    """Values of a run's `bench` options by field, including defaults that `arguments` may omit."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Words by their placeholder: RUN…, METER."""
     store: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ class Asked:
     def _again(
         self, name: str, template: Sequence[str], added: Arguments, without: Sequence[str] = ()
     ) -> Command:
-        """A command with the given arguments; with the template if another command was given."""
+        """The command `name` with the given arguments, or the template if another was given."""
         changed = {words[0] for words in added} - _REPEATABLE | {f"--{one}" for one in without}
         changed |= {flag for row in OPTIONS if row.flag in changed for flag in row.excludes}
         is_given = self.command == name and (self.arguments or name == "collect")

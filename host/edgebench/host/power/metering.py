@@ -30,7 +30,7 @@ IDLE_S = 2.0
 IDLE_SAMPLES = 60
 """Meter samples in an idle window, a quarter of which is discarded."""
 LOOP_WINDOWS = 2
-"""Length of a timed loop in shortest windows of the meter; half of it may be warm-up."""
+"""Length of a timed loop in shortest windows of the meter; half of the loop may be warm-up."""
 _TYPICAL_RATE_HZ = 10.0
 """Rate assumed for a meter of the device's agent, whose rate the host does not have."""
 CHIP_S = 0.02
@@ -271,7 +271,7 @@ def _idle_s(capability: Capability, asked_s: float | None) -> float:
     """Length of an idle window: as requested, or derived from the meter."""
     if asked_s is not None:
         return asked_s
-    # The trimmed idle window must not be shorter than the meter resolves.
+    # What remains of the idle window must not be shorter than the meter resolves.
     shortest_s = shortest_window_s(capability) / (1 - IDLE_BEGIN_RATIO - IDLE_END_RATIO)
     return max(IDLE_S, IDLE_SAMPLES / capability.rate_hz, 1.1 * shortest_s)
 

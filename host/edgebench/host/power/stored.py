@@ -112,7 +112,7 @@ def judge(directory: Path, facts: PowerFacts) -> StoredSession:
 def _with_parts_checked(session: StoredSession) -> StoredSession:
     """Check the rails of a meter against their total, as in a run.
 
-    A total that does not change, as can happen with a platform's, is left out; its parts are kept.
+    A total that does not change, as may be that of a platform, is left out; its parts are kept.
 
     Raises:
         RunDamaged: the samples cannot be read.
@@ -137,7 +137,7 @@ def _with_parts_checked(session: StoredSession) -> StoredSession:
 
 
 def _mean_power_w(facts: PowerFacts) -> float | None:
-    """Mean power of the device, or of all channels if it is unknown which supply the device.
+    """Mean power of the device, or of all channels if it is unknown which of them supply it.
 
     None if the samples span no time.
     """

@@ -49,7 +49,7 @@ def load_codes(record: RunRecord) -> tuple[LoadCode, ...]:
 
 def kept_path(directory: Path, request: TraceRequest) -> Path:
     """Path of the original file in the directory of its run."""
-    # Only the last part of each: a store from elsewhere may contain any path.
+    # Only the last part of each name is used: a store from elsewhere may contain any path.
     return directory / RAW_DIRECTORY / Path(request.folder).name / Path(request.name).name
 
 
@@ -79,8 +79,8 @@ def placed(
 ) -> TraceRequest:
     """The request, completed with the position of the run's load codes in the trace.
 
-    It also receives what the codes and the idle windows reveal about the instrument: the rate of
-    its clock, its smoothing time and its noise.
+    The request also receives what the codes and the idle windows reveal about the instrument: the
+    rate of its clock, its smoothing time and its noise.
 
     Args:
         directory: Directory with the trace's power.parquet.
@@ -110,7 +110,8 @@ def placed(
 
         places, search = find_codes(codes, cumulative_j, (first_ns, last_ns))
         line = choose_place(places, search, others, twin_count).line
-        # A quarter of a chip gives the rate of its clock to 400 ppm in 12 s; the changes, to 10.
+        # Positions to a quarter of a chip give the rate of the file's clock to 400 ppm in 12 s;
+        # the changes of the code give it to 10 ppm.
         ends_ns = codes[0].edges_ns[0], codes[-1].edges_ns[-1]
         line = align_code(codes, cumulative_j, line, span_ns=ends_ns, search_ns=0.0).line
         smoothing_s = smear_s(codes, cumulative_j, line, 1 / rate_hz)

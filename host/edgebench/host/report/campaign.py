@@ -25,7 +25,7 @@ from edgebench.host.result.verdict import State
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 MAX_MATRIX = 12
-"""Limit on the cells of a matrix of ratios: more do not fit on a page."""
+"""Limit on the rows and on the columns of a matrix of ratios: more do not fit on a page."""
 HEAT_LEVELS = 8
 
 
@@ -41,7 +41,7 @@ class CampaignFacts:
     """Text of a cell's settings, which distinguish it from other cells of its model and device."""
     effects: Mapping[str, Sequence[FactorEffect]]
     failures: Sequence[str]
-    """Reasons of failed runs, a line each."""
+    """Reasons why runs failed, one line each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,9 +311,10 @@ def _front(
 ) -> tuple[FrontChart | None, list[tuple[str, str, str, str, bool]]]:
     """Latency against energy, or against the error on the data set if there is no energy.
 
-    A cell is on the Pareto front if no other cell dominates it: is at least as good in latency,
-    energy and accuracy, as far as all cells have them, and better in at least one metric. The line
-    of the chart joins the cells that are not dominated in the two metrics of the chart.
+    A cell dominates another cell if it is at least as good in latency, energy and accuracy, as far
+    as all cells have these metrics, and better in at least one of them. A cell is on the Pareto
+    front if no other cell dominates it. The line of the chart joins the cells that are not
+    dominated in the two metrics of the chart.
     """
     latency = "latency_ns.p50"
     timed = _counted(facts.sets, latency)
@@ -365,7 +366,7 @@ def _beats(theirs: Sequence[float], cost: Sequence[float]) -> bool:
 
 
 def _cost_sign(one: RunSet, path: str) -> int:
-    """1 if a lower value is better, else -1; some metrics of a data set are errors."""
+    """1 if a lower value is better, else -1; some metrics of accuracy are errors."""
     accuracy = one.first.metrics.accuracy
     if path == ACCURACY and accuracy is not None and accuracy.metric in ERROR_METRICS:
         return 1

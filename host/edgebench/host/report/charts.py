@@ -222,7 +222,7 @@ def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
 
     Args:
         series: The traces.
-        run_count: Number of runs on the page, which share the limit on its size.
+        run_count: Number of runs on the page; they share the limit on the size of the page.
     """
     most = max(MIN_INTERVALS, MAX_INTERVALS // run_count)
     begin_s, end_s = series.span_s
@@ -261,8 +261,8 @@ def distribution_chart(
     """Distribution of the latencies of the runs; None without latencies.
 
     The histogram extends a little beyond 99 % of the latencies, and to marks at up to twice that
-    distance: a few outliers would compress all other values. `below_count` and `above_count` are
-    the numbers of latencies outside the histogram.
+    distance, because a few outliers would otherwise compress all other values. `below_count` and
+    `above_count` are the numbers of latencies outside the histogram.
 
     Args:
         latencies_ns: Name of each run and its latencies after the warm-up, nanoseconds, shape (n,).

@@ -110,6 +110,6 @@ def shown_bounds(comparison: RunComparison) -> str:
 
 
 def _places(comparison: RunComparison) -> int:
-    """Decimals of a ratio: two digits of the interval's half-width, at most four."""
+    """Decimals that show two digits of the half-width of a ratio's interval; at most four."""
     half_width = half_width_of(comparison.result.ratio_interval)
     return min(4, max(0, 1 - math.floor(math.log10(half_width)))) if half_width else 2

@@ -81,7 +81,7 @@ class ReportNumber:
     """Lowest and highest run; empty for a single run."""
     run_count: int
     state: str
-    """Verdict on the number: that of the headline, or that of its own kind."""
+    """Verdict on the number: that on the headline, or a separate one on numbers of its kind."""
 
 
 def headline_numbers(one: RunSet) -> list[ReportNumber]:
@@ -140,7 +140,7 @@ def metric_label(metric: Metric) -> str:
 
 
 def labels_of(one: RunSet) -> tuple[str, ...]:
-    """Labels of a simulated or emulated device and of synthetic power, for each number of a set."""
+    """Labels for every number of a set: simulated or emulated device, synthetic power."""
     return (*(f"{name} device" for name in one.marks.device), *one.marks.power)
 
 
@@ -176,7 +176,7 @@ def _bounds(one: RunSet, metric: Metric, interval: Interval | None) -> str:
 
 
 def shown_interval(metric: Metric, interval: Interval, value: float) -> str:
-    """Both ends of an interval, or half its width, as in the tables of `show`, if they look equal.
+    """Both ends of an interval; if they look equal, half its width, as in the tables of `show`.
 
     >>> shown_interval(METRICS["latency_ns.p50"], (100_000, 100_100), 100_080)
     '±0.05 %'

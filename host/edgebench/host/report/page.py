@@ -61,7 +61,7 @@ class ReportPage:
 
     @property
     def damages(self) -> list[str]:
-        """Reason for each run whose traces are left out because they are damaged."""
+        """Damage, as text, of each run whose traces are left out because they are damaged."""
         parts = [part for subject in self.subjects for part in subject.traces]
         return [part.damage for part in parts if part.damage]
 

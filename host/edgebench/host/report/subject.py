@@ -124,7 +124,7 @@ class TracePart:
     charts: tuple[TimeChart, ...]
     tables: tuple[TraceTable, ...]
     damage: str
-    """Damage of the traces, filtered for publication; empty if they are not damaged."""
+    """Damage of the traces as text, anonymised if requested; empty if they are not damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,8 @@ class ReportSubject:
 def subject_names(sets: Sequence[RunSet]) -> list[str]:
     """Name of each set: model, device and runtime, made unique if several sets share these.
 
-    The settings in which such sets differ are appended; the id, if the settings are also equal.
+    The settings in which such sets differ are appended. If the settings are also equal, the id of
+    the set is appended.
     """
     names = [f"{one.model} on {one.device}, {one.runtime}" for one in sets]
     similar: dict[str, list[Run]] = {}
@@ -188,7 +189,7 @@ def subject_of(
         runs: Runs of the set with their directories.
         name: Name of the set, unique on the page.
         command: Command that repeats the measurement.
-        run_count: Number of runs on the page, which share the limit on its size.
+        run_count: Number of runs on the page; they share the limit on the size of the page.
     """
     parts: list[TracePart] = []
     latencies: list[tuple[str, Floats]] = []

@@ -17,7 +17,7 @@ ROW_COUNT = 20
 
 @dataclass(frozen=True, slots=True)
 class TraceTable:
-    """A trace by interval of time, with lowest, mean and highest value, or by window."""
+    """A trace as rows: one per window, or one per interval with lowest, mean, highest value."""
 
     title: str
     rows: tuple[tuple[str, ...], ...]

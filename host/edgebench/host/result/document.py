@@ -94,8 +94,8 @@ def created_utc(run_id: str) -> str | None:
 def _unknown(stored: object, known: Any, path: Path) -> list[tuple[Path, object]]:
     """Path and value of everything that matches no field, at the highest unknown level.
 
-    Runs for every document that a list or a campaign reads, each with about a thousand values, so
-    it must be fast.
+    This function must be fast: it is called for every document that a list or a campaign reads, and
+    a document has about a thousand values.
     """
     unknown: list[tuple[Path, object]] = []
     if isinstance(stored, dict):

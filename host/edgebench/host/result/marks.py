@@ -35,7 +35,7 @@ class ResultMarks:
     power: tuple[str, ...] = ()
     """`synthetic power` if no instrument measured the power."""
     suspect: tuple[NumberKind, ...] | None = None
-    """Kinds of numbers that are suspect; None if they are not known, and all have the state."""
+    """Kinds of numbers that are suspect; None if unknown: then all numbers have the `state`."""
 
     @property
     def are_numbers_refused(self) -> bool:

@@ -128,7 +128,7 @@ class Metric:
     def relevant(self, marks: ResultMarks) -> ResultMarks:
         """Marks of this metric.
 
-        Its state is that of its kind, and `synthetic power` applies only to power and energy.
+        The state is that of the metric's kind; `synthetic power` applies only to power and energy.
         """
         own = marks.of_kind(self.kind)
         return own if self.budget is not None else replace(own, power=())

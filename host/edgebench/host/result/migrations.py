@@ -215,7 +215,7 @@ def _from_2(document: dict[str, Any]) -> None:
 
 
 def _from_6(document: dict[str, Any]) -> None:
-    """Findings, the rule that refuses an energy and a short phase were stored as text only."""
+    """Three facts were text only: findings, the rule that refuses an energy, and a short phase."""
     for rule in document["verdict"]["rules"]:
         rule.setdefault("reason", AS_STORED)
     energy = document["metrics"].get("energy")

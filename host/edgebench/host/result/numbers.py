@@ -2,7 +2,7 @@
 
     Run, RunSet ──▶ numbers_of() ──▶ pages, reports, exports, live views
 
-A refused run has none, and percentiles with too few queries for an interval are left out.
+A refused run has no numbers, and percentiles with too few queries for an interval are left out.
 """
 
 from __future__ import annotations

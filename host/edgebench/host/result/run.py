@@ -252,7 +252,7 @@ class Run:
 
     @property
     def headline_state(self) -> State:
-        """Verdict on the run's headline; that of the run includes its other numbers."""
+        """Verdict on the run's headline; the verdict on the run also covers its other numbers."""
         from edgebench.host.result.metrics import headline  # metrics are read from runs
 
         return self.verdict.state_of(headline(self).kind)

@@ -107,7 +107,7 @@ class QuerySeries:
     """Queries after the warm-up, for scenarios with several inferences or due times per query."""
 
     due_s: Floats
-    """Start of each query's latency, shape (q,)."""
+    """Time at which each query's latency begins, shape (q,)."""
     end_s: Floats
     """Time of each query's last output, shape (q,)."""
 
@@ -168,12 +168,12 @@ class PowerSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSeries:
-    """Everything that a run recorded over time; seconds on the device's clock."""
+    """Everything that a run recorded over time; times are seconds on the device's clock."""
 
     latency: LatencySeries | None = None
     """Latencies; None if no single inference was timed, or the run has no latency."""
     queries: QuerySeries | None = None
-    """Queries; None if a query is a single inference or all of them, or has no known latency."""
+    """Queries; None if a query is a single inference or all inferences, or if it has no latency."""
     windows: WindowSeries | None = None
     """Windows; None if inferences were only timed individually."""
     sensors: Mapping[str, Points] = field(default_factory=dict[str, Points])
@@ -214,7 +214,7 @@ class PowerDetail:
 
 
 def sensor_title(name: str) -> str:
-    """Name of a temperature or a clock, without its unit and what is the same for all of them.
+    """Name of a temperature or a clock, without its unit and the prefix that all of them share.
 
     >>> sensor_title("thermal.cpu-thermal.temp_c"), sensor_title("cpufreq.policy0.freq_hz")
     ('cpu-thermal', 'policy0')
@@ -406,7 +406,7 @@ class MeterAxis:
     """Channels whose sum is the power of the run's energy; all channels if it has no energy."""
     line: ClockLine
     zero_ns: int
-    """Zero of the axis on the device's clock, or on the meter's clock without an alignment."""
+    """Zero of the axis on the device's clock or, without an alignment, on the meter's clock."""
     apart: str | None
     """Why the axis starts at the meter's first sample; None if it is the run's axis."""
 
@@ -430,11 +430,11 @@ class MeterAxis:
         return cls(names, line, zero_ns, None)
 
     def seconds(self, meter_ns: NDArray[np.int64]) -> Floats:
-        """Times of the meter's clock on this axis, of the same shape."""
+        """Convert times of the meter's clock to this axis; the shape stays the same."""
         return (self.line.to_device(meter_ns) - self.zero_ns) / 1e9
 
     def meter_ns(self, time_s: float) -> int:
-        """A time of this axis on the meter's clock."""
+        """Convert a time of this axis to the meter's clock."""
         return int(self.line.to_meter(self.zero_ns + round(time_s * 1e9)))
 
 

@@ -52,7 +52,7 @@ REPORT_POLICY = (
 """Content security policy of a report: its inline script must not access the rest of the page."""
 _STATIC = Path(__file__).parent / "static"
 PAGE_WIDTH = 120
-"""Width of printed pages, in characters."""
+"""Width of a run's page, which is plain text, in characters."""
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>

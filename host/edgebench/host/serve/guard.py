@@ -42,7 +42,8 @@ HEADERS: Mapping[str, str] = {
 }
 """Default headers of every response."""
 REQUEST_TIMEOUT_S = 10.0
-"""Longest wait for a complete request or its headers; also the interval of the check."""
+"""Longest wait for a complete request or its headers; also the interval of the check
+for idle connections."""
 _UNAUTHORIZED = "missing or wrong token: open the address that edgebench serve printed\n"
 
 
@@ -97,7 +98,7 @@ class PageGuard:
         await respond(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """Response in place of the application's; None if the request is allowed."""
+        """Response that refuses the request; None if the request is allowed."""
         headers = Headers(scope=scope)
         if not self._is_own_name(headers.getlist("host")):
             return PlainTextResponse("Host header does not name this machine\n", 421)
@@ -130,7 +131,7 @@ class PageGuard:
     def _is_own_name(self, host_headers: list[str]) -> bool:
         """Whether the Host header names this machine.
 
-        Beyond loopback any IP address is accepted: DNS rebinding needs a name.
+        If the server is not on loopback, any IP address is accepted: DNS rebinding needs a name.
         """
         if len(host_headers) != 1:
             return False

@@ -252,7 +252,7 @@ def run_row(summary: RunSummary, run: Run | None) -> RunRow:
     """The row of a stored run.
 
     Args:
-        summary: Its row in the index.
+        summary: The run's row in the index.
         run: The run; None if its document cannot be read.
     """
     number, metric, energy = ABSENT, "", ""

@@ -1,1 +1,1 @@
-"""The only place that formats for people."""
+"""The only package that formats text, tables and pictures for people."""

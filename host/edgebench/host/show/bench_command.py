@@ -29,7 +29,7 @@ _USUAL_RUNTIMES = {"tflite": "litert", "onnx": "onnx"}
 
 
 def asked_of(run: Run, run_count: int) -> Asked:
-    """The command that these runs were made with; the arguments as for `bench_words`.
+    """The command that made these runs; see `bench_words` for the parameters.
 
     A model in firmware has no file to name, so its command is a template.
     """
@@ -57,7 +57,7 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
     """
     spec = with_all_runs(_as_asked(run), run_count)
     usual = _usual(spec)
-    if 0 <= spec.min_query_count - usual.min_query_count < run_count:  # each run's were rounded up
+    if 0 <= spec.min_query_count - usual.min_query_count < run_count:  # rounded up for each run
         spec = replace(spec, min_query_count=usual.min_query_count)
     before = _by_field(usual)
     settings = {
@@ -93,7 +93,7 @@ def _by_field(spec: RunSpec) -> dict[str, object]:
 
 
 def _as_asked(run: Run) -> RunSpec:
-    """The requested specification: runs of a set, and later runs of pairs, do only part of it."""
+    """The requested specification; a later run of a set or of pairs does only a part of it."""
     spec = run.spec
     if spec.engine is Engine.TARGET:  # the device determines this engine
         spec = replace(spec, engine=Engine.NATIVE)

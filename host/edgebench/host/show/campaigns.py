@@ -69,7 +69,7 @@ def effects_table(
     Args:
         metric: Name of the metric.
         effects: The effects.
-        width: Columns of the terminal; a narrow one shows neither range nor counts.
+        width: Columns of the terminal; a narrow terminal shows neither range nor counts.
     """
     table = DataTable()
     table.add_column("factor", no_wrap=True)

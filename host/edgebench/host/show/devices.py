@@ -49,7 +49,7 @@ def devices_table(
 
     Args:
         devices: The devices.
-        now: Time from which the ages of the devices are computed; None: now.
+        now: Time at which the ages of the devices are computed; None: the current time.
         width: Columns of the terminal.
     """
     now = now or datetime.now(timezone.utc)
@@ -110,7 +110,7 @@ def _seen(device: DiscoveredDevice, now: datetime) -> str:
 
 
 def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
-    """Labels, who has it, what is wrong with it, the runtimes that it lacks."""
+    """Remarks on a device: its labels, its user, its faults, and the runtimes that it lacks."""
     if device.labels:
         yield f"labels: {', '.join(device.labels)}"
     if (place := device.place) is not None and place.acquired_by is not None:
@@ -145,7 +145,7 @@ def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
 
 
 def _ago(then_utc: str, now: datetime) -> str:
-    """The time since then, in its largest unit.
+    """The time since `then_utc`, in the largest unit that fits.
 
     >>> _ago("2026-11-22T10:00:00+00:00", datetime(2026, 11, 23, 12, tzinfo=timezone.utc))
     '1 d'
@@ -158,7 +158,7 @@ def _ago(then_utc: str, now: datetime) -> str:
 
 
 def _passed(passed_s: float) -> str:
-    """A duration in its largest unit."""
+    """A duration in the largest unit that fits."""
     unit, length_s = next(one for one in _UNITS if passed_s >= one[1] or one[1] == 1)
     return f"{passed_s // length_s:.0f} {unit}"
 

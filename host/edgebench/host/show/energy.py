@@ -33,7 +33,7 @@ _ASSUMED = {
     TraceAssumption.INSTANTS: "samples are instants, because --samples was not given",
 }
 _MANY = 1e6
-"""Number of inferences from which on it is rounded to three digits."""
+"""Numbers of inferences from this number up are rounded to three digits."""
 
 
 def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
@@ -93,7 +93,7 @@ def _gross(energy: EnergyResult, gross_j: float) -> str:
 
 
 def _edges(energy: EnergyResult) -> str:
-    """Windows between edges at a digital input of the meter; the energy is their median."""
+    """Windows between edges at a digital input of the meter; the energy is the windows' median."""
     energies_j = (one.energy_j_per_inference for one in energy.edge_windows)
     each_j = [one for one in energies_j if one is not None]
     span = f"{format_joules(min(each_j))} to {format_joules(max(each_j))}"

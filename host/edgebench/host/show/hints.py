@@ -545,8 +545,7 @@ _HINTS: tuple[Row, ...] = (
     _on(e.TransportError, "see which devices are reachable: {}", _DEVICES),
     _on(e.EdgebenchError, "see the commands: {}", command("--help")),
 )
-"""Hints in order: the first kind that the error is an instance of counts; the last kind fits all
-errors."""
+"""Hints in order. The first row whose kind fits the error is used; the last row fits all errors."""
 
 
 def _record(*words: str) -> Value:

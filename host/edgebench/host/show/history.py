@@ -34,7 +34,7 @@ from edgebench.protocol.text import printable
 MAX_PICTURES = 4
 """Number of histories above which a table replaces the pictures."""
 HEIGHT = 9
-"""Height of a picture, lines."""
+"""Height of a picture, in lines."""
 _LIST = ", "
 _STYLES = {
     HistoryOutcome.STEADY: "green",

@@ -155,7 +155,7 @@ def _picture(latency: LatencySeries) -> str:
 
 
 def _over_time(envelope: Envelope, duration: str) -> list[str]:
-    """Band from lowest to highest and line of means; an interval without a value is a gap."""
+    """Band of lowest to highest values, and line of means; an interval without a value is a gap."""
     left, right = _LEFT
     has_value = np.isfinite(envelope.mean)
     low_ns, high_ns = float(np.nanmin(envelope.low)), float(np.nanmax(envelope.high))

@@ -21,7 +21,7 @@ class OperatorLine:
     time: str
     share: str
     share_ratio: float
-    """Share of the sum of all typical times."""
+    """Share of the sum of the typical times of all operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class OperatorLines:
     lines: tuple[OperatorLine, ...]
     time_title: str
     share_title: str
-    """Includes the error of each share by the timer's resolution, in percentage points."""
+    """Title of the shares; states their error by the timer's resolution, in percentage points."""
 
 
 def operator_lines(profile: ProfileResult) -> OperatorLines:

@@ -81,7 +81,7 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
     if run.metrics.profile is not None:
         parts.append(operators_table(run.metrics.profile))
     elif run.metrics.latency_ns is not None:
-        # Every percentile of both spans with its interval; no number without an interval.
+        # Percentiles of both spans with their intervals; a number without an interval is left out.
         gap = " " if width >= WIDE_ONLY else "\n"  # between a number and its interval
         table = DataTable("latency")
         table.add_numbers(*(name.replace("_", ".") for name in PERCENTILES))
@@ -137,7 +137,7 @@ class FactsTable:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        """Yield the rows, with each long command between them."""
+        """Yield tables of the rows, and between the tables the commands wider than their column."""
         del console
         name_width = max([FACT_WIDTH, *(cell_len(name) for name, _ in self.rows)])
         width = options.max_width - name_width - GAP
@@ -481,7 +481,7 @@ def heat_lines(thermal: ThermalResult | None) -> list[str]:
         nominal = thermal.nominal_freq_hz
         of = "" if nominal is None else f" of {nominal / 1e9:.2f}"
         facts.append(f"{thermal.baseline_freq_hz / 1e9:.2f}{of} GHz at the start")
-    # Headline before and after the onset; no number without an interval.
+    # Headline before and after the onset; a number without an interval is left out.
     known = [
         f"{format_interval_ns(part.p50, part.p50_ci95)} {where} the onset"
         for part, where in (

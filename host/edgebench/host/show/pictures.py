@@ -1,7 +1,7 @@
 """Pictures of a run for the terminal, a line each: distribution of latencies, traces over time.
 
 All traces share the time axis, with the same duration per column. A column shows the mean of its
-interval; the numbers after a line are its lowest and highest column.
+interval; the numbers after a line are the values of its lowest and highest column.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -
     latency = series.latency if is_shown else None
     if latency is not None and latency.steady_ns.size > 1:
         _add_distribution(table, latency.steady_ns, _marks(run), columns, glyphs)
-    # Begin and end of what is drawn, seconds.
+    # Start and end of the time that is drawn, in seconds.
     drawn = [span for span in series.spans if span.kind is SpanKind.WINDOW or span.name in _DRAWN]
     times = [time_s for span in drawn for time_s in (span.begin_s, span.end_s)]
     if series.latency is not None and len(series.latency.start_s):
@@ -175,7 +175,7 @@ def _marks(run: Run) -> list[tuple[str, float]]:
 def _add_distribution(
     table: Table, latency_ns: Floats, marks: Sequence[tuple[str, float]], columns: int, glyphs: str
 ) -> None:
-    """Rows of a histogram up to the begin of the tail."""
+    """Add the rows of a histogram, which ends where the tail begins."""
     low_ns = float(latency_ns.min())
     high_ns = float(np.quantile(latency_ns, TAIL_RATIO, method="higher"))
     if high_ns <= low_ns:
@@ -214,7 +214,7 @@ def _hottest(series: RunSeries) -> tuple[str, Points] | None:
 
 
 def _fastest_clock(series: RunSeries) -> tuple[str, Points] | None:
-    """The clock with the highest mean, which is the busiest CPUs', of the most trusted kind."""
+    """The clock with the highest mean, that of the busiest CPUs, among the most trusted kind."""
     for suffix in _CLOCKS:
         clocks = {name: one for name, one in series.named(suffix).items() if len(one)}
         if clocks:

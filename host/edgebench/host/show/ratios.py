@@ -18,8 +18,8 @@ _WIDE_RATIO = 0.5
 """Half-width, relative to the ratio, from which on the range is printed: at this width, the upper
 bound of an interval that is symmetric in the logarithm is 1.6 times as far away as the lower."""
 UNLIKE = 0.05
-"""Difference between the logarithms of a ratio of runs and the ratio of their medians from which on
-a note is printed."""
+"""A note is printed if the logarithm of a ratio of runs and that of the ratio of their medians
+differ by more than this."""
 _PROFILED = ("litert", "onnx")
 """Runtimes with a profiler."""
 _QUANTIZED, _UNQUANTIZED = ("int8", "uint8"), "fp32"
@@ -81,7 +81,7 @@ def ratio_lines(sets: Sequence[RunSet]) -> list[str]:
 
 
 def _unlike_lines(sets: Sequence[RunSet]) -> list[str]:
-    """A note if ratios of a table include more than the columns show: other threads, other shapes.
+    """A note if the sets of a table differ in more than its columns show, such as the threads.
 
     `compare` refuses such sets.
     """

@@ -86,7 +86,7 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> DataTable
 def invalid_lines(rows: Sequence[RunSummary]) -> list[str]:
     """A line per set or side of pairs that is invalid because its runs are too far apart.
 
-    The table shows the verdict of each run alone.
+    The table shows only the verdict of each single run.
     """
     groups: dict[str, list[float]] = {}
     for row in rows:

@@ -91,7 +91,7 @@ def set_details(
 
 
 def _next_run_line(one: RunSet) -> str | None:
-    """Bounds of the headline of one more run, as text."""
+    """Bounds within which the headline of one more run would lie, as text."""
     metric, summary = METRICS[one.headline], one.metrics.get(one.headline)
     if summary is None or summary.next_run is None:
         return None

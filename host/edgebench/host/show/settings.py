@@ -79,7 +79,7 @@ def run_notes(run: Run) -> list[str]:
 def setting_lines(
     sets: Sequence[RunSet], titles: Callable[[RunSet], str] | None = None
 ) -> list[str]:
-    """Notes on the settings of sets, without duplicates; names the sets unless all share a note.
+    """Notes on the settings of sets, without duplicates; a note names its sets unless all share it.
 
     Args:
         sets: The sets.

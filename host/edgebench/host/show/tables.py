@@ -47,7 +47,7 @@ _VERDICT_STYLES = {
     DAMAGED: "red",
 }
 ENERGY_WIDTH = 32
-"""Width of the energy column, which the other columns lose."""
+"""Width of the energy column, by which the other columns have less room."""
 UNMEASURED = "not measured"
 """Verdict of a device that was off, busy or incapable; the error lines below the table give the
 reason."""
@@ -57,12 +57,12 @@ SUSPECT_MARK = "?"
 """Mark on a suspect number whose row has a valid headline."""
 Interval = tuple[float, float]
 PIPE_WIDTH = 160
-"""Columns when the output is not a terminal."""
+"""Width of the output, in columns, if it is not a terminal."""
 NARROW_NAME = 10
-"""Columns of lower priority are dropped before a name is folded to fewer columns than this."""
+"""Width below which a name is folded only after columns of lower priority have been dropped."""
 WIDE_NAME = 24
-"""Width that a name gets before load times, memory, counts and the columns in `_BEHIND_NAMES` are
-shown."""
+"""Minimum width of names in a table that shows load times, memory, counts or a column of
+`_BEHIND_NAMES`; otherwise these columns are dropped."""
 WIDE_ONLY = 112
 """Minimum width of a terminal that shows load times, memory and counts."""
 
@@ -72,7 +72,7 @@ class _Console(Console):
 
     def on_broken_pipe(self) -> None:
         """Pass the error on to the command; rich would exit with a failure."""
-        raise  # called where it was caught
+        raise  # called while rich handles the error
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -134,9 +134,9 @@ class _Column:
     cell: Callable[[RunSet], str | Text]
     is_number: bool = True
     only_for: Callable[[RunSet], bool] | None = None
-    """Shown if any set is of this kind; None: always."""
+    """Tests a set; the column is shown if any set passes the test. None: always shown."""
     is_asked_for: bool = False
-    """The runs were made to measure it; an invalid set shows `refused` in this column."""
+    """Whether the runs were made to measure it; if so, an invalid set shows `refused` here."""
     number: NumberKind | None = None
     """What the number describes; None if it is a fact, such as a count."""
 
@@ -303,7 +303,7 @@ def mark_lines(rows: Iterable[RunSet | RunSummary]) -> list[str]:
 
 
 def unwatched_words(names: Iterable[str]) -> str:
-    """The line below a table that explains the mark."""
+    """The line below a table that explains the mark `UNWATCHED`."""
     return f"{UNWATCHED} unwatched: {', '.join(names)} could not be read"
 
 
@@ -339,7 +339,7 @@ def _loop_s(run: Run) -> float:
 
 
 def tails_line(sets: Sequence[RunSet], table: ResultTable) -> str | None:
-    """Why p90 or p99 is missing next to a p50 in the table of the sets; None if neither is."""
+    """Why p90 or p99 is missing next to a p50 in the table of sets; None if neither is missing."""
     missing = [
         kind.value
         for kind in (ResultColumn.P90, ResultColumn.P99)

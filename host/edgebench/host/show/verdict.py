@@ -34,7 +34,7 @@ _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicab
 
 
 def verdict_rows(one: RunSet, made: Run | None = None) -> list[tuple[str, str | Text]]:
-    """Rows with the verdict and its reasons, and with the advice; `made` as for `advices`."""
+    """Rows with the verdict, its reasons and the advice; see `advices` for `made`."""
     state = one.verdict.state
     reasons = _reasons(one)
     if reasons:
@@ -55,12 +55,12 @@ def verdict_rows(one: RunSet, made: Run | None = None) -> list[tuple[str, str | 
 
 
 def advices(one: RunSet, made: Run | None = None) -> list[str]:
-    """Advice for the failed rules, or else for what was not watched, without duplicate lines.
+    """Advice for failed rules, or else for quantities that were not watched, without duplicates.
 
     Args:
         one: The set.
-        made: The run as it was made, if the set shows a single run out of several: the advised
-            command repeats all of them. None: the first run.
+        made: The original run, if the set shows a single run out of several; the advised command
+            then repeats all of these runs. None: the first run of the set.
     """
     made = made or one.first
     if all(run.failure is not None for run in one.runs):
@@ -229,7 +229,7 @@ def named_sets(
 
 
 def _reach(one: RunSet, names: Iterable[str]) -> str:
-    """Verdict by these rules, with the kinds of numbers that it is about if not the headline."""
+    """Verdict by these rules, with the affected kinds of numbers if the headline is unaffected."""
     harmed = {kind for rule in one.verdict.failures if rule.id in names for kind in rule.harmed}
     also = [kind for kind in one.marks.also_suspect if kind in harmed]
     return f"suspect {in_words(also)}" if also else one.verdict.state.value

@@ -26,7 +26,7 @@ _ID_CUTOFF = 0.9
 
 
 class RunElsewhere(Store):
-    """Store of a single run's directory, which may be a copy with any name."""
+    """Store that consists of a single run's directory, which may be a copy with any name."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory.absolute().parent)

@@ -5,7 +5,7 @@
 
 Theory of operation. A bundle is a ZIP archive without compression. So the same runs give the same
 bytes everywhere, files have the same size inside and outside, and an archive never unpacks to more
-than its own size. Unpacked by any program, it is a store.
+than its own size. A bundle that any program has unpacked is a store.
 
 A bundle may come from any source. So the archive's directory is checked as a whole before the first
 file is read: the number of files is limited, all are regular files within the archive, their names

@@ -388,7 +388,7 @@ def write_events(directory: Path, events: tuple[Event, ...]) -> None:
 def file_digests(directory: Path) -> dict[str, str]:
     """SHA-256 of every file of a run except its document, by path inside the run.
 
-    The expectation and the annotations of a run are not part of it.
+    The expectation and the annotations of a run are left out.
     """
     digests = {}
     others = tuple(directory / name for name in (RUN_FILE, EXPECTED_FILE, ANNOTATIONS_FILE))

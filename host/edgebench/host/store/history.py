@@ -1,8 +1,8 @@
 """Histories of a store, read from its index, or from documents if the index lacks the metric.
 
 Reading the documents of ten thousand runs would take half a minute. So, if the index has the
-metric, a single document is read for each set of conditions, to name the changes, and for each
-history.
+metric, only two kinds of documents are read: one for each history, and one for each set of
+conditions, to name the changes.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from edgebench.protocol.traces import METER_FILE
 from edgebench.system.whole_files import write_whole
 
 NEW_S = 1.0
-"""Age below which a directory may not be locked yet; its process locks it within microseconds."""
+"""Age below which a directory counts as new: its process, which locks it within microseconds, may
+not have done so yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,13 @@ class ExpectedRun:
     device: str
     """The device's own name."""
     via: str
-    """Transport to the device: its agent lists a host's runs by transport."""
+    """Transport to the device; the agent lists a host's runs by transport."""
     model: str
     is_lost: bool = False
     """The device does not have the run."""
     agent: str = ""
-    """Fingerprint of the agent's certificate; empty if it has none, or an older version wrote this.
-    Devices may share an id, for example if their SD cards are copies."""
+    """Fingerprint of the agent's certificate; empty if the agent has none, or if an older version
+    wrote the file. Devices may share an id, for example if their SD cards are copies."""
     seat: str = ""
     """Seat of the agent; empty if unknown, as for `agent`."""
     probes: tuple[ClockProbe, ...] = ()
@@ -100,7 +101,7 @@ def read_expectation(directory: Path) -> ExpectedRun | None:
 
 @contextmanager
 def claimed(directory: Path) -> Iterator[None]:
-    """Lock the directory of a run that this process makes; the kernel frees it with the process."""
+    """Lock the directory of a run that this process makes; the lock ends with the process."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         with suppress(OSError):  # a file system without locks
@@ -183,11 +184,11 @@ class Whereabouts:
 def mark_lost(
     store: Store, device: Whereabouts, *, on_device: Collection[str]
 ) -> list[IncompleteRun]:
-    """Mark the runs that a device should have but lacks; remove them if no file of theirs is here.
+    """Mark the runs that a device should have but lacks; remove those without files in the store.
 
-    Empty directories without an expectation are also removed, but not returned: their host was
-    killed before it wrote the expectation, which it does before the run starts, or before it had
-    any file of the run.
+    Empty directories without an expectation are also removed, but not returned. The host that made
+    such a directory was killed before it wrote the expectation (and so before the run started), or
+    before it fetched a file of the run.
 
     Args:
         store: The store.

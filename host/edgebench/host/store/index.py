@@ -314,9 +314,9 @@ def _remove_index(path: Path) -> None:
 
 
 def _checksum(cells: Sequence[Any]) -> int:
-    """Checksum of a row, by which rows that were modified in the index are recomputed.
+    """Checksum of a row, which detects that the row was modified in the index.
 
-    In version 2 of marshal, equal values have equal bytes; it is five times as fast as `repr`.
+    In version 2 of marshal, equal values have equal bytes; marshal is five times as fast as `repr`.
     """
     return crc32(marshal.dumps(tuple(cells), 2))
 
@@ -415,7 +415,7 @@ def summary_of(run: Run) -> RunSummary:
         **numbers,
         energy_u95_absolute_j=energy.u95_absolute_j if energy else None,
         energy_boundary=energy.boundary if energy else None,
-        # It may quote a meter, whose control characters must not make the run look damaged.
+        # The text may quote a meter, whose control characters must not make the run look damaged.
         energy_refused=printable(energy.refused) if energy and energy.refused else None,
         set_id=run.member.set_id if run.member else None,
         verdict=run.marks.state,

@@ -204,7 +204,7 @@ class Store:
 
     @contextmanager
     def expecting(self, run_id: str) -> Iterator[Path]:
-        """Directory of a run that is about to start, for facts that are known before.
+        """Directory of a run that is about to start, for facts that are known before the start.
 
         Raises:
             StoreError: the store cannot be written.
@@ -295,7 +295,7 @@ class Store:
 def require_files(directory: Path) -> None:
     """Check that all files of a run are regular files.
 
-    Opening a pipe would block until a writer opens it, and a device may have no end.
+    Opening a pipe would block until a writer opens it, and reading a device may never end.
 
     Raises:
         RunDamaged: the run contains a pipe, a device or a socket, or a directory with the name of a

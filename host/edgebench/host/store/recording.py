@@ -68,8 +68,8 @@ class DecodedSamples:
 def decode(directory: Path, recording: Recording) -> DecodedSamples:
     """Decode a recording into power.parquet, by row group.
 
-    Bytes that cannot be decoded end the samples, and are reported as its trouble: the bytes of a
-    meter never make a run fail.
+    Bytes that cannot be decoded end the samples, and are reported as trouble of the recording: the
+    bytes of a meter never make a run fail.
 
     Raises:
         OSError: the recording cannot be read, or the file cannot be written.

@@ -3,9 +3,9 @@
     <store>/set-aside/<run-id>/     the directory from incoming/, with fault.json
 
 Theory of operation. An analysis that has failed would fail again, and if the run stayed on its
-device, each command would fetch it again. So its directory is moved out of incoming/ by a single
-rename, with the error in it, and the device may delete the run, because all of its files are here.
-If a later edgebench can analyse it, a copy of it becomes a run.
+device, each command would fetch it again. So the run's directory is moved out of incoming/ by a
+single rename, with the error in it. The device may then delete the run, because all of its files
+are here. If a later edgebench can analyse the run, a copy of the directory becomes a stored run.
 
 At most `MAX_RUNS` runs are set aside. Further runs stay on their device: a device that sends only
 such runs does not fill the disk, and no run that is set aside is removed in favour of another.

@@ -1,6 +1,6 @@
 """TLS through adb, to the agent on a phone's loopback address.
 
-The stream is opened by the adb server to a port of the phone. `adb forward`, which opens a port on
+The adb server opens the stream to a port of the phone. `adb forward`, which opens a port on
 this machine for all of its users, is not needed.
 """
 

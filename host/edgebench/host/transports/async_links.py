@@ -181,7 +181,7 @@ async def _open_in_thread(place: Endpoint, dial: Dial) -> PlainStream:
 
 
 async def _in_thread(call: Callable[[], _T], discard: Callable[[_T], None]) -> _T:
-    """Result of a call that may block, in a thread that does not prevent the event loop's end.
+    """Result of a call that may block; its thread does not keep the event loop from ending.
 
     Args:
         call: The call.
@@ -222,7 +222,7 @@ async def _secure(
 
     peer = peer_name(place)
     with opening(peer), _builtin_timeout():
-        # `connect` only calls it, although its type requires a class.
+        # `connect` only calls `create`, although its type requires a class.
         connecting = partial(connect, create_connection=create)  # type: ignore[arg-type]
         try:
             return await connecting(
@@ -248,7 +248,7 @@ async def _secure(
 
 @contextmanager
 def _builtin_timeout() -> Iterator[None]:
-    """Before Python 3.11, asyncio has a separate TimeoutError; translate it."""
+    """Translate asyncio's own TimeoutError, which is a separate class before Python 3.11."""
     try:
         yield
     except asyncio.TimeoutError as exc:
@@ -258,9 +258,9 @@ def _builtin_timeout() -> Iterator[None]:
 def _shrink(transport: asyncio.BaseTransport) -> None:
     """Give a TLS connection a small buffer.
 
-    asyncio allocates 256 KiB per connection and fills it with zeros, while a batch has half a
-    kilobyte: four fifths of the memory of a watched device. If the buffer's attribute has another
-    name, nothing changes.
+    asyncio allocates a buffer of 256 KiB per connection and fills it with zeros, although a batch
+    has only half a kilobyte. This buffer is four fifths of the memory of a watched device. If the
+    buffer's attribute has another name, nothing changes.
     Source: CPython 3.11 to 3.14, `asyncio.sslproto.SSLProtocol.__init__`.
     """
     tls: Any = getattr(transport, "_ssl_protocol", None)

@@ -21,7 +21,7 @@ class Endpoint:
     port: int
     """Port at all addresses; 0 if the transport has no ports."""
     identity_file: str = ""
-    """Only private key that a login on the way uses; empty: the keys of its own settings."""
+    """Only private key for a login on the way to the agent; empty: the keys in the settings."""
 
     @property
     def address(self) -> str:

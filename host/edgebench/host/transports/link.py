@@ -18,10 +18,10 @@ from edgebench.protocol.errors import AgentBusy, LinkLost, LinkTimeout, Unreacha
 from edgebench.protocol.text import one_line
 
 OPEN_TIMEOUT_S = 30.0
-"""Time limit of each step of opening a connection after the device has accepted it: a board that
-swaps, or measures on its only core, takes seconds for its part of a handshake."""
+"""Time limit of each step of opening a connection that the device has accepted. A board that swaps,
+or measures on its only core, takes seconds for its part of a handshake."""
 AGENT_URI = "ws://agent/"
-"""URI of every agent; the address belongs to the transport and may not be valid in a URI."""
+"""URI of every agent; a transport has its own form of address, which may not fit in a URI."""
 WEBSOCKET_OPTIONS: dict[str, Any] = {
     "compression": None,
     "max_size": MAX_FRAME_BYTES,
@@ -84,7 +84,7 @@ class Link:
 
 @contextmanager
 def opening(peer: str, timeout_s: float = OPEN_TIMEOUT_S) -> Iterator[None]:
-    """Translate errors while a connection is opened to `Unreachable` and `AgentBusy`."""
+    """Raise errors that occur while a connection is opened as `Unreachable` or `AgentBusy`."""
     try:
         yield
     except (InvalidHandshake, ConnectionClosed, EOFError, ssl.SSLError) as exc:

@@ -61,7 +61,7 @@ class LocalTransport:
         """Open a connection to this machine's agent, which is started if it is not running.
 
         The agent has to run in the environment of this process, unless `any_environment` was set.
-        An agent that a command of another environment has started exits first.
+        An agent that was started by a command of another environment exits first.
 
         Raises:
             LeaseHeld: a command of another environment uses the agent.
@@ -159,14 +159,15 @@ def _open(state: Path) -> Link:
 
 
 def _start_and_connect(state: Path, environment: PythonEnvironment) -> Link:
-    # Two hosts may get here together: one agent locks the state directory, and both hosts connect
-    # to it. An agent that is about to exit may still hold the lock: then ours is started again.
+    # Two processes may each start an agent at the same time: only one agent can lock the state
+    # directory, and both processes connect to that agent. An agent that is about to exit may still
+    # hold the lock: then our agent is started again.
     deadline_s = time.monotonic() + START_TIMEOUT_S
     process, reason = _start(state, environment), ""
     while time.monotonic() < deadline_s:
         try:
             link = _connect(state, environment)
-            # The agent usually exits after this process; if before, its exit status must be read.
+            # If the agent exits before this process, its exit status must be read.
             threading.Thread(target=process.communicate, name="agent", daemon=True).start()
             return link
         except Unreachable:
@@ -197,7 +198,7 @@ def _start_and_connect(state: Path, environment: PythonEnvironment) -> Link:
 
 
 def _may_hold_state(state: Path) -> bool:
-    """Whether this user may write or create the state directory; if not, no agent can start."""
+    """Whether this user may create or write to the state directory; if not, no agent can start."""
     try:
         nearest = next(path for path in (state, *state.parents) if path.exists())
         return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
@@ -206,8 +207,8 @@ def _may_hold_state(state: Path) -> bool:
 
 
 def _start(state: Path, environment: PythonEnvironment) -> subprocess.Popen[bytes]:
-    # It starts in this directory, because EDGEBENCH_METERS may contain a relative path, and changes
-    # its directory after reading it.
+    # The agent starts in this directory, because EDGEBENCH_METERS may contain a relative path; it
+    # changes its directory after it has read the variable.
     python = python_command(
         *("edgebench.agent.entry", "--state", state.absolute()),
         *("serve", "--local", "--idle-exit", str(IDLE_EXIT_S)),
@@ -232,6 +233,6 @@ def _end(process: subprocess.Popen[bytes]) -> str:
 
 
 def _last_line(log: str) -> str:
-    """Last line of an agent's log other than a hint, which is for a start by hand."""
+    """Last line of an agent's log that is not a hint: hints are for an agent started by hand."""
     lines = [line for line in log.splitlines() if line and not line.startswith("hint: ")]
     return lines[-1].removeprefix("error: ") if lines else ""

@@ -4,9 +4,9 @@
       (TCP, adb, …)                     (this file, for all of them)
 
 No authority and no name is checked: the handshake proves that the agent owns the key of the
-certificate that it presents, and the fingerprint identifies the expected certificate. It is
-compared before this host sends any application data, so the carrier of the stream need not be
-trusted.
+certificate that it presents, and the fingerprint identifies the expected certificate. The
+fingerprint is compared before this host sends any application data, so the carrier of the stream
+need not be trusted.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from edgebench.protocol.identity import fingerprint
 CONNECT_TIMEOUT_S = 10.0
 """Time limit for opening a plain stream: the kernel of a running device responds at once."""
 BUSY_S = 10.0
-"""Time during which connections that end before the agent shows its certificate are tried again: an
-agent drops connections at random while too many are waiting."""
+"""Time during which a connection that ends before the agent shows its certificate is tried again:
+an agent drops connections at random while too many are waiting."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 1.0
 """Shortest and longest pause between two attempts; each is up to twice the previous pause."""
 REFUSALS = 2
-"""Number of consecutive connections that end right after the handshake before the host counts as
-refused. A single connection may have taken too long while others were waiting."""
+"""This host counts as refused after this number of consecutive connections that end right after the
+handshake. A single connection may have taken too long while others were waiting."""
 END_ERRORS = (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError)
 """Errors of a connection that the other side has closed."""
 
@@ -240,7 +240,7 @@ def require_pin(certificate: bytes | None, endpoint: Endpoint) -> None:
 
 @contextmanager
 def expecting_answer(peer: str) -> Iterator[None]:
-    """Translate the end of a connection in place of the pinned agent's first reply to `NotPaired`.
+    """Raise `NotPaired` if the connection ends instead of carrying the pinned agent's first reply.
 
     In TLS 1.3 the client's handshake ends before the agent has checked the client's certificate. A
     refusal therefore appears only afterwards, and never before the agent has shown its own

@@ -21,8 +21,8 @@ def transports(
     """Every way to reach an agent, by name.
 
     Args:
-        identity_path: Returns the file with this host's key and certificate, which it creates if
-            it does not exist.
+        identity_path: Returns the path of the file with this host's key and certificate; creates
+            the file if it does not exist.
         agent_state: State directory of the agent on this machine; None: the user's own.
         any_environment: Whether that agent may run in another Python environment than this
             process, because nothing is measured.

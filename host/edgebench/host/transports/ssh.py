@@ -94,7 +94,7 @@ class _Tunnel:
                     stdin=theirs.fileno(),
                     stdout=theirs.fileno(),
                     stderr=output,
-                    start_new_session=True,  # on Ctrl-C, a run ends in order over it
+                    start_new_session=True,  # kept on Ctrl-C, so that a run can end in order
                 )
         except BaseException:
             ours.close()

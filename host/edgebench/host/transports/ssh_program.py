@@ -61,7 +61,7 @@ class SshAddress:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Arguments of `ssh` for the destination, which come right before those of a command."""
+        """Arguments of `ssh` for the destination; the words of a command follow directly."""
         port = ("-p", str(self.port)) if self.port else ()
         user = ("-l", self.user) if self.user else ()
         return (*port, *user, "--", self.host)
@@ -95,7 +95,7 @@ def parse_address(text: str) -> SshAddress | None:
 
 @dataclass(frozen=True, slots=True)
 class SshConfig:
-    """The settings of `ssh` for an address that matter here."""
+    """The settings of `ssh` for an address, as far as they are used here."""
 
     host_name: str
     known_hosts: tuple[str, ...]

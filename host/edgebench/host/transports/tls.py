@@ -23,7 +23,7 @@ class TlsTransport(PinnedTransport):
 
     def discover(self, timeout_s: float) -> list[Announcement]:
         """Agents that announce themselves on the local network."""
-        # Imported here because zeroconf imports asyncio, and most commands have the address.
+        # Imported here because zeroconf imports asyncio, and most commands need no discovery.
         from edgebench.host.transports import mdns
 
         return mdns.listen(timeout_s)

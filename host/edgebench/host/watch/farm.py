@@ -40,9 +40,9 @@ CHECK_S = 1.0
 async def watch(
     devices: Sequence[KnownDevice], files: HostFiles, *, state: Path | None = None
 ) -> AsyncGenerator[Update, None]:
-    """Updates of these devices until the caller stops iterating, starting with the current state.
+    """Yield updates of these devices, first their current state, until the caller stops iterating.
 
-    Ends earlier only if every agent has broken the protocol.
+    The updates end earlier only if every agent has broken the protocol.
 
     Args:
         devices: Devices to watch. A device without a seat stands for every seat of its agent.

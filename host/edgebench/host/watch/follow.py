@@ -32,16 +32,16 @@ from edgebench.protocol.live import unpack_samples
 
 ANSWER_TIMEOUT_S = 30.0
 SILENCE_S = 20.0
-"""Time without a reading after which an agent is away: it sends a reading every second, but a board
-that swaps may take seconds for any operation."""
+"""Time without a reading after which an agent counts as away. An agent sends one every second, but
+a board that swaps may take seconds for any operation."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0
 """Shortest and longest pause before reconnecting to an agent; each pause is twice the previous."""
 JITTER = 0.25
-"""Random variation of a pause, as a share of it, so that watchers do not all connect at once to a
-rack that was switched on."""
+"""Random variation of a pause, as a share of the pause. Without it, all watchers of a rack would
+reconnect at once after the rack is switched on."""
 NOTICES_PER_SEAT, NOTICES_WINDOW_S = 100, 10.0
-"""Maximum number of notices of a seat per window. A seat sends a notice every second, and those of
-a network outage may arrive at once: the limit allows for three times 30 s of them."""
+"""Maximum number of notices of a seat per window. A seat sends a notice every second, and
+the notices of a network outage may arrive at once. The limit is three times those of 30 s."""
 
 Open = Callable[[], Awaitable[ClientConnection]]
 _T = TypeVar("_T", bound=m.Message)

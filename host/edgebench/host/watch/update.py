@@ -11,7 +11,7 @@ from edgebench.protocol.messages import SeatState
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A device cannot be watched now; sent when this begins and when the reason changes."""
+    """A device cannot be watched now; sent when the absence begins and when its reason changes."""
 
     device: str
     """Name of the device; `AGENT/SEAT` if its agent has several seats."""

@@ -77,7 +77,7 @@ class JoulescopeDecoder(UniformDecoder):
             self._origin = self._next_tick = block.first_tick
         lost, rest = divmod(block.first_tick - self._next_tick, block.step)
         if lost < 0 or rest or not len(block.values):
-            # It overlaps earlier blocks, or lies between two samples: not part of this stream.
+            # The block overlaps earlier ones, or lies between two samples: not part of this stream.
             self.timeline.desync_count += 1
             return False
         if lost:

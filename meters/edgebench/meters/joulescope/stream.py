@@ -21,7 +21,7 @@ REMOVED_TOPIC = "@/!remove"
 """Topic published with the path of a device when it is unplugged."""
 
 OnBlock = Callable[[str, Any], None]
-"""Topic and value."""
+"""Callback that gets a topic and its value."""
 
 
 class JoulescopeDriver(Protocol):

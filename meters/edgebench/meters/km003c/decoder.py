@@ -65,9 +65,9 @@ class ReadingDecoder(PolledDecoder):
 class QueueDecoder(UniformDecoder):
     """Places samples by their sequence, which wraps around every 65.5 s.
 
-    A session gives up a tester that is silent for less time than that, so a step never misses a
-    whole turn. A response is damaged if its sequence repeats, or runs ahead of the elapsed time
-    (a backward step looks like nearly a full turn ahead).
+    A session gives up on a tester that is silent for less time than that, so the sequence never
+    makes a whole turn between two responses. A response is damaged if its sequence repeats, or runs
+    ahead of the elapsed time (a backward step looks like nearly a full turn ahead).
     """
 
     def __init__(self, settings: Km003cSettings, rate_hz: float) -> None:

@@ -114,7 +114,7 @@ class Km003cDialog(Dialog):
             raise TargetError(f"no KM003C found: {received} in {self._answer_s:g} s") from exc
 
     def reading(self) -> Reading:
-        """A reading, with the middle of the time that it took."""
+        """A reading, with the time in the middle of the request."""
         return timed(lambda: self.ask(GET_DATA, ADC) or None)
 
     def start_graph(self, rate_number: int) -> None:

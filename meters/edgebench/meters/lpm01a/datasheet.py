@@ -13,7 +13,7 @@ from edgebench.meters.lpm01a.settings import Lpm01aSetup
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Origin, UncertaintyTerm, Unit, term
 
 DROP_V = 0.06
-"""The supply is less than this below the configured voltage."""
+"""The supply is below the configured voltage by less than this."""
 _ACCURACY = 0.02
 _BANDWIDTH_HZ = 100e3
 _DYNAMIC_MAX_A, _STATIC_MAX_A = 0.050, 0.200

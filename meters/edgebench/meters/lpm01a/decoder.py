@@ -107,7 +107,7 @@ class Lpm01aDecoder(UniformDecoder):
             )
 
     def _flag_of(self, voltage_v: float) -> Flag:
-        """Flag of powers that are computed with the configured voltage, at this actual voltage."""
+        """Flag of powers computed with the configured voltage, while the actual voltage is this."""
         if self.settings.setup.is_energy:
             return Flag.NONE  # the meter uses the voltage that it measures
         if voltage_v < self.settings.supply_v - DROP_V:

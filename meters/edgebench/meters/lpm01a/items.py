@@ -45,7 +45,7 @@ class Edge:
     """The event input D7 had an edge of the selected kind here."""
 
     number: int
-    """Count of such events; after the last number of two or more digits it restarts at 0."""
+    """Number of the event; after 99, 999 or a longer row of nines it may restart at 0."""
 
 
 @dataclass(frozen=True, slots=True)

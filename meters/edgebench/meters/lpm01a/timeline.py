@@ -21,7 +21,7 @@ from edgebench.meters.lpm01a.items import Stamp, Values
 from edgebench.meters.timeline import Places, UniformTimeline
 
 JUMP_MAX_S = 60
-"""Limit of a stamp's lead over the samples: a session gives up a meter that is silent for less."""
+"""Limit of a stamp's lead over the samples: a session gives up on a silent meter long before."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +53,7 @@ class StampTimeline:
 
     uniform: UniformTimeline
     first_end: int = 0
-    """1 if a value covers the interval that ends with it: the first then ends one period later."""
+    """1 if a value covers the interval before it, so that the first value ends one period later."""
     standing: Flag = Flag.NONE
     """Flags of all samples from here on."""
     _parts: list[Values] = field(default_factory=list[Values])

@@ -24,7 +24,7 @@ HIGHEST_RANGE = 4
 TOUCHED = 3
 """Samples at and after a switch whose values come from the filter."""
 HELD = 2
-"""Of these, samples that are excluded from the averages in the highest range."""
+"""Number of those samples that the averages in the highest range exclude."""
 _NEGLIGIBLE = 1e-18
 """A weight too small to change a double."""
 _NEVER = TOUCHED

@@ -79,7 +79,7 @@ class PolledInstrument(Instrument):
         return fastest_hz
 
     def _possible_hz(self, wanted_hz: float) -> float:
-        """The default rate or the highest possible below it; a requested rate only unchanged.
+        """The default rate, or else the highest possible rate; a requested rate is never lowered.
 
         Raises:
             UsageError: readings take too long for the requested rate.

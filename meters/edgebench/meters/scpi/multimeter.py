@@ -151,7 +151,7 @@ def configure(link: ScpiLink, range_a: float | None) -> None:
         TargetError: the instrument rejects the configuration.
     """
     link.write("FORM:DATA ASC")  # an earlier client may have left REAL
-    link.forget_errors()  # also of instruments that support only text and not this command
+    link.forget_errors()  # including that of instruments without this command
     link.write("CONF:CURR:DC" + (f" {range_a:g}" if range_a else ""))
     link.refuse_errors(_ERROR)
 

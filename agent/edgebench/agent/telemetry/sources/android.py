@@ -70,7 +70,7 @@ class AndroidHeatSource:
     rate_hz_max = HEAT_HZ
 
     def open(self, root: Path, worker_pid: int) -> AndroidHeat | NoData:
-        """Read it once, for the names of its temperatures."""
+        """Read the service once, for the names of its temperatures."""
         output = run_command(root, *_HEAT)
         if output.failure:
             return NoData(output.failure)

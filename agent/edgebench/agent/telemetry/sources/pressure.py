@@ -17,7 +17,7 @@ _FULL = re.compile(rb"^full .*total=(\d+)", re.MULTILINE)
 
 
 class PressureSource:
-    """Times for which some tasks, and all of them, waited for each resource."""
+    """Times for which some tasks, and times for which all tasks, waited for each resource."""
 
     name = "pressure"
     rate_hz_max = CALM_HZ

@@ -2,8 +2,8 @@
 
 The fingerprint of a run contains everything that changes its numbers and is not under test: device,
 runtime, settings, conditions. The model is usually under test and is not part of it. A comparison
-lists the keys in which the sides differ, and is refused unless the user allows these differences
-because they are what is to be measured.
+lists the keys in which the sides differ. The comparison is refused unless the user allows these
+keys: their effect may be what is to be measured.
 """
 
 from __future__ import annotations
@@ -119,13 +119,13 @@ KEYS_OF_DEVICE = frozenset(
         *("cpus", "cpu_quota", "governor", "emulated", "simulated"),
     }
 )
-"""Keys that another device implies."""
+"""Keys that usually differ if the devices differ."""
 IMPLIED = {"runtime": frozenset({"runtime_version", "delegates_used", "delegate"})}
-"""Keys that are allowed together with a key: another runtime has another version."""
+"""Keys that are allowed to differ if a given key is: two runtimes have different versions."""
 
 Fingerprint = dict[str, str]
 Differences = dict[str, tuple[str, ...]]
-"""Keys with the values that occur."""
+"""Keys in which runs differ, each with the values that occur."""
 
 
 def fingerprint(run: Run, keys: Iterable[str] = KEYS) -> Fingerprint:
@@ -175,7 +175,7 @@ def check_comparable(
     check_keys(allowed)
     allowed = set(allowed).union(*(IMPLIED.get(key, ()) for key in allowed))
     for side, runs in (("baseline", baseline), ("candidate", candidate)):
-        # Models without a file may be the same if they have the same name.
+        # Models without a file count as the same model if they have the same name.
         names = {(one := run.model).sha256 or f"in firmware: {one.name}": one.name for run in runs}
         if len(names) > 1:
             raise UsageError(f"{side} has several models: {', '.join(names.values())}")

@@ -125,9 +125,9 @@ class Comparison:
     equivalence_interval: Bounds | None
     """Interval of the ratio at 1 - 2 alpha."""
     p_value: float
-    """P value of no difference; for counts that do not scatter, 0 if they differ, else 1."""
+    """P value for no true difference; for counts that do not scatter, 0 if they differ, else 1."""
     p_adjusted: float
-    """P value after Holm, over all comparisons that were made together."""
+    """P value after Holm's correction, over all comparisons that were made together."""
     smallest_p: float
     """Smallest adjusted p value that this design can have."""
     superiority: float
@@ -216,11 +216,12 @@ def minimum_detectable_effect(
     """Smallest true effect that is found with this power, unit of the deviation.
 
     (q(1 - alpha/2) + q(power)) · s · sqrt(1/m + 1/n); for pairs s is the deviation of the
-    differences, and 1/n falls away. For a t test; rank tests need more, see `ranks.py`.
+    differences, and the term 1/n is omitted. The formula is that of a t test; rank tests need a
+    larger effect, see `ranks.py`.
 
     With an instrument of standard uncertainty u, an effect must exceed the widened interval, and is
-    seen with both errors: sqrt((q(1 - alpha/2) · e)² + (k · u)²) + q(power) · sqrt(e² + u²), where
-    e is the s · sqrt(…) from above.
+    observed with both errors: sqrt((q(1 - alpha/2) · e)² + (k · u)²) + q(power) · sqrt(e² + u²),
+    where e is the s · sqrt(…) from above.
 
     Args:
         deviation: Standard deviation between runs, or between the differences of pairs.

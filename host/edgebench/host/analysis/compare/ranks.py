@@ -2,8 +2,8 @@
 
 Theory of operation. Under the null hypothesis every pattern of signs (pairs) or every choice of
 which values belong to the first side (independent samples) is equally likely, given the ranks
-that were observed. The distribution of the sum of ranks is computed by adding values
-in turn; ranks are doubled, so that mid-ranks of ties are whole numbers. So p values are exact
+that were observed. The distribution of the sum of ranks is computed by adding one value after
+another. Ranks are doubled, so that mid-ranks of ties are whole numbers. So p values are exact
 even with ties, unlike scipy's.
 
 Signed ranks are capped at half the count of pairs. In Wilcoxon's test, which is the same without
@@ -11,10 +11,11 @@ the cap, a single run slowed down by another process takes the largest rank for 
 nine of ten pairs in agreement p is 0.084. With the cap it is 0.029. On normal values the cost is a
 7 % larger detectable effect (`WINSORISED_LOSS` against `RANK_SUM_LOSS`).
 
-Estimate and intervals invert the same test. Its statistic falls in steps as a shift is
-subtracted from the values; the steps of signed ranks are at the means of two differences (Walsh
-averages), those of rank sums at the differences between the sides. The Hodges–Lehmann estimate is
-where the statistic crosses its centre, an interval where it crosses the two tails.
+The estimate and the intervals are found by inverting the test. As a shift is subtracted from the
+values, the test statistic falls in steps. The steps of signed ranks are at the means of two
+differences (Walsh averages), those of rank sums at the differences between the sides. The
+Hodges–Lehmann estimate is the shift at which the statistic crosses its centre; the bounds of an
+interval are the shifts at which the statistic crosses its two tails.
 
 Beyond `MAX_PAIRS` and `MAX_INDEPENDENT` the normal approximation is used.
 
@@ -64,7 +65,7 @@ class ShiftTest:
     _statistic: Callable[[int], int]
     """Statistic after a shift between the steps i - 1 and i, for i from 0 to s."""
     _null: Floats
-    """Probability of 0, 1, 2… of the statistic without ties."""
+    """Probability that the statistic is 0, 1, 2…, for values without ties."""
 
     @property
     def shift(self) -> float:
@@ -185,7 +186,10 @@ def _rank_sums(doubled: NDArray[np.int64], chosen: int) -> Floats:
 
 
 def _normal(total: int, mean: float, deviation: float) -> Floats:
-    """Normal approximation on 0…total. Only even sums exist without ties: hence `/ sum`."""
+    """Normal approximation of the probabilities of 0…total.
+
+    Without ties only even sums exist; a caller then divides their probabilities by their sum.
+    """
     from scipy.special import ndtr
 
     if deviation == 0:

@@ -46,7 +46,8 @@ from edgebench.protocol.spec import Scenario
 DEFAULT_MARGIN_RATIO = 0.01
 """Default margin: smaller changes do not matter.
 
-A change equal to the margin is found half of the time; three times the margin, nearly always.
+A change equal to the margin is found half of the time, a change of three times the margin nearly
+always.
 """
 
 
@@ -77,10 +78,10 @@ class RunComparison:
     """Marks of the outcome, from the runs of both sides."""
     verdicts: Verdicts
     is_in_blocks: bool
-    """All runs of a side were made before any run of the other: a drift looks like a change."""
+    """Whether all runs of one side precede those of the other: a drift then looks like a change."""
     result: Comparison
     comparison_id: str | None = None
-    """Id of the comparison in pairs; None for runs that were named by side."""
+    """Id of the comparison in pairs; None if the user named the runs of each side."""
     left_out_count: int = 0
     """Number of pairs that are not compared because a run failed, is invalid, is missing, or lacks
     the requested energy."""
@@ -389,8 +390,8 @@ def find_metric(name: str) -> Metric:
     """The metric of this path or short name.
 
     Raises:
-        UsageError: the metric has no better direction: more warm-up queries are neither good nor
-            bad.
+        UsageError: the metric does not exist, or neither of its directions is better: more warm-up
+            queries, for example, are neither good nor bad.
     """
     path = _full_name(name)
     if path in METRICS:

@@ -2,12 +2,13 @@
 
     complete      nothing ended the recording early
     calibration   every constant comes from the meter
-    loss          at most 0.1 % of the samples are missing; if the meter cannot count them, the rate
-                  must rule out more, because a hidden loss shifts all later samples in time
+    loss          at most 0.1 % of the samples are missing; if the meter cannot count them, the
+                  sample rate must show that no more are missing, because a hidden loss shifts all
+                  later samples in time
     rate          the sample rate is within 200 ppm of the nominal rate by the host's clock, plus
                   the error from arrivals that may be 2 ms late
-    saturation    no sample is at the end of the meter's range, unless the next samples are in a
-                  higher range: those add to the uncertainty, and at most 0.1 % are allowed
+    saturation    no sample is at the end of the meter's range. Samples right before samples in a
+                  higher range are excepted: they add to the uncertainty, and may be at most 0.1 %
     direction     no power flows back from the device
 
 Source: our own limits: 0.1 % is below any meter's gain error; the crystals of instruments and
@@ -46,7 +47,7 @@ def check_recording(
     else:
         text = _counted(loss.received_count, "sample")
         if loss.torn_bytes:
-            # Missing samples are after the last sample, and no window extends beyond it.
+            # The missing samples would follow the last sample, and no window extends beyond it.
             text += f"; cut off as by a crash: the last {loss.torn_bytes} bytes are no whole packet"
         complete = MeterCheck("complete", True, text)
     rate = _rate(header, loss)

@@ -1,16 +1,16 @@
 """Whether the device may be in step with a meter that samples instants by its own clock.
 
-If it is, every sample falls on the same few moments of an inference, in every run, and the trace
-does not show it. A loop is in step when M samples take as long as k inferences. The samples then
-fall on M moments, 1 / k of their interval apart, until the difference, summed over the loop, or the
-random walk of the inferences' spread has moved them to the next moments; moving further reduces the
-error proportionally.
+If the device is in step, every sample falls on the same few moments of an inference, in every run,
+and the trace does not show this. A loop is in step when M samples take as long as k inferences. The
+samples then fall on M moments, which are 1 / k of the sample interval apart. The samples move to
+the next moments by the remaining difference of the two times, summed over the loop, and by the
+random walk of the inferences' spread. If they move further, the error falls proportionally.
 
 Any other periodic activity of the device may also be in step: the tick of its scheduler, a PWM, a
 radio. Its period is unknown beforehand, but it shows in the samples: the mean of every M-th sample
 differs from the mean of their neighbours. A tick that falls on a single position, or between two,
-does not show, and the error is its whole energy; so a sample rate that cannot resolve a tick of a
-millisecond into many positions is refused.
+does not show, and the error is the whole energy of the tick. So a sample rate that cannot resolve a
+tick of a millisecond into many positions is refused.
 
 Source: our own, compared with simulated loops in the tests; the error of M evenly spaced samples of
 a power with two steps in a period, each anywhere between two samples, is span / M · sqrt(2 / 12).
@@ -29,7 +29,7 @@ from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.errors import MeasurementError
 
 MAX_PHASES = 1 << 20
-"""Highest number of moments that is tried; beyond it, the remaining error is taken: 4e-7."""
+"""Highest number of moments that is tried; the error for more moments is at most 4e-7."""
 MIN_INSTANTS_HZ = 20_000.0
 """Minimum rate of instants: 20 per tick of a millisecond, the fastest usual tick (FreeRTOS and
 Zephyr: 100 Hz to 1 kHz, Linux: 100 Hz to 1 kHz)."""
@@ -44,8 +44,8 @@ _BLOCK = 1 << 12
 _WHOLE = math.sqrt(2 / 12)
 """Error of a single moment of a power with two steps in a period, relative to the power's span."""
 _LEFT = 3.0
-"""Factor on the remaining error when the samples have moved by their distance: a drift leaves less,
-a drift with a random walk this much. From the tests."""
+"""Factor on the error that remains when the samples have moved by the distance of two moments. A
+drift alone leaves less; a drift with a random walk leaves this much. Found by the tests."""
 _QUARTILES_OF_NORMAL = 1.349
 """Distance between the quartiles of a normal distribution, in standard deviations."""
 
@@ -114,7 +114,7 @@ def in_step_ratio(loop: Loop, interval_s: float, rate_error: float = 0.0) -> flo
     Args:
         loop: The inferences.
         interval_s: Sample interval, on the same clock.
-        rate_error: Relative error of that interval: a smaller drift may be no drift.
+        rate_error: Relative error of that interval; a drift below it may not exist.
     """
     largest = 0.0
     for first in range(1, MAX_PHASES, _BLOCK):

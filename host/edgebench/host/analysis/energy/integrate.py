@@ -1,8 +1,9 @@
 """Energy from power over time, exactly over a window.
 
-Theory of operation. Power is a line through nodes. A meter that samples instants gives a node per
-sample, and the energy is the sum of trapezoids; a meter that averages gives two, at the ends of the
-interval, and the energy is the sum of rectangles. A window may end anywhere: the line is cut there.
+Theory of operation. Power is a line through nodes. A meter that samples instants gives one node per
+sample, and the energy is the sum of trapezoids. A meter that averages gives two nodes per sample,
+at the ends of its interval, and the energy is the sum of rectangles. A window may end anywhere: the
+line is cut there.
 Missing samples are bridged by the line, and the missing time is reported.
 
 Source: the glossary, integration of sampling and averaging meters; see also docs/energy.md.
@@ -68,7 +69,7 @@ class PowerLine:
         return float(np.sum(passed_s * (self.power_w[1:] + self.power_w[:-1]) / 2))
 
     def cumulative_j(self, time_ns: Nanoseconds) -> Floats:
-        """Energy from the begin of the line to each time, shape (m,); exact between nodes.
+        """Energy from the start of the line to each time, shape (m,); exact between nodes.
 
         Args:
             time_ns: Within the line, shape (m,), in any order.
@@ -123,7 +124,7 @@ def line_of_instants(time_ns: Nanoseconds, power_w: Floats) -> PowerLine:
 
 
 def between_j(line: PowerLine) -> float:
-    """Standard uncertainty of a line of instants from the power between them, J.
+    """Standard uncertainty of a line's energy from the unknown power between its instants, J.
 
     sqrt(sum (dt · dP)² / 2) over the pieces: if the power changes faster than the sample rate,
     successive samples are independent, and half their mean squared difference is the variance; if

@@ -48,7 +48,7 @@ def outline_of(line: PowerLine, step: int) -> PowerOutline:
     """Blocks of `step` sample intervals; each ends where the next begins."""
     first = np.arange(0, max(0, len(line.time_ns) - 1), step)
     last = np.minimum(first + step, len(line.time_ns) - 1)
-    # An interval without a duration is a step of the power, not a block.
+    # An interval with a duration of 0 is a step of the power, not a block.
     has_time = line.time_ns[last] > line.time_ns[first]
     first, last = first[has_time], last[has_time]
     if not len(first):

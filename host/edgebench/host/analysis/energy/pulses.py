@@ -5,19 +5,19 @@ the last inference of an `infer`, and the pin is connected to a digital input of
 ends of each window are on the meter's clock and need no alignment: energy per inference is the
 energy between two edges over the number of inferences.
 
-Edges are assigned to windows by their order. Every `infer` makes two; the board makes others when
-it starts, on a `timestamp` command, and in windows that are not counted, all before the counted
-windows. So the windows have the last edges of the recording, two each.
+Edges are assigned to windows by their order. Every `infer` makes two edges. The board makes other
+edges when it starts, on a `timestamp` command, and in windows that are not counted, all before the
+counted windows. So the last edges of the recording belong to the counted windows, two to each.
 
 A lost edge shifts all earlier edges, so that pauses are taken for windows. Edges are refused
 
-    if most windows or pauses differ in length from the intervals of the lines the bridge read;
+    if most windows or pauses differ in length from the intervals between the lines at the bridge;
     if the pauses are as long as the windows, since shifted edges would also fit;
-    if a window differs in length from the others, of the same count on the same clock: then one
-    of the first edges was lost, and most windows are right.
+    if a window differs in length from the others, which have the same count on the same clock:
+    then one of the first edges was lost, and most windows are right.
 
-Single lines may be late by seconds on a busy machine. So the bridge's clock only refuses edges, by
-a generous limit, and does not select them.
+Single lines may be late by seconds on a busy machine. So the bridge's clock is used only to refuse
+edges, by a generous limit, and not to select edges.
 
 The reported energy is that of the median window, as the benchmark's rules require: five windows of
 at least ten seconds.
@@ -57,7 +57,7 @@ LATE_S = 2.0
 LATE_RATIO = 0.5
 """… but at most this share of a window, so that a pause is not taken for a window."""
 FEWEST_WINDOWS = 2
-"""Two windows have a pause between them; a single window could itself be a pause."""
+"""Fewest windows: two have a pause between them, but a single window could itself be a pause."""
 MAX_STARTS = 10_000
 """Maximum number of inferences whose starts are placed evenly for the in-step check."""
 
@@ -73,8 +73,8 @@ class PulsedWindow:
     ended_ns: int
     """Arrival of the line after its second pulse, bridge clock."""
     pace_ns: int | None = None
-    """Interval of its inferences if audio triggers them, which may play in only a part of the
-    window; None: they run back to back."""
+    """Interval of the inferences if audio triggers them; the audio may play in only a part of the
+    window. None if the inferences run back to back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +219,9 @@ def pulsed_energy(
 def _count_j(window: PulsedWindow, duration_ns: int, energy_j: float) -> float:
     """Standard uncertainty of a window's energy from time outside its inferences, J.
 
-    An audio frame that is cut off at either end is not counted, nor is time without audio; its
-    energy is between zero and the average. At least a frame is uncertain: half at either end.
+    Neither an audio frame that is cut off at an end of the window nor time without audio is counted
+    as an inference. The energy of that time is between zero and the average. At least one frame is
+    uncertain: half of it at either end.
     """
     if window.pace_ns is None:
         return 0.0
@@ -280,7 +281,8 @@ def find_edges(
                 f"inputs {number} and {other} both have pulses that fit the windows, at other times"
             )
     durations_ns, pauses_ns = _durations(pairs)
-    # If all of these were pauses, they would fit the lines' pauses; if some were, the others.
+    # If all these windows were pauses, their lengths would fit the pauses by the lines; if some
+    # windows were pauses, the lengths would fit the other pauses.
     for pause_ns in (float(np.median(told_pauses_ns)), float(np.median(pauses_ns))):
         if abs(float(np.median(durations_ns)) - pause_ns) <= allowed_ns:
             raise MeasurementError(

@@ -68,7 +68,7 @@ IDLE_WINDOWS = 2
 ENERGY_ERRORS = (MeasurementError, ArithmeticError, LookupError, ValueError, TypeError)
 """Exceptions that refuse the energy of a run but keep its other results."""
 EDGE_QUERIES = 1000
-"""Approximate number of inferences whose ends are sampled; at least this many if available."""
+"""Least number of inferences for which the power at the ends is read, if the run has as many."""
 logger = logging.getLogger(__name__)
 
 
@@ -113,7 +113,7 @@ def metered_result(
 ) -> EnergyResult:
     """Facts and checks of the meter, without energy; or why the energy is refused."""
     if power is None:
-        # The run was collected by another host than the host with the meter.
+        # The host that collected the run is not the host with the meter.
         reason = "its recording is not here: the meter was at the host that started the run"
         if record.metered is not None:
             reason = record.metered.trouble or "the meter recorded nothing"

@@ -27,7 +27,7 @@ class SeenMeter:
     """A meter's behaviour, estimated from its trace; 0 if undetected or declared by the driver."""
 
     smoothing_s: float = 0.0
-    """Time constant with which it smooths changes of the power."""
+    """Time constant with which the meter smooths changes of the power."""
     noise_w: float = 0.0
     """Standard deviation of a sample while the device is idle."""
 

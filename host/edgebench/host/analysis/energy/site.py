@@ -1,8 +1,8 @@
 """Where a meter measures: which of its channels add up to the device, and which are parts of them.
 
-The parts may not exceed the whole. On some Jetson Nanos rails have swapped names, which cannot be
-resolved, so there is no energy. A processor's `psys` does not change if the board maker did not
-connect it: then the packages are measured.
+The parts may not exceed the whole. On some Jetson Nanos the names of rails are swapped; which rail
+is which cannot be found out, so there is no energy. A processor's `psys` does not change if the
+board maker did not connect it: then the energy is that of the packages.
 
 Source: jetson_stats, forum logs with POM_5V_GPU above POM_5V_IN; energymon, jetson/README (which
 rails of a Jetson are on its module and which on the carrier board)
@@ -26,7 +26,8 @@ WIDEST_FIRST = ("wall", "board", "platform", "module", "battery", "package")
 _PARTS = ("rail",)
 """Boundaries that do not cover a device when measured alone."""
 _PROCESSORS = {"CPU", "GPU", "SOC", "CV", "DDR"}
-"""Words in names of rails that a Jetson's total feeds; others, e.g. a TX2's VDD_MUX, may not be."""
+"""Words in the names of rails that are part of a Jetson's total. Other rails, such as a TX2's
+VDD_MUX, may not be part of it."""
 PARTS_LIMIT_RATIO = 1.1
 """Maximum ratio of the parts to the whole: two channels may differ by 10 %."""
 logger = logging.getLogger(__name__)

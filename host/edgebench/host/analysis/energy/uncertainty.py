@@ -12,10 +12,10 @@ over the ranges, and are not independent per sample or range: ranges share a con
 reference, and datasheets do not state how much of the error comes from those.
 
 This gives two uncertainties. The absolute uncertainty includes all terms. The comparative
-uncertainty is what remains relative to another run with this meter whose energy is all in the range
-with most of this run's energy: effects that change both by the same ratio cancel. The comparison of
-two given runs uses the signed effect of each variable on both: an offset cancels as far as their
-powers are equal, and the gain of a range as far as both were in it.
+uncertainty is what remains relative to another run with this meter, if all energy of that run is in
+the range with most of this run's energy: effects that change both runs by the same ratio cancel.
+The comparison of two given runs uses the signed effect of each variable on both: an offset cancels
+as far as their powers are equal, and the gain of a range as far as both runs were in that range.
 
 Source: JCGM 100:2008 (GUM), 5.2 (correlated inputs), 4.3.7, 6.2.1 (coverage factor); linear error
 propagation by the package `uncertainties`.
@@ -88,7 +88,7 @@ class EnergyWindow:
     channel_count: int = 1
     """Number of summed channels; each has the meter's offset, all with the same sign."""
     drift_w: float = 0.0
-    """Change of the idle power from before the run to after it; its course is unknown."""
+    """Change of the idle power from before to after the run; when it changed is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class MeterErrors:
 
 @dataclass(frozen=True, slots=True)
 class _Effect:
-    """Effect of a variable of the meter on an energy."""
+    """Effect of an error variable of the meter on an energy."""
 
     term: UncertaintyTerm
     slope: float
@@ -235,7 +235,7 @@ class _Effect:
         return self.slope * self.standard
 
     def beside_another(self, value: float, main: int | None) -> float:
-        """Effect that remains relative to another run, whose energy is all in the main range."""
+        """Effect that remains relative to another run with all of its energy in the main range."""
         if not (self.term.is_common and self.term.kind in _RATIOS):
             return self.signed
         if self.term.range in (ALL_RANGES, main):
@@ -287,7 +287,7 @@ def _level_j(unit: Unit, window: EnergyWindow, part: RangePart) -> float:
 
 
 def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[str, float]:
-    """Standard uncertainty of the energy, J, by cause: errors specific to the window.
+    """Standard uncertainty of the energy by each error that is specific to the window, J.
 
     edges      sqrt(P0² + P1²) · u_t, the two ends being independent; P is the highest power on
                either side of an end. A single burst of power P_in next to P_out is read too low on
@@ -297,18 +297,18 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
                no energy is corrected for a bias that is indistinguishable from its spread
     counter    a step of the energy counter at each of the two readings
     noise      V · dt · sigma · sqrt(n)
-    clock rate the rate of one of the two clocks is wrong, and it is unknown which: energy ·
-               difference of the rates / sqrt(3)
+    clock rate one of the two clocks, it is unknown which, has a wrong rate: energy · difference of
+               the rates / sqrt(3)
     in step    samples at the same moments of every inference, in_step.py
     count      energy of the time outside inferences: from none to all / sqrt(3)
     between samples  for instants: sqrt(sum (dt · dP)² / 2) over the pieces, minus the noise in it
     missing    lost time · (highest - lowest power) / sqrt(12)
     saturated  time at the end of a range · (highest - lowest power) / sqrt(3): the true power was
-               anywhere between there and the reading of the higher range
-    sampling   each end lies in a sample, in which the power may have been anywhere in its span:
-               interval · (highest - lowest power) / sqrt(12), twice
-    range switches  what a filter removed was an artefact of the meter, or real: / sqrt(3)
-    drift      of the idle power: the mean of two values that differ by d has d / 2
+               anywhere between the end of the range and the reading of the higher range
+    sampling   each end of the window lies in a sample, in which the power may have been anywhere in
+               its span: interval · (highest - lowest power) / sqrt(12), twice
+    range switches  energy that a filter removed / sqrt(3): it was an artefact of the meter, or real
+    drift      of the idle power: the mean of two values that differ by d has the uncertainty d / 2
     resolution of the signal in each range: independent for each signal
     """
     edges_j = _edges_j(np.array(window.edge_power_w), window.edge_error_s, terms)

@@ -32,17 +32,18 @@ from edgebench.protocol.record import IDLE_ENDED, Event, Phase, SyncFacts
 EDGE_LIMIT_RATIO = 0.05
 """Maximum error of a window's ends, relative to its length."""
 MIN_SAMPLES = 20
-"""Minimum number of samples in a window; with fewer, the meter dominates its energy."""
+"""Minimum number of samples in a window; with fewer, the meter dominates the window's energy."""
 MISSING_LIMIT_RATIO = 1e-3
 """Maximum share of a window without samples; equal to the limit of a recording."""
 CODES_OF_RUN = 2
 """Load codes of a complete run: one before the warm-up, one after the loop."""
 EDGE_PIECES = 8
-"""Number of pieces of the time in which an end may lie, to find the highest power there."""
+"""Number of pieces into which the time where an end may lie is cut, to find the highest power."""
 AROUND = 50
-"""Divisor of the sample interval: on either side of a sample, the power is its own for so long."""
+"""Divisor of the sample interval: for so long, the power on either side of a sample is its own."""
 IDLE_BEGIN_RATIO, IDLE_END_RATIO = 0.2, 0.05
-"""Shares discarded from an idle window: the device settles, and the end has an error bound."""
+"""Shares of an idle window that are discarded: at its start the device settles, and the time of its
+end has an error."""
 
 
 def shortest_window_s(capability: Capability) -> float:
@@ -140,7 +141,7 @@ class AlignedTrace:
 
     @property
     def _rate_ratio(self) -> float:
-        """Relative standard uncertainty of the meter's rate; 0 if the driver declares as much."""
+        """Relative standard uncertainty of the meter's rate; 0 if the driver declares no less."""
         terms = self.power.header.uncertainty
         declared = math.hypot(*(one.standard for one in terms if one.kind is Kind.TIMEBASE))
         seen = abs(self.alignment.line.slope) / math.sqrt(3)
@@ -259,7 +260,7 @@ def in_words(duration_s: float) -> str:
 
 
 def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
-    """Sum of the windows of several channels, without ranges, which differ by channel."""
+    """Sum of the windows of several channels. The ranges, which differ by channel, are left out."""
     if len(windows) == 1:
         return windows[0]
     first = windows[0]
@@ -280,7 +281,7 @@ def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:
 
 
 def idle_windows(events: Sequence[Event]) -> list[tuple[int, int]]:
-    """Idle windows of the device, device clock, trimmed at begin and end."""
+    """Idle windows of the device, device clock, without a share at their start and end."""
     windows: list[tuple[int, int]] = []
     begin_ns: int | None = None
     for event in events:
@@ -322,7 +323,7 @@ def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
 
 
 def phase_window(events: Sequence[Event], phase: Phase) -> tuple[int, int] | None:
-    """Begin of a phase and time of the next event; None if the phase did not occur."""
+    """Start of a phase and time of the next event; None if the phase did not occur."""
     for event, following in pairwise(events):
         if event.kind == phase.value:
             return event.time_ns, following.time_ns
@@ -332,7 +333,7 @@ def phase_window(events: Sequence[Event], phase: Phase) -> tuple[int, int] | Non
 def loop_times(events: Sequence[Event], timed: TimedQueries, marks: SyncFacts) -> LoopTimes | None:
     """Times around the warm-up and the loop; None if the device was not idle around them.
 
-    It is idle there if it played the load code, which is preceded by an idle time.
+    The device is idle there if it played the load code, because an idle time precedes the code.
     """
     if len(marks.codes) != CODES_OF_RUN or not all(code.edges_ns for code in marks.codes):
         return None

@@ -83,7 +83,7 @@ class HistoryPoint:
     """Interval between the runs; None for fewer than five."""
     is_suspect: bool
     unwatched: tuple[str, ...] = ()
-    """Conditions that could not be read during a run, so that a change was not noticed."""
+    """Conditions that could not be read during a run, so a change of them would not be noticed."""
     changed: Differences
     """Conditions that differ from the previous point, with both values."""
 

@@ -22,9 +22,9 @@ Five to seven points have too few permutations for 5 %, so they are compared wit
 values. A step of five standard deviations is then found more often than not, and heavy tails make
 Student's t conservative; `benchmarks/history_calibration.py` has the rates.
 
-A changepoint is kept if the levels on both sides differ by more than chance, and by more than the
-intervals of their points allow. Correlated neighbours, as on a device that drifts for days, are not
-exchangeable: a drift is reported as steps.
+A changepoint is kept if the levels on both sides differ by more than chance explains, and by more
+than the intervals of their points allow. Correlated neighbours, as on a device that drifts for
+days, are not exchangeable: a drift is reported as steps.
 
 Source: Olshen et al., Circular binary segmentation for the analysis of array-based DNA copy number
 data, Biostatistics 5 (2004), for the contrast of a temporary level and its permutations; Good,
@@ -48,13 +48,14 @@ FALSE_ALARM_RATE = 0.05
 MIN_POINTS = 5
 """Shortest history that is searched."""
 MIN_PERMUTED = 8
-"""Shortest history for a permutation test: of the 70 ways to halve 8 points, 2 separate fully."""
+"""Shortest history for a permutation test: 8 points can be halved in 70 ways, and 2 of these
+separate all low points from all high points."""
 MIN_LEVEL_LENGTH = 2
 """Shortest level: a single deviating point is an outlier until another confirms it."""
 _LASTING_SHARE = 0.8
 """Share of alpha for the search for a level that lasts to the end."""
 _DRAWS, _BATCH = 1999, 200
-"""Number of random orders, and of those tested together: most searches end after one batch."""
+"""Number of random orders, and number of orders in a batch: most searches end after one batch."""
 _TINY = float(np.finfo(np.float64).tiny)
 """Lower bound of a variance, for points that are all equal."""
 _CLIP_SIGMAS = 3.0
@@ -176,7 +177,7 @@ def _passing_contrasts(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
 def _without_insignificant(
     values: Floats, starts: Sequence[int], floor: float, alpha: float
 ) -> list[int]:
-    """Cuts whose levels differ by Student's t with the pooled variance of all levels.
+    """Cuts between levels that differ by Student's t with the pooled variance of all levels.
 
     The least significant cut is removed first, because its removal changes the levels of the
     others.

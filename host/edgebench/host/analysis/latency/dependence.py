@@ -61,9 +61,9 @@ def cautious_count(values: NDArray[np.float64]) -> float:
 
 
 def autocorrelation_time(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Tau by Geyer's sequence, 1 if it may be chance, and its relative standard error.
+    """Tau by Geyer's sequence, and the relative standard error of tau.
 
-    n values are worth n / tau independent ones.
+    Tau is 1 if a larger value may be chance. n values are worth n / tau independent values.
 
     Args:
         values: Shape (n,), in order of time.
@@ -97,7 +97,7 @@ def _block_time(values: NDArray[np.float64]) -> float:
 def _two_state_time(values: NDArray[np.float64]) -> float:
     """Tau of an indicator as a Markov chain: (1 + r) / (1 - r), r = 1 - p01 - p10.
 
-    1 for values that are not an indicator.
+    The result is 1 for values that are not an indicator.
     """
     is_set = values == values.max()
     if not np.all(is_set | (values == values.min())):

@@ -100,7 +100,7 @@ def min_under_latency_count(over_latency_count: int, p: float) -> int:
 
 
 def allowed_over_latency_count(query_count: int, p: float) -> int | None:
-    """Number of queries that may be slower, at least 1; None if there are too few queries.
+    """Number of queries that may be slower than the bound, at least 1; None for too few queries.
 
     Raises:
         UsageError: p is not inside (0, 1).

@@ -9,12 +9,12 @@ Theory of operation. Three simple measures of the counted invocations:
    split in two groups by least squares. The groups are levels, and not the two halves of a single
    distribution, under three conditions. They are far apart relative to the variation within them
    (Ashman's D: 2.7 for a normal distribution, 3.5 for a uniform distribution, such as a drift).
-   Each stay lasts for several medians; samples of two costs in random order stay for two on
-   average. And the run leaves each level and returns to it. A latency between the levels belongs to
-   the level before it.
+   Each stay lasts for several medians; inputs of two costs in random order stay on a level for two
+   medians on average. And the run leaves each level and returns to it. A latency between the levels
+   belongs to the level before it.
 
-A level that returns is not a warm-up. `comes_back` checks a detected warm-up: whether the latencies
-before the cut occur again after it.
+A detected warm-up is no warm-up if the latencies before the cut occur again after the cut:
+`comes_back` checks this.
 
 Source: Ashman, Bird & Zepf, Detecting bimodality in astronomical datasets (1994), for D. The limits
 are edgebench's own: figures in the tests, and for real runs in docs/decisions/0023.
@@ -47,19 +47,21 @@ MIN_LEVEL_SHARE = 0.10
 MIN_DWELL_SLICES = 3.0
 """Least mean stay on a level, in medians; costs in random order stay for 2."""
 MIN_DEPENDENT_DWELL_SLICES = 1.5
-"""Least mean stay for which a percentile depends on the visits to a level. With the limit of
-switching, runs of 1000 queries with a slow level for 30 at a time keep an interval of p50 in 28 %,
-which contains the true value in 69 %; with 2, in 5 % and 7 %; with this limit, in none."""
+"""Least mean stay for which a percentile depends on the visits to a level. Example: runs of 1000
+queries, 30 at a time on a slow level. With `MIN_DWELL_SLICES` in place of this limit, 28 % of these
+runs have an interval of p50, and 69 % of the intervals contain the true value. With 2, the figures
+are 5 % and 7 %. With this limit, no run has an interval."""
 MIN_CYCLE_S = 0.010
-"""Least time for a stay on both levels. Faster alternation, such as by a timer's tick, averages out
-in a run of seconds: on an idle machine, a run with 1 ms on a level 39 % higher after each 4 ms on
-the lower level has medians of ten blocks that range over 0.1 %."""
+"""Least duration of a stay on one level plus a stay on the other. Faster alternation, such as by a
+timer's tick, averages out in a run of seconds: on an idle machine, a run with 1 ms on a level 39 %
+higher after each 4 ms on the lower level has medians of ten blocks that range over 0.1 %."""
 MIN_VISITS = 2
 """Fewest separate stays on each level; a single stay is a warm-up or a slowdown."""
 RETURN_SHARE = 0.05
-"""Least share of the rest of a run on the level before the cut, for that level to have returned."""
+"""Least share of the run after a cut that is on the level before the cut, for that level to count
+as having returned."""
 _HYSTERESIS = 0.3
-"""Distance from a level, relative to that of both, within which it is reached."""
+"""Distance from a level within which it is reached, relative to the distance of the levels."""
 
 
 def stability(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Stability:
@@ -131,11 +133,11 @@ def rarer_level(latency_ns: Integers) -> tuple[float, int]:
 
 
 def comes_back(latency_ns: Integers, begin: int, cut: int) -> bool:
-    """Whether the latencies between two rows occur again after them, and not only as spikes.
+    """Whether the latencies of the rows before a cut occur again after it, not only as spikes.
 
     Args:
         latency_ns: All invocations, shape (n,).
-        begin: First row before the cut.
+        begin: First of the rows before the cut.
         cut: First row after the cut.
     """
     before, after = _slice_medians(latency_ns[begin:cut]), _slice_medians(latency_ns[cut:])
@@ -143,7 +145,7 @@ def comes_back(latency_ns: Integers, begin: int, cut: int) -> bool:
         return False
     level, rest = float(np.median(before)), float(np.median(after))
     if max(level, rest) < MIN_LEVEL_RATIO * min(level, rest):
-        return False  # within the accepted range, and noise reaches from one level to the other
+        return False  # levels so close are accepted, and noise reaches from one to the other
     between = math.sqrt(max(level, 1.0) * max(rest, 1.0))
     is_there = after > between if level > rest else after < between
     return float(is_there.mean()) >= RETURN_SHARE
@@ -152,13 +154,16 @@ def comes_back(latency_ns: Integers, begin: int, cut: int) -> bool:
 def _stays(
     latency_ns: Integers, min_dwell_slices: float = MIN_DWELL_SLICES
 ) -> tuple[tuple[float, float], NDArray[np.bool_], tuple[int, int]] | None:
-    """Logarithms of two levels, the slices on the higher level, and the visits to each; or None."""
+    """Logarithms of two levels, the slices on the higher level, and the visits to each level.
+
+    None if there are no two levels.
+    """
     medians = _slice_medians(latency_ns)
     if medians.size < MIN_SLICES:
         return None
     values = np.log(np.maximum(medians, 1.0))
-    # Highest value of the lower of two groups with the least sum of squares. The extreme thousandth
-    # at both ends is clipped, so that a single spike is not a group.
+    # `split` is the highest value of the lower of two groups, which are chosen for the least sum of
+    # squares. The extreme thousandth at both ends is clipped, so that a spike is not a group.
     bounds = np.quantile(values, (0.001, 0.999))
     ordered = np.sort(np.clip(values, *bounds))
     sums, counts = np.cumsum(ordered)[:-1], np.arange(1, ordered.size)
@@ -173,7 +178,7 @@ def _stays(
     spread = math.hypot(_spread(low, middle[0]), _spread(high, middle[1])) / math.sqrt(2)
     if middle[1] - middle[0] < max(math.log(MIN_LEVEL_RATIO), MIN_DISTANCE * spread):
         return None
-    # Whether each point is on the high level, which is so if that was the last level reached.
+    # A point is on the high level if that is the last level that was reached.
     reach = _HYSTERESIS * (middle[1] - middle[0])
     is_reached = (values <= middle[0] + reach) | (values >= middle[1] - reach)
     last = np.maximum.accumulate(np.where(is_reached, np.arange(values.size), 0))

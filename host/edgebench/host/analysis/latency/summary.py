@@ -26,10 +26,10 @@ from edgebench.host.result.latency import PERCENTILES, EffectiveCount, Interval,
 from edgebench.protocol.errors import MeasurementError
 
 MIN_DEPENDENT_COUNT = 45
-"""Fewest independent queries that dependent queries have to be worth for any interval. With 45, an
-interval exists for 1 % of the series worth 15, whose dependence is underestimated, and for 77 % of
-those worth 50, of which 96 % contain the true value. With 30, 12 % of the former have an interval,
-of which 84 % are right; with 60, half of the latter, of which 93 % are right.
+"""Least effective count at which dependent queries have an interval. With 45, 1 % of the series
+worth 15 have an interval, because their dependence is underestimated, and 77 % of the series worth
+50, of whose intervals 96 % contain the true value. With 30, 12 % of the series worth 15 have an
+interval, of which 84 % are right; with 60, half of the series worth 50, of which 93 % are right.
 benchmarks/coverage.py: AR 0.99 of 3000, AR 0.9 of 1000."""
 MIN_LEVEL_VISITS = 30
 """Fewest visits to the rarer of two levels for an interval of a percentile that depends on it: with
@@ -37,11 +37,11 @@ fewer, the share of the level is chance. With 20, the runs with an interval of p
 happened to switch often: of runs of 10,000 queries with stays of 300, 12 % have an interval, and
 81 % of these are right."""
 LEVEL_REACH = 0.2
-"""Share of a level, relative to the share of the queries above a percentile, from which on the
-percentile depends on the level."""
+"""A percentile depends on a level with at least this share, relative to the share of the queries
+above the percentile."""
 DEPENDENT_MARGIN = 1.6
-"""Factor on the fewest queries with an interval, for dependent queries: with fewer, an interval
-exists only because the effective count was overestimated."""
+"""Factor by which the effective count of dependent queries must exceed the fewest queries with an
+interval: with fewer, an interval exists only because the effective count was overestimated."""
 
 
 def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
@@ -112,7 +112,7 @@ def share_limit(share: float, visits: int) -> float:
 
 
 def _effective_count(latency_ns: NDArray[np.int64], ordered: NDArray[np.int64], p: float) -> int:
-    """Number of independent queries that determine a percentile as precisely."""
+    """Number of independent queries that determine a percentile as precisely as these queries."""
     value = ordered[_index(ordered.size, p)]
     count = cautious_count((latency_ns <= value).astype(np.float64))
     if np.searchsorted(ordered, value, "right") - np.searchsorted(ordered, value, "left") > 1:
@@ -131,15 +131,15 @@ def percentile_interval(
 ) -> Interval | None:
     """95 % interval of a percentile; None if the effective count is too small.
 
-    With l and u the ranks for m independent queries, the ranks among n are l (n+1)/(m+1), rounded
-    down, and the mirror image of that for n + 1 - u. The expected quantiles are the same, and for
-    m = n the ranks are the same.
+    With l and u the ranks for m independent queries, the lower rank among n is l (n+1)/(m+1),
+    rounded down. The upper rank is (m+1-u) (n+1)/(m+1), rounded down, counted from the other end.
+    The expected quantiles are the same, and for m = n the ranks are the same.
 
     Args:
         ordered: Values in ascending order, shape (n,).
         p: Which percentile, ratio in (0, 1).
-        effective: Number of independent values that they are worth; None, or n, for independent
-            values.
+        effective: Number of independent values that the values are worth; None, or n, if they are
+            independent.
 
     Source: E[F(X_(l))] = l / (m + 1): David & Nagaraja, Order Statistics (2003), 2.2.
     """
@@ -165,7 +165,7 @@ def mean_interval(
 
     Args:
         values: Shape (n,), in any order.
-        effective: Number of independent values that they are worth; None for n.
+        effective: Number of independent values that the values are worth; None for n.
     """
     from scipy.special import stdtrit
 

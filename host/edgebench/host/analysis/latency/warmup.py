@@ -3,11 +3,11 @@
 Theory of operation, in five steps:
 
 1. A long series is reduced to at most `MAX_SEARCHED_POINTS` blocks, each by the mean of its
-   middle half. Cutting n points costs n², and the events of interest (a device that warms up or
-   slows down) last much longer than a block: a warm-up that is shorter than 1/2000 of the run does
-   not change any percentile that the run supports. The mean of the middle half ignores spikes as a
-   median does, up to a quarter of the block. Unlike a median, it does not jump by a whole tick when
-   the clock is coarse and the share of the two neighbouring ticks changes slightly.
+   middle half. The time to cut n points grows with n², and the events of interest (a device that
+   warms up or slows down) last much longer than a block: a warm-up that is shorter than 1/2000 of
+   the run does not change any percentile that the run supports. The mean of the middle half ignores
+   spikes as a median does, up to a quarter of the block. Unlike a median, it does not jump by a
+   whole tick when the clock is coarse and the share of the two neighbouring ticks changes slightly.
 2. Values far from their neighbours are clipped, for the search of changepoints only. A normal cost
    would give every spike its own segment.
 3. Changepoints of mean or variance are found (`changepoints.py`). If the values inside the
@@ -15,7 +15,8 @@ Theory of operation, in five steps:
    that is stricter by the autocorrelation time.
 4. From the end backwards, segments belong to the steady state while their level equals that of
    the last segment, within 1 % plus the uncertainty by noise. Short excursions that return to the
-   level (another process ran for a moment) do not end it, nor do the last few queries.
+   level (another process ran for a moment) do not end the steady state, nor do the last few
+   queries.
 5. The steady state has to cover the last quarter of the run. Its level relative to the fastest
    lasting segment distinguishes a warm-up from a slowdown.
 
@@ -40,7 +41,7 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.latency.changepoints import find_changepoints
 
 MIN_QUERY_COUNT = 20
-"""Fewest queries that can be classified; a quarter of fewer is less than five queries."""
+"""Fewest queries that can be classified: the last quarter of a run then has five queries."""
 MAX_SEARCHED_POINTS = 2000
 """Largest number of searched points, which take 0.05 s."""
 DELTA_RATIO = 0.01
@@ -54,9 +55,11 @@ EXCURSIONS_RATIO = 0.10
 machine, a limit of 5 % classified every fourth run of 2 s as unsteady although it otherwise stayed
 on its level."""
 FILTER_WINDOW = 201
-"""Neighbourhood of a value, for clipping. Source: warmup_stats, 200, here with a centre."""
+"""Number of values in a neighbourhood, for clipping. Source: warmup_stats, 200; here plus the
+centre."""
 FILTER_RANGES = 3.0
-"""Distance from the median to clip at, in units of P90-P10. Source: warmup_stats, outliers."""
+"""Distance from the median beyond which values are clipped, in units of P90-P10. Source:
+warmup_stats, outliers."""
 LEVEL_STANDARD_ERRORS = 3.0
 """Distance of two levels, in standard errors, that noise alone may explain."""
 MAX_STRICTNESS = 20.0
@@ -84,7 +87,7 @@ class Segment:
     end_index: int
     """Index after the last query."""
     level_ns: float
-    """Mean of the middle half: a median that does not jump on coarse clocks."""
+    """Mean of the middle half, which does not jump on coarse clocks as a median does."""
 
     @property
     def query_count(self) -> int:
@@ -102,7 +105,7 @@ class SteadyState:
     """Index into the given series; None without a steady state or with too few queries."""
     segments: tuple[Segment, ...]
     block_size: int
-    """Queries per searched point; indexes are multiples of it."""
+    """Number of queries per searched point; all indexes are multiples of this number."""
 
 
 def drift_ratio(steady: SteadyState) -> float | None:
@@ -114,7 +117,7 @@ def drift_ratio(steady: SteadyState) -> float | None:
 def level_range_ratio(segments: Sequence[Segment]) -> float:
     """Range of the levels of a run, over the lowest level.
 
-    At either end, the levels of the extreme `LASTING_RATIO` of the queries are left out.
+    The levels of the fastest and of the slowest `LASTING_RATIO` of the queries are left out.
 
     Args:
         segments: All segments of the run, at least one.

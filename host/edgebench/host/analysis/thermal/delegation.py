@@ -13,7 +13,7 @@ from edgebench.protocol.record import OperatorPlacement
 from edgebench.protocol.thermal import Expectation, ExpectedAccelerator
 
 _MOST = 0.5
-"""Share of the operators off the CPU from which on their accelerator's clock sets the latency."""
+"""Least share of the operators off the CPU for their accelerator's clock to set the latency."""
 
 
 @dataclass(frozen=True, slots=True)

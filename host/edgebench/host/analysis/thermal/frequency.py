@@ -11,8 +11,8 @@ The profile orders the sources by their reliability:
 If a profile states that the kernel's frequency is only a request (the firmware decides), the
 kernel's own bookkeeping, which is the last two sources, is not used; a falling cap still is.
 
-If most of a model runs on an accelerator, the accelerator's clock is the model's: the CPU waits for
-the accelerator, and its clock falls while it is idle.
+If most of a model runs on an accelerator, the accelerator's clock is used: the CPU waits for the
+accelerator, and the clock of an idle CPU falls.
 
 Source: device facts of the profiles; kernel documentation, admin-guide/pm/cpufreq.
 """
@@ -126,7 +126,7 @@ def nominal_freq_hz(
 
 
 def most_common(values: Floats) -> float:
-    """Most frequent value that is not NaN; NaN if all are."""
+    """Most frequent value that is not NaN; NaN if all values are NaN."""
     known, counts = np.unique(values[~np.isnan(values)], return_counts=True)
     return float(known[np.argmax(counts)]) if known.size else math.nan
 

@@ -6,13 +6,13 @@
     T  temperature   within 2 °C of the throttle temperature, or above it
     L  latency       above 1.05 of the baseline, in at least 3 windows in a row
 
-A cycle that is shorter than three windows does not raise three windows in a row and, if it takes a
-quarter of each window, does not raise a median either. So a run without these signals is analysed
-again in slices of half a second, with means in place of medians: L is then a latency that is
-repeatedly higher.
+A device may slow down in cycles. A cycle that is shorter than three windows does not raise the
+latency of three windows in a row; if the slow part takes a quarter of each window, it does not
+raise a median either. So a run without these signals is analysed again in slices of half a second,
+with means in place of medians: L is then a latency that is repeatedly higher.
 
-Near the limit, causes count: if the latency is 2 % higher in windows that are hot and have a lower
-clock, heat has raised it.
+A smaller increase counts if its cause is known: if the latency is 2 % higher in windows that are
+hot and have a lower clock, heat has raised the latency.
 
 A window's frequency counts only if the model keeps the CPU busy, because governors lower the clock
 of an idle CPU. Windows in which the model ran on another cluster than in the baseline have neither
@@ -60,7 +60,7 @@ RECURRING_SHARE = 0.1
 """Least slow share of a cycle. A clock that is a third lower in less than a tenth of the time costs
 less than 5 %."""
 RECURRING_S, RECURRING_RUN_SHARE = 3.0, 0.02
-"""Least time of all slow parts together, and their least share of the run, which is that of a
+"""Least time of all slow parts together, and their least share of the run; the share is that of a
 lasting level in the search for the warm-up."""
 CHANGE_QUANTILE = 0.95
 """Quantile of the windows' changes of the clock that is reported; short changes do not count."""
@@ -84,7 +84,7 @@ class Signal:
         return int(np.count_nonzero(self.known & windows)) * 2 > int(np.count_nonzero(windows))
 
     def explains(self, windows: WindowMask) -> bool:
-        """Whether it is known in most of these windows, and set in most of the known windows."""
+        """Whether the signal is known in most of the windows, and set in most of the known ones."""
         there = np.count_nonzero(self.known & windows)
         return self.covers(windows) and np.count_nonzero(self.is_set & windows) * 2 > there
 
@@ -109,7 +109,8 @@ class Move:
     ratio: float
     """Share of the windows, including those in which the model moved."""
     latency_ratio: float | None
-    """Latency there over that on the usual type; None if it never stayed for a whole window."""
+    """Latency on the other type of core over that on the usual type; None if the model never stayed
+    on the other type for a whole window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +289,7 @@ def _move(latency_ns: Floats, is_home: WindowMask, is_away: WindowMask) -> Move 
 
 
 def _recurring(is_slower: WindowMask, is_known: WindowMask, slices: Windows) -> WindowMask:
-    """Slow slices that recur, or that last as long as slow windows have to."""
+    """Slow slices that recur, or that last as long in a row as slow windows have to."""
     nowhere = np.zeros_like(is_slower)
     where = np.flatnonzero(is_known)
     if not where.size:
@@ -375,7 +376,7 @@ def _throttle_c(sensor: str, telemetry: TelemetryTrace, expected: Expectation) -
     trip_c = telemetry.constants.get(f"{sensor.removesuffix('.temp_c')}.throttle_c")
     zone = expected.zone(_zone_type(sensor))
     if zone is None:
-        # An unknown board: the trip point counts, because a device that slows down is bound to it.
+        # On an unknown board, the trip point counts: a device that slows the chip is bound to it.
         return trip_c if not expected.zones else None
     return trip_c if zone.trips_in_sysfs and trip_c is not None else zone.throttle_c
 
@@ -397,7 +398,7 @@ def _lasting(windows: WindowMask, is_known: WindowMask) -> WindowMask:
 def start_and_max_temp_c(
     telemetry: TelemetryTrace, expected: Expectation, windows: Windows
 ) -> tuple[float | None, float | None]:
-    """First reading of the run, and the highest: each of the hottest relevant zone."""
+    """Temperature at the start, and the highest of the run: each of the hottest relevant zone."""
     every = telemetry.named("thermal.", ".temp_c")
     # A board may have a dummy zone that always reads 100 °C.
     known = [series for name, series in every.items() if expected.zone(_zone_type(name))]

@@ -2,7 +2,7 @@
 
 Only changes count: bits and counters from before the run are ignored.
 
-    vcgencmd               now-bits in any window; sticky bits in the window of their first reading
+    vcgencmd               now-bits in any window; a sticky bit in the window where it is first read
     x86_throttle_count     counts that grow
     soctherm_oc            events that grow: over-current, or the supply
     android_thermal_status moderate or worse, from each such reading to the next
@@ -44,18 +44,19 @@ THERMAL_STATUS_MODERATE."""
 _BITS_MAX = 2.0**32
 _WORST_FIRST = ("undervoltage", "thermal", "overcurrent")
 _OF_CPU = re.compile(r"(?:cpufreq|cpuidle|idle)-cpu([0-9]{1,4})")
-"""Type of a cooling device with the first CPU of the policy that it slows down, since Linux 5.12;
-before, the type had only a number in the order of registration: `thermal-cpufreq-1`."""
+"""Type of a cooling device. Since Linux 5.12 it contains the first CPU of the policy that is slowed
+down; before, it had only a number in the order of registration: `thermal-cpufreq-1`."""
 _OF_DEVFREQ = re.compile(r"(?:thermal-)?(?:devfreq|gpufreq)-(.+)")
 _CAP_LOWERED_RATIO = 0.999
-"""Cap over the undisturbed cap; the smallest step of a frequency table is far more."""
+"""Ratio to the undisturbed cap below which a cap is lowered; steps of a frequency table are far
+larger."""
 _UNDER_VOLTAGE_EVENT = "oc1"
 """Event of a Jetson's soctherm for a weak supply."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlace:
-    """Place of the model: cooling devices of other parts of the chip do not slow it down."""
+    """Part of the chip that the model ran on; cooling devices of other parts do not slow it."""
 
     policy: Floats
     """Policy that the model ran on, by window, shape (k,); NaN where unknown."""
@@ -109,7 +110,7 @@ class _Readings:
         return Series(series.time_ns[kept], series.value[kept])
 
     def windows_of(self, series: Series, is_set: NDArray[np.bool_]) -> WindowMask:
-        """Windows with a reading that is set."""
+        """Windows with a reading for which `is_set` is true."""
         windows = np.zeros(len(self.edges_ns) - 1, np.bool_)
         where = np.searchsorted(self.edges_ns, series.time_ns[is_set], side="right") - 1
         windows[np.clip(where, 0, len(windows) - 1)] = True
@@ -138,7 +139,7 @@ def find_indications(
     is_hot: WindowMask | None,
     place: ModelPlace | None = None,
 ) -> Indications:
-    """Reports of the device; the first indication explains most.
+    """Reports of the device; the first indication is the best explanation.
 
     Args:
         telemetry: Trace of the run.
@@ -248,9 +249,10 @@ def _slows_the_model(readings: _Readings, kind: str, windows: WindowMask) -> boo
     """Whether a cooling device that was active in these windows can have slowed the model down.
 
     The device's name decides, if it identifies a part of the chip. A numbered device belongs to the
-    model's own policy if it lowers that policy's cap. Otherwise the effect decides: a device slows
-    another part down if the model was not slower while it was active than in the rest of the run. A
-    device that was always active leaves nothing to compare with, and is assumed to slow the model.
+    model's own policy if it lowers that policy's cap. Otherwise the effect decides: if the model
+    was not slower while the device was active than in the rest of the run, the device slows another
+    part down. A device that was always active is assumed to slow the model, because there is no
+    other time to compare with.
     """
     place = readings.place
     if place is None:
@@ -328,7 +330,7 @@ def _alarms(readings: _Readings) -> Indications:
         windows = readings.windows_of(inside, inside.value > inside.value[:1])
         if windows.any():
             indications.append(Indication("undervoltage", f"{name} was raised", windows))
-    # An alarm of the supply does not cover heat, so it cannot support "not throttled".
+    # An alarm of the supply says nothing about heat, so it cannot support "not throttled".
     return Indications(indications, readings.known([]))
 
 

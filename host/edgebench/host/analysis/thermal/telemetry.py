@@ -56,7 +56,7 @@ class TelemetryTrace:
     series: Mapping[str, Series] = field(default_factory=dict[str, Series])
     constants: Mapping[str, float] = field(default_factory=dict[str, float])
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Reason why it was not read, by sensor or source."""
+    """Reason why a sensor or source was not read, by its name."""
 
     def named(self, prefix: str, suffix: str) -> dict[str, Series]:
         """Sensors whose names have this prefix and suffix."""
@@ -101,7 +101,7 @@ def window_medians(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -
 def window_midmeans(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -> Floats:
     """Mean of the middle half of each window's values, shape (k,); NaN for a window without values.
 
-    It is as robust as a median against outliers, and does not jump between two modes.
+    The result is as robust as a median against outliers, and does not jump between two modes.
 
     Args: as for `window_medians`.
     """

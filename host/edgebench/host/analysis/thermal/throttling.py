@@ -11,7 +11,7 @@ its frequency; T, its temperature; L, the latency.
     –     yes   no    yes    frequency_limited:power_limit; :unknown without a signal of heat
     –     no    no    yes    interference: not thermal; unknown if too few signals can be read
     –     any   any   no     not_throttled if any signal was read; also if the model was slower on
-                             another type of core, which is not heat, and is reported separately
+                             another type of core: that is not heat, and is reported separately
     no signal read           unknown; never "not throttled"
 
 A signal explains a higher latency only if it is set in most of the slower windows; a signal that
@@ -20,8 +20,8 @@ excluded: it requires a trusted frequency, and a temperature with a known limit 
 
 A device that slows down in short cycles does not have three slow windows in a row. If no slowdown
 lasts, the run is analysed again in slices, and the same table applies to a latency that is
-repeatedly higher; if heat and clock do not explain it, only if a fifth of the slices between the
-first and the last slow slice are slow.
+repeatedly higher. If heat and clock do not explain the latency, it counts only if a fifth of the
+slices between the first and the last slow slice are slow.
 
 Source: benchexec (counters); node_exporter; the combination with the latency is edgebench's own.
 """
@@ -58,8 +58,8 @@ from edgebench.protocol.thermal import Expectation
 
 MIN_WINDOWS = 8
 UNEXPLAINED_SHARE = 0.2
-"""Least share of slow slices, between the first and the last of them, if their cause is unknown:
-housekeeping of the system takes less."""
+"""Least share of slow slices, between the first and the last slow slice, for slow slices of unknown
+cause to count: housekeeping of the system takes less."""
 SUSTAINED_SHARE = 0.2
 """Share of a run, at its end, that represents the sustained performance."""
 
@@ -278,7 +278,7 @@ def _signs(signals: Signals) -> WindowMask:
         reasons = signals.latency & np.logical_or.reduce([hot, *others[1:]])
     signs, anchors = reasons.copy(), widened(reasons)
     for windows in others:
-        # A row of windows counts as a whole if it overlaps or adjoins a window with a reason.
+        # A row of slow windows counts as a whole if it overlaps or adjoins a window with a reason.
         edges = np.flatnonzero(np.diff(windows)) + 1
         for row in np.split(np.arange(len(windows)), edges):
             if windows[row[0]] and anchors[row].any():

@@ -20,7 +20,7 @@ WINDOW_S = (1.0, 5.0)
 WINDOWS = 60
 """Typical number of windows in a run."""
 MIN_INFERENCES = 5
-"""Average number of inferences per window that a median needs: slow models have longer windows."""
+"""Average number of inferences per window that a median needs; slow models get longer windows."""
 SLICE_S = 0.5
 """Slice of a window: a third to a half of the shortest relevant cycle of a thermal governor.
 Governors poll every 0.1 to 2 s (`polling-delay-passive` of device trees)."""

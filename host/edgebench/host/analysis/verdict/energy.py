@@ -1,4 +1,4 @@
-"""Rules about energy: after a failed meter the run keeps its latency, and has no energy."""
+"""Rules about energy: if the meter fails, the run keeps its latency, and has no energy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from edgebench.host.result.units import format_joules
 from edgebench.host.result.verdict import NumberKind
 
 IDLE_LIMIT_RATIO = 0.1
-"""Largest difference of idle power before and after the run: this share of the net power …"""
+"""Largest change of the idle power from before to after the run: this share of the net power …"""
 IDLE_STEADY_RATIO = 0.02
 """… or this share of the idle power, if that is more: the net power may be close to zero."""
 

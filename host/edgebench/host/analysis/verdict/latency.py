@@ -33,29 +33,32 @@ from edgebench.protocol.spec import samples_per_query
 
 STEADY_LIMIT_RATIO = 0.5
 MIN_EFFECTIVE_COUNT = 100
-"""Independent queries that a median has to be worth. With fewer, the autocorrelation is estimated
-to a third at best, and the interval no better than that (benchmarks/coverage.py)."""
+"""Least number of independent queries that the queries behind a median must be worth. With fewer,
+the autocorrelation is estimated to within a third at best, and the interval no better than that
+(benchmarks/coverage.py)."""
 SPREAD_LIMIT_RATIO = 0.25
 """Interquartile range over the median. pyperf warns where the standard deviation is 10 % of the
-mean, which is 0.13; ordinary runs on a shared virtual machine have up to 0.08, runs that switched
-between levels 0.29 and 0.63."""
+mean, which corresponds to 0.13; ordinary runs on a shared virtual machine have up to 0.08, runs
+that switched between levels 0.29 and 0.63."""
 LEVEL_LIMIT_RATIO = PRECISION_SUSPECT_RATIO
-"""Range of the levels over the lowest, for a run of several that changes its level. The part of
-the run that its median covers then moves the median by at most the allowed half-width."""
+"""Range of the levels over the lowest, for one of several runs. Whichever of its levels the run's
+median represents, the median then moves by at most the allowed half-width."""
 RARE_LEVEL_RATIO = 0.25
 """Share of the inferences on the rarer of two levels, below which the median stays inside the other
-level: at a quarter it is the 67th percentile of the faster, or the 33rd of the slower level."""
+level: at a quarter, the median is the 67th percentile of the faster, or the 33rd of the slower
+level."""
 BLOCK_LIMIT_RATIO = 0.10
 """Range of the medians of ten blocks, over the median: a tenth is a change that people act on.
 Ordinary runs have 0.002 on an idle machine and 0.04 on a shared machine."""
 HARNESS_SUSPECT_RATIO = 0.02
-"""As for the binding: a model of 7 µs has 1.0 to 1.6 % on a desktop, by the state of its caches, so
-that a limit of 1 % made one run of a set suspect and the next one not."""
+"""Equal to the limit for the binding. A model of 7 µs has 1.0 to 1.6 % on a desktop, depending on
+the state of its caches, so a limit of 1 % made one run of a set suspect and the next one not."""
 HARNESS_INVALID_RATIO = 0.10
 BINDING_LIMIT_RATIO = 0.02
-"""Share of the median that loop and binding may add, by the trivial model. After real models, whose
-data and code fill the caches, they add 1.6 to 5 times as much (benchmarks/binding_cost.py), so this
-is about the 5 % of PRECISION_SUSPECT_RATIO."""
+"""Share of the median that loop and binding may add, as measured with the trivial model. With real
+models, whose data and code fill the caches, they add 1.6 to 5 times as much
+(benchmarks/binding_cost.py), so the limit corresponds to about the 5 % of
+PRECISION_SUSPECT_RATIO."""
 
 
 class ProfileRule(Rule[Evidence]):
@@ -173,7 +176,7 @@ class BindingShareRule(Rule[Evidence]):
         if binding.c_p50_ns is not None:
             added_ns = binding.p50_ns - binding.c_p50_ns
             return at_most(added_ns / median_ns, BINDING_LIMIT_RATIO, "ratio", self.added())
-        # An addition through the binding takes at least the binding's own time: an upper bound.
+        # The trivial model, an addition, takes at least the binding's own time: an upper bound.
         most = binding.p50_ns / median_ns
         if most > BINDING_LIMIT_RATIO:
             return unknown(self.not_in_c(why=binding.reason))

@@ -53,10 +53,11 @@ FREQ_CHANGE_LIMIT_RATIO = 0.02
 class _ClockRule(Rule[Evidence]):
     """The device's clock runs at the rate of the host's, by the probes of both.
 
-    Monotonic and wall clock of a device come from the same oscillator, so they show a wrong rate
-    only if they are not adjusted alike. What they show is a wall clock that was set, as on a board
-    without a battery-backed clock after its first contact with a time server: latencies do not use
-    the wall clock. Without probes, any difference between the two counts as a wrong rate.
+    The monotonic clock and the wall clock of a device come from the same oscillator, so their
+    difference shows a wrong rate only if they are not adjusted alike. Otherwise it shows that the
+    wall clock was set, as on a board without a battery-backed clock after its first contact with a
+    time server. Latencies do not use the wall clock. Without probes, any difference between the two
+    clocks counts as a wrong rate.
     """
 
     limit: float
@@ -136,8 +137,8 @@ def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
     the device has. The worker's binding determines which CPUs are under test. Without a binding, a
     thread may run on any CPU, so other processes may take its time on each; where the scheduler
     separates them, they still share caches, memory and the power budget. So the time on every CPU
-    that the worker may use counts, and on the other hardware thread of the same cores, but on no
-    further CPU.
+    that the worker may use counts, and the time on the other hardware thread of the same cores, but
+    not the time on further CPUs.
 
     Measured on a virtual machine with two CPUs, the model bound to one CPU and a process that only
     counts bound to the other: an inference of MobileNet (1 ms) and of a face detector (7 ms) took 7
@@ -184,7 +185,7 @@ class BackgroundLoadRule(Rule[Evidence]):
     @reason("under_test")
     @staticmethod
     def taken_under_test(value: float, limit: float) -> str:
-        # Share of as many CPUs as the model has threads, on any of its CPUs; at most 100 %.
+        # The value is relative to as many CPUs as the model has threads, and is at most 100 %.
         share = "at least 100%" if value >= 1 else f"{value:.1%}"
         return (
             f"other processes used CPU time equal to {share} of what the model's threads can use, "

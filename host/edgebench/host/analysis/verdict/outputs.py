@@ -207,7 +207,7 @@ class AgreementRule(_AgreementRule):
         is_passed = ruling.outcome is RuleOutcome.PASS
         if agreement is None or not agreement.repeated_count or not is_passed:
             return ruling
-        # Noise saturates many good classifiers: the latency is as good, the agreement is worthless.
+        # Random inputs saturate many good classifiers: the latency counts, the agreement does not.
         found = self.repeated(
             output_count=agreement.output_count,
             reference=agreement.reference,

@@ -72,7 +72,7 @@ class CompleteRule(RunEndRule[Evidence]):
     def check(self, evidence: Evidence) -> Ruling:
         record = evidence.record
         why = next((event.detail for event in record.events if event.kind == TOO_HOT), None)
-        # A lost device is no property of the run: it is repeated like an interrupted run.
+        # A lost device is no property of the run: the run is repeated like an interrupted run.
         if why is None and record.error_code not in (0, ErrorCode.DEVICE_GONE):
             why = record.error
         longest_s = record.spec.max_duration_s

@@ -121,7 +121,7 @@ class BetweenRunsRule(_BetweenRunsRule):
 
 
 class TrendRule(Rule[SetEvidence]):
-    """The runs do not rise or fall in their order: the device was not still warming up or cooling.
+    """The values do not rise or fall from run to run: the device was not still warming or cooling.
 
     The order of independent runs is random. Kendall's test counts the pairs of runs that are in
     order; five runs that all rise, or all fall, occur by chance once in 60 sets.

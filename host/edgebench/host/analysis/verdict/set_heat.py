@@ -2,7 +2,7 @@
 
 A run of a quick set is too short to detect a slowdown: the detector needs eight windows of a
 second. The runs of a set follow each other on the same device, so their temperatures and clocks
-show together what a single one cannot.
+together show what a single run cannot.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class ClockOfSetRule(Rule[SetEvidence]):
 
 
 class DriftOfSetRule(Rule[SetEvidence]):
-    """The runs of the set do not all drift: a device that heats up in each of them is not seen."""
+    """The runs of the set do not all drift, as on a device that heats up in each of them."""
 
     id, severity = "set_drift", SUSPECT
     harms = LOOP

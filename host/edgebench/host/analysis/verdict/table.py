@@ -41,14 +41,14 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
     *target.RULES_OF_DEVICE,
     *energy.METERED_TARGET_RULES,
 )
-"""Rules for a target that timed itself; rules with a name from above check the same condition."""
+"""Rules for a target that timed itself; a rule with a name from above checks the same condition."""
 SET_RULES: tuple[Rule[SetEvidence], ...] = (
     *run_set.RULES_BETWEEN_RUNS,
     *set_heat.SET_HEAT_RULES,
 )
 ALL_RULES: tuple[Rule[Any], ...] = (*RULES, *TARGET_RULES, *SET_RULES)
 BY_ID: dict[str, Rule[Any]] = {rule.id: rule for rule in ALL_RULES}
-"""Rules by name. Where two share a name, the rule for targets, which has the reasons of both."""
+"""Rules by name. Of two with one name, this is the rule for targets, with the reasons of both."""
 
 
 def kind_of(finding: Finding) -> ReasonKind[Any] | None:

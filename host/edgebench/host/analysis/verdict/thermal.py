@@ -181,7 +181,7 @@ class StartTemperatureRule(Rule[Evidence]):
 
 
 class NominalClockRule(Rule[Evidence]):
-    """The clock was nominal. A clock that is low from the start has no onset, and is still slow."""
+    """The clock was nominal. A clock that is low from the start is slow, but has no onset."""
 
     id, severity, watches = "nominal_clock", SUSPECT, WatchedQuantity.CLOCK
     harms = TIMES

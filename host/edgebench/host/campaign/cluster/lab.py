@@ -72,8 +72,8 @@ from edgebench.system.unforeseen import named_error
 from edgebench.system.whole_files import make_directory, write_whole
 
 LAB_DIRECTORY = "lab"
-"""Directory in a host's store that contains its store as a lab host. Runs are removed from it once
-their coordinator, which may be this host, has them."""
+"""Directory in a host's store. It contains the store that the host uses as a lab host. Each run is
+removed from it once the run's coordinator, which may be this host, has the run."""
 FILES_DIRECTORY = "cluster"
 IDLE_S = 60.0
 """Time without a job after which a device is closed."""
@@ -86,7 +86,7 @@ SPARE_THREADS = 8
 LAB_RESOURCE, DEVICE_RESOURCE = "lab:", "device:"
 """Prefixes of the resources of a lab host: its name, and the names of its devices."""
 MAX_JOBS = 10_000
-"""Units of the name resource: maximum number of simultaneous jobs of a lab host."""
+"""Units of the resource with a lab host's name: maximum number of its simultaneous jobs."""
 NAME_TAKEN = "name taken"
 """Part of the scheduler's error message for a second worker with the same name. Source: distributed
 2026.8.0, `Scheduler.add_worker`."""
@@ -100,7 +100,7 @@ _SENT = (
     events.TelemetryReport,
     events.EarlierRunFailed,
 )
-"""Events that are sent to the coordinator; it derives the others from the outcome of a job."""
+"""Events that are sent to the coordinator, which derives all others from the outcome of a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class DeviceOffer:
     name: str
     id: str
     pin: str
-    """Digest of its agent's certificate, because two devices may have the same name."""
+    """Digest of the device's agent certificate, because two devices may have the same name."""
     seat: str = ""
     arch: str = ""
     labels: tuple[str, ...] = ()
@@ -189,7 +189,7 @@ class LabHost:
         return self.store.root / FILES_DIRECTORY / f"{self.store.directory(run_id).name}{SUFFIX}"
 
     def not_writable(self, exc: OSError) -> StoreError:
-        """Convert an `OSError` of the store; the error may pass when the disk has room again."""
+        """Convert an `OSError` of the store to a temporary error: the disk may get room again."""
         return StoreError(f"store not writable: {exc.strerror}: {self.store.root}")
 
 
@@ -211,11 +211,11 @@ class LabRuns(RunPlan):
         return InProgress.FOLLOW if self.is_wanted(run_id) else InProgress.WAIT
 
     def fetched(self, run: Run) -> None:
-        """Keep the id for the coordinator."""
+        """Keep the run's id for the coordinator."""
         self.fetched_ids.append(run.run_id)
 
     def refused(self, run_id: str, error: EdgebenchError) -> None:
-        """Keep the error for the coordinator, unless it may pass."""
+        """Keep the error for the coordinator, unless the error may be temporary."""
         if may_pass(error):
             raise error
         if not isinstance(error, NoSuchRun):
@@ -368,7 +368,7 @@ class LabDevice:
         return self._session
 
     def _forget(self, session: DeviceSession, stored: Sequence[str]) -> None:
-        """Delete runs that the coordinator has stored from device and store."""
+        """Delete, on the device and in the store, the runs that the coordinator has stored."""
         listing, store = session.client.list_runs(), self._host.store
         if listing.running is not None:
             return  # do not disturb a measurement
@@ -382,7 +382,7 @@ class LabDevice:
         """Write the bundle of a run for the coordinator, and return its size in bytes.
 
         Raises:
-            StoreError: the run cannot be read, or the bundle not be written.
+            StoreError: the run cannot be read, or the bundle cannot be written.
         """
         path = self._host.bundle(run_id)
         if not path.exists():
@@ -426,7 +426,7 @@ def do_job(job: DeviceJob, contents: Mapping[FileRef, bytes]) -> JobOutcome:
     if missing:
         return JobOutcome(lab=host.name, missing=missing)
     for file in job.files.values():
-        os.utime(host.path(file).parent)  # restarts its time until `UNUSED_S`
+        os.utime(host.path(file).parent)  # marks the file as used; see `UNUSED_S`
 
     def notify(event: events.MeasurementEvent) -> None:
         if isinstance(event, _SENT):

@@ -98,7 +98,7 @@ class LabDescription:
     devices: tuple[DeviceOffer, ...]
 
     def device(self, name: str) -> DeviceAtLab | None:
-        """A device that it offers, for the journal; None if it does not offer the device."""
+        """The lab host and identity of a device, for the journal; None if not offered."""
         offer = next((offer for offer in self.devices if offer.name == name), None)
         return DeviceAtLab(self.name, offer.pin, offer.seat) if offer else None
 
@@ -262,7 +262,7 @@ class LaneHome:
     """The lab host of a device."""
 
     at: DeviceAtLab = NO_LAB
-    """The lab host and the device's identity: another lab host may only take over that device."""
+    """The lab host and the device's identity; another lab host may take over only that device."""
     away_s: float | None = None
     """Time at which the lab host was first missing; None if it is connected."""
 
@@ -539,7 +539,7 @@ class ClusterLanes:
         yield LabSession(self, device, notify, cancellation)
 
     def lab_of(self, device: str, notify: events.Notify) -> LabDescription | None:
-        """The lab host of a device: its last, or after `lab_wait_s` another; None during the wait.
+        """The last lab host of a device, or another after `lab_wait_s`; None during the wait.
 
         Raises:
             LabHostsUnreachable: no lab host offers the device after `lab_wait_s`.
@@ -576,7 +576,7 @@ class ClusterLanes:
         return min(labs, key=lambda lab: (lab.name != home.at.lab, lanes.count(lab.name), lab.name))
 
     def files_of(self, paths: set[str]) -> Mapping[str, FileRef]:
-        """The names that are files; other names are built-in models and data sets.
+        """The files among these paths; other paths are names of built-in models and data sets.
 
         Raises:
             UsageError: a file cannot be read.
@@ -605,8 +605,8 @@ class ClusterLanes:
 def _is_offered(device: str, at: DeviceAtLab, lab: LabDescription) -> bool:
     """Whether a lab host offers this device, and not a different device with the same name.
 
-    For the lab host that measured on it, the name is sufficient: a device that was set up again has
-    a new certificate, and the lab host's operator has confirmed the replacement.
+    For the lab host that measured on the device, the name is sufficient: a device that was set up
+    again has a new certificate, and the lab host's operator has confirmed the replacement.
     """
     there = lab.device(device)
     if there is None:
@@ -626,12 +626,12 @@ def cluster_lanes(
     notify: events.Notify,
     store_url: str | None = None,
 ) -> OpenLanes:
-    """Opener of the lanes of devices that lab hosts offer.
+    """A function that opens the lanes of devices that lab hosts offer.
 
     Args:
         cluster: The scheduler that the lab hosts are connected to.
         journal: The campaign; its last entries contain the lab host of each device.
-        store: Its store.
+        store: The campaign's store.
         notify: Consumer of the events of lab hosts.
         store_url: fsspec URL to which lab hosts upload finished runs; None: sent through Dask.
     """

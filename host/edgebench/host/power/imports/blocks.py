@@ -1,8 +1,8 @@
 """Rows of a table as blocks of samples: times ascend, values are numbers, and gaps are counted.
 
-A table does not number its samples, so a loss shows only as a gap in its times. If the steps are
-uniform, a step of about several steps' length is a gap; if they are not, as in a log that writes
-changes only, gaps cannot be detected.
+A table does not number its samples, so a loss shows only as a gap in its times. If the steps
+between successive times are uniform, a step that is several times as long is a gap. If the steps
+are not uniform, as in a log that writes changes only, gaps cannot be detected.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _FLAG_LIMIT = 255
 MAX_ROWS_OF_ONE_TIME = 1 << 20
 """Maximum number of buffered rows that share a time: 200 s at 5000 samples per second."""
 FULL_RATIO = 0.9
-"""Ratio to an instrument's full rate above which the rate is the full rate, with lost samples."""
+"""Ratio to an instrument's full rate above which it ran at the full rate, and samples were lost."""
 STEADY_SHARE = 0.9
 """Minimum share of uniform steps for gap detection: our own choice."""
 ALIKE_RATIO = 0.5
-"""Relative deviation of a uniform step from the typical step: a busy computer logs late."""
+"""Largest relative deviation of a uniform step from the typical step: a busy computer logs late."""
 GAP_STEPS = 1.9
 """Minimum length of a gap in typical steps, as for a polled meter."""
 LATE_STEPS = 2.5
-"""Minimum length of a gap plus the next step; less if a sample was only written late."""
+"""Minimum length of a gap plus the next step; the sum is less if a sample was only written late."""
 GAPS_MAX = 1000
 """Maximum number of listed gaps; the last includes all later gaps."""
 

@@ -91,7 +91,8 @@ def clock_times_ns(texts: Iterable[str], last_ns: int | None = None) -> NDArray[
         if before_ns is not None and time_ns < _DAY_NS:
             days = max(0, before_ns // _DAY_NS)
             time_ns += days * _DAY_NS
-            # Half a day back is midnight; a smaller step back is a disordered log, refused later.
+            # A step back by over half a day is midnight; a smaller step back is a disordered log,
+            # which is refused later.
             if before_ns - time_ns > _DAY_NS // 2:
                 time_ns += _DAY_NS
         times.append(time_ns)

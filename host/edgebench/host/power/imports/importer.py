@@ -1,7 +1,7 @@
 """Import a file as a session: stored like any recording, and subject to the same checks.
 
-What a file does not state stays unknown: it has no uncertainty, no boundary, and its own clock
-domain, which is not compared with any other. A power.parquet written by edgebench keeps its meter,
+What a file does not state stays unknown: the session has no uncertainty, no boundary, and its own
+clock domain, which is not compared with any other. A power.parquet of edgebench keeps its meter,
 uncertainty and losses, so that a refused recording does not become trusted by an import.
 """
 
@@ -112,7 +112,7 @@ class ImportFile:
             raise FileRefused(f"--supply does not apply: {why}")
 
     def check_unchanged(self) -> None:
-        """Compare the file with its digest, which is stored: a log may still be written to.
+        """Check that the file still has the stored digest: a program may still write to a log.
 
         Raises:
             FileRefused: the file changed.

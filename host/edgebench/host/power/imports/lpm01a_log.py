@@ -44,7 +44,7 @@ class Lpm01aLog:
 
     @property
     def capability(self) -> Capability:
-        """Capability of the unit that wrote it, which the log does not identify."""
+        """Capability of the unit that wrote the log; the log does not identify the unit."""
         return capability("lpm01a", self.settings.setup, "")
 
     def decoder(self) -> Lpm01aDecoder:
@@ -75,8 +75,8 @@ def read_log(path: Path, supply_v: float | None) -> Lpm01aLog:
         check(setup)
     except UsageError as exc:
         raise FileRefused(str(exc)) from exc
-    # Without a voltage the output is energy, which needs it only for the limit of the range:
-    # 3.3 V is the highest.
+    # Without a voltage the output is energy, which needs a voltage only for the limit of the range:
+    # 3.3 V is the highest voltage.
     return Lpm01aLog(
         path, Lpm01aSettings(setup=setup, supply_v=3.3 if known_v is None else known_v)
     )

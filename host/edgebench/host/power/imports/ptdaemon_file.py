@@ -2,8 +2,8 @@
 
     Time,28-12-2020 15:21:14.682,Watts,22.95,Volts,228.57,Amps,0.20643,PF,0.4864,Mark,x_testing
 
-Times are wall-clock times of its machine, without a zone: only their differences are used. A value
-of -1 means that the analyser gave no value.
+Times are wall-clock times of the daemon's machine, without a zone: only their differences are used.
+A value of -1 means that the analyser gave no value.
 
 Source: mlcommons/power-dev, ptd_client_server: the daemon's reply to RL, and its checks; SPEC,
 PTDaemon documentation: a sample is the analyser's average over the interval, as in

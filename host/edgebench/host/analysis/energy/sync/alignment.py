@@ -39,7 +39,7 @@ class ClockLine:
         return device_ns
 
     def shifted(self, by_ns: float) -> ClockLine:
-        """The line with its offset increased by a time."""
+        """The same line, with `by_ns` added to its offset."""
         return replace(self, offset_ns=self.offset_ns + by_ns)
 
 
@@ -50,7 +50,7 @@ class Alignment:
     method: SyncMethod
     line: ClockLine
     error_ns: float
-    """Bound on the error of a time inside the run."""
+    """Bound on the error of any converted time inside the run."""
     residual_ns: float | None = None
     """Standard deviation of the marks about the line; None if there are no marks."""
     mark_count: int = 0

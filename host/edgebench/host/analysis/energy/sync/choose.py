@@ -8,8 +8,8 @@ edge           pulses on a wire
 coded_load     a load code found in the power
 loop           the start and end of the loop, if the code is not found
 
-Only a mark bounds the delay of the samples. So if the device played a code and it is not found in
-the trace, arrivals alone are not accepted as an alignment.
+Only marks (edge, coded_load, loop) bound the delay of the samples. So if the device played a code
+and the code is not found in the trace, arrivals alone are not accepted as an alignment.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _PRECEDENCE = (
 )
 """Pairs of methods that are checked for contradiction: the stronger, then the weaker."""
 _BETTER_MARKS = SyncMethod.EDGE, SyncMethod.CODED_LOAD
-"""Marks that are better than the loop's: if one of them is found, the loop is not searched."""
+"""Methods with better marks than the loop: if one of them succeeds, the loop is not searched."""
 NOT_SEEN = "the meter does not see the load code, so nothing bounds how late its samples come"
 
 
@@ -96,7 +96,7 @@ class RunClocks:
     span_ns: tuple[int, int]
     """First and last device time for which an error bound must hold."""
     loop: LoopTimes | None = None
-    """Start and end of the loop; None if the device was not idle around it."""
+    """Start and end of the loop; None if the device was not idle around the loop."""
     place: ClockLine | None = None
     """Position of the load codes in a trace whose clock is otherwise unknown; None for a meter that
     edgebench drove."""
@@ -163,8 +163,8 @@ def _is_made_up(power: PowerTrace) -> bool:
 def _contradicted(alignments: Mapping[SyncMethod, Alignment]) -> dict[SyncMethod, str]:
     """Methods that another method contradicts, and why.
 
-    A wire takes precedence over a pattern in the power, and both take precedence over arrivals,
-    which do not show a buffer on the way.
+    A wire takes precedence over a pattern in the power. Both take precedence over arrivals, which
+    do not show the delay by a buffer between meter and host.
     """
     wrong: dict[SyncMethod, str] = {}
     for stronger, weaker in _PRECEDENCE:
@@ -224,8 +224,8 @@ class _Methods:
     def _probes(self) -> Alignment:
         """Alignment from probes of the device's clock.
 
-        The error is taken at the worse end of the span: if the host disconnected, all probes are
-        from before.
+        The error is that at the worse end of the span: if the host disconnected, all probes are
+        earlier than the run's end.
         """
         model = self.clocks.probes
         if model is None:

@@ -1,9 +1,9 @@
 """Pulses on a wire: match falling edges of the meter's input with pulses of the device.
 
 Theory of operation. The device sends a few pulses at irregular distances and records their times.
-For each digital input, every pair of an early pulse and an edge is a guess at the offset; the guess
-with which most pulses match an edge is right, because the distances fit only once. An input with
-another signal does not match. Neither another clock nor a first guess is needed.
+For each digital input, every pair of an early pulse and an edge is a guess at the offset. The guess
+with which most pulses match an edge is right, because the irregular distances fit only once. An
+input with another signal does not match. Neither another clock nor a first guess is needed.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _match(
 def _counts(
     pulse_ns: int, times: Nanoseconds, edges: Nanoseconds, allowed_ns: float, slope: float
 ) -> NDArray[np.int64]:
-    """Number of pulses that match an edge, assuming that `pulse_ns` is each of the edges."""
+    """Number of pulses that match an edge, for each edge as the edge of the pulse `pulse_ns`."""
     line = ClockLine(int(pulse_ns), 0.0, slope)
     expected = line.to_meter(times) + (edges - pulse_ns)[:, None]
     is_near = np.abs(_nearest(expected, edges) - expected) <= allowed_ns

@@ -1,11 +1,11 @@
 """Possible positions of a run's two load codes in a trace whose clock is unknown.
 
-Theory of operation. The times in a file of another instrument may count from 1970 or from its first
+Theory of operation. The times in a file of another instrument may count from 1970 or from the first
 sample, or be wall-clock times. So each code is searched in the whole file, by the correlation of
 its chips with the mean powers at every quarter of a chip. The distance of the two codes is the same
 in the file as on the device, within the error of two clocks; any other pair is rejected. Several
-positions may remain, for example if a file contains several runs of the same kind: then the codes
-of the other runs decide, which must be where the position predicts.
+positions may remain, for example if a file contains several runs of the same kind. Then the codes
+of the other runs decide: they must be found where the right position predicts them.
 
 The result is only the first guess for `align_code`, which applies its own limits.
 
@@ -35,10 +35,10 @@ set by a time server are slewed by at most 5e-4 (adjtime, ntpd)."""
 MIN_EACH = 0.5
 MIN_MEAN = 0.75
 """Minimum correlation of each code, and of their mean. By chance, 31 chips of noise have 0.18
-(standard deviation), so the mean has 0.13: 0.75 is 5.9 of them, once in a hundred million
-positions."""
+(standard deviation), so the mean has 0.13. 0.75 is 5.9 such standard deviations, which noise
+exceeds at one of a hundred million positions."""
 RIVAL_PLACE_RATIO = 0.8
-"""Ratio of another position's correlation to the best, from which it is also a candidate."""
+"""Least ratio of a position's correlation to the best for the position to be a candidate too."""
 MAX_PLACES = 64
 
 

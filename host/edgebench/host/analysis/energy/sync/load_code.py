@@ -1,11 +1,11 @@
 """The load code that the device played, located in the recorded power.
 
-Theory of operation. The device is active and idle by a maximum-length sequence, and records when
-each chip began. Such a sequence correlates with itself at no other shift, so the correlation of the
-chips' mean powers with the code has one peak, even if it is seconds away from the guess of another
-clock. Around it, every change between active and idle is a separate mark: with power P_a before and
-P_b after, and the energy E of half a chip (h) on either side of the expected change, the change is
-late by
+Theory of operation. The device alternates between active and idle by a maximum-length sequence, and
+records when each chip (element of the sequence) began. Such a sequence does not correlate with a
+shifted copy of itself, so the correlation of the chips' mean powers with the code has one peak,
+even if the peak is seconds away from the guess by another clock. Around the peak, every change
+between active and idle is a separate mark: with power P_a before and P_b after, and the energy E of
+half a chip (h) on either side of the expected change, the change is late by
 
     d = (E - (P_a + P_b) · h) / (P_a - P_b)
 
@@ -111,7 +111,7 @@ def align_code(
     alignment = _judged(marks, line, traces)
     if len(codes) > 1:
         return alignment
-    # A single code gives no rate: the rate of the guess is used from here to the far end.
+    # A single code gives no rate: from the code to the far end, the rate of the guess is used.
     far_ns = max(abs(time_ns - line.reference_ns) for time_ns in span_ns)
     return replace(alignment, error_ns=alignment.error_ns + drift * far_ns)
 
@@ -163,7 +163,7 @@ class CodeTrace:
         return float(np.median(np.diff(self.edges_ns)))
 
     def energy_j(self, meter_ns: NDArray[np.float64] | Nanoseconds) -> Floats:
-        """Energy up to these times; beyond the recording, its last energy."""
+        """Energy up to these times; beyond the recording, the energy at its end."""
         energy_j: Floats = np.interp(meter_ns, self.grid_ns, self.grid_j)
         return energy_j
 
@@ -223,7 +223,7 @@ def _refined(
         raise MeasurementError(
             f"{len(marks.device_ns)} changes of the load are seen, {MIN_MARKS} needed"
         )
-    # Only marks with a consistent offset: other processes on the device may be active.
+    # Keep only marks with a consistent offset: other processes on the device may be active.
     off_ns = residuals_ns(line, marks.device_ns, marks.meter_ns)
     off_ns -= np.median(off_ns)
     limit_ns = OUTLIER_FACTOR * _MAD_TO_SIGMA * float(np.median(np.abs(off_ns)))
@@ -240,7 +240,8 @@ def _marks_of(code: CodeTrace, line: ClockLine) -> _Marks:
     is_rise = code.is_busy[1:][is_change]
     middle = line.to_meter(inner).astype(np.float64)
     half = code.chip_ns / 2
-    # Power before and after a change, from the far halves of its chips: the change may lie near.
+    # The power before and after a change is that of the far halves of its two chips, because the
+    # change itself may lie in a near half.
     before_w = code.mean_w(middle - half, middle - half / 2)
     after_w = code.mean_w(middle + half / 2, middle + half)
     energy_nj = 1e9 * (code.energy_j(middle + half) - code.energy_j(middle - half))

@@ -2,11 +2,11 @@
 
 Theory of operation. The device is idle right before the warm-up and right after the timed loop, and
 active in between. So the loop is a rise and a fall of the power at a known distance. Their position
-is searched like that of a load code; then each of the two is a mark, from the energy around it
-(load_code.py). Other changes of the power are unknown beforehand, so the error of a mark is
-estimated from the same sum where there is no change: in the middle of the loop, and while the
+is searched like that of a load code. Then each of the two is a mark, located by the energy around
+it (load_code.py). Other changes of the power are unknown beforehand. So the error of a mark is
+estimated from the same sum at times without a change: in the middle of the loop, and while the
 device is idle. Both marks are late by the same time unless there is a disturbance; half of the
-difference between them is part of the error.
+difference of these times is part of the error.
 
 This method needs a weaker signal than a load code, but gives only two marks and no rate.
 """
@@ -37,13 +37,14 @@ HALF_OF_LOOP = 8
 """Divisor of the loop: the power on each side of a mark is evaluated for this part of the loop,
 which leaves enough positions to estimate its fluctuation, and for at most the idle time."""
 MIN_HALF_SAMPLES = 4
-"""Number of samples in that time below which the meter is too slow to resolve a change."""
+"""Least number of samples on each side of a mark; with fewer, the meter is too slow to resolve a
+change."""
 NEAR_CHIPS = 3
 """Number of pieces of the loop next to each end that have separate weights in the search, equal to
 the idle piece outside; the rest of the loop counts as a single piece, regardless of its length."""
 RIVAL_FACTOR, RIVAL_LEFT = 4.0, 0.1
-"""Limits on the variance that another position leaves unexplained, relative to the best position
-and absolute; below, the result is ambiguous: other activity may be as long as the loop."""
+"""Least variance that another position must leave unexplained, relative to the best position and
+absolute. Below it, the result is ambiguous: other activity may be as long as the loop."""
 EDGE_COVERAGE = 3.0
 """Coverage factor k of the fluctuation, which a short loop estimates from few positions."""
 EARLY_NS = 5e6
@@ -191,7 +192,7 @@ def _explained(power_w: Floats, is_busy: NDArray[np.bool_], needed: int) -> Floa
     Args:
         power_w: Mean power of each piece at each shift, shape (m, n); NaN if not recorded.
         is_busy: Whether each piece is active, shape (n,).
-        needed: Number of first pieces that must be recorded.
+        needed: Number of pieces, from the first, that must have been recorded.
     """
     is_known = ~np.isnan(power_w)
     power_w = np.where(is_known, power_w, 0.0)
@@ -251,7 +252,8 @@ class _Edges:
 
     def _excess_j(self, meter_ns: Nanoseconds) -> tuple[Floats, Floats]:
         middle, half = meter_ns.astype(np.float64), float(self.half_ns)
-        # Power before and after a change, from the far halves: the change may lie in the near.
+        # The power before and after a change is that of the far halves, because the change itself
+        # may lie in a near half.
         before_w = self.trace.mean_w(middle - half, middle - half / 2)
         after_w = self.trace.mean_w(middle + half / 2, middle + half)
         energy_j = self.trace.energy_j(middle + half) - self.trace.energy_j(middle - half)

@@ -1,11 +1,11 @@
 """Time over which an instrument smears a change of power, from the recorded load code.
 
-Theory of operation. Many instruments filter, and few files state it. A filter delays every change,
-which the alignment by those changes includes, and makes it less steep, which changes the power at
-the ends of a window. The code has changes of many spacings; a recording with a filter of time
-constant T shows the filtered code. So the powers of quarters of chips are compared with the code
-after filters of several T, each at several shifts, by least squares for the two levels. The largest
-T that fits as well as the best is used.
+Theory of operation. Many instruments filter the power, and few files state this. A filter delays
+every change of power; the alignment, which uses these changes, includes the delay. A filter also
+makes changes less steep, which changes the power at the ends of a window. The code has changes of
+many spacings; a recording with a filter of time constant T shows the filtered code. So the powers
+of quarters of chips are compared with the code after filters of several T, each at several shifts,
+by least squares for the two levels. The largest T that fits as well as the best is used.
 
 Source: our own; a mean over L is fitted with T between L / 4 and L / 2, as simulated in the tests.
 """
@@ -29,9 +29,9 @@ FINE = 64
 RATIOS = (0.0, 0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.625, 0.75, 1.0, 1.25, 1.5, 2.0)
 """Time constants that are tried, in chips; with a longer one, the code is not detected."""
 ENOUGH_BETTER = 0.8
-"""Ratio of the squares with a filter to those without, above which no filter is assumed."""
+"""Ratio of the sum of squares with a filter to that without, above which no filter is assumed."""
 AS_GOOD = 1.1
-"""Ratio of the squares to the least squares up to which a filter fits as well."""
+"""Ratio to the least sum of squares up to which a filter fits as well as the best."""
 
 
 def smear_s(
@@ -39,7 +39,7 @@ def smear_s(
 ) -> float:
     """Time constant that smears the changes of the codes; 0 if they are sharp.
 
-    It lies between two of the time constants tried, so the next larger value is returned.
+    The true value lies between two of the time constants tried, so the next larger one is returned.
 
     Args:
         codes: Codes that were found in the trace.
