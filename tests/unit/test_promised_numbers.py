@@ -72,6 +72,8 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("MILD_RANGES", 1.5, "latencies more than 1.5 (mild)"),
             ("SEVERE_RANGES", 3.0, "(mild) and 3 (severe)"),
         ],
+    },
+    "docs/sets.md": {
         "host.analysis.verdict.machine": [
             ("MIN_JUDGED_S", 0.1, "less than 0.1 s are refused"),
         ],
@@ -79,6 +81,26 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("MIN_RUNS", 5, "Fewer than five runs have no interval"),
             ("PRECISION_INVALID_RATIO", 0.25, "exceeds 25 % of it | invalid"),
             ("PRECISION_SUSPECT_RATIO", 0.05, "as above, 5 % | suspect"),
+        ],
+        "host.analysis.verdict.run_set": [
+            ("TREND_LIMIT_RATIO", 0.02, "1 in 60), and range over more than 2 %"),
+        ],
+        "host.analysis.verdict.set_heat": [
+            ("HYSTERESIS_C", 5.0, "less than 5 °C below the throttle temperature"),
+            ("DRIFT_LIMIT_RATIO", 0.02, "the drift inside the runs exceeds 2 %"),
+        ],
+        "host.analysis.thermal.heat_signals": [
+            ("FREQ_DROP_LIMIT_RATIO", 0.97, "below 0.97 of the highest clock"),
+        ],
+        "host.analysis.run_set": [
+            ("OUTVOTED_RATIO", 0.125, "seven runs outvote one that was disturbed"),
+        ],
+        "host.analysis.occasions": [
+            ("MIN_OCCASIONS", 3, "at least three sets of the model"),
+        ],
+        "protocol.spec": [
+            ("DEFAULT_RUN_COUNT", 5, "| default | 5, together"),
+            ("RUN_COUNTS", {"quick": 8}, "| `--quick` | 8, because"),
         ],
     },
     "docs/throttling.md": {

@@ -21,7 +21,8 @@ from edgebench.simulation.controllers import (
     StepWise,
 )
 
-SEEDS = range(40)
+SEEDS = range(10)
+"""With 40, the same: no slowed set is plainly valid (decision 0078)."""
 COOLED = replace(BARE_BOARD, case_k_per_w=1.5)
 TRIP = {"thermal.cpu-thermal.0.throttle_c": 85.0}
 STEPS = Device(controller=StepWise(), busy_w=8.0, ambient_c=45.0, constants=TRIP)
@@ -80,7 +81,7 @@ def test_set_on_a_throttled_device_is_not_plainly_valid(name: str, hot_s: float)
     make, expected = THROTTLED[name]
     found = [quick_set(make(), expected, seed=seed, hot_s=hot_s) for seed in SEEDS]
     slowed = [one for one in found if slowest_ratio(one) > SLOWER_RATIO]
-    assert len(slowed) > 30 or hot_s < HOT_S, len(slowed)
+    assert len(slowed) > 7 or hot_s < HOT_S, len(slowed)
     assert [one for one in slowed if is_plainly_valid(one)] == []
 
 
@@ -89,5 +90,5 @@ def test_set_on_a_cool_device_is_valid_and_watched(name: str) -> None:
     """Otherwise every quick set would be suspect, or have a mark that nobody reads any more."""
     make, expected = COOL[name]
     found = [quick_set(make(), expected, seed=seed, hot_s=30.0) for seed in SEEDS]
-    assert sum(one.verdict.state is State.VALID for one in found) >= 39
+    assert sum(one.verdict.state is State.VALID for one in found) >= 9
     assert not any("heat" in one.verdict.unwatched for one in found)
