@@ -176,7 +176,7 @@ def _listed(rails: Iterable[Rail]) -> str:
 
 
 def _widest(rails: Sequence[Rail]) -> list[UncertaintyTerm]:
-    """Terms for all channels: of each kind, the value of the least accurate rail."""
+    """Uncertainty terms of all channels; each has the largest value of any rail."""
     widest: dict[tuple[int, Kind, Unit], UncertaintyTerm] = {}
     for rail in rails:
         for place, one in enumerate(rail.terms):

@@ -323,7 +323,7 @@ class AllQuarantined(NoSuchDevice):
     def __init__(self, text: str, device: str) -> None:
         super().__init__(text)
         self.device = device
-        """Name of such a device, quoted for a shell."""
+        """Name of one of the devices, quoted for a shell."""
 
 
 class BoardKnown(UsageError):

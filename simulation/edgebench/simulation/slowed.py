@@ -1,8 +1,8 @@
 """An inference on a simulated device, slowed down by the device's present speed.
 
-A file shares two numbers with the simulated device: the device writes its speed, and the worker
-writes its active seconds, which heat the device. These are wall-clock seconds, because other load
-on this machine must not cool a simulated board.
+The worker and the simulated device share two numbers in a file: the device writes its speed, and
+the worker writes its active seconds, which heat the device. These are wall-clock seconds, because
+other load on this machine must not cool a simulated board.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _OLD_NUMPY = re.compile(r"_ARRAY_API|numpy\.core\.multiarray|compiled using NumP
 
 
 def load_trivial(runtime: Runtime, *, threads: int) -> tuple[LoadedModel, str, list[Tensor]] | None:
-    """The model of a single addition, its path and an input; None if the format is unsupported."""
+    """The loaded model of one addition, its path and an input; None for unsupported formats."""
     import numpy as np
 
     content = next(

@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     action = actions.add_parser("export", help="write identity and devices to a file")
     action.add_argument("file", metavar="FILE", help=written)
     action = actions.add_parser("join", help="import identity and devices of another host")
-    action.add_argument("file", metavar="FILE", help="file of edgebench lab export")
+    action.add_argument("file", metavar="FILE", help="file written by edgebench lab export")
     replaced = "replace this host's identity; devices paired with it must be paired again"
     action.add_argument("--replace", action="store_true", help=replaced)
     text = "offer this host's devices to campaigns over several lab hosts, until Ctrl-C"

@@ -42,7 +42,7 @@ class PytestBench:
 
         Args:
             config: Configuration of the pytest session.
-            item: Test that records the measurements.
+            item: The pytest test in whose properties the measurements are recorded.
         """
         self._options = config.option
         self._item = item

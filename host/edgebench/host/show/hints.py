@@ -108,7 +108,7 @@ def _for_meter_not_served(error: e.MeterNotServed, asked: Asked) -> NextStep:
             error.meter,
         )
     return NextStep(
-        "name it when starting that agent: edgebench-agent serve --meter {}, or in "
+        "pass the meter when that agent is started: edgebench-agent serve --meter {}, or in "
         "EDGEBENCH_METERS, or with {}",
         error.meter,
         command("deploy", Placeholder(_ACCOUNT), "--meter", error.meter),
@@ -491,7 +491,7 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(
         e.BundleNotUnpacked,
-        "free disk space (df -h), or name a directory with space, for example: TMPDIR=/var/tmp {}",
+        "delete files (df -h shows the free space), or use another directory: TMPDIR=/var/tmp {}",
         command("show", "FILE.zip"),
     ),
     _on(

@@ -84,7 +84,7 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> DataTable
 
 
 def invalid_lines(rows: Sequence[RunSummary]) -> list[str]:
-    """A line per set or side of pairs that is invalid because its runs are too far apart.
+    """A line for each invalid group: a set, or a side of pairs, whose runs differ too much.
 
     The table shows only the verdict of each single run.
     """

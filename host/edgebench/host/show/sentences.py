@@ -28,6 +28,6 @@ def sentence(finding: Finding) -> str:
 
 
 def described(verdict: Verdict) -> Verdict:
-    """A verdict whose findings contain their sentences, for readers of the JSON document."""
+    """Copy of the verdict with the sentence of each finding in its `detail`, for the JSON."""
     rules = tuple(replace(one, detail=sentence(one)) for one in verdict.rules)
     return replace(verdict, rules=rules)

@@ -621,7 +621,7 @@ def name_cell(value: str) -> Name:
 
 
 def folded(name: str, width: int) -> str:
-    r"""A name folded into lines of at most `width` columns, after _ and - or before its suffix.
+    r"""Fold a name into lines of at most `width` columns, after `_` or `-`, or before the suffix.
 
     >>> folded("pretrainedResnet_quant.tflite", 18)
     'pretrainedResnet_\nquant.tflite'

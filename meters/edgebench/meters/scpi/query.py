@@ -150,7 +150,7 @@ class QueryInstrument(PolledInstrument):
 
 
 class QueryDecoder(PolledDecoder):
-    """The numbers of a response per point; other responses are missing values."""
+    """Decode each response into one point; other responses become missing points."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)

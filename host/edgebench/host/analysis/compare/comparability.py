@@ -63,7 +63,7 @@ def _android_build(around: Environment) -> object:
 
 
 def _android_group(run: Run) -> object:
-    """Control group that determined the CPUs of a phone on which the model ran."""
+    """Control group that determined on which CPUs of a phone the model ran."""
     scheduling = run.conditions.scheduling
     groups = scheduling.android if scheduling is not None else None
     return groups and groups.cpuset

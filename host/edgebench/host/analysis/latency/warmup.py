@@ -191,7 +191,7 @@ def find_steady_state(latency_ns: NDArray[np.int64]) -> SteadyState:
 
 
 def _reduced(latency_ns: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:
-    """At most `MAX_SEARCHED_POINTS` values for the series, and the queries per value.
+    """The series reduced to `MAX_SEARCHED_POINTS` values at most, and the queries of each.
 
     The last block also contains the remaining queries.
     """

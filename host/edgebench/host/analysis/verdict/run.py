@@ -214,7 +214,7 @@ def fewer_qps(qps: float, per_s: float) -> float:
     At most half of the rate that was too high, and four fifths of the completed queries per second.
 
     Args:
-        qps: Arrivals per second of the run.
+        qps: Arrival rate of the run, queries per second.
         per_s: Completed queries per second; 0 if unknown.
     """
     return float(f"{min(qps / 2, 0.8 * per_s if per_s > 0 else qps / 2):.2g}")

@@ -250,7 +250,7 @@ class InputsReadBackRule(Rule[TargetEvidence]):
 
 
 class WindowRangeRule(Rule[TargetEvidence]):
-    """The windows have about the same times."""
+    """All windows took about the same time."""
 
     id, severity = "window_range", SUSPECT
     harms = LOOP

@@ -254,7 +254,7 @@ class _Methods:
         )
 
     def _guess(self) -> ClockLine:
-        """Line from the first method, which needs no mark."""
+        """Clock line of the first method, which needs no mark."""
         if self.clocks.place is not None:
             return self.clocks.place
         _, align = next(self.all())
