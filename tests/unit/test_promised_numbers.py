@@ -68,6 +68,9 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("LEVEL", 0.95, "Its 95 % confidence interval (CI)"),
             ("MIN_LEVEL_VISITS", 30, "was visited fewer than 30 times"),
         ],
+        "host.analysis.latency.clock_step": [
+            ("MIN_STEP_NS", 8.0, "null below 8 ns"),
+        ],
         "host.analysis.latency.outliers": [
             ("MILD_RANGES", 1.5, "latencies more than 1.5 (mild)"),
             ("SEVERE_RANGES", 3.0, "(mild) and 3 (severe)"),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.latency import early_stopping
+from edgebench.host.analysis.latency.clock_step import clock_step_ns
 from edgebench.host.analysis.latency.mllog import read_result
 from edgebench.host.analysis.latency.outliers import label_outliers
 from edgebench.host.analysis.latency.queries import Nanoseconds, Queries
@@ -87,6 +88,8 @@ class Measurement:
     """Thermal result; None if the run has no timeline."""
     phone: PhoneConditions = field(default_factory=PhoneConditions)
     """State of a phone; empty for other devices."""
+    clock_step_ns: float | None = None
+    """Step of the clock that timed the inferences; None if it is too fine to matter."""
 
     @property
     def query_count(self) -> int:
@@ -124,13 +127,15 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
     # Only LoadGen has the due times of the queries in its server scenario.
     if spec.engine is not Engine.LOADGEN or not spec.scenario.traits.is_scheduled:
         query_ns = queries.query_ns(spec, first_row)
+    step_ns = clock_step_ns(invoke_ns)
     return Measurement(
         steady=steady,
         first_row=first_row,
         invoke_ns=invoke_ns,
-        invoke=summarize(invoke_ns),
+        clock_step_ns=step_ns,
+        invoke=summarize(invoke_ns, step_ns),
         query_ns=query_ns,
-        query=None if query_ns is None or not len(query_ns) else summarize(query_ns),
+        query=None if query_ns is None or not len(query_ns) else summarize(query_ns, step_ns),
         outliers=label_outliers(invoke_ns),
         stability=stability(invoke_ns, queries.start_ns[first_row:], int(queries.end_ns[-1])),
         early_stopping=_early_stopping(queries, query_ns, spec),

@@ -318,6 +318,7 @@ def _metrics(
             harness.per_query_ns,
             harness.end_to_end_p50_ns,
             _binding(harness.binding),
+            measured.clock_step_ns,
         ),
         accuracy=_accuracy(measured.quality, worker.check, facts),
         agreement=measured.quality.agreement,

@@ -103,6 +103,9 @@ class HarnessNs:
     end_to_end_p50: int = 0
     binding: BindingNs | None = None
     """None if it was not measured: with older agents, and in interrupted runs."""
+    clock_step: float | None = None
+    """Step of the clock, estimated from the times of the inferences: each percentile may be off by
+    as much, and its interval includes that. Null if the step is below 8 ns."""
 
 
 @dataclass(frozen=True, slots=True)

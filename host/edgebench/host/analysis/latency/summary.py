@@ -15,6 +15,8 @@ levels contains no information about the other.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,11 +46,12 @@ DEPENDENT_MARGIN = 1.6
 interval: with fewer, an interval exists only because the effective count was overestimated."""
 
 
-def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
+def summarize(latency_ns: NDArray[np.int64], clock_step_ns: float | None = None) -> LatencySummary:
     """Summary of latencies, with an interval for each percentile.
 
     Args:
         latency_ns: Per-query latency, shape (n,), nanoseconds, n >= 1, warm-up excluded.
+        clock_step_ns: Step of the clock, by which each percentile may be off; None if it is fine.
 
     Raises:
         MeasurementError: `latency_ns` is empty.
@@ -71,7 +74,9 @@ def summarize(latency_ns: NDArray[np.int64]) -> LatencySummary:
     def interval(p: float, count: int | None) -> Interval | None:
         if has_few_visits and largest_share >= LEVEL_REACH * (1 - p):
             return None
-        return percentile_interval(ordered, p, count)
+        bounds = percentile_interval(ordered, p, count)
+        step_ns = math.ceil(clock_step_ns or 0.0)
+        return None if bounds is None else (max(0, bounds[0] - step_ns), bounds[1] + step_ns)
 
     return LatencySummary(
         count=int(ordered.size),

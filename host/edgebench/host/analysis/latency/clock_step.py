@@ -1,0 +1,51 @@
+"""Step of the clock that timed the inferences, estimated from their durations.
+
+A clock with coarse steps reports durations on a grid: 10 and 11 µs by a clock of 1 µs, though every
+inference takes 10.4 µs. All order statistics lie on that grid, and so does an interval of equal
+order statistics, which then has no width and does not contain the true value. Timers of Arm boards
+have steps of 10 to 52 ns, those of some virtual machines and old PCs of 70 ns to 1 µs.
+
+Durations are whole nanoseconds, so on a grid with a step of 41.67 ns they come in groups of at most
+three successive values. A duration that was not rounded to a grid varies by more than that, and
+fills the values between two groups.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+MIN_STEP_NS = 8.0
+"""Finest step that is detected; a finer one is negligible for all models above 1 µs."""
+MIN_SHARE = 0.01
+"""Smallest share of the durations in a group that counts; rarer durations are no evidence."""
+MIN_COUNT = 20
+"""Fewest durations in a group on average: a few durations are far apart by chance."""
+ROUNDING_NS = 2
+"""Widest group: start and end are rounded to whole nanoseconds, and so is their difference."""
+
+
+def clock_step_ns(duration_ns: NDArray[np.int64]) -> float | None:
+    """Step of the clock; None if the durations are on no grid, or the step is too fine.
+
+    Args:
+        duration_ns: Durations of single inferences, shape (n,).
+    """
+    values, counts = np.unique(duration_ns, return_counts=True)
+    groups = np.split(np.arange(values.size), np.flatnonzero(np.diff(values) > 1) + 1)
+    sizes = np.array([counts[group].sum() for group in groups])
+    is_frequent = sizes >= MIN_SHARE * duration_ns.size
+    if np.count_nonzero(is_frequent) < 2 or sizes[is_frequent].mean() < MIN_COUNT:
+        return None
+    frequent = [values[group] for group, keep in zip(groups, is_frequent, strict=True) if keep]
+    if any(group[-1] - group[0] > ROUNDING_NS for group in frequent):
+        return None
+    centres_ns = np.array([float(group.mean()) for group in frequent])
+    gaps_ns = np.diff(centres_ns)
+    # From gap to gap, because the smallest gap is up to 1 ns off, which adds up over many steps.
+    steps = np.concatenate([[0.0], np.cumsum(np.round(gaps_ns / gaps_ns.min()))])
+    step_ns = float((centres_ns[-1] - centres_ns[0]) / steps[-1])
+    off_ns = np.abs(centres_ns - centres_ns[0] - steps * step_ns)
+    if step_ns < MIN_STEP_NS or off_ns.max() > ROUNDING_NS:
+        return None
+    return step_ns
