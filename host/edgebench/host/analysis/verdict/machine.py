@@ -99,14 +99,17 @@ class _ClockRule(Rule[Evidence]):
         monotonic_ns = after.monotonic_ns - before.monotonic_ns
         if monotonic_ns <= 0:
             return holds(False, self.stood_still())
-        # The monotonic clock stops while the device sleeps; the rule `suspended` is about that.
+        # The monotonic clock stops while the device sleeps, which the rule `suspended` reports; the
+        # migration of a virtual machine is reported as sleep, too, and stops no clock.
         slept_ns = (after.suspended_ns or 0) - (before.suspended_ns or 0)
-        step_ns = after.wall_ns - before.wall_ns - monotonic_ns - slept_ns
+        passed_ns = after.wall_ns - before.wall_ns - monotonic_ns
+        step_ns = min(passed_ns, passed_ns - slept_ns, key=abs)
         error = abs(step_ns / monotonic_ns)
         clock = evidence.clock
         if clock is None or clock.span_ns < monotonic_ns or clock.slope_error >= self.limit:
             return at_most(error, self.limit, "ratio", self.difference())
-        slope, rounding = clock.slope + slept_ns / clock.span_ns, clock.slope_error
+        slope = min(clock.slope, clock.slope + slept_ns / clock.span_ns, key=abs)
+        rounding = clock.slope_error
         is_kept = abs(slope) - rounding <= self.limit
         found = self.rate(error_ratio=rounding, is_slow=slope < 0)
         if is_kept and error > self.limit:
