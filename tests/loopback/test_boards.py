@@ -208,8 +208,8 @@ def test_campaign_measures_a_machine_and_a_board_of_it(host: Host, tmp_path: Pat
     assert list(table["latency_ns_p50"].notna()) == [True, True, False, False]
     counts = table["instructions_per_inference"]
     assert list(counts.notna()) == [False, False, True, True]
-    # The median of five inferences; QEMU's counter has ticks of five instructions.
-    assert counts[2] == pytest.approx(counts[3], rel=1e-4)
+    # Each count is off by up to two ticks of the counter, and a tick is five instructions.
+    assert counts[2] == pytest.approx(counts[3], abs=20)
     for run_id in table["run_id"][2:]:
         spec = host.lab.run(run_id).result.spec
         assert (spec.engine, spec.duration_s) == (Engine.TARGET, 0.5)

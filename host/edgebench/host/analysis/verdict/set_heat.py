@@ -59,8 +59,10 @@ class HeatOfSetRule(Rule[SetEvidence]):
     @reason("")
     @staticmethod
     def highest(value: float, limit: float, *, run_count: int) -> str:
-        most = f"at most {value:.1f} °C over {run_count} runs"
-        return f"{most}, {HYSTERESIS_C:.0f} °C below the throttle temperature is {limit:.1f} °C"
+        return (
+            f"up to {value:.1f} °C in {run_count} runs, limit {limit:.1f} °C: a device that "
+            f"throttles at {limit + HYSTERESIS_C:.1f} °C may stay throttled above the limit"
+        )
 
     @reason("nominal")
     @staticmethod
@@ -103,8 +105,10 @@ class ClockOfSetRule(Rule[SetEvidence]):
     @reason("")
     @staticmethod
     def lowest(value: float, limit: float, *, highest_hz: float, lowest_hz: float) -> str:
-        clocks = f"{lowest_hz / 1e9:.3g} and {highest_hz / 1e9:.3g} GHz"
-        return f"the clock was between {clocks} from run to run: {value:.1%}, limit {limit:.0%}"
+        return (
+            f"the lowest clock of the runs, {lowest_hz / 1e9:.3g} GHz, is {value:.1%} of the "
+            f"highest, {highest_hz / 1e9:.3g} GHz; at least {limit:.0%} needed"
+        )
 
     def check(self, evidence: SetEvidence) -> Ruling:
         if evidence.values is None:
@@ -129,7 +133,7 @@ class DriftOfSetRule(Rule[SetEvidence]):
     @staticmethod
     def drift(value: float, limit: float, *, drifting_count: int, run_count: int) -> str:
         which = f"{drifting_count} of {run_count} runs"
-        return f"the latency drifts inside {which}, by {value:.1%} in the middle, limit {limit:.0%}"
+        return f"the latency drifts inside {which}; median drift {value:.1%}, limit {limit:.0%}"
 
     def check(self, evidence: SetEvidence) -> Ruling:
         if evidence.values is None:
