@@ -17,7 +17,8 @@ from edgebench.host.result.campaign import CampaignSummary, LaneStatus
 from edgebench.host.result.document import from_document, to_document
 from edgebench.host.result.facts import SetMember
 from edgebench.host.result.marks import ResultMarks
-from edgebench.host.result.run import Metrics, Run
+from edgebench.host.result.measured import Metrics
+from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
 from edgebench.host.store.layout import RUN_FILE, Store

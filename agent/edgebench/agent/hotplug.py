@@ -12,8 +12,9 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from edgebench.agent.artifacts import ArtifactStore
 from edgebench.agent.seat import Seat
 from edgebench.agent.seat_memory import RememberedSeat, SeatMemory
 from edgebench.agent.seat_source import SeatOffer, SeatSource
@@ -21,16 +22,33 @@ from edgebench.protocol.errors import EdgebenchError, UsageError
 from edgebench.protocol.messages import MAX_SEATS
 from edgebench.protocol.text import one_line
 
-if TYPE_CHECKING:
-    from edgebench.agent.agent import Agent
-
 logger = logging.getLogger(__name__)
+
+
+class SeatOwner(Protocol):
+    """The agent that has the seats."""
+
+    seats: dict[str, Seat]
+    """All seats by name, those of permanent devices too."""
+    models: ArtifactStore
+
+    def seat(self, name: str) -> Seat:
+        """The seat of this name.
+
+        Raises:
+            NoSuchDevice: no seat has this name.
+        """
+        ...
+
+    def seat_changed(self, seat: Seat) -> None:
+        """Notify watchers that the device of a seat has appeared or left."""
+        ...
 
 
 class Hotplug:
     """The seats of all sources."""
 
-    def __init__(self, agent: Agent, sources: Sequence[SeatSource], memory: SeatMemory) -> None:
+    def __init__(self, agent: SeatOwner, sources: Sequence[SeatSource], memory: SeatMemory) -> None:
         """Create the stored seats; their devices are detected later.
 
         Raises:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, compare_pairs
 from edgebench.host.result.document import Document
-from edgebench.host.result.run import Metrics, Run
+from edgebench.host.result.measured import Metrics
+from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.store.address import find_each, find_runs, list_named
 from edgebench.host.store.annotations import Annotations, read_annotations

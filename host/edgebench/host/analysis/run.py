@@ -32,17 +32,19 @@ from edgebench.host.analysis.windows import WindowMeasurement, measure_windows
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import EnergyRequest, HostFacts
 from edgebench.host.result.latency import WarmupCut
-from edgebench.host.result.outputs import Accuracy
-from edgebench.host.result.run import (
-    SCHEMA_VERSION,
+from edgebench.host.result.measured import (
     BindingNs,
     ColdStartNs,
-    Conditions,
-    Failure,
     HarnessNs,
     MemoryBytes,
     Metrics,
     ProfileResult,
+)
+from edgebench.host.result.outputs import Accuracy
+from edgebench.host.result.run import (
+    SCHEMA_VERSION,
+    Conditions,
+    Failure,
     Run,
     RuntimeUse,
     TelemetrySummary,

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.export.exported import ExportedRun, exported_numbers, reasons
-from edgebench.host.result.run import ProfileResult, Run
+from edgebench.host.result.measured import ProfileResult
+from edgebench.host.result.run import Run
 from edgebench.host.series.envelope import Floats
 from edgebench.host.series.run_series import (
     PowerDetail,

@@ -9,17 +9,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
+from typing import Protocol
 
 from edgebench.host.result.keys import key_of
 from edgebench.host.result.latency import PERCENTILES, LatencySummary
 from edgebench.host.result.marks import ResultMarks
-from edgebench.host.result.run import Run
+from edgebench.host.result.measured import Metrics
 from edgebench.host.result.verdict import NumberKind
+from edgebench.protocol.spec import RunSpec
 
 GROSS_ENERGY = "energy.gross_j_per_inference"
 INSTRUCTIONS = "instructions_per_inference"
 LATENCY_SPANS = ("latency_ns", "end_to_end_ns")
 """Keys of the latency summaries of a run."""
+
+
+class Measured(Protocol):
+    """What metrics read of a `Run`."""
+
+    @property
+    def spec(self) -> RunSpec:
+        """Configuration of the run."""
+        ...
+
+    @property
+    def metrics(self) -> Metrics:
+        """Computed numbers of the run."""
+        ...
 
 
 class Better(Enum):
@@ -71,7 +87,7 @@ class Metric:
     is_exact: bool = False
     """A count without variation between runs: a single run per side is enough to compare."""
 
-    def value(self, run: Run) -> float | int | None:
+    def value(self, run: Measured) -> float | int | None:
         """The number of a run; None if it was not measured, and for times of an emulator."""
         is_counted = run.metrics.instructions_per_inference is not None
         if is_counted and self.path.startswith("windows."):
@@ -79,7 +95,7 @@ class Metric:
         value = value_at(run.metrics, self.path)
         return value if isinstance(value, (int, float)) else None
 
-    def bounded_value(self, run: Run) -> float | int | None:
+    def bounded_value(self, run: Measured) -> float | int | None:
         """The number of a run; None also for a tail percentile without an interval."""
         return None if self.is_tail and self.interval(run) is None else self.value(run)
 
@@ -89,14 +105,14 @@ class Metric:
         span, _, name = self.path.partition(".")
         return span in LATENCY_SPANS and name in PERCENTILES and name != "p50"
 
-    def interval(self, run: Run) -> tuple[float, float] | None:
+    def interval(self, run: Measured) -> tuple[float, float] | None:
         """95 % confidence interval of the metric; None if it has no interval."""
         place, _, name = self.path.rpartition(".")
         owner = value_at(run.metrics, place) if place else run.metrics
         bounds = getattr(owner, "ci95" if name == "value" else f"{name}_ci95", None)
         return None if bounds is None else (float(bounds[0]), float(bounds[1]))
 
-    def expanded_interval(self, run: Run) -> tuple[float, float] | None:
+    def expanded_interval(self, run: Measured) -> tuple[float, float] | None:
         """95 % interval within a run; for an energy, the expanded uncertainty (k = 2).
 
         A metric computed from an energy has the relative uncertainty of that energy: see `METRICS`.
@@ -182,13 +198,13 @@ def value_at(owner: object, path: str) -> object:
     return owner
 
 
-def headline_latency(run: Run) -> LatencySummary | None:
+def headline_latency(run: Measured) -> LatencySummary | None:
     """The latencies of the scenario's headline; None for a profile, which measures operators."""
     summary = value_at(run.metrics, run.spec.scenario.traits.headline)
     return summary if isinstance(summary, LatencySummary) else run.metrics.latency_ns
 
 
-def headline(run: Run) -> Metric:
+def headline(run: Measured) -> Metric:
     """The main metric of a run; the median latency if too few queries bound the tail.
 
     A target that times whole windows has no latency of a single inference, so its headline is the

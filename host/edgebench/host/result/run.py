@@ -8,23 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import Pair, SetMember, side_id
 from edgebench.host.result.keys import key
-from edgebench.host.result.latency import (
-    EarlyStopping,
-    LatencySummary,
-    LoadgenResult,
-    Outliers,
-    Stability,
-    WarmupCut,
-)
 from edgebench.host.result.marks import ResultMarks, marks_of
-from edgebench.host.result.outputs import Accuracy, Agreement
+from edgebench.host.result.measured import Metrics
+from edgebench.host.result.metrics import headline
 from edgebench.host.result.settings import EffectiveSettings
-from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.result.verdict import State, Verdict
-from edgebench.host.result.windows import TargetMemoryBytes, WindowSummary
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.device import DeviceDescription, Environment
 from edgebench.protocol.record import (
@@ -34,7 +24,6 @@ from edgebench.protocol.record import (
     ModelFacts,
     Moment,
     OperatorPlacement,
-    OperatorTime,
     Phase,
     RuntimeFacts,
     Scheduling,
@@ -54,104 +43,6 @@ class RuntimeUse(RuntimeFacts):
     """The runtime that ran the model, and its placement of the operators."""
 
     placement: tuple[OperatorPlacement, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ColdStartNs:
-    """Time to the first output, in three parts, nanoseconds."""
-
-    import_: int = field(metadata=key("import"))
-    load: int
-    first_inference: int
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryBytes:
-    """Memory of the worker, bytes; None if it was not reported."""
-
-    peak_rss: int | None
-    model: int | None
-    """Growth of resident memory from before the load to after the first inference."""
-    steady_rss: int | None = None
-    """Resident memory after the timed loop."""
-    steady_pss: int | None = None
-    """Resident memory after the timed loop, with shared pages divided among the processes."""
-    arena: int | None = None
-    """Memory of the tensors as reported by the runtime."""
-
-
-@dataclass(frozen=True, slots=True)
-class BindingNs:
-    """Overhead of the runtime's Python binding, measured with a one-addition model, nanoseconds."""
-
-    p50: int | None
-    """Median invocation through the binding, reported by the timed loop."""
-    c_p50: int | None
-    """Median invocation of the same model through the C function of the same library."""
-    added: int | None
-    """Time that loop and binding add to an invocation: `p50` minus `c_p50`."""
-    unavailable: str | None
-    """Why there is no median."""
-
-
-@dataclass(frozen=True, slots=True)
-class HarnessNs:
-    """Overhead of the timed loop, measured with empty calls, nanoseconds."""
-
-    p50: int
-    per_query: float
-    end_to_end_p50: int = 0
-    binding: BindingNs | None = None
-    """None if it was not measured: with older agents, and in interrupted runs."""
-    clock_step: float | None = None
-    """Step of the clock, estimated from the times of the inferences: each percentile may be off by
-    as much, and its interval includes that. Null if the step is below 8 ns."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileResult:
-    """Time of each operator of the model, with the unprofiled latency for comparison."""
-
-    run_count: int
-    operators: tuple[OperatorTime, ...]
-    sum_ns_per_inference: float | None
-    unprofiled_p50_ns: int | None
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metrics:
-    """The computed numbers; null if a quantity was not measured."""
-
-    latency_ns: LatencySummary | None = None
-    """Latency of invocations; None for a profile, because profiling slows the run down."""
-    end_to_end_ns: LatencySummary | None = None
-    """Latency of queries; None if the scenario has a single latency, and for a profile."""
-    throughput_per_s: float | None
-    early_stopping: EarlyStopping | None = None
-    outliers: Outliers | None = None
-    stability: Stability | None = None
-    """None in runs of schema version 6 and older, and for a profile."""
-    warmup: WarmupCut | None
-    """This key and the next three are always present; they are null only in a failed run, or for a
-    target that timed itself."""
-    cold_start_ns: ColdStartNs | None
-    memory_bytes: MemoryBytes | None
-    harness_ns: HarnessNs | None
-    accuracy: Accuracy | None = None
-    agreement: Agreement | None = None
-    loadgen: LoadgenResult | None = None
-    thermal: ThermalResult | None = None
-    profile: ProfileResult | None = None
-    energy: EnergyResult | None = None
-    """None if no energy measurement was requested."""
-    instructions_per_inference: float | None = None
-    """Median over the windows of an emulated target; None for other devices."""
-    windows: WindowSummary | None = None
-    """Set for a target that timed itself; None for a device that ran the timed loop."""
-    target_memory_bytes: TargetMemoryBytes | None = None
-    upload_s: float | None = None
-    """Upload time of the model to the target; None if the model was there already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,15 +147,11 @@ class Run:
     @property
     def headline_state(self) -> State:
         """Verdict on the run's headline; the verdict on the run also covers its other numbers."""
-        from edgebench.host.result.metrics import headline  # metrics are read from runs
-
         return self.verdict.state_of(headline(self).kind)
 
     @property
     def marks(self) -> ResultMarks:
         """Marks of the run's numbers; the state is that of its headline."""
-        from edgebench.host.result.metrics import headline  # metrics are read from runs
-
         return marks_of(
             self.verdict,
             headline(self).kind,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgebench.host.result.run import ProfileResult
+from edgebench.host.result.measured import ProfileResult
 from edgebench.host.result.units import format_ns
 from edgebench.protocol.record import OperatorTime
 

@@ -14,8 +14,9 @@ from rich.text import Text
 from edgebench.host.analysis.cpu_quota import tightest_quota
 from edgebench.host.analysis.run_set import alone
 from edgebench.host.result.latency import PERCENTILES, LoadgenResult, Stability
+from edgebench.host.result.measured import BindingNs, Metrics, ProfileResult
 from edgebench.host.result.metrics import METRICS
-from edgebench.host.result.run import BindingNs, Conditions, Failure, Metrics, ProfileResult, Run
+from edgebench.host.result.run import Conditions, Failure, Run
 from edgebench.host.result.settings import SettingState
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.result.units import (

@@ -12,6 +12,7 @@ from support.records import CREATED_UTC, latencies, run_record, traces_of, worke
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.result.keys import key_of
 from edgebench.host.result.latency import PERCENTILES, LatencySummary
+from edgebench.host.result.measured import Metrics
 from edgebench.host.result.metrics import (
     BY_SHORT_NAME,
     METRICS,
@@ -21,7 +22,7 @@ from edgebench.host.result.metrics import (
     headline_latency,
     value_at,
 )
-from edgebench.host.result.run import Metrics, Run
+from edgebench.host.result.run import Run
 from edgebench.host.store.index import RunSummary
 from edgebench.protocol.spec import SCENARIOS, Scenario
 

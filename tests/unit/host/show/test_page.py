@@ -19,7 +19,7 @@ from support.records import (
 
 from edgebench.host.analysis.run import analyse_failure, analyse_run
 from edgebench.host.result.facts import HostFacts, SetMember
-from edgebench.host.result.run import ProfileResult
+from edgebench.host.result.measured import ProfileResult
 from edgebench.host.show.page import facts_table, operators_table, run_page
 from edgebench.protocol.errors import ErrorCode
 from edgebench.protocol.record import Event, OperatorTime, Outcome, TensorSpec
