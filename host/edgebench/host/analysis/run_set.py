@@ -258,6 +258,7 @@ def _verdict(
         needed=needed,
         name=METRICS[precise].label,
         half_width_ratio=half_width,
+        is_exact=METRICS[precise].is_exact,
         values=_values(METRICS[precise], counted),
         drifts=tuple(map(_drift_ratio, counted)),
         thermal=tuple(run.metrics.thermal for run in counted),
@@ -267,10 +268,8 @@ def _verdict(
     return replace(verdict, state=verdict.state_of(kind))
 
 
-def _values(metric: Metric, runs: Iterable[Run]) -> tuple[float, ...] | None:
-    """Values of a metric in the order of measurement; None for exact counts."""
-    if metric.is_exact:
-        return None
+def _values(metric: Metric, runs: Iterable[Run]) -> tuple[float, ...]:
+    """Values of a metric in the order of the runs."""
     values = (metric.value(run) for run in runs)
     return tuple(float(value) for value in values if value is not None)
 
@@ -293,17 +292,18 @@ def _broken_by_runs(
         if not broken:
             continue
         shown = _worst(broken)
-        facts = {
-            **(shown or broken[0]).facts,
-            "failed_count": len(broken),
-            "of_count": len(runs),
-            "is_worst": shown is not None,
-        }
         harmed = {kind for one in broken for kind in one.harmed}
         others = [run for run in counted if run.run_id not in by_run]
         checked_count = sum(_is_checked(run, rule.id) for run in runs)
         if len(broken) <= OUTVOTED_RATIO * checked_count and len(others) >= MIN_RUNS:
             harmed = {kind for kind in harmed if not _is_outvoted(kind, others, metrics)}
+        facts = {
+            **(shown or broken[0]).facts,
+            "failed_count": len(broken),
+            "of_count": len(runs),
+            "is_worst": shown is not None,
+            "is_outvoted": not harmed,
+        }
         findings.append(
             replace(
                 shown or broken[0],

@@ -9,6 +9,9 @@ from edgebench.host.result.latency import LatencySummary
 from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons.table import text_of
 
+MEMORY_CLOCK = "memory_clock"
+"""Cause of a slowdown by a lower clock of the memory or of a bus, without heat."""
+
 
 class ThermalState(Enum):
     """Thermal classification of a run."""
@@ -26,7 +29,8 @@ class ThermalResult:
 
     state: ThermalState
     cause: str | None
-    """thermal, undervoltage, overcurrent, power_limit, hidden, unknown; None without throttling."""
+    """thermal, undervoltage, overcurrent, power_limit, memory_clock, hidden, unknown; None without
+    throttling."""
     is_certain: bool
     """Whether the device itself reported it."""
     reasons: tuple[Reason, ...] = ()

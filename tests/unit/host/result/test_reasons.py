@@ -123,9 +123,11 @@ def sentences_in(tree: ast.AST) -> Iterator[str]:
             case _:
                 pass
     for node in ast.walk(tree):
-        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if is_text and node not in hidden and len(str(node.value).split()) >= 4:
-            yield str(node.value)
+        match node:
+            case ast.Constant(value=str(text)) if node not in hidden and len(text.split()) >= 4:
+                yield text
+            case _:
+                pass
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -1,17 +1,19 @@
 """Detection of slowdowns of the device: their onset and their cause.
 
 Theory of operation. A run is cut into windows of 1 to 5 s. The first windows, at least 5 s, are the
-baseline. Four signals are read in every window (see heat_signals): I, the reports of the device; F,
-its frequency; T, its temperature; L, the latency.
+baseline. Five signals are read in every window (see heat_signals): I, the reports of the device; F,
+its frequency; M, the clock of its memory; T, its temperature; L, the latency.
 
-    I     F     T     L      verdict
-    yes   any   any   any    throttled:<cause of the indicator>, certain
-    –     yes   yes   yes    throttled:thermal, probable; also without a trusted frequency
-    –     no    yes   yes    throttled:hidden (firmware, idle injection)
-    –     yes   no    yes    frequency_limited:power_limit; :unknown without a signal of heat
-    –     no    no    yes    interference: not thermal; unknown if too few signals can be read
-    –     any   any   no     not_throttled if any signal was read; also if the model was slower on
-                             another type of core: that is not heat, and is reported separately
+    I     F     M     T     L      verdict
+    yes   any   any   any   any    throttled:<cause of the indicator>, certain
+    –     yes   any   yes   yes    throttled:thermal, probable; also without a trusted frequency
+    –     no    yes   yes   yes    throttled:thermal, probable
+    –     no    no    yes   yes    throttled:hidden (firmware, idle injection)
+    –     yes   any   no    yes    frequency_limited:power_limit; :unknown without a signal of heat
+    –     no    yes   no    yes    frequency_limited:memory_clock, also without a signal of heat
+    –     no    no    no    yes    interference: not thermal; unknown if too few signals can be read
+    –     any   any   any   no     not_throttled if any signal was read; also if the model was
+                                   slower on another type of core, which is reported separately
     no signal read           unknown; never "not throttled"
 
 A signal explains a higher latency only if it is set in most of the slower windows; a signal that
@@ -54,7 +56,7 @@ from edgebench.host.analysis.thermal.timeline import (
 )
 from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons import thermal
-from edgebench.host.result.thermal import ThermalResult, ThermalState
+from edgebench.host.result.thermal import MEMORY_CLOCK, ThermalResult, ThermalState
 from edgebench.protocol.record import OperatorPlacement
 from edgebench.protocol.thermal import Expectation
 
@@ -138,16 +140,14 @@ def _explained(signals: Signals) -> ThermalResult:
     if not signals.sources:
         return _unknown(thermal.no_thermal_signal())
     slow, clock, heat = signals.latency, signals.frequency, signals.temperature
+    memory = signals.memory
     if not slow.any():
         return _not_slower(signals)
     is_repeated = signals.is_sliced
     has_slower_clock = clock is not None and clock.explains(slow)
     is_clock_known = clock is not None and clock.is_measured and clock.covers(slow)
     if heat is not None and heat.explains(slow):
-        has_fallen = has_slower_clock if has_slower_clock or is_clock_known else None
-        reason = thermal.hot_and_slower(is_repeated=is_repeated, has_clock_fallen=has_fallen)
-        cause = "hidden" if has_fallen is False else "thermal"
-        return ThermalResult(ThermalState.THROTTLED, cause, False, (reason,))
+        return _hot(signals, has_slower_clock, is_clock_known)
     is_heat_known = any(
         signal is not None and signal.covers(slow) for signal in (heat, signals.indicator)
     )
@@ -155,12 +155,37 @@ def _explained(signals: Signals) -> ThermalResult:
         cause = "power_limit" if is_heat_known else "unknown"
         reason = thermal.clock_fell(is_heat_known=is_heat_known)
         return ThermalResult(ThermalState.FREQUENCY_LIMITED, cause, False, (reason,))
+    if memory is not None:
+        reason = thermal.memory_clock_fell(
+            is_repeated=is_repeated,
+            name=memory.name,
+            fast_hz=memory.fast_hz,
+            slow_hz=memory.slow_hz,
+        )
+        return ThermalResult(ThermalState.FREQUENCY_LIMITED, MEMORY_CLOCK, False, (reason,))
     if not is_clock_known:
         return _unknown(thermal.slower_without_frequency(is_repeated=is_repeated))
     if not is_heat_known:
         return _unknown(thermal.slower_without_temperature(is_repeated=is_repeated))
     reason = thermal.slower_without_cause(is_repeated=is_repeated)
     return ThermalResult(ThermalState.INTERFERENCE, None, False, (reason,))
+
+
+def _hot(signals: Signals, has_slower_clock: bool, is_clock_known: bool) -> ThermalResult:
+    """Result of a device that was hot when it was slower."""
+    memory, cause = signals.memory, "thermal"
+    if memory is not None and not has_slower_clock:
+        reason = thermal.hot_with_slower_memory(
+            is_repeated=signals.is_sliced,
+            name=memory.name,
+            fast_hz=memory.fast_hz,
+            slow_hz=memory.slow_hz,
+        )
+    else:
+        has_fallen = has_slower_clock if has_slower_clock or is_clock_known else None
+        reason = thermal.hot_and_slower(is_repeated=signals.is_sliced, has_clock_fallen=has_fallen)
+        cause = "hidden" if has_fallen is False else cause
+    return ThermalResult(ThermalState.THROTTLED, cause, False, (reason,))
 
 
 def _indicated(signals: Signals) -> ThermalResult:
@@ -274,8 +299,9 @@ def _signs(signals: Signals) -> WindowMask:
     for indication in signals.indications:
         reasons |= indication.windows
     others = [signals.latency]
-    if signals.frequency is not None:
-        others.append(signals.frequency.is_set & widened(reasons | signals.latency))
+    near = widened(reasons | signals.latency)
+    clocks = (signals.frequency, signals.memory)
+    others += [clock.is_set & near for clock in clocks if clock is not None]
     if not signals.indications:
         hot = signals.temperature.is_set if signals.temperature is not None else reasons
         reasons = signals.latency & np.logical_or.reduce([hot, *others[1:]])

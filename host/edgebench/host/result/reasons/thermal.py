@@ -46,6 +46,20 @@ def hot_and_slower(*, is_repeated: bool, has_clock_fallen: bool | None) -> str:
 
 
 @ReasonKind
+def hot_with_slower_memory(*, is_repeated: bool, name: str, fast_hz: float, slow_hz: float) -> str:
+    return f"hot, and {_rose(is_repeated)} while {_memory_fell(name, fast_hz, slow_hz)}"
+
+
+@ReasonKind
+def memory_clock_fell(*, is_repeated: bool, name: str, fast_hz: float, slow_hz: float) -> str:
+    return f"{_rose(is_repeated)} while {_memory_fell(name, fast_hz, slow_hz)}"
+
+
+def _memory_fell(name: str, fast_hz: float, slow_hz: float) -> str:
+    return f"the clock of {name} fell from {fast_hz / 1e9:.2f} GHz to {slow_hz / 1e9:.2f} GHz"
+
+
+@ReasonKind
 def clock_fell(*, is_heat_known: bool) -> str:
     heat = "without heat" if is_heat_known else "and no temperature could be read"
     return f"the clock fell, {heat}"
