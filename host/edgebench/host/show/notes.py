@@ -21,7 +21,7 @@ def run_notes(run: Run) -> list[str]:
         finding.detail
         for finding in run.verdict.rules
         if finding.id in {rule.id for rule in _CLOCK_RULES}
-        and finding.reason == ClockRule.was_set.key
+        and finding.reason == ClockRule.was_set.id
         and finding.outcome is RuleOutcome.PASS
     ]
     return [*setting_notes(run), *steps[:1]]

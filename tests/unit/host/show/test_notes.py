@@ -12,9 +12,10 @@ from support.records import latencies, run_record, traces_of, worker_record
 from edgebench.host.analysis import settings as analysis
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.run_set import find_sets
+from edgebench.host.result.reason import Fact
 from edgebench.host.result.run import Run
 from edgebench.host.result.settings import EffectiveSettings, Setting, SettingState
-from edgebench.host.result.verdict import Fact, RuleOutcome, State
+from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.notes import note_lines, run_notes
 from edgebench.host.show.settings import SENTENCES, setting_sentence
 from edgebench.protocol.record import ThreadTime
@@ -130,7 +131,7 @@ def test_name_of_a_signature_cannot_write_on_the_terminal() -> None:
 def test_wall_clock_that_was_set_is_a_single_note() -> None:
     """Otherwise nobody would see why the times of the run's files jump, or see it twice."""
     run = measured_run()
-    was_set = dict(step_s=10_800.0, error_ratio=1e-4)
+    was_set: dict[str, Fact] = {"step_s": 10_800.0, "error_ratio": 1e-4}
     rules = tuple(
         replace(rule, reason="set", value=0.0, limit=0.01, facts=was_set, detail="set by +3 h")
         if rule.id in {"clock", "clock_drift"}
