@@ -249,7 +249,7 @@ def _reasons(one: RunSet) -> dict[str, str]:
         if rule in lines and milder is not None:
             lines.pop(milder, None)
     # Of several rules with the same cause, keep the rule that failed in most runs.
-    counts = {rule.id: int(rule.facts.get("failed_count") or 0) for rule in one.verdict.rules}
+    counts = {rule.id: _failed_count(rule) for rule in one.verdict.rules}
     causes = {rule.id: cause_of(rule) for rule in one.verdict.rules}
     for cause in Cause:
         names = [name for name in lines if causes.get(name) is cause]
@@ -264,6 +264,12 @@ def _reasons(one: RunSet) -> dict[str, str]:
     if not _has_cause(lines):
         return lines
     return dict(sorted(lines.items(), key=lambda line: _is_scatter(line[0])))
+
+
+def _failed_count(finding: Finding) -> int:
+    """Number of runs of a set that failed the rule; 0 for a finding of a single run."""
+    count = finding.facts.get("failed_count")
+    return count if isinstance(count, int) else 0
 
 
 def _to_mend(names: Iterable[str]) -> list[str]:

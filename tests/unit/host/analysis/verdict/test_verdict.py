@@ -38,7 +38,7 @@ from edgebench.host.result.latency import (
     Stability,
 )
 from edgebench.host.result.outputs import Accuracy, Agreement, ReferenceAccuracy
-from edgebench.host.result.thermal import ThermalResult, ThermalState
+from edgebench.host.result.thermal import MEMORY_CLOCK, ThermalResult, ThermalState
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import described
 from edgebench.host.show.verdict import advice_for
@@ -584,6 +584,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("thermal_status_moderate", State.INVALID, hot_phone(3, is_thermal_overridden=True)),
     ("thermal", State.SUSPECT, heat(state=ThermalState.THROTTLED, cause="thermal", onset_s=9.0)),
     ("thermal", State.SUSPECT, heat(state=ThermalState.FREQUENCY_LIMITED, cause="power_limit")),
+    ("thermal", State.SUSPECT, heat(state=ThermalState.FREQUENCY_LIMITED, cause=MEMORY_CLOCK)),
     ("interference", State.SUSPECT, heat(state=ThermalState.INTERFERENCE)),
     ("interference", State.SUSPECT, heat(moved_ratio=0.37, moved_latency_ratio=2.5)),
     ("interference", State.SUSPECT, heat(moved_ratio=0.06, moved_latency_ratio=0.4)),
