@@ -32,8 +32,8 @@ from edgebench.host.result.units import (
 from edgebench.host.result.windows import WindowSummary
 from edgebench.host.show.data_table import GAP, DataTable
 from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.notes import note_lines
 from edgebench.host.show.operators import operator_lines
-from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     WIDE_ONLY,
@@ -76,7 +76,7 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
     rows: list[tuple[str, str | Text]] = [*verdict_rows(one, run), *_set(run, prefix)]
     parts: list[RenderableType] = [facts_table(rows), results_table([one], width)]
     parts += mark_lines([one])
-    parts += map(text, setting_lines([one]))
+    parts += map(text, note_lines([one]))
     if run.verdict.is_refused:
         return parts
     if run.metrics.profile is not None:

@@ -944,7 +944,7 @@ def test_clock_that_was_set_is_named() -> None:
     verdict = judged(against_the_host(1e-6)(set_by(10_800.0)(good())))
     assert verdict.state is State.VALID
     assert rule_of(verdict, "clock").detail == (
-        "the wall clock was set by +10800 s during the run; the monotonic clock, which times the "
+        "the wall clock was set by +3 h during the run; the monotonic clock, which times the "
         "inferences, agrees with the host's within 0.001%"
     )
 
