@@ -15,6 +15,7 @@ from edgebench.host.analysis.verdict.rule import Cause
 from edgebench.host.analysis.verdict.run import CompleteRule
 from edgebench.host.analysis.verdict.table import ALL_RULES, BY_ID, cause_of, kind_of
 from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.facts import SetMember
 from edgebench.host.result.marks import in_words
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
@@ -231,6 +232,14 @@ def named_sets(
             parts.append(f"{title} ({ids})")
     *others, last = parts
     return " and ".join(filter(None, (", ".join(others), last)))
+
+
+def extra_run_words(member: SetMember) -> str:
+    """Which run a further run replaces, and why."""
+    assert member.replaces is not None, "a further run replaces another"
+    rules = ", ".join(member.replaces.rules)
+    disturbed = f"run {member.number + 1} of {member.count} was disturbed ({rules})"
+    return f"{disturbed}; a further run replaces it"
 
 
 def _reach(one: RunSet, names: Iterable[str]) -> str:

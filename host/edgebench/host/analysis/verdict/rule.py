@@ -36,6 +36,7 @@ class Cause(Enum):
     """A cause that several rules may indicate; it is shown once, by the first failed rule."""
 
     BUSY_MACHINE = "busy_machine"
+    INTERFERENCE = "interference"
     MEMORY = "memory"
     HEAT = "heat"
     SCATTER = "scatter"

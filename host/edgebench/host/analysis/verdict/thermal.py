@@ -133,7 +133,7 @@ class ThermalRule(SlowdownRule[Evidence]):
 class InterferenceRule(Rule[Evidence]):
     """The device did not slow down for reasons other than heat."""
 
-    id, severity = "interference", SUSPECT
+    id, severity, cause = "interference", SUSPECT, Cause.INTERFERENCE
     harms = TIMES
     advise = advice.alone
     none = plain("none", "no slowdown without a known cause")
