@@ -16,11 +16,14 @@ from edgebench.host.analysis.occasions import (
 )
 from edgebench.host.result.metrics import METRICS, Metric
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.result.verdict import State
-from edgebench.host.store.index import RunSummary, list_runs, summary_of
+from edgebench.host.store.index import (
+    COUNTED_STATES,
+    RunSummary,
+    list_runs,
+    summary_of,
+    without_replaced,
+)
 from edgebench.host.store.layout import Store
-
-_COUNTED = (State.VALID.value, State.SUSPECT.value)
 
 _Subject = tuple[str, str | None, str | None]
 """What two sets must share to be occasions of one measurement."""
@@ -94,9 +97,9 @@ def _by_subject(
     Both sides of a comparison in pairs are one occasion if they have the same subject.
     """
     sets: dict[_Subject, dict[str, list[tuple[float, float]]]] = {}
-    for row in rows:
+    for row in without_replaced(rows):
         name = row.set_id or row.comparison_id
-        if name is not None and row.verdict in _COUNTED and (value := value_of(row)):
+        if name is not None and row.verdict in COUNTED_STATES and (value := value_of(row)):
             runs = sets.setdefault(_subject(row), {}).setdefault(name, [])
             runs.append((start_s(row.created_utc), float(value)))
     groups: dict[_Subject, list[float]] = {}

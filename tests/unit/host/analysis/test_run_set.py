@@ -32,6 +32,7 @@ from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
+from edgebench.host.show.sentences import sentence
 from edgebench.protocol.clock import ClockModel
 
 TRIALS = 4000
@@ -224,12 +225,14 @@ def test_one_broken_run_of_eight_is_outvoted(state: State) -> None:
     assert set(found.verdict.numbers.values()) == {State.VALID}
     [broken] = found.verdict.failures
     assert (broken.harms, broken.facts["failed_count"]) == ((), 1), "it is listed nevertheless"
+    assert sentence(broken).endswith("; outvoted by the other runs")
 
 
 def test_two_broken_runs_of_eight_are_not() -> None:
     """Otherwise a quarter of the runs could be disturbed without a word."""
     found = find_set(eight_runs(1400, State.SUSPECT, count=2))
     assert found.verdict.state is State.SUSPECT
+    assert not any("outvoted" in sentence(one) for one in found.verdict.failures)
 
 
 def test_broken_run_does_not_lose_a_number_that_it_alone_has() -> None:
