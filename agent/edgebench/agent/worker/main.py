@@ -218,6 +218,7 @@ def _record(
         inputs_clipped_ratio=prepared.inputs_clipped_ratio,
         placement=model.placement(),
         sync=loop.sync,
+        yardstick=loop.yardstick,
     )
 
 

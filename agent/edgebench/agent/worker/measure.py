@@ -17,6 +17,7 @@ from edgebench.agent.worker.loop import Calls, Times, new_times, run_closed
 from edgebench.agent.worker.marks import Marks
 from edgebench.agent.worker.rehearsal import refuse_full_disk, trace_bytes
 from edgebench.agent.worker.stop import StopRequested
+from edgebench.agent.worker.yardstick import calibrated_work
 from edgebench.protocol.errors import InferenceFailed, SignatureRefused
 from edgebench.protocol.record import (
     ColdStart,
@@ -25,6 +26,7 @@ from edgebench.protocol.record import (
     Moment,
     Phase,
     SyncFacts,
+    Yardstick,
 )
 from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime, SignedModel
 from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
@@ -66,6 +68,8 @@ class LoopRecord:
     after: Moment
     harness: HarnessFacts
     sync: SyncFacts
+    yardstick: Yardstick | None = None
+    """None if nothing was measured."""
 
     @property
     def is_interrupted(self) -> bool:
@@ -134,13 +138,19 @@ def _refuse_signature(spec: RunSpec, model: object) -> None:
 def measure(
     job: Job, prepared: PreparedModel, pipe: Pipe, directory: Path, groups: QuotaGroups
 ) -> LoopRecord:
-    """Warm up and run the scenario, with marks for a meter around it if the run has any."""
+    """Warm up and run the scenario, with marks for a meter around it if the run has any.
+
+    The yardstick is outside of the marks, so that the device is idle next to the warm-up and the
+    loop, as the alignment of a meter requires; and the warm-up refills the caches after it.
+    """
     from edgebench.agent.worker.scenarios import run_warmup
 
     spec, model, root = job.spec, prepared.model, Path(job.root)
     invoke = slowed(model.invoker(), job.speed_path)
     calls = Calls(model.prepare(prepared.samples), invoke, model.reader())
     harness = _measure_harness()
+    work = calibrated_work(root, job.speed_path)
+    speed_before = work.measure()
     marks = Marks(job, pipe)
     marks.before_warmup()
     first_ns = prepared.cold_start.first_inference_ns
@@ -165,7 +175,8 @@ def measure(
     if not (warmup.is_interrupted or timed.is_interrupted):
         marks.after_loop()
     marks.close()
-    return LoopRecord(warmup, timed, before, after, harness, marks.facts)
+    yardstick = Yardstick(speed_before, work.measure_after(speed_before))
+    return LoopRecord(warmup, timed, before, after, harness, marks.facts, yardstick)
 
 
 def _run(calls: Calls, spec: RunSpec, query_ns: int, directory: Path) -> Times:
