@@ -29,7 +29,7 @@ from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.metrics import LATENCY_SPANS, METRICS, Metric
 from edgebench.host.result.metrics import headline as headline_of
 from edgebench.host.result.run import Run
-from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
+from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels, without_replaced
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 from edgebench.protocol.record import Yardstick
 
@@ -74,10 +74,12 @@ def _planned_count(runs: Sequence[Run]) -> int:
 
 
 def find_set(runs: Sequence[Run]) -> RunSet:
-    """Summary of the runs of a set, of which at least one is given."""
-    ordered = tuple(sorted(runs, key=_number))
-    counted = [run for run in ordered if not run.verdict.is_refused]
-    first = (counted or ordered)[0]
+    """Summary of the runs of a set, of which at least one is given; replaced runs do not count."""
+    kept = sorted(without_replaced(runs), key=_number)
+    kept_ids = {run.run_id for run in kept}
+    replaced = [run for run in runs if run.run_id not in kept_ids]
+    counted = [run for run in kept if not run.verdict.is_refused]
+    first = (counted or kept)[0]
     metrics = {
         metric.path: summary
         for metric in METRICS.values()
@@ -89,14 +91,15 @@ def find_set(runs: Sequence[Run]) -> RunSet:
         device=first.device.name,
         model=first.model.name,
         runtime=first.runtime.name,
-        planned_count=_planned_count(ordered),
+        planned_count=_planned_count(kept),
         run_ids=tuple(run.run_id for run in counted),
-        refused_run_ids=tuple(run.run_id for run in ordered if run.verdict.is_refused),
+        refused_run_ids=tuple(run.run_id for run in kept if run.verdict.is_refused),
+        replaced_run_ids=tuple(run.run_id for run in replaced),
         headline=headline,
         metrics=metrics,
         variance=_variance(METRICS[headline], metrics.get(headline), counted),
-        verdict=_verdict(ordered, counted, headline, metrics),
-        runs=ordered,
+        verdict=_verdict(kept, counted, headline, metrics),
+        runs=(*kept, *replaced),
     )
 
 
@@ -257,6 +260,7 @@ def _verdict(
         needed=needed,
         name=METRICS[precise].label,
         half_width_ratio=half_width,
+        is_exact=METRICS[precise].is_exact,
         values=_values(METRICS[precise], counted),
         drifts=tuple(map(_drift_ratio, counted)),
         thermal=tuple(run.metrics.thermal for run in counted),
@@ -268,7 +272,10 @@ def _verdict(
 
 
 def _yardsticks(runs: Sequence[Run]) -> tuple[Yardstick | None, ...]:
-    """Yardsticks of the runs; all None if work or CPUs differ, or an accelerator ran the model."""
+    """Yardsticks in the order of measurement; all None if work or CPUs differ between the runs.
+
+    All are None, too, if an accelerator ran the model, because they show the speed of the CPU.
+    """
     conditions = {
         (
             run.device.id,
@@ -281,14 +288,13 @@ def _yardsticks(runs: Sequence[Run]) -> tuple[Yardstick | None, ...]:
     is_compared = len(conditions) == 1 and not any(
         uses_accelerator(run.runtime.placement) for run in runs
     )
-    return tuple(run.conditions.yardstick if is_compared else None for run in runs)
+    ordered = sorted(runs, key=lambda run: run.run_id)
+    return tuple(run.conditions.yardstick if is_compared else None for run in ordered)
 
 
-def _values(metric: Metric, runs: Iterable[Run]) -> tuple[float, ...] | None:
-    """Values of a metric in the order of measurement; None for exact counts."""
-    if metric.is_exact:
-        return None
-    values = (metric.value(run) for run in runs)
+def _values(metric: Metric, runs: Iterable[Run]) -> tuple[float, ...]:
+    """Values of a metric in the order of measurement."""
+    values = (metric.value(run) for run in sorted(runs, key=lambda run: run.run_id))
     return tuple(float(value) for value in values if value is not None)
 
 
@@ -310,17 +316,18 @@ def _broken_by_runs(
         if not broken:
             continue
         shown = _worst(broken)
-        facts = {
-            **(shown or broken[0]).facts,
-            "failed_count": len(broken),
-            "of_count": len(runs),
-            "is_worst": shown is not None,
-        }
         harmed = {kind for one in broken for kind in one.harmed}
         others = [run for run in counted if run.run_id not in by_run]
         checked_count = sum(_is_checked(run, rule.id) for run in runs)
         if len(broken) <= OUTVOTED_RATIO * checked_count and len(others) >= MIN_RUNS:
             harmed = {kind for kind in harmed if not _is_outvoted(kind, others, metrics)}
+        facts = {
+            **(shown or broken[0]).facts,
+            "failed_count": len(broken),
+            "of_count": len(runs),
+            "is_worst": shown is not None,
+            "is_outvoted": not harmed,
+        }
         findings.append(
             replace(
                 shown or broken[0],

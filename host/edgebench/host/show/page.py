@@ -32,8 +32,8 @@ from edgebench.host.result.units import (
 from edgebench.host.result.windows import WindowSummary
 from edgebench.host.show.data_table import GAP, DataTable
 from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.notes import note_lines
 from edgebench.host.show.operators import operator_lines
-from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     WIDE_ONLY,
@@ -77,7 +77,7 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
     rows: list[tuple[str, str | Text]] = [*verdict_rows(one, run), *_set(run, prefix)]
     parts: list[RenderableType] = [facts_table(rows), results_table([one], width)]
     parts += mark_lines([one])
-    parts += map(text, setting_lines([one]))
+    parts += map(text, note_lines([one]))
     if run.verdict.is_refused:
         return parts
     if run.metrics.profile is not None:
@@ -321,6 +321,8 @@ def _set(run: Run, prefix: str) -> list[tuple[str, str]]:
     if run.member is None:
         return []
     place = f"run {run.member.number + 1} of {run.member.count}"
+    if (replaced := run.member.replaces) is not None:
+        place += f", in place of {replaced.run_id} ({', '.join(replaced.rules)})"
     name = shlex.quote(f"{prefix}{run.member.set_id}")
     return [("set", f"{place}; the verdict of the set: edgebench show {name}")]
 

@@ -226,12 +226,14 @@ def test_one_broken_run_of_eight_is_outvoted(state: State) -> None:
     assert set(found.verdict.numbers.values()) == {State.VALID}
     [broken] = found.verdict.failures
     assert (broken.harms, broken.facts["failed_count"]) == ((), 1), "it is listed nevertheless"
+    assert sentence(broken).endswith("; outvoted by the other runs")
 
 
 def test_two_broken_runs_of_eight_are_not() -> None:
     """Otherwise a quarter of the runs could be disturbed without a word."""
     found = find_set(eight_runs(1400, State.SUSPECT, count=2))
     assert found.verdict.state is State.SUSPECT
+    assert not any("outvoted" in sentence(one) for one in found.verdict.failures)
 
 
 def test_broken_run_does_not_lose_a_number_that_it_alone_has() -> None:

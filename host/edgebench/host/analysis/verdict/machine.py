@@ -14,7 +14,6 @@ from edgebench.host.analysis.verdict.rule import (
     SUSPECT,
     TIMES,
     Cause,
-    Reason,
     Rule,
     Ruling,
     WatchedQuantity,
@@ -27,7 +26,8 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.analysis.worker_threads import loop_times
-from edgebench.host.result.units import format_ns, format_size
+from edgebench.host.result.reason import Reason
+from edgebench.host.result.units import format_ns, format_size, format_step
 from edgebench.host.result.verdict import NumberKind
 from edgebench.protocol.record import WorkerRecord
 
@@ -88,10 +88,9 @@ class _ClockRule(Rule[Evidence]):
     @reason("set")
     @staticmethod
     def was_set(value: float, limit: float, *, step_s: float, error_ratio: float) -> str:
-        by = f"{'+' if step_s > 0 else '-'}{format_ns(abs(step_s) * 1e9)}"
         return (
-            f"the wall clock was set by {by} during the run; the monotonic clock, which times the "
-            f"inferences, agrees with the host's within {value + error_ratio:.3%}"
+            f"the wall clock was set by {format_step(step_s)} during the run; the monotonic clock, "
+            f"which times the inferences, agrees with the host's within {value + error_ratio:.3%}"
         )
 
     def check(self, evidence: Evidence) -> Ruling:

@@ -53,8 +53,10 @@ class SetEvidence:
     """Display name of the metric that the set is judged by."""
     half_width_ratio: float | None
     """Half-width of the metric's interval between runs, over the metric; None without interval."""
-    values: tuple[float, ...] | None
-    """The metric of each counted run, in the order of measurement; None for exact counts."""
+    is_exact: bool
+    """Whether the metric is an exact count, which does not change with time, clock or heat."""
+    values: tuple[float, ...]
+    """The metric of each counted run, in the order of measurement."""
     drifts: tuple[float, ...]
     """Range of the levels inside each counted run, over the lowest; 0 for a run without drift."""
     thermal: tuple[ThermalResult | None, ...]
@@ -127,7 +129,20 @@ class BetweenRunsRule(_BetweenRunsRule):
     limit = PRECISION_SUSPECT_RATIO
 
 
-class TrendRule(Rule[SetEvidence]):
+class TimedSetRule(Rule[SetEvidence]):
+    """A rule about times, which does not apply to exact counts."""
+
+    exact = plain("exact", "time, clock and heat do not change counts of instructions")
+
+    def check(self, evidence: SetEvidence) -> Ruling:
+        return not_applicable(self.exact()) if evidence.is_exact else self.check_times(evidence)
+
+    def check_times(self, evidence: SetEvidence) -> Ruling:
+        """Apply the rule to a set of times."""
+        raise NotImplementedError
+
+
+class TrendRule(TimedSetRule):
     """The values do not rise or fall from run to run: the device was not still warming or cooling.
 
     The order of independent runs is random. Kendall's test counts the pairs of runs that are in
@@ -141,7 +156,6 @@ class TrendRule(Rule[SetEvidence]):
     id, severity = "trend", SUSPECT
     harms = LOOP
     advise = advice.settle
-    exact = plain("exact", "counts do not drift")
     too_few = plain("too_few", "too few runs to detect a trend")
     none = plain("none", "the runs are in no order")
 
@@ -154,10 +168,8 @@ class TrendRule(Rule[SetEvidence]):
             f"{limit:.0%}: the device was still changing"
         )
 
-    def check(self, evidence: SetEvidence) -> Ruling:
+    def check_times(self, evidence: SetEvidence) -> Ruling:
         values = evidence.values
-        if values is None:
-            return not_applicable(self.exact())
         if len(values) < MIN_RUNS or min(values) <= 0:
             return unknown(self.too_few())
         rising = sum(after > before for before, after in combinations(values, 2))

@@ -7,7 +7,7 @@ together show what a single run cannot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -24,12 +24,11 @@ from edgebench.host.analysis.verdict.rule import (
     at_least,
     at_most,
     holds,
-    not_applicable,
     plain,
     reason,
     unknown,
 )
-from edgebench.host.analysis.verdict.run_set import SetEvidence
+from edgebench.host.analysis.verdict.run_set import SetEvidence, TimedSetRule
 from edgebench.host.result.thermal import ThermalResult
 
 HYSTERESIS_C = 5.0
@@ -41,14 +40,13 @@ DRIFT_LIMIT_RATIO = 0.02
 set whose runs all drift shows a device that heats up in each of them."""
 
 
-class HeatOfSetRule(Rule[SetEvidence]):
+class HeatOfSetRule(TimedSetRule):
     """The device was too cool to throttle in all runs of the set, or ran at its nominal clock."""
 
     id, severity, cause = "set_heat", SUSPECT, Cause.HEAT
     harms = TIMES
     watches = WatchedQuantity.HEAT
     advise = advice.cool
-    counted = plain("counted", "heat does not change counts of instructions")
     unseen = plain(
         "unseen",
         "neither a temperature with a known throttle temperature nor a clock with a known nominal "
@@ -70,36 +68,34 @@ class HeatOfSetRule(Rule[SetEvidence]):
         heat = "" if max_temp_c is None else f", at up to {max_temp_c:.1f} °C"
         return f"the clock was at least {value:.1%} of the nominal clock in all runs{heat}"
 
-    def check(self, evidence: SetEvidence) -> Ruling:
-        if evidence.values is None:
-            return not_applicable(self.counted())
+    def check_times(self, evidence: SetEvidence) -> Ruling:
         runs = _known(evidence.thermal)
-        max_c = _highest([run.max_temp_c for run in runs])
-        clock = _lowest(
+        max_c = _of_all(max, [run.max_temp_c for run in runs])
+        clock = _of_all(
+            min,
             [
                 run.baseline_freq_hz / run.nominal_freq_hz
                 if run.baseline_freq_hz and run.nominal_freq_hz
                 else None
                 for run in runs
-            ]
+            ],
         )
         if clock is not None and clock >= FREQ_DROP_LIMIT_RATIO:
             found = self.nominal(max_temp_c=max_c)
             return at_least(clock, FREQ_DROP_LIMIT_RATIO, "ratio", found)
-        throttle_c = _lowest([run.throttle_temp_c for run in runs])
+        throttle_c = _of_all(min, [run.throttle_temp_c for run in runs])
         if max_c is None or throttle_c is None:
             return unknown(self.unseen())
         found = self.highest(run_count=len(runs))
         return at_most(max_c, throttle_c - HYSTERESIS_C, "c", found)
 
 
-class ClockOfSetRule(Rule[SetEvidence]):
+class ClockOfSetRule(TimedSetRule):
     """The clock was the same in all runs of the set."""
 
     id, severity = "set_clock", SUSPECT
     harms = TIMES
     advise = advice.governor
-    counted = plain("counted", "the clock does not change counts of instructions")
     unseen = plain("unseen", "no trusted clock was read in all runs", advice.see_sensors)
 
     @reason("")
@@ -110,24 +106,21 @@ class ClockOfSetRule(Rule[SetEvidence]):
             f"highest, {highest_hz / 1e9:.3g} GHz; at least {limit:.0%} needed"
         )
 
-    def check(self, evidence: SetEvidence) -> Ruling:
-        if evidence.values is None:
-            return not_applicable(self.counted())
+    def check_times(self, evidence: SetEvidence) -> Ruling:
         clocks_hz = [run.baseline_freq_hz for run in _known(evidence.thermal)]
-        low_hz, high_hz = _lowest(clocks_hz), _highest(clocks_hz)
+        low_hz, high_hz = _of_all(min, clocks_hz), _of_all(max, clocks_hz)
         if not low_hz or not high_hz:
             return unknown(self.unseen())
         found = self.lowest(highest_hz=high_hz, lowest_hz=low_hz)
         return at_least(low_hz / high_hz, FREQ_DROP_LIMIT_RATIO, "ratio", found)
 
 
-class DriftOfSetRule(Rule[SetEvidence]):
+class DriftOfSetRule(TimedSetRule):
     """The runs of the set do not all drift, as on a device that heats up in each of them."""
 
     id, severity = "set_drift", SUSPECT
     harms = LOOP
     advise = advice.more("see where the latency settles: {}", "sustained_s", 1200.0)
-    counted = plain("counted", "counts do not drift")
 
     @reason("")
     @staticmethod
@@ -135,9 +128,7 @@ class DriftOfSetRule(Rule[SetEvidence]):
         which = f"{drifting_count} of {run_count} runs"
         return f"the latency drifts inside {which}; median drift {value:.1%}, limit {limit:.0%}"
 
-    def check(self, evidence: SetEvidence) -> Ruling:
-        if evidence.values is None:
-            return not_applicable(self.counted())
+    def check_times(self, evidence: SetEvidence) -> Ruling:
         drifts = evidence.drifts
         if not drifts:
             return holds(True, self.drift(drifting_count=0, run_count=0), value=0.0)
@@ -151,16 +142,12 @@ def _known(thermal: Sequence[ThermalResult | None]) -> list[ThermalResult]:
     return known if len(known) == len(thermal) else []
 
 
-def _lowest(values: Sequence[float | None]) -> float | None:
-    """The lowest value; None if a run has none."""
+def _of_all(
+    choose: Callable[[Iterable[float]], float], values: Sequence[float | None]
+) -> float | None:
+    """The lowest or highest value, with `min` or `max`; None if a run has no value."""
     known = [value for value in values if value is not None]
-    return min(known) if known and len(known) == len(values) else None
-
-
-def _highest(values: Sequence[float | None]) -> float | None:
-    """The highest value; None if a run has none."""
-    known = [value for value in values if value is not None]
-    return max(known) if known and len(known) == len(values) else None
+    return choose(known) if known and len(known) == len(values) else None
 
 
 SET_HEAT_RULES: tuple[Rule[SetEvidence], ...] = (

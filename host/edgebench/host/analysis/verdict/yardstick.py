@@ -15,6 +15,7 @@ from edgebench.host.analysis.verdict.rule import (
     LOOP,
     SUSPECT,
     TIMES,
+    Cause,
     Rule,
     Ruling,
     WatchedQuantity,
@@ -24,7 +25,7 @@ from edgebench.host.analysis.verdict.rule import (
     reason,
     unknown,
 )
-from edgebench.host.analysis.verdict.run_set import OUTVOTED_RATIO, SetEvidence
+from edgebench.host.analysis.verdict.run_set import OUTVOTED_RATIO, SetEvidence, TimedSetRule
 from edgebench.protocol.record import Yardstick
 
 INTEGER_LIMIT_RATIO = 0.03
@@ -42,11 +43,13 @@ LEAST_FIGURE = 1.0
 class YardstickRule(Rule[Evidence]):
     """Integer work took as long after the run as before it, and a copy not much longer.
 
-    The copy is judged only if it became slower: a reading after the run that is slower is repeated,
-    which excludes most disturbances, but the reading before the run cannot be repeated.
+    If neither the clock nor heat explains a difference, another process or machine shares the core,
+    so a further run of a set may replace this run. The copy is judged only if it became slower: a
+    slower reading after the run is repeated, which excludes most disturbances, but the reading
+    before the run cannot be repeated.
     """
 
-    id, severity = "yardstick", SUSPECT
+    id, severity, cause = "yardstick", SUSPECT, Cause.INTERFERENCE
     harms = LOOP
     advise = advice.governor
     not_measured = plain("not_measured", "no fixed work was measured before and after the run")
@@ -80,7 +83,7 @@ class YardstickRule(Rule[Evidence]):
         return at_most(integer, INTEGER_LIMIT_RATIO, "ratio", found)
 
 
-class YardstickOfSetRule(Rule[SetEvidence]):
+class YardstickOfSetRule(TimedSetRule):
     """Fixed work took as long in the slowest run of the set as in the fastest.
 
     Each run counts with its faster reading, and as many of the slowest runs as the others outvote
@@ -92,7 +95,6 @@ class YardstickOfSetRule(Rule[SetEvidence]):
     harms = TIMES
     watches = WatchedQuantity.CLOCK
     advise = advice.governor
-    counted = plain("counted", "the speed of the device does not change counts of instructions")
     not_measured = plain(
         "not_measured",
         "no fixed work was measured in all runs, on the same CPUs and with the same Python",
@@ -108,9 +110,7 @@ class YardstickOfSetRule(Rule[SetEvidence]):
     def memory(value: float, limit: float, *, last_to_first_ratio: float) -> str:
         return _of_runs("copy in memory", value, limit, last_to_first_ratio)
 
-    def check(self, evidence: SetEvidence) -> Ruling:
-        if evidence.values is None:
-            return not_applicable(self.counted())
+    def check_times(self, evidence: SetEvidence) -> Ruling:
         runs = [
             (one.before, one.after)
             for one in evidence.yardsticks
