@@ -22,12 +22,13 @@ from edgebench.agent.runtimes.library import LibraryRuntime, library_facts
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import COMPLETE, WAITING, WORKER_RECORD_FILE, Job, Pipe
 from edgebench.agent.worker.limits import apply_limits
-from edgebench.agent.worker.loop import Times, new_times
+from edgebench.agent.worker.loop import Calls, Times, new_times
 from edgebench.agent.worker.measure import (
     LoopRecord,
     PreparedModel,
     measure,
     prepare_model,
+    timed_calls,
     typical_ns,
 )
 from edgebench.agent.worker.permissions import confine_for
@@ -44,6 +45,7 @@ from edgebench.protocol.record import (
     RuntimeFacts,
     Scheduling,
     SyncFacts,
+    TimedPathFacts,
     WorkerRecord,
 )
 from edgebench.protocol.runtime import SignedModel
@@ -54,6 +56,8 @@ CHECK_EXPECTED_S = 30.0
 """Expected duration of the checks, shown during the run; they have their own budget."""
 _UNKNOWN = BindingFacts(reason="the worker ended before it was measured")
 """Cost of the binding in a record that is written before the cost is measured."""
+_NOT_COMPARED = TimedPathFacts(reason="the worker ended during its checks")
+"""Comparison of the timed calls in a record that is written before it."""
 
 
 def main(arguments: list[str]) -> int:
@@ -133,14 +137,15 @@ def _execute(
             size_bytes = refuse_outputs(prepared.first_outputs, sample_count)
             refuse_full_disk(directory, size_bytes)
         _try_writing(job, prepared, directory)
-    loop = measure(job, prepared, pipe, directory, groups)
+    calls = timed_calls(job, prepared)
+    loop = measure(job, prepared, calls, pipe=pipe, directory=directory, groups=groups)
     pipe.phase(Phase.SPOOLING)
     _write_queries(directory / QUERIES_FILE, [loop.warmup, loop.timed])
     record = _record(job, prepared, loop, describe_scheduling())
     write_record(directory / WORKER_RECORD_FILE, record)
     if loop.is_interrupted:
         return
-    record = _with_checks(job, prepared, loop, record, directory, pipe)
+    record = _with_checks(job, prepared, calls, loop, record, directory, pipe)
     write_record(directory / WORKER_RECORD_FILE, record)
     pipe.send(**{COMPLETE: True})
     write_record(directory / WORKER_RECORD_FILE, _with_binding(record, prepared))
@@ -217,6 +222,7 @@ def _record(
         sample_count=len(prepared.samples),
         inputs_clipped_ratio=prepared.inputs_clipped_ratio,
         placement=model.placement(),
+        timed_path=None if loop.is_interrupted else _NOT_COMPARED,
         sync=loop.sync,
     )
 
@@ -224,6 +230,7 @@ def _record(
 def _with_checks(
     job: Job,
     prepared: PreparedModel,
+    calls: Calls,
     loop: LoopRecord,
     record: WorkerRecord,
     directory: Path,
@@ -231,11 +238,20 @@ def _with_checks(
 ) -> WorkerRecord:
     """The record with the checks of the outputs."""
     from edgebench.agent.worker.checks import Subject, run_checks
+    from edgebench.agent.worker.timed_path import check_timed_path
 
     query_ns = typical_ns(loop.timed) or prepared.cold_start.first_inference_ns
     pipe.phase(Phase.CHECKING, CHECK_EXPECTED_S)
     try:
         with STOP.armed():
+            timed_path = check_timed_path(
+                prepared.model,
+                calls,
+                prepared.samples,
+                last_sample=loop.timed.sample[-1],
+                query_ns=query_ns,
+            )
+            record = replace(record, timed_path=timed_path)
             subject = Subject(
                 job.spec,
                 prepared.runtime,

@@ -131,15 +131,26 @@ def _refuse_signature(spec: RunSpec, model: object) -> None:
         )
 
 
+def timed_calls(job: Job, prepared: PreparedModel) -> Calls:
+    """The calls of the timed loop."""
+    model = prepared.model
+    invoke = slowed(model.invoker(), job.speed_path)
+    return Calls(model.prepare(prepared.samples), invoke, model.reader())
+
+
 def measure(
-    job: Job, prepared: PreparedModel, pipe: Pipe, directory: Path, groups: QuotaGroups
+    job: Job,
+    prepared: PreparedModel,
+    calls: Calls,
+    *,
+    pipe: Pipe,
+    directory: Path,
+    groups: QuotaGroups,
 ) -> LoopRecord:
     """Warm up and run the scenario, with marks for a meter around it if the run has any."""
     from edgebench.agent.worker.scenarios import run_warmup
 
-    spec, model, root = job.spec, prepared.model, Path(job.root)
-    invoke = slowed(model.invoker(), job.speed_path)
-    calls = Calls(model.prepare(prepared.samples), invoke, model.reader())
+    spec, root = job.spec, Path(job.root)
     harness = _measure_harness()
     marks = Marks(job, pipe)
     marks.before_warmup()
