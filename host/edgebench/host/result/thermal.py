@@ -7,6 +7,9 @@ from enum import Enum
 
 from edgebench.host.result.latency import LatencySummary
 
+MEMORY_CLOCK = "memory_clock"
+"""Cause of a slowdown by a lower clock of the memory or of a bus, without heat."""
+
 
 class ThermalState(Enum):
     """Thermal classification of a run."""
@@ -24,7 +27,8 @@ class ThermalResult:
 
     state: ThermalState
     cause: str | None
-    """thermal, undervoltage, overcurrent, power_limit, hidden, unknown; None without throttling."""
+    """thermal, undervoltage, overcurrent, power_limit, memory_clock, hidden, unknown; None without
+    throttling."""
     is_certain: bool
     """Whether the device itself reported it."""
     reason: str

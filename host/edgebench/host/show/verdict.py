@@ -55,6 +55,13 @@ def verdict_rows(one: RunSet, made: Run | None = None) -> list[tuple[str, str | 
 
 
 def advices(one: RunSet, made: Run | None = None) -> list[str]:
+    """Advice for a set in lines; if no run measured anything, the step after the failure."""
+    if all(run.failure is not None for run in one.runs):
+        return list(dict.fromkeys(map(failure_advice, one.runs)))
+    return list(map(str, advised(one, made)))
+
+
+def advised(one: RunSet, made: Run | None = None) -> list[Advice]:
     """Advice for failed rules, or else for quantities that were not watched, without duplicates.
 
     Args:
@@ -63,8 +70,6 @@ def advices(one: RunSet, made: Run | None = None) -> list[str]:
             then repeats all of these runs. None: the first run of the set.
     """
     made = made or one.first
-    if all(run.failure is not None for run in one.runs):
-        return list(dict.fromkeys(map(failure_advice, one.runs)))
     failed = _reasons(one)
     unwatched = one.verdict.unwatched if not failed else ()
     rules = {rule.id: rule for rule in one.verdict.rules if rule.outcome is _FAIL}
@@ -88,8 +93,8 @@ def advices(one: RunSet, made: Run | None = None) -> list[str]:
         can_be_longer=not any(map(is_at_query_limit, one.runs)),
         warmup_query_count=-(-longest // step) * step,
     )
-    advised = (advice_for(rule, situation) for rule in findings)
-    return list(map(str, without_repeats(one for one in advised if one is not None)))
+    found = (advice_for(rule, situation) for rule in findings)
+    return without_repeats(advice for advice in found if advice is not None)
 
 
 def advice_for(finding: Finding, situation: Situation) -> Advice | None:

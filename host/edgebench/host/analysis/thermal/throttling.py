@@ -1,17 +1,19 @@
 """Detection of slowdowns of the device: their onset and their cause.
 
 Theory of operation. A run is cut into windows of 1 to 5 s. The first windows, at least 5 s, are the
-baseline. Four signals are read in every window (see heat_signals): I, the reports of the device; F,
-its frequency; T, its temperature; L, the latency.
+baseline. Five signals are read in every window (see heat_signals): I, the reports of the device; F,
+its frequency; M, the clock of its memory; T, its temperature; L, the latency.
 
-    I     F     T     L      verdict
-    yes   any   any   any    throttled:<cause of the indicator>, certain
-    –     yes   yes   yes    throttled:thermal, probable; also without a trusted frequency
-    –     no    yes   yes    throttled:hidden (firmware, idle injection)
-    –     yes   no    yes    frequency_limited:power_limit; :unknown without a signal of heat
-    –     no    no    yes    interference: not thermal; unknown if too few signals can be read
-    –     any   any   no     not_throttled if any signal was read; also if the model was slower on
-                             another type of core: that is not heat, and is reported separately
+    I     F     M     T     L      verdict
+    yes   any   any   any   any    throttled:<cause of the indicator>, certain
+    –     yes   any   yes   yes    throttled:thermal, probable; also without a trusted frequency
+    –     no    yes   yes   yes    throttled:thermal, probable
+    –     no    no    yes   yes    throttled:hidden (firmware, idle injection)
+    –     yes   any   no    yes    frequency_limited:power_limit; :unknown without a signal of heat
+    –     no    yes   no    yes    frequency_limited:memory_clock, also without a signal of heat
+    –     no    no    no    yes    interference: not thermal; unknown if too few signals can be read
+    –     any   any   any   no     not_throttled if any signal was read; also if the model was
+                                   slower on another type of core, which is reported separately
     no signal read           unknown; never "not throttled"
 
 A signal explains a higher latency only if it is set in most of the slower windows; a signal that
@@ -39,6 +41,7 @@ from edgebench.host.analysis.thermal.delegation import find_delegation
 from edgebench.host.analysis.thermal.heat_signals import (
     EXPLAINED_LIMIT_RATIO,
     LATENCY_LIMIT_RATIO,
+    MemorySignal,
     Signals,
     find_recurring_signals,
     find_signals,
@@ -52,7 +55,7 @@ from edgebench.host.analysis.thermal.timeline import (
     cut_into_windows,
     window_length_s,
 )
-from edgebench.host.result.thermal import ThermalResult, ThermalState
+from edgebench.host.result.thermal import MEMORY_CLOCK, ThermalResult, ThermalState
 from edgebench.protocol.record import OperatorPlacement
 from edgebench.protocol.thermal import Expectation
 
@@ -134,6 +137,7 @@ def _explained(signals: Signals) -> ThermalResult:
     if not signals.sources:
         return _unknown("no temperature, frequency or indicator can be read")
     slow, clock, heat = signals.latency, signals.frequency, signals.temperature
+    memory = signals.memory
     if not slow.any():
         return _not_slower(signals)
     rose = "the latency rose repeatedly" if signals.is_sliced else "the latency rose"
@@ -143,6 +147,8 @@ def _explained(signals: Signals) -> ThermalResult:
         cause, reason = "thermal", f"hot, and {rose}"
         if has_slower_clock:
             reason += " while the clock fell"
+        elif memory is not None:
+            reason += f" while {_memory_fell(memory)}"
         elif is_clock_known:
             cause, reason = "hidden", f"{reason}, while the reported clock did not fall"
         return ThermalResult(ThermalState.THROTTLED, cause, False, reason)
@@ -151,12 +157,20 @@ def _explained(signals: Signals) -> ThermalResult:
         cause = "power_limit" if tells_of_heat else "unknown"
         why = "without heat" if tells_of_heat else "and no temperature could be read"
         return ThermalResult(ThermalState.FREQUENCY_LIMITED, cause, False, f"the clock fell, {why}")
+    if memory is not None:
+        reason = f"{rose} while {_memory_fell(memory)}"
+        return ThermalResult(ThermalState.FREQUENCY_LIMITED, MEMORY_CLOCK, False, reason)
     if not is_clock_known:
         return _unknown(f"{rose}, and no trusted frequency could be read")
     if not tells_of_heat:
         return _unknown(f"{rose}, and neither temperature nor indicator could be read")
     reason = f"{rose} without heat and without a lower clock"
     return ThermalResult(ThermalState.INTERFERENCE, None, False, reason)
+
+
+def _memory_fell(memory: MemorySignal) -> str:
+    fell = f"from {memory.fast_hz / 1e9:.2f} GHz to {memory.slow_hz / 1e9:.2f} GHz"
+    return f"the clock of {memory.name} fell {fell}"
 
 
 def _indicated(signals: Signals) -> ThermalResult:
@@ -271,8 +285,9 @@ def _signs(signals: Signals) -> WindowMask:
     for indication in signals.indications:
         reasons |= indication.windows
     others = [signals.latency]
-    if signals.frequency is not None:
-        others.append(signals.frequency.is_set & widened(reasons | signals.latency))
+    near = widened(reasons | signals.latency)
+    clocks = (signals.frequency, signals.memory)
+    others += [clock.is_set & near for clock in clocks if clock is not None]
     if not signals.indications:
         hot = signals.temperature.is_set if signals.temperature is not None else reasons
         reasons = signals.latency & np.logical_or.reduce([hot, *others[1:]])

@@ -22,7 +22,7 @@ from edgebench.host.analysis.verdict.rule import (
     reason,
     unknown,
 )
-from edgebench.host.result.thermal import ThermalState
+from edgebench.host.result.thermal import MEMORY_CLOCK, ThermalState
 from edgebench.protocol.thermal import CooldownOutcome
 
 MOVED_LIMIT_RATIO = 0.05
@@ -59,10 +59,26 @@ class SlowdownRule(Rule[EvidenceT]):
         why: str,
         is_certain: bool,
     ) -> str:
-        from_s = "" if onset_s is None else f" from {onset_s:.0f} s on"
-        kept = "" if math.isnan(value) else f", performance retention {value:.0%} by latency"
-        certainty = "reported by the device" if is_certain else "probable"
-        return f"{verdict}{from_s}{kept}: {why} ({certainty})"
+        return _slowdown(value, verdict, onset_s, why, is_certain)
+
+    @reason(
+        "memory_clock",
+        advice.again(
+            "fix the clock of the memory during the run (as root: echo performance > "
+            "/sys/class/devfreq/NAME/governor), then {}"
+        ),
+    )
+    @staticmethod
+    def slowed_by_memory(
+        value: float,
+        limit: float,
+        *,
+        verdict: str,
+        onset_s: float | None,
+        why: str,
+        is_certain: bool,
+    ) -> str:
+        return _slowdown(value, verdict, onset_s, why, is_certain)
 
     @reason("not_throttled")
     @staticmethod
@@ -73,6 +89,13 @@ class SlowdownRule(Rule[EvidenceT]):
     @staticmethod
     def not_known(value: float, limit: float, *, why: str) -> str:
         return why
+
+
+def _slowdown(value: float, verdict: str, onset_s: float | None, why: str, is_certain: bool) -> str:
+    from_s = "" if onset_s is None else f" from {onset_s:.0f} s on"
+    kept = "" if math.isnan(value) else f", performance retention {value:.0%} by latency"
+    certainty = "reported by the device" if is_certain else "probable"
+    return f"{verdict}{from_s}{kept}: {why} ({certainty})"
 
 
 class ThermalRule(SlowdownRule[Evidence]):
@@ -88,7 +111,8 @@ class ThermalRule(SlowdownRule[Evidence]):
             return holds(True, self.not_throttled(why=throttling.reason))
         if not throttling.is_slowed:
             return holds(True, self.not_heat())
-        slowed = self.slowed(
+        kind = self.slowed_by_memory if throttling.cause == MEMORY_CLOCK else self.slowed
+        slowed = kind(
             verdict=throttling.verdict,
             onset_s=throttling.onset_s,
             why=throttling.reason,
