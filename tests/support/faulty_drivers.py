@@ -10,7 +10,7 @@ import numpy as np
 
 from edgebench.agent.runtimes.onnx import OnnxRuntime
 from edgebench.agent.runtimes.tflite import TfliteRuntime
-from edgebench.protocol.runtime import LoadOptions, UsableRuntime
+from edgebench.protocol.runtime import LoadOptions, Runtime, UsableRuntime
 
 
 class FaultyModel:
@@ -110,7 +110,7 @@ FAULTS: dict[str, type[FaultyModel]] = {
     "stale": StaleBuffer,
     "shape": WrongShape,
 }
-BASES = {"onnx": OnnxRuntime, "tflite": TfliteRuntime}
+BASES: dict[str, Callable[[], Runtime]] = {"onnx": OnnxRuntime, "tflite": TfliteRuntime}
 """Real drivers below the faults."""
 
 

@@ -215,7 +215,7 @@ class _Comparison:
     def _is_near(some: Tensor, other: Tensor, limit: float) -> bool:
         if np.array_equal(some, other, equal_nan=some.dtype.kind in "fc"):
             return True
-        return limit > 0 and _rms(some.astype(np.float64) - other) <= limit
+        return limit > 0 and _rms(some.astype(np.float64) - other.astype(np.float64)) <= limit
 
 
 def _forms(tensors: Sequence[Tensor]) -> list[tuple[tuple[int, ...], str]]:

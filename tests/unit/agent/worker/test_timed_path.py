@@ -84,7 +84,7 @@ def double(value: Tensor, _: list[Tensor]) -> Tensor:
 
 def total(value: Tensor, history: list[Tensor]) -> Tensor:
     """The sum of all inputs since the reset."""
-    return np.sum([value, *history], axis=0, dtype=np.float32)
+    return sum(history, value)
 
 
 def constant(_value: Tensor, _: list[Tensor]) -> Tensor:
