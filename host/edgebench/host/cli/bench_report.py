@@ -136,7 +136,7 @@ def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None
     """Print the command that shows the runs."""
     sides = [one.first.pair.comparison_id for one in sets if one.first.pair]
     pairs = [name for name in dict.fromkeys(sides) if sides.count(name) > 1]
-    names = [one.set_id or one.runs[-1].run_id for one in sets]
+    names = [one.set_id or one.first.run_id for one in sets]
     if pairs:  # the pairs that were just compared
         words = ["show", *pairs[-MAX_NAMED:]]
     elif options.meter is None and options.sync is not None:

@@ -53,7 +53,7 @@ from edgebench.host.show.history import setting_text
 from edgebench.host.show.operators import OperatorLines, operator_lines
 from edgebench.host.show.page import heat_lines
 from edgebench.host.show.sentences import sentence
-from edgebench.host.show.set_page import variance_lines
+from edgebench.host.show.set_page import replaced_words, variance_lines
 from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.verdict import advices
 from edgebench.host.store.annotations import Annotations
@@ -371,6 +371,8 @@ def _notes(one: RunSet, runs: Sequence[ReportedRun]) -> list[tuple[str, str]]:
         refused = len(one.refused_run_ids)
         counts = f"{len(one.run_ids)} of {one.planned_count} runs count"
         notes.append(("set", f"{one.set_id}, {counts}" + (f", {refused} invalid" * bool(refused))))
+        if replaced := replaced_words(one):
+            notes.append(("replaced", replaced))
     if one.variance is not None:
         notes += [("variation", line) for line in variance_lines(one.variance)]
     if first.kind == "profile":

@@ -318,6 +318,8 @@ def _set(run: Run, prefix: str) -> list[tuple[str, str]]:
     if run.member is None:
         return []
     place = f"run {run.member.number + 1} of {run.member.count}"
+    if (replaced := run.member.replaces) is not None:
+        place += f", in place of {replaced.run_id} ({', '.join(replaced.rules)})"
     name = shlex.quote(f"{prefix}{run.member.set_id}")
     return [("set", f"{place}; the verdict of the set: edgebench show {name}")]
 

@@ -12,9 +12,10 @@ from support.records import latencies, run_record, traces_of, worker_record
 from edgebench.host.analysis import settings as analysis
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.run_set import find_sets
+from edgebench.host.result.reason import Fact
 from edgebench.host.result.run import Run
 from edgebench.host.result.settings import EffectiveSettings, Setting, SettingState
-from edgebench.host.result.verdict import Fact, RuleOutcome, State
+from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.settings import SENTENCES, run_notes, setting_lines, setting_sentence
 from edgebench.protocol.record import ThreadTime
 

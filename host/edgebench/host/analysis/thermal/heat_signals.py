@@ -47,6 +47,7 @@ from edgebench.host.analysis.thermal.indicators import (
 from edgebench.host.analysis.thermal.memory_clock import memory_clocks
 from edgebench.host.analysis.thermal.telemetry import Floats, Series, TelemetryTrace, WindowMask
 from edgebench.host.analysis.thermal.timeline import WINDOW_S, Timeline, Windows, cut_into_slices
+from edgebench.host.result.reason import Reason
 from edgebench.protocol.thermal import Expectation
 
 FREQ_DROP_LIMIT_RATIO = 0.97
@@ -161,7 +162,7 @@ class Signals:
     """Time on another type of core; None if the model did not move."""
     is_sliced: bool
     """Whether the windows are slices, and L is a repeatedly higher latency."""
-    indicated_elsewhere: tuple[str, ...]
+    indicated_elsewhere: tuple[Reason, ...]
     """Reports of the device about parts that the model did not run on."""
 
     @property

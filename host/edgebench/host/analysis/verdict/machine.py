@@ -14,7 +14,6 @@ from edgebench.host.analysis.verdict.rule import (
     SUSPECT,
     TIMES,
     Cause,
-    Reason,
     Rule,
     Ruling,
     WatchedQuantity,
@@ -27,6 +26,7 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.analysis.worker_threads import loop_times
+from edgebench.host.result.reason import Reason
 from edgebench.host.result.units import format_ns, format_size
 from edgebench.host.result.verdict import NumberKind
 from edgebench.protocol.record import WorkerRecord
