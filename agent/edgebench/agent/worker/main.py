@@ -22,16 +22,16 @@ from edgebench.agent.runtimes.library import LibraryRuntime, library_facts
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import COMPLETE, WAITING, WORKER_RECORD_FILE, Job, Pipe
 from edgebench.agent.worker.limits import apply_limits
-from edgebench.agent.worker.loop import Calls, Times, new_times
+from edgebench.agent.worker.loop import Times, new_times
 from edgebench.agent.worker.measure import (
     LoopRecord,
     PreparedModel,
     measure,
     prepare_model,
-    timed_calls,
     typical_ns,
 )
 from edgebench.agent.worker.permissions import confine_for
+from edgebench.agent.worker.realtime import realtime_limit
 from edgebench.agent.worker.record_file import write_record
 from edgebench.agent.worker.rehearsal import attempt, refuse_full_disk, refuse_outputs
 from edgebench.agent.worker.stop import STOP, StopRequested
@@ -42,6 +42,7 @@ from edgebench.protocol.record import (
     CheckFacts,
     HarnessFacts,
     Phase,
+    RealtimeLimit,
     RuntimeFacts,
     Scheduling,
     SyncFacts,
@@ -75,6 +76,7 @@ def main(arguments: list[str]) -> int:
         # Both before the model is read: scheduling needs rights that are dropped with the
         # confinement.
         refused = facts.apply_scheduling(job.spec)
+        limit = realtime_limit(Path(job.root))
         groups = open_quota_groups(Path(job.root))
         android = facts.android_groups(Path(job.root))
         # A target's model is not parsed by a runtime here, and its driver needs ports and programs.
@@ -84,7 +86,7 @@ def main(arguments: list[str]) -> int:
         pipe.send(**{WAITING: to_plain(confinement) if confinement else None})
         sys.stdin.read()  # until the daemon closes it, when the sampler is running
         describe = partial(facts.describe_scheduling, refused, groups, android)
-        _execute(job, directory, pipe, describe, groups)
+        _execute(job, directory, pipe, describe, groups, limit)
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
         error = _named(exc, job)
         # Libraries name the file by its path in the store, which means nothing to a user.
@@ -116,6 +118,7 @@ def _execute(
     pipe: Pipe,
     describe_scheduling: Callable[[], Scheduling],
     groups: QuotaGroups,
+    limit: RealtimeLimit | None,
 ) -> None:
     if job.target is not None:
         # Imported here: only users with targets need the driver.
@@ -137,15 +140,14 @@ def _execute(
             size_bytes = refuse_outputs(prepared.first_outputs, sample_count)
             refuse_full_disk(directory, size_bytes)
         _try_writing(job, prepared, directory)
-    calls = timed_calls(job, prepared)
-    loop = measure(job, prepared, calls, pipe=pipe, directory=directory, groups=groups)
+    loop = measure(job, prepared, pipe, directory, groups, limit)
     pipe.phase(Phase.SPOOLING)
     _write_queries(directory / QUERIES_FILE, [loop.warmup, loop.timed])
     record = _record(job, prepared, loop, describe_scheduling())
     write_record(directory / WORKER_RECORD_FILE, record)
     if loop.is_interrupted:
         return
-    record = _with_checks(job, prepared, calls, loop, record, directory, pipe)
+    record = _with_checks(job, prepared, loop, record, directory, pipe)
     write_record(directory / WORKER_RECORD_FILE, record)
     pipe.send(**{COMPLETE: True})
     write_record(directory / WORKER_RECORD_FILE, _with_binding(record, prepared))
@@ -218,7 +220,7 @@ def _record(
         is_interrupted=loop.is_interrupted,
         before=loop.before,
         after=loop.after,
-        scheduling=scheduling,
+        scheduling=replace(scheduling, realtime=loop.realtime),
         sample_count=len(prepared.samples),
         inputs_clipped_ratio=prepared.inputs_clipped_ratio,
         placement=model.placement(),
@@ -230,7 +232,6 @@ def _record(
 def _with_checks(
     job: Job,
     prepared: PreparedModel,
-    calls: Calls,
     loop: LoopRecord,
     record: WorkerRecord,
     directory: Path,
@@ -246,7 +247,7 @@ def _with_checks(
         with STOP.armed():
             timed_path = check_timed_path(
                 prepared.model,
-                calls,
+                prepared.calls,
                 prepared.samples,
                 last_sample=loop.timed.sample[-1],
                 query_ns=query_ns,

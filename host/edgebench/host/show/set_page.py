@@ -20,9 +20,9 @@ from edgebench.host.result.units import (
     half_width_of,
 )
 from edgebench.host.show.data_table import DataTable
+from edgebench.host.show.notes import note_lines
 from edgebench.host.show.page import facts_table
 from edgebench.host.show.sentences import described
-from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     mark_lines,
@@ -48,7 +48,7 @@ def set_results(one: RunSet, width: int = PIPE_WIDTH) -> list[RenderableType]:
     """Verdict, advice and result of a set."""
     parts: list[RenderableType] = [facts_table(verdict_rows(one)), results_table([one], width)]
     parts += mark_lines([one])
-    parts += map(text, setting_lines([one]))
+    parts += map(text, note_lines([one]))
     return parts
 
 
