@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.agents import Host, wait_until
 from support.boards import _android as android
-from support.phones import SLEEP_FILE, Phone
+from support.phones import Phone
 from support.tools import need_root, need_runtime
 from support.watchers import At
 
@@ -111,8 +111,8 @@ def test_phone_that_changes_while_it_measures_is_suspect(host: Host, phone: Phon
     def change() -> None:
         time.sleep(0.5)  # the phase is reported before the clocks are read
         phone.status_of_battery("Charging")
+        phone.clock.sleep(7.0)
         phone.show(
-            {SLEEP_FILE: "7\n"},
             android.battery(2, plugged="USB"),
             android.power("Asleep", saver="1"),
             android.thermal(1, SKIN),

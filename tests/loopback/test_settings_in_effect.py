@@ -19,7 +19,7 @@ from edgebench.host.bench.verify import verify
 from edgebench.host.result.run import Run
 from edgebench.host.result.settings import EffectiveSettings, SettingState
 from edgebench.host.result.verdict import RuleOutcome
-from edgebench.host.show.settings import run_notes
+from edgebench.host.show.notes import run_notes
 from edgebench.host.show.verdict import advice_for, verdict_rows
 from edgebench.protocol.errors import SignatureRefused
 from edgebench.protocol.record import CpuQuota

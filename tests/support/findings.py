@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgebench.host.analysis.verdict.rule import ReasonKind
-from edgebench.host.result.verdict import Fact
+from edgebench.host.result.reason import Fact, Reason, ReasonKind
 
 FACTS: dict[str, Fact] = {
     "qps": 60_000.0,
@@ -22,6 +21,7 @@ _OF_TYPES: tuple[tuple[type, Fact], ...] = (
     (bool, True),
     (int, 3),
     (float, 1.5),
+    (tuple, (Reason("other_causes", {"causes": "something"}),)),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +9,10 @@ from support.agents import AgentProcess
 from support.boards import BOARDS, make_board
 from support.boards._parts import Part
 from support.copied_cards import CardAgent
-from support.tools import need_tool
+from support.emulated_clock import EmulatedClock
 from support.trees import make_tree
 
 BOARD = "android_8"
-SLEEP_FILE = "sim/slept_s"
 
 
 class Phone:
@@ -26,13 +24,14 @@ class Phone:
         files = {name: text for name, text in board.files.items() if not name.startswith("proc/")}
         self.root = make_board(folder / "phone", replace(board, files=files))
         (self.root / "proc").symlink_to("/proc")
-        self.show({SLEEP_FILE: "0\n"}, *parts)
+        self.show(*parts)
+        self.clock = EmulatedClock(folder)
         self.data = folder / "data"
         agent = CardAgent(
             folder / "agent",
             options=["--meter", self.meter],
             environment={
-                "LD_PRELOAD": str(_boot_clock(self.root, folder)),
+                **self.clock.environment,
                 "XDG_DATA_HOME": str(self.data),
             },
         )
@@ -58,14 +57,3 @@ class Phone:
         with (self.root / "sys/class/power_supply/battery/status").open("r+") as file:
             file.write(f"{status}\n")
             file.truncate()
-
-
-def _boot_clock(root: Path, folder: Path) -> Path:
-    """A library by which the system sleeps when the phone's file says so."""
-    need_tool("gcc")
-    library = folder / "boot_clock.so"
-    source = Path(__file__).with_name("boot_clock.c")
-    define = f'-DFILE_OF_SLEEP="{root / SLEEP_FILE}"'
-    options = ("-shared", "-fPIC", "-O1", "-Wall", "-Werror", define, "-o", str(library))
-    subprocess.run(["gcc", *options, str(source), "-ldl"], check=True)
-    return library

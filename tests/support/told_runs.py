@@ -54,6 +54,11 @@ class Cycle:
         return lambda time_s: np.where(self(time_s), value, rest)
 
 
+def line(first: float, last: float, begin_s: float, end_s: float) -> ByTime:
+    """A value that changes linearly from one time to another, and stays there."""
+    return lambda time_s: np.interp(time_s, [begin_s, end_s], [first, last])
+
+
 _SAME, _COOL, _FIRST = flat(1.0), flat(50.0), flat(0.0)
 
 
@@ -74,7 +79,15 @@ class Story:
     """State of each cooling device, by its type."""
     devfreq: Mapping[str, ByTime] = field(default_factory=dict[str, ByTime])
     """Clock of each accelerator over 1 GHz, by its name; the cap stays where it is."""
+    sensors: Mapping[str, ByTime] = field(default_factory=dict[str, ByTime])
+    """Readings of further sensors, by their whole name."""
+    constants: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Further constants of the telemetry."""
+    temp_step_c: float = 0.5
+    """Step of the thermometer."""
     invoke_s: float = 0.02
+    pause_s: float = 0.0
+    """Idle time after each inference."""
     noise: float = 0.01
     """Standard deviation of the logarithm of a latency."""
     outlier_ratio: float = 0.01
@@ -96,12 +109,13 @@ class Story:
         starts = [0.0]
         # Lists, for the time of the next inference depends on that of the last one.
         for one in (self.invoke_s * chance).tolist():
-            now_s = starts[-1] + one * factors[int(starts[-1] * 100)]
+            now_s = starts[-1] + one * factors[int(starts[-1] * 100)] + self.pause_s
             starts.append(now_s)
             if now_s >= self.seconds:
                 break
         edges_ns = np.array(starts) * 1e9
-        return Timeline(edges_ns[:-1].astype(np.int64), np.diff(edges_ns).astype(np.int64))
+        invoke_ns = np.diff(edges_ns) - self.pause_s * 1e9
+        return Timeline(edges_ns[:-1].astype(np.int64), invoke_ns.astype(np.int64))
 
     def _telemetry(self, draw: np.random.Generator) -> TelemetryTrace:
         time_s = np.arange(0, self.seconds, self.reading_s)
@@ -110,7 +124,8 @@ class Story:
         series = {"worker.cpu": np.where(policy == 0, CPU_OF[0], CPU_OF[4])}
         if self.temp_c is not None:
             noisy = self.temp_c(time_s) + draw.normal(0, 0.2, len(time_s))
-            series["thermal.cpu-thermal.0.temp_c"] = np.round(noisy * 2) / 2
+            steps = np.round(noisy / self.temp_step_c)
+            series["thermal.cpu-thermal.0.temp_c"] = steps * self.temp_step_c
         for number, nominal_hz in NOMINAL_HZ.items():
             is_here = policy == number
             if self.clock is not None:
@@ -123,5 +138,7 @@ class Story:
             series[f"devfreq.{name}.freq_hz_cap"] = np.full(len(time_s), 1e9)
         for kind, state in self.cooling.items():
             series[f"cooling.{kind}.0.state"] = state(time_s)
+        series |= {name: value_at(time_s) for name, value_at in self.sensors.items()}
         made = {name: Series(time_ns, values) for name, values in series.items()}
-        return TelemetryTrace(made, {**MASKS, **TOPS, "thermal.cpu-thermal.0.throttle_c": 85.0})
+        trip = {"thermal.cpu-thermal.0.throttle_c": 85.0}
+        return TelemetryTrace(made, {**MASKS, **TOPS, **trip, **self.constants})

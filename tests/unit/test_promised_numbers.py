@@ -98,6 +98,9 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         "host.analysis.run_set": [
             ("OUTVOTED_RATIO", 0.125, "seven runs outvote one that was disturbed"),
         ],
+        "host.analysis.extra_runs": [
+            ("DEFAULT_EXTRA_RUNS", 3, "`bench` makes up to three further runs"),
+        ],
         "host.analysis.occasions": [
             ("MIN_OCCASIONS", 3, "at least three sets of the model"),
         ],

@@ -16,6 +16,7 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.units import format_duration
 from edgebench.host.show.incomplete import rejection_line
 from edgebench.host.show.numbers import headline_words
+from edgebench.host.show.verdict import extra_run_words
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.text import printable
@@ -63,6 +64,8 @@ class NotebookProgress:
                 settings = f", {place.settings}" if place.settings else ""
                 self._titles[device] = f"{which}{event.model} on {event.runtime}{settings}"
                 self.set(device, self._titles[device])
+            case events.ExtraRunPlanned(device, model, member=member):
+                self.say(f"note: {device}: {model}: {extra_run_words(member)}")
             case events.PushProgress(device, done, total):
                 of = f"{format_bytes(done)} of {format_bytes(total)}"
                 self.set(device, f"{self._titles.get(device, '')}: sending {of}")

@@ -28,7 +28,7 @@ from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.metrics import LATENCY_SPANS, METRICS, Metric
 from edgebench.host.result.metrics import headline as headline_of
 from edgebench.host.result.run import Run
-from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
+from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels, without_replaced
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 
 SHORTEST_LOOP_S = 0.5
@@ -75,10 +75,12 @@ def _planned_count(runs: Sequence[Run]) -> int:
 
 
 def find_set(runs: Sequence[Run]) -> RunSet:
-    """Summary of the runs of a set, of which at least one is given."""
-    ordered = tuple(sorted(runs, key=_number))
-    counted = [run for run in ordered if not run.verdict.is_refused]
-    first = (counted or ordered)[0]
+    """Summary of the runs of a set, of which at least one is given; replaced runs do not count."""
+    kept = sorted(without_replaced(runs), key=_number)
+    kept_ids = {run.run_id for run in kept}
+    replaced = [run for run in runs if run.run_id not in kept_ids]
+    counted = [run for run in kept if not run.verdict.is_refused]
+    first = (counted or kept)[0]
     metrics = {
         metric.path: summary
         for metric in METRICS.values()
@@ -90,14 +92,15 @@ def find_set(runs: Sequence[Run]) -> RunSet:
         device=first.device.name,
         model=first.model.name,
         runtime=first.runtime.name,
-        planned_count=_planned_count(ordered),
+        planned_count=_planned_count(kept),
         run_ids=tuple(run.run_id for run in counted),
-        refused_run_ids=tuple(run.run_id for run in ordered if run.verdict.is_refused),
+        refused_run_ids=tuple(run.run_id for run in kept if run.verdict.is_refused),
+        replaced_run_ids=tuple(run.run_id for run in replaced),
         headline=headline,
         metrics=metrics,
         variance=_variance(METRICS[headline], metrics.get(headline), counted),
-        verdict=_verdict(ordered, counted, headline, metrics),
-        runs=ordered,
+        verdict=_verdict(kept, counted, headline, metrics),
+        runs=(*kept, *replaced),
     )
 
 
@@ -269,8 +272,8 @@ def _verdict(
 
 
 def _values(metric: Metric, runs: Iterable[Run]) -> tuple[float, ...]:
-    """Values of a metric in the order of the runs."""
-    values = (metric.value(run) for run in runs)
+    """Values of a metric in the order of measurement."""
+    values = (metric.value(run) for run in sorted(runs, key=lambda run: run.run_id))
     return tuple(float(value) for value in values if value is not None)
 
 

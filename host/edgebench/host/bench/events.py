@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgebench.host.devices.health import DeviceHealth
+from edgebench.host.result.facts import SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.meters.base import MeterSession
@@ -146,6 +147,17 @@ class RunBegan:
     model: str
     runtime: str
     place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraRunPlanned:
+    """A further run of a set follows, in place of a run that was disturbed."""
+
+    device: str
+    model: str
+    runtime: str
+    member: SetMember
+    """Place of the further run; `replaces` is the disturbed run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +316,7 @@ DeviceEvent = (
     | ReferenceAdded
     | ReferenceSkipped
     | RunBegan
+    | ExtraRunPlanned
     | HashProgress
     | PushProgress
     | MeterBegan

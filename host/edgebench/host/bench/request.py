@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from edgebench.host.analysis.compare.comparability import check_keys
 from edgebench.host.analysis.compare.comparison import ALPHA
 from edgebench.host.analysis.compare.runs import check_metrics
+from edgebench.host.analysis.extra_runs import DEFAULT_EXTRA_RUNS
 from edgebench.host.analysis.verdict.machine import MIN_JUDGED_S
 from edgebench.host.bench.builtin import builtin_models, find_model
 from edgebench.host.bench.dataset import Dataset, open_dataset
@@ -117,6 +118,8 @@ class BenchRequest:
     """Specification of every run, without its runtime and the additions for a meter."""
     run_count: int = 1
     """Number of runs of each model, which form a set; `spec` describes one run."""
+    extra_run_count: int = 0
+    """Largest number of further runs of each set, in place of disturbed runs."""
     is_duration_fixed: bool = False
     """The user chose the duration, so a meter must not extend it."""
     ambient_c: float | None = None
@@ -235,6 +238,8 @@ class BenchOptions(SpecChanges, total=False):
     runs: int | None
     """Number of runs of each model, which share duration and queries. Their combined result is a
     `StoredSet`. None: 5; 8 with the preset `quick`; 1 if the request is about a single run."""
+    extra_runs: int | None
+    """Largest number of further runs of each model, in place of disturbed runs. None: 3."""
     preset: str | None
     """Preset that the settings modify."""
     accuracy: str | None
@@ -305,6 +310,7 @@ def new_request(
         runtime=options.get("runtime"),
         spec=_share(spec, run_count),
         run_count=run_count,
+        extra_run_count=_extra_run_count(options.get("extra_runs")),
         is_duration_fixed=changes.get("duration_s") is not None,
         ambient_c=options.get("ambient_c"),
         energy=new_energy_request(
@@ -391,6 +397,19 @@ def _run_count(
         raise UsageError(f"runs must be 1..{MAX_RUN_COUNT}, got {wanted}")
     if reason and wanted > 1:
         raise UsageError(f"{reason}, got --runs {wanted}")
+    return wanted
+
+
+def _extra_run_count(wanted: int | None) -> int:
+    """Largest number of further runs of each model.
+
+    Raises:
+        UsageError: the number is out of bounds.
+    """
+    if wanted is None:
+        return DEFAULT_EXTRA_RUNS
+    if not 0 <= wanted <= MAX_RUN_COUNT:
+        raise UsageError(f"extra runs must be 0..{MAX_RUN_COUNT}, got {wanted}")
     return wanted
 
 

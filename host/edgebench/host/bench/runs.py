@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from edgebench.host.analysis.compare.runs import RunComparison, compare_pairs
+from edgebench.host.analysis.extra_runs import next_extra_run
 from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.events import Notify, Place
@@ -144,7 +145,7 @@ class BenchRuns(RunPlan):
         self._possible(session, session.client.describe())
 
     def orders(self, session: RunSession) -> Iterator[RunOrder]:
-        """Yield an order for every step of the plan."""
+        """Yield an order for every step of the plan, then the further runs of the sets."""
         assert isinstance(session, DeviceSession), "a bench measures on the devices of its host"
         system = session.describe()
         for report in system.runtimes:
@@ -156,23 +157,42 @@ class BenchRuns(RunPlan):
             is_added = model not in left_out
             kind = events.ReferenceAdded if is_added else events.ReferenceSkipped
             self.notify(kind(self.device, model.name))
-        references = request.accuracy.references if request.accuracy else {}
         for number, step in enumerate(steps, 1):
             if step.member and step.member.set_id in self._abandoned:
                 continue
-            yield RunOrder(
-                request=replace(
-                    request,
-                    models=(step.model,),
-                    has_named_models=not step.model.is_on_device,
-                    runtime=step.runtime,
-                    against=None,
-                ),
-                place=Place(number, len(steps)),
-                pair=step.pair,
-                member=step.member,
-                references=achieved_accuracy(references.get(step.model), self.runs),
-            )
+            yield self._order(request, step, Place(number, len(steps)))
+        number = len(steps)
+        for _ in range(request.extra_run_count):  # in rounds over all models, like the planned runs
+            for step in self._extra_steps(steps):
+                number += 1
+                yield self._order(request, step, Place(number, number))
+
+    def _extra_steps(self, steps: Sequence[Step]) -> Iterator[Step]:
+        """Yield a further run of each set with a run to replace."""
+        by_set = {step.member.set_id: step for step in steps if step.member}
+        for set_id, step in by_set.items():
+            runs = [run for run in self.runs if run.set_id == set_id]
+            if runs and (member := next_extra_run(runs)) is not None:
+                self.notify(
+                    events.ExtraRunPlanned(self.device, step.model.name, step.runtime, member)
+                )
+                yield replace(step, member=member)
+
+    def _order(self, request: BenchRequest, step: Step, place: Place) -> RunOrder:
+        references = request.accuracy.references if request.accuracy else {}
+        return RunOrder(
+            request=replace(
+                request,
+                models=(step.model,),
+                has_named_models=not step.model.is_on_device,
+                runtime=step.runtime,
+                against=None,
+            ),
+            place=place,
+            pair=step.pair,
+            member=step.member,
+            references=achieved_accuracy(references.get(step.model), self.runs),
+        )
 
     def _possible(
         self, session: DeviceSession, system: SystemDescription

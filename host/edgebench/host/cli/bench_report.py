@@ -43,10 +43,10 @@ def report_runs(
     """
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.result.document import to_document
+    from edgebench.host.show.notes import note_lines
     from edgebench.host.show.page import heat_lines, operators_table
     from edgebench.host.show.ratios import ratio_lines
     from edgebench.host.show.set_page import next_time_line, set_document
-    from edgebench.host.show.settings import setting_lines
     from edgebench.host.show.tables import (
         console,
         length_line,
@@ -76,7 +76,7 @@ def report_runs(
         table = results_table(sets, out.width, watcher.unmeasured)
         out.print(table)
         marks = (*mark_lines(sets), tails_line(sets, table), length_line(sets))
-        notes = (*marks, *setting_lines(sets), next_time_line(sets, map(expected, sets)))
+        notes = (*marks, *note_lines(sets), next_time_line(sets, map(expected, sets)))
         for line in filter(None, notes):
             print_line(out, line)
         for run in runs:
@@ -136,7 +136,7 @@ def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None
     """Print the command that shows the runs."""
     sides = [one.first.pair.comparison_id for one in sets if one.first.pair]
     pairs = [name for name in dict.fromkeys(sides) if sides.count(name) > 1]
-    names = [one.set_id or one.runs[-1].run_id for one in sets]
+    names = [one.set_id or one.first.run_id for one in sets]
     if pairs:  # the pairs that were just compared
         words = ["show", *pairs[-MAX_NAMED:]]
     elif options.meter is None and options.sync is not None:

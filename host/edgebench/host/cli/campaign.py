@@ -300,7 +300,7 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
         failure_lines,
         lanes_table,
     )
-    from edgebench.host.show.settings import setting_lines
+    from edgebench.host.show.notes import note_lines
     from edgebench.host.show.tables import (
         console,
         mark_lines,
@@ -322,7 +322,7 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
         table = results_table(sets, out.width, settings=settings if has_settings else None)
         out.print(table)
         lines += filter(None, [*mark_lines(sets), tails_line(sets, table)])
-        lines += setting_lines(sets, settings if has_settings else None)
+        lines += note_lines(sets, settings if has_settings else None)
     effects_by_metric = campaign.effects()
     for path, effects in effects_by_metric.items():
         out.print(effects_table(METRICS[path].label, effects, out.width))

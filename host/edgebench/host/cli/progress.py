@@ -29,7 +29,7 @@ from edgebench.host.show.devices import CLOSE_FILES
 from edgebench.host.show.incomplete import incomplete_line, rejection_line
 from edgebench.host.show.numbers import headline_words
 from edgebench.host.show.tables import console, print_line
-from edgebench.host.show.verdict import verdict_lines
+from edgebench.host.show.verdict import extra_run_words, verdict_lines
 from edgebench.protocol import messages as m
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import Phase, PhaseProgress, ProgressUnit
@@ -385,6 +385,8 @@ class DeviceProgress:
             case events.RuntimeLeftOut(report=report):
                 install = f"; install it there with {report.install}" if report.install else ""
                 self._note("note", f"runtime {report.name} is left out: {report.reason}{install}")
+            case events.ExtraRunPlanned(model=model, runtime=runtime, member=member):
+                self._note("note", f"{model} on {runtime}: {extra_run_words(member)}")
             case events.ReferenceAdded(model=model):
                 self._note("note", f"{model} is measured first, as the reference of the accuracy")
             case events.ReferenceSkipped(model=model):

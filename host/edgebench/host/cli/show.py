@@ -153,9 +153,9 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     from edgebench.host.analysis.run_set import choose_sets
     from edgebench.host.result.document import to_document
     from edgebench.host.result.facts import BASELINE, CANDIDATE
+    from edgebench.host.show.notes import note_lines
     from edgebench.host.show.ratios import ratio_lines
     from edgebench.host.show.set_page import set_document
-    from edgebench.host.show.settings import setting_lines
     from edgebench.host.show.tables import (
         console,
         mark_lines,
@@ -178,7 +178,7 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     table = results_table(sets, out.width)
     out.print(table)
     marks = (*mark_lines(sets), tails_line(sets, table))
-    notes = filter(None, (*marks, *setting_lines(sets)))
+    notes = filter(None, (*marks, *note_lines(sets)))
     lines = [*notes, *ratio_lines(sets), *verdict_lines(sets)]
     pairs = [run.pair for run in runs if run.pair is not None]
     if {pair.side for pair in pairs} == {BASELINE, CANDIDATE}:

@@ -27,9 +27,9 @@ from edgebench.host.result.numbers import Number
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import ABSENT, format_metric, half_width_of
 from edgebench.host.show.comparisons import comparison_lines
+from edgebench.host.show.notes import note_lines
 from edgebench.host.show.numbers import REFUSED
 from edgebench.host.show.ratios import ratio_to_first
-from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.tables import mark_lines
 from edgebench.host.show.verdict import verdict_lines
 from edgebench.protocol.errors import EdgebenchError
@@ -62,7 +62,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
         *_outcomes(runs),
         *verdict_lines(sets),
         *mark_lines(sets),
-        *setting_lines(sets),
+        *note_lines(sets),
     ]
     if sentences and _HTML.search("".join(sentences)):
         referenced = [_referenced(sentence) or "&#32;" for sentence in sentences]

@@ -196,6 +196,9 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "runs of each model, each in a new process; they share the duration and the queries",
             default="5, with --quick 8; 1 where a single run is judged",
             excludes=("--profile", "--sustained")),
+        BenchOption("extra_runs", "extra_runs", WHOLE,
+            "largest number of further runs of each model, in place of runs in which the machine "
+            "was disturbed; 0: none", default="3"),
         BenchOption("quick", "preset", FLAG,
             "short for --preset quick", constant="quick", excludes=("--preset",)),
         BenchOption("preset", "preset", TEXT,

@@ -50,11 +50,11 @@ from edgebench.host.series.envelope import Floats
 from edgebench.host.series.run_series import read_series
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.history import setting_text
+from edgebench.host.show.notes import note_lines
 from edgebench.host.show.operators import OperatorLines, operator_lines
 from edgebench.host.show.page import heat_lines
 from edgebench.host.show.sentences import sentence
-from edgebench.host.show.set_page import variance_lines
-from edgebench.host.show.settings import setting_lines
+from edgebench.host.show.set_page import replaced_words, variance_lines
 from edgebench.host.show.verdict import advices
 from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.errors import RunDamaged, StoreError
@@ -212,7 +212,7 @@ def subject_of(
         for number in percentiles
         if number.path.startswith("latency_ns.")
     ]
-    settings = [f"{line[:1].upper()}{line[1:]}." for line in setting_lines([one])]
+    settings = [f"{line[:1].upper()}{line[1:]}." for line in note_lines([one])]
     problems, kept, kept_line = _rules(one.verdict)
     profile, energy = typical.metrics.profile, typical.metrics.energy
     energy_run = f"run {typical.run_id}, one of {len(one.runs)} runs" if len(one.runs) > 1 else ""
@@ -371,6 +371,8 @@ def _notes(one: RunSet, runs: Sequence[ReportedRun]) -> list[tuple[str, str]]:
         refused = len(one.refused_run_ids)
         counts = f"{len(one.run_ids)} of {one.planned_count} runs count"
         notes.append(("set", f"{one.set_id}, {counts}" + (f", {refused} invalid" * bool(refused))))
+        if replaced := replaced_words(one):
+            notes.append(("replaced", replaced))
     if one.variance is not None:
         notes += [("variation", line) for line in variance_lines(one.variance)]
     if first.kind == "profile":

@@ -19,9 +19,9 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 
 from edgebench.host.result.keys import key_of
 from edgebench.host.result.migrations import migrated
+from edgebench.host.result.reason import Fact, Reason
 from edgebench.host.result.run import SCHEMA_VERSION, Path, Run
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.result.verdict import Fact
 from edgebench.protocol.errors import EdgebenchError, RunDamaged, RunNewer
 from edgebench.protocol.plain import make_bounded, make_printable, make_strict, number_hooks
 from edgebench.protocol.text import one_line
@@ -181,7 +181,16 @@ def _make_converter(*, is_detailed: bool = False) -> Converter:
 
     converter.register_structure_hook_factory(has_own_keys, reader)
     converter.register_unstructure_hook_factory(has_own_keys, writer)
-    converter.register_structure_hook_func(lambda kind: kind == Fact, _structure_fact)
+
+    def structure_fact(value: Any, _: Any) -> Fact:
+        if isinstance(value, str):
+            return str(converter.structure(value, str))
+        if value is None or isinstance(value, (int, float, bool)):
+            return value
+        reasons: tuple[Reason, ...] = converter.structure(value, tuple[Reason, ...])
+        return reasons
+
+    converter.register_structure_hook_func(lambda kind: kind == Fact, structure_fact)
     return converter
 
 
@@ -196,12 +205,6 @@ def _overrides(kind: Any, hooks: Mapping[str, Any], *, is_written: bool) -> dict
         elif name != field.name:
             overrides[field.name] = override(rename=name, struct_hook=hooks.get(field.name))
     return overrides
-
-
-def _structure_fact(value: Any, _: Any) -> Fact:
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
-    raise TypeError(f"expected a plain value, got {type(value).__name__}")
 
 
 _converter = _make_converter()

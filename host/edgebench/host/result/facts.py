@@ -42,14 +42,26 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """A disturbed run of a set, which a further run of the set replaces."""
+
+    run_id: str
+    """Id of the disturbed run, which stays in the store."""
+    rules: tuple[str, ...]
+    """Rules that the disturbed run failed because of the disturbance."""
+
+
+@dataclass(frozen=True, slots=True)
 class SetMember:
     """Place of a run in a set: the runs of the same model that the same command made."""
 
     set_id: str
     number: int
-    """Position among the runs of the set, from 0."""
+    """Position among the runs of the set, from 0; that of the replaced run for a further run."""
     count: int
-    """Number of runs planned for the set."""
+    """Number of runs planned for the set, without further runs."""
+    replaces: Replacement | None = None
+    """The run that this further run replaces; None for a planned run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,22 +39,28 @@ def place_of(path: str, key: str) -> str:
     return below_any if below_any in _since() else f"{path}.{key}".lstrip(".")
 
 
-def key_paths(kind: Any, path: str = "") -> Iterator[str]:
-    """Place of every key in documents of a type."""
+def key_paths(kind: Any, path: str = "", inside: tuple[type, ...] = ()) -> Iterator[str]:
+    """Place of every key in documents of a type.
+
+    Args:
+        kind: Type of the values.
+        path: Place of the value.
+        inside: Types that contain the value. A type that contains itself ends the search.
+    """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType, tuple):
         for argument in arguments:
-            yield from key_paths(argument, path)
+            yield from key_paths(argument, path, inside)
     elif origin in (dict, Mapping):
         yield f"{path}.{ANY_KEY}"
-        yield from key_paths(arguments[1], f"{path}.{ANY_KEY}")
-    elif is_dataclass(kind):
+        yield from key_paths(arguments[1], f"{path}.{ANY_KEY}", inside)
+    elif isinstance(kind, type) and is_dataclass(kind) and kind not in inside:
         hints = get_type_hints(kind)
         for field in fields(kind):
             if key := key_of(field.metadata, field.name):
                 place = f"{path}.{key}".lstrip(".")
                 yield place
-                yield from key_paths(hints[field.name], place)
+                yield from key_paths(hints[field.name], place, (*inside, kind))
 
 
 @cache

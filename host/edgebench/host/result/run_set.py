@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from edgebench.host.result.keys import key
@@ -72,6 +73,9 @@ class RunSet:
     """Runs that are not refused, in order of measurement."""
     refused_run_ids: tuple[str, ...]
     """Invalid runs, which are excluded from the metrics."""
+    replaced_run_ids: tuple[str, ...] = ()
+    """Disturbed runs that further runs replace, which are excluded from the metrics and the
+    verdict."""
     headline: str
     """Path of the set's headline metric."""
     metrics: dict[str, SetMetric]
@@ -80,12 +84,12 @@ class RunSet:
     """None if the runs have no interval, or the set has no interval between runs."""
     verdict: Verdict
     runs: tuple[Run, ...] = field(metadata=key(""), repr=False)
-    """All runs, including refused runs."""
+    """All runs by position, including refused runs; replaced runs are last."""
 
     @property
     def counted(self) -> tuple[Run, ...]:
-        """Runs that are not refused."""
-        return tuple(run for run in self.runs if not run.verdict.is_refused)
+        """Runs that are neither refused nor replaced."""
+        return tuple(run for run in self.runs if run.run_id in self.run_ids)
 
     @property
     def marks(self) -> ResultMarks:
@@ -97,3 +101,14 @@ class RunSet:
     def first(self) -> Run:
         """The first run, which alone has checked outputs and an accuracy."""
         return self.runs[0]
+
+
+def without_replaced(runs: Iterable[Run]) -> list[Run]:
+    """The runs that no other of these runs replaces; an invalid run replaces none."""
+    listed = list(runs)
+    replaced = {
+        run.member.replaces.run_id
+        for run in listed
+        if run.member is not None and run.member.replaces and not run.verdict.is_refused
+    }
+    return [run for run in listed if run.run_id not in replaced]

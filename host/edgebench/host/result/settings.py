@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 
-from edgebench.host.result.verdict import Fact
+from edgebench.host.result.reason import Fact
 
 
 class SettingState(Enum):

@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from edgebench.host.result.latency import LatencySummary
+from edgebench.host.result.reason import Reason
+from edgebench.host.result.reasons.table import text_of
+
+MEMORY_CLOCK = "memory_clock"
+"""Cause of a slowdown by a lower clock of the memory or of a bus, without heat."""
 
 
 class ThermalState(Enum):
@@ -24,11 +29,14 @@ class ThermalResult:
 
     state: ThermalState
     cause: str | None
-    """thermal, undervoltage, overcurrent, power_limit, hidden, unknown; None without throttling."""
+    """thermal, undervoltage, overcurrent, power_limit, memory_clock, hidden, unknown; None without
+    throttling."""
     is_certain: bool
     """Whether the device itself reported it."""
-    reason: str
-    """Reason for the state, a single line."""
+    reasons: tuple[Reason, ...] = ()
+    """Reasons for the state; empty in runs that were stored with the text only."""
+    reason: str = ""
+    """Text of the reasons, a single line."""
     start_temp_c: float | None = None
     throttle_temp_c: float | None = None
     """Throttling temperature of the device; None: unknown."""
@@ -72,6 +80,7 @@ class ThermalResult:
     def __post_init__(self) -> None:
         verdict = f"{self.state.value}:{self.cause}" if self.cause else self.state.value
         object.__setattr__(self, "verdict", verdict)
+        object.__setattr__(self, "reason", text_of(self.reasons, self.reason))
 
     @property
     def is_slowed(self) -> bool:

@@ -314,6 +314,20 @@ def format_duration(value_s: float) -> str:
     return str(timedelta(seconds=round(value_s)))
 
 
+def format_step(value_s: float) -> str:
+    """A step of a clock with its sign, three significant digits.
+
+    >>> format_step(-0.25), format_step(1.0), format_step(10_800), format_step(1.767e9)
+    ('-250 ms', '+1.00 s', '+3 h', '+56 years')
+    """
+    sign, size_s = "-" if value_s < 0 else "+", abs(value_s)
+    for unit, unit_s in _LONG_UNITS.items():
+        if size_s >= unit_s:
+            return f"{sign}{size_s / unit_s:.3g} {unit}"
+    return f"{sign}{format_ns(size_s * 1e9)}"
+
+
+_LONG_UNITS = {"years": 365.25 * 86400, "days": 86400, "h": 3600, "min": 60}
 _LONGEST_S = 10 * 365 * 86400.0
 """Longest duration shown in digits: an expected time may come from a hostile device."""
 

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-Fact = str | int | float | bool | None
-"""Part of a sentence in addition to value and limit: a name, a count."""
+from edgebench.host.result.reason import Fact
 
 
 class State(Enum):

@@ -32,8 +32,8 @@ from edgebench.host.result.units import (
 from edgebench.host.result.windows import WindowSummary
 from edgebench.host.show.data_table import GAP, DataTable
 from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.notes import note_lines
 from edgebench.host.show.operators import operator_lines
-from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     WIDE_ONLY,
@@ -76,7 +76,7 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
     rows: list[tuple[str, str | Text]] = [*verdict_rows(one, run), *_set(run, prefix)]
     parts: list[RenderableType] = [facts_table(rows), results_table([one], width)]
     parts += mark_lines([one])
-    parts += map(text, setting_lines([one]))
+    parts += map(text, note_lines([one]))
     if run.verdict.is_refused:
         return parts
     if run.metrics.profile is not None:
@@ -220,6 +220,8 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         parts = [_threads(run), f"CPU {cpus}", f"policy {scheduling.policy}"]
         if (quota := tightest_quota(scheduling)) is not None:
             parts.insert(2, f"CPU quota {quota.cpu_count:.3g} CPUs")
+        if (realtime := scheduling.realtime) is not None and realtime.paused_s:
+            parts.append(f"{format_ns(realtime.paused_s * 1e9)} left to other programs")
         facts.append(("process", ", ".join(parts)))
     if conditions.confinement is not None:
         facts.append(("confinement", confinement_line(conditions.confinement)))
@@ -318,6 +320,8 @@ def _set(run: Run, prefix: str) -> list[tuple[str, str]]:
     if run.member is None:
         return []
     place = f"run {run.member.number + 1} of {run.member.count}"
+    if (replaced := run.member.replaces) is not None:
+        place += f", in place of {replaced.run_id} ({', '.join(replaced.rules)})"
     name = shlex.quote(f"{prefix}{run.member.set_id}")
     return [("set", f"{place}; the verdict of the set: edgebench show {name}")]
 

@@ -135,5 +135,5 @@ def _profile_words(one: RunSet) -> str:
     """The command that shows which operators take the time; empty without a profiler."""
     if one.runtime not in _PROFILED:
         return ""
-    profiled = asked_of(one.first, len(one.runs)).bench(is_profiled=True)
+    profiled = asked_of(one.first, one.planned_count).bench(is_profiled=True)
     return f"; which operators take the time: {profiled}"

@@ -20,9 +20,9 @@ from edgebench.host.result.units import (
     half_width_of,
 )
 from edgebench.host.show.data_table import DataTable
+from edgebench.host.show.notes import note_lines
 from edgebench.host.show.page import facts_table
 from edgebench.host.show.sentences import described
-from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     mark_lines,
@@ -48,7 +48,7 @@ def set_results(one: RunSet, width: int = PIPE_WIDTH) -> list[RenderableType]:
     """Verdict, advice and result of a set."""
     parts: list[RenderableType] = [facts_table(verdict_rows(one)), results_table([one], width)]
     parts += mark_lines([one])
-    parts += map(text, setting_lines([one]))
+    parts += map(text, note_lines([one]))
     return parts
 
 
@@ -81,6 +81,8 @@ def set_details(
         ("scenario", f"{spec.scenario.value}, preset {spec.preset}"),
         ("runs", f"{len(one.run_ids)} of {one.planned_count} count{_least_length(one)}"),
     ]
+    if replaced := replaced_words(one):
+        facts.append(("replaced", replaced))
     if (line := _next_run_line(one)) is not None and not one.verdict.is_refused:
         facts.append(("next run", line))
     if next_time is not None:
@@ -88,6 +90,17 @@ def set_details(
     if one.variance is not None:
         facts += [("variance", line) for line in variance_lines(one.variance)]
     return [*parts, _runs_table(one), "", *rules, "", facts_table(facts), ""]
+
+
+def replaced_words(one: RunSet) -> str:
+    """Which runs were replaced, and by which rules; empty if there are none."""
+    members = [run.member for run in one.runs if run.member is not None]
+    reasons = [
+        f"{member.replaces.run_id} ({', '.join(member.replaces.rules)})"
+        for member in members
+        if member.replaces is not None and member.replaces.run_id in one.replaced_run_ids
+    ]
+    return ", ".join(reasons)
 
 
 def _next_run_line(one: RunSet) -> str | None:

@@ -6,13 +6,10 @@ Each setting has a sentence for each reason that `analysis.settings` defines. `{
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 from edgebench.host.result.run import Run
-from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.settings import Setting, SettingState
-from edgebench.host.show.verdict import named_sets
-from edgebench.protocol.text import printable
 
 SENTENCES: Mapping[str, Mapping[str, str]] = {
     "threads": {
@@ -62,7 +59,7 @@ def setting_sentence(name: str, setting: Setting) -> str | None:
         return None
 
 
-def run_notes(run: Run) -> list[str]:
+def setting_notes(run: Run) -> list[str]:
     """Sentences about the settings of a run whose effect differs from the request."""
     settings = run.conditions.settings
     if settings is None:
@@ -74,24 +71,3 @@ def run_notes(run: Run) -> list[str]:
         if setting.state in _NOTED and not failed & _RULES.get(name, frozenset())
     ]
     return [sentence for sentence in sentences if sentence is not None]
-
-
-def setting_lines(
-    sets: Sequence[RunSet], titles: Callable[[RunSet], str] | None = None
-) -> list[str]:
-    """Notes on the settings of sets, without duplicates; a note names its sets unless all share it.
-
-    Args:
-        sets: The sets.
-        titles: Text that distinguishes sets of the same model and device; None: their ids.
-    """
-    sharing: dict[str, list[int]] = {}
-    for index, run_set in enumerate(sets):
-        for note in dict.fromkeys(note for run in run_set.runs for note in run_notes(run)):
-            sharing.setdefault(note, []).append(index)
-    return [
-        printable(f"note: {note}")
-        if len(indexes) == len(sets)
-        else printable(f"note: {named_sets(sets, indexes, titles)}: {note}")
-        for note, indexes in sharing.items()
-    ]

@@ -15,6 +15,7 @@ from edgebench.host.analysis.verdict.rule import Cause
 from edgebench.host.analysis.verdict.run import CompleteRule
 from edgebench.host.analysis.verdict.table import ALL_RULES, BY_ID, cause_of, kind_of
 from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.facts import SetMember
 from edgebench.host.result.marks import in_words
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
@@ -233,6 +234,14 @@ def named_sets(
     return " and ".join(filter(None, (", ".join(others), last)))
 
 
+def extra_run_words(member: SetMember) -> str:
+    """Which run a further run replaces, and why."""
+    assert member.replaces is not None, "a further run replaces another"
+    rules = ", ".join(member.replaces.rules)
+    disturbed = f"run {member.number + 1} of {member.count} was disturbed ({rules})"
+    return f"{disturbed}; a further run replaces it"
+
+
 def _reach(one: RunSet, names: Iterable[str]) -> str:
     """Verdict by these rules, with the affected kinds of numbers if the headline is unaffected."""
     harmed = {kind for rule in one.verdict.failures if rule.id in names for kind in rule.harmed}
@@ -249,7 +258,7 @@ def _reasons(one: RunSet) -> dict[str, str]:
         if rule in lines and milder is not None:
             lines.pop(milder, None)
     # Of several rules with the same cause, keep the rule that failed in most runs.
-    counts = {rule.id: int(rule.facts.get("failed_count") or 0) for rule in one.verdict.rules}
+    counts = {rule.id: _failed_count(rule) for rule in one.verdict.rules}
     causes = {rule.id: cause_of(rule) for rule in one.verdict.rules}
     for cause in Cause:
         names = [name for name in lines if causes.get(name) is cause]
@@ -264,6 +273,12 @@ def _reasons(one: RunSet) -> dict[str, str]:
     if not _has_cause(lines):
         return lines
     return dict(sorted(lines.items(), key=lambda line: _is_scatter(line[0])))
+
+
+def _failed_count(finding: Finding) -> int:
+    """Number of runs of a set that failed the rule; 0 for a finding of a single run."""
+    count = finding.facts.get("failed_count")
+    return count if isinstance(count, int) else 0
 
 
 def _to_mend(names: Iterable[str]) -> list[str]:

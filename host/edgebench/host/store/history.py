@@ -24,7 +24,7 @@ from edgebench.host.result.metrics import METRICS, Metric, headline
 from edgebench.host.result.run import SCHEMA_VERSION
 from edgebench.host.result.verdict import State
 from edgebench.host.store.address import find_each
-from edgebench.host.store.index import NEWER, RunFilter, RunSummary, list_runs
+from edgebench.host.store.index import NEWER, RunFilter, RunSummary, list_runs, without_replaced
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import NoSuchRun, RunNewer
 
@@ -116,6 +116,7 @@ def _history(
     margin_ratio: float | None,
 ) -> History:
     read = cache(store.run)
+    rows = without_replaced(rows)
     counted = [row for row in rows if row.verdict != State.INVALID.value]
     newest = (counted or rows)[-1]
     newest_run = read(newest.run_id)

@@ -21,7 +21,7 @@ from edgebench.host.result.energy import SYNTHETIC
 from edgebench.host.result.marks import EMULATED, SIMULATED, SYNTHETIC_POWER, ResultMarks
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import SCHEMA_VERSION, Run
-from edgebench.host.result.verdict import NumberKind
+from edgebench.host.result.verdict import NumberKind, State
 from edgebench.host.store.annotations import UNREADABLE, read_annotations
 from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store
 from edgebench.host.store.names import INDEX_FILE
@@ -97,6 +97,8 @@ class RunSummary:
     """Hash of the conditions: model content, firmware, runtime version, governor and so on."""
     side: str | None = None
     """Side of the comparison, `baseline` or `candidate`, for a run that is part of a pair."""
+    replaces: str | None = None
+    """Id of the disturbed run of the set that this run replaces."""
 
     @property
     def marks(self) -> ResultMarks:
@@ -116,6 +118,10 @@ class RunSummary:
         if self.scenario in _BY_INVOCATION:
             return [self.latency_ns_p50, self.latency_ns_p90, self.latency_ns_p99]
         return [self.end_to_end_ns_p50, self.end_to_end_ns_p90, self.end_to_end_ns_p99]
+
+
+COUNTED_STATES = frozenset({State.VALID.value, State.SUSPECT.value})
+"""Verdicts of runs with numbers."""
 
 
 class RunSelection(TypedDict, total=False):
@@ -200,6 +206,13 @@ def list_runs(store: Store, wanted: RunFilter | None = None) -> list[RunSummary]
         cells[_TAGS] = tuple(cells[_TAGS].split())
         summaries.append(RunSummary(*cells))
     return wanted.chosen(summaries) if wanted else summaries
+
+
+def without_replaced(rows: Iterable[RunSummary]) -> list[RunSummary]:
+    """The runs that no valid or suspect run of these replaces."""
+    listed = list(rows)
+    replaced = {row.replaces for row in listed if row.verdict in COUNTED_STATES}
+    return [row for row in listed if row.run_id not in replaced]
 
 
 def note_run(store: Store, run_id: str, run: Run | None = None) -> None:
@@ -424,6 +437,7 @@ def summary_of(run: Run) -> RunSummary:
         suspect=", ".join(kind.value for kind in run.marks.suspect or ()) or None,
         comparison_id=run.pair.comparison_id if run.pair else None,
         side=run.pair.side if run.pair else None,
+        replaces=run.member.replaces.run_id if run.member and run.member.replaces else None,
         settings_digest=digest(settings_of(run)),
         conditions_digest=digest(conditions_of(run)),
     )

@@ -8,11 +8,8 @@ from statistics import median
 from edgebench.host.analysis.occasions import NextTime, next_time
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.result.verdict import State
-from edgebench.host.store.index import RunSummary, list_runs
+from edgebench.host.store.index import COUNTED_STATES, RunSummary, list_runs, without_replaced
 from edgebench.host.store.layout import Store
-
-_COUNTED = (State.VALID.value, State.SUSPECT.value)
 
 
 def next_time_of(store: Store, one: RunSet) -> NextTime | None:
@@ -45,9 +42,9 @@ def _subject(row: RunSummary) -> _Subject:
 def _by_subject(rows: Iterable[RunSummary], column: str) -> dict[_Subject, list[float]]:
     """Median of each set, by subject, oldest first."""
     sets: dict[tuple[_Subject, str], list[float]] = {}
-    for row in rows:
+    for row in without_replaced(rows):
         value = getattr(row, column)
-        if row.set_id is not None and row.verdict in _COUNTED and value:
+        if row.set_id is not None and row.verdict in COUNTED_STATES and value:
             sets.setdefault((_subject(row), row.set_id), []).append(float(value))
     groups: dict[_Subject, list[float]] = {}
     for (subject, _), values in sets.items():

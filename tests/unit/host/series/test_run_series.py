@@ -96,7 +96,11 @@ def test_throttled_stretches_are_spans() -> None:
     """Otherwise the run would state a ratio of throttling, but not its times."""
     run, _ = stored(PLAIN)
     thermal = ThermalResult(
-        ThermalState.THROTTLED, "thermal", True, "hot", throttled_spans_s=((1.0, 2.5), (4.0, 5.0))
+        ThermalState.THROTTLED,
+        "thermal",
+        True,
+        reason="hot",
+        throttled_spans_s=((1.0, 2.5), (4.0, 5.0)),
     )
     run = replace(run, metrics=replace(run.metrics, thermal=thermal))
     spans = [

@@ -76,10 +76,10 @@ def commands(asked: Asked) -> Iterator[tuple[str, Command]]:
                 can_be_longer=is_free,
                 warmup_query_count=1000,
             )
-            advised = advice_for(finding(rule.id, RuleOutcome.FAIL, reason.key), situation)
+            advised = advice_for(finding(rule.id, RuleOutcome.FAIL, reason.id), situation)
             assert advised is not None
             for step in advised.steps:
-                yield from ((f"{rule.id} {reason.key}", command) for command in step.commands)
+                yield from ((f"{rule.id} {reason.id}", command) for command in step.commands)
     for kind in LEAVES:
         for step in steps_after(made(kind), asked):
             yield from ((kind.__name__, command) for command in step.commands)

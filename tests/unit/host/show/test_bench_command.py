@@ -143,7 +143,7 @@ def test_every_advice_is_a_command_that_is_accepted(options: str) -> None:
             id=rule.id,
             outcome=RuleOutcome.FAIL,
             severity=State.SUSPECT,
-            reason=kind.key,
+            reason=kind.id,
             facts=some_facts(kind),
         )
         advice = advice_for(finding, situation)

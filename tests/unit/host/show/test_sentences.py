@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.findings import some_facts
 
-from edgebench.host.analysis.verdict.rule import ReasonKind, Rule
+from edgebench.host.analysis.verdict.rule import Rule, RuleReason
 from edgebench.host.analysis.verdict.table import ALL_RULES, BY_ID, RULES
 from edgebench.host.result.units import ABSENT
 from edgebench.host.result.verdict import Finding, RuleOutcome, State
@@ -18,11 +18,11 @@ KINDS = [(rule, kind) for rule in ALL_RULES for kind in rule.reasons().values()]
 
 
 @pytest.mark.parametrize(
-    ("rule", "kind"), KINDS, ids=[f"{rule.id}-{kind.key}" for rule, kind in KINDS]
+    ("rule", "kind"), KINDS, ids=[f"{rule.id}-{kind.id}" for rule, kind in KINDS]
 )
 @pytest.mark.parametrize("outcome", RuleOutcome)
 def test_every_reason_has_a_sentence(
-    rule: Rule[Any], kind: ReasonKind[Any], outcome: RuleOutcome
+    rule: Rule[Any], kind: RuleReason[Any], outcome: RuleOutcome
 ) -> None:
     """Otherwise a rare run would have a finding that cannot be printed."""
     finding = Finding(
@@ -32,7 +32,7 @@ def test_every_reason_has_a_sentence(
         value=0.25,
         limit=0.5,
         unit="ratio",
-        reason=kind.key or None,
+        reason=kind.id or None,
         facts=some_facts(kind),
     )
     shown = sentence(finding)

@@ -82,6 +82,20 @@ def test_runs_of_a_set_are_one_point(store: Store) -> None:
     assert found.points[0].ci95 == (1000.0, 1004.0)
 
 
+def test_replaced_run_is_no_part_of_its_point(store: Store) -> None:
+    """Otherwise a disturbed run that was measured again would move the history."""
+    for day in (1, 2):
+        for number in range(5):
+            add(store, day, 1000 + number, number=number, set_id=f"set-{day}")
+    document = add(store, 2, 1003, number=5, set_id="set-2")
+    replaced = {"run_id": "20260302-000004-0123abcd", "rules": ["cpu_pressure"]}
+    document["set"] |= {"number": 4, "replaces": replaced}
+    write(store, document)
+    [found] = read_histories(store, RunFilter())
+    assert [point.ci95 for point in found.points] == [(1000.0, 1004.0), (1000.0, 1003.0)]
+    assert found.refused_count == 0, "a replaced run is not invalid"
+
+
 def test_invalid_set_is_left_out_of_the_history_of_every_metric(store: Store) -> None:
     """Otherwise memory would be shown despite refused latency, or wide memory refuse a good set."""
     for number, p50 in enumerate((1000, 1010, 1020, 1900, 2500)):

@@ -12,6 +12,8 @@ from support.kinds import KINDS, store_of
 
 from edgebench.host.analysis.run_set import find_set
 from edgebench.host.result.document import to_document
+from edgebench.host.result.facts import Replacement
+from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.host.store.occasions import next_time_of
@@ -61,6 +63,31 @@ def test_sets_under_other_conditions_are_not(tmp_path: Path) -> None:
     found = next_time_of(store, newest(store, "set-4"))
     assert found is not None
     assert (found.occasion_count, found.model_count) == (3, 1), "those of the other version, pooled"
+
+
+def test_replaced_runs_are_left_out(tmp_path: Path) -> None:
+    """Otherwise disturbed runs that were measured again would widen the next time."""
+    store = stored(tmp_path)
+    before = next_time_of(store, newest(store, "set-4"))
+    [*_, run_id] = store.run_ids()
+    run = store.run(run_id)
+    assert run.member is not None
+    latency = run.metrics.latency_ns
+    assert latency is not None
+    assert latency.p50 is not None
+    # The run that is left keeps its place; the disturbed run is twice as slow.
+    slow_id = f"{run_id[:-1]}{'0' if run_id[-1] != '0' else '1'}"
+    slow = changed(run, {"run_id": slow_id, "metrics.latency_ns.p50": 2 * latency.p50})
+    again = changed(run, {"member.replaces": Replacement(slow_id, ("cpu_pressure",))})
+    for one in (slow, again):
+        put_document(store, one)
+    assert next_time_of(store, newest(store, "set-4")) == before
+
+
+def put_document(store: Store, run: Run) -> None:
+    """Write the document of a run."""
+    store.directory(run.run_id).mkdir(parents=True, exist_ok=True)
+    (store.directory(run.run_id) / RUN_FILE).write_text(json.dumps(to_document(run)))
 
 
 def test_two_sets_are_too_few(tmp_path: Path) -> None:

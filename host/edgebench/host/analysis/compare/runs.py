@@ -32,6 +32,7 @@ from edgebench.host.result.metrics import (
     value_at,
 )
 from edgebench.host.result.run import Run
+from edgebench.host.result.run_set import without_replaced
 from edgebench.host.result.settings import EffectiveSettings, SettingState
 from edgebench.host.result.verdict import State, Verdict
 from edgebench.protocol.errors import (
@@ -249,7 +250,7 @@ def _prepare(
 ) -> _PreparedComparison:
     if not all(sides):
         raise UsageError("a comparison needs runs on both sides")
-    baseline, candidate = map(_without_failed, sides)
+    baseline, candidate = (_without_failed(without_replaced(side)) for side in sides)
     _refuse_invalid([*baseline, *candidate])
     ids = [run.run_id for run in [*baseline, *candidate]]
     twice = {run_id for run_id in ids if ids.count(run_id) > 1}

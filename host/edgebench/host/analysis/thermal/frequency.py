@@ -53,7 +53,8 @@ _CPUS_MAX = 1024
 
 
 ByWindow = Callable[[Series, Nanoseconds], Floats]
-"""Reading of each window: `Series.medians` or, to keep short dips visible, `Series.means`."""
+"""Reading of each window: `Series.medians`; `Series.midmeans`, as of the latency; or, to keep short
+dips visible, `Series.means`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
-"""Four signals of whether a device slowed down, each by window.
+"""Five signals of whether a device slowed down, each by window.
 
     I  indicator     reported by the device: firmware bits, throttle counters, cooling devices
     F  frequency     below 0.97 of the baseline, on the model's own policy or accelerator; or a
                      lowered cap
+    M  memory        the clock of the memory or of a bus to it, below 0.97 of that of the windows
+                     whose latency is not raised
     T  temperature   within 2 °C of the throttle temperature, or above it
     L  latency       above 1.05 of the baseline, in at least 3 windows in a row
 
@@ -13,6 +15,9 @@ with means in place of medians: L is then a latency that is repeatedly higher.
 
 A smaller increase counts if its cause is known: if the latency is 2 % higher in windows that are
 hot and have a lower clock, heat has raised the latency.
+
+The baseline of the frequency is that of the windows that made the baseline of the latency: a turbo
+or a cool chip may last for two of the five seconds only.
 
 A window's frequency counts only if the model keeps the CPU busy, because governors lower the clock
 of an idle CPU. Windows in which the model ran on another cluster than in the baseline have neither
@@ -39,12 +44,17 @@ from edgebench.host.analysis.thermal.indicators import (
     find_indications,
     widened,
 )
+from edgebench.host.analysis.thermal.memory_clock import memory_clocks
 from edgebench.host.analysis.thermal.telemetry import Floats, Series, TelemetryTrace, WindowMask
 from edgebench.host.analysis.thermal.timeline import WINDOW_S, Timeline, Windows, cut_into_slices
+from edgebench.host.result.reason import Reason
 from edgebench.protocol.thermal import Expectation
 
 FREQ_DROP_LIMIT_RATIO = 0.97
 LATENCY_LIMIT_RATIO = 1.05
+BASELINE_QUANTILE = 0.25
+"""The lower quartile of the baseline's windows makes the baseline, because a remaining warm-up, or
+a turbo that has ended, makes some of them slow."""
 EXPLAINED_LIMIT_RATIO = 1.02
 """Smallest increase of the latency that counts if heat and a lower clock explain it. The mean of
 the middle half of a window repeats to well within 1 % on a quiet device."""
@@ -103,6 +113,18 @@ class FrequencySignal(Signal):
 
 
 @dataclass(frozen=True, slots=True)
+class MemorySignal(Signal):
+    """Set where the clock of the memory, or of a bus to it, was lower than in faster windows."""
+
+    name: str
+    """Name under /sys/class/devfreq."""
+    fast_hz: float
+    """Clock in windows whose latency is not raised."""
+    slow_hz: float
+    """Clock in windows whose latency is raised."""
+
+
+@dataclass(frozen=True, slots=True)
 class Move:
     """Time that the model spent on another type of core than for most of the run."""
 
@@ -120,6 +142,8 @@ class Signals:
     indications: list[Indication]
     indicator: Signal | None
     frequency: FrequencySignal | None
+    memory: MemorySignal | None
+    """Clock of the memory that explains the latency; None if there is none."""
     temperature: Signal | None
     throttle_c: float | None
     """Temperature at which the device throttles: the lowest known limit of its zones."""
@@ -138,7 +162,7 @@ class Signals:
     """Time on another type of core; None if the model did not move."""
     is_sliced: bool
     """Whether the windows are slices, and L is a repeatedly higher latency."""
-    indicated_elsewhere: tuple[str, ...]
+    indicated_elsewhere: tuple[Reason, ...]
     """Reports of the device about parts that the model did not run on."""
 
     @property
@@ -181,7 +205,15 @@ def find_signals(
     if delegation is not None:
         nominal_hz = _median_hz(frequency.cap_hz, baseline)
     is_busy = (_busy_ratio(timeline, telemetry, windows, threads) >= BUSY_LIMIT_RATIO) & is_home
-    clock = _frequency_signal(frequency, baseline, is_busy, nominal_hz)
+    # The estimator of the latency, because a turbo may end within the first window.
+    early = find_frequency(telemetry, expected, windows.edges_ns, Series.midmeans, delegation)
+    clock = _frequency_signal(
+        frequency,
+        baseline_hz=_fast_hz(early.freq_hz, latency_ns, baseline & is_busy),
+        cap_at_start_hz=_fast_hz(early.cap_hz, latency_ns, baseline),
+        is_busy=is_busy,
+        nominal_hz=nominal_hz,
+    )
 
     temperature, throttle_c = _temperature_signal(telemetry, expected, windows)
     is_explained = np.zeros_like(is_slower)
@@ -209,6 +241,14 @@ def find_signals(
         if indications.known.any()
         else None,
         frequency=clock,
+        memory=_memory_signal(
+            {
+                name: reading(series, windows.edges_ns)
+                for name, series in memory_clocks(telemetry, delegation is not None).items()
+            },
+            slow=latency,
+            fast=is_known & is_busy & ~is_slower,
+        ),
         temperature=temperature,
         throttle_c=throttle_c,
         latency=latency,
@@ -227,8 +267,7 @@ def _baseline_and_limit_ns(latency_ns: Floats, baseline: WindowMask) -> tuple[fl
     """Latency of the baseline, and the limit of slower windows; NaN without a baseline."""
     if not baseline.any():
         return math.nan, math.nan
-    # The lower quartile, because a remaining warm-up makes some of these windows slow.
-    baseline_ns = float(np.quantile(latency_ns[baseline], 0.25, method="lower"))
+    baseline_ns = float(np.quantile(latency_ns[baseline], BASELINE_QUANTILE, method="lower"))
     # Standard deviation of a window, by the differences between neighbours. The lower quartile of
     # the differences is insensitive to a trend, and to steps in up to half of them.
     steps_ns = np.abs(np.diff(latency_ns))
@@ -323,11 +362,45 @@ def _stands_out(slow: WindowMask, latency_ns: Floats, is_known: WindowMask) -> b
     return bool(slow_ns > LATENCY_LIMIT_RATIO * between_ns)
 
 
+def _fast_hz(freq_hz: Floats | None, latency_ns: Floats, baseline: WindowMask) -> float | None:
+    """Clock of the fastest quarter of the baseline's windows; None if none of these has a clock."""
+    read = baseline if freq_hz is None else baseline & ~np.isnan(freq_hz)
+    if not read.any():
+        return None
+    limit_ns = np.quantile(latency_ns[read], BASELINE_QUANTILE, method="lower")
+    return _median_hz(freq_hz, read & (latency_ns <= limit_ns))
+
+
+def _memory_signal(
+    clocks_hz: dict[str, Floats], *, slow: WindowMask, fast: WindowMask
+) -> MemorySignal | None:
+    """Signal of the clock that fell most from the fast windows to the slow; None if none fell.
+
+    Args:
+        clocks_hz: Clock by window, shape (k,), of each memory and bus; NaN where not read.
+        slow: Windows with a higher latency that lasts.
+        fast: Other windows in which the model kept the processor busy.
+    """
+    signals = []
+    for name, freq_hz in clocks_hz.items():
+        fast_hz, slow_hz = _median_hz(freq_hz, fast), _median_hz(freq_hz, slow)
+        if fast_hz is None or slow_hz is None:
+            continue
+        is_set = freq_hz < FREQ_DROP_LIMIT_RATIO * fast_hz
+        signal = MemorySignal(is_set, ~np.isnan(freq_hz), name, fast_hz, slow_hz)
+        if signal.explains(slow):
+            signals.append(signal)
+    return min(signals, key=lambda signal: signal.slow_hz / signal.fast_hz, default=None)
+
+
 def _frequency_signal(
-    frequency: Frequency, baseline: WindowMask, is_busy: WindowMask, nominal_hz: float | None
+    frequency: Frequency,
+    *,
+    baseline_hz: float | None,
+    cap_at_start_hz: float | None,
+    is_busy: WindowMask,
+    nominal_hz: float | None,
 ) -> FrequencySignal | None:
-    baseline_hz = _median_hz(frequency.freq_hz, baseline & is_busy)
-    cap_at_start_hz = _median_hz(frequency.cap_hz, baseline)
     if baseline_hz is None and cap_at_start_hz is None:
         return None
     is_set, known = np.zeros_like(is_busy), np.zeros_like(is_busy)

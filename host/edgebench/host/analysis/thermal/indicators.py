@@ -34,6 +34,8 @@ from edgebench.host.analysis.thermal.telemetry import (
     TelemetryTrace,
     WindowMask,
 )
+from edgebench.host.result.reason import Reason
+from edgebench.host.result.reasons import thermal
 from edgebench.protocol.thermal import Expectation, slows_down
 
 _RPI = "rpi.throttled_bits"
@@ -74,7 +76,7 @@ class Indication:
 
     cause: str
     """Cause: thermal, undervoltage or overcurrent."""
-    detail: str
+    reason: Reason
     windows: WindowMask
     """Windows in which it was reported, shape (k,)."""
 
@@ -87,8 +89,8 @@ class Indications:
     """Indications in the profile's order of indicators, then by their number of windows."""
     known: WindowMask
     """Windows in which an indicator was read, shape (k,)."""
-    elsewhere: tuple[str, ...] = ()
-    """Details of reports about parts that the model did not run on."""
+    elsewhere: tuple[Reason, ...] = ()
+    """Reports about parts that the model did not run on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ def find_indications(
     order = expected.indicators
     indications: list[Indication] = []
     known = nowhere.copy()
-    elsewhere: list[str] = []
+    elsewhere: list[Reason] = []
     for kind in sorted(_SOURCES, key=lambda k: order.index(k) if k in order else len(order)):
         source = _SOURCES[kind](readings)
         known |= source.known
@@ -197,7 +199,7 @@ def _firmware(readings: _Readings) -> Indications:
     heat &= ~widened(power) | readings.is_hot
     shown = int(np.bitwise_or.reduce(bits))
     indications = [
-        Indication(cause, f"firmware bits {shown:#x}: {cause}", windows)
+        Indication(cause, thermal.firmware_bits(bits=shown, cause=cause), windows)
         for cause, windows in (("thermal", heat), ("undervoltage", power))
         if windows.any()
     ]
@@ -207,7 +209,13 @@ def _firmware(readings: _Readings) -> Indications:
 def _counters(readings: _Readings) -> Indications:
     counts = readings.telemetry.named("x86.", ".throttle_count")
     indications = [
-        Indication("thermal", f"{name} grew by {readings.inside(series).growth():.0f}", growth)
+        Indication(
+            "thermal",
+            thermal.throttle_count_grew(
+                sensor=name, event_count=round(readings.inside(series).growth())
+            ),
+            growth,
+        )
         for name, series in counts.items()
         if (growth := readings.growth(series)).any()
     ]
@@ -222,8 +230,9 @@ def _soctherm(readings: _Readings) -> Indications:
         if growth.any():
             event = name.split(".")[-2]
             cause = "undervoltage" if event == _UNDER_VOLTAGE_EVENT else "overcurrent"
-            text = f"{event} counted {readings.inside(series).growth():.0f} events"
-            indications.append(Indication(cause, text, growth))
+            count = round(readings.inside(series).growth())
+            reason = thermal.soctherm_events(event=event, event_count=count)
+            indications.append(Indication(cause, reason, growth))
     return Indications(indications, readings.known(events.values()))
 
 
@@ -235,13 +244,20 @@ def _cooling(readings: _Readings) -> Indications:
             continue
         inside = readings.inside(series)
         windows = readings.windows_of(inside, inside.value > 0)
-        text = f"cooling device {kind} was in state {inside.value.max(initial=0):g}"
-        if not _slows_the_model(readings, kind, windows):
-            elsewhere += [text] if windows.any() else []
+        slows_the_model = _slows_the_model(readings, kind, windows)
+        if slows_the_model:
+            devices.append(series)
+        if not windows.any():
             continue
-        devices.append(series)
-        if windows.any():
-            indications.append(Indication("thermal", text, windows))
+        reason = thermal.cooling_device_active(
+            device=kind,
+            state=float(inside.value.max(initial=0)),
+            slows_the_model=slows_the_model,
+        )
+        if slows_the_model:
+            indications.append(Indication("thermal", reason, windows))
+        else:
+            elsewhere.append(reason)
     return Indications(indications, readings.known(devices), tuple(elsewhere))
 
 
@@ -318,8 +334,8 @@ def _android(readings: _Readings) -> Indications:
     for first in np.flatnonzero(is_set[:-1] & is_set[1:]):
         begin, end = inside.time_ns[first], inside.time_ns[first + 1]
         windows |= (edges_ns[:-1] < end) & (edges_ns[1:] > begin)
-    text = f"Android's thermal status was {inside.value.max(initial=0):.0f}"
-    indications = [Indication("thermal", text, windows)] if windows.any() else []
+    reason = thermal.android_thermal_status(status=round(inside.value.max(initial=0)))
+    indications = [Indication("thermal", reason, windows)] if windows.any() else []
     return Indications(indications, readings.known([series]))
 
 
@@ -329,7 +345,9 @@ def _alarms(readings: _Readings) -> Indications:
         inside = readings.inside(series)
         windows = readings.windows_of(inside, inside.value > inside.value[:1])
         if windows.any():
-            indications.append(Indication("undervoltage", f"{name} was raised", windows))
+            indications.append(
+                Indication("undervoltage", thermal.undervoltage_alarm(sensor=name), windows)
+            )
     # An alarm of the supply says nothing about heat, so it cannot support "not throttled".
     return Indications(indications, readings.known([]))
 

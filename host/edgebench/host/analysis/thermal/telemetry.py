@@ -32,6 +32,10 @@ class Series:
         """Median of each window, shape (k,); NaN where a window has no reading."""
         return window_medians(self.time_ns, self.value, edges_ns)
 
+    def midmeans(self, edges_ns: Nanoseconds) -> Floats:
+        """Mean of the middle half of each window, shape (k,); NaN where a window has no reading."""
+        return window_midmeans(self.time_ns, self.value, edges_ns)
+
     def means(self, edges_ns: Nanoseconds) -> Floats:
         """Mean of each window, shape (k,), in which short dips count; NaN without a reading."""
         sums = window_sums(self.time_ns, self.value, edges_ns)

@@ -1,17 +1,19 @@
 """Detection of slowdowns of the device: their onset and their cause.
 
 Theory of operation. A run is cut into windows of 1 to 5 s. The first windows, at least 5 s, are the
-baseline. Four signals are read in every window (see heat_signals): I, the reports of the device; F,
-its frequency; T, its temperature; L, the latency.
+baseline. Five signals are read in every window (see heat_signals): I, the reports of the device; F,
+its frequency; M, the clock of its memory; T, its temperature; L, the latency.
 
-    I     F     T     L      verdict
-    yes   any   any   any    throttled:<cause of the indicator>, certain
-    –     yes   yes   yes    throttled:thermal, probable; also without a trusted frequency
-    –     no    yes   yes    throttled:hidden (firmware, idle injection)
-    –     yes   no    yes    frequency_limited:power_limit; :unknown without a signal of heat
-    –     no    no    yes    interference: not thermal; unknown if too few signals can be read
-    –     any   any   no     not_throttled if any signal was read; also if the model was slower on
-                             another type of core: that is not heat, and is reported separately
+    I     F     M     T     L      verdict
+    yes   any   any   any   any    throttled:<cause of the indicator>, certain
+    –     yes   any   yes   yes    throttled:thermal, probable; also without a trusted frequency
+    –     no    yes   yes   yes    throttled:thermal, probable
+    –     no    no    yes   yes    throttled:hidden (firmware, idle injection)
+    –     yes   any   no    yes    frequency_limited:power_limit; :unknown without a signal of heat
+    –     no    yes   no    yes    frequency_limited:memory_clock, also without a signal of heat
+    –     no    no    no    yes    interference: not thermal; unknown if too few signals can be read
+    –     any   any   any   no     not_throttled if any signal was read; also if the model was
+                                   slower on another type of core, which is reported separately
     no signal read           unknown; never "not throttled"
 
 A signal explains a higher latency only if it is set in most of the slower windows; a signal that
@@ -52,7 +54,9 @@ from edgebench.host.analysis.thermal.timeline import (
     cut_into_windows,
     window_length_s,
 )
-from edgebench.host.result.thermal import ThermalResult, ThermalState
+from edgebench.host.result.reason import Reason
+from edgebench.host.result.reasons import thermal
+from edgebench.host.result.thermal import MEMORY_CLOCK, ThermalResult, ThermalState
 from edgebench.protocol.record import OperatorPlacement
 from edgebench.protocol.thermal import Expectation
 
@@ -101,8 +105,10 @@ def find_throttling(
         result = _indicated(signals)
     else:
         result = _unknown(
-            f"{windows.length_s * windows.count:.2f} s is too short to detect throttling; "
-            f"{MIN_WINDOWS * window_length_s(timeline) + 1:.0f} s after the warm-up are enough"
+            thermal.too_short_for_throttling(
+                duration_s=windows.length_s * windows.count,
+                needed_s=MIN_WINDOWS * window_length_s(timeline) + 1,
+            )
         )
     heat, clock = signals.temperature, signals.frequency
     is_baseline_cool = None
@@ -132,76 +138,98 @@ def _explained(signals: Signals) -> ThermalResult:
     if signals.indications:
         return _indicated(signals)
     if not signals.sources:
-        return _unknown("no temperature, frequency or indicator can be read")
+        return _unknown(thermal.no_thermal_signal())
     slow, clock, heat = signals.latency, signals.frequency, signals.temperature
+    memory = signals.memory
     if not slow.any():
         return _not_slower(signals)
-    rose = "the latency rose repeatedly" if signals.is_sliced else "the latency rose"
+    is_repeated = signals.is_sliced
     has_slower_clock = clock is not None and clock.explains(slow)
     is_clock_known = clock is not None and clock.is_measured and clock.covers(slow)
     if heat is not None and heat.explains(slow):
-        cause, reason = "thermal", f"hot, and {rose}"
-        if has_slower_clock:
-            reason += " while the clock fell"
-        elif is_clock_known:
-            cause, reason = "hidden", f"{reason}, while the reported clock did not fall"
-        return ThermalResult(ThermalState.THROTTLED, cause, False, reason)
-    tells_of_heat = any(one is not None and one.covers(slow) for one in (heat, signals.indicator))
+        return _hot(signals, has_slower_clock, is_clock_known)
+    is_heat_known = any(
+        signal is not None and signal.covers(slow) for signal in (heat, signals.indicator)
+    )
     if has_slower_clock:
-        cause = "power_limit" if tells_of_heat else "unknown"
-        why = "without heat" if tells_of_heat else "and no temperature could be read"
-        return ThermalResult(ThermalState.FREQUENCY_LIMITED, cause, False, f"the clock fell, {why}")
+        cause = "power_limit" if is_heat_known else "unknown"
+        reason = thermal.clock_fell(is_heat_known=is_heat_known)
+        return ThermalResult(ThermalState.FREQUENCY_LIMITED, cause, False, (reason,))
+    if memory is not None:
+        reason = thermal.memory_clock_fell(
+            is_repeated=is_repeated,
+            name=memory.name,
+            fast_hz=memory.fast_hz,
+            slow_hz=memory.slow_hz,
+        )
+        return ThermalResult(ThermalState.FREQUENCY_LIMITED, MEMORY_CLOCK, False, (reason,))
     if not is_clock_known:
-        return _unknown(f"{rose}, and no trusted frequency could be read")
-    if not tells_of_heat:
-        return _unknown(f"{rose}, and neither temperature nor indicator could be read")
-    reason = f"{rose} without heat and without a lower clock"
-    return ThermalResult(ThermalState.INTERFERENCE, None, False, reason)
+        return _unknown(thermal.slower_without_frequency(is_repeated=is_repeated))
+    if not is_heat_known:
+        return _unknown(thermal.slower_without_temperature(is_repeated=is_repeated))
+    reason = thermal.slower_without_cause(is_repeated=is_repeated)
+    return ThermalResult(ThermalState.INTERFERENCE, None, False, (reason,))
+
+
+def _hot(signals: Signals, has_slower_clock: bool, is_clock_known: bool) -> ThermalResult:
+    """Result of a device that was hot when it was slower."""
+    memory, cause = signals.memory, "thermal"
+    if memory is not None and not has_slower_clock:
+        reason = thermal.hot_with_slower_memory(
+            is_repeated=signals.is_sliced,
+            name=memory.name,
+            fast_hz=memory.fast_hz,
+            slow_hz=memory.slow_hz,
+        )
+    else:
+        has_fallen = has_slower_clock if has_slower_clock or is_clock_known else None
+        reason = thermal.hot_and_slower(is_repeated=signals.is_sliced, has_clock_fallen=has_fallen)
+        cause = "hidden" if has_fallen is False else cause
+    return ThermalResult(ThermalState.THROTTLED, cause, False, (reason,))
 
 
 def _indicated(signals: Signals) -> ThermalResult:
     first = signals.indications[0]
-    others = sorted({one.cause for one in signals.indications} - {first.cause})
-    more = f"; also {', '.join(others)}" if others else ""
-    return ThermalResult(ThermalState.THROTTLED, first.cause, True, f"{first.detail}{more}")
+    others = sorted({indication.cause for indication in signals.indications} - {first.cause})
+    also = (thermal.other_causes(causes=", ".join(others)),) if others else ()
+    return ThermalResult(ThermalState.THROTTLED, first.cause, True, (first.reason, *also))
 
 
 def _not_slower(signals: Signals) -> ThermalResult:
     everywhere = np.ones_like(signals.latency)
     read = [name for name, signal in signals.sources.items() if signal.covers(everywhere)]
     if not read:
-        return _unknown("the signals of the device were read in less than half of the run")
+        return _unknown(thermal.thermal_signals_too_rare())
     moved = signals.moved
     if moved is not None and moved.ratio > 0.5:
-        return _unknown("the model moved between types of cores for most of the run")
+        return _unknown(thermal.between_core_types())
     signs = [one.is_set[-1] for one in (signals.frequency, signals.temperature) if one]
     if signals.slower[-1] and any(signs):
-        return _unknown("the latency rose only at the very end: measure longer to find the cause")
-    reason = f"{_growth(signals)}; read: {', '.join(read)}"
-    for detail in signals.indicated_elsewhere:
-        reason += f"; {detail}, which did not slow the model down"
+        return _unknown(thermal.slower_at_the_end())
+    reasons = [_growth(signals), thermal.thermal_signals_read(signals=", ".join(read))]
+    reasons += signals.indicated_elsewhere
     if moved is not None:
-        reason += f"; {moved.ratio:.0%} of the run was on another type of core"
-        if moved.latency_ratio is not None:
-            reason += f", where an inference took {moved.latency_ratio:.2g} times as long"
-    return ThermalResult(ThermalState.NOT_THROTTLED, None, False, reason)
+        reasons.append(
+            thermal.on_another_core_type(share_ratio=moved.ratio, latency_ratio=moved.latency_ratio)
+        )
+    return ThermalResult(ThermalState.NOT_THROTTLED, None, False, tuple(reasons))
 
 
-def _growth(signals: Signals) -> str:
-    """Text of how much the latency rose, on the type of core that the model ran on most."""
+def _growth(signals: Signals) -> Reason:
+    """How much the latency rose, on the type of core that the model ran on most."""
     known_ns = signals.latency_ns[signals.is_home & ~np.isnan(signals.latency_ns)]
     last = known_ns[-max(1, round(SUSTAINED_SHARE * len(known_ns))) :]
     growth = float(np.median(last)) / signals.baseline_ns if last.size else 1.0
-    where = "" if signals.moved is None else " on the same type of core"
+    has_moved = signals.moved is not None
     if EXPLAINED_LIMIT_RATIO < growth <= LATENCY_LIMIT_RATIO:
-        return (
-            f"the latency rose by {growth - 1:.1%}{where}, less than {LATENCY_LIMIT_RATIO - 1:.0%}"
+        return thermal.slightly_slower(
+            growth_ratio=growth - 1, limit_ratio=LATENCY_LIMIT_RATIO - 1, has_moved=has_moved
         )
-    return f"the latency did not rise{where}"
+    return thermal.not_slower(has_moved=has_moved)
 
 
-def _unknown(reason: str) -> ThermalResult:
-    return ThermalResult(ThermalState.UNKNOWN, None, False, reason)
+def _unknown(reason: Reason) -> ThermalResult:
+    return ThermalResult(ThermalState.UNKNOWN, None, False, (reason,))
 
 
 def _with_numbers(
@@ -271,8 +299,9 @@ def _signs(signals: Signals) -> WindowMask:
     for indication in signals.indications:
         reasons |= indication.windows
     others = [signals.latency]
-    if signals.frequency is not None:
-        others.append(signals.frequency.is_set & widened(reasons | signals.latency))
+    near = widened(reasons | signals.latency)
+    clocks = (signals.frequency, signals.memory)
+    others += [clock.is_set & near for clock in clocks if clock is not None]
     if not signals.indications:
         hot = signals.temperature.is_set if signals.temperature is not None else reasons
         reasons = signals.latency & np.logical_or.reduce([hot, *others[1:]])

@@ -93,7 +93,7 @@ def _finding(rule: Rule[Any], ruling: Ruling) -> Finding:
         value=_real(ruling.value),
         limit=_real(ruling.limit),
         unit=ruling.unit,
-        reason=ruling.reason.kind.key or None,
+        reason=ruling.reason.id or None,
         facts=ruling.reason.facts,
         harms=_harms(rule, ruling),
     )

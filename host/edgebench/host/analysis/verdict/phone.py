@@ -14,7 +14,6 @@ from edgebench.host.analysis.verdict.rule import (
     SUSPECT,
     TIMES,
     Cause,
-    Reason,
     Rule,
     Ruling,
     WatchedQuantity,
@@ -26,6 +25,7 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.options.command import NextStep, command
+from edgebench.host.result.reason import Reason
 
 LIGHT, MODERATE = 1, 2
 """Source: `android.os.PowerManager`, THERMAL_STATUS_LIGHT, THERMAL_STATUS_MODERATE."""

@@ -6,7 +6,7 @@ sentences are made when they are shown, and a misspelt fact fails the type check
 
     Evidence ──Rule.check──▶ Ruling(outcome, Reason) ──judge──▶ Finding in run.json
                                                                     │
-    a line for people ◀──ReasonKind.sentence───────────────────────┴──advice_for──▶ Advice
+    a line for people ◀──RuleReason.sentence───────────────────────┴──advice_for──▶ Advice
 """
 
 from __future__ import annotations
@@ -15,22 +15,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
-from inspect import signature
-from typing import (
-    Any,
-    ClassVar,
-    Concatenate,
-    Generic,
-    ParamSpec,
-    TypeVar,
-    cast,
-    get_args,
-    get_type_hints,
-)
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 
 from edgebench.host.analysis.verdict.advice import Advice, Advise, Situation
-from edgebench.host.result.verdict import Fact, Finding, NumberKind, RuleOutcome, State
+from edgebench.host.result.reason import Reason, ReasonKind
+from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State
 
 INVALID, SUSPECT = State.INVALID, State.SUSPECT
 EVERY_NUMBER = frozenset(NumberKind)
@@ -47,6 +36,7 @@ class Cause(Enum):
     """A cause that several rules may indicate; it is shown once, by the first failed rule."""
 
     BUSY_MACHINE = "busy_machine"
+    INTERFERENCE = "interference"
     MEMORY = "memory"
     HEAT = "heat"
     SCATTER = "scatter"
@@ -61,21 +51,8 @@ class WatchedQuantity(Enum):
     LOAD = "load"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a rule came to its outcome."""
-
-    kind: ReasonKind[Any]
-    facts: Mapping[str, Fact]
-    """The facts in its sentence, in addition to value and limit."""
-
-
-class ReasonKind(Generic[P]):
-    """A kind of reason: its name in run.json, its facts, its sentence, and its advice.
-
-    The facts are the keyword arguments of the function that makes the sentence: `str`, `int`,
-    `float` or `bool`, or one of them and None. Call the kind with its facts to make a reason.
-    """
+class RuleReason(ReasonKind[P]):
+    """A kind of reason of a rule: its name in run.json, facts, sentence, advice and cause."""
 
     def __init__(
         self,
@@ -92,20 +69,14 @@ class ReasonKind(Generic[P]):
             advise: Advice for this reason; None for the rule's advice.
             cause: Cause of this reason; None for the rule's cause.
         """
-        self.key = key
+        self.id = key
         self.cause = cause
         self._sentence: Callable[..., str] = sentence
         self._advise: Callable[..., Advice] | None = None
         if advise is not None:
             self._advise = lambda _, to, **__: advise(to)
 
-    def __call__(self, *args: P.args, **facts: P.kwargs) -> Reason:
-        """A reason of this kind."""
-        assert not args, "facts have names"
-        kind = cast("ReasonKind[Any]", self)
-        return Reason(kind, cast("Mapping[str, Fact]", facts))
-
-    def advice(self, make: Callable[Concatenate[float, Situation, P], Advice]) -> ReasonKind[P]:
+    def advice(self, make: Callable[Concatenate[float, Situation, P], Advice]) -> RuleReason[P]:
         """Register a function that makes the advice from value, situation and facts.
 
         The value is 0 if the finding has no value.
@@ -113,38 +84,23 @@ class ReasonKind(Generic[P]):
         self._advise = make
         return self
 
-    @property
-    def fact_types(self) -> Mapping[str, frozenset[type]]:
-        """Types of the facts, by name."""
-        return _types_of(self._sentence)
-
     def sentence(self, found: Finding) -> str | None:
         """Sentence of a stored finding; None if its facts are those of another version."""
-        facts = self._facts(found)
-        try:
-            return None if facts is None else self._sentence(*_numbers(found), **facts)
-        except (LookupError, ArithmeticError):  # a number is absent or out of range
-            return None
+        return self.text(found.facts, *_numbers(found))
 
     def advice_for(self, found: Finding, to: Situation) -> Advice | None:
         """Advice for this reason; None if the rule's advice applies."""
-        facts = self._facts(found)
+        facts = self.facts_in(found.facts)
         if facts is None or self._advise is None:
             return None
         return self._advise(found.value or 0.0, to, **facts)
 
-    def _facts(self, found: Finding) -> dict[str, Fact] | None:
-        kinds = self.fact_types
-        if any(type(found.facts.get(name, ...)) not in of for name, of in kinds.items()):
-            return None
-        return {name: found.facts[name] for name in kinds}
-
 
 def reason(
     key: str, advise: Advise | None = None, cause: Cause | None = None
-) -> Callable[[Callable[Concatenate[float, float, P], str]], ReasonKind[P]]:
+) -> Callable[[Callable[Concatenate[float, float, P], str]], RuleReason[P]]:
     """Decorator: makes a kind of reason from the function that makes its sentence."""
-    return lambda sentence: ReasonKind(key, sentence, advise, cause)
+    return lambda sentence: RuleReason(key, sentence, advise, cause)
 
 
 def plain(
@@ -152,10 +108,10 @@ def plain(
     text: str | Callable[[float, float], str],
     advise: Advise | None = None,
     cause: Cause | None = None,
-) -> ReasonKind[[]]:
+) -> RuleReason[[]]:
     """A kind of reason without facts; its sentence may depend on value and limit."""
     sentence = text if callable(text) else lambda _value, _limit: text
-    return ReasonKind(key, sentence, advise, cause)
+    return RuleReason(key, sentence, advise, cause)
 
 
 class _Absent(float):
@@ -174,26 +130,6 @@ def _numbers(found: Finding) -> tuple[float, float]:
         _Absent() if found.value is None else found.value,
         _Absent() if found.limit is None else found.limit,
     )
-
-
-@cache
-def _types_of(sentence: Callable[..., str]) -> Mapping[str, frozenset[type]]:
-    """Types of the facts of a sentence, by name; a float may also be an int."""
-    names = [
-        name
-        for name, parameter in signature(sentence).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    ]
-    hints = get_type_hints(sentence) if names else {}
-    return {
-        name: frozenset(get_args(hints[name]) or (hints[name],))
-        | ({int} if _is_real(hints[name]) else set())
-        for name in names
-    }
-
-
-def _is_real(hint: Any) -> bool:
-    return float in (get_args(hint) or (hint,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,13 +168,13 @@ class Rule(Generic[EvidenceT]):
         raise NotImplementedError
 
     @classmethod
-    def reasons(cls) -> Mapping[str, ReasonKind[Any]]:
+    def reasons(cls) -> Mapping[str, RuleReason[Any]]:
         """Reasons that the check may return, by name."""
         return {
-            value.key: value
+            value.id: value
             for kind in reversed(cls.__mro__)
             for value in vars(kind).values()
-            if isinstance(value, ReasonKind)
+            if isinstance(value, RuleReason)
         }
 
 

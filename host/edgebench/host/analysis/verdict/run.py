@@ -192,7 +192,7 @@ class DurationRule(Rule[EvidenceT]):
     @classmethod
     def is_full(cls, finding: Finding) -> bool:
         """Whether the finding is that a run ended by its maximum number of queries."""
-        return finding.id == cls.id and finding.reason == cls.full.key
+        return finding.id == cls.id and finding.reason == cls.full.id
 
 
 class EnoughTimeRule(DurationRule[Evidence]):

@@ -18,7 +18,7 @@ from edgebench.host.analysis.verdict import (
     thermal,
 )
 from edgebench.host.analysis.verdict.evidence import Evidence
-from edgebench.host.analysis.verdict.rule import Cause, ReasonKind, Rule
+from edgebench.host.analysis.verdict.rule import Cause, Rule, RuleReason
 from edgebench.host.analysis.verdict.run_set import SetEvidence
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.result.verdict import Finding
@@ -51,7 +51,7 @@ BY_ID: dict[str, Rule[Any]] = {rule.id: rule for rule in ALL_RULES}
 """Rules by name. Of two with one name, this is the rule for targets, with the reasons of both."""
 
 
-def kind_of(finding: Finding) -> ReasonKind[Any] | None:
+def kind_of(finding: Finding) -> RuleReason[Any] | None:
     """Kind of a finding's reason; None if this version does not have the rule or the reason."""
     rule = BY_ID.get(finding.id)
     return None if rule is None else rule.reasons().get(finding.reason or "")

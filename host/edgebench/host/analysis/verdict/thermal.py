@@ -22,7 +22,9 @@ from edgebench.host.analysis.verdict.rule import (
     reason,
     unknown,
 )
-from edgebench.host.result.thermal import ThermalState
+from edgebench.host.result.reason import Reason
+from edgebench.host.result.reasons.table import sentence_of
+from edgebench.host.result.thermal import MEMORY_CLOCK, ThermalState
 from edgebench.protocol.thermal import CooldownOutcome
 
 MOVED_LIMIT_RATIO = 0.05
@@ -56,23 +58,52 @@ class SlowdownRule(Rule[EvidenceT]):
         *,
         verdict: str,
         onset_s: float | None,
-        why: str,
+        why: str | tuple[Reason, ...],
         is_certain: bool,
     ) -> str:
-        from_s = "" if onset_s is None else f" from {onset_s:.0f} s on"
-        kept = "" if math.isnan(value) else f", performance retention {value:.0%} by latency"
-        certainty = "reported by the device" if is_certain else "probable"
-        return f"{verdict}{from_s}{kept}: {why} ({certainty})"
+        return _slowdown(value, verdict, onset_s, why, is_certain)
+
+    @reason(
+        "memory_clock",
+        advice.again(
+            "fix the clock of the memory during the run (as root: echo performance > "
+            "/sys/class/devfreq/NAME/governor), then {}"
+        ),
+    )
+    @staticmethod
+    def slowed_by_memory(
+        value: float,
+        limit: float,
+        *,
+        verdict: str,
+        onset_s: float | None,
+        why: str | tuple[Reason, ...],
+        is_certain: bool,
+    ) -> str:
+        return _slowdown(value, verdict, onset_s, why, is_certain)
 
     @reason("not_throttled")
     @staticmethod
-    def not_throttled(value: float, limit: float, *, why: str) -> str:
-        return why
+    def not_throttled(value: float, limit: float, *, why: str | tuple[Reason, ...]) -> str:
+        return sentence_of(why)
 
     @reason("unknown")
     @staticmethod
-    def not_known(value: float, limit: float, *, why: str) -> str:
-        return why
+    def not_known(value: float, limit: float, *, why: str | tuple[Reason, ...]) -> str:
+        return sentence_of(why)
+
+
+def _slowdown(
+    value: float,
+    verdict: str,
+    onset_s: float | None,
+    why: str | tuple[Reason, ...],
+    is_certain: bool,
+) -> str:
+    from_s = "" if onset_s is None else f" from {onset_s:.0f} s on"
+    kept = "" if math.isnan(value) else f", performance retention {value:.0%} by latency"
+    certainty = "reported by the device" if is_certain else "probable"
+    return f"{verdict}{from_s}{kept}: {sentence_of(why)} ({certainty})"
 
 
 class ThermalRule(SlowdownRule[Evidence]):
@@ -83,15 +114,16 @@ class ThermalRule(SlowdownRule[Evidence]):
         if throttling is None:
             return unknown(self.not_looked_at())
         if throttling.state is ThermalState.UNKNOWN:
-            return unknown(self.not_known(why=throttling.reason))
+            return unknown(self.not_known(why=throttling.reasons))
         if throttling.state is ThermalState.NOT_THROTTLED:
-            return holds(True, self.not_throttled(why=throttling.reason))
+            return holds(True, self.not_throttled(why=throttling.reasons))
         if not throttling.is_slowed:
             return holds(True, self.not_heat())
-        slowed = self.slowed(
+        kind = self.slowed_by_memory if throttling.cause == MEMORY_CLOCK else self.slowed
+        slowed = kind(
             verdict=throttling.verdict,
             onset_s=throttling.onset_s,
-            why=throttling.reason,
+            why=throttling.reasons,
             is_certain=throttling.is_certain,
         )
         retention = throttling.retention_ratio
@@ -101,7 +133,7 @@ class ThermalRule(SlowdownRule[Evidence]):
 class InterferenceRule(Rule[Evidence]):
     """The device did not slow down for reasons other than heat."""
 
-    id, severity = "interference", SUSPECT
+    id, severity, cause = "interference", SUSPECT, Cause.INTERFERENCE
     harms = TIMES
     advise = advice.alone
     none = plain("none", "no slowdown without a known cause")
@@ -109,8 +141,8 @@ class InterferenceRule(Rule[Evidence]):
 
     @reason("")
     @staticmethod
-    def slowed(value: float, limit: float, *, why: str) -> str:
-        return why
+    def slowed(value: float, limit: float, *, why: str | tuple[Reason, ...]) -> str:
+        return sentence_of(why)
 
     @reason("moved", advice.one_kind)
     @staticmethod
@@ -125,7 +157,7 @@ class InterferenceRule(Rule[Evidence]):
         if throttling is None:
             return unknown(self.not_known())
         if throttling.state is ThermalState.INTERFERENCE:
-            return holds(False, self.slowed(why=throttling.reason))
+            return holds(False, self.slowed(why=throttling.reasons))
         share, times = throttling.moved_ratio, throttling.moved_latency_ratio
         if share is not None and times is not None and share > MOVED_LIMIT_RATIO:
             is_same = max(times, 1 / times) <= LATENCY_LIMIT_RATIO

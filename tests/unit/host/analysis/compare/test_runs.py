@@ -12,7 +12,7 @@ from support.records import CREATED_UTC, latencies, run_record, traces_of, worke
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design
 from edgebench.host.analysis.compare.runs import compare_groups, compare_pairs, split_sides
 from edgebench.host.analysis.run import analyse_run
-from edgebench.host.result.facts import Pair, SetMember
+from edgebench.host.result.facts import Pair, Replacement, SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.result.settings import Setting, SettingState
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
@@ -176,6 +176,23 @@ def test_set_that_is_invalid_is_refused() -> None:
         compare_groups([(wide, narrow)])
     other = whole_set("set-other", 1001, 1002, 1003, 1004, 1005)
     assert compare_groups([(narrow, other)])
+
+
+def test_replaced_run_of_a_set_is_left_out() -> None:
+    """Otherwise a run that was measured again, as it was disturbed, would decide the comparison."""
+    sides = [
+        [
+            replace(run(p50, place), run_id=f"{name}-{place}", member=SetMember(name, place, 5))
+            for place, p50 in enumerate((1000, 1001, 1002, 1003, 1004))
+        ]
+        for name in ("set-a", "set-b")
+    ]
+    again = SetMember("set-b", 2, 5, Replacement("set-b-2", ("cpu_pressure",)))
+    extra = replace(run(1002, 5), run_id="set-b-5", member=again)
+    (found,) = compare_groups([(sides[0], [*sides[1], extra])])
+    assert found.candidate_runs == ("set-b-0", "set-b-1", "set-b-3", "set-b-4", "set-b-5")
+    (alone,) = compare_groups([(sides[0], sides[1])])
+    assert "set-b-2" in alone.candidate_runs
 
 
 def test_suspect_runs_are_counted() -> None:

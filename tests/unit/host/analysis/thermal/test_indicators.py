@@ -10,6 +10,7 @@ from support.hot_runs import RASPBERRY_PI
 
 from edgebench.host.analysis.thermal.indicators import Indications, find_indications
 from edgebench.host.analysis.thermal.telemetry import Series, TelemetryTrace, WindowMask
+from edgebench.host.result.reasons import thermal
 from edgebench.protocol.thermal import Expectation
 
 EDGES_NS = (np.arange(11) * 1e9).astype(np.int64)
@@ -150,4 +151,4 @@ def test_status_of_android_holds_from_one_reading_to_the_next() -> None:
     )
     assert by_cause(found) == {"thermal": [2, 3, 4, 5, 6]}
     assert found.known.all()
-    assert [one.detail for one in found.indications] == ["Android's thermal status was 3"]
+    assert [one.reason for one in found.indications] == [thermal.android_thermal_status(status=3)]

@@ -1,4 +1,4 @@
-"""Notes on settings that were not in effect as requested."""
+"""Notes on runs: settings that were not in effect as requested, a clock that was set."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from support.records import latencies, run_record, traces_of, worker_record
 from edgebench.host.analysis import settings as analysis
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.run_set import find_sets
+from edgebench.host.result.reason import Fact
 from edgebench.host.result.run import Run
 from edgebench.host.result.settings import EffectiveSettings, Setting, SettingState
-from edgebench.host.result.verdict import Fact, RuleOutcome, State
-from edgebench.host.show.settings import SENTENCES, run_notes, setting_lines, setting_sentence
+from edgebench.host.result.verdict import RuleOutcome, State
+from edgebench.host.show.notes import note_lines, run_notes
+from edgebench.host.show.settings import SENTENCES, setting_sentence
 from edgebench.protocol.record import ThreadTime
 
 FEWER = Setting(requested=2, effective=1, state=SettingState.DIFFERENT, reason="fewer")
@@ -80,7 +82,7 @@ def test_difference_is_noted_beside_the_numbers() -> None:
     assert run_notes(measured_run()) == []
     line = "2 threads requested, 1 worked: the runtime does not use more for this model"
     assert run_notes(noted(FEWER)) == [line]
-    assert setting_lines(find_sets([noted(FEWER)])) == [f"note: {line}"]
+    assert note_lines(find_sets([noted(FEWER)])) == [f"note: {line}"]
 
 
 def test_unknown_is_not_noted() -> None:
@@ -93,7 +95,7 @@ def test_note_of_some_sets_names_them() -> None:
     """Otherwise a reader would apply it to the whole table."""
     other = replace(measured_run(), run_id="20261122-000000-other")
     other = replace(other, model=replace(other.model, name="other.tflite"))
-    lines = setting_lines(find_sets([noted(FEWER), other]))
+    lines = note_lines(find_sets([noted(FEWER), other]))
     assert len(lines) == 1
     assert lines[0].startswith(f"note: {measured_run().model.name} on ")
 
@@ -122,5 +124,18 @@ def test_name_of_a_signature_cannot_write_on_the_terminal() -> None:
         reason="not_chosen",
         facts={"others": "a\nb", "example": "a"},
     )
-    (line,) = setting_lines(find_sets([noted(hostile, "signature")]))
+    (line,) = note_lines(find_sets([noted(hostile, "signature")]))
     assert line.isprintable()
+
+
+def test_wall_clock_that_was_set_is_a_single_note() -> None:
+    """Otherwise nobody would see why the times of the run's files jump, or see it twice."""
+    run = measured_run()
+    was_set: dict[str, Fact] = {"step_s": 10_800.0, "error_ratio": 1e-4}
+    rules = tuple(
+        replace(rule, reason="set", value=0.0, limit=0.01, facts=was_set, detail="set by +3 h")
+        if rule.id in {"clock", "clock_drift"}
+        else rule
+        for rule in run.verdict.rules
+    )
+    assert run_notes(replace(run, verdict=replace(run.verdict, rules=rules))) == ["set by +3 h"]

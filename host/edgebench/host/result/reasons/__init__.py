@@ -1,0 +1,1 @@
+"""Kinds of reasons of a run's results, with their sentences."""

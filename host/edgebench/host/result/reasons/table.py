@@ -1,0 +1,49 @@
+"""Every kind of reason of a run's results, and the text of reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from edgebench.host.result.reason import Reason, ReasonKind
+from edgebench.host.result.reasons import comparison, thermal
+
+MODULES: tuple[ModuleType, ...] = (thermal, comparison)
+KINDS: dict[str, ReasonKind[Any]] = {
+    kind.id: kind
+    for module in MODULES
+    for kind in vars(module).values()
+    if isinstance(kind, ReasonKind)
+}
+"""Kinds by their id, which is the name of their function."""
+
+
+def text_of(reasons: Sequence[Reason], stored: str = "") -> str:
+    """Sentences of the reasons, in a single line.
+
+    Args:
+        reasons: Reasons of a result.
+        stored: Text for a result without reasons, as older versions stored it, or with a reason
+            that this version does not have.
+    """
+    texts: list[str] = []
+    for reason in reasons:
+        kind = KINDS.get(reason.id)
+        text = None if kind is None else kind.text(reason.facts)
+        if text is None:
+            return stored
+        texts.append(text)
+    return "; ".join(texts) or stored
+
+
+def sentence_of(why: str | tuple[Reason, ...]) -> str:
+    """Reasons that are a fact of a rule's reason, as text; older versions stored the text.
+
+    Raises:
+        LookupError: this version does not have one of the reasons.
+    """
+    text = why if isinstance(why, str) else text_of(why)
+    if not text:
+        raise LookupError("a reason of another version")
+    return text

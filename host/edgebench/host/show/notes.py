@@ -1,0 +1,46 @@
+"""Notes on runs: what a reader should know of a number although it harms nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from edgebench.host.analysis.verdict.machine import ClockDriftRule, ClockRule
+from edgebench.host.result.run import Run
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.verdict import RuleOutcome
+from edgebench.host.show.settings import setting_notes
+from edgebench.host.show.verdict import named_sets
+from edgebench.protocol.text import printable
+
+_CLOCK_RULES = (ClockRule, ClockDriftRule)
+
+
+def run_notes(run: Run) -> list[str]:
+    """Settings whose effect differs from the request, and a wall clock that was set in the run."""
+    steps = [
+        finding.detail
+        for finding in run.verdict.rules
+        if finding.id in {rule.id for rule in _CLOCK_RULES}
+        and finding.reason == ClockRule.was_set.id
+        and finding.outcome is RuleOutcome.PASS
+    ]
+    return [*setting_notes(run), *steps[:1]]
+
+
+def note_lines(sets: Sequence[RunSet], titles: Callable[[RunSet], str] | None = None) -> list[str]:
+    """Notes on sets, without duplicates; a note names its sets unless all share it.
+
+    Args:
+        sets: The sets.
+        titles: Text that distinguishes sets of the same model and device; None: their ids.
+    """
+    sharing: dict[str, list[int]] = {}
+    for index, run_set in enumerate(sets):
+        for note in dict.fromkeys(note for run in run_set.runs for note in run_notes(run)):
+            sharing.setdefault(note, []).append(index)
+    return [
+        printable(f"note: {note}")
+        if len(indexes) == len(sets)
+        else printable(f"note: {named_sets(sets, indexes, titles)}: {note}")
+        for note, indexes in sharing.items()
+    ]
