@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.records import ENVIRONMENT, latencies, run_record, traces_of, worker_record
+from support.records import (
+    ENVIRONMENT,
+    YARDSTICK,
+    latencies,
+    run_record,
+    traces_of,
+    worker_record,
+)
 
 from edgebench.host.analysis.latency.warmup import Segment, SteadyClass, SteadyState
 from edgebench.host.analysis.measurement import measure_traces
@@ -63,6 +70,8 @@ from edgebench.protocol.record import (
     Scheduling,
     SyncFacts,
     ThreadTime,
+    TimedPathFacts,
+    TimedPathFault,
 )
 from edgebench.protocol.spec import Engine, Scenario
 from edgebench.protocol.telemetry import AbsentSensor
@@ -126,6 +135,12 @@ def energy(**fields: Any) -> Change:
 def no_energy(refused: str, **fields: Any) -> Change:
     """Give a reason why the meter's recording gave nothing."""
     return lambda evidence: replace(evidence, energy=replace(REFUSED, refused=refused, **fields))
+
+
+def speed_after(**fields: Any) -> Change:
+    """Change the yardstick after the run."""
+    after = replace(YARDSTICK.after, **fields)
+    return worker(yardstick=replace(YARDSTICK, after=after))
 
 
 def unseen(evidence: Evidence) -> Evidence:
@@ -266,6 +281,11 @@ def differs(best: float | None, worst: float | None, *, is_constant: bool = Fals
     largest = None if worst is None else 1.0
     found = Agreement("tflite reference kernels", 4, largest, 0.5, 0.5, worst, best, is_constant)
     return quality(agreement=found)
+
+
+def timed_path(fault: TimedPathFault) -> Change:
+    """Let half of the inferences of the timed calls have other outputs than the checks."""
+    return worker(timed_path=TimedPathFacts(8, 4, fault))
 
 
 def switching(high_ratio: float) -> Change:
@@ -555,6 +575,9 @@ FAILING: list[tuple[str, State, Change]] = [
     ("loadgen", State.INVALID, spec(engine=Engine.LOADGEN)),
     ("loadgen", State.INVALID, issued_by_loadgen(is_valid=False)),
     ("finite_outputs", State.INVALID, worker(output=OutputFacts("", is_finite=False))),
+    ("timed_path", State.INVALID, timed_path(TimedPathFault.VALUES)),
+    ("timed_path", State.INVALID, timed_path(TimedPathFault.OTHER_SAMPLE)),
+    ("timed_path", State.INVALID, timed_path(TimedPathFault.FORM)),
     ("accuracy_floor", State.INVALID, accuracy(0.90)),
     ("accuracy_floor", State.INVALID, lambda e: held_against(0.0)(accuracy(0.0)(e))),
     ("accuracy_floor", State.INVALID, not_judged("label 5 is not in 2 classes")),
@@ -651,6 +674,9 @@ FAILING: list[tuple[str, State, Change]] = [
     ("memory_pressure", State.SUSPECT, after(memory_stall_s=0.1)),
     ("memory", State.SUSPECT, worker(memory=MemoryFacts(8 * 2**30, 0))),
     ("swap", State.SUSPECT, after(swapped_page_count=8)),
+    ("yardstick", State.SUSPECT, speed_after(integer_ns_per_unit=13_200.0 * 1.031)),
+    ("yardstick", State.SUSPECT, speed_after(integer_ns_per_unit=13_200.0 / 1.031)),
+    ("yardstick", State.SUSPECT, speed_after(memory_bytes_per_s=4.0e9 / 1.51)),
     (
         "meter",
         State.SUSPECT,
@@ -690,6 +716,8 @@ UNKNOWN: list[tuple[str, Change]] = [
     ("delegation", lambda e: worker(placement=())(delegates(("cuda",), ("cuda",))(e))),
     ("latency_target", served(is_met=None)),
     ("accuracy", lambda evidence: replace(evidence, facts=HostFacts("digits", "top1", None))),
+    ("timed_path", worker(timed_path=None)),
+    ("timed_path", worker(timed_path=TimedPathFacts(reason="2 samples have equal outputs"))),
     ("agreement", quality(agreement=None)),
     ("agreement_of_all", quality(agreement=None)),
     ("steady_state", steady(None)),
@@ -720,6 +748,9 @@ UNKNOWN: list[tuple[str, Change]] = [
     ),
     ("cpu_quota", worker(scheduling=Scheduling((0, 1), "other", 0))),
     ("cpu_pressure", both(cpu_stall_s=None)),
+    ("yardstick", worker(yardstick=None)),
+    ("yardstick", speed_after(integer_ns_per_unit=0.0)),
+    ("yardstick", speed_after(memory_bytes_per_s=-1.0)),
     ("memory_pressure", both(memory_stall_s=None)),
     ("memory", record(environment=replace(ENVIRONMENT, memory_available_bytes=None))),
     ("memory", record(environment=replace(ENVIRONMENT, memory_available_bytes=0))),
@@ -794,6 +825,11 @@ PASSING: list[tuple[str, Change]] = [
     ("frequency", after(freq_hz=(2_360_000_000,) * 4)),
     ("frequency", after(freq_hz=(2_400_000_000, 800_000_000) * 2)),
     ("frequency", heat(freq_change_ratio=0.02)),
+    ("yardstick", speed_after(integer_ns_per_unit=13_200.0 * 1.029)),
+    ("yardstick", speed_after(memory_bytes_per_s=4.0e9 / 1.49)),
+    # Another process may have slowed the reading before the run, which is not repeated.
+    ("yardstick", speed_after(memory_bytes_per_s=8.0e9)),
+    ("yardstick", speed_after(memory_bytes_per_s=None)),
     # What the rule about heat names is not reported twice.
     ("frequency", heat(state=ThermalState.THROTTLED, cause="thermal", freq_change_ratio=0.4)),
     ("interference", heat(moved_ratio=0.05, moved_latency_ratio=2.5)),
