@@ -147,7 +147,7 @@ def run_worker(
     facts = ModelFacts(model.name, "0" * 64, "tflite", model.stat().st_size)
     directory = tmp_path / "work"
     directory.mkdir()
-    worker = WorkerProcess(directory, Job(spec, facts, str(model), None, 2**30, os.getpid()))
+    worker = WorkerProcess(directory, Job("run", spec, facts, str(model), None, 2**30, os.getpid()))
     asyncio.run(_follow(worker))
     return worker
 
@@ -191,7 +191,7 @@ def test_session_of_a_worker_ends_with_it(tmp_path: Path, monkeypatch: pytest.Mo
         )
         monkeypatch.setattr(python_start, "INTERPRETER", str(launcher(tmp_path, script)))
         facts = ModelFacts("model", "0" * 64, "tflite", 1)
-        job = Job(RunSpec("none"), facts, "model", None, 2**30, os.getpid())
+        job = Job("run", RunSpec("none"), facts, "model", None, 2**30, os.getpid())
         worker = WorkerProcess(tmp_path, job)
         await worker.start()
         child = int(await worker._read_line())

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.agent.worker.load_code import IS_BUSY
+from edgebench.agent.worker.load_code import CHIP_COUNT, chips_of
 from edgebench.agent.worker.marks import QUIET_S
 from edgebench.host.analysis.energy.run import find_energy
 from edgebench.host.analysis.energy.windows import TimedQueries
@@ -39,7 +39,7 @@ from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import Event, LoadCode, RunRecord, SyncFacts, WorkerRecord
 from support.energy import SECOND_NS
-from support.records import run_record, worker_record
+from support.records import RUN_ID, run_record, worker_record
 
 Floats = NDArray[np.float64]
 IDLE_S, CHIP_S, LOADING_S, GAP_S = 2.0, 0.02, 0.3, 0.002
@@ -341,13 +341,14 @@ class _Run:
         device = self.device
         self.enter("syncing", at_s)
         at_s += QUIET_S + device.chip_s
-        edges_s = at_s + device.chip_s * np.arange(len(IS_BUSY) + 1)
+        chips = chips_of(RUN_ID, len(self.codes))
+        edges_s = at_s + device.chip_s * np.arange(CHIP_COUNT + 1)
         busy_w = device.work_w if device.code_w is None else device.code_w
-        for begin_s, end_s, is_busy in zip(edges_s, edges_s[1:], IS_BUSY, strict=False):
+        for begin_s, end_s, is_busy in zip(edges_s, edges_s[1:], chips, strict=False):
             if is_busy:
                 self.stay(float(begin_s), float(end_s - begin_s), busy_w)
         edges_ns = np.rint(edges_s * SECOND_NS).astype(np.int64).tolist()
-        self.codes.append(LoadCode(tuple(edges_ns), IS_BUSY))
+        self.codes.append(LoadCode(tuple(edges_ns), chips))
         return float(edges_s[-1]) + device.chip_s
 
     def loop(self, at_s: float, duration_s: float) -> float:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.agent.worker.load_code import chips_of
 from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.facts import EnergyRequest, HostFacts, Pair, SetMember
 from edgebench.host.store.layout import Store
@@ -36,7 +37,7 @@ BEGIN_NS, END_NS = SECOND_NS, 7 * SECOND_NS
 """Of the recording."""
 QUERIES_NS = 4 * SECOND_NS
 CHIP_NS = 20_000_000
-CHIPS = "1001011001111100011011101010000"
+CHIPS = tuple(chip == "1" for chip in "1001011001111100011011101010000")
 """A maximum-length sequence."""
 RATE_HZ = 1000.0
 HOST_LATE_NS = 5_000_000
@@ -48,13 +49,19 @@ EVENTS = events(
 )  # fmt: skip
 
 
-def code(begin_ns: int) -> LoadCode:
+def code(begin_ns: int, chips: tuple[bool, ...]) -> LoadCode:
     """As a worker plays it."""
-    edges = tuple(begin_ns + chip * CHIP_NS for chip in range(len(CHIPS) + 1))
-    return LoadCode(edges, tuple(chip == "1" for chip in CHIPS))
+    edges = tuple(begin_ns + chip * CHIP_NS for chip in range(len(chips) + 1))
+    return LoadCode(edges, chips)
 
 
-CODES = code(3_100_000_000), code(4_700_000_000)
+def codes_of(run_id: str) -> tuple[LoadCode, LoadCode]:
+    """The codes of a run, with its own chips."""
+    return code(3_100_000_000, chips_of(run_id, 0)), code(4_700_000_000, chips_of(run_id, 1))
+
+
+CODES = code(3_100_000_000, CHIPS), code(4_700_000_000, CHIPS)
+"""The codes of every run of an agent of the first versions."""
 
 
 def store_metered_run(
@@ -97,10 +104,12 @@ def store_metered_run(
     )
 
 
-def samples(queries_took_ns: int, work_w: float = WORK_W) -> NDArray[np.float64]:
+def samples(
+    queries_took_ns: int, work_w: float = WORK_W, codes: Sequence[LoadCode] = CODES
+) -> NDArray[np.float64]:
     """Mean power of each millisecond."""
     levels: list[tuple[int, float]] = [(BEGIN_NS, IDLE_W), (2_600_000_000, LOAD_W)]
-    for one, after_w in zip(CODES, (work_w, IDLE_W), strict=True):
+    for one, after_w in zip(codes, (work_w, IDLE_W), strict=True):
         chips_w = [WORK_W if busy else IDLE_W for busy in one.is_busy]
         levels += [
             (one.edges_ns[0] - CHIP_NS, IDLE_W),
@@ -149,6 +158,7 @@ def store_coded_run(
     store: Store,
     run_id: str = RUN_ID,
     *,
+    codes: Sequence[LoadCode] = CODES,
     later_s: float = 0.0,
     member: SetMember | None = None,
 ) -> Path:
@@ -157,12 +167,13 @@ def store_coded_run(
     Args:
         store: Where.
         run_id: Its id.
+        codes: The load codes that it played.
         later_s: By which all of it is later on the device's clock.
         member: Its place in a set.
     """
     latency_ns, later_ns = latencies(COUNT), round(later_s * SECOND_NS)
     codes = tuple(
-        replace(one, edges_ns=tuple(edge + later_ns for edge in one.edges_ns)) for one in CODES
+        replace(one, edges_ns=tuple(edge + later_ns for edge in one.edges_ns)) for one in codes
     )
     moved = tuple(replace(event, time_ns=event.time_ns + later_ns) for event in EVENTS)
     worker = replace(worker_record(latency_ns), sync=SyncFacts(codes=codes))
@@ -177,19 +188,24 @@ def store_coded_run(
 
 
 def write_trace_csv(
-    path: Path, *, work_w: float = WORK_W, runs: int = 1, gap_s: float = 0.0
+    path: Path,
+    *,
+    work_w: float = WORK_W,
+    runs: Sequence[Sequence[LoadCode]] = (CODES,),
+    gap_s: float = 0.0,
 ) -> None:
     """What an instrument of its own recorded of coded runs, one after another, as a file.
 
     Args:
         path: Of the file.
         work_w: Power while the model runs.
-        runs: Number of runs in it.
+        runs: Codes of each run in it.
         gap_s: Idle time between the end of one recording and the next.
     """
     gap_w = np.full(round(gap_s * RATE_HZ), IDLE_W)
-    one_w = samples(int(latencies(COUNT).sum()), work_w)
-    powers_w = np.concatenate([np.append(one_w, gap_w) for _ in range(runs)])
+    took_ns = int(latencies(COUNT).sum())
+    parts_w = [np.append(samples(took_ns, work_w, codes), gap_w) for codes in runs]
+    powers_w = np.concatenate(parts_w)
     # Without noise, the levels of the run would be the only values, and their distance a step.
     powers_w += np.random.default_rng(1).normal(0, 1e-3, len(powers_w))
     rows = (f"{(row + 1) / RATE_HZ:.3f},{1e3 * one:.4f}" for row, one in enumerate(powers_w))

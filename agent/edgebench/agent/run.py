@@ -223,6 +223,7 @@ class Runner:
             size_bytes=size_bytes,
         )
         return Job(
+            run_id=request.run_id,
             spec=spec,
             model=model,
             model_path=str(path),
@@ -280,6 +281,7 @@ class Runner:
                 request.model_name[:200], request.model_sha256, report.formats[0], size_bytes
             )
         return Job(
+            run_id=request.run_id,
             spec=spec,
             model=model,
             model_path=path,

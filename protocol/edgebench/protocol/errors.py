@@ -96,8 +96,10 @@
     ├── MeasurementError         the number cannot be trusted
     │   ├── NotMetered           energy of a run that was made without a meter
     │   ├── NoPairLeft           no pair of a comparison has two valid runs
+    │   ├── CodesNotFound            a power trace does not contain a run's load codes
     │   ├── TraceRefused         a power trace gives no energy of the run
-    │   │   └── SamplesUnknown       its samples may be instantaneous, and too few
+    │   │   ├── SamplesUnknown       its samples may be instantaneous, and too few
+    │   │   └── TraceOfAnotherRun    it was recorded during another run
     │   └── WindowTooShort       a meter cannot resolve so short a time
     ├── StoreError               the result store: unreadable, read-only, full
     │   ├── RunNotStored             a finished run cannot be stored; it stays on its device
@@ -814,8 +816,21 @@ class NoPairLeft(MeasurementError):
         self.comparison_id = comparison_id
 
 
+class CodesNotFound(MeasurementError):
+    """A power trace does not contain the load codes of a run."""
+
+
 class TraceRefused(MeasurementError):
     """A power trace gives no energy of a run; nothing was stored."""
+
+
+class TraceOfAnotherRun(TraceRefused):
+    """A power trace was recorded during another run."""
+
+    def __init__(self, text: str, run_id: str) -> None:
+        super().__init__(text)
+        self.run_id = run_id
+        """Id of the run whose load codes are in the trace."""
 
 
 class SamplesUnknown(TraceRefused):

@@ -268,6 +268,18 @@ class CpuQuota:
 
 
 @dataclass(frozen=True, slots=True)
+class RealtimeLimit:
+    """Kernel's limit on real-time tasks, and the time that the worker left to other tasks."""
+
+    runtime_s: float | None
+    """CPU time of real-time tasks in each period; the kernel stops them for the rest. None if the
+    kernel has no limit."""
+    period_s: float
+    paused_s: float = 0.0
+    """Time for which the timed loop paused between queries, so that the kernel need not stop it."""
+
+
+@dataclass(frozen=True, slots=True)
 class AndroidGroups:
     """Control groups by which Android schedules the worker; None if a group is not visible.
 
@@ -299,6 +311,8 @@ class Scheduling:
     has a quota, None if they could not be read, and from older agents."""
     android: AndroidGroups | None = None
     """None if the system is not Android."""
+    realtime: RealtimeLimit | None = None
+    """None without real-time priority, if the limit could not be read, and from older agents."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ COMPLETE = "complete"
 class Job:
     """A measurement that the daemon requests."""
 
+    run_id: str
     spec: RunSpec
     model: ModelFacts
     model_path: str

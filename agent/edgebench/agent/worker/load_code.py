@@ -2,47 +2,73 @@
 
 Theory of operation. A meter without a digital input still records the power of the device. So the
 device is active and idle in a pattern that resembles no shifted copy of itself, and the host
-searches for that pattern in the trace. The pattern is an m-sequence: its cyclic autocorrelation is
--1 of 31 at every shift but zero. It is rotated so that it begins and ends with an active chip: with
-idle time around it, every edge is visible. Of these rotations, this one has the smallest aperiodic
-side lobes: 5 of 31.
+searches for that pattern in the trace. The pattern belongs to the run: it is drawn from the run's
+id, so that the recording of another run does not contain it. Of the drawn patterns, the first is
+taken that is about as often active as idle, changes often, and has small aperiodic side lobes. It
+begins and ends with an active chip: with idle time around it, every edge is visible.
 
 The code records the real edges, not the scheduled ones: each is a timestamp taken right after the
 change. Each chip is scheduled relative to the beginning, so that a late chip does not delay others.
 
-Source: S. W. Golomb, Shift Register Sequences (1967), ch. 3; taps of x⁵ + x³ + 1, which is
-primitive: P. Alfke, Xilinx XAPP 052 (1996), table 3.
+Source: M. Golay, The merit factor of long low autocorrelation binary sequences, IEEE Trans. Inf.
+Theory 28 (1982), for side lobes as the measure of such a pattern.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import count, pairwise
 
 from edgebench.protocol.record import LoadCode
 
-_ORDER, _TAP = 5, 3
-_FIRST = (True, True, True, True, False)
-"""First chips, which choose the rotation."""
+CHIP_COUNT = 31
+BUSY_COUNTS = (15, 16, 17)
+"""Numbers of active chips: about half, for the steepest correlation."""
+MIN_CHANGES = 14
+"""Least number of changes between active and idle, each of which is a mark; on average, there are
+15."""
+MAX_SIDE_LOBE = 6
+"""Largest aperiodic autocorrelation, of 31. An m-sequence of 31 chips has at least 5; one of 60
+drawn patterns has at most 6."""
 
 
-def _m_sequence() -> tuple[bool, ...]:
-    chips = list(_FIRST)
-    while len(chips) < 2**_ORDER - 1:
-        chips.append(chips[-_ORDER] ^ chips[_TAP - _ORDER])
-    return tuple(chips)
+def chips_of(run_id: str, number: int) -> tuple[bool, ...]:
+    """Whether the device is active, for each chip of a run's code; shape (CHIP_COUNT,).
+
+    Args:
+        run_id: Id of the run.
+        number: 0 for the code before the warm-up, 1 for the code after the timed loop.
+    """
+    drawn = (_drawn(f"{run_id} {number} {attempt}") for attempt in count())
+    return next(chips for chips in drawn if _is_suitable(chips))
 
 
-IS_BUSY = _m_sequence()
-"""Whether the device is active, for each chip."""
+def _drawn(text: str) -> tuple[bool, ...]:
+    bits = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+    return (True, *(bool(bits >> place & 1) for place in range(CHIP_COUNT - 2)), True)
+
+
+def _is_suitable(chips: Sequence[bool]) -> bool:
+    changes = sum(before != after for before, after in pairwise(chips))
+    if sum(chips) not in BUSY_COUNTS or changes < MIN_CHANGES:
+        return False
+    signs = [1 if is_busy else -1 for is_busy in chips]
+    lobes = (
+        sum(a * b for a, b in zip(signs[shift:], signs, strict=False))
+        for shift in range(1, CHIP_COUNT)
+    )
+    return all(abs(lobe) <= MAX_SIDE_LOBE for lobe in lobes)
 
 
 def code_s(chip_s: float) -> float:
-    """Duration of the code with the idle chips before and after it."""
-    return (len(IS_BUSY) + 2) * chip_s
+    """Duration of a code with the idle chips before and after it."""
+    return (CHIP_COUNT + 2) * chip_s
 
 
 def play(
+    chips: Sequence[bool],
     chip_s: float,
     *,
     clock: Callable[[], int] = time.perf_counter_ns,
@@ -53,7 +79,7 @@ def play(
     begin_ns = clock() + chip_ns
     edges_ns: list[int] = []
     _stay_idle(begin_ns, clock, sleep)
-    for index, is_busy in enumerate(IS_BUSY):
+    for index, is_busy in enumerate(chips):
         edges_ns.append(clock())
         due_ns = begin_ns + (index + 1) * chip_ns
         if is_busy:
@@ -62,8 +88,8 @@ def play(
         else:
             _stay_idle(due_ns, clock, sleep)
     edges_ns.append(clock())
-    _stay_idle(begin_ns + (len(IS_BUSY) + 1) * chip_ns, clock, sleep)
-    return LoadCode(tuple(edges_ns), IS_BUSY)
+    _stay_idle(begin_ns + (len(chips) + 1) * chip_ns, clock, sleep)
+    return LoadCode(tuple(edges_ns), tuple(chips))
 
 
 def _stay_idle(due_ns: int, clock: Callable[[], int], sleep: Callable[[float], None]) -> None:

@@ -5,7 +5,8 @@ the outputs are copied out. Three timestamps separate them; the end of an infere
 the next, so that no time of the loop is lost. The loop does not log, allocate arrays, sample or
 communicate: the calls are prepared before, and times go into preallocated arrays of int64, block by
 block. A new block is allocated between two inferences, and the next inference starts with its own
-timestamp. The blocks are joined after the end of the loop.
+timestamp. The blocks are joined after the end of the loop. A loop of real-time priority pauses
+between two blocks (see `realtime`).
 
 A request to stop arrives as a signal (see `stop`): the inferences that are complete by then are
 kept. The end of an inference is therefore written last.
@@ -53,6 +54,15 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True)
+class Pauses:
+    """Time that a loop leaves to other tasks, between two queries."""
+
+    every_ns: int
+    """Time from the end of a pause to the next; the query in progress ends first."""
+    length_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Times:
     """Times of the inferences in issue order, nanoseconds; columns as in the query trace."""
 
@@ -63,6 +73,8 @@ class Times:
     end_ns: array[int]
     sample: array[int]
     is_interrupted: bool = False
+    paused_ns: int = 0
+    """Time of the loop's pauses, the pause before the first inference included."""
 
     def __len__(self) -> int:
         return len(self.end_ns)
@@ -88,6 +100,11 @@ class _Block:
         count = _complete_count(self.end_ns)
         return count - count % group
 
+    def cut(self, count: int) -> None:
+        """Release the memory of inferences that were not issued."""
+        for times in (self.ready_ns, self.done_ns, self.end_ns):
+            del times[count:]
+
 
 def new_times() -> Times:
     """Times without inferences."""
@@ -104,6 +121,7 @@ def run_closed(
     max_duration_ns: int = NO_LIMIT_NS,
     group: int = 1,
     is_one_query: bool = False,
+    pauses: Pauses | None = None,
 ) -> Times:
     """Issue inferences in sequence until time and count are both met, or a maximum is reached.
 
@@ -119,6 +137,7 @@ def run_closed(
         max_duration_ns: Time after which no further query is issued, not below the duration.
         group: Inferences in a query; only whole queries are issued.
         is_one_query: All inferences form a single query, due when the first starts.
+        pauses: Pauses before the first query and between queries; None for none.
     """
     prepared = [calls.set_inputs[sample] for sample in order]
     size = _whole(min(BLOCK_INFERENCES, len(order)), group)
@@ -126,8 +145,13 @@ def run_closed(
     min_count = min(max_count, _whole(min_count + group - 1, group))
     blocks: list[_Block] = []
     count, is_stopped = 0, False
+    pause_ns, paused_ns = NO_LIMIT_NS, 0
     with _no_collection():
+        if pauses is not None:
+            paused_ns = _pause(pauses)
         begin_ns = last_ns = perf_counter_ns()
+        if pauses is not None:
+            pause_ns = begin_ns + pauses.every_ns
         deadline_ns, limit_ns = begin_ns + duration_ns, begin_ns + max_duration_ns
         while not is_stopped and last_ns < limit_ns:
             is_timed = last_ns < deadline_ns
@@ -141,12 +165,17 @@ def run_closed(
             try:
                 with STOP.armed():
                     until_ns = deadline_ns if is_timed else limit_ns
-                    _run_block(calls, setters, block, until_ns, group)
+                    _run_block(calls, setters, block, min(until_ns, pause_ns), group)
             except StopRequested:
                 is_stopped = True
             if done := block.whole_count(group):
                 count, last_ns = count + done, block.end_ns[done - 1]
+            if pauses is not None and last_ns >= pause_ns and not is_stopped:
+                block.cut(done)
+                paused_ns += _pause(pauses)
+                pause_ns = perf_counter_ns() + pauses.every_ns
     times = _joined(blocks, order, group, is_stopped=is_stopped)
+    times = replace(times, paused_ns=paused_ns)
     if is_one_query and len(times):
         times.scheduled_ns[:] = array("q", [times.start_ns[0]]) * len(times)
     return times
@@ -263,6 +292,13 @@ def wait_until(due_ns: int) -> int:
     while now_ns < due_ns:
         now_ns = perf_counter_ns()
     return now_ns
+
+
+def _pause(pauses: Pauses) -> int:
+    """Sleep for the length of a pause, and return the time that passed, nanoseconds."""
+    begin_ns = perf_counter_ns()
+    sleep(pauses.length_ns / 1e9)
+    return perf_counter_ns() - begin_ns
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from edgebench.agent.worker.measure import (
     typical_ns,
 )
 from edgebench.agent.worker.permissions import confine_for
+from edgebench.agent.worker.realtime import realtime_limit
 from edgebench.agent.worker.record_file import write_record
 from edgebench.agent.worker.rehearsal import attempt, refuse_full_disk, refuse_outputs
 from edgebench.agent.worker.stop import STOP, StopRequested
@@ -41,6 +42,7 @@ from edgebench.protocol.record import (
     CheckFacts,
     HarnessFacts,
     Phase,
+    RealtimeLimit,
     RuntimeFacts,
     Scheduling,
     SyncFacts,
@@ -71,6 +73,7 @@ def main(arguments: list[str]) -> int:
         # Both before the model is read: scheduling needs rights that are dropped with the
         # confinement.
         refused = facts.apply_scheduling(job.spec)
+        limit = realtime_limit(Path(job.root))
         groups = open_quota_groups(Path(job.root))
         android = facts.android_groups(Path(job.root))
         # A target's model is not parsed by a runtime here, and its driver needs ports and programs.
@@ -80,7 +83,7 @@ def main(arguments: list[str]) -> int:
         pipe.send(**{WAITING: to_plain(confinement) if confinement else None})
         sys.stdin.read()  # until the daemon closes it, when the sampler is running
         describe = partial(facts.describe_scheduling, refused, groups, android)
-        _execute(job, directory, pipe, describe, groups)
+        _execute(job, directory, pipe, describe, groups, limit)
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
         error = _named(exc, job)
         # Libraries name the file by its path in the store, which means nothing to a user.
@@ -112,6 +115,7 @@ def _execute(
     pipe: Pipe,
     describe_scheduling: Callable[[], Scheduling],
     groups: QuotaGroups,
+    limit: RealtimeLimit | None,
 ) -> None:
     if job.target is not None:
         # Imported here: only users with targets need the driver.
@@ -133,7 +137,7 @@ def _execute(
             size_bytes = refuse_outputs(prepared.first_outputs, sample_count)
             refuse_full_disk(directory, size_bytes)
         _try_writing(job, prepared, directory)
-    loop = measure(job, prepared, pipe, directory, groups)
+    loop = measure(job, prepared, pipe, directory, groups, limit)
     pipe.phase(Phase.SPOOLING)
     _write_queries(directory / QUERIES_FILE, [loop.warmup, loop.timed])
     record = _record(job, prepared, loop, describe_scheduling())
@@ -213,7 +217,7 @@ def _record(
         is_interrupted=loop.is_interrupted,
         before=loop.before,
         after=loop.after,
-        scheduling=scheduling,
+        scheduling=replace(scheduling, realtime=loop.realtime),
         sample_count=len(prepared.samples),
         inputs_clipped_ratio=prepared.inputs_clipped_ratio,
         placement=model.placement(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,9 @@ from edgebench.agent.cpu_quota import QuotaGroups
 from edgebench.agent.simulated import slowed
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import Job, Pipe
-from edgebench.agent.worker.loop import Calls, Times, new_times, run_closed
+from edgebench.agent.worker.loop import Calls, Pauses, Times, new_times, run_closed
 from edgebench.agent.worker.marks import Marks
+from edgebench.agent.worker.realtime import pauses_for
 from edgebench.agent.worker.rehearsal import refuse_full_disk, trace_bytes
 from edgebench.agent.worker.stop import StopRequested
 from edgebench.protocol.errors import InferenceFailed, SignatureRefused
@@ -24,6 +25,7 @@ from edgebench.protocol.record import (
     MemoryFacts,
     Moment,
     Phase,
+    RealtimeLimit,
     SyncFacts,
 )
 from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime, SignedModel
@@ -66,6 +68,7 @@ class LoopRecord:
     after: Moment
     harness: HarnessFacts
     sync: SyncFacts
+    realtime: RealtimeLimit | None = None
 
     @property
     def is_interrupted(self) -> bool:
@@ -132,9 +135,23 @@ def _refuse_signature(spec: RunSpec, model: object) -> None:
 
 
 def measure(
-    job: Job, prepared: PreparedModel, pipe: Pipe, directory: Path, groups: QuotaGroups
+    job: Job,
+    prepared: PreparedModel,
+    pipe: Pipe,
+    directory: Path,
+    groups: QuotaGroups,
+    limit: RealtimeLimit | None,
 ) -> LoopRecord:
-    """Warm up and run the scenario, with marks for a meter around it if the run has any."""
+    """Warm up and run the scenario, with marks for a meter around it if the run has any.
+
+    Args:
+        job: The job.
+        prepared: The loaded model.
+        pipe: Pipe to the daemon, for the phases.
+        directory: Directory for LoadGen's files.
+        groups: Control groups with a quota, whose counters are read.
+        limit: Kernel's limit on this process if it has real-time priority.
+    """
     from edgebench.agent.worker.scenarios import run_warmup
 
     spec, model, root = job.spec, prepared.model, Path(job.root)
@@ -148,7 +165,7 @@ def measure(
         Phase.WARMING_UP,
         _expected_s(first_ns, spec.warmup_duration_s, spec.warmup_query_count),
     )
-    warmup = run_warmup(calls, spec)
+    warmup = run_warmup(calls, spec, pauses_for(limit, spec, first_ns))
     query_ns = typical_ns(warmup) or first_ns
     expected_s = _expected_scenario_s(spec, query_ns)
     if not warmup.is_interrupted:
@@ -159,22 +176,26 @@ def measure(
     timed = new_times()
     if not warmup.is_interrupted:
         marks.pulse()
-        timed = _run(calls, spec, query_ns, directory)
+        timed = _run(calls, spec, query_ns, directory, pauses_for(limit, spec, query_ns))
         marks.pulse()
     after = facts.read_moment(root, groups)
     if not (warmup.is_interrupted or timed.is_interrupted):
         marks.after_loop()
     marks.close()
-    return LoopRecord(warmup, timed, before, after, harness, marks.facts)
+    if limit is not None:
+        limit = replace(limit, paused_s=timed.paused_ns / 1e9)
+    return LoopRecord(warmup, timed, before, after, harness, marks.facts, limit)
 
 
-def _run(calls: Calls, spec: RunSpec, query_ns: int, directory: Path) -> Times:
+def _run(
+    calls: Calls, spec: RunSpec, query_ns: int, directory: Path, pauses: Pauses | None
+) -> Times:
     from edgebench.agent.worker.loadgen import run_loadgen
     from edgebench.agent.worker.scenarios import run_scenario
 
     if spec.engine is Engine.LOADGEN:
         return run_loadgen(calls, spec, typical_ns=query_ns, directory=str(directory))
-    return run_scenario(calls, spec)
+    return run_scenario(calls, spec, pauses)
 
 
 def _samples(

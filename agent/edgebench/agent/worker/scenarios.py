@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgebench.agent.worker.loop import NO_LIMIT_NS, Calls, Times, run_closed, run_scheduled
+from edgebench.agent.worker.loop import NO_LIMIT_NS, Calls, Pauses, Times, run_closed, run_scheduled
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.spec import MAX_ARRIVALS, RunSpec, Scenario
 
@@ -14,16 +14,16 @@ NS_PER_S = 1_000_000_000
 ORDER_LENGTH = 65536
 """Length of the sample order before it repeats; a multiple of 8, the default multi-stream query."""
 
-Issue = Callable[[Calls, RunSpec], Times]
+Issue = Callable[[Calls, RunSpec, Pauses | None], Times]
 """Function that runs a scenario on a prepared inference."""
 
 
-def run_scenario(calls: Calls, spec: RunSpec) -> Times:
-    """Run the specified scenario."""
-    return _SCENARIOS[spec.scenario](calls, spec)
+def run_scenario(calls: Calls, spec: RunSpec, pauses: Pauses | None = None) -> Times:
+    """Run the specified scenario; scenarios in which `pauses_for` allows none make no pauses."""
+    return _SCENARIOS[spec.scenario](calls, spec, pauses)
 
 
-def run_warmup(calls: Calls, spec: RunSpec) -> Times:
+def run_warmup(calls: Calls, spec: RunSpec, pauses: Pauses | None = None) -> Times:
     """Run the warm-up: the same loop and trace as in single-stream."""
     return run_closed(
         calls,
@@ -31,6 +31,7 @@ def run_warmup(calls: Calls, spec: RunSpec) -> Times:
         duration_ns=int(spec.warmup_duration_s * NS_PER_S),
         min_count=spec.warmup_query_count,
         max_count=spec.max_query_count,
+        pauses=pauses,
     )
 
 
@@ -72,7 +73,9 @@ def arrivals(spec: RunSpec) -> list[int]:
     return [int(moment) for moment in moments[:count]]
 
 
-def _closed(calls: Calls, spec: RunSpec, *, group: int, is_one_query: bool) -> Times:
+def _closed(
+    calls: Calls, spec: RunSpec, pauses: Pauses | None, *, group: int, is_one_query: bool = False
+) -> Times:
     return run_closed(
         calls,
         sample_order(spec, len(calls.set_inputs)),
@@ -82,22 +85,23 @@ def _closed(calls: Calls, spec: RunSpec, *, group: int, is_one_query: bool) -> T
         max_duration_ns=_max_duration_ns(spec),
         group=group,
         is_one_query=is_one_query,
+        pauses=pauses,
     )
 
 
-def _single_stream(calls: Calls, spec: RunSpec) -> Times:
-    return _closed(calls, spec, group=1, is_one_query=False)
+def _single_stream(calls: Calls, spec: RunSpec, pauses: Pauses | None) -> Times:
+    return _closed(calls, spec, pauses, group=1)
 
 
-def _multi_stream(calls: Calls, spec: RunSpec) -> Times:
-    return _closed(calls, spec, group=spec.samples_per_query, is_one_query=False)
+def _multi_stream(calls: Calls, spec: RunSpec, pauses: Pauses | None) -> Times:
+    return _closed(calls, spec, pauses, group=spec.samples_per_query)
 
 
-def _offline(calls: Calls, spec: RunSpec) -> Times:
-    return _closed(calls, spec, group=1, is_one_query=True)
+def _offline(calls: Calls, spec: RunSpec, pauses: Pauses | None) -> Times:
+    return _closed(calls, spec, pauses, group=1, is_one_query=True)
 
 
-def _server(calls: Calls, spec: RunSpec) -> Times:
+def _server(calls: Calls, spec: RunSpec, _: Pauses | None) -> Times:
     return run_scheduled(
         calls,
         sample_order(spec, len(calls.set_inputs)),

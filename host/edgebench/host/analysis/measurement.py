@@ -131,6 +131,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
     if spec.engine is not Engine.LOADGEN or not spec.scenario.traits.is_scheduled:
         query_ns = queries.query_ns(spec, first_row)
     step_ns = clock_step_ns(invoke_ns)
+    realtime = worker.scheduling.realtime
     return Measurement(
         steady=steady,
         first_row=first_row,
@@ -142,7 +143,9 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         outliers=label_outliers(invoke_ns),
         stability=stability(invoke_ns, queries.start_ns[first_row:], int(queries.end_ns[-1])),
         early_stopping=_early_stopping(queries, query_ns, spec),
-        span_ns=int(queries.end_ns[-1] - queries.start_ns[first_row]),
+        span_ns=queries.span_ns(
+            first_row, is_paused=realtime is not None and realtime.paused_s > 0
+        ),
         warmup_ns=int(queries.end_ns[first_row - 1] - queries.start_ns[0]) if first_row else 0,
         quality=judge_outputs(
             worker.check, worker.outputs, traces.outputs, traces.labels, traces.facts.metric

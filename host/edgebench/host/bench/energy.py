@@ -55,6 +55,7 @@ from edgebench.protocol.errors import (
     RunDamaged,
     SamplesUnknown,
     StoreError,
+    TraceOfAnotherRun,
     TraceRefused,
     UsageError,
 )
@@ -89,6 +90,7 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
     Raises:
         NoLoadCode: the run played fewer load codes than the alignment needs.
         TraceRefused: the file yields no energy for this run; nothing was stored.
+        TraceOfAnotherRun: the file was recorded during another run.
         FileRefused: the file is damaged, or lacks necessary information.
         UsageError: the run already has the recording of a meter.
         StoreError: the run cannot be read or written.
@@ -111,9 +113,9 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
         scratch = Path(folder)
         request, file = _read(scratch, path, options)
         around = list(_runs_around(store, run_id, record))
-        other_codes = [code for other, _ in around for code in load_codes(other)]
         twins = _twins(record, facts, around)
-        request = placed(scratch, request, record, other_codes, twin_count=len(twins))
+        others = [other for other, _ in around]
+        request = placed(scratch, request, record, others, twin_count=len(twins))
         _refuse_taken(request, around)
         # Written again with the clock rate, which scales all durations and is known only now.
         write_trace(scratch, path, request)
@@ -248,9 +250,10 @@ def _refuse_taken(request: TraceRequest, around: Sequence[_OtherRun]) -> None:
             continue
         apart_ns = abs(request.reference_ns - other_trace.reference_ns)
         if abs(request.offset_ns - other_trace.offset_ns) > RATE_LIMIT * apart_ns + SAME_PLACE_NS:
-            raise TraceRefused(
+            raise TraceOfAnotherRun(
                 f"{request.name}: the load codes in the trace belong to run {other.run_id}, whose "
-                "energy is from this file"
+                "energy is from this file",
+                other.run_id,
             )
 
 

@@ -175,6 +175,18 @@ class Asked:
         """The `compare` command of this command line, with these arguments added."""
         return self._again("compare", ("RUNS",), added)
 
+    def energy(self, run_id: str) -> Command:
+        """The `energy` command of this command line, for another run.
+
+        >>> given = (("r1",), ("--trace", "a.csv"))
+        >>> str(Asked(command="energy", arguments=given, names={"RUN…": ("r1",)}).energy("r2"))
+        'edgebench energy r2 --trace a.csv'
+        """
+        if self.command != "energy":
+            return command("energy", run_id, "--trace", Placeholder("FILE"))
+        runs = {(name,) for name in self.named("RUN…")}
+        return command("energy", run_id, *(words for words in self.arguments if words not in runs))
+
     def collect(self) -> Command:
         """The command that collects the runs of the named devices."""
         return self._again("collect", ("--on", *self.named("DEVICE"), *self.store), ())

@@ -7,7 +7,10 @@ power.parquet like those of any meter, so the same analysis reads them.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +31,11 @@ from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY
 from edgebench.host.store.parquet_file import open_parquet
 from edgebench.host.store.power_file import POWER_LAYOUT, PowerFile, read_power_facts
 from edgebench.protocol.errors import (
+    CodesNotFound,
     EdgebenchError,
     FileRefused,
     MeasurementError,
+    TraceOfAnotherRun,
     TraceRefused,
     UsageError,
 )
@@ -38,6 +43,9 @@ from edgebench.protocol.record import LoadCode, RunRecord
 
 MIN_CHIP_SAMPLES = 2.0
 """Minimum number of samples in a chip; with fewer, single chips cannot be detected."""
+TRIED_RUNS = 20
+"""Number of other runs, the nearest in time first, whose load codes are searched in a trace that
+does not contain the run's own."""
 STEP_SAMPLES = 1 << 16
 """Number of samples from which the resolution is derived."""
 
@@ -73,7 +81,7 @@ def placed(
     directory: Path,
     request: TraceRequest,
     record: RunRecord,
-    others: list[LoadCode],
+    others: Sequence[RunRecord],
     *,
     twin_count: int = 0,
 ) -> TraceRequest:
@@ -86,11 +94,12 @@ def placed(
         directory: Directory with the trace's power.parquet.
         request: The request without a position.
         record: The run.
-        others: Codes of other runs of the same device, which the file may also contain.
+        others: Other runs of the same device, which the file may contain too, or instead.
         twin_count: Number of other runs of its set whose codes fit at the same positions.
 
     Raises:
         TraceRefused: the codes are not found in the trace, or fit at several positions.
+        TraceOfAnotherRun: the trace contains the codes of another run instead.
     """
     power = PowerFile.open(directory)
     codes = load_codes(record)
@@ -109,12 +118,26 @@ def placed(
             return power.cumulative_j(channel, time_ns)
 
         places, search = find_codes(codes, cumulative_j, (first_ns, last_ns))
-        line = choose_place(places, search, others, twin_count).line
+        alike = [
+            code
+            for other in others
+            for code in load_codes(other)
+            if code.is_busy == codes[0].is_busy
+        ]
+        line = choose_place(places, search, alike, twin_count).line
         # Positions to a quarter of a chip give the rate of the file's clock to 400 ppm in 12 s;
         # the changes of the code give it to 10 ppm.
         ends_ns = codes[0].edges_ns[0], codes[-1].edges_ns[-1]
         line = align_code(codes, cumulative_j, line, span_ns=ends_ns, search_ns=0.0).line
         smoothing_s = smear_s(codes, cumulative_j, line, 1 / rate_hz)
+    except CodesNotFound as exc:
+        other = _recorded_run(power, channel, record, others)
+        if other is None:
+            raise TraceRefused(f"{request.name}: {exc}") from exc
+        raise TraceOfAnotherRun(
+            f"{request.name}: the load codes in the trace belong to run {other.run_id}",
+            other.run_id,
+        ) from exc
     except MeasurementError as exc:
         raise TraceRefused(f"{request.name}: {exc}") from exc
     return replace(
@@ -126,6 +149,25 @@ def placed(
         noise_w=idle_noise_w(power, channel, line, idle_windows(record.events)),
         resolution_w=_resolution_w(directory),
     )
+
+
+def _recorded_run(
+    power: PowerFile, channel: str, record: RunRecord, others: Sequence[RunRecord]
+) -> RunRecord | None:
+    """The run nearest in time whose load codes are in a trace; None if there is none."""
+    for other in sorted(others, key=lambda one: _apart_ns(one, record))[:TRIED_RUNS]:
+        with suppress(MeasurementError):
+            find_codes(
+                load_codes(other), partial(power.cumulative_j, channel), power.span_ns(channel)
+            )
+            return other
+    return None
+
+
+def _apart_ns(one: RunRecord, other: RunRecord) -> int:
+    """Time between the beginnings of two runs, on the device's clock."""
+    begins_ns = [record.events[0].time_ns if record.events else 0 for record in (one, other)]
+    return abs(begins_ns[0] - begins_ns[1])
 
 
 def _resolution_w(directory: Path) -> float:

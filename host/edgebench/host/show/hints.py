@@ -284,6 +284,11 @@ _HINTS: tuple[Row, ...] = (
         lambda _, asked: asked.bench(sync="coded_load"),
     ),
     _on(
+        e.TraceOfAnotherRun,
+        "compute the energy of that run: {}",
+        lambda error, asked: asked.energy(error.run_id),
+    ),
+    _on(
         e.SamplesUnknown,
         "if the instrument's data sheet states that samples are means: {}",
         lambda _, asked: command(

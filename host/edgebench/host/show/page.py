@@ -220,6 +220,8 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         parts = [_threads(run), f"CPU {cpus}", f"policy {scheduling.policy}"]
         if (quota := tightest_quota(scheduling)) is not None:
             parts.insert(2, f"CPU quota {quota.cpu_count:.3g} CPUs")
+        if (realtime := scheduling.realtime) is not None and realtime.paused_s:
+            parts.append(f"{format_ns(realtime.paused_s * 1e9)} left to other programs")
         facts.append(("process", ", ".join(parts)))
     if conditions.confinement is not None:
         facts.append(("confinement", confinement_line(conditions.confinement)))

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import signal
-from itertools import pairwise
+from itertools import combinations, pairwise
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from edgebench.agent.worker.load_code import IS_BUSY, code_s, play
+from edgebench.agent.worker.load_code import (
+    BUSY_COUNTS,
+    CHIP_COUNT,
+    MAX_SIDE_LOBE,
+    chips_of,
+    code_s,
+    play,
+)
 from edgebench.agent.worker.stop import StopRequested, StopSwitch
 from edgebench.protocol.record import LoadCode
 
 CHIP_NS = 20_000_000
+CHIPS = chips_of("20260102-030405-0123abcd", 0)
 LATE_NS = 150_000
 """By which a sleep ends late."""
 LOOK_NS = 500
@@ -41,19 +51,40 @@ def time() -> Time:
 
 def played(time: Time) -> LoadCode:
     """The code, played on a clock of its own."""
-    return play(CHIP_NS / 1e9, clock=time.clock, sleep=time.sleep)
+    return play(CHIPS, CHIP_NS / 1e9, clock=time.clock, sleep=time.sleep)
 
 
-def test_code_agrees_with_no_shifted_copy_of_itself() -> None:
+def signs_of(run_id: str, number: int) -> NDArray[np.float64]:
+    return np.where(chips_of(run_id, number), 1.0, -1.0)
+
+
+def test_code_does_not_resemble_a_shifted_copy_of_itself() -> None:
     """Otherwise a host would find the code in several places of the trace, and take a wrong one."""
-    signs = [1 if is_busy else -1 for is_busy in IS_BUSY]
-    count = len(signs)
-    assert count == 31
-    for shift in range(1, count):
-        shifted = signs[shift:] + signs[:shift]
-        assert sum(a * b for a, b in zip(signs, shifted, strict=True)) == -1
-        alone = zip(signs[shift:], signs, strict=False)  # as it is played: once
-        assert abs(sum(a * b for a, b in alone)) <= 5
+    assert (CHIP_COUNT, BUSY_COUNTS, MAX_SIDE_LOBE) == (31, (15, 16, 17), 6)
+    for run in range(200):
+        signs = signs_of(f"run-{run}", run % 2)
+        lobes = np.correlate(signs, signs, "full")
+        assert lobes.max() == 31
+        assert np.abs(np.delete(lobes, 30)).max() <= 6
+        assert 15 <= (signs > 0).sum() <= 17
+        assert signs[0] == signs[-1] == 1
+        assert (signs[1:] != signs[:-1]).sum() >= 14
+
+
+def test_codes_belong_to_their_run() -> None:
+    """Otherwise the recording of another run would give this run its energy."""
+    runs = [(signs_of(f"run-{run}", 0), signs_of(f"run-{run}", 1)) for run in range(60)]
+    for one, other in combinations(runs, 2):
+        # Mean correlation of both codes at equal shifts, as the host searches them.
+        both = [np.correlate(a, b, "full") / 31 for a, b in zip(one, other, strict=True)]
+        assert np.mean(both, axis=0).max() < 0.65
+
+
+def test_code_is_the_same_in_every_process() -> None:
+    """Otherwise a run that is repeated by another agent would have other chips."""
+    shown = "".join("X" if is_busy else "." for is_busy in CHIPS)
+    assert shown == "X...X.XXXXXX..X..X....XX.X...XX"
+    assert chips_of("20260102-030405-0123abcd", 1) != CHIPS
 
 
 def test_code_begins_and_ends_with_work_between_two_rests(time: Time) -> None:
@@ -71,13 +102,13 @@ def test_code_begins_and_ends_with_work_between_two_rests(time: Time) -> None:
 def test_edges_are_what_was_done_and_do_not_drift(time: Time) -> None:
     """Otherwise a late sleep would delay the rest of the code, or the edges state what was due."""
     edges_ns = played(time).edges_ns
-    assert len(edges_ns) == len(IS_BUSY) + 1
+    assert len(edges_ns) == len(CHIPS) + 1
     assert all(begin < end for begin, end in pairwise(edges_ns))
     late_ns = [
         edge - edges_ns[0] - index * CHIP_NS + LATE_NS for index, edge in enumerate(edges_ns)
     ]
     assert all(0 <= late < LATE_NS + 5 * LOOK_NS for late in late_ns)
-    for late, was_busy in zip(late_ns[1:], IS_BUSY, strict=True):
+    for late, was_busy in zip(late_ns[1:], CHIPS, strict=True):
         assert (late >= LATE_NS) != was_busy
 
 
@@ -108,7 +139,7 @@ def test_stop_ends_the_code(time: Time) -> None:
     switch.install()
     try:
         with pytest.raises(StopRequested), switch.armed():
-            play(CHIP_NS / 1e9, clock=time.clock, sleep=stopped)
+            play(CHIPS, CHIP_NS / 1e9, clock=time.clock, sleep=stopped)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert len(time.slept) == 3

@@ -20,6 +20,7 @@ from edgebench.agent.worker.loop import (
     NO_LIMIT_NS,
     SPIN_NS,
     Calls,
+    Pauses,
     Times,
     run_closed,
     run_scheduled,
@@ -42,6 +43,10 @@ class Clock:
             os.kill(os.getpid(), signal.SIGTERM)
         self.now_ns += 1
         return self.now_ns
+
+    def sleep(self, duration_s: float) -> None:
+        """Pass over this time."""
+        self.now_ns += round(duration_s * 1e9)
 
 
 @dataclass
@@ -87,6 +92,7 @@ def run(
     max_duration_ns: int = NO_LIMIT_NS,
     block: int = 4,
     group: int = 1,
+    pauses: Pauses | None = None,
 ) -> Times:
     """Run the loop with this clock, and with small blocks."""
     switch = StopSwitch()
@@ -94,6 +100,7 @@ def run(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "STOP", switch)
         patch.setattr(loop, "perf_counter_ns", clock)
+        patch.setattr(loop, "sleep", clock.sleep)
         patch.setattr(loop, "BLOCK_INFERENCES", block)
         return run_closed(
             Calls([nothing], model, nothing),
@@ -103,7 +110,47 @@ def run(
             max_count=max_count,
             max_duration_ns=max_duration_ns,
             group=group,
+            pauses=pauses,
         )
+
+
+@given(
+    takes_ns=st.integers(1, 50),
+    every_ns=st.integers(1, 400),
+    length_ns=st.integers(100, 200),
+    block=st.integers(1, 9),
+    group=st.integers(1, 3),
+)
+def test_pauses_lie_between_queries_and_in_no_inference(
+    takes_ns: int, every_ns: int, length_ns: int, block: int, group: int
+) -> None:
+    """Otherwise a latency would contain a pause, or the kernel would stop the loop after all."""
+    clock = Clock()
+    times = run(
+        clock,
+        Model(clock, takes_ns),
+        duration_ns=2000,
+        min_count=group,
+        max_count=1000 * group,
+        block=block,
+        group=group,
+        pauses=Pauses(every_ns, length_ns),
+    )
+    longest_ns = takes_ns + LOOKS
+    spans_ns = [end - start for start, end in zip(times.start_ns, times.end_ns, strict=True)]
+    assert max(spans_ns) <= longest_ns
+    gaps_ns = [start - end for start, end in zip(times.start_ns[1:], times.end_ns, strict=False)]
+    pauses = [(row + 1, gap_ns) for row, gap_ns in enumerate(gaps_ns) if gap_ns >= length_ns]
+    assert all(row % group == 0 for row, _ in pauses)
+    # The pause before the first inference lies in no gap, and one may follow the last.
+    most_ns = (len(pauses) + 2) * (length_ns + 2)
+    assert (len(pauses) + 1) * length_ns <= times.paused_ns <= most_ns
+    firsts = [0, *(row for row, _ in pauses)]
+    lasts = [*(row - 1 for row, _ in pauses), len(times) - 1]
+    for first, last in zip(firsts, lasts, strict=True):
+        issued_ns = times.end_ns[last] - times.start_ns[first]
+        # A block of its own begins with one more look at the clock.
+        assert issued_ns <= every_ns + group * (longest_ns + 1)
 
 
 LOOKS = 3

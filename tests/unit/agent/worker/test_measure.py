@@ -29,6 +29,7 @@ def _runtime() -> None:
 def job(inputs: Path | None = None, shape: tuple[int, ...] | None = None) -> Job:
     """A job for the built-in model."""
     return Job(
+        run_id="run",
         spec=RunSpec("litert", input_shapes={NAME: shape} if shape else {}),
         model=ModelFacts("digits_int8.tflite", "a" * 64, "tflite", 1),
         model_path=str(files("edgebench.host") / "builtin_models" / "digits_int8.tflite"),

@@ -16,7 +16,7 @@ from edgebench.agent.worker.timeouts import PHASES, STOP_GRACE_S, phase_limit_s
 from edgebench.protocol.record import Confinement, ModelFacts, Safeguard
 from edgebench.protocol.spec import RunSpec
 
-JOB = Job(RunSpec("litert"), ModelFacts("m", "0" * 64, "tflite", 1), "/models/m", None, 1, 1)
+JOB = Job("run", RunSpec("litert"), ModelFacts("m", "0" * 64, "tflite", 1), "/models/m", None, 1, 1)
 
 
 def test_job_names_its_files_and_devices() -> None:

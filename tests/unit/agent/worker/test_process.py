@@ -62,7 +62,7 @@ def job(tmp_path: Path) -> Job:
     np.savez(dataset, x=np.zeros((400_000, 8, 8, 1), bool), y=np.zeros(400_000, np.uint8))
     path = FOLDER / "digits_fp32.tflite"
     model = ModelFacts(path.name, "0" * 64, "tflite", path.stat().st_size)
-    return Job(SPEC, model, str(path), str(dataset), 2**30, os.getpid())
+    return Job("run", SPEC, model, str(path), str(dataset), 2**30, os.getpid())
 
 
 async def follow(directory: Path, job: Job, at: Phase, what: signal.Signals) -> WorkerRecord:
@@ -249,5 +249,5 @@ def test_killed_worker_may_have_run_out_of_memory(tmp_path: Path, log: str, said
     """Otherwise a runtime's greeting would pass for the reason of a kill by the kernel."""
     (tmp_path / WORKER_LOG_FILE).write_text(log)
     facts = ModelFacts("model", "0" * 64, "tflite", 1)
-    worker = WorkerProcess(tmp_path, Job(SPEC, facts, "model", None, 2**30, os.getpid()))
+    worker = WorkerProcess(tmp_path, Job("run", SPEC, facts, "model", None, 2**30, os.getpid()))
     assert worker._obituary(-signal.SIGKILL) == f"worker was killed by SIGKILL while starting{said}"

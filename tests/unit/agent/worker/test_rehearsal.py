@@ -29,6 +29,7 @@ def job() -> Job:
     need_runtime("ai-edge-litert")
     case = next(case for case in CASES if case.runtime == "litert")
     return Job(
+        run_id="run",
         spec=RunSpec("litert"),
         model=ModelFacts("digits.tflite", "a" * 64, "tflite", 1),
         model_path=str(case.path),

@@ -28,7 +28,7 @@ from edgebench.protocol.errors import ModelRefused, WorkerDied
 from edgebench.protocol.record import ModelFacts, Phase, PhaseProgress
 from edgebench.protocol.spec import Limits, RunSpec, Scenario
 
-JOB = Job(RunSpec("litert"), ModelFacts("m", "0" * 64, "tflite", 240_000), "/m", None, 1, 1)
+JOB = Job("run", RunSpec("litert"), ModelFacts("m", "0" * 64, "tflite", 240_000), "/m", None, 1, 1)
 SHORT = replace(
     JOB,
     spec=RunSpec("litert", duration_s=5.0, max_duration_s=5.0, limits=Limits(load_timeout_s=10.0)),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MODEL = FOLDER / "digits_int8.tflite"
 JOB = Job(
+    "run",
     RunSpec("firmware"),
     ModelFacts(MODEL.name, "0" * 64, "tflite", 1),
     str(MODEL),

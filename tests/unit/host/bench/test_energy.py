@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.metered import (
+    CODES,
     COUNT,
     WORK_W,
+    codes_of,
     samples,
     store_coded_run,
     store_metered_run,
@@ -34,6 +36,7 @@ from edgebench.protocol.errors import (
     NoLoadCode,
     SamplesUnknown,
     StoreError,
+    TraceOfAnotherRun,
     TraceRefused,
     UsageError,
 )
@@ -206,6 +209,45 @@ def test_second_file_replaces_the_energy_and_keeps_the_first(
     assert kept == {"trace.csv", "other.csv"}
 
 
+def test_file_of_another_run_is_refused_by_its_name(tmp_path: Path) -> None:
+    """Otherwise the power of another model would be this run's, as both take equally long."""
+    store = Store(tmp_path / "two")
+    ids = [f"{RUN_ID[:-1]}{number}" for number in range(3)]
+    for number, run_id in enumerate(ids):
+        store_coded_run(store, run_id, codes=codes_of(run_id), later_s=number * 7.5)
+    files = [tmp_path / f"{run_id}.csv" for run_id in ids]
+    for number, (path, run_id) in enumerate(zip(files, ids, strict=True)):
+        write_trace_csv(path, runs=(codes_of(run_id),), work_w=1.5 + number)
+    for run_id in ids:
+        for path in files:
+            if path.stem == run_id:
+                continue
+            with pytest.raises(TraceOfAnotherRun, match=f"belong to run {path.stem}") as caught:
+                add_energy(store, run_id, path, STATED)
+            assert caught.value.run_id == path.stem
+    for number, (path, run_id) in enumerate(zip(files, ids, strict=True)):
+        energy = add_energy(store, run_id, path, STATED).metrics.energy
+        assert energy is not None
+        assert energy.power_w_mean == pytest.approx(1.5 + number, rel=0.02)
+
+
+def test_file_of_a_set_is_in_the_order_of_its_codes(tmp_path: Path) -> None:
+    """Otherwise a set would need its idle times, or a run that is not in the file have energy."""
+    store, path = Store(tmp_path / "set"), tmp_path / "set.csv"
+    ids = [f"{RUN_ID[:-1]}{number}" for number in range(3)]
+    for number, run_id in enumerate(ids):
+        member = SetMember("set-00000001", number, 3)
+        store_coded_run(store, run_id, codes=codes_of(run_id), later_s=number * 7.5, member=member)
+    write_trace_csv(path, runs=[codes_of(run_id) for run_id in ids[:2]], gap_s=1.5)
+    for run_id in ids[:2]:
+        energy = add_energy(store, run_id, path, STATED).metrics.energy
+        assert energy is not None
+        assert energy.sync is not None
+        assert energy.sync.offset_ns == pytest.approx(-1e9, abs=1e6)
+    with pytest.raises(TraceOfAnotherRun, match=f"belong to run {ids[1]}"):
+        add_energy(store, ids[2], path, STATED)
+
+
 def test_runs_of_one_file_are_told_apart_by_each_other(store: Store, tmp_path: Path) -> None:
     """Otherwise launches of a set in one file would each get the energy of another."""
     ids = [RUN_ID]
@@ -213,7 +255,7 @@ def test_runs_of_one_file_are_told_apart_by_each_other(store: Store, tmp_path: P
         ids.append(RUN_ID[:-1] + str(number))
         store_coded_run(store, ids[-1], later_s=number * 7.5)
     path = tmp_path / "set.csv"
-    write_trace_csv(path, runs=3, gap_s=1.5)
+    write_trace_csv(path, runs=(CODES,) * 3, gap_s=1.5)
     for number, run_id in enumerate(ids):
         energy = add_energy(store, run_id, path, STATED).metrics.energy
         assert energy is not None
@@ -245,7 +287,7 @@ def test_file_of_one_run_of_a_set_is_nobodys(tmp_path: Path) -> None:
     for run_id in ids:
         with pytest.raises(TraceRefused, match="3 runs of the set fit: record the whole set"):
             add_energy(store, run_id, path, STATED)
-    write_trace_csv(path, runs=3, gap_s=7.5)
+    write_trace_csv(path, runs=(CODES,) * 3, gap_s=7.5)
 
 
 def test_recording_of_a_power_profiler_is_a_trace_as_well(store: Store, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
@@ -49,6 +49,9 @@ from edgebench.host.analysis.compare.ranks import (
     signed_rank_test,
 )
 from edgebench.host.result.metrics import Better
+from edgebench.host.result.reason import Reason
+from edgebench.host.result.reasons import comparison as reasons
+from edgebench.host.result.reasons.table import text_of
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 ALPHA = 0.05
@@ -137,7 +140,13 @@ class Comparison:
     """Relative change that this design, spread and instrument find with 80 % probability; None for
     single runs."""
     outcome: ComparisonOutcome
-    reason: str
+    reasons: tuple[Reason, ...]
+    """Reasons for the outcome."""
+    reason: str = field(init=False)
+    """Text of the reasons, a single line."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", text_of(self.reasons))
 
 
 def compare(baseline: Floats, candidate: Floats, rules: Rules | None = None) -> Comparison:
@@ -282,7 +291,7 @@ def _compare(
     raw = _test(baseline, candidate, rules.design)
     is_adjusted = smallest_p > test.smallest_p
     p = (p_adjusted, smallest_p)
-    outcome, reason = _judge(test.shift, wide, narrow, p, rules, is_adjusted=is_adjusted)
+    outcome, why = _judge(test.shift, wide, narrow, p, rules, is_adjusted=is_adjusted)
     superiority = probability_of_superiority(baseline, candidate)
     return Comparison(
         rules=rules,
@@ -302,7 +311,7 @@ def _compare(
         cliffs_delta=2 * superiority - 1,
         minimum_detectable_ratio=_detectable(np.log(baseline), np.log(candidate), rules),
         outcome=outcome,
-        reason=reason,
+        reasons=(why,),
     )
 
 
@@ -315,7 +324,7 @@ def _compare_exact(
     effect, resolution = math.log(after / before), math.log1p(rules.resolution_ratio)
     bounds = effect - resolution, effect + resolution
     spread = max(float(np.ptp(side)) for side in logs)
-    outcome, reason = _judge_exact(effect, spread, resolution, rules)
+    outcome, why = _judge_exact(effect, spread, resolution, rules)
     absolute = max(before, after) * rules.resolution_ratio
     superiority = probability_of_superiority(baseline, candidate)
     p_value = 1.0 if abs(effect) <= resolution else 0.0
@@ -337,33 +346,34 @@ def _compare_exact(
         cliffs_delta=2 * superiority - 1,
         minimum_detectable_ratio=rules.resolution_ratio,
         outcome=outcome,
-        reason=reason,
+        reasons=(why,),
     )
 
 
 def _judge_exact(
     effect: float, spread: float, resolution: float, rules: Rules
-) -> tuple[ComparisonOutcome, str]:
+) -> tuple[ComparisonOutcome, Reason]:
     """Outcome of an effect on the logarithm, for a count that should not scatter."""
     if spread > resolution:
-        return ComparisonOutcome.INCONCLUSIVE, (
-            f"runs of one side differ by {math.expm1(spread):.2g}, limit "
-            f"{rules.resolution_ratio:.2g}: the count scatters, but should not"
+        scatters = reasons.count_scatters(
+            spread_ratio=math.expm1(spread), limit_ratio=rules.resolution_ratio
         )
+        return ComparisonOutcome.INCONCLUSIVE, scatters
     if abs(effect) <= resolution:
-        return ComparisonOutcome.EQUIVALENT, "the counts are the same within the counter's ticks"
-    certain = "a count that does not scatter: one run per side decides"
-    limit = math.log1p(rules.margin_ratio) if rules.margin_ratio else 0.0
+        return ComparisonOutcome.EQUIVALENT, reasons.same_count()
+    certain = reasons.exact_count()
+    margin_ratio = rules.margin_ratio or 0.0
+    limit = math.log1p(margin_ratio)
     if abs(effect) + resolution < limit:
-        return ComparisonOutcome.EQUIVALENT, f"within {rules.margin_ratio:.2%}; {certain}"
+        within = reasons.count_within_margin(margin_ratio=margin_ratio)
+        return ComparisonOutcome.EQUIVALENT, within
     harm = effect if rules.better is Better.LOWER else -effect
     if harm < 0:
         return ComparisonOutcome.BETTER, certain
     if harm >= limit:
         return ComparisonOutcome.WORSE, certain
-    return ComparisonOutcome.INCONCLUSIVE, (
-        f"worse by {math.expm1(harm):.2%}, within a tick of the margin of {rules.margin_ratio:.2%}"
-    )
+    close = reasons.margin_within_tick(change_ratio=math.expm1(harm), margin_ratio=margin_ratio)
+    return ComparisonOutcome.INCONCLUSIVE, close
 
 
 def widened(bounds: Bounds | None, shift: float, instrument_ratio: float) -> Bounds | None:
@@ -411,36 +421,38 @@ def _judge(
     rules: Rules,
     *,
     is_adjusted: bool,
-) -> tuple[ComparisonOutcome, str]:
+) -> tuple[ComparisonOutcome, Reason]:
     """Outcome of an effect on the logarithm, with the reason.
 
     `p` holds the p value and the smallest possible p value; `is_adjusted` states that both were
     multiplied because several comparisons are made together.
     """
-    adjusted = " (adjusted for several comparisons)" if is_adjusted else ""
     if p[1] >= rules.alpha or wide is None or narrow is None:
-        return ComparisonOutcome.INCONCLUSIVE, (
-            f"too few runs: the smallest possible p{adjusted} is {p[1]:.2g}, limit {rules.alpha:g}"
+        return ComparisonOutcome.INCONCLUSIVE, reasons.too_few_runs(
+            smallest_p=p[1], alpha=rules.alpha, is_adjusted=is_adjusted
         )
-    limit = math.inf if rules.margin_ratio is None else math.log1p(rules.margin_ratio)
+    margin_ratio = math.inf if rules.margin_ratio is None else rules.margin_ratio
+    limit = math.log1p(margin_ratio)
     harm = effect if rules.better is Better.LOWER else -effect
     inside = limit < math.inf and -limit < narrow[0] and narrow[1] < limit
     is_within = wide[0] <= 0 <= wide[1]
-    chance = f"p{adjusted} {p[0]:.2g}, limit {rules.alpha:g}"
     if inside:
-        return ComparisonOutcome.EQUIVALENT, f"the interval lies within {rules.margin_ratio:.2%}"
+        within = reasons.interval_within_margin(margin_ratio=margin_ratio)
+        return ComparisonOutcome.EQUIVALENT, within
     if p[0] >= rules.alpha or (is_within and not rules.instrument_ratio):
-        return ComparisonOutcome.INCONCLUSIVE, f"the change may be chance: {chance}"
+        return ComparisonOutcome.INCONCLUSIVE, reasons.maybe_chance(
+            p=p[0], alpha=rules.alpha, is_adjusted=is_adjusted
+        )
     if is_within:
         reach = effect - wide[0] if effect > 0 else wide[1] - effect
-        return ComparisonOutcome.INCONCLUSIVE, (
-            "the change is within the error of the meter combined with chance: "
-            f"{math.expm1(abs(effect)):.2%}, limit {math.expm1(reach):.2%}"
+        return ComparisonOutcome.INCONCLUSIVE, reasons.within_meter_error(
+            change_ratio=math.expm1(abs(effect)), limit_ratio=math.expm1(reach)
         )
+    significant = reasons.significant(p=p[0], alpha=rules.alpha, is_adjusted=is_adjusted)
     if harm < 0:
-        return ComparisonOutcome.BETTER, chance
+        return ComparisonOutcome.BETTER, significant
     if limit == math.inf or harm >= limit:
-        return ComparisonOutcome.WORSE, chance
-    return ComparisonOutcome.INCONCLUSIVE, (
-        f"worse by {math.expm1(harm):.2%}, but the interval reaches beyond {rules.margin_ratio:.2%}"
+        return ComparisonOutcome.WORSE, significant
+    return ComparisonOutcome.INCONCLUSIVE, reasons.interval_beyond_margin(
+        change_ratio=math.expm1(harm), margin_ratio=margin_ratio
     )

@@ -68,6 +68,19 @@ class Queries:
         ):
             raise MeasurementError("query trace has a time beyond the range of a clock")
 
+    def span_ns(self, first_row: int, *, is_paused: bool) -> int:
+        """Time of the inferences from this row on, nanoseconds.
+
+        Args:
+            first_row: First row; at least one row follows.
+            is_paused: Whether the loop paused between queries; the time between inferences is then
+                left out.
+        """
+        passed_ns = int(self.end_ns[-1] - self.start_ns[first_row])
+        if not is_paused:
+            return passed_ns
+        return passed_ns - int(np.sum(self.start_ns[first_row + 1 :] - self.end_ns[first_row:-1]))
+
     def query_ns(self, spec: RunSpec, first_row: int) -> Nanoseconds | None:
         """Latency of each query from this row on, as the scenario defines it, shape (queries,).
 

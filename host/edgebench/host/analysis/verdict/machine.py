@@ -39,6 +39,9 @@ MIN_JUDGED_S = 0.1
 CPU_STALL_LIMIT_RATIO = 0.05
 """Part of the run in which a thread waited for a CPU; on a quiet machine it is below 1 %."""
 MEMORY_STALL_LIMIT_RATIO = 0.01
+REALTIME_STOP_FACTOR = 2.0
+"""Longest wait that the kernel's limit on real-time tasks explains, over the time that it keeps
+from them. Measured on Linux 6.18: 5.0 to 6.9 % of the run where the kernel keeps 5 %."""
 QUOTA_LIMIT_RATIO = 0.01
 """Share of the run in periods whose quota was used up; a smaller share cannot change percentiles up
 to p99."""
@@ -269,6 +272,25 @@ class CpuPressureRule(_StallRule):
             f"control group has a quota of {quota_cpu_count:g} CPUs"
         )
 
+    @reason(
+        "realtime",
+        advice.again(
+            "lift the limit for the run (as root: sysctl -w kernel.sched_rt_runtime_us=-1), or "
+            "measure without --priority realtime: {}",
+            without=("priority",),
+        ),
+        Cause.QUOTA,
+    )
+    @staticmethod
+    def stopped_by_realtime_limit(
+        value: float, limit: float, *, runtime_s: float, period_s: float
+    ) -> str:
+        return (
+            f"a thread of the worker waited during {value:.1%} of the run, limit {limit:.0%}: "
+            f"sched_rt_runtime_us lets real-time tasks run for {format_ns(runtime_s * 1e9)} of "
+            f"each {format_ns(period_s * 1e9)}"
+        )
+
     def check(self, evidence: Evidence) -> Ruling:
         limit, shares = CPU_STALL_LIMIT_RATIO, thread_shares(evidence)
         if shares is None:
@@ -280,11 +302,18 @@ class CpuPressureRule(_StallRule):
         threads = evidence.record.spec.threads
         cpu_count = len(evidence.worker.scheduling.cpus)
         quota = _used_up_quota(evidence.worker)
+        realtime = evidence.worker.scheduling.realtime
         found = self.thread()
         if quota is not None and shares.waiting_max > limit:
             found = self.stopped_by_quota(quota_cpu_count=quota)
         elif threads > cpu_count > 0:
             found = self.more_threads(threads=threads, cpu_count=cpu_count)
+        elif realtime is not None and realtime.runtime_s is not None:
+            kept_ratio = 1 - realtime.runtime_s / realtime.period_s
+            if limit < shares.waiting_max <= REALTIME_STOP_FACTOR * kept_ratio:
+                found = self.stopped_by_realtime_limit(
+                    runtime_s=realtime.runtime_s, period_s=realtime.period_s
+                )
         return at_most(shares.waiting_max, limit, "ratio", found)
 
 
@@ -460,7 +489,10 @@ class CpuShareRule(Rule[Evidence]):
             return not_applicable(self.waits_for_accelerator())
         if loop_s < MIN_JUDGED_S:
             return unknown(self.too_short(loop_s=loop_s))
-        cpu_count = (worker.after.own_cpu_s - worker.before.own_cpu_s) / loop_s
+        # In the pauses of a real-time loop, the worker leaves its CPU to others.
+        realtime = worker.scheduling.realtime
+        issuing_s = loop_s if realtime is None else loop_s - realtime.paused_s
+        cpu_count = (worker.after.own_cpu_s - worker.before.own_cpu_s) / issuing_s
         share, limit = cpu_count / max(1, threads), CPU_SHARE_LIMIT_RATIO
         kind = self.of_one if threads <= 1 else self.of_threads
         shares = thread_shares(evidence)

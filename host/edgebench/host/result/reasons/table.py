@@ -7,9 +7,9 @@ from types import ModuleType
 from typing import Any
 
 from edgebench.host.result.reason import Reason, ReasonKind
-from edgebench.host.result.reasons import thermal
+from edgebench.host.result.reasons import comparison, thermal
 
-MODULES: tuple[ModuleType, ...] = (thermal,)
+MODULES: tuple[ModuleType, ...] = (thermal, comparison)
 KINDS: dict[str, ReasonKind[Any]] = {
     kind.id: kind
     for module in MODULES

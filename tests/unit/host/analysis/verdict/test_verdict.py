@@ -58,6 +58,7 @@ from edgebench.protocol.record import (
     OutputFacts,
     QuantizedOperands,
     QuotaUse,
+    RealtimeLimit,
     RuntimeFacts,
     Scheduling,
     SyncFacts,
@@ -439,6 +440,17 @@ def after_with_share(share: float) -> Change:
     return change
 
 
+def in_real_time(wait: float, runtime_s: float | None = 0.95, paused_s: float = 0.0) -> Change:
+    """The worker had real-time priority, and waited for this share of the loop."""
+
+    def change(evidence: Evidence) -> Evidence:
+        limit = RealtimeLimit(runtime_s, 1.0, paused_s)
+        scheduling = replace(evidence.worker.scheduling, policy="fifo", realtime=limit)
+        return worker(scheduling=scheduling)(ran((1 - wait, wait))(evidence))
+
+    return change
+
+
 def throttled(used_up: float, cpu_count: float = 0.5) -> Change:
     """A quota was used up in periods that are this share of the run; the worker lost nothing."""
 
@@ -646,6 +658,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("background_load", State.SUSPECT, occupied(*[1.0] * 5, *[0.0] * 11, own=4.0, threads=4)),
     ("background_load", State.SUSPECT, occupied(0.0, 1.1, 1.0, own=1.88, threads=2, bound=(1, 2))),
     ("cpu_pressure", State.SUSPECT, after(cpu_stall_s=0.8)),
+    ("cpu_pressure", State.SUSPECT, in_real_time(0.06)),
     # One of 16 threads shares its CPU: the mean of all would be 0.4 %.
     ("cpu_pressure", State.SUSPECT, ran(*[(0.99, 0.01)] * 15, (0.93, 0.06))),
     ("cpu_share", State.SUSPECT, spec(threads=4)),
@@ -1243,3 +1256,29 @@ def test_frequencies_of_sleeping_cpus_do_not_divide_by_zero() -> None:
     """Otherwise a CPU that is off would read as 0 Hz, and crash the analysis of every run there."""
     verdict = judge(both(freq_hz=(0, 0))(good()))
     assert rule_of(verdict, "frequency").outcome is RuleOutcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("change", "is_named"),
+    [
+        (in_real_time(0.069), True),
+        (in_real_time(0.3), False),
+        (in_real_time(0.06, runtime_s=None), False),
+        (ran((0.94, 0.06)), False),
+    ],
+)
+def test_stop_of_a_real_time_task_is_named(change: Change, is_named: bool) -> None:
+    """Otherwise the advice would be to end other programs, which stopped nothing."""
+    found = rule_of(judged(change(good())), "cpu_pressure")
+    assert found.outcome is RuleOutcome.FAIL
+    assert ("sched_rt_runtime_us" in str(found.detail)) == is_named
+
+
+def test_pauses_of_a_real_time_loop_are_no_lack_of_a_cpu() -> None:
+    """Otherwise a loop that leaves its CPU to others would seem to have lost it to them."""
+    evidence = good()
+    lost_s = 0.15 * evidence.loop_s
+    for paused_s, outcome in ((0.0, RuleOutcome.FAIL), (lost_s, RuleOutcome.PASS)):
+        changed = in_real_time(0.0, paused_s=paused_s)(evidence)
+        share = after_with_share(0.85)(changed)
+        assert rule_of(judge(share), "cpu_share").outcome is outcome

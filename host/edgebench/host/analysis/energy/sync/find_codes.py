@@ -3,9 +3,10 @@
 Theory of operation. The times in a file of another instrument may count from 1970 or from the first
 sample, or be wall-clock times. So each code is searched in the whole file, by the correlation of
 its chips with the mean powers at every quarter of a chip. The distance of the two codes is the same
-in the file as on the device, within the error of two clocks; any other pair is rejected. Several
-positions may remain, for example if a file contains several runs of the same kind. Then the codes
-of the other runs decide: they must be found where the right position predicts them.
+in the file as on the device, within the error of two clocks; any other pair is rejected. The chips
+are drawn from the id of the run, so the codes of other runs do not fit. Runs of older agents all
+played the same chips: several positions may remain if a file contains several of them. Then the
+codes of the other runs decide: they must be found where the right position predicts them.
 
 The result is only the first guess for `align_code`, which applies its own limits.
 
@@ -24,7 +25,7 @@ from edgebench.host.analysis.energy.integrate import Floats
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
 from edgebench.host.analysis.energy.sync.load_code import STEPS_PER_CHIP, Cumulative
 from edgebench.host.analysis.energy.windows import CODES_OF_RUN, in_words
-from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.errors import CodesNotFound, MeasurementError
 from edgebench.protocol.record import LoadCode
 
 MAX_STEPS = 1 << 23
@@ -130,7 +131,8 @@ def find_codes(
         span_ns: First and last time of the trace.
 
     Raises:
-        MeasurementError: there is no such position.
+        CodesNotFound: there is no such position.
+        MeasurementError: the run did not play both codes, or the trace is too short or too long.
     """
     # Imported here: few runs have a code.
     from scipy.ndimage import maximum_filter1d
@@ -138,15 +140,18 @@ def find_codes(
     if len(codes) != CODES_OF_RUN:
         raise MeasurementError(f"the run played {len(codes)} load codes, {CODES_OF_RUN} are needed")
     search = CodeSearch.of(codes[0], cumulative, span_ns)
+    are_same = codes[0].is_busy == codes[1].is_busy
+    later = search if are_same else CodeSearch.of(codes[1], cumulative, span_ns)
     begins_ns = [code.edges_ns[0] for code in codes]
     apart_ns = begins_ns[1] - begins_ns[0]
     apart = round(apart_ns / search.step_ns)
     reach = int(np.ceil(RATE_LIMIT * apart)) + 1
-    first = search.correlation
+    first, after = search.correlation, later.correlation
     # The best second code within reach of its predicted position, for each first position.
     second = np.zeros(len(first))
-    if apart < len(first):
-        second[: len(first) - apart] = maximum_filter1d(first, 2 * reach + 1)[apart:]
+    if apart < len(after):
+        found = maximum_filter1d(after, 2 * reach + 1)[apart : apart + len(first)]
+        second[: len(found)] = found
     both = np.where((first >= MIN_EACH) & (second >= MIN_EACH), (first + second) / 2, 0.0)
     places: list[CodePlace] = []
     while len(places) < MAX_PLACES and len(both):
@@ -155,7 +160,7 @@ def find_codes(
         if highest < MIN_MEAN or (places and highest < RIVAL_PLACE_RATIO * places[0].correlation):
             break
         low = max(0, best + apart - reach)
-        other = low + int(np.argmax(first[low : best + apart + reach + 1]))
+        other = low + int(np.argmax(after[low : best + apart + reach + 1]))
         slope = (other - best) * search.step_ns / apart_ns - 1
         if abs(slope) * apart_ns < search.step_ns:
             slope = 0.0  # below the resolution of the positions
@@ -164,7 +169,7 @@ def find_codes(
         both[max(0, best - 2 * STEPS_PER_CHIP) : best + 2 * STEPS_PER_CHIP + 1] = 0.0
     if not places:
         highest = float(((first + second) / 2).max(initial=0.0))
-        raise MeasurementError(
+        raise CodesNotFound(
             f"the run's two load codes are not in the trace: correlation {highest:.2f}, limit "
             f"{MIN_MEAN:g}"
         )
@@ -182,9 +187,9 @@ def choose_place(
     Args:
         places: Positions where both codes of the run are found.
         search: The search that found them.
-        others: Codes of other runs of the device.
-        twin_count: Number of other runs of its set with the same code distance, which fit any of
-            the positions.
+        others: Codes of other runs of the device with the same chips.
+        twin_count: Number of other runs of its set with the same chips and code distance, which fit
+            any of the positions.
 
     Raises:
         MeasurementError: several positions or several runs fit equally well.
@@ -212,8 +217,10 @@ def choose_place(
 
 
 def are_alike(codes: Sequence[LoadCode], other: Sequence[LoadCode]) -> bool:
-    """Whether the codes of two runs have the same distance, so that the runs are ambiguous."""
-    if len(codes) != len(other) or not all(one.edges_ns for one in (*codes, *other)):
+    """Whether the codes of two runs have the same chips and distance: the runs are ambiguous."""
+    if [one.is_busy for one in codes] != [one.is_busy for one in other]:
+        return False
+    if not codes or not all(one.edges_ns for one in (*codes, *other)):
         return False
     mine_ns, other_ns = (one[-1].edges_ns[0] - one[0].edges_ns[0] for one in (codes, other))
     chip_ns = float(np.median(np.diff(codes[0].edges_ns)))

@@ -8,23 +8,32 @@ import numpy as np
 import pytest
 from support.energy import SECOND_NS
 
-from edgebench.agent.worker.load_code import IS_BUSY
+from edgebench.agent.worker.load_code import chips_of
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.energy.sync import find_codes as finder
 from edgebench.host.analysis.energy.sync.find_codes import choose_place, find_codes
 from edgebench.host.analysis.energy.sync.load_code import Cumulative
-from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.errors import CodesNotFound, MeasurementError
 from edgebench.protocol.record import LoadCode
 
 CHIP_NS = 20_000_000
 RATE_HZ = 1000.0
 
 
-def code(begin_s: float) -> LoadCode:
+OLD_CHIPS = tuple(chip == "1" for chip in "1111001101001000010101110110001")
+"""The chips that agents of the first versions played in all runs: an m-sequence."""
+
+
+def code(begin_s: float, chips: tuple[bool, ...] = OLD_CHIPS) -> LoadCode:
     """Return a code as a worker plays it, at this second of the device's clock."""
     first_ns = round(begin_s * SECOND_NS)
-    edges = tuple(first_ns + chip * CHIP_NS for chip in range(len(IS_BUSY) + 1))
-    return LoadCode(edges, IS_BUSY)
+    edges = tuple(first_ns + chip * CHIP_NS for chip in range(len(chips) + 1))
+    return LoadCode(edges, chips)
+
+
+def codes_of(run: str, *begins_s: float) -> list[LoadCode]:
+    """Return the codes of a run, at these seconds."""
+    return [code(begin_s, chips_of(run, number)) for number, begin_s in enumerate(begins_s)]
 
 
 def trace(
@@ -57,9 +66,11 @@ def trace(
 
 @pytest.mark.parametrize("zero_ns", [0, -(10**12), 1_763_800_000 * SECOND_NS])
 @pytest.mark.parametrize("drift", [0.0, 2e-4, -8e-4])
-def test_codes_are_found_whatever_clock_a_file_has(zero_ns: int, drift: float) -> None:
+@pytest.mark.parametrize("codes", [[code(40.0), code(100.0)], codes_of("run", 40.0, 100.0)])
+def test_codes_are_found_whatever_clock_a_file_has(
+    codes: list[LoadCode], zero_ns: int, drift: float
+) -> None:
     """Otherwise a file that begins in 1970, or has a slow clock, would give no run's energy."""
-    codes = [code(40.0), code(100.0)]
     cumulative, span_ns = trace(codes, 150.0, zero_ns=zero_ns, drift=drift)
     places, _ = find_codes(codes, cumulative, span_ns)
     assert len(places) == 1
@@ -82,6 +93,30 @@ def test_codes_that_are_further_apart_are_of_another_run() -> None:
     cumulative, span_ns = trace(played, 150.0)
     with pytest.raises(MeasurementError, match="load codes are not in the trace"):
         find_codes([code(40.0), code(100.0)], cumulative, span_ns)
+
+
+@pytest.mark.parametrize("noise_w", [0.05, 0.5])
+def test_file_of_one_run_contains_no_other_run(noise_w: float) -> None:
+    """Otherwise a file of another run, with equal times, would give this run its energy."""
+    runs = [codes_of(f"run-{number}", 10.0, 22.0) for number in range(10)]
+    for number, run in enumerate(runs):
+        cumulative, span_ns = trace(run, 35.0, noise_w=noise_w, seed=number)
+        (place,), _ = find_codes(run, cumulative, span_ns)
+        assert abs(int(place.line.to_meter(run[0].edges_ns[0])) - 10 * SECOND_NS) < CHIP_NS / 3
+        for other in (one for one in runs if one is not run):
+            with pytest.raises(CodesNotFound, match="load codes are not in the trace"):
+                find_codes(other, cumulative, span_ns)
+
+
+def test_runs_of_a_set_are_each_found_in_its_file() -> None:
+    """Otherwise a set whose runs are equally long would need to be cut into its runs."""
+    begins_s = (10.0, 31.2, 52.9, 74.1, 96.0)
+    runs = [codes_of(f"run-{begin_s}", begin_s, begin_s + 12.0) for begin_s in begins_s]
+    cumulative, span_ns = trace([one for run in runs for one in run], 120.0)
+    for run in runs:
+        (place,), _ = find_codes(run, cumulative, span_ns)
+        off_ns = int(place.line.to_meter(run[0].edges_ns[0])) - run[0].edges_ns[0]
+        assert abs(off_ns) < CHIP_NS / 3
 
 
 def test_place_among_runs_of_one_kind_follows_from_the_others() -> None:

@@ -1,0 +1,71 @@
+"""Time that a worker of real-time priority leaves to other tasks.
+
+Theory of operation. The kernel does not let real-time tasks take a CPU for more than
+`sched_rt_runtime_us` of each `sched_rt_period_us`, 0.95 s of each second by default. A loop that
+never waits uses that time up, and is then stopped in the middle of an inference until the period
+ends: a stall of 50 ms in each second, on a CPU that other tasks want. So the loop pauses by itself,
+between two queries, for slightly longer than the kernel would stop it.
+
+    kernel   |----------- 950 ms -----------|stop|----------- 950 ms -----------|stop|
+    loop     |pause|------- queries -------|pause|------- queries -------|pause|
+
+The loop does not pause where a pause would change a result or cannot help: in a query of all
+samples (offline); with a meter, because energies include the time between inferences; if a query
+takes longer than the time between two pauses. A server waits between its arrivals, and LoadGen has
+a loop of its own.
+
+Source: https://docs.kernel.org/scheduler/sched-rt-group.html, "System wide settings"; since Linux
+6.12, the kernel stops real-time tasks by a deadline server with the same 50 ms of each second.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from edgebench.agent.telemetry.source import read_text
+from edgebench.agent.worker.loop import Pauses
+from edgebench.agent.worker.marks import are_wanted
+from edgebench.protocol.record import RealtimeLimit
+from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
+
+MARGIN_S = 0.01
+"""Time by which a pause is longer than the time that the kernel keeps: other tasks begin late."""
+
+
+def realtime_limit(root: Path = Path("/")) -> RealtimeLimit | None:
+    """The kernel's limit on real-time tasks.
+
+    None if this process has no real-time priority, or the limit cannot be read.
+    """
+    if os.sched_getscheduler(0) not in (os.SCHED_FIFO, os.SCHED_RR):
+        return None
+    folder = root / "proc/sys/kernel"
+    runtime = read_text(folder / "sched_rt_runtime_us")
+    period = read_text(folder / "sched_rt_period_us")
+    if not runtime.removeprefix("-").isdecimal() or not period.isdecimal():
+        return None
+    # -1: no limit.
+    is_limited = 0 <= int(runtime) < int(period)
+    return RealtimeLimit(int(runtime) / 1e6 if is_limited else None, int(period) / 1e6)
+
+
+def pauses_for(limit: RealtimeLimit | None, spec: RunSpec, inference_ns: int) -> Pauses | None:
+    """Pauses of the loop that leave enough time to other tasks; None if the loop does not pause.
+
+    Args:
+        limit: The kernel's limit.
+        spec: Settings of the run.
+        inference_ns: Typical duration of an inference.
+    """
+    traits = spec.scenario.traits
+    is_own_loop = spec.engine is not Engine.LOADGEN and not traits.is_scheduled
+    if limit is None or limit.runtime_s is None or not is_own_loop:
+        return None
+    if traits.is_one_query or are_wanted(spec):
+        return None
+    length_s = limit.period_s - limit.runtime_s + MARGIN_S
+    # The query that begins just before a pause is due belongs to the time before the pause.
+    query_ns = inference_ns * samples_per_query(spec)
+    every_ns = int((limit.period_s - length_s) * 1e9) - query_ns
+    return Pauses(every_ns, int(length_s * 1e9)) if every_ns > 0 else None

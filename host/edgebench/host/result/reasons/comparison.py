@@ -1,0 +1,74 @@
+"""Reasons of the outcome of a comparison."""
+
+from __future__ import annotations
+
+from edgebench.host.result.reason import ReasonKind
+
+
+@ReasonKind
+def too_few_runs(*, smallest_p: float, alpha: float, is_adjusted: bool) -> str:
+    smallest = f"the smallest possible p{_adjusted(is_adjusted)} is {smallest_p:.2g}"
+    return f"too few runs: {smallest}, limit {alpha:g}"
+
+
+@ReasonKind
+def interval_within_margin(*, margin_ratio: float) -> str:
+    return f"the interval lies within {margin_ratio:.2%}"
+
+
+@ReasonKind
+def maybe_chance(*, p: float, alpha: float, is_adjusted: bool) -> str:
+    return f"the change may be chance: p{_adjusted(is_adjusted)} {p:.2g}, limit {alpha:g}"
+
+
+@ReasonKind
+def significant(*, p: float, alpha: float, is_adjusted: bool) -> str:
+    return f"p{_adjusted(is_adjusted)} {p:.2g}, limit {alpha:g}"
+
+
+def _adjusted(is_adjusted: bool) -> str:
+    return " (adjusted for several comparisons)" if is_adjusted else ""
+
+
+@ReasonKind
+def within_meter_error(*, change_ratio: float, limit_ratio: float) -> str:
+    return (
+        "the change is within the error of the meter combined with chance: "
+        f"{change_ratio:.2%}, limit {limit_ratio:.2%}"
+    )
+
+
+@ReasonKind
+def interval_beyond_margin(*, change_ratio: float, margin_ratio: float) -> str:
+    return f"worse by {change_ratio:.2%}, but the interval reaches beyond {margin_ratio:.2%}"
+
+
+@ReasonKind
+def count_scatters(*, spread_ratio: float, limit_ratio: float) -> str:
+    return (
+        f"runs of one side differ by {spread_ratio:.2g}, limit {limit_ratio:.2g}: the count "
+        "scatters, but should not"
+    )
+
+
+@ReasonKind
+def same_count() -> str:
+    return "the counts are the same within the counter's ticks"
+
+
+@ReasonKind
+def count_within_margin(*, margin_ratio: float) -> str:
+    return f"within {margin_ratio:.2%}; {_DECIDED}"
+
+
+@ReasonKind
+def exact_count() -> str:
+    return _DECIDED
+
+
+_DECIDED = "a count that does not scatter: one run per side decides"
+
+
+@ReasonKind
+def margin_within_tick(*, change_ratio: float, margin_ratio: float) -> str:
+    return f"worse by {change_ratio:.2%}, within a tick of the margin of {margin_ratio:.2%}"
