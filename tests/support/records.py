@@ -89,6 +89,7 @@ def worker_record(latency_ns: Sequence[int] | NDArray[np.int64]) -> r.WorkerReco
         sample_count=16,
         placement=(r.OperatorPlacement("xnnpack", "CONV_2D", 3),),
         check=r.CheckFacts(sample_count=4, reference="tflite reference kernels"),
+        timed_path=r.TimedPathFacts(9),
     )
 
 

@@ -383,6 +383,31 @@ class CheckFacts:
         return cls(reference_error=reason, dataset_error=reason, profile_error=reason)
 
 
+class TimedPathFault(Enum):
+    """Difference of the outputs of the timed calls from those of the checks."""
+
+    FORM = "form"
+    """Another number of outputs, another shape or another element type."""
+    OTHER_SAMPLE = "other_sample"
+    """Outputs of another sample: an inference was skipped, or the inputs or outputs are old."""
+    VALUES = "values"
+    """Outputs of none of the samples: the inputs are others, or the outputs are not those."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedPathFacts:
+    """Comparison of the timed calls with those of the checks, after the timed loop."""
+
+    inference_count: int = 0
+    """Inferences of the timed calls that were compared; 0 if the comparison is undecided."""
+    differing_count: int = 0
+    """Inferences whose outputs differ from those of the checks for the same sample."""
+    fault: TimedPathFault | None = None
+    """Kind of the difference; None if there is none."""
+    reason: str | None = None
+    """Reason why the comparison is undecided, a line of text."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadCode:
     """Executed load code, a sequence of active and idle chips, on the device's monotonic clock."""
@@ -446,6 +471,8 @@ class WorkerRecord:
     placement: tuple[OperatorPlacement, ...] = ()
     """Places of the operators; empty if the runtime does not report them."""
     check: CheckFacts = field(default_factory=CheckFacts)
+    timed_path: TimedPathFacts | None = None
+    """None from older agents, and in runs that were stopped."""
     sync: SyncFacts = field(default_factory=SyncFacts)
 
 

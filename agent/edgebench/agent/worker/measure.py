@@ -55,6 +55,8 @@ class PreparedModel:
     first_outputs: list[Tensor]
     options: LoadOptions
     """Options of its load; loads for its checks use the same shapes."""
+    calls: Calls
+    """Calls of the timed loop, for these samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,9 @@ def prepare_model(job: Job) -> PreparedModel:
         inputs_clipped_ratio=clipped_ratio(model.inputs, arrays, count=len(samples)),
         options=options,
         first_outputs=first_outputs,
+        calls=Calls(
+            model.prepare(samples), slowed(model.invoker(), job.speed_path), model.reader()
+        ),
     )
 
 
@@ -154,9 +159,7 @@ def measure(
     """
     from edgebench.agent.worker.scenarios import run_warmup
 
-    spec, model, root = job.spec, prepared.model, Path(job.root)
-    invoke = slowed(model.invoker(), job.speed_path)
-    calls = Calls(model.prepare(prepared.samples), invoke, model.reader())
+    spec, root, calls = job.spec, Path(job.root), prepared.calls
     harness = _measure_harness()
     marks = Marks(job, pipe)
     marks.before_warmup()

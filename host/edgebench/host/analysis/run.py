@@ -404,6 +404,7 @@ def _conditions(
         inputs=worker.inputs if worker else (),
         inputs_clipped_ratio=worker.inputs_clipped_ratio if worker else None,
         outputs=worker.outputs if worker else (),
+        timed_path=worker.timed_path if worker else None,
         power_source=None,
         ambient_c=facts.ambient_c,
     )

@@ -29,6 +29,7 @@ from edgebench.protocol.record import (
     Scheduling,
     SyncFacts,
     TensorSpec,
+    TimedPathFacts,
 )
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.thermal import CooldownFacts, Expectation
@@ -91,6 +92,9 @@ class Conditions:
     """Fraction of the file's values that quantisation clips, for the worst input; None if no input
     was quantised."""
     outputs: tuple[TensorSpec, ...]
+    timed_path: TimedPathFacts | None = None
+    """Outputs of the timed calls, compared with those of the checks; None in a failed or stopped
+    run, for a target that timed itself, and from older agents."""
     power_source: str | None
     ambient_c: float | None = None
     firmware: FirmwareFacts | None = None

@@ -63,6 +63,8 @@ from edgebench.protocol.record import (
     Scheduling,
     SyncFacts,
     ThreadTime,
+    TimedPathFacts,
+    TimedPathFault,
 )
 from edgebench.protocol.spec import Engine, Scenario
 from edgebench.protocol.telemetry import AbsentSensor
@@ -266,6 +268,11 @@ def differs(best: float | None, worst: float | None, *, is_constant: bool = Fals
     largest = None if worst is None else 1.0
     found = Agreement("tflite reference kernels", 4, largest, 0.5, 0.5, worst, best, is_constant)
     return quality(agreement=found)
+
+
+def timed_path(fault: TimedPathFault) -> Change:
+    """Let half of the inferences of the timed calls have other outputs than the checks."""
+    return worker(timed_path=TimedPathFacts(8, 4, fault))
 
 
 def switching(high_ratio: float) -> Change:
@@ -568,6 +575,9 @@ FAILING: list[tuple[str, State, Change]] = [
     ("loadgen", State.INVALID, spec(engine=Engine.LOADGEN)),
     ("loadgen", State.INVALID, issued_by_loadgen(is_valid=False)),
     ("finite_outputs", State.INVALID, worker(output=OutputFacts("", is_finite=False))),
+    ("timed_path", State.INVALID, timed_path(TimedPathFault.VALUES)),
+    ("timed_path", State.INVALID, timed_path(TimedPathFault.OTHER_SAMPLE)),
+    ("timed_path", State.INVALID, timed_path(TimedPathFault.FORM)),
     ("accuracy_floor", State.INVALID, accuracy(0.90)),
     ("accuracy_floor", State.INVALID, lambda e: held_against(0.0)(accuracy(0.0)(e))),
     ("accuracy_floor", State.INVALID, not_judged("label 5 is not in 2 classes")),
@@ -705,6 +715,8 @@ UNKNOWN: list[tuple[str, Change]] = [
     ("delegation", lambda e: worker(placement=())(delegates(("cuda",), ("cuda",))(e))),
     ("latency_target", served(is_met=None)),
     ("accuracy", lambda evidence: replace(evidence, facts=HostFacts("digits", "top1", None))),
+    ("timed_path", worker(timed_path=None)),
+    ("timed_path", worker(timed_path=TimedPathFacts(reason="2 samples have equal outputs"))),
     ("agreement", quality(agreement=None)),
     ("agreement_of_all", quality(agreement=None)),
     ("steady_state", steady(None)),
