@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.records import ENVIRONMENT, latencies, run_record, traces_of, worker_record
+from support.records import (
+    ENVIRONMENT,
+    YARDSTICK,
+    latencies,
+    run_record,
+    traces_of,
+    worker_record,
+)
 
 from edgebench.host.analysis.latency.warmup import Segment, SteadyClass, SteadyState
 from edgebench.host.analysis.measurement import measure_traces
@@ -128,6 +135,12 @@ def energy(**fields: Any) -> Change:
 def no_energy(refused: str, **fields: Any) -> Change:
     """Give a reason why the meter's recording gave nothing."""
     return lambda evidence: replace(evidence, energy=replace(REFUSED, refused=refused, **fields))
+
+
+def speed_after(**fields: Any) -> Change:
+    """Change the yardstick after the run."""
+    after = replace(YARDSTICK.after, **fields)
+    return worker(yardstick=replace(YARDSTICK, after=after))
 
 
 def unseen(evidence: Evidence) -> Evidence:
@@ -676,6 +689,9 @@ FAILING: list[tuple[str, State, Change]] = [
     ("memory_pressure", State.SUSPECT, after(memory_stall_s=0.1)),
     ("memory", State.SUSPECT, worker(memory=MemoryFacts(8 * 2**30, 0))),
     ("swap", State.SUSPECT, after(swapped_page_count=8)),
+    ("yardstick", State.SUSPECT, speed_after(integer_ns_per_unit=13_200.0 * 1.031)),
+    ("yardstick", State.SUSPECT, speed_after(integer_ns_per_unit=13_200.0 / 1.031)),
+    ("yardstick", State.SUSPECT, speed_after(memory_bytes_per_s=4.0e9 / 1.51)),
     (
         "meter",
         State.SUSPECT,
@@ -747,6 +763,9 @@ UNKNOWN: list[tuple[str, Change]] = [
     ),
     ("cpu_quota", worker(scheduling=Scheduling((0, 1), "other", 0))),
     ("cpu_pressure", both(cpu_stall_s=None)),
+    ("yardstick", worker(yardstick=None)),
+    ("yardstick", speed_after(integer_ns_per_unit=0.0)),
+    ("yardstick", speed_after(memory_bytes_per_s=-1.0)),
     ("memory_pressure", both(memory_stall_s=None)),
     ("memory", record(environment=replace(ENVIRONMENT, memory_available_bytes=None))),
     ("memory", record(environment=replace(ENVIRONMENT, memory_available_bytes=0))),
@@ -821,6 +840,11 @@ PASSING: list[tuple[str, Change]] = [
     ("frequency", after(freq_hz=(2_360_000_000,) * 4)),
     ("frequency", after(freq_hz=(2_400_000_000, 800_000_000) * 2)),
     ("frequency", heat(freq_change_ratio=0.02)),
+    ("yardstick", speed_after(integer_ns_per_unit=13_200.0 * 1.029)),
+    ("yardstick", speed_after(memory_bytes_per_s=4.0e9 / 1.49)),
+    # Another process may have slowed the reading before the run, which is not repeated.
+    ("yardstick", speed_after(memory_bytes_per_s=8.0e9)),
+    ("yardstick", speed_after(memory_bytes_per_s=None)),
     # What the rule about heat names is not reported twice.
     ("frequency", heat(state=ThermalState.THROTTLED, cause="thermal", freq_change_ratio=0.4)),
     ("interference", heat(moved_ratio=0.05, moved_latency_ratio=2.5)),
