@@ -49,7 +49,7 @@ from edgebench.host.result.thermal import MEMORY_CLOCK, ThermalResult, ThermalSt
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import described
 from edgebench.host.show.verdict import advice_for
-from edgebench.protocol.clock import ClockModel
+from edgebench.protocol.clock import ClockJump, ClockModel
 from edgebench.protocol.device import AndroidSystem
 from edgebench.protocol.record import (
     AndroidGroups,
@@ -361,6 +361,19 @@ def against_the_host(slope: float, slope_error: float = 1e-5, *, slept_s: float 
     return change
 
 
+def stood_still(seconds: float, *, after_s: float = 0.0) -> Change:
+    """A step of the device's clock against the host's, so long after the loop began."""
+
+    def change(evidence: Evidence) -> Evidence:
+        begin_ns = evidence.worker.before.monotonic_ns + int(after_s * 1e9)
+        jump = ClockJump(seconds * 1e9, begin_ns, begin_ns + 10**9)
+        known = against_the_host(1e-6)(evidence)
+        assert known.clock is not None
+        return replace(known, clock=replace(known.clock, jump=jump))
+
+    return change
+
+
 def set_by(seconds: float) -> Change:
     """A wall clock that was set during the loop."""
     return lambda evidence: after(
@@ -598,6 +611,8 @@ FAILING: list[tuple[str, State, Change]] = [
     ("harness_share", State.SUSPECT, worker(harness=HarnessFacts(2_100, 2_100.0))),
     ("binding_share", State.SUSPECT, through_a_binding(3_200, 1_000)),
     ("suspended", State.SUSPECT, lambda e: set_by(0.021)(after(suspended_ns=5_021_000_000)(e))),
+    ("suspended", State.SUSPECT, stood_still(-0.021)),
+    ("suspended", State.SUSPECT, measured(paused_s=0.51)),
     ("charging", State.SUSPECT, phone(charging_ratio=0.5)),
     ("screen", State.SUSPECT, phone(screen_off_ratio=0.5)),
     ("power_saver", State.SUSPECT, phone(power_saver_ratio=1.0)),
@@ -848,6 +863,12 @@ PASSING: list[tuple[str, Change]] = [
     ("cpu_share", lambda e: spec(threads=4)(after_with_share(3.61)(e))),
     ("suspended", after(suspended_ns=5_019_000_000)),
     ("suspended", after(suspended_ns=4_999_000_000)),
+    ("suspended", stood_still(-0.019)),
+    ("suspended", stood_still(3.0)),  # the host's clock stood still
+    ("suspended", stood_still(-3.0, after_s=100.0)),
+    ("suspended", measured(paused_s=0.49)),
+    # Its threads were runnable: they waited for a CPU.
+    ("suspended", lambda e: measured(paused_s=0.6)(ran((0.88, 0.12))(e))),
     *((name, phone()) for name in ("charging", "screen", "power_saver", "scheduling_group")),
     *((name, hot_phone(0)) for name in ("thermal_status", "thermal_status_moderate")),
     ("thermal_status_moderate", hot_phone(1)),
@@ -983,6 +1004,29 @@ def test_clock_that_was_set_is_named() -> None:
         "the wall clock was set by +3 h during the run; the monotonic clock, which times the "
         "inferences, agrees with the host's within 0.001%"
     )
+
+
+def test_pause_suspend_and_step_are_told_apart() -> None:
+    """Otherwise a paused virtual machine would be kept awake, and a busy one resumed."""
+    slept = judged(after(suspended_ns=8_000_000_000)(stood_still(-3.0)(good())))
+    stopped = judged(stood_still(-3.0)(good()))
+    paused = judged(measured(paused_s=3.0)(good()))
+    details = [rule_of(verdict, "suspended").detail for verdict in (slept, stopped, paused)]
+    assert details == [
+        "the device was suspended for 3 s during the run, limit 0.02 s",
+        "all clocks of the device stood still for 3 s of the host's time, limit 0.02 s: its "
+        "virtual machine was paused",
+        "neither the model nor the sensor sampler ran for 3 s, limit 0.5 s, while the clock went "
+        "on: the device, its virtual machine or its container was paused",
+    ]
+    assert rule_of(judged(set_by(3.0)(against_the_host(0.0)(good()))), "clock").reason == "set"
+
+
+def test_paused_worker_shared_its_cpu_with_nobody() -> None:
+    """Otherwise the advice for a paused machine would be to end other programs."""
+    paused_s = 0.5 * _loop_ns(good()) / 1e9
+    verdict = judged(measured(paused_s=paused_s)(after_with_share(0.5)(good())))
+    assert {rule.id for rule in verdict.failures} == {"suspended"}
 
 
 def test_device_that_slept_has_a_right_clock() -> None:
