@@ -133,7 +133,8 @@ def levels(ratio: float, dwell: int, share: float = 0.2) -> Callable[[np.random.
             length = int(random.geometric(1 / stay[now]))
             is_slow[done : done + length] = now
             done, now = done + length, not now
-        return np.log(ratio) * is_slow
+        logs: Floats = np.log(ratio) * is_slow
+        return logs
 
     return drawn
 
@@ -212,7 +213,9 @@ def _analysed(launch: Launch, member: SetMember, number: int) -> Run:
     worker = worker_record(latency_ns)
     if launch.is_busy:
         span_ns = worker.after.monotonic_ns - worker.before.monotonic_ns
-        busy_s = worker.after.cpu_busy_s + BUSY_SHARE * span_ns / 1e9
+        quiet_s = worker.after.cpu_busy_s
+        assert quiet_s is not None
+        busy_s = quiet_s + BUSY_SHARE * span_ns / 1e9
         worker = replace(worker, after=moment(span_ns, cpu_busy_s=busy_s))
     record = run_record(worker, run_id=f"20260102-030405-{number:08d}")
     traces = replace(traces_of(latency_ns), facts=HostFacts(member=member))
