@@ -1,11 +1,14 @@
 """Power rails of NVIDIA Jetson modules, and the rails that add up to the total.
 
+The kernel's sensors and the lines of tegrastats have the same names of rails.
+
 Source: energymon, jetson/energymon-jetson.c (rails from NVIDIA's device trees, L4T 32.6);
 rbonghi/jetson_stats#51, #344 and #900; NVIDIA forum 200883 ("VDD_IN is the total power of module").
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 _TOTALS = (
@@ -18,11 +21,26 @@ _TOTALS = (
 )
 _BOUNDARIES = {"VIN": "board", "VDD_IN": "module", "POM_5V_IN": "module"}
 NOT_CONNECTED = "NC"
+_TEGRASTATS_RAIL = re.compile(r"(?<!\S)([A-Z]\w*) (\d+)(?:mW)?/\d+(?:mW)?(?!\S)")
+"""A rail with its present power and its mean since the start, milliwatts.
+
+Source: NVIDIA Jetson Linux Developer Guide, "tegrastats Utility"; JetPack 4 writes no units."""
 
 
 def total_of(names: Collection[str]) -> tuple[str, ...]:
     """Rails that add up to the total; empty: unknown."""
     return next((total for total in _TOTALS if set(total) <= set(names)), ())
+
+
+def rails_of_tegrastats(line: str) -> dict[str, float]:
+    """Present power of each rail in a line of tegrastats, watts; empty if there are none.
+
+    >>> rails_of_tegrastats("RAM 5210/62780MB VDD_CPU_CV 2400mW/2390mW NC 0mW/0mW")
+    {'VDD_CPU_CV': 2.4}
+    """
+    rails = {match[1]: float(match[2]) / 1e3 for match in _TEGRASTATS_RAIL.finditer(line)}
+    rails.pop(NOT_CONNECTED, None)
+    return rails
 
 
 def boundary_of(name: str) -> str:

@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -65,7 +65,9 @@ _SAMPLES_MAX = 1 << 16
 _MIN_WINDOW_SAMPLES = 20
 _LATE_RATIO = 1.9
 """Samples were missed if the time since the last sample exceeds this many intervals."""
-_NOT_GIVEN = -1.0
+NOT_GIVEN_W = (-1.0, -2.0)
+"""Powers that the daemon writes if the analyser gives no value, or does not answer. Source:
+mlcommons/power-dev#38."""
 _EPOCH = datetime(1970, 1, 1)
 _INTERVALS_S = (0.01, 4.0)
 """Limits of the averaging interval; at its end a session waits for one more sample."""
@@ -264,13 +266,33 @@ def sample_of(line: bytes) -> tuple[int, float] | None:
     values = dict(reversed(list(zip(words[0::2], words[1::2], strict=False))))  # first value wins
     try:
         sample_time = datetime.strptime(values["Time"], "%d-%m-%Y %H:%M:%S.%f")
-        power_w = float(values["Watts"])
+        power_w = power_of(values)
     except (KeyError, ValueError):
         return None
-    is_given = math.isfinite(power_w) and power_w != _NOT_GIVEN
-    return (sample_time - _EPOCH) // timedelta(
-        microseconds=1
-    ) * 1000, power_w if is_given else math.nan
+    return (sample_time - _EPOCH) // timedelta(microseconds=1) * 1000, power_w
+
+
+def power_of(values: Mapping[str, str]) -> float:
+    """Power of a sample in watts, for driver and importer; NaN if the analyser gave none.
+
+    An analyser without a value has no voltage and no current either: they are then negative, too.
+
+    Args:
+        values: Values of a line by name.
+
+    Raises:
+        KeyError: the line has no power.
+        ValueError: a value is not a number.
+
+    >>> power_of({"Watts": "3.44", "Volts": "229.8", "Amps": "0.031"})
+    3.44
+    >>> power_of({"Watts": "-2.000000", "Volts": "-2.0", "Amps": "-2.0"})
+    nan
+    """
+    power_w = float(values["Watts"])
+    sides = [float(values[name]) for name in ("Volts", "Amps") if name in values]
+    is_given = math.isfinite(power_w) and power_w not in NOT_GIVEN_W
+    return power_w if is_given and not any(side in NOT_GIVEN_W for side in sides) else math.nan
 
 
 def make_meter(options: Options) -> PtDaemon:

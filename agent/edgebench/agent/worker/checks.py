@@ -153,7 +153,7 @@ def _run_dataset(subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor])
         index = dataset_order(len(values), wanted_count, seed=subject.spec.seed)
         values = values[index]
     samples = [[arrange(value, inputs[0])] for value in values]
-    outputs = [_infer(subject.model, sample) for sample in samples]
+    outputs = [infer(subject.model, sample) for sample in samples]
     if not all(map(are_finite, outputs)):
         raise MeasurementError("outputs for the data set contain NaN or infinity")
     arrays.update(stack_outputs("dataset", outputs))
@@ -165,7 +165,7 @@ def _run_dataset(subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor])
 def _run_samples(subject: Subject, facts: CheckFacts, used: list[list[Tensor]]) -> CheckFacts:
     # At least one, so that an output that has turned into NaN is detected.
     count = CHECKED_SAMPLES if subject.spec.is_checked else 1
-    used[:] = [_infer(subject.model, sample) for sample in subject.samples[:count]]
+    used[:] = [infer(subject.model, sample) for sample in subject.samples[:count]]
     return facts
 
 
@@ -176,7 +176,7 @@ def _check_others(subject: Subject, output: OutputFacts, done: int) -> OutputFac
     for sample in subject.samples[done:] if done else []:
         if not is_finite or time.monotonic() > deadline_s:
             break
-        is_finite = are_finite(_infer(subject.model, sample))
+        is_finite = are_finite(infer(subject.model, sample))
         count += 1
     return replace(output, is_finite=is_finite, sample_count=count)
 
@@ -205,7 +205,7 @@ def reference_outputs(
     model = runtime.load(model_path, options)
     outputs: list[list[Tensor]] = []
     for sample in samples:
-        outputs.append(_infer(model, sample))
+        outputs.append(infer(model, sample))
         if time.monotonic() > deadline_s:
             break
     return outputs
@@ -243,7 +243,7 @@ def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
     return replace(facts, operators=operators, profile_run_count=min(done, count))
 
 
-def _infer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
+def infer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
     """Outputs of an inference, from the model's initial state."""
     model.reset()
     model.set_inputs(sample)

@@ -26,7 +26,7 @@ from edgebench.host.analysis.verdict.rule import (
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.result.outputs import Accuracy, ReferenceAccuracy
 from edgebench.host.result.verdict import NumberKind, RuleOutcome
-from edgebench.protocol.record import TargetRecord
+from edgebench.protocol.record import TargetRecord, TimedPathFault
 
 OutputEvidence = Evidence | TargetEvidence
 """The same rules apply to outputs whether the worker or the target timed the inferences."""
@@ -78,6 +78,70 @@ class FiniteOutputsRule(Rule[OutputEvidence]):
         if not output.is_finite:
             return holds(False, self.not_finite())
         return holds(True, self.finite(), value=output.sample_count, unit="count")
+
+
+class TimedPathRule(Rule[Evidence]):
+    """The timed calls compute what the calls of the checks compute."""
+
+    id, severity = "timed_path", INVALID
+    advise = advice.other_runtime
+    not_recorded = plain("not_recorded", "not compared: the run was stopped, or its agent is older")
+
+    @reason("")
+    @staticmethod
+    def same(value: float, limit: float, *, inference_count: int) -> str:
+        return (
+            f"timed path: {inference_count} inferences by the calls of the timed loop have the "
+            "outputs of the checks"
+        )
+
+    @reason(TimedPathFault.VALUES.value)
+    @staticmethod
+    def values(value: float, limit: float, *, inference_count: int) -> str:
+        return (
+            f"{_timed(value, inference_count)} have other outputs than the same samples in the "
+            "checks: the driver times inferences of other inputs, or reads other outputs"
+        )
+
+    @reason(TimedPathFault.OTHER_SAMPLE.value)
+    @staticmethod
+    def other_sample(value: float, limit: float, *, inference_count: int) -> str:
+        return (
+            f"{_timed(value, inference_count)} have the outputs of another sample: the driver "
+            "skips inferences, or keeps old inputs or outputs"
+        )
+
+    @reason(TimedPathFault.FORM.value)
+    @staticmethod
+    def form(value: float, limit: float, *, inference_count: int) -> str:
+        return (
+            f"{_timed(value, inference_count)} have outputs of another number, shape or type than "
+            "in the checks"
+        )
+
+    @reason("not_compared")
+    @staticmethod
+    def not_compared(value: float, limit: float, *, why: str) -> str:
+        return f"timed path not compared with the checks: {why}"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        facts = evidence.worker.timed_path
+        if facts is None:
+            return unknown(self.not_recorded())
+        if facts.fault is None and not facts.inference_count:
+            return unknown(self.not_compared(why=facts.reason or "the agent gave no reason"))
+        kinds = {
+            None: self.same,
+            TimedPathFault.VALUES: self.values,
+            TimedPathFault.OTHER_SAMPLE: self.other_sample,
+            TimedPathFault.FORM: self.form,
+        }
+        found = kinds[facts.fault](inference_count=facts.inference_count)
+        return at_most(facts.differing_count, 0, "count", found)
+
+
+def _timed(value: float, inference_count: int) -> str:
+    return f"timed path: {value:.0f} of {inference_count} inferences by the calls of the timed loop"
 
 
 def _difference(
@@ -410,5 +474,9 @@ QUALITY_RULES: tuple[Rule[OutputEvidence], ...] = (
     AgreementRule(),
     AgreementOfAllRule(),
 )
-OUTPUT_RULES: tuple[Rule[OutputEvidence], ...] = (FiniteOutputsRule(), *QUALITY_RULES)
+OUTPUT_RULES: tuple[Rule[Evidence], ...] = (
+    FiniteOutputsRule(),
+    TimedPathRule(),
+    *QUALITY_RULES,
+)
 """In the order in which a person should read them."""

@@ -3,7 +3,7 @@
     Time,28-12-2020 15:21:14.682,Watts,22.95,Volts,228.57,Amps,0.20643,PF,0.4864,Mark,x_testing
 
 Times are wall-clock times of the daemon's machine, without a zone: only their differences are used.
-A value of -1 means that the analyser gave no value.
+A sample for which the analyser gave no value is missing, by the rules of meters/ptdaemon.py.
 
 Source: mlcommons/power-dev, ptd_client_server: the daemon's reply to RL, and its checks; SPEC,
 PTDaemon documentation: a sample is the analyser's average over the interval, as in
@@ -25,6 +25,7 @@ from edgebench.host.power.imports.blocks import TableDecoder, Values
 from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS
 from edgebench.host.power.imports.columns import TableColumn, TableColumns
 from edgebench.meters.base import Flag, SampleBlock
+from edgebench.meters.ptdaemon import power_of
 from edgebench.protocol.errors import FileRefused
 
 FIRST_LINE = re.compile(rb"\s*Time,\d\d-\d\d-\d{4} \d\d:\d\d:\d\d")
@@ -37,7 +38,6 @@ COLUMNS = TableColumns(
 _EPOCH = datetime(1970, 1, 1)
 _BATCH_LINES = 4096
 _LINE_CHARACTERS = 1 << 12
-_NOT_GIVEN = -1.0
 
 
 def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
@@ -54,14 +54,14 @@ def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
             power_w = np.array([power_w for _, power_w in parsed])
             values: dict[str, Values] = {
                 "Time": np.array([time_ns for time_ns, _ in parsed], np.int64),
-                "Watts": power_w,
-                "flags": np.where(power_w == _NOT_GIVEN, int(Flag.MISSING), 0).astype(np.int64),
+                "Watts": np.nan_to_num(power_w),
+                "flags": np.where(np.isnan(power_w), int(Flag.MISSING), 0).astype(np.int64),
             }
             yield table.block(values)
 
 
 def _parse(line: str, number: int) -> tuple[int, float]:
-    """Time in nanoseconds, and watts."""
+    """Time in nanoseconds, and watts; NaN if the analyser gave none."""
     if not line.endswith("\n"):  # a truncated number is a wrong number
         if len(line) == _LINE_CHARACTERS:
             raise FileRefused(f"line {number} is longer than {_LINE_CHARACTERS} characters")
@@ -76,8 +76,8 @@ def _parse(line: str, number: int) -> tuple[int, float]:
         time_ns = (time - _EPOCH) // timedelta(microseconds=1) * 1000
         if abs(time_ns) >= TIME_LIMIT_NS:
             raise ValueError(f"not a time: {values['Time']!r}")
-        power_w = float(values["Watts"])
-        if not math.isfinite(power_w):
+        power_w = power_of(values)
+        if not math.isfinite(float(values["Watts"])):
             raise ValueError(f"not a number: {values['Watts']!r}")
     except ValueError as exc:
         raise FileRefused(f"line {number}: not a PTDaemon sample: {exc}") from exc

@@ -27,6 +27,7 @@ from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS, clock_ns
 from edgebench.host.power.imports.columns import ROWS, TableColumn, TableColumns
 from edgebench.host.power.imports.known_tables import Samples
 from edgebench.meters.base import SampleBlock
+from edgebench.meters.jetson import rails_of_tegrastats, total_of
 from edgebench.protocol.errors import FileRefused
 
 BATCH_LINES = 4096
@@ -63,7 +64,6 @@ class TextLog:
     """Successive lines may share a time, in whole seconds."""
 
 
-_JETSON_TOTAL = re.compile(r"\b(?:VDD_IN|POM_5V_IN|VIN_SYS_5V0|VIN) (\d+)(?:mW)?/\d+")
 _JETSON_TIME = re.compile(r"\s*(\d\d-\d\d-\d{4} \d\d:\d\d:\d\d(?:\.\d+)?)\s")
 _PREFIX_TIME = re.compile(
     r"\s*\[?((?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\]?\s"
@@ -72,12 +72,15 @@ _PREFIX_EPOCH = re.compile(r"\s*(\d{10}(?:\.\d+)?)\s")
 
 
 def _tegrastats(line: str) -> LogSample | None:
-    """Power of the whole board: the rail that feeds all other rails."""
-    if (total := _JETSON_TOTAL.search(line)) is None:
+    """Power of the module or board: the rail that supplies it, or the sum of all its rails."""
+    if not (rails_w := rails_of_tegrastats(line)):
         return None
+    if not (total := total_of(rails_w)):
+        names = ", ".join(rails_w)[:200]
+        raise ValueError(f"which rails add up to the board's power is not known: {names}")
     time = _JETSON_TIME.match(line)
     time_ns = clock_ns(time[1], is_month_first=True) if time else None
-    return LogSample(time_ns, float(total[1]) / 1e3)
+    return LogSample(time_ns, sum(rails_w[name] for name in total))
 
 
 def _tasmota(line: str) -> LogSample | None:
@@ -169,7 +172,7 @@ LOGS = (
     # mean since the start; JetPack 4 writes neither times nor units.
     TextLog(
         name="tegrastats log",
-        mark=re.compile(r"\bRAM \d+/\d+MB.*" + _JETSON_TOTAL.pattern),
+        mark=re.compile(r"\bRAM \d+/\d+MB.* [A-Z]\w* \d+(?:mW)?/\d+"),
         parse=_tegrastats,
         may_repeat=True,
     ),

@@ -120,6 +120,20 @@ EXAMPLES = {
         duration_s=2.0,
         is_averaging=False,
     ),
+    # jetson_stats#344: VIN_SYS_5V0 is a part of the power, not the sum.
+    "tegrastats, AGX Orin": Example(
+        format="tegrastats log",
+        source="NVIDIA Jetson Linux Developer Guide, tegrastats utility; the rails of an AGX Orin",
+        text="".join(
+            f"11-27-2026 08:20:{second:02d} RAM 5210/62780MB (lfb 9x4MB) SWAP 0/31390MB "
+            "VDD_GPU_SOC 7200mW/7200mW VDD_CPU_CV 2400mW/2400mW VIN_SYS_5V0 3900mW/3900mW "
+            "NC 0mW/0mW VDDQ_VDD2_1V8AO 700mW/700mW NC 0mW/0mW\n"
+            for second in range(3)
+        ),
+        energy_j=27.0,
+        duration_s=2.0,
+        is_averaging=False,
+    ),
     # Ten lines a second with a stamp of whole seconds.
     "tegrastats, ten a second": Example(
         format="tegrastats log",

@@ -19,6 +19,7 @@ from edgebench.host.result.facts import ImportOptions
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Flag
+from edgebench.meters.ptdaemon import sample_of
 from edgebench.protocol.errors import FileRefused
 
 LINE = "Time,28-12-2020 15:21:{:06.3f},Watts,{},Volts,228.57,Amps,0.2,PF,0.48,Mark,x_testing"
@@ -106,11 +107,16 @@ def test_known_energy_of_mlperf_tiny(tmp_path: Path) -> None:
     )
 
 
-def test_sample_that_ptdaemon_does_not_have_is_missing(tmp_path: Path) -> None:
-    """Otherwise minus one watt would lower the energy."""
-    session = spl(tmp_path, LINE.format(1, 20), LINE.format(2, "-1.000000"), "", LINE.format(3, 20))
+@pytest.mark.parametrize("power_w", ["-1.000000", "-2.000000"])
+def test_sample_that_ptdaemon_does_not_have_is_missing(tmp_path: Path, power_w: str) -> None:
+    """Otherwise an unplugged analyser's minus two watts would lower the energy (power-dev#38)."""
+    missing = LINE.format(2, power_w)
+    session = spl(tmp_path, LINE.format(1, 20), missing, "", LINE.format(3, 20))
     assert session.facts.loss.lost_count == 1
     assert np.isnan(watts(tmp_path)[1])
+    sample = sample_of(missing.encode())
+    assert sample is not None
+    assert np.isnan(sample[1]), "the driver and the importer read the same line alike"
 
 
 def test_overflow_of_the_analyser_is_missing(tmp_path: Path) -> None:

@@ -138,6 +138,11 @@ def test_line_of_anything_else_is_passed_over(tmp_path: Path, program: str, line
         ("shelly", shelly(DIGITS, 5), "line 4: not a line of a Shelly log: not a time: inf s"),
         ("shelly", shelly(7, DIGITS), "column 'power': not a number"),
         ("tegrastats", tegrastats(3, DIGITS), "column 'power': not a number"),
+        (
+            "tegrastats",
+            "RAM 1/2MB VDD_GPU_SOC 7200mW/7200mW VIN_SYS_5V0 3900mW/3900mW",
+            "line 4: .* which rails add up to the board's power is not known: VDD_GPU_SOC, VIN_SYS",
+        ),
         ("perf", perf("1e999", 5), "line 4: not a line of a perf stat log: not a time: inf s"),
         ("perf", perf("1e12", 5), "line 4: not a line of a perf stat log: not a time: 1e.12 s"),
         ("perf", perf(4, "1e999"), "column 'power': not a number"),
