@@ -90,8 +90,10 @@ def site_in(power: PowerTrace) -> Site:
     if parts_w <= whole_w * PARTS_LIMIT_RATIO:
         return site
     if site.boundary == "platform":
-        text = "%s is %.3g W, and %s inside it %.3g W: the energy is that of the package"
-        logger.warning(text, site.name, whole_w, " + ".join(parts), parts_w)
+        logger.warning(
+            "%s is %.3g W, and %s inside it %.3g W: the energy is that of the package",
+            *(site.name, whole_w, " + ".join(parts), parts_w),
+        )
         return Site(parts, "package")
     raise EnergyRefused(
         reasons.parts_above_whole(
