@@ -24,6 +24,7 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.analysis.verdict.target import TargetEvidence
+from edgebench.host.options.command import NextStep
 from edgebench.host.result.outputs import Accuracy, ReferenceAccuracy
 from edgebench.host.result.verdict import NumberKind, RuleOutcome
 from edgebench.protocol.record import TargetRecord, TimedPathFault
@@ -80,11 +81,20 @@ class FiniteOutputsRule(Rule[OutputEvidence]):
         return holds(True, self.finite(), value=output.sample_count, unit="count")
 
 
+@advice.Advise
+def _check_driver(to: Situation) -> Advice:
+    runtime = to.asked.value("runtime") or "NAME"
+    text = f"check its driver on the device: edgebench-agent check-runtime {runtime} MODEL"
+    return Advice(
+        (NextStep("try another runtime: {}", to.asked.bench(runtime="all")), NextStep(text))
+    )
+
+
 class TimedPathRule(Rule[Evidence]):
     """The timed calls compute what the calls of the checks compute."""
 
     id, severity = "timed_path", INVALID
-    advise = advice.other_runtime
+    advise = _check_driver
     not_recorded = plain("not_recorded", "not compared: the run was stopped, or its agent is older")
 
     @reason("")
@@ -307,10 +317,11 @@ def _claims_exactness(evidence: OutputEvidence) -> bool:
 
 
 def _agreement_limit(evidence: OutputEvidence) -> float:
-    model = evidence.measured_record.model
+    model, runtime = evidence.measured_record.model, evidence.measured_record.runtime
     is_float = model.precision in _FLOAT_PRECISIONS and not model.quantized
-    # Kernels for CPUs compute in the precision of the file; an accelerator may use fewer bits.
-    is_exact = all(map(is_cpu, evidence.measured_record.runtime.delegates_requested))
+    # Kernels for CPUs compute in the precision of the file; an accelerator may use fewer bits. The
+    # driver of an accelerator may use it without a request.
+    is_exact = all(map(is_cpu, (*runtime.delegates_requested, *runtime.delegates_used)))
     return FLOAT_AGREEMENT_LIMIT if is_float and is_exact else QUANTIZED_AGREEMENT_LIMIT
 
 
