@@ -174,9 +174,15 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("SPREAD_LIMIT_RATIO", 0.25, "exceeds 25 % of their median"),
             ("BLOCK_LIMIT_RATIO", 0.10, "differ by more than 10 % of the median"),
         ],
-        "host.analysis.verdict.machine": [
+        "host.analysis.verdict.clock": [
             ("CLOCK_INVALID_RATIO", 0.01, "wall clock differ by more than 1 %"),
             ("CLOCK_SUSPECT_RATIO", 0.001, "as above, 0.1 % | suspect"),
+            ("SUSPEND_LIMIT_S", 0.02, "stood still for more than 20 ms"),
+        ],
+        "host.analysis.pauses": [
+            ("PAUSE_LIMIT_S", 0.5, "ran for more than 0.5 s"),
+        ],
+        "host.analysis.verdict.machine": [
             ("FREQ_CHANGE_LIMIT_RATIO", 0.02, "differs by more than 2 % from that"),
             ("QUOTA_LIMIT_RATIO", 0.01, "more than 1 % of the run was in"),
             ("BACKGROUND_LIMIT_RATIO", 0.10, "took more than 10 % of the time"),
@@ -196,9 +202,6 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.analysis.verdict.placement": [
             ("DELEGATED_LIMIT_RATIO", 0.5, "less than half of the operators"),
-        ],
-        "host.analysis.verdict.phone": [
-            ("SUSPEND_LIMIT_S", 0.02, "slept for more than 20 ms"),
         ],
         "host.analysis.verdict.thermal": [
             ("MOVED_LIMIT_RATIO", 0.05, "for more than 5 % of the run the model"),

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.median import MIN_RUNS, SIGMAS, median_interval, t_quantile
+from edgebench.host.analysis.thermal.delegation import uses_accelerator
 from edgebench.host.analysis.verdict.judge import judge_set
-from edgebench.host.analysis.verdict.run_set import SetEvidence
+from edgebench.host.analysis.verdict.run_set import OUTVOTED_RATIO, SetEvidence
 from edgebench.host.analysis.verdict.table import BY_ID
 from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.metrics import LATENCY_SPANS, METRICS, Metric
@@ -30,6 +31,7 @@ from edgebench.host.result.metrics import headline as headline_of
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels, without_replaced
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
+from edgebench.protocol.record import Yardstick
 
 SHORTEST_LOOP_S = 0.5
 """Shortest proposed loop: a tick of the scheduler or the reading of a sensor is a large share of a
@@ -37,9 +39,6 @@ shorter loop."""
 
 _DRIFTING = (*LATENCY_SPANS, "throughput_per_s")
 """Groups of metrics that a drift inside the runs changes."""
-OUTVOTED_RATIO = 1 / 8
-"""Largest share of a set's runs whose failures the other runs can outvote: the interval of the
-median of eight runs leaves out most of the highest and of the lowest."""
 
 
 def find_sets(runs: Iterable[Run]) -> list[RunSet]:
@@ -265,10 +264,32 @@ def _verdict(
         values=_values(METRICS[precise], counted),
         drifts=tuple(map(_drift_ratio, counted)),
         thermal=tuple(run.metrics.thermal for run in counted),
+        yardsticks=_yardsticks(counted),
     )
     unwatched = dict.fromkeys(name for run in counted for name in run.verdict.unwatched)
     verdict = judge_set(evidence, _broken_by_runs(runs, counted, metrics), unwatched)
     return replace(verdict, state=verdict.state_of(kind))
+
+
+def _yardsticks(runs: Sequence[Run]) -> tuple[Yardstick | None, ...]:
+    """Yardsticks in the order of measurement; all None if work or CPUs differ between the runs.
+
+    All are None, too, if an accelerator ran the model, because they show the speed of the CPU.
+    """
+    conditions = {
+        (
+            run.device.id,
+            run.environment.agent_version,
+            run.environment.python,
+            run.conditions.scheduling and run.conditions.scheduling.cpus,
+        )
+        for run in runs
+    }
+    is_compared = len(conditions) == 1 and not any(
+        uses_accelerator(run.runtime.placement) for run in runs
+    )
+    ordered = sorted(runs, key=lambda run: run.run_id)
+    return tuple(run.conditions.yardstick if is_compared else None for run in ordered)
 
 
 def _values(metric: Metric, runs: Iterable[Run]) -> tuple[float, ...]:

@@ -34,6 +34,7 @@ from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import sentence
 from edgebench.protocol.clock import ClockModel
+from edgebench.protocol.record import Yardstick, YardstickReading
 
 TRIALS = 4000
 SIGMA_POINTS = 100 * math.sqrt(0.95 * 0.05 / TRIALS)
@@ -310,6 +311,76 @@ def test_runs_that_rise_in_order_are_a_trend(p50s_ns: list[int], is_trend: bool)
     """Otherwise a set of a device that warms up by 10 % would be valid in one of two sets."""
     [found] = [one for one in find_set(runs_of(p50s_ns)).verdict.rules if one.id == "trend"]
     assert (found.outcome is RuleOutcome.FAIL) == is_trend, found
+
+
+def speeds(integer_ns: list[float], *, bytes_per_s: float = 4e9) -> list[Run]:
+    """Runs with these times of integer work after each; before, another process slowed it down."""
+    runs = runs_of([1000] * len(integer_ns))
+    return [
+        changed(
+            run,
+            {
+                "conditions.yardstick": Yardstick(
+                    before=YardstickReading(2 * time_ns, 0.5, bytes_per_s / 2, 0.5),
+                    after=YardstickReading(time_ns, 0.01, bytes_per_s, 0.1),
+                )
+            },
+        )
+        for run, time_ns in zip(runs, integer_ns, strict=True)
+    ]
+
+
+def yardstick_of(runs: list[Run]) -> Finding:
+    """What the set's rule found about the yardsticks of its runs."""
+    [found] = [one for one in find_set(runs).verdict.rules if one.id == "set_yardstick"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("integer_ns", "outcome"),
+    [
+        ([100.0] * 8, RuleOutcome.PASS),
+        ([100.0, *[102.9] * 7], RuleOutcome.PASS),
+        ([100.0, *[103.1] * 7], RuleOutcome.FAIL),  # slower from the second run on
+        ([*[100.0] * 6, 103.1, 103.1], RuleOutcome.FAIL),
+        ([*[100.0] * 7, 140.0], RuleOutcome.PASS),  # outvoted
+        ([*[100.0] * 4, 140.0], RuleOutcome.FAIL),  # five runs outvote none
+        ([100.0 + number for number in range(8)], RuleOutcome.FAIL),
+    ],
+)
+def test_speeds_of_the_runs_are_compared(integer_ns: list[float], outcome: RuleOutcome) -> None:
+    """Otherwise a virtual machine that became slower would look like a slow model."""
+    found = yardstick_of(speeds(integer_ns))
+    assert found.outcome is outcome
+    assert found.value is not None
+    changed_ratio = integer_ns[-1] / integer_ns[0] - 1
+    assert f"in the last run {changed_ratio:.1%}" in sentence(found)
+
+
+def test_slower_memory_makes_a_set_suspect() -> None:
+    """Otherwise a memory controller at a lower clock would not be detected."""
+    fast, slow = speeds([100.0] * 4), speeds([100.0] * 8, bytes_per_s=4e9 / 1.51)[4:]
+    found = yardstick_of([*fast, *slow])
+    assert (found.outcome, found.reason) == (RuleOutcome.FAIL, "memory")
+    assert "copy in memory took 51.0% longer" in sentence(found)
+
+
+def test_different_work_is_not_compared() -> None:
+    """Otherwise an update of Python between two runs would look like a slower device."""
+    runs = speeds([100.0] * 4 + [200.0] * 4)
+    for number in range(4, 8):
+        runs[number] = changed(runs[number], {"environment.python": "3.13.0"})
+    assert yardstick_of(runs).outcome is RuleOutcome.UNKNOWN
+    assert yardstick_of(runs[:1]).outcome is RuleOutcome.UNKNOWN
+
+
+def test_clock_that_cannot_be_read_is_watched_by_the_yardstick() -> None:
+    """Otherwise a set would be `valid*` for a clock whose changes were detected; heat stays so."""
+    unwatched = Verdict(state=State.VALID, rules=(), unwatched=("clock", "heat"))
+    runs = [replace(run, verdict=unwatched) for run in speeds([100.0] * 8)]
+    assert find_set(runs).verdict.unwatched == ("heat",)
+    without = [changed(run, {"conditions.yardstick": None}) for run in runs]
+    assert find_set(without).verdict.unwatched == ("clock", "heat")
 
 
 def test_interval_of_a_set_has_the_drift_of_its_runs() -> None:

@@ -29,7 +29,11 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.result.thermal import ThermalResult
+from edgebench.protocol.record import Yardstick
 
+OUTVOTED_RATIO = 1 / 8
+"""Largest share of a set's runs whose failures the other runs can outvote: the interval of the
+median of eight runs leaves out most of the highest and of the lowest."""
 TREND_LEVEL = 2 / 120
 """Largest probability of an order that counts as a trend: that of five runs in order."""
 TREND_LIMIT_RATIO = 0.02
@@ -57,6 +61,9 @@ class SetEvidence:
     """Range of the levels inside each counted run, over the lowest; 0 for a run without drift."""
     thermal: tuple[ThermalResult | None, ...]
     """What the detector of slowdowns reports of each counted run."""
+    yardsticks: tuple[Yardstick | None, ...]
+    """Speed of the device around each counted run, in the order of measurement; None for all runs
+    if it cannot be compared between them."""
 
 
 @advice.Advise
