@@ -103,6 +103,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.analysis.occasions": [
             ("MIN_OCCASIONS", 3, "at least three sets of the model"),
+            ("OCCASION_S", 600.0, "within ten minutes of each other"),
         ],
         "protocol.spec": [
             ("DEFAULT_RUN_COUNT", 5, "| default | 5, together"),
