@@ -46,6 +46,10 @@ class DeviceDescription:
     os: str
 
 
+SAME_CLUSTER_RATIO = 0.1
+"""Difference of the highest frequencies within a cluster: cores of the same type differ by less."""
+
+
 @dataclass(frozen=True, slots=True)
 class CpuDescription:
     """The processor, as the kernel describes it."""
@@ -60,6 +64,10 @@ class CpuDescription:
     features: tuple[str, ...] | None = None
     """Instruction sets of all CPUs that decide how quantised models are computed: avx2, avx512f,
     avx_vnni, avx512_vnni, amx_int8, dotprod, i8mm, sve; None if the device does not report them."""
+    kinds: tuple[tuple[int, ...], ...] | None = None
+    """CPUs that this process may run on, by their type: those whose capacity, or highest frequency,
+    differs by at most `SAME_CLUSTER_RATIO`; the fastest type first. None if the kernel reports
+    neither for one of them, and from older agents."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,6 +258,30 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
+class YardstickReading:
+    """Speed of the device at one end of a run, by fixed work in parts of less than a millisecond.
+
+    Each figure is the decile of the fast parts, because other processes slow down some parts. A
+    spread is the interquartile range of the parts' times over their median.
+    """
+
+    integer_ns_per_unit: float
+    """Time of a unit of the integer work, which needs only the CPU."""
+    integer_spread_ratio: float
+    memory_bytes_per_s: float | None
+    """Rate of a copy, bytes read and bytes written; None if there was no memory for it."""
+    memory_spread_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """Speed of the device before the warm-up and after the timed loop, by the same work."""
+
+    before: YardstickReading
+    after: YardstickReading
+
+
+@dataclass(frozen=True, slots=True)
 class CpuQuota:
     """Limit of a control group on the CPU time of its processes."""
 
@@ -406,6 +430,9 @@ class TimedPathFacts:
     """Kind of the difference; None if there is none."""
     reason: str | None = None
     """Reason why the comparison is undecided, a line of text."""
+    is_repeatable: bool = True
+    """False if repeated inferences of a sample have different outputs, which no other sample has:
+    the model draws random numbers, or has a state that its driver does not reset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,6 +501,8 @@ class WorkerRecord:
     timed_path: TimedPathFacts | None = None
     """None from older agents, and in runs that were stopped."""
     sync: SyncFacts = field(default_factory=SyncFacts)
+    yardstick: Yardstick | None = None
+    """None from older agents."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,6 +226,7 @@ def _record(
         placement=model.placement(),
         timed_path=None if loop.is_interrupted else _NOT_COMPARED,
         sync=loop.sync,
+        yardstick=loop.yardstick,
     )
 
 

@@ -147,7 +147,8 @@ def compare(outputs: PathOutputs) -> TimedPathFacts:
         return TimedPathFacts(len(pairs), len(unequal), TimedPathFault.OTHER_SAMPLE)
     if unequal:
         text = "repeated inferences have different outputs: the model draws random numbers, or has "
-        return TimedPathFacts(reason=f"{text}a state that its driver does not reset")
+        reason = f"{text}a state that its driver does not reset"
+        return TimedPathFacts(reason=reason, is_repeatable=False)
     if differing:
         # The outputs that the loop left may be those of a sample that is not among these.
         known = [tensors for tensors in differing if any(is_same(tensors, o) for o in checked)]

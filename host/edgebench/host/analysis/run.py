@@ -397,6 +397,7 @@ def _conditions(
         ),
         telemetry_absent={item.sensor: item.reason for item in sampled.absent},
         clock=clock,
+        yardstick=worker.yardstick if worker else None,
         marks=worker.sync if worker else SyncFacts(),
         metered=record.metered,
         output_sha256=worker.output.sha256 if worker else None,

@@ -30,6 +30,7 @@ from edgebench.protocol.record import (
     SyncFacts,
     TensorSpec,
     TimedPathFacts,
+    Yardstick,
 )
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.thermal import CooldownFacts, Expectation
@@ -81,6 +82,9 @@ class Conditions:
     telemetry_absent: dict[str, str] = field(default_factory=dict[str, str])
     """Missing sensors, and the reason for each."""
     clock: ClockModel | None
+    yardstick: Yardstick | None = None
+    """Speed of the device at both ends of the run, by fixed work; None from older agents, in a
+    failed run, and for a target that timed itself."""
     marks: SyncFacts = field(default_factory=SyncFacts)
     metered: MeterFacts | None = None
     output_sha256: str | None

@@ -135,7 +135,10 @@ def test_every_advice_is_a_command_that_is_accepted(options: str) -> None:
     """Otherwise the advised command would contradict the request."""
     request = requested(f"{MODEL} {options}")
     situation = Situation(
-        asked=asked_of(made(request), request.run_count), free_cpus=(0,), warmup_query_count=1000
+        asked=asked_of(made(request), request.run_count),
+        free_cpus=(0,),
+        own_cpus=(0,),
+        warmup_query_count=1000,
     )
     refused: list[str] = []
     for rule, kind in ((one, kind) for one in ALL_RULES for kind in one.reasons().values()):
