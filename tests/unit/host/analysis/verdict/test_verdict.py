@@ -21,6 +21,7 @@ from support.records import (
 
 from edgebench.host.analysis.latency.warmup import Segment, SteadyClass, SteadyState
 from edgebench.host.analysis.measurement import measure_traces
+from edgebench.host.analysis.outputs import agreement
 from edgebench.host.analysis.phone import PhoneConditions
 from edgebench.host.analysis.verdict.advice import Situation
 from edgebench.host.analysis.verdict.evidence import Evidence
@@ -71,6 +72,7 @@ from edgebench.protocol.record import (
     RuntimeFacts,
     Scheduling,
     SyncFacts,
+    TensorSpec,
     ThreadTime,
     TimedPathFacts,
     TimedPathFault,
@@ -305,6 +307,12 @@ def repeated(evidence: Evidence) -> Evidence:
     """Set a model with one of two outputs that is the same for every sample."""
     same = Agreement("kernels", 4, 0.0, 1.0, 1.0, 0.0, 0.0, repeated_count=1, output_count=2)
     return quality(agreement=same)(evidence)
+
+
+def drawn_at_random(evidence: Evidence) -> Evidence:
+    """Set outputs that differ from the reference's, and from those of another inference."""
+    path = TimedPathFacts(reason="repeated inferences differ", is_repeatable=False)
+    return worker(timed_path=path)(differs(1.4, 1.4)(evidence))
 
 
 def of_floats(evidence: Evidence, *delegates: str, **facts: Any) -> Evidence:
@@ -957,6 +965,37 @@ def test_outputs_that_never_change_are_suspect_and_the_latency_is_not() -> None:
     assert (found.outcome, found.severity) == (RuleOutcome.FAIL, State.SUSPECT)
     assert found.detail.startswith("1 of 2 outputs of kernels has the same values for 4 different")
     assert verdict.suspect_kinds == (NumberKind.OUTPUTS,)
+
+
+VARYING_OUTPUT = np.random.default_rng(3).normal(size=(4, 10))
+CONSTANT_OUTPUTS: dict[str, tuple[Any, ...]] = {
+    "classifier": (np.tile(np.linspace(0.0, 0.5, 10), (4, 1)),),
+    "detector without a box": (VARYING_OUTPUT, np.zeros((4, 100, 4)) + np.arange(4.0)),
+    "last of three": (VARYING_OUTPUT, VARYING_OUTPUT * 2, np.tile([1.0, 2.0], (4, 1))),
+    "first of two": (np.full((4, 1), 7.0), VARYING_OUTPUT),
+    "image": (np.tile(np.arange(64.0).reshape(1, 8, 8, 1), (4, 1, 1, 1)),),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT_OUTPUTS)
+def test_constant_vector_of_any_output_makes_the_outputs_suspect(name: str) -> None:
+    """Otherwise kernels would count as compared by an output that no kernel changes."""
+    arrays: dict[str, Any] = {}
+    for number, values in enumerate(CONSTANT_OUTPUTS[name]):
+        arrays |= {f"{side}.{number}": np.asarray(values) for side in ("used", "reference")}
+    specs = [TensorSpec(f"out{number}", (1,), "float32") for number in range(3)]
+    found = agreement(arrays, specs, "kernels", distinct_count=4)
+    verdict = judged(quality(agreement=found)(good()))
+    assert rule_of(verdict, "agreement").outcome is RuleOutcome.FAIL
+    assert verdict.suspect_kinds == (NumberKind.OUTPUTS,)
+
+
+def test_random_outputs_differ_from_themselves() -> None:
+    """Otherwise the kernels of the runtime would be blamed for an operator that draws numbers."""
+    for change, is_random in ((drawn_at_random, True), (differs(1.4, 1.4), False)):
+        rule = rule_of(judged(change(good())), "agreement")
+        assert (rule.outcome, rule.severity) == (RuleOutcome.FAIL, State.INVALID)
+        assert rule.detail.startswith("the model differs from itself") == is_random
 
 
 @pytest.mark.parametrize("high_ratio", [0.17, 0.83])
