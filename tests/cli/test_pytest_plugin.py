@@ -36,21 +36,33 @@ COPIES = 45
 
 @pytest.fixture(scope="module")
 def baselines(measured: Measured, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with runs that are twenty times as fast and as slow, by their tags."""
+    """A store with runs that are twenty times as fast and as slow, by their tags.
+
+    Each tag has sets of nine days, so that the spread between occasions is known.
+    """
     store = Store(tmp_path_factory.mktemp("baselines"))
     for day, (tag, factor) in enumerate({"fast": 0.05, "slow": 20.0}.items(), start=1):
         for number in range(COPIES):
             run_id = f"2026010{day}-0000{number:02}-0123abcd"
-            folder = add_copy(store, measured, run_id, factor * (1 + number / 1000))
+            folder = add_copy(
+                store,
+                measured,
+                run_id,
+                factor * (1 + number % 5 / 1000),
+                created_utc=f"2026-02-{1 + number // 5:02}T00:00:{number:02}+00:00",
+                model={**measured.document["model"], "sha256": f"the {tag} export"},
+                set={"set_id": f"set-{tag}-{number // 5}", "number": number % 5, "count": 5},
+            )
             tags = Annotations((tag,))
             (folder / ANNOTATIONS_FILE).write_text(json.dumps(asdict(tags)))
     return store.root
 
 
-def add_copy(store: Store, measured: Measured, run_id: str, factor: float) -> Path:
+def add_copy(
+    store: Store, measured: Measured, run_id: str, factor: float, **changes: object
+) -> Path:
     """Store the shared run under another id, with another p50; its folder."""
-    document = deepcopy(measured.document)
-    document["run_id"] = run_id
+    document = deepcopy(measured.document) | {"run_id": run_id} | changes
     latency = document["metrics"]["latency_ns"]
     latency["p50"] = round(latency["p50"] * factor)
     folder = store.directory(run_id)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from support.agents import AgentProcess, Host
 from support.emulated_clock import EmulatedClock
@@ -39,6 +41,8 @@ SETTINGS: dict[str, Any] = {
 
 LONG: dict[str, Any] = {"scenario": "server", "target_qps": 50.0, "duration_s": 3.0}
 """A run that is long beside the error of the probes, and mostly waits."""
+
+PAUSE_S = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -167,3 +171,33 @@ def test_wall_clock_that_is_set_in_a_run_is_a_note(
     latency = run.metrics.latency_ns
     assert latency is not None
     assert latency.p50 == pytest.approx(true_median_ns(run, clock), abs=2)
+
+
+@pytest.mark.parametrize(
+    ("pause", "reason"),
+    [("clock goes on", "paused"), ("clocks stop", "stopped"), ("suspend", None)],
+)
+def test_pause_is_named(
+    host: Host, agent: AgentProcess, clock: EmulatedClock, pause: str, reason: str | None
+) -> None:
+    """Otherwise a paused virtual machine would be a busy or a slow one, or be valid."""
+
+    def stop() -> None:
+        daemon = psutil.Process(agent.pid)
+        processes = [daemon, *daemon.children(recursive=True)]
+        for process in processes:
+            process.suspend()
+        begin_s = time.monotonic()
+        time.sleep(PAUSE_S)
+        if pause != "clock goes on":
+            clock.lose(time.monotonic() - begin_s, is_suspend=pause == "suspend")
+        for process in processes:
+            process.resume()
+
+    watcher = At(Phase.MEASURING, lambda: later(0.5, stop))
+    duration_s = PAUSE_S + 1.5 if pause == "clock goes on" else 1.5
+    run = bench(host, MODEL, watcher=watcher, duration_s=duration_s, max_query_count=None)
+    assert failed(run) & CLOCK_RULES == {"suspended"}
+    found = rule(run, "suspended")
+    assert (found["reason"], found["value"]) == (reason, pytest.approx(PAUSE_S, abs=0.5))
+    assert run_notes(run.result) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from edgebench.host.show.comparisons import comparison_lines
 from edgebench.host.show.hints import hint_for
 from edgebench.host.show.verdict import verdict_lines
 from edgebench.host.store.address import find_runs
+from edgebench.host.store.occasions import spread_in
 from edgebench.protocol.errors import EdgebenchError, UsageError
 
 WAIT_S = 3600.0
@@ -123,6 +125,7 @@ class PytestBench:
             metrics=None if metric is None else [metric],
             margin_ratio=None if margin is None else percent(margin),
             allowed=allowed,
+            spread_of=partial(spread_in, self._lab.store),
         )
         return compared
 

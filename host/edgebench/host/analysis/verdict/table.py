@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgebench.host.analysis.verdict import (
+    clock,
     energy,
     latency,
     machine,
@@ -29,6 +30,7 @@ RULES: tuple[Rule[Evidence], ...] = (
     *outputs.OUTPUT_RULES,
     *placement.PLACEMENT_RULES,
     *latency.LATENCY_RULES,
+    *clock.CLOCK_RULES,
     *machine.MACHINE_RULES,
     yardstick.YardstickRule(),
     *phone.PHONE_RULES,
