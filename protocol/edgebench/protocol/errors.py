@@ -98,10 +98,9 @@
     │   ├── NotMetered           energy of a run that was made without a meter
     │   ├── NoPairLeft           no pair of a comparison has two valid runs
     │   ├── CodesNotFound            a power trace does not contain a run's load codes
-    │   ├── TraceRefused         a power trace gives no energy of the run
-    │   │   ├── SamplesUnknown       its samples may be instantaneous, and too few
-    │   │   └── TraceOfAnotherRun    it was recorded during another run
-    │   └── WindowTooShort       a meter cannot resolve so short a time
+    │   └── TraceRefused         a power trace gives no energy of the run
+    │       ├── SamplesUnknown       its samples may be instantaneous, and too few
+    │       └── TraceOfAnotherRun    it was recorded during another run
     ├── StoreError               the result store: unreadable, read-only, full
     │   ├── RunNotStored             a finished run cannot be stored; it stays on its device
     │   ├── RunDamaged               a file of a stored run is missing or not readable
@@ -845,10 +844,6 @@ class TraceOfAnotherRun(TraceRefused):
 
 class SamplesUnknown(TraceRefused):
     """A trace does not state whether its samples are instantaneous; if so, they are too few."""
-
-
-class WindowTooShort(MeasurementError):
-    """A window is too short for the resolution of the meter and the uncertainty of the clocks."""
 
 
 class StoreError(EdgebenchError):
