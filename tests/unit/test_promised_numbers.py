@@ -87,10 +87,11 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.analysis.verdict.run_set": [
             ("TREND_LIMIT_RATIO", 0.02, "1 in 60), and range over more than 2 %"),
+            ("STEP_RANGES", 2, "by more than twice the range"),
         ],
         "host.analysis.verdict.set_heat": [
             ("HYSTERESIS_C", 5.0, "less than 5 °C below the throttle temperature"),
-            ("DRIFT_LIMIT_RATIO", 0.02, "the drift inside the runs exceeds 2 %"),
+            ("DRIFT_LIMIT_RATIO", 0.02, "inside the runs exceeds 2 %"),
         ],
         "host.analysis.thermal.heat_signals": [
             ("FREQ_DROP_LIMIT_RATIO", 0.97, "below 0.97 of the highest clock"),

@@ -430,6 +430,9 @@ class TimedPathFacts:
     """Kind of the difference; None if there is none."""
     reason: str | None = None
     """Reason why the comparison is undecided, a line of text."""
+    is_repeatable: bool = True
+    """False if repeated inferences of a sample have different outputs, which no other sample has:
+    the model draws random numbers, or has a state that its driver does not reset."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Checks of the model's outputs, after the measurement is over and safely on disk.
 
 The measured model runs on the prepared samples again, and on the labelled data set if there is one.
-Then reference kernels of the same library run on the same samples. All outputs go into a single
-file, which the host evaluates.
+Then reference kernels run on the same samples: those of the same library or, for a third-party
+driver, those of a built-in runtime that loads the file. All outputs go into a single file, which
+the host evaluates.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgebench.agent.runtimes.registry import built_in_for
 from edgebench.agent.runtimes.text import library_line
 from edgebench.agent.worker.inputs import are_finite, arrange, dataset_order
 from edgebench.protocol.errors import EdgebenchError, MeasurementError
-from edgebench.protocol.record import CheckFacts, OutputFacts
+from edgebench.protocol.record import CheckFacts, OutputFacts, RuntimeFacts
 from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
 from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.spec import RunSpec
@@ -214,21 +217,32 @@ def reference_outputs(
 def _run_reference(
     subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor], used: list[list[Tensor]]
 ) -> CheckFacts:
-    outputs = reference_outputs(
-        subject.runtime,
-        subject.model_path,
-        subject.samples[: len(used)],
-        subject.options.shapes,
-        subject.options.signature,
-    )
+    outputs, runtime = _reference(subject, subject.samples[: len(used)])
     arrays.update(stack_outputs("used", used[: len(outputs)]) | stack_outputs("reference", outputs))
     samples = {digest_of(sample) for sample in subject.samples[: len(outputs)]}
     return replace(
         facts,
         sample_count=len(outputs),
         distinct_count=len(samples),
-        reference=f"{subject.runtime.name} reference kernels",
+        reference=f"{runtime.name if runtime else subject.runtime.name} reference kernels",
+        reference_runtime=runtime,
     )
+
+
+def _reference(
+    subject: Subject, samples: Sequence[Sequence[Tensor]]
+) -> tuple[list[list[Tensor]], RuntimeFacts | None]:
+    """Outputs of the reference kernels, and their runtime if it is not that of the model.
+
+    A third-party driver may have the same fault in its reference, so a built-in runtime that loads
+    the file is preferred.
+    """
+    shapes, signature = subject.options.shapes, subject.options.signature
+    for other in built_in_for(subject.runtime):
+        with suppress(Exception):  # not installed, or the file is none of its own
+            facts = RuntimeFacts(other.name, other.import_library())
+            return reference_outputs(other, subject.model_path, samples, shapes, signature), facts
+    return reference_outputs(subject.runtime, subject.model_path, samples, shapes, signature), None
 
 
 def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
@@ -244,11 +258,14 @@ def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
 
 
 def infer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
-    """Outputs of an inference, from the model's initial state."""
+    """Outputs of an inference, from the model's initial state.
+
+    They are copied: a driver may return the same memory each time, against its interface.
+    """
     model.reset()
     model.set_inputs(sample)
     model.invoker()()
-    return model.read_outputs()
+    return [output.copy() for output in model.read_outputs()]
 
 
 def stack_outputs(name: str, outputs: list[list[Tensor]]) -> dict[str, Tensor]:

@@ -254,6 +254,8 @@ def _with_checks(
                 query_ns=query_ns,
             )
             record = replace(record, timed_path=timed_path)
+            # Kept if the reference kernels, which may be those of another library, crash.
+            write_record(directory / WORKER_RECORD_FILE, record)
             subject = Subject(
                 job.spec,
                 prepared.runtime,

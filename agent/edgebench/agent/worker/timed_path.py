@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -89,7 +89,7 @@ def check_timed_path(
         text = f"the comparison would take {fewest_s:.0f} s, limit {LIMIT_S:.0f} s"
         return TimedPathFacts(reason=text)
     try:
-        held = _read(calls)
+        held = copied(calls.read_outputs())
         size_bytes = max(1, sum(tensor.nbytes for tensor in held))
         fitting = min(
             MOST_STEPS,
@@ -116,7 +116,7 @@ def _run(
         model.reset()
         calls.set_inputs[number]()
         calls.invoke()
-        timed.append(_read(calls))
+        timed.append(copied(calls.read_outputs()))
     checked = [infer(model, samples[number]) for number in order]
     again = [infer(model, samples[number]) for number in reversed(order)]
     model.set_inputs(samples[order[-1]])
@@ -124,9 +124,8 @@ def _run(
     return PathOutputs(held, timed, checked, again[::-1], model.read_outputs())
 
 
-def _read(calls: Calls) -> list[Tensor]:
-    """Copies of the outputs by the loop's reader, which returns a list, or the only output."""
-    values = calls.read_outputs()
+def copied(values: Any) -> list[Tensor]:
+    """Copies of the outputs that a `reader` returned: a list, or the only output."""
     parts = values if isinstance(values, list) else [values]
     # A tensor without dimensions is a number of numpy.
     return [np.array(part if isinstance(part, np.generic) else as_tensor(part)) for part in parts]
@@ -135,7 +134,7 @@ def _read(calls: Calls) -> list[Tensor]:
 def compare(outputs: PathOutputs) -> TimedPathFacts:
     """Compare the outputs of both kinds of calls."""
     timed, checked, again = outputs.timed, outputs.checked, outputs.again
-    is_same = _Comparison(checked)
+    is_same = OutputComparison(checked)
     count = len(checked)
     pairs = list(zip(timed, checked, strict=True))
     if is_same(outputs.carried, checked[-1]):
@@ -148,7 +147,8 @@ def compare(outputs: PathOutputs) -> TimedPathFacts:
         return TimedPathFacts(len(pairs), len(unequal), TimedPathFault.OTHER_SAMPLE)
     if unequal:
         text = "repeated inferences have different outputs: the model draws random numbers, or has "
-        return TimedPathFacts(reason=f"{text}a state that its driver does not reset")
+        reason = f"{text}a state that its driver does not reset"
+        return TimedPathFacts(reason=reason, is_repeatable=False)
     if differing:
         # The outputs that the loop left may be those of a sample that is not among these.
         known = [tensors for tensors in differing if any(is_same(tensors, o) for o in checked)]
@@ -169,7 +169,7 @@ def _are_of_other_samples(
     checked: Sequence[list[Tensor]],
     again: Sequence[list[Tensor]],
     unequal: Sequence[int],
-    is_same: _Comparison,
+    is_same: OutputComparison,
 ) -> bool:
     """Whether outputs that were not repeated are those of other samples, not new outputs.
 
@@ -195,7 +195,7 @@ def _are_of_other_samples(
     )
 
 
-class _Comparison:
+class OutputComparison:
     """Equality of outputs, up to a small part of the differences between samples."""
 
     def __init__(self, outputs: Sequence[list[Tensor]]) -> None:

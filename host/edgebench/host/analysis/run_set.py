@@ -124,7 +124,7 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     median = float(np.median(values))
     if interval is not None and metric.group in _DRIFTING:
         # Each run shows a part of the drift: a longer run could be anywhere in the drift's range.
-        drift = abs(median) * float(np.median([_drift_ratio(run) for run in having])) / 2
+        drift = abs(median) * set_drift_ratio(having) / 2
         interval = (min(interval[0], median - drift), max(interval[1], median + drift))
     if metric.budget is not None and interval is not None:
         # Interval between runs with the error of the meter; source: GUM, 5.1.2.
@@ -159,10 +159,24 @@ def next_run_interval(values: NDArray[np.float64]) -> tuple[float, float] | None
     return math.exp(middle - reach), math.exp(middle + reach)
 
 
-def _drift_ratio(run: Run) -> float:
-    """Range of the levels of a run that drifts, over the lowest; 0 for other runs."""
-    warmup = run.metrics.warmup
-    return (warmup.level_range_ratio if warmup else None) or 0.0
+def set_drift_ratio(runs: Sequence[Run]) -> float:
+    """Drift of the latency inside the runs, over the latency; 0 without drift.
+
+    The larger of two medians over the runs: of the range of the levels, which only runs have whose
+    drift shows in the run alone; and of the change from the start to the end, if its 95 % interval
+    shows that the runs change in the same direction.
+
+    Args:
+        runs: The runs, at least one.
+    """
+    ranges = [run.metrics.warmup.level_range_ratio if run.metrics.warmup else None for run in runs]
+    drift = float(np.median([one or 0.0 for one in ranges]))
+    stabilities = [run.metrics.stability for run in runs]
+    changes = [one.drift_ratio for one in stabilities if one and one.drift_ratio is not None]
+    interval = median_interval(changes) if len(changes) == len(runs) else None
+    if interval is not None and (interval[0] > 0 or interval[1] < 0):
+        drift = max(drift, abs(float(np.median(changes))))
+    return drift
 
 
 def _meter_ratio(runs: Sequence[Run]) -> float:
@@ -262,7 +276,7 @@ def _verdict(
         half_width_ratio=half_width,
         is_exact=METRICS[precise].is_exact,
         values=_values(METRICS[precise], counted),
-        drifts=tuple(map(_drift_ratio, counted)),
+        drift_ratio=set_drift_ratio(counted) if counted else 0.0,
         thermal=tuple(run.metrics.thermal for run in counted),
         yardsticks=_yardsticks(counted),
     )

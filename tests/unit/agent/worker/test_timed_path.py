@@ -148,6 +148,7 @@ def test_undecided_comparison_states_why(model: FakeModel, sample_count: int, wh
     found = compared(model, sample_count)
     assert (found.fault, found.inference_count) == (None, 0)
     assert (found.reason or "").startswith(why)
+    assert found.is_repeatable != why.startswith("repeated")
 
 
 def test_model_that_draws_one_of_two_classes_is_not_accused() -> None:

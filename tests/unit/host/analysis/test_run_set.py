@@ -23,6 +23,7 @@ from edgebench.host.analysis.run_set import (
     find_set,
     find_sets,
     next_run_interval,
+    set_drift_ratio,
 )
 from edgebench.host.analysis.verdict.run_set import chance_of_order
 from edgebench.host.result.energy import EnergyResult
@@ -66,7 +67,10 @@ def one_run() -> Run:
     )
 
 
-RUN = replace(one_run(), verdict=Verdict(state=State.VALID, rules=()))
+RUN = changed(
+    one_run(),
+    {"verdict": Verdict(state=State.VALID, rules=()), "metrics.stability.drift_ratio": None},
+)
 
 
 def runs_of(p50s_ns: list[int], half_width_ns: int = 100) -> list[Run]:
@@ -311,6 +315,59 @@ def test_runs_that_rise_in_order_are_a_trend(p50s_ns: list[int], is_trend: bool)
     """Otherwise a set of a device that warms up by 10 % would be valid in one of two sets."""
     [found] = [one for one in find_set(runs_of(p50s_ns)).verdict.rules if one.id == "trend"]
     assert (found.outcome is RuleOutcome.FAIL) == is_trend, found
+
+
+@pytest.mark.parametrize(
+    ("p50s_ns", "fast_count"),
+    [
+        ([1000, 1150, 1151, 1149, 1152, 1150, 1151, 1150], 1),
+        ([1002, 1000, 1001, 1150, 1151, 1149, 1152, 1150], 3),
+        ([1000, 1050, 1051, 1049, 1052], 1),
+        ([1150, 1151, 1149, 1152, 1150, 1151, 1150, 1400], 0),
+        ([1400, 1151, 1149, 1152, 1150, 1151, 1150, 1152], 0),
+        ([1000, 1010, 1012, 1011, 1010, 1011, 1012, 1010], 0),
+        ([1000, 1150, 1001, 1150, 1149, 1152, 1150, 1151], 0),
+    ],
+)
+def test_device_that_throttles_after_its_first_runs_makes_a_step(
+    p50s_ns: list[int], fast_count: int
+) -> None:
+    """Otherwise seven throttled runs of eight would agree, and be valid where nothing is read.
+
+    A slow run at an end is a disturbance, and a rise below the limit is small.
+    """
+    found = find_set(runs_of(p50s_ns)).verdict
+    steps = [one.facts["fast_count"] for one in found.rules if one.reason == "step"]
+    assert steps == [fast_count] * bool(fast_count)
+
+
+@pytest.mark.parametrize(
+    ("changes", "drift_ratio"),
+    [
+        ([0.03] * 8, 0.03),
+        ([-0.03] * 8, 0.03),
+        ([0.03, 0.02, 0.04, 0.03, 0.025, 0.035, 0.03, 0.03], 0.03),
+        ([0.03, -0.03, 0.03, 0.03, -0.02, 0.03, -0.03, 0.03], 0.0),
+        ([0.03] * 7 + [None], 0.0),
+    ],
+)
+def test_drift_that_the_runs_share_shows_in_the_set(
+    changes: list[float | None], drift_ratio: float
+) -> None:
+    """Otherwise a drift that noise hides in each short run would be valid, and not in the interval.
+
+    Changes in different directions are noise.
+    """
+    runs = runs_of([1000] * 8)
+    stability = RUN.metrics.stability
+    assert stability is not None
+    for number, change in enumerate(changes):
+        whole = replace(stability, drift_ratio=change)
+        runs[number] = changed(runs[number], {"metrics.stability": whole})
+    assert set_drift_ratio(runs) == pytest.approx(drift_ratio)
+    found = find_set(runs)
+    assert found.metrics["latency_ns.p50"].half_width_ratio == pytest.approx(drift_ratio / 2)
+    assert ("set_drift" in {one.id for one in found.verdict.failures}) == (drift_ratio > 0.02)
 
 
 def speeds(integer_ns: list[float], *, bytes_per_s: float = 4e9) -> list[Run]:

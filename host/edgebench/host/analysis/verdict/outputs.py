@@ -24,9 +24,10 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.analysis.verdict.target import TargetEvidence
+from edgebench.host.options.command import NextStep
 from edgebench.host.result.outputs import Accuracy, ReferenceAccuracy
 from edgebench.host.result.verdict import NumberKind, RuleOutcome
-from edgebench.protocol.record import TargetRecord, TimedPathFault
+from edgebench.protocol.record import TargetRecord, TimedPathFault, WorkerRecord
 
 OutputEvidence = Evidence | TargetEvidence
 """The same rules apply to outputs whether the worker or the target timed the inferences."""
@@ -80,11 +81,20 @@ class FiniteOutputsRule(Rule[OutputEvidence]):
         return holds(True, self.finite(), value=output.sample_count, unit="count")
 
 
+@advice.Advise
+def _check_driver(to: Situation) -> Advice:
+    runtime = to.asked.value("runtime") or "NAME"
+    text = f"check its driver on the device: edgebench-agent check-runtime {runtime} MODEL"
+    return Advice(
+        (NextStep("try another runtime: {}", to.asked.bench(runtime="all")), NextStep(text))
+    )
+
+
 class TimedPathRule(Rule[Evidence]):
     """The timed calls compute what the calls of the checks compute."""
 
     id, severity = "timed_path", INVALID
-    advise = advice.other_runtime
+    advise = _check_driver
     not_recorded = plain("not_recorded", "not compared: the run was stopped, or its agent is older")
 
     @reason("")
@@ -189,6 +199,27 @@ class _AgreementRule(Rule[OutputEvidence]):
         return f"{_difference(value, limit, which, reference, top1_equal_ratio)}; {SATURATION}"
 
     @reason(
+        "random",
+        advice.again(
+            "remove random operators from the model, or try another runtime: {}", runtime="all"
+        ),
+    )
+    @staticmethod
+    def random(
+        value: float,
+        limit: float,
+        *,
+        which: str,
+        reference: str,
+        top1_equal_ratio: float | None,
+    ) -> str:
+        difference = _difference(value, limit, which, reference, top1_equal_ratio)
+        return (
+            "the model differs from itself: repeated inferences with the same input have different "
+            f"outputs; {difference}"
+        )
+
+    @reason(
         "constant",
         advice.again("run the model on inputs that change its outputs: {}", inputs="FILE.npz"),
     )
@@ -207,9 +238,10 @@ class _AgreementRule(Rule[OutputEvidence]):
         value: float, limit: float, *, output_count: int, reference: str, sample_count: int
     ) -> str:
         which = "the only output" if output_count == 1 else f"{value:.0f} of {output_count} outputs"
+        have = "has" if value == 1 else "have"
         return (
-            f"{which} of {reference} has the same values for {sample_count} different inputs, so "
-            "the comparison does not test the kernels"
+            f"{which} of {reference} {have} the same values for {sample_count} different inputs, "
+            "so the comparison does not test the kernels"
         )
 
     @reason("unbounded")
@@ -248,6 +280,8 @@ class _AgreementRule(Rule[OutputEvidence]):
         limit = 0.0 if is_exact else _agreement_limit(evidence)
         is_saturated = share > limit and _saturates(evidence)
         kind = self.saturated if is_saturated else self.difference
+        if share > limit and not _is_repeatable(evidence):
+            kind = self.random
         found = kind(
             which=which,
             reference=agreement.reference,
@@ -306,11 +340,20 @@ def _claims_exactness(evidence: OutputEvidence) -> bool:
     return measured.firmware.rounding == reference.name and is_meant
 
 
+def _is_repeatable(evidence: OutputEvidence) -> bool:
+    """Whether the model has the same outputs for the same input, as far as it was compared."""
+    measured = evidence.measured_record
+    if not isinstance(measured, WorkerRecord) or measured.timed_path is None:
+        return True
+    return measured.timed_path.is_repeatable
+
+
 def _agreement_limit(evidence: OutputEvidence) -> float:
-    model = evidence.measured_record.model
+    model, runtime = evidence.measured_record.model, evidence.measured_record.runtime
     is_float = model.precision in _FLOAT_PRECISIONS and not model.quantized
-    # Kernels for CPUs compute in the precision of the file; an accelerator may use fewer bits.
-    is_exact = all(map(is_cpu, evidence.measured_record.runtime.delegates_requested))
+    # Kernels for CPUs compute in the precision of the file; an accelerator may use fewer bits. The
+    # driver of an accelerator may use it without a request.
+    is_exact = all(map(is_cpu, (*runtime.delegates_requested, *runtime.delegates_used)))
     return FLOAT_AGREEMENT_LIMIT if is_float and is_exact else QUANTIZED_AGREEMENT_LIMIT
 
 
