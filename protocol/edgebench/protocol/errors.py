@@ -7,6 +7,7 @@
     │   ├── PageUnavailable          the page cannot be served here, or at this address
     │   ├── FileExists               the file to write exists already
     │   ├── NoSuchModel              no file has that path, and no built-in model that name
+    │   │   └── ModelFileMissing         the file that stored runs measured is not found by its hash
     │   ├── NotAModel                a path is not a file, or its format is unknown
     │   │   └── ModelNotFetched          the file is a pointer of Git LFS, the model is elsewhere
     │   ├── NotAKit                  a file holds no Python for that phone
@@ -268,6 +269,15 @@ class FileExists(UsageError):
 
 class NoSuchModel(UsageError):
     """No file has this path, and no built-in model has this name."""
+
+
+class ModelFileMissing(NoSuchModel):
+    """The model of stored runs is to be measured again, and no file has its SHA-256."""
+
+    def __init__(self, message: str, sha256: str) -> None:
+        """Error with the digest of the missing file."""
+        super().__init__(message)
+        self.sha256 = sha256
 
 
 class NotAModel(UsageError):
