@@ -194,7 +194,7 @@ def measure(
     if not (warmup.is_interrupted or timed.is_interrupted):
         marks.after_loop()
     marks.close()
-    yardstick = Yardstick(speed_before, work.measure_after(speed_before))
+    yardstick = Yardstick(speed_before, work.measure())
     if limit is not None:
         limit = replace(limit, paused_s=timed.paused_ns / 1e9)
     return LoopRecord(warmup, timed, before, after, harness, marks.facts, limit, yardstick)

@@ -11,8 +11,8 @@ Each kind of work takes about 20 ms, in many parts that are timed one by one. Ot
 parts slower, never faster, so the figure is the decile of the fast parts. Half of the integer work
 precedes the memory work and half follows it, so that another process has to interfere for the whole
 40 ms to change the figure. The number of units in a part is determined once, so both readings of a
-run do the same integer work. A reading after the loop that is slower than the one before it is
-repeated: a device that became slower is still slow, another process may have ended.
+run do the same integer work. No reading is repeated: a throttled device recovers within a tenth of
+a second of lighter work.
 
 The buffers are mapped, not allocated by malloc: the release of a large block would raise glibc's
 threshold for mapped blocks, and change how the runtime allocates memory during the timed loop. They
@@ -44,11 +44,6 @@ PART_COUNT = 40
 """Parts of the integer work: 0.5 ms each, shorter than the 3 ms for which Linux lets another
 process run in between. Source: Linux, kernel/sched/fair.c, sysctl_sched_base_slice: 0.7 ms, times
 1 + log2 of the number of CPUs, at most 8."""
-REPEAT_COUNT = 3
-"""Most repetitions of a reading after the loop."""
-INTEGER_NOISE_RATIO = 0.01
-MEMORY_NOISE_RATIO = 0.1
-"""Differences beyond which a reading is repeated."""
 CALIBRATION_COUNT = 32
 """Units whose fastest determines the number of units in a part."""
 MODULUS = 2**521 - 1
@@ -87,19 +82,6 @@ class FixedWork:
         bytes_per_s = 2 * PIECE_BYTES / max(piece_ns, 1) * 1e9
         return YardstickReading(integer_ns, integer_spread, bytes_per_s, memory_spread)
 
-    def measure_after(self, before: YardstickReading) -> YardstickReading:
-        """Do the work after the loop, again if the device seems slower than before it.
-
-        Returns:
-            The fastest integer work and the fastest copy of all readings.
-        """
-        reading = self.measure()
-        for _ in range(REPEAT_COUNT):
-            if not is_slower(before, reading):
-                break
-            reading = fastest(reading, self.measure())
-        return reading
-
     def _integer_ns(self) -> list[float]:
         """Time of a unit in each part of half of the integer work."""
         unit, clock, times_ns = self.unit, self.clock, list[float]()
@@ -136,26 +118,6 @@ def fast_part(times_ns: Sequence[float]) -> tuple[float, float]:
     ordered, count = sorted(times_ns), len(times_ns)
     lower, median, upper = (ordered[count * quarter // 4] for quarter in (1, 2, 3))
     return ordered[count // 10], (upper - lower) / max(median, 1)
-
-
-def is_slower(before: YardstickReading, after: YardstickReading) -> bool:
-    """Whether a reading is slower than another by more than a quiet device varies."""
-    if after.integer_ns_per_unit > before.integer_ns_per_unit * (1 + INTEGER_NOISE_RATIO):
-        return True
-    was, rate = before.memory_bytes_per_s, after.memory_bytes_per_s
-    return was is not None and rate is not None and rate < was * (1 - MEMORY_NOISE_RATIO)
-
-
-def fastest(one: YardstickReading, other: YardstickReading) -> YardstickReading:
-    """The fastest integer work and the fastest copy of two readings."""
-    integer = min(one, other, key=lambda reading: reading.integer_ns_per_unit)
-    memory = max(one, other, key=lambda reading: reading.memory_bytes_per_s or 0.0)
-    return YardstickReading(
-        integer.integer_ns_per_unit,
-        integer.integer_spread_ratio,
-        memory.memory_bytes_per_s,
-        memory.memory_spread_ratio,
-    )
 
 
 def _unit() -> None:

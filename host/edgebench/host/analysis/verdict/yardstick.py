@@ -41,12 +41,10 @@ LEAST_FIGURE = 1.0
 
 
 class YardstickRule(Rule[Evidence]):
-    """Integer work took as long after the run as before it, and a copy not much longer.
+    """Fixed work took as long after the run as before it.
 
     If neither the clock nor heat explains a difference, another process or machine shares the core,
-    so a further run of a set may replace this run. The copy is judged only if it became slower: a
-    slower reading after the run is repeated, which excludes most disturbances, but the reading
-    before the run cannot be repeated.
+    so a further run of a set may replace this run.
     """
 
     id, severity, cause = "yardstick", SUSPECT, Cause.INTERFERENCE
@@ -57,14 +55,13 @@ class YardstickRule(Rule[Evidence]):
 
     @reason("")
     @staticmethod
-    def integer(value: float, limit: float, *, is_longer: bool) -> str:
-        longer = "longer" if is_longer else "shorter"
-        return f"the same integer work took {value:.1%} {longer} after the run, limit {limit:.0%}"
+    def integer(value: float, limit: float, *, is_slower: bool) -> str:
+        return _of_ends("integer work", value, limit, is_slower=is_slower)
 
     @reason("memory", advice.alone)
     @staticmethod
-    def memory(value: float, limit: float) -> str:
-        return f"the same copy in memory took {value:.0%} longer after the run, limit {limit:.0%}"
+    def memory(value: float, limit: float, *, is_slower: bool) -> str:
+        return _of_ends("copy in memory", value, limit, is_slower=is_slower)
 
     def check(self, evidence: Evidence) -> Ruling:
         if uses_accelerator(evidence.worker.placement):
@@ -73,14 +70,15 @@ class YardstickRule(Rule[Evidence]):
         if yardstick is None or not _is_measured(yardstick):
             return unknown(self.not_measured())
         before, after = yardstick.before, yardstick.after
-        before_ns, after_ns = before.integer_ns_per_unit, after.integer_ns_per_unit
-        integer = max(before_ns, after_ns) / min(before_ns, after_ns) - 1
+        integer = after.integer_ns_per_unit / before.integer_ns_per_unit
         rates = before.memory_bytes_per_s, after.memory_bytes_per_s
-        copy = rates[0] / rates[1] - 1 if rates[0] and rates[1] else 0.0
-        if copy / MEMORY_LIMIT_RATIO > integer / INTEGER_LIMIT_RATIO:
-            return at_most(copy, MEMORY_LIMIT_RATIO, "ratio", self.memory())
-        found = self.integer(is_longer=after_ns > before_ns)
-        return at_most(integer, INTEGER_LIMIT_RATIO, "ratio", found)
+        copy = rates[0] / rates[1] if rates[0] and rates[1] else 1.0
+        integer_value, copy_value = max(integer, 1 / integer) - 1, max(copy, 1 / copy) - 1
+        if copy_value / MEMORY_LIMIT_RATIO > integer_value / INTEGER_LIMIT_RATIO:
+            slower_copy = self.memory(is_slower=copy > 1)
+            return at_most(copy_value, MEMORY_LIMIT_RATIO, "ratio", slower_copy)
+        slower = self.integer(is_slower=integer > 1)
+        return at_most(integer_value, INTEGER_LIMIT_RATIO, "ratio", slower)
 
 
 class YardstickOfSetRule(TimedSetRule):
@@ -128,6 +126,12 @@ class YardstickOfSetRule(TimedSetRule):
             return at_most(copy, MEMORY_LIMIT_RATIO, "ratio", memory)
         found = self.integer(last_to_first_ratio=integers_ns[-1] / integers_ns[0])
         return at_most(integer, INTEGER_LIMIT_RATIO, "ratio", found)
+
+
+def _of_ends(work: str, value: float, limit: float, *, is_slower: bool) -> str:
+    slow, fast = ("after", "before") if is_slower else ("before", "after")
+    longer = f"the same {work} took {value:.1%} longer {slow} the run than {fast} it"
+    return f"{longer}, limit {limit:.0%}"
 
 
 def _of_runs(work: str, value: float, limit: float, last_to_first_ratio: float) -> str:
