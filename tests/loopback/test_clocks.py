@@ -16,7 +16,9 @@ from support.emulated_clock import EmulatedClock
 from support.tools import need_runtime
 from support.watchers import At
 
+from edgebench.agent.clock import SOURCE_FILE
 from edgebench.agent.runtimes.trivial_models import TRIVIAL_MODELS
+from edgebench.agent.telemetry.source import read_text
 from edgebench.host.bench.verify import verify
 from edgebench.host.show.notes import run_notes
 from edgebench.host.stored_run import StoredRun
@@ -129,6 +131,11 @@ def test_interval_holds_the_truth_on_a_coarse_clock(
     truth_ns = true_median_ns(run, clock)
     assert run.metrics.harness_ns is not None
     assert run.metrics.harness_ns.clock_step == pytest.approx(step_ns, abs=1.0)
+    described = run.result.environment.clock
+    assert described is not None
+    assert described.step_ns == pytest.approx(step_ns, rel=0.01)
+    assert described.read_ns > 0
+    assert described.source == (read_text(Path("/") / SOURCE_FILE) or None)
     latency = run.metrics.latency_ns
     assert latency is not None
     if latency.p50_ci95 is not None:  # without an interval, the run is suspect

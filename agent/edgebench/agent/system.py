@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from edgebench.agent.clock import describe_clock
 from edgebench.agent.cpu_ticks import own_cpus
 from edgebench.agent.files import write_private
 from edgebench.agent.runtimes.library import distribution_of
@@ -135,6 +136,7 @@ def describe_environment(root: Path = Path("/"), *, processor: Path | None = Non
         packages=_packages(),
         agent_version=agent_version(),
         interpreter=INTERPRETER,
+        clock=describe_clock(root),
     )
 
 

@@ -90,6 +90,18 @@ class AndroidSystem:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockDescription:
+    """Monotonic clock that times the inferences."""
+
+    source: str | None
+    """Kernel's clock source, such as tsc, kvm-clock or arch_sys_counter; None if not reported."""
+    step_ns: float | None
+    """Time between two successive values; None if it is below 8 ns, or shorter than a reading."""
+    read_ns: float
+    """Time from one reading to the next."""
+
+
+@dataclass(frozen=True, slots=True)
 class Environment:
     """Properties of the system that may change the results of a run; read at its start."""
 
@@ -117,6 +129,8 @@ class Environment:
     """None if the system is not Android."""
     virtualization_unknown: str | None = None
     """Reason why a layer may be undetected; None if all sources were readable."""
+    clock: ClockDescription | None = None
+    """None from older agents."""
 
 
 @dataclass(frozen=True, slots=True)
