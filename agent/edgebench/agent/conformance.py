@@ -87,16 +87,16 @@ class ConformanceReport:
         return self.checks[0].outcome is ConformanceOutcome.PASS
 
 
-class BrokenPromise(Exception):
+class _BrokenPromise(Exception):
     """A promise that the driver does not keep."""
 
 
-class CheckImpossible(Exception):
+class _Impossible(Exception):
     """A check that shows nothing with this model or on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
-class DriverSubject:
+class _Subject:
     """A loaded model, samples, and its outputs for them by `set_inputs` and `read_outputs`."""
 
     driver: Runtime
@@ -110,13 +110,13 @@ class DriverSubject:
         """Index of a sample whose outputs differ from those of the first.
 
         Raises:
-            CheckImpossible: all samples have the same outputs.
+            _Impossible: all samples have the same outputs.
         """
         for number, outputs in enumerate(self.expected):
             if not self.is_same(outputs, self.expected[0]):
                 return number
         text = f"{len(self.samples)} random samples have equal outputs; use another model"
-        raise CheckImpossible(text)
+        raise _Impossible(text)
 
 
 def check_driver(driver: Runtime, model: str | Path) -> list[ConformanceCheck]:
@@ -126,21 +126,15 @@ def check_driver(driver: Runtime, model: str | Path) -> list[ConformanceCheck]:
         driver: The driver.
         model: A model file that it loads. Its outputs should differ between random inputs.
     """
-    subjects: list[DriverSubject] = []
-
-    def load() -> str:
+    try:
         version = driver.import_library()
-        loaded = driver.load(str(model), LoadOptions(threads=1))
-        samples = make_samples(loaded.inputs, count=MOST_STEPS, seed=0, memory_bytes=MEMORY_BYTES)
-        expected = [infer(loaded, sample) for sample in samples]
-        comparison = OutputComparison(expected)
-        subjects.append(DriverSubject(driver, str(model), loaded, samples, expected, comparison))
-        return f"{driver.name} {version} loads and runs the model"
-
-    checks = [_attempt("load", load)]
-    for subject in subjects:
-        checks += [_attempt(name, partial(check, subject)) for name, check in _CHECKS.items()]
-        subject.model.close()
+        subject = _load(driver, str(model))
+    except Exception as exc:  # libraries raise many types
+        return [ConformanceCheck("load", ConformanceOutcome.FAIL, _error_line(exc))]
+    text = f"{driver.name} {version} loads and runs the model"
+    checks = [ConformanceCheck("load", ConformanceOutcome.PASS, text)]
+    checks += [_attempt(name, partial(check, subject)) for name, check in _CHECKS.items()]
+    subject.model.close()
     return checks
 
 
@@ -149,32 +143,42 @@ def failed_checks(checks: Iterable[ConformanceCheck]) -> list[ConformanceCheck]:
     return [check for check in checks if check.outcome is ConformanceOutcome.FAIL]
 
 
+def _load(driver: Runtime, path: str) -> _Subject:
+    model = driver.load(path, LoadOptions(threads=1))
+    samples = make_samples(model.inputs, count=MOST_STEPS, seed=0, memory_bytes=MEMORY_BYTES)
+    expected = [infer(model, sample) for sample in samples]
+    return _Subject(driver, path, model, samples, expected, OutputComparison(expected))
+
+
 def _attempt(name: str, check: Callable[[], str]) -> ConformanceCheck:
     try:
         return ConformanceCheck(name, ConformanceOutcome.PASS, check())
-    except CheckImpossible as exc:
+    except _Impossible as exc:
         return ConformanceCheck(name, ConformanceOutcome.UNKNOWN, str(exc))
-    except BrokenPromise as exc:
+    except _BrokenPromise as exc:
         return ConformanceCheck(name, ConformanceOutcome.FAIL, str(exc))
     except Exception as exc:  # libraries raise many types
-        text = f"{type(exc).__name__}: {library_line(exc)}"
-        return ConformanceCheck(name, ConformanceOutcome.FAIL, text)
+        return ConformanceCheck(name, ConformanceOutcome.FAIL, _error_line(exc))
 
 
-def _check_shapes(subject: DriverSubject) -> str:
+def _error_line(exc: Exception) -> str:
+    return f"{type(exc).__name__}: {library_line(exc)}"
+
+
+def _check_shapes(subject: _Subject) -> str:
     """Outputs have the number, shapes and types that `outputs` lists."""
     model, specs = subject.model, subject.model.outputs
     read = {"read_outputs": model.read_outputs(), "reader": copied(model.reader()())}
     for call, outputs in read.items():
         if len(outputs) != len(specs):
             text = f"{call} returns {len(outputs)} outputs, the model lists {len(specs)}"
-            raise BrokenPromise(text)
+            raise _BrokenPromise(text)
         for spec, output in zip(specs, outputs, strict=True):
             has_shape = len(spec.shape) == output.ndim and all(
                 size in (-1, real) for size, real in zip(spec.shape, output.shape, strict=True)
             )
             if not has_shape or output.dtype != np.dtype(spec.dtype):
-                raise BrokenPromise(
+                raise _BrokenPromise(
                     f"{call} returns {spec.name!r} as {output.dtype} {list(output.shape)}, the "
                     f"model lists {spec.dtype} {list(spec.shape)}"
                 )
@@ -182,18 +186,18 @@ def _check_shapes(subject: DriverSubject) -> str:
     return f"outputs are as listed: {listed}"
 
 
-def _check_order(subject: DriverSubject) -> str:
+def _check_order(subject: _Subject) -> str:
     """Prepared samples run in any order and repeatedly, and are not written to."""
     subject.other_sample()
     before = [[part.tobytes() for part in sample] for sample in subject.samples]
     numbers = range(len(subject.samples))
     _run_prepared(subject, subject.model.prepare(subject.samples), numbers)
     if before != [[part.tobytes() for part in sample] for sample in subject.samples]:
-        raise BrokenPromise("a sample was written to")
+        raise _BrokenPromise("a sample was written to")
     return f"{len(ORDER)} inferences of prepared samples have the outputs of these samples"
 
 
-def _check_prepare_again(subject: DriverSubject) -> str:
+def _check_prepare_again(subject: _Subject) -> str:
     """A second `prepare` replaces the samples of the first."""
     subject.other_sample()
     subject.model.prepare(subject.samples)
@@ -204,7 +208,7 @@ def _check_prepare_again(subject: DriverSubject) -> str:
 
 
 def _run_prepared(
-    subject: DriverSubject, setters: Sequence[Callable[[], Any]], numbers: Sequence[int]
+    subject: _Subject, setters: Sequence[Callable[[], Any]], numbers: Sequence[int]
 ) -> None:
     """Run prepared samples in another order, and check their outputs.
 
@@ -224,10 +228,10 @@ def _run_prepared(
                 n for n, other in enumerate(subject.expected) if subject.is_same(outputs, other)
             ]
             what = f"the outputs of sample {same[0]}" if same else "outputs of no sample"
-            raise BrokenPromise(f"prepared sample {number} has {what}")
+            raise _BrokenPromise(f"prepared sample {number} has {what}")
 
 
-def _check_copies(subject: DriverSubject) -> str:
+def _check_copies(subject: _Subject) -> str:
     """Outputs that were read are not changed by the next inference."""
     model, samples = subject.model, subject.samples
     for name, read in (("reader", model.reader()), ("read_outputs", model.read_outputs)):
@@ -238,11 +242,11 @@ def _check_copies(subject: DriverSubject) -> str:
         before = copied(kept)
         infer(model, samples[subject.other_sample()])
         if not subject.is_same(copied(kept), before):
-            raise BrokenPromise(f"the next inference changes the outputs that `{name}` returned")
+            raise _BrokenPromise(f"the next inference changes the outputs that `{name}` returned")
     return "outputs are copies: the next inference does not change them"
 
 
-def _check_timed_path(subject: DriverSubject) -> str:
+def _check_timed_path(subject: _Subject) -> str:
     """The calls of the timed loop compute what the calls of the checks compute."""
     model = subject.model
     calls = Calls(model.prepare(subject.samples), model.invoker(), model.reader())
@@ -254,21 +258,21 @@ def _check_timed_path(subject: DriverSubject) -> str:
     query_ns = (time.perf_counter_ns() - begin_ns) // 2
     facts = check_timed_path(model, calls, subject.samples, last_sample=last, query_ns=query_ns)
     if facts.fault is not None:
-        raise BrokenPromise(
+        raise _BrokenPromise(
             f"{facts.differing_count} of {facts.inference_count} inferences by the timed calls "
             f"differ from the checks: {facts.fault.value.replace('_', ' ')}"
         )
     if not facts.inference_count:
-        raise CheckImpossible(facts.reason or "the outputs were not compared")
+        raise _Impossible(facts.reason or "the outputs were not compared")
     return f"{facts.inference_count} inferences by the timed calls have the outputs of the checks"
 
 
-def _check_state(subject: DriverSubject) -> str:
+def _check_state(subject: _Subject) -> str:
     """`reset` restores the initial state."""
     model, samples = subject.model, subject.samples
     backwards = [infer(model, sample) for sample in reversed(samples)][::-1]
     if not all(map(subject.is_same, backwards, subject.expected)):
-        raise CheckImpossible(
+        raise _Impossible(
             "repeated inferences have different outputs: the model draws random numbers, or has a "
             "state that `reset` does not restore"
         )
@@ -278,7 +282,7 @@ def _check_state(subject: DriverSubject) -> str:
     return "`reset` restores the state of the model" if has_state else "the model has no state"
 
 
-def _check_threads(subject: DriverSubject) -> str:
+def _check_threads(subject: _Subject) -> str:
     """A load with 1 thread computes on 1 thread, and a load with 2 has the same outputs."""
     invoke = subject.model.invoker()
     before_s = {thread.thread: thread.run_s for thread in read_moment().threads}
@@ -290,16 +294,16 @@ def _check_threads(subject: DriverSubject) -> str:
     outputs = [infer(several, sample) for sample in subject.samples]
     several.close()
     if not all(map(subject.is_same, outputs, subject.expected)):
-        raise BrokenPromise("a load with 2 threads has other outputs than a load with 1 thread")
+        raise _BrokenPromise("a load with 2 threads has other outputs than a load with 1 thread")
     if not used_s:
-        raise CheckImpossible("this kernel does not report the CPU time of threads")
+        raise _Impossible("this kernel does not report the CPU time of threads")
     working_count = sum(used >= WORKING_RATIO * max(used_s) for used in used_s)
     if working_count > 1:
-        raise BrokenPromise(f"a load with 1 thread computes on {working_count} threads")
+        raise _BrokenPromise(f"a load with 1 thread computes on {working_count} threads")
     return "a load with 1 thread computes on 1 thread; with 2 threads, the outputs are the same"
 
 
-def _check_reference(subject: DriverSubject) -> str:
+def _check_reference(subject: _Subject) -> str:
     """The outputs are near those of reference kernels, if possible of a built-in runtime."""
     reasons: list[str] = []
     for other in (*built_in_for(subject.driver), subject.driver):
@@ -311,12 +315,12 @@ def _check_reference(subject: DriverSubject) -> str:
             continue
         ratios = _differences(subject.expected[: len(outputs)], outputs)
         if not ratios:
-            raise CheckImpossible("the outputs are constant, or not numbers")
+            raise _Impossible("the outputs are constant, or not numbers")
         text = f"outputs differ by {min(ratios):.2g} of their spread from reference kernels of "
         if min(ratios) > REFERENCE_LIMIT_RATIO:
-            raise BrokenPromise(f"{text}{other.name}, limit {REFERENCE_LIMIT_RATIO:g}")
+            raise _BrokenPromise(f"{text}{other.name}, limit {REFERENCE_LIMIT_RATIO:g}")
         return f"{text}{other.name}"
-    raise CheckImpossible(f"no reference kernels: {'; '.join(reasons)}")
+    raise _Impossible(f"no reference kernels: {'; '.join(reasons)}")
 
 
 def _differences(used: Sequence[list[Tensor]], wanted: Sequence[list[Tensor]]) -> list[float]:
@@ -331,7 +335,7 @@ def _differences(used: Sequence[list[Tensor]], wanted: Sequence[list[Tensor]]) -
     return ratios
 
 
-_CHECKS: dict[str, Callable[[DriverSubject], str]] = {
+_CHECKS: dict[str, Callable[[_Subject], str]] = {
     "shapes": _check_shapes,
     "order": _check_order,
     "prepare again": _check_prepare_again,
