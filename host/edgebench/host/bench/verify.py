@@ -45,7 +45,7 @@ _SENTENCE_WITH_NUMBERS = re.compile(
     r"verdict\.rules\[\d+\]\.facts\.(?:why|checks)|metrics\.thermal\.reason"
     r"|metrics\.energy\.(?:.+\.)?(?:refused|net_refused|detail|reason)"
 )
-"""Sentences with numbers that are nowhere else in the document."""
+"""Sentences whose numbers documents of older versions have nowhere else."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
