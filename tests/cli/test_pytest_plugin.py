@@ -165,6 +165,7 @@ def test_workers_of_xdist_measure_in_turn(project: pytest.Pytester, baselines: P
     [
         (("--edgebench-fail-on", "3%"), "--edgebench-fail-on needs --edgebench-baseline"),
         (("--edgebench-fail-on", "x", "--edgebench-baseline", "t"), "not a percentage"),
+        (("--edgebench-pairs",), "--edgebench-pairs needs --edgebench-baseline"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(
@@ -230,6 +231,27 @@ def test_last_run_as_a_baseline_is_none_of_the_new_ones(
     found = {one.get("name"): str(one.get("value")) for one in document.iter("property")}
     assert found["edgebench.outcome"] == "inconclusive"
     assert float(found["edgebench.ratio"]) < 0.5
+
+
+def test_baselines_file_is_measured_again_in_pairs(
+    project: pytest.Pytester, measured: Measured, tmp_path: Path
+) -> None:
+    """Otherwise a stored number would decide, twenty times as slow as the machine is now."""
+    store = Store(tmp_path / "store")
+    add_copy(store, measured, "20260101-000000-0123abcd", factor=20.0)
+    project.makepyfile(MEASURES.replace("runs=1", "pairs=2"))
+    result = project.runpytest_inprocess(
+        *("--edgebench-store", str(store.root), "--edgebench-baseline", "last"),
+        *("--edgebench-pairs", "--edgebench-suspect", "ignore", "--junitxml=junit.xml"),
+        *("--edgebench-inconclusive", "ignore"),
+    )
+    result.assert_outcomes(passed=1)
+    assert len(store.run_ids()) == 5
+    document = ElementTree.parse(project.path / "junit.xml")
+    found = {one.get("name"): str(one.get("value")) for one in document.iter("property")}
+    assert len(found["edgebench.run_ids"].split()) == 2
+    assert found["edgebench.outcome"] == "inconclusive", "two pairs are too few"
+    assert 0.2 < float(found["edgebench.ratio"]) < 5
 
 
 def test_runs_without_a_baseline_of_their_own_are_recorded(

@@ -98,6 +98,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.analysis.run_set": [
             ("OUTVOTED_RATIO", 0.125, "seven runs outvote one that was disturbed"),
+            ("DRIFT_REACH", 0.625, "by another 5/8 of the drift"),
         ],
         "host.analysis.extra_runs": [
             ("DEFAULT_EXTRA_RUNS", 3, "`bench` makes up to three further runs"),
@@ -517,7 +518,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
     },
     "docs/bring-your-own-board.md": {
         "firmware_bridge.board_ports": [
-            ("ASK_AGAIN_S", 10.0, "every ten seconds while its port"),
+            ("PROBE_AGAIN_S", 10.0, "every ten seconds while its port"),
         ],
         "host.bench.plan": [
             ("MIN_EDGES_IDLE_S", 0.5, "`--idle` must be at least 0.5 s"),

@@ -25,6 +25,7 @@ from edgebench.host.analysis.thermal.delegation import uses_accelerator
 from edgebench.host.analysis.verdict.judge import judge_set
 from edgebench.host.analysis.verdict.run_set import OUTVOTED_RATIO, SetEvidence
 from edgebench.host.analysis.verdict.table import BY_ID
+from edgebench.host.analysis.yardstick import work_of
 from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.metrics import LATENCY_SPANS, METRICS, Metric
 from edgebench.host.result.metrics import headline as headline_of
@@ -37,6 +38,9 @@ SHORTEST_LOOP_S = 0.5
 """Shortest proposed loop: a tick of the scheduler or the reading of a sensor is a large share of a
 shorter loop."""
 
+DRIFT_REACH = 5 / 8
+"""Reach of the interval to each side, in drifts of the runs: half of the whole of a linear drift,
+whose first and last fifths show four fifths of it."""
 _DRIFTING = (*LATENCY_SPANS, "throughput_per_s")
 """Groups of metrics that a drift inside the runs changes."""
 
@@ -124,8 +128,8 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     median = float(np.median(values))
     if interval is not None and metric.group in _DRIFTING:
         # Each run shows a part of the drift: a longer run could be anywhere in the drift's range.
-        drift = abs(median) * set_drift_ratio(having) / 2
-        interval = (min(interval[0], median - drift), max(interval[1], median + drift))
+        reach = DRIFT_REACH * abs(median) * set_drift_ratio(having)
+        interval = (interval[0] - reach, interval[1] + reach)
     if metric.budget is not None and interval is not None:
         # Interval between runs with the error of the meter; source: GUM, 5.1.2.
         meter = abs(median) * _meter_ratio(runs)
@@ -290,16 +294,7 @@ def _yardsticks(runs: Sequence[Run]) -> tuple[Yardstick | None, ...]:
 
     All are None, too, if an accelerator ran the model, because they show the speed of the CPU.
     """
-    conditions = {
-        (
-            run.device.id,
-            run.environment.agent_version,
-            run.environment.python,
-            run.conditions.scheduling and run.conditions.scheduling.cpus,
-        )
-        for run in runs
-    }
-    is_compared = len(conditions) == 1 and not any(
+    is_compared = len(set(map(work_of, runs))) == 1 and not any(
         uses_accelerator(run.runtime.placement) for run in runs
     )
     ordered = sorted(runs, key=lambda run: run.run_id)

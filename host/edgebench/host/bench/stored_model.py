@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edgebench.host.bench.builtin import builtin_models, find_model
 from edgebench.host.bench.model import Model, open_model
-from edgebench.host.store.address import find_runs
+from edgebench.host.store.address import find_runs, is_run_directory
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import ModelFileMissing, NoSuchModel, NoSuchRun, UsageError
 from edgebench.protocol.record import ModelFacts
@@ -38,14 +38,16 @@ def find_sides(store: Store, baseline: str, candidate: str) -> tuple[Model, Mode
 
 
 def _find_side(store: Store, name: str, folders: Iterable[Path]) -> Model:
-    try:
-        return find_model(name)
-    except NoSuchModel as exc:
-        missing = exc
+    missing: NoSuchModel | None = None
+    if not is_run_directory(name):
+        try:
+            return find_model(name)
+        except NoSuchModel as exc:
+            missing = exc
     try:
         runs = [address.run() for address in find_runs(store, name)]
-    except NoSuchRun:
-        raise missing from None
+    except NoSuchRun as exc:
+        raise missing or exc from None
     measured = {run.model.sha256: run.model for run in runs}
     if len(measured) > 1:
         names = ", ".join(model.name for model in measured.values())

@@ -179,6 +179,7 @@ def _bounds(one: RunSet, metric: Metric, interval: Interval | None) -> str:
 def shown_interval(metric: Metric, interval: Interval, value: float) -> str:
     """Both ends of an interval; if they look equal, half its width, as in the tables of `show`.
 
+    >>> from edgebench.host.result.metrics import METRICS
     >>> shown_interval(METRICS["latency_ns.p50"], (100_000, 100_100), 100_080)
     '±0.05 %'
     """

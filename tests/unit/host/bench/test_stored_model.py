@@ -60,6 +60,8 @@ def test_file_of_a_set_is_found_by_its_hash(store: Store, place: str) -> None:
     baseline, candidate = find_sides(store, "set-1", str(new))
     assert (baseline.path, candidate.path) == (Path(place), new)
     assert find_sides(store, str(new), "set-1")[1].path == Path(place)
+    of_run = str(store.directory(store.run_ids()[0]))
+    assert find_sides(store, of_run, str(new))[0].path == Path(place)
 
 
 def test_file_that_is_not_here_is_named_with_its_hash(

@@ -327,6 +327,12 @@ def test_list_of_runs_names_sets_that_are_invalid() -> None:
     ]
     assert lines[0].endswith("edgebench show set-1")
     assert invalid_lines(far[:4]) == []
+    # A disturbed run that was made again does not count.
+    extra = replace(row, run_id="extra", latency_ns_p50=9003, replaces="disturbed")
+    disturbed = replace(row, run_id="disturbed", latency_ns_p50=90000)
+    [*whole] = [replace(one, set_id="set-1", run_id=str(n)) for n, one in enumerate(near[:4])]
+    assert invalid_lines([*whole, disturbed, extra]) == []
+    assert invalid_lines([*whole, disturbed, replace(extra, verdict="invalid")]) != []
 
 
 def test_list_of_runs_says_what_its_numbers_are() -> None:

@@ -119,7 +119,10 @@ class DriftOfSetRule(TimedSetRule):
     harms = LOOP
     advise = advice.more("see where the latency settles: {}", "sustained_s", 1200.0)
 
-    drift = plain("", "the latency drifts by {0:.1%} inside the runs, limit {1:.0%}".format)
+    @reason("")
+    @staticmethod
+    def drift(value: float, limit: float) -> str:
+        return f"the latency drifts by {value:.1%} inside the runs, limit {limit:.0%}"
 
     def check_times(self, evidence: SetEvidence) -> Ruling:
         return at_most(evidence.drift_ratio, DRIFT_LIMIT_RATIO, "ratio", self.drift())
