@@ -1,6 +1,7 @@
 """False alarms of the comparison, and its power to detect a change of 3 %.
 
     python benchmarks/ab_calibration.py [--gates 200] [--real-pairs 100] [--pool FILE] [--short]
+    python benchmarks/ab_calibration.py --occasions [--gates 400]
 
 A gate compares ten runs of a baseline with ten of a candidate at alpha 5 %. It alarms if it says
 better or worse, here without a margin, so that the test itself is calibrated. It detects a change
@@ -22,6 +23,11 @@ gates from the pool: ten contiguous pairs from a random place, with labels drawn
 design. They test the designs on the drift and the outliers of a real machine; for pairs, drawn
 labels give the rate of alarms that the test promises. A change of 3 % is planted by scaling the
 candidate's medians. `--pool` stores the medians and reuses them in the next call.
+
+Occasions (`--occasions`): sets of eight runs on machines whose state outlasts a set
+(tests/support/occasion_simulation.py), compared in blocks, with what earlier occasions tell. The
+sides are measured hours apart, or at once. False alarms are those of the candidate that is called
+worse although it is the baseline.
 """
 
 from __future__ import annotations
@@ -31,12 +37,16 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from common import add_patience, machine, parse, report, table, wait_until_quiet
 from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from support.occasion_simulation import STATES, BlockTrial, State, next_is_within
 
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design, Rules, compare
 from edgebench.host.analysis.compare.runs import DEFAULT_MARGIN_RATIO
@@ -50,6 +60,8 @@ Order = Callable[[np.random.Generator, int], Floats]
 PAIRS = 10
 """Pairs in a gate."""
 CHANGE, SMALL_CHANGE = 1.03, 1.01
+LARGE_CHANGE = 0.05
+"""Change of the candidate on several occasions."""
 DRIFT = 0.03
 NOISE = 0.01
 """Standard deviation between runs, on the logarithm."""
@@ -99,10 +111,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--real-pairs", type=int, default=0, metavar="N", help="pairs to measure")
     parser.add_argument("--pool", type=Path, metavar="FILE", help="store and reuse their medians")
+    parser.add_argument("--occasions", action="store_true", help="only sets on several occasions")
     add_patience(parser)
     options = parse(parser, smoke={"gates": 4}, gates=200, real_pairs=0)
     began = machine()
     draw = np.random.default_rng(options.seed)
+    if options.occasions:
+        lines = [occasions_table(options.gates, options.seed)]
+        report("Calibration of comparisons in blocks", lines, began)
+        return
     lines = ["Synthetic runs:\n", synthetic_table(options.gates, draw), ""]
     pool = real_runs(options.real_pairs, options.pool, options.patience)
     if pool.size >= 2 * PAIRS:
@@ -138,6 +155,33 @@ def campaign(draw: np.random.Generator, drift: float) -> Floats:
     slower = 1 + drift * np.linspace(0, 1, 2 * PAIRS)
     runs: Floats = 1e5 * slower * np.exp(NOISE * draw.standard_normal(2 * PAIRS))
     return runs
+
+
+def occasions_table(gates: int, seed: int) -> str:
+    """False alarms, detections, and next sets within the printed ratio, by state of the machine."""
+    runs_only = BlockTrial(occasions=1, is_within_occasion=True, knows_occasions=False)
+    trials = {
+        "worse by the runs alone, at once": runs_only,
+        "hours apart": replace(runs_only, occasions=2, is_within_occasion=False),
+        "worse after 3 occasions, hours apart": BlockTrial(occasions=3),
+        "after 5": BlockTrial(occasions=5),
+        "after 5, at once": BlockTrial(occasions=5, is_within_occasion=True),
+        f"+{LARGE_CHANGE:.0%} found, 1 and 1 of 5": BlockTrial(occasions=5, change=LARGE_CHANGE),
+        "5 and 5": BlockTrial(occasions=5, compared=5, change=LARGE_CHANGE),
+    }
+
+    def share(trial: BlockTrial, state: State) -> str:
+        draw = np.random.default_rng(seed)
+        worse = [trial.outcome(state, draw) is ComparisonOutcome.WORSE for _ in range(gates)]
+        return f"{sum(worse) / gates:.1%}"
+
+    rows = []
+    for name, state in STATES.items():
+        draw = np.random.default_rng(seed)
+        within = [sum(next_is_within(state, draw, k) for _ in range(10 * gates)) for k in (3, 5)]
+        cells = [share(trial, state) for trial in trials.values()]
+        rows.append([name, *cells, *(f"{count / 10 / gates:.1%}" for count in within)])
+    return table(["state", *trials, "next set within, after 3", "after 5"], rows)
 
 
 def real_table(pool: Floats, gates: int, draw: np.random.Generator) -> str:

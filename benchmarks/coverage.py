@@ -7,15 +7,21 @@ percentile, and in brackets the share of runs that have an interval at all. Nomi
 The second table is about sets of runs: launches that differ from each other, or that are short
 beside the levels of their latency. There the true value is the median of such launches.
 
-    python benchmarks/coverage.py [--trials 2000 | --short]
+The third table is about quick sets with the further runs that replace disturbed ones. They pass
+through the whole analysis, from latencies to the verdict (tests/support/simulated_sets.py): the
+share of valid sets, and of the intervals that hold the median of such launches.
+
+    python benchmarks/coverage.py [--trials 2000] [--set-trials 100] [--sets NAME | --short]
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 
 import numpy as np
 from common import parse, report, table
@@ -26,6 +32,12 @@ from scipy.stats import norm
 
 from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.median import median_interval
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.verdict import State
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from support.simulated_sets import KINDS, holds, simulated_set, true_median_ns
 
 Floats = NDArray[np.float64]
 COUNTS = (300, 1000, 3000, 10_000)
@@ -166,12 +178,44 @@ def cells(process: Process, count: int, trials: int) -> list[str]:
     ]
 
 
+def quick_set_cells(name: str, trials: int) -> list[str]:
+    """Valid sets, coverage of all and of valid sets, median half-width, and further runs."""
+    truth_ns = true_median_ns(name)
+    sets = [simulated_set(name, seed) for seed in range(trials)]
+    held = [holds(one, truth_ns) for one in sets]
+    valid = [is_held for is_held, one in zip(held, sets, strict=True) if _is_valid(one)]
+    widths = [one.metrics["latency_ns.p50"].half_width_ratio or 0.0 for one in sets]
+    return [
+        f"{len(valid) / trials:.0%}",
+        f"{np.mean(held):.0%}",
+        f"{np.mean(valid):.0%}" if valid else "–",
+        f"±{np.median(widths):.1%}",
+        f"{sum(len(one.replaced_run_ids) for one in sets) / trials:.1f}",
+    ]
+
+
+def _is_valid(one: RunSet) -> bool:
+    return one.verdict.state is State.VALID
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=2000)
-    options = parse(parser, smoke={"trials": 1}, trials=50)
+    parser.add_argument("--set-trials", type=int, default=100)
+    parser.add_argument("--sets", metavar="NAME", help="only quick sets with this in their name")
+    options = parse(parser, smoke={"trials": 1, "set_trials": 1}, trials=50, set_trials=4)
     began = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    names = [name for name in KINDS if options.sets is None or options.sets in name]
+    quick = [
+        (name, *quick_set_cells(name, options.set_trials))
+        for name in names[: 1 if options.smoke else None]
+    ]
+    header = ("quick sets", "valid", "holds: all", "holds: valid ones", "half-width", "replaced")
+    quick_title = f"Coverage of quick sets, {options.set_trials} trials"
+    report(quick_title, [table(header, quick)], began)
+    if options.sets is not None:
+        return
     rows = [
         (process.name, str(count), *cells(process, count, options.trials))
         for process in (PROCESSES[:1] if options.smoke else PROCESSES)

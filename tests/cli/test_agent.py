@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
+from support.digits import FOLDER
+from support.tools import need_runtime
 
 from edgebench.agent.agent import AgentSettings
 from edgebench.agent.cli import main
@@ -364,3 +366,54 @@ def test_log_is_a_file_and_who_may_not_start_is_told(tmp_path: Path) -> None:
     assert second.returncode == 1
     assert second.stderr.startswith("error: another agent is running")
     assert len(log.read_text().splitlines()) == 1
+
+
+MODEL = str(FOLDER / "digits_fp32.onnx")
+
+
+def test_check_of_a_runtime_prints_a_line_for_each_check(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Otherwise the author of a driver would not see which promise it keeps."""
+    need_runtime("onnxruntime")
+    code, out, err = run(capsys, "check-runtime", "onnx", MODEL)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert len(lines) == 10
+    assert lines[0].split()[:2] == ["pass", "load"]
+    assert lines[-1].split()[1] == "confinement"
+
+
+def test_check_of_a_runtime_that_fails_ends_with_1_and_a_hint(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Otherwise a job that checks a driver would pass whatever the driver does."""
+    need_runtime("onnxruntime")
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    code, out, err = run(capsys, "check-runtime", "onnx", str(broken), "--json")
+    document = json.loads(out)
+    assert code == 1
+    assert [row["outcome"] for row in document["checks"]] == ["fail", "unknown"]
+    assert document["runtime"] == "onnx"
+    error, hint = err.splitlines()
+    assert error == "error: onnx fails 1 of 2 checks"
+    assert hint.endswith(f"edgebench-agent check-runtime onnx {broken}")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("nothing", MODEL), 1, "error: unknown runtime 'nothing'; available: "),
+        (("onnx", "/nowhere.onnx"), 2, "error: no such model file: /nowhere.onnx"),
+    ],
+)
+def test_check_of_what_is_not_there_is_one_line_and_a_hint(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, str], code: int, said: str
+) -> None:
+    """Otherwise a misspelt name would end in a traceback."""
+    ended, out, err = run(capsys, "check-runtime", *words)
+    error, hint = err.splitlines()
+    assert (ended, out) == (code, "")
+    assert error.startswith(said)
+    assert hint.startswith("hint: ")

@@ -75,11 +75,12 @@ def test_sides_that_ran_one_after_the_other_are_told(edgebench: Run, host: Host)
     before = store_side(host, "before", level(1000.0))
     after = store_side(host, "after", level(1030.0))
     later = store_side(host, "later", level(1030.0), day=2)
-    assert "drift" not in edgebench("compare", *before, "--against", *after).out
-    assert "a drift between them looks like a change" in (
-        edgebench("compare", *before, "--against", *later).out
-    )
-    assert "drift" in edgebench("compare", *later, "--against", *before).out
+    assert "occasions" not in edgebench("compare", *before, "--against", *after).out
+    for sides in ((before, later), (later, before)):
+        said = edgebench("compare", *sides[0], "--against", *sides[1])
+        assert said.code == 5
+        assert "the sides were measured on different occasions" in said.out
+        assert "measure both models in turn: edgebench bench A --against B" in said.out
 
 
 def test_margin_decides_what_matters(edgebench: Run, host: Host) -> None:

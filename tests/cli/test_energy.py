@@ -87,7 +87,7 @@ def test_refused_energy_has_the_same_keys(tmp_path: Path, metered: Measured) -> 
     refused = store.document(RUN_ID)["metrics"]["energy"]
     assert refused.keys() == metered.document["metrics"]["energy"].keys()
     told = {name for name, value in refused.items() if value not in (None, [])}
-    assert told == {"meter", "settings_sha256", "checks", "refused", "refused_by"}
+    assert told == {"meter", "settings_sha256", "checks", "refusal", "refused", "refused_by"}
     assert refused["refused_by"] == "meter"
     assert refused["refused"] == "complete: serial port /dev/ttyACM0 is gone"
 

@@ -36,21 +36,33 @@ COPIES = 45
 
 @pytest.fixture(scope="module")
 def baselines(measured: Measured, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with runs that are twenty times as fast and as slow, by their tags."""
+    """A store with runs that are twenty times as fast and as slow, by their tags.
+
+    Each tag has sets of nine days, so that the spread between occasions is known.
+    """
     store = Store(tmp_path_factory.mktemp("baselines"))
     for day, (tag, factor) in enumerate({"fast": 0.05, "slow": 20.0}.items(), start=1):
         for number in range(COPIES):
             run_id = f"2026010{day}-0000{number:02}-0123abcd"
-            folder = add_copy(store, measured, run_id, factor * (1 + number / 1000))
+            folder = add_copy(
+                store,
+                measured,
+                run_id,
+                factor * (1 + number % 5 / 1000),
+                created_utc=f"2026-02-{1 + number // 5:02}T00:00:{number:02}+00:00",
+                model={**measured.document["model"], "sha256": f"the {tag} export"},
+                set={"set_id": f"set-{tag}-{number // 5}", "number": number % 5, "count": 5},
+            )
             tags = Annotations((tag,))
             (folder / ANNOTATIONS_FILE).write_text(json.dumps(asdict(tags)))
     return store.root
 
 
-def add_copy(store: Store, measured: Measured, run_id: str, factor: float) -> Path:
+def add_copy(
+    store: Store, measured: Measured, run_id: str, factor: float, **changes: object
+) -> Path:
     """Store the shared run under another id, with another p50; its folder."""
-    document = deepcopy(measured.document)
-    document["run_id"] = run_id
+    document = deepcopy(measured.document) | {"run_id": run_id} | changes
     latency = document["metrics"]["latency_ns"]
     latency["p50"] = round(latency["p50"] * factor)
     folder = store.directory(run_id)
@@ -153,6 +165,7 @@ def test_workers_of_xdist_measure_in_turn(project: pytest.Pytester, baselines: P
     [
         (("--edgebench-fail-on", "3%"), "--edgebench-fail-on needs --edgebench-baseline"),
         (("--edgebench-fail-on", "x", "--edgebench-baseline", "t"), "not a percentage"),
+        (("--edgebench-pairs",), "--edgebench-pairs needs --edgebench-baseline"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(
@@ -218,6 +231,27 @@ def test_last_run_as_a_baseline_is_none_of_the_new_ones(
     found = {one.get("name"): str(one.get("value")) for one in document.iter("property")}
     assert found["edgebench.outcome"] == "inconclusive"
     assert float(found["edgebench.ratio"]) < 0.5
+
+
+def test_baselines_file_is_measured_again_in_pairs(
+    project: pytest.Pytester, measured: Measured, tmp_path: Path
+) -> None:
+    """Otherwise a stored number would decide, twenty times as slow as the machine is now."""
+    store = Store(tmp_path / "store")
+    add_copy(store, measured, "20260101-000000-0123abcd", factor=20.0)
+    project.makepyfile(MEASURES.replace("runs=1", "pairs=2"))
+    result = project.runpytest_inprocess(
+        *("--edgebench-store", str(store.root), "--edgebench-baseline", "last"),
+        *("--edgebench-pairs", "--edgebench-suspect", "ignore", "--junitxml=junit.xml"),
+        *("--edgebench-inconclusive", "ignore"),
+    )
+    result.assert_outcomes(passed=1)
+    assert len(store.run_ids()) == 5
+    document = ElementTree.parse(project.path / "junit.xml")
+    found = {one.get("name"): str(one.get("value")) for one in document.iter("property")}
+    assert len(found["edgebench.run_ids"].split()) == 2
+    assert found["edgebench.outcome"] == "inconclusive", "two pairs are too few"
+    assert 0.2 < float(found["edgebench.ratio"]) < 5
 
 
 def test_runs_without_a_baseline_of_their_own_are_recorded(

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from support.agents import AgentProcess, Host
 from support.emulated_clock import EmulatedClock
 from support.tools import need_runtime
 from support.watchers import At
 
+from edgebench.agent.clock import SOURCE_FILE
 from edgebench.agent.runtimes.trivial_models import TRIVIAL_MODELS
+from edgebench.agent.telemetry.source import read_text
 from edgebench.host.bench.verify import verify
 from edgebench.host.show.notes import run_notes
 from edgebench.host.stored_run import StoredRun
@@ -39,6 +43,8 @@ SETTINGS: dict[str, Any] = {
 
 LONG: dict[str, Any] = {"scenario": "server", "target_qps": 50.0, "duration_s": 3.0}
 """A run that is long beside the error of the probes, and mostly waits."""
+
+PAUSE_S = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +131,11 @@ def test_interval_holds_the_truth_on_a_coarse_clock(
     truth_ns = true_median_ns(run, clock)
     assert run.metrics.harness_ns is not None
     assert run.metrics.harness_ns.clock_step == pytest.approx(step_ns, abs=1.0)
+    described = run.result.environment.clock
+    assert described is not None
+    assert described.step_ns == pytest.approx(step_ns, rel=0.01)
+    assert described.read_ns > 0
+    assert described.source == (read_text(Path("/") / SOURCE_FILE) or None)
     latency = run.metrics.latency_ns
     assert latency is not None
     if latency.p50_ci95 is not None:  # without an interval, the run is suspect
@@ -167,3 +178,33 @@ def test_wall_clock_that_is_set_in_a_run_is_a_note(
     latency = run.metrics.latency_ns
     assert latency is not None
     assert latency.p50 == pytest.approx(true_median_ns(run, clock), abs=2)
+
+
+@pytest.mark.parametrize(
+    ("pause", "reason"),
+    [("clock goes on", "paused"), ("clocks stop", "stopped"), ("suspend", None)],
+)
+def test_pause_is_named(
+    host: Host, agent: AgentProcess, clock: EmulatedClock, pause: str, reason: str | None
+) -> None:
+    """Otherwise a paused virtual machine would be a busy or a slow one, or be valid."""
+
+    def stop() -> None:
+        daemon = psutil.Process(agent.pid)
+        processes = [daemon, *daemon.children(recursive=True)]
+        for process in processes:
+            process.suspend()
+        begin_s = time.monotonic()
+        time.sleep(PAUSE_S)
+        if pause != "clock goes on":
+            clock.lose(time.monotonic() - begin_s, is_suspend=pause == "suspend")
+        for process in processes:
+            process.resume()
+
+    watcher = At(Phase.MEASURING, lambda: later(0.5, stop))
+    duration_s = PAUSE_S + 1.5 if pause == "clock goes on" else 1.5
+    run = bench(host, MODEL, watcher=watcher, duration_s=duration_s, max_query_count=None)
+    assert failed(run) & CLOCK_RULES == {"suspended"}
+    found = rule(run, "suspended")
+    assert (found["reason"], found["value"]) == (reason, pytest.approx(PAUSE_S, abs=0.5))
+    assert run_notes(run.result) == []

@@ -9,8 +9,12 @@ from support.energy_trial import Bench, Found, bench
 from support.undisturbed import undisturbed
 
 from edgebench.host.result.energy import SyncMethod
+from edgebench.host.result.reasons.alignment import clocks_not_aligned
+from edgebench.host.result.reasons.table import text_of
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
+
+UNALIGNED = text_of([clocks_not_aligned()])
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +27,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 def disturbance(outcomes: list[Found]) -> str | None:
     """What another process did to the code, the pulses or the rate; None for nothing."""
     refused = [one.refused for one in outcomes if one.refused is not None]
-    reasons = "synchronisation: coded_load: ", "synchronisation: edge: ", "rate: "
+    reasons = f"{UNALIGNED}; coded_load: ", f"{UNALIGNED}; edge: ", "rate: "
     assert all(reason.startswith(reasons) for reason in refused), refused
     return refused[0] if refused else None
 

@@ -59,7 +59,7 @@ def is_number(name: str, value: object) -> bool:
     """Whether this key of `metrics.energy` contains a result in joules."""
     return value not in (None, []) and name not in (
         *("meter", "supply_v", "settings_sha256"),
-        *("checks", "refused", "refused_by", "boundary", "channels", "sync"),
+        *("checks", "refusal", "refused", "refused_by", "boundary", "channels", "sync"),
     )
 
 

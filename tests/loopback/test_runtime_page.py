@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from support.agents import Host, end_local_agent
 from support.commands import QUICK
+from support.digits import FOLDER
 from support.tools import need_runtime
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +76,28 @@ def test_runtime_of_the_page_measures(user: UserOfThePackage) -> None:
     document = runs["plainonnx"]
     [agreement] = [rule for rule in document["verdict"]["rules"] if rule["id"] == "agreement"]
     assert agreement["outcome"] == "pass", agreement
+
+
+@pytest.mark.slow
+def test_runtime_of_the_page_passes_the_checks_of_a_driver(user: UserOfThePackage) -> None:
+    """Otherwise the page's own example would fail the command that the page recommends."""
+    words = ("check-runtime", "plainonnx", str(FOLDER / "digits_fp32.onnx"), "--json")
+    done = subprocess.run(
+        [sys.executable, "-m", "edgebench.agent", *words],
+        env=os.environ | {"PYTHONPATH": str(user.packages)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    checks = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+    assert done.returncode == 0, checks
+    assert checks.keys() == checks_of_the_page()
+    assert checks["reference"]["seen"].endswith("reference kernels of onnx")
+
+
+def checks_of_the_page() -> set[str]:
+    """Names in the page's table of checks."""
+    return set(re.findall(r"^\| `([a-z ]+)` \|", PAGE, re.MULTILINE))
 
 
 @pytest.mark.slow

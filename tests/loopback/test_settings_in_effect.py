@@ -23,7 +23,7 @@ from edgebench.host.show.notes import run_notes
 from edgebench.host.show.verdict import advice_for, verdict_rows
 from edgebench.protocol.errors import SignatureRefused
 from edgebench.protocol.record import CpuQuota
-from edgebench.protocol.spec import SpecChanges
+from edgebench.protocol.spec import Priority, Scenario, SpecChanges
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -133,3 +133,20 @@ def test_quota_of_the_agents_group_makes_a_run_suspect(
     sentences = dict(verdict_rows(alone(run)))
     assert "the CPU quota of the control group, 0.2 CPUs, was used up" in str(sentences["verdict"])
     assert "raise or remove the CPU quota" in str(advice_for(failed["cpu_share"], Situation()))
+
+
+@pytest.mark.parametrize("scenario", [Scenario.SINGLE_STREAM, Scenario.OFFLINE])
+def test_time_that_a_real_time_run_left_to_others_is_recorded(
+    paired: Host, tmp_path: Path, scenario: Scenario
+) -> None:
+    """Otherwise nobody could see why a run of real-time priority issued fewer inferences."""
+    path = tmp_path / "coder.tflite"
+    path.write_bytes(two_signatures())
+    run = bench(paired, path, scenario=scenario, priority=Priority.REALTIME, is_checked=False)
+    scheduling = run.conditions.scheduling
+    assert scheduling is not None
+    limit = scheduling.realtime
+    if scheduling.policy != "fifo" or limit is None or limit.runtime_s is None:
+        skip_or_fail("needs SCHED_FIFO and the kernel's limit on real-time tasks")
+    assert limit is not None
+    assert (limit.paused_s > 0) == (scenario is Scenario.SINGLE_STREAM)

@@ -12,7 +12,12 @@ from support.energy_trial import DEVICE, Bench, bench
 from support.ppk2 import Faults, Ppk2Emulator
 from support.undisturbed import undisturbed
 
+from edgebench.host.result.reasons.alignment import clocks_not_aligned
+from edgebench.host.result.reasons.table import text_of
+
 pytestmark = pytest.mark.alone
+
+UNALIGNED = text_of([clocks_not_aligned()])
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +34,7 @@ Outcome = tuple[int, str, dict[str, Any]]
 def disturbance(outcome: Outcome) -> str | None:
     """What another process did to the code, the pulses or the rate; None: nothing."""
     refused = outcome[2]["metrics"]["energy"]["refused"]
-    reasons = "synchronisation: coded_load: ", "synchronisation: edge: ", "rate: "
+    reasons = f"{UNALIGNED}; coded_load: ", f"{UNALIGNED}; edge: ", "rate: "
     return refused if refused is not None and refused.startswith(reasons) else None
 
 
@@ -81,6 +86,6 @@ def test_arrivals_that_the_wire_contradicts_are_refused_though_asked_for(wired: 
     code, said, document = measured(wired, "arrival", delay_s=0.3)
     energy = document["metrics"]["energy"]
     assert code == 3, said
-    assert energy["refused"].startswith("synchronisation: arrival: samples arrive ")
+    assert energy["refused"].startswith(f"{UNALIGNED}; arrival: samples arrive ")
     assert energy["refused"].endswith(" ms late, as edge shows")
     assert energy["gross_j_per_inference"] is None

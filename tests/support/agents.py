@@ -29,10 +29,14 @@ from edgebench.protocol.identity import (
 )
 from edgebench.protocol.messages import PairingOpen, PairingReady, Status, StatusAsk
 from edgebench.system.control_address import ControlAddress
+from edgebench.system.paths import cache_directory
 from support.command_server import CommandServer
 from support.failures import assert_one_error
 
 START_TIMEOUT_S = 90.0
+CACHE = str(Path(cache_directory(os.environ)) / "tests")
+"""Cache directory of all hosts, so that not each of their agents probes every runtime for a second
+of CPU time. The user's own cache may hold wheels, which a test that deploys must not find."""
 command_server = functools.cache(CommandServer)
 """The one of this process."""
 
@@ -143,6 +147,7 @@ class Host:
         return {
             "XDG_CONFIG_HOME": str(self.folder / "config"),
             "XDG_DATA_HOME": str(self.folder / "data"),
+            "XDG_CACHE_HOME": CACHE,
             "HOME": str(self.folder),
             # Programs of its own, such as `ssh` with its own configuration.
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",

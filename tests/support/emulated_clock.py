@@ -76,10 +76,23 @@ class EmulatedClock:
         slept_ns = self._settings.slept_ns + int(seconds * 1e9)
         self._write(replace(self._settings, slept_ns=slept_ns))
 
-    def lose(self, seconds: float) -> None:
-        """All clocks go back by this time: they have stood still while no process could run."""
-        lost_ns = int(seconds * 1e9)
-        self._write(replace(self._settings, emulated_ns=self._settings.emulated_ns - lost_ns))
+    def lose(self, seconds: float, *, is_suspend: bool = False) -> None:
+        """The monotonic clock has stood still for this time, in which no process could run.
+
+        Args:
+            seconds: Time on the clock of this machine.
+            is_suspend: The wall clock and the clock since boot have not stood still.
+        """
+        old, lost_ns = self._settings, int(seconds * 1e9)
+        kept_ns = lost_ns if is_suspend else 0
+        self._write(
+            replace(
+                old,
+                emulated_ns=old.emulated_ns - lost_ns,
+                slept_ns=old.slept_ns + kept_ns,
+                set_by_ns=old.set_by_ns + kept_ns,
+            )
+        )
 
     def _now(self) -> Settings:
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)

@@ -51,6 +51,11 @@ class Device:
     has_firmware: bool = False
     has_cpufreq: bool = True
     has_zone: bool = True
+    zone: str = "cpu-thermal"
+    """Type of the thermal zone."""
+    policy: int = 0
+    """Number of the cpufreq policy of the CPUs that run the model."""
+    freq_hz: float = 1.5e9
     cooling: str | None = None
     """Type of the cooling device."""
     constants: dict[str, float] = field(default_factory=dict)
@@ -130,13 +135,14 @@ def _telemetry(
 
     if device.has_zone:
         noisy = temps + draw.normal(0, 0.3, len(temps))
-        add("thermal.cpu-thermal.0.temp_c", np.round(noisy * 2) / 2)
+        add(f"thermal.{device.zone}.0.temp_c", np.round(noisy * 2) / 2)
     if device.has_cpufreq:
-        told = 1.5e9 * np.array([effect.told_clock for effect in effects])
+        name, full_hz = f"cpufreq.policy{device.policy}", device.freq_hz
+        told = full_hz * np.array([effect.told_clock for effect in effects])
         told = np.where(shares > 0, told, 0.6e9)
-        add("cpufreq.policy0.freq_hz", told)
-        add("cpufreq.policy0.freq_hz_cap", 1.5e9 * np.array([effect.cap for effect in effects]))
-        add("cpufreq.policy0.cycles", np.cumsum(told * STEP_S))
+        add(f"{name}.freq_hz", told)
+        add(f"{name}.freq_hz_cap", full_hz * np.array([effect.cap for effect in effects]))
+        add(f"{name}.cycles", np.cumsum(told * STEP_S))
     if device.little_from_s is not None:
         add("cpufreq.policy4.freq_hz", np.full(len(temps), 2.4e9))
         add("cpufreq.policy4.freq_hz_cap", np.full(len(temps), 2.4e9))
@@ -146,7 +152,7 @@ def _telemetry(
         now = np.array([effect.bits for effect in effects])
         sticky = np.bitwise_or.accumulate(now) << STICKY_SHIFT
         add("rpi.throttled_bits", (now | sticky).astype(float), FIRMWARE_EVERY)
-        clock_hz = 1.5e9 * np.array([effect.clock for effect in effects])
+        clock_hz = device.freq_hz * np.array([effect.clock for effect in effects])
         add("rpi.arm_freq_hz", clock_hz, FIRMWARE_EVERY)
     if device.cooling:
         states = np.array([float(effect.cooling_state) for effect in effects])

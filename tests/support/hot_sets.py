@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 
+from edgebench.host.analysis.latency.stability import stability
 from edgebench.host.analysis.latency.warmup import drift_ratio, find_steady_state
 from edgebench.host.analysis.measurement import Measurement, measure_traces
 from edgebench.host.analysis.run import analyse_run
@@ -31,12 +32,13 @@ from support.records import latencies, run_record, traces_of, worker_record
 
 RUNS, RUN_S, WARMUP_S, GAP_S = 8, 1.25, 0.5, 0.8
 """A quick set: runs, the duration of each, its warm-up, and its launch, in which nothing runs."""
+BEGINS_S = tuple(GAP_S + WARMUP_S + number * (GAP_S + WARMUP_S + RUN_S) for number in range(RUNS))
+"""Start of each timed loop, from the start of the set."""
 
 
 def quick_set(device: Device, expected: Expectation, *, seed: int, hot_s: float = 0.0) -> RunSet:
     """Measure a quick set on the device, after the model ran on it for so long."""
-    cycle_s = GAP_S + WARMUP_S + RUN_S
-    begins_s = [hot_s + GAP_S + WARMUP_S + number * cycle_s for number in range(RUNS)]
+    begins_s = [hot_s + begin_s for begin_s in BEGINS_S]
     whole = simulate(device, seconds=begins_s[-1] + RUN_S, seed=seed, load=_load(hot_s, begins_s))
     parts = [_part(whole, begin_s, begin_s + RUN_S) for begin_s in begins_s]
     return find_set([_run(part, expected, number) for number, part in enumerate(parts)])
@@ -76,8 +78,12 @@ def _run(part: HotRun, expected: Expectation, number: int) -> Run:
     throttling = find_throttling(part.timeline, part.telemetry, expected)
     steady = find_steady_state(part.timeline.invoke_ns)
     record = replace(record, expected=expected)
+    worker = replace(worker, yardstick=None)
     facts = HostFacts(member=SetMember("set-00000001", number, RUNS))
-    measured = replace(measured, throttling=throttling, steady=steady)
+    timeline = part.timeline
+    end_ns = int(timeline.start_ns[-1] + timeline.invoke_ns[-1])
+    stable = stability(timeline.invoke_ns, timeline.start_ns, end_ns)
+    measured = replace(measured, throttling=throttling, steady=steady, stability=stable)
     median_ns = float(np.median(part.timeline.invoke_ns))
     return changed(
         run,
@@ -86,7 +92,10 @@ def _run(part: HotRun, expected: Expectation, number: int) -> Run:
             "member": facts.member,
             "metrics.thermal": throttling,
             "metrics.latency_ns.p50": int(median_ns),
+            "metrics.stability": stable,
             "metrics.warmup.level_range_ratio": drift_ratio(steady),
+            # The yardstick is not simulated: the sensors alone have to show the heat.
+            "conditions.yardstick": None,
             "verdict": judge(Evidence(record, worker, measured, facts)),
         },
     )

@@ -62,6 +62,12 @@ ENVIRONMENT = Environment(
 MODEL = r.ModelFacts("digits.tflite", "ab" * 32, "tflite", 24_376, "int8")
 
 
+YARDSTICK = r.Yardstick(
+    before=r.YardstickReading(13_200.0, 0.02, 4.0e9, 0.1),
+    after=r.YardstickReading(13_210.0, 0.03, 3.9e9, 0.2),
+)
+
+
 def latencies(count: int = 500) -> NDArray[np.int64]:
     """Latencies around 100 µs with a tail, always the same."""
     chance = np.random.default_rng(1)
@@ -89,6 +95,8 @@ def worker_record(latency_ns: Sequence[int] | NDArray[np.int64]) -> r.WorkerReco
         sample_count=16,
         placement=(r.OperatorPlacement("xnnpack", "CONV_2D", 3),),
         check=r.CheckFacts(sample_count=4, reference="tflite reference kernels"),
+        timed_path=r.TimedPathFacts(9),
+        yardstick=YARDSTICK,
     )
 
 

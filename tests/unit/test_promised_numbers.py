@@ -87,22 +87,25 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.analysis.verdict.run_set": [
             ("TREND_LIMIT_RATIO", 0.02, "1 in 60), and range over more than 2 %"),
+            ("STEP_RANGES", 2, "by more than twice the range"),
         ],
         "host.analysis.verdict.set_heat": [
             ("HYSTERESIS_C", 5.0, "less than 5 °C below the throttle temperature"),
-            ("DRIFT_LIMIT_RATIO", 0.02, "the drift inside the runs exceeds 2 %"),
+            ("DRIFT_LIMIT_RATIO", 0.02, "inside the runs exceeds 2 %"),
         ],
         "host.analysis.thermal.heat_signals": [
             ("FREQ_DROP_LIMIT_RATIO", 0.97, "below 0.97 of the highest clock"),
         ],
         "host.analysis.run_set": [
             ("OUTVOTED_RATIO", 0.125, "seven runs outvote one that was disturbed"),
+            ("DRIFT_REACH", 0.625, "by another 5/8 of the drift"),
         ],
         "host.analysis.extra_runs": [
             ("DEFAULT_EXTRA_RUNS", 3, "`bench` makes up to three further runs"),
         ],
         "host.analysis.occasions": [
             ("MIN_OCCASIONS", 3, "at least three sets of the model"),
+            ("OCCASION_S", 600.0, "within ten minutes of each other"),
         ],
         "protocol.spec": [
             ("DEFAULT_RUN_COUNT", 5, "| default | 5, together"),
@@ -174,9 +177,15 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("SPREAD_LIMIT_RATIO", 0.25, "exceeds 25 % of their median"),
             ("BLOCK_LIMIT_RATIO", 0.10, "differ by more than 10 % of the median"),
         ],
-        "host.analysis.verdict.machine": [
+        "host.analysis.verdict.clock": [
             ("CLOCK_INVALID_RATIO", 0.01, "wall clock differ by more than 1 %"),
             ("CLOCK_SUSPECT_RATIO", 0.001, "as above, 0.1 % | suspect"),
+            ("SUSPEND_LIMIT_S", 0.02, "stood still for more than 20 ms"),
+        ],
+        "host.analysis.pauses": [
+            ("PAUSE_LIMIT_S", 0.5, "ran for more than 0.5 s"),
+        ],
+        "host.analysis.verdict.machine": [
             ("FREQ_CHANGE_LIMIT_RATIO", 0.02, "differs by more than 2 % from that"),
             ("QUOTA_LIMIT_RATIO", 0.01, "more than 1 % of the run was in"),
             ("BACKGROUND_LIMIT_RATIO", 0.10, "took more than 10 % of the time"),
@@ -196,9 +205,6 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.analysis.verdict.placement": [
             ("DELEGATED_LIMIT_RATIO", 0.5, "less than half of the operators"),
-        ],
-        "host.analysis.verdict.phone": [
-            ("SUSPEND_LIMIT_S", 0.02, "slept for more than 20 ms"),
         ],
         "host.analysis.verdict.thermal": [
             ("MOVED_LIMIT_RATIO", 0.05, "for more than 5 % of the run the model"),

@@ -22,6 +22,7 @@ from edgebench.protocol.errors import (
     AgentRunning,
     EdgebenchError,
     PortTaken,
+    RuntimeUnavailable,
     SimulationMissing,
     TargetDriverMissing,
     TargetError,
@@ -54,6 +55,7 @@ _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (PortTaken, f"use another port: edgebench-agent serve --listen :{DEFAULT_PORT + 1}"),
     (TargetDriverMissing, "install it from a host: edgebench deploy USER@HOST --bridge"),
     (TargetError, "see the agent's state: edgebench-agent status"),
+    (RuntimeUnavailable, "install the driver's package in this environment: pip install PACKAGE"),
     (UsageError, "see its arguments: edgebench-agent serve --help"),
 )
 
@@ -73,7 +75,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     # zeroconf logs a traceback for every interface without multicast, which is normal.
     logging.getLogger("zeroconf").setLevel(logging.DEBUG if options.verbose else logging.ERROR)
     try:
-        options.command(options)
+        code: ExitCode | None = options.command(options)
     except EdgebenchError as exc:
         say(f"error: {exc}")
         if hint := _hint(exc, options):
@@ -91,13 +93,15 @@ def _run(arguments: Sequence[str] | None) -> int:
         say(f"error: {message}")
         say_hint(f"install the missing package: {what}")
         return ExitCode.FAILED
-    return ExitCode.DONE
+    return code or ExitCode.DONE
 
 
 def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
     """The next step; every command in it works as printed, except for words in capitals."""
     if isinstance(exc, UsageError) and options.command is _forget:
         return "see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT"
+    if isinstance(exc, UsageError) and options.command is _check_runtime:
+        return "see its arguments: edgebench-agent check-runtime --help"
     if isinstance(exc, AgentRunning) and options.command is _new_identity:
         how = "its process" if exc.pid is None else f"it: kill {exc.pid}"
         return f"stop {how}; then: edgebench-agent new-identity"
@@ -165,6 +169,15 @@ def command_parser() -> argparse.ArgumentParser:
     )
     forget.add_argument("seat", metavar="SEAT", help="name of its seat, as status shows it")
     forget.set_defaults(command=_forget)
+    check = commands.add_parser(
+        "check-runtime", help="check that a driver keeps the promises on which results depend"
+    )
+    check.add_argument("name", metavar="NAME", help="name of the runtime, as in bench --runtime")
+    check.add_argument(
+        "model", metavar="MODEL", type=Path, help="model file whose outputs depend on its inputs"
+    )
+    check.add_argument("--json", action="store_true", help="print one JSON document")
+    check.set_defaults(command=_check_runtime)
     for other in (pair, status, stop, renew, forget):
         other.add_argument(
             "--simulate", metavar="BOARD", help="talk to the agent that simulates this board"
@@ -461,6 +474,32 @@ def _new_identity(options: argparse.Namespace) -> None:
         renew_device_id(state)
         forget_hardware(state)
     print("new identity; no host is paired with it: start the agent, then edgebench-agent pair")
+
+
+def _check_runtime(options: argparse.Namespace) -> ExitCode:
+    from edgebench.agent.conformance import failed_checks
+    from edgebench.agent.conformance_process import check_runtime
+    from edgebench.protocol.plain import to_plain
+
+    if not options.model.is_file():
+        raise UsageError(f"no such model file: {options.model}")
+    checks = check_runtime(options.name, options.model)
+    failed = failed_checks(checks)
+    if options.json:
+        rows = [to_plain(check) for check in checks]
+        document = {"runtime": options.name, "model": str(options.model), "checks": rows}
+        print(json.dumps(document, indent=1))
+    else:
+        for check in checks:
+            print(f"{check.outcome.value:<8} {check.name:<14} {check.seen}")
+    if not failed:
+        return ExitCode.DONE
+    say(f"error: {options.name} fails {len(failed)} of {len(checks)} checks")
+    say_hint(
+        "see what each check requires in docs/add-a-runtime.md, change the driver, then "
+        f"edgebench-agent check-runtime {options.name} {options.model}"
+    )
+    return ExitCode.FAILED
 
 
 def _parse_listen(text: str) -> tuple[str | None, int]:

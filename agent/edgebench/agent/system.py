@@ -13,15 +13,22 @@ import platform
 import re
 import socket
 import uuid
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from edgebench.agent.clock import describe_clock
 from edgebench.agent.cpu_ticks import own_cpus
 from edgebench.agent.files import write_private
 from edgebench.agent.runtimes.library import distribution_of
 from edgebench.agent.telemetry.source import read_text
 from edgebench.device_profiles.match import DeviceIdentity, match_profile
-from edgebench.protocol.device import CpuDescription, DeviceDescription, Environment
+from edgebench.protocol.device import (
+    SAME_CLUSTER_RATIO,
+    CpuDescription,
+    DeviceDescription,
+    Environment,
+)
 from edgebench.protocol.distributions import AGENT_DISTRIBUTION
 from edgebench.protocol.runtime import RUNTIME_MODULES, RUNTIME_PACKAGES
 from edgebench.system.installed import installed_version
@@ -129,6 +136,7 @@ def describe_environment(root: Path = Path("/"), *, processor: Path | None = Non
         packages=_packages(),
         agent_version=agent_version(),
         interpreter=INTERPRETER,
+        clock=describe_clock(root),
     )
 
 
@@ -376,8 +384,30 @@ def _cpu(root: Path, *, clocks: Path) -> CpuDescription:
         usable_count=len(own_cpus()),
         freq_hz_max=max(freqs_khz) * 1000 if freqs_khz else None,
         governor=next((read_text(p / "scaling_governor") or None for p in policies), None),
+        kinds=_cpu_kinds(clocks / "sys/devices/system/cpu", own_cpus()),
         features=_cpu_features(root),
     )
+
+
+def _cpu_kinds(folder: Path, cpus: Iterable[int]) -> tuple[tuple[int, ...], ...] | None:
+    """CPUs by type, the fastest type first; None if a CPU has neither capacity nor frequency.
+
+    Source: Linux, Documentation/devicetree/bindings/cpu/cpu-capacity.txt: capacity relative to
+    the fastest CPU, 1024; it also differs for CPUs of equal frequency.
+    """
+    speeds: dict[int, int] = {}
+    for cpu in cpus:
+        text = read_text(folder / f"cpu{cpu}/cpu_capacity")
+        text = text or read_text(folder / f"cpu{cpu}/cpufreq/cpuinfo_max_freq")
+        if not text.isdecimal():
+            return None
+        speeds[cpu] = int(text)
+    kinds: list[list[int]] = []
+    for cpu in sorted(speeds, key=lambda cpu: (-speeds[cpu], cpu)):
+        if not kinds or speeds[cpu] < (1 - SAME_CLUSTER_RATIO) * speeds[kinds[-1][0]]:
+            kinds.append([])
+        kinds[-1].append(cpu)
+    return tuple(tuple(sorted(kind)) for kind in kinds)
 
 
 def _cpu_model(root: Path) -> str:

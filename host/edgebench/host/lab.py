@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from edgebench.host.analysis.compare.runs import RunComparison
 from edgebench.host.analysis.run_set import find_sets
-from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.events import (
     Notify,
@@ -28,6 +27,7 @@ from edgebench.host.bench.request import (
     new_request,
 )
 from edgebench.host.bench.runs import compare_measured
+from edgebench.host.bench.stored_model import find_sides
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.journal import LAST, begin_journal
 from edgebench.host.campaign.lanes import make_runs, paired_lanes, plan_campaign
@@ -377,8 +377,9 @@ class Lab:
         """Measure two models in pairs, in random order within each pair, and compare them.
 
         Args:
-            baseline: Path, or name of a built-in model.
-            candidate: Path, or name of a built-in model.
+            baseline: Path, name of a built-in model, or stored runs such as the id of a set: the
+                file that they measured is found by its SHA-256 and measured again.
+            candidate: As the baseline.
             pairs: Runs of each model; with fewer than 6, no difference can be significant.
             margin_ratio: Smallest relevant change; None: 1 %.
             metrics: Metrics to compare, such as `latency_ns.p50` or `energy_j`.
@@ -390,14 +391,15 @@ class Lab:
             Interrupted: the user pressed Ctrl-C.
             EdgebenchError: a measurement failed, and there is no watcher.
         """
+        before, after = find_sides(self.store, str(baseline), str(candidate))
         against = ComparisonRequest(
-            candidate=find_model(str(candidate)),
+            candidate=after,
             pair_count=pairs,
             metrics=tuple(_listed(metrics or ())),
             margin_ratio=margin_ratio,
             allowed=tuple(_listed(allowed)),
         )
-        runs = self.measure(new_request([baseline], against=against, **options), watcher)
+        runs = self.measure(new_request([before.path], against=against, **options), watcher)
         return compare_measured(against, [run.result for run in runs]), runs
 
     def measure(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from edgebench.host.store.address import find_each, find_runs, list_named
 from edgebench.host.store.annotations import Annotations, read_annotations
 from edgebench.host.store.index import RunFilter, RunSummary, list_runs
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
+from edgebench.host.store.occasions import spread_in
 from edgebench.protocol.device import DeviceDescription
 from edgebench.protocol.errors import NoSecondSide, StoreError
 from edgebench.protocol.record import ModelFacts
@@ -267,5 +268,9 @@ def compare_stored(
         for names in (baseline, candidate)
     )
     return compare_groups(
-        [(before, after)], metrics=metrics, margin_ratio=margin_ratio, allowed=allowed
+        [(before, after)],
+        metrics=metrics,
+        margin_ratio=margin_ratio,
+        allowed=allowed,
+        spread_of=partial(spread_in, store),
     )

@@ -12,6 +12,10 @@ them. Outside, opposite errors at the two ends change the slope by up to 2 · er
 error grows with the distance. If that is more than two clocks ever drift apart, as with a single
 group, the drift limit applies.
 
+If no single rate explains all probes, but one explains all except for a step between two
+successive probes, a clock stood still there, as in a suspend or a paused virtual machine. The line
+is then that of the other probes, and the step is part of the error.
+
 Source: RFC 5905, section 8 (on-wire protocol), https://www.rfc-editor.org/rfc/rfc5905#section-8;
 Theil (1950) and Sen (1968) for the line.
 """
@@ -20,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from edgebench.protocol.errors import MeasurementError
 
@@ -28,6 +32,11 @@ DRIFT_LIMIT = 200e-6
 """Maximum drift of two clocks without probes that show it: 100 ppm each, in opposite directions.
 Source: IEEE 802.1AS-2020, annex B.1.1, for the clock of a networked device; this assumes that other
 crystals are as good, and that no clock is set in the meantime."""
+SLEW_LIMIT = 500e-6
+"""Most that a time server changes the rate of a clock. Source: adjtimex(2), `freq`."""
+MIN_JUMP_NS = 20e6
+"""Smallest step that is attributed to a clock that stood still; a suspend with its resume takes
+longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,19 @@ class ClockProbe:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockJump:
+    """Step of a clock against another between two successive probes."""
+
+    offset_ns: float
+    """Change of the device's clock minus the host's: negative if the device's stood still, positive
+    if the host's did."""
+    begin_ns: int
+    """Time of the probe before the step, on the device's clock."""
+    end_ns: int
+    """Time of the probe after the step, on the device's clock."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClockModel:
     """Conversion from a host clock to a device clock, with bounds on its error."""
 
@@ -70,6 +92,9 @@ class ClockModel:
     """Host time from the first kept probe, which is the reference, to the last."""
     slope_error: float = 0.0
     """Bound on the error of the slope."""
+    jump: ClockJump | None = None
+    """Step that no rate explains; it is part of `error_ns`, not of the slope. None if one rate
+    explains all probes."""
 
     def error_ns_at(self, host_ns: int) -> float:
         """Bound on the error of a conversion of this host time; it grows outside the probes."""
@@ -102,30 +127,90 @@ def fit(
     best = [min(group, key=lambda probe: probe.round_trip_ns) for group in groups if group]
     if not best:
         raise MeasurementError("no clock probe got a reply")
-    reference_ns = best[0].t0
-    slope = _median(
-        [
-            (later.offset_ns - earlier.offset_ns) / (later.t0 - earlier.t0)
-            for earlier, later in combinations(best, 2)
-            if later.t0 > earlier.t0
-        ]
-    )
-    levels = [probe.offset_ns - slope * (probe.t0 - reference_ns) for probe in best]
+    reference_ns, span_ns = best[0].t0, best[-1].t0 - best[0].t0
+    step = _step_in(best)
+    step_ns = step.offset_ns if step else 0.0
+    # Offsets as they would be without the step.
+    offsets_ns = [
+        probe.offset_ns - step_ns if step and index > step.index else probe.offset_ns
+        for index, probe in enumerate(best)
+    ]
+    slope = step.slope if step else _median(_slopes(best))
+    levels = [
+        offset_ns - slope * (probe.t0 - reference_ns)
+        for probe, offset_ns in zip(best, offsets_ns, strict=True)
+    ]
     offset_ns = _median(levels)
     off_ns = [abs(level - offset_ns) for level in levels]
     error_ns = max(probe.round_trip_ns / 2 + off for probe, off in zip(best, off_ns, strict=True))
-    span_ns = best[-1].t0 - reference_ns
     return ClockModel(
         host_domain=host_domain,
         device_domain=device_domain,
         reference_ns=reference_ns,
         offset_ns=offset_ns,
         slope=slope,
-        error_ns=error_ns,
-        residual_ns=max(off_ns),
+        error_ns=error_ns + abs(step_ns),
+        residual_ns=max(off_ns) + abs(step_ns),
         span_ns=span_ns,
-        slope_error=_slope_error(slope, error_ns, span_ns),
+        slope_error=step.slope_error if step else _slope_error(slope, error_ns, span_ns),
+        jump=step.jump(best) if step else None,
     )
+
+
+def _slopes(best: Sequence[ClockProbe]) -> list[float]:
+    """Slopes between any two probes."""
+    return [
+        (later.offset_ns - earlier.offset_ns) / (later.t0 - earlier.t0)
+        for earlier, later in combinations(best, 2)
+        if later.t0 > earlier.t0
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step between the probes `index` and `index + 1`, and the rate elsewhere."""
+
+    index: int
+    offset_ns: float
+    slope: float
+    slope_error: float
+
+    def jump(self, best: Sequence[ClockProbe]) -> ClockJump:
+        return ClockJump(self.offset_ns, best[self.index].t2, best[self.index + 1].t1)
+
+
+def _step_in(best: Sequence[ClockProbe]) -> _Step | None:
+    """The step that explains the probes if no rate does; None if a rate does, or if none does.
+
+    The error of an offset is at most half the round trip, so each pair of successive probes bounds
+    the rate between them. Of two possible steps, the one with the smaller rate elsewhere is real: a
+    clock that stands still for a while is more likely than a rate that is wrong by as much.
+    """
+    pairs = [
+        (
+            index,
+            later.t0 - earlier.t0,
+            later.offset_ns - earlier.offset_ns,
+            (earlier.round_trip_ns + later.round_trip_ns) / 2,
+        )
+        for index, (earlier, later) in enumerate(pairwise(best))
+        if later.t0 > earlier.t0
+    ]
+    steps: list[_Step] = []
+    for index, span_ns, gain_ns, error_ns in pairs:
+        others = [pair for pair in pairs if pair[0] != index]
+        if not others:
+            return None
+        low = max((gain - error) / span for _, span, gain, error in others)
+        high = min((gain + error) / span for _, span, gain, error in others)
+        if low - high > 2 * SLEW_LIMIT:
+            continue
+        # The lower bound may be the larger one, where a time server changed the rate in between.
+        slope, slope_error = (low + high) / 2, abs(high - low) / 2 + SLEW_LIMIT
+        step_ns = gain_ns - slope * span_ns
+        if abs(step_ns) - error_ns - slope_error * span_ns > MIN_JUMP_NS:
+            steps.append(_Step(index, step_ns, slope, slope_error))
+    return min(steps, key=lambda step: abs(step.slope), default=None)
 
 
 def _slope_error(slope: float, error_ns: float, span_ns: int) -> float:

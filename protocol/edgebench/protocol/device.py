@@ -46,6 +46,10 @@ class DeviceDescription:
     os: str
 
 
+SAME_CLUSTER_RATIO = 0.1
+"""Difference of the highest frequencies within a cluster: cores of the same type differ by less."""
+
+
 @dataclass(frozen=True, slots=True)
 class CpuDescription:
     """The processor, as the kernel describes it."""
@@ -60,6 +64,10 @@ class CpuDescription:
     features: tuple[str, ...] | None = None
     """Instruction sets of all CPUs that decide how quantised models are computed: avx2, avx512f,
     avx_vnni, avx512_vnni, amx_int8, dotprod, i8mm, sve; None if the device does not report them."""
+    kinds: tuple[tuple[int, ...], ...] | None = None
+    """CPUs that this process may run on, by their type: those whose capacity, or highest frequency,
+    differs by at most `SAME_CLUSTER_RATIO`; the fastest type first. None if the kernel reports
+    neither for one of them, and from older agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,18 @@ class AndroidSystem:
     """Digest of the build's fingerprint, which names maker, build and date."""
     is_shell: bool = False
     """Whether agent and model have the rights of adb's shell: an app has fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockDescription:
+    """Monotonic clock that times the inferences."""
+
+    source: str | None
+    """Kernel's clock source, such as tsc, kvm-clock or arch_sys_counter; None if not reported."""
+    step_ns: float | None
+    """Time between two successive values; None if it is below 8 ns, or shorter than a reading."""
+    read_ns: float
+    """Time from one reading to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +129,8 @@ class Environment:
     """None if the system is not Android."""
     virtualization_unknown: str | None = None
     """Reason why a layer may be undetected; None if all sources were readable."""
+    clock: ClockDescription | None = None
+    """None from older agents."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@
     │   ├── PageUnavailable          the page cannot be served here, or at this address
     │   ├── FileExists               the file to write exists already
     │   ├── NoSuchModel              no file has that path, and no built-in model that name
+    │   │   └── ModelFileMissing         the file that stored runs measured is not found by its hash
     │   ├── NotAModel                a path is not a file, or its format is unknown
     │   │   └── ModelNotFetched          the file is a pointer of Git LFS, the model is elsewhere
     │   ├── NotAKit                  a file holds no Python for that phone
@@ -97,10 +98,9 @@
     │   ├── NotMetered           energy of a run that was made without a meter
     │   ├── NoPairLeft           no pair of a comparison has two valid runs
     │   ├── CodesNotFound            a power trace does not contain a run's load codes
-    │   ├── TraceRefused         a power trace gives no energy of the run
-    │   │   ├── SamplesUnknown       its samples may be instantaneous, and too few
-    │   │   └── TraceOfAnotherRun    it was recorded during another run
-    │   └── WindowTooShort       a meter cannot resolve so short a time
+    │   └── TraceRefused         a power trace gives no energy of the run
+    │       ├── SamplesUnknown       its samples may be instantaneous, and too few
+    │       └── TraceOfAnotherRun    it was recorded during another run
     ├── StoreError               the result store: unreadable, read-only, full
     │   ├── RunNotStored             a finished run cannot be stored; it stays on its device
     │   ├── RunDamaged               a file of a stored run is missing or not readable
@@ -269,6 +269,15 @@ class FileExists(UsageError):
 
 class NoSuchModel(UsageError):
     """No file has this path, and no built-in model has this name."""
+
+
+class ModelFileMissing(NoSuchModel):
+    """The model of stored runs is to be measured again, and no file has its SHA-256."""
+
+    def __init__(self, message: str, sha256: str) -> None:
+        """Error with the digest of the missing file."""
+        super().__init__(message)
+        self.sha256 = sha256
 
 
 class NotAModel(UsageError):
@@ -835,10 +844,6 @@ class TraceOfAnotherRun(TraceRefused):
 
 class SamplesUnknown(TraceRefused):
     """A trace does not state whether its samples are instantaneous; if so, they are too few."""
-
-
-class WindowTooShort(MeasurementError):
-    """A window is too short for the resolution of the meter and the uncertainty of the clocks."""
 
 
 class StoreError(EdgebenchError):

@@ -258,6 +258,30 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
+class YardstickReading:
+    """Speed of the device at one end of a run, by fixed work in parts of less than a millisecond.
+
+    Each figure is the decile of the fast parts, because other processes slow down some parts. A
+    spread is the interquartile range of the parts' times over their median.
+    """
+
+    integer_ns_per_unit: float
+    """Time of a unit of the integer work, which needs only the CPU."""
+    integer_spread_ratio: float
+    memory_bytes_per_s: float | None
+    """Rate of a copy, bytes read and bytes written; None if there was no memory for it."""
+    memory_spread_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """Speed of the device before the warm-up and after the timed loop, by the same work."""
+
+    before: YardstickReading
+    after: YardstickReading
+
+
+@dataclass(frozen=True, slots=True)
 class CpuQuota:
     """Limit of a control group on the CPU time of its processes."""
 
@@ -383,6 +407,34 @@ class CheckFacts:
         return cls(reference_error=reason, dataset_error=reason, profile_error=reason)
 
 
+class TimedPathFault(Enum):
+    """Difference of the outputs of the timed calls from those of the checks."""
+
+    FORM = "form"
+    """Another number of outputs, another shape or another element type."""
+    OTHER_SAMPLE = "other_sample"
+    """Outputs of another sample: an inference was skipped, or the inputs or outputs are old."""
+    VALUES = "values"
+    """Outputs of none of the samples: the inputs are others, or the outputs are not those."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedPathFacts:
+    """Comparison of the timed calls with those of the checks, after the timed loop."""
+
+    inference_count: int = 0
+    """Inferences of the timed calls that were compared; 0 if the comparison is undecided."""
+    differing_count: int = 0
+    """Inferences whose outputs differ from those of the checks for the same sample."""
+    fault: TimedPathFault | None = None
+    """Kind of the difference; None if there is none."""
+    reason: str | None = None
+    """Reason why the comparison is undecided, a line of text."""
+    is_repeatable: bool = True
+    """False if repeated inferences of a sample have different outputs, which no other sample has:
+    the model draws random numbers, or has a state that its driver does not reset."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadCode:
     """Executed load code, a sequence of active and idle chips, on the device's monotonic clock."""
@@ -446,7 +498,11 @@ class WorkerRecord:
     placement: tuple[OperatorPlacement, ...] = ()
     """Places of the operators; empty if the runtime does not report them."""
     check: CheckFacts = field(default_factory=CheckFacts)
+    timed_path: TimedPathFacts | None = None
+    """None from older agents, and in runs that were stopped."""
     sync: SyncFacts = field(default_factory=SyncFacts)
+    yardstick: Yardstick | None = None
+    """None from older agents."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ that `prepare()`, `invoker()` and `reader()` return: copy a sample in, run, copy
 Facts about the model (`placement`, `profile`, `arena_bytes`) are read outside the timed loop, and
 never during the load. A fact that the runtime does not report is an empty tuple or None, never a
 guess.
+
+`edgebench-agent check-runtime` checks what the methods promise (docs/add-a-runtime.md).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pytest
 from support.trees import RASPBERRY_PI_5, X86_VM, make_tree
 
 from edgebench.agent.system import (
+    _cpu_kinds,
     board_id,
     describe_device,
     describe_environment,
@@ -88,6 +89,34 @@ def test_features_are_those_that_every_cpu_has(
     cpuinfo = "".join(f"processor\t: {i}\n{line}\n\n" for i, line in enumerate(lines))
     root = make_tree(tmp_path / "root", {"proc/cpuinfo": cpuinfo})
     assert describe_environment(root).cpu.features == features
+
+
+@pytest.mark.parametrize(
+    ("capacities", "freqs_khz", "kinds"),
+    [
+        ([414, 414, 1024, 1024], [1_800_000] * 4, ((2, 3), (0, 1))),
+        ([None] * 4, [4_700_000, 4_800_000, 4_700_000, 4_600_000], ((0, 1, 2, 3),)),
+        ([None] * 4, [4_800_000, 4_800_000, 3_600_000, 3_600_000], ((0, 1), (2, 3))),
+        ([1024] * 4, [None] * 4, ((0, 1, 2, 3),)),
+        ([250, 600, 1024, 600], [None] * 4, ((2,), (1, 3), (0,))),
+        ([1024, None, 1024, 1024], [None] * 4, None),
+        ([None] * 4, [None] * 4, None),
+    ],
+)
+def test_cpus_are_of_the_type_of_their_capacity_or_else_their_frequency(
+    tmp_path: Path,
+    capacities: list[int | None],
+    freqs_khz: list[int | None],
+    kinds: tuple[tuple[int, ...], ...] | None,
+) -> None:
+    """Otherwise --cpus would be advised where all CPUs are alike, or name a little CPU."""
+    tree: dict[str, str] = {}
+    for cpu, (capacity, freq_khz) in enumerate(zip(capacities, freqs_khz, strict=True)):
+        if capacity is not None:
+            tree[f"cpu{cpu}/cpu_capacity"] = f"{capacity}\n"
+        if freq_khz is not None:
+            tree[f"cpu{cpu}/cpufreq/cpuinfo_max_freq"] = f"{freq_khz}\n"
+    assert _cpu_kinds(make_tree(tmp_path / "cpu", tree), range(4)) == kinds
 
 
 def test_empty_root_is_a_device_too(tmp_path: Path, state: Path) -> None:

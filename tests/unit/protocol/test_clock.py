@@ -194,3 +194,59 @@ def test_steady_clock_has_no_residual() -> None:
     model = fitted(*groups)
     assert model.residual_ns == pytest.approx(0, abs=1)
     assert model.slope * 1e6 == pytest.approx(20, rel=1e-3)
+
+
+def probed(*moments: tuple[float, float], delay_ns: int = 100_000) -> ClockModel:
+    """The model of probes at these times of the host, with the device's offsets, seconds."""
+    return fitted(
+        *(
+            [probe(round(at_s * 1e9), round(offset_s * 1e9), delay_ns, 0, delay_ns)]
+            for at_s, offset_s in moments
+        )
+    )
+
+
+@pytest.mark.parametrize("stopped_s", [3.0, -3.0, 0.3])
+@pytest.mark.parametrize("times_s", [(0.0, 1.0, 7.0, 7.1), (0.0, 7.0, 7.1), (0.0, 1.0, 7.0)])
+@pytest.mark.parametrize("slow_ratio", [0.0, 2e-5])
+def test_clock_that_stood_still_is_no_slow_clock(
+    stopped_s: float, times_s: tuple[float, ...], slow_ratio: float
+) -> None:
+    """Otherwise a paused virtual machine would be refused for a clock that runs 43 % slow."""
+    found = probed(
+        *((at_s, -slow_ratio * at_s - (stopped_s if at_s >= 7 else 0)) for at_s in times_s)
+    )
+    assert found.jump is not None
+    assert found.jump.offset_ns == pytest.approx(-stopped_s * 1e9, abs=0.01e9)
+    assert found.jump.begin_ns < 7e9 <= found.jump.end_ns + 3.1e9
+    assert abs(found.slope + slow_ratio) <= found.slope_error
+    assert found.error_ns >= abs(stopped_s) * 1e9
+
+
+@given(
+    slope=st.floats(-0.5, 0.5),
+    groups=st.lists(
+        st.tuples(st.integers(1, 60 * NS_PER_S), DELAYS, DELAYS), min_size=1, max_size=5
+    ),
+)
+def test_clock_of_any_rate_stands_never_still(
+    slope: float, groups: list[tuple[int, int, int]]
+) -> None:
+    """Otherwise a clock that loses ticks would be a pause, whose latencies are right."""
+    probes, sent_ns = [], 0
+    for later_ns, there_ns, back_ns in groups:
+        sent_ns += later_ns
+        received_ns = round((sent_ns + there_ns) * (1 + slope))
+        probes.append([ClockProbe(sent_ns, received_ns, received_ns, sent_ns + there_ns + back_ns)])
+    assert fitted(*probes).jump is None
+
+
+def test_clock_that_a_time_server_slews_stands_never_still() -> None:
+    """Otherwise each device that has found its time server would have been paused."""
+    slewed = probed((0.0, 0.0), (1.0, 0.0), (101.0, -0.05), (101.1, -0.05), delay_ns=1000)
+    assert slewed.jump is None
+
+
+def test_two_probes_show_no_pause() -> None:
+    """Otherwise any slow clock would be a pause where nothing else is known."""
+    assert probed((0.0, 0.0), (7.0, -3.0)).jump is None

@@ -58,6 +58,14 @@ def find_runtime(name: str) -> Runtime:
     return drivers[name]
 
 
+def built_in_for(driver: Runtime) -> list[Runtime]:
+    """Built-in drivers that may load the files of a third-party driver; none for a built-in one."""
+    if type(driver) in BUILT_IN:
+        return []
+    built_in = [kind() for kind in BUILT_IN]
+    return [other for other in built_in if set(other.formats) & set(driver.formats)]
+
+
 def probe_all() -> tuple[RuntimeReport, ...]:
     """Probe every driver, each in a temporary process: some libraries crash."""
     kept = read_reports()

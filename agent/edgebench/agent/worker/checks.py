@@ -1,8 +1,9 @@
 """Checks of the model's outputs, after the measurement is over and safely on disk.
 
 The measured model runs on the prepared samples again, and on the labelled data set if there is one.
-Then reference kernels of the same library run on the same samples. All outputs go into a single
-file, which the host evaluates.
+Then reference kernels run on the same samples: those of the same library or, for a third-party
+driver, those of a built-in runtime that loads the file. All outputs go into a single file, which
+the host evaluates.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgebench.agent.runtimes.registry import built_in_for
 from edgebench.agent.runtimes.text import library_line
 from edgebench.agent.worker.inputs import are_finite, arrange, dataset_order
 from edgebench.protocol.errors import EdgebenchError, MeasurementError
-from edgebench.protocol.record import CheckFacts, OutputFacts
+from edgebench.protocol.record import CheckFacts, OutputFacts, RuntimeFacts
 from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
 from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.spec import RunSpec
@@ -153,7 +156,7 @@ def _run_dataset(subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor])
         index = dataset_order(len(values), wanted_count, seed=subject.spec.seed)
         values = values[index]
     samples = [[arrange(value, inputs[0])] for value in values]
-    outputs = [_infer(subject.model, sample) for sample in samples]
+    outputs = [infer(subject.model, sample) for sample in samples]
     if not all(map(are_finite, outputs)):
         raise MeasurementError("outputs for the data set contain NaN or infinity")
     arrays.update(stack_outputs("dataset", outputs))
@@ -165,7 +168,7 @@ def _run_dataset(subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor])
 def _run_samples(subject: Subject, facts: CheckFacts, used: list[list[Tensor]]) -> CheckFacts:
     # At least one, so that an output that has turned into NaN is detected.
     count = CHECKED_SAMPLES if subject.spec.is_checked else 1
-    used[:] = [_infer(subject.model, sample) for sample in subject.samples[:count]]
+    used[:] = [infer(subject.model, sample) for sample in subject.samples[:count]]
     return facts
 
 
@@ -176,7 +179,7 @@ def _check_others(subject: Subject, output: OutputFacts, done: int) -> OutputFac
     for sample in subject.samples[done:] if done else []:
         if not is_finite or time.monotonic() > deadline_s:
             break
-        is_finite = are_finite(_infer(subject.model, sample))
+        is_finite = are_finite(infer(subject.model, sample))
         count += 1
     return replace(output, is_finite=is_finite, sample_count=count)
 
@@ -205,7 +208,7 @@ def reference_outputs(
     model = runtime.load(model_path, options)
     outputs: list[list[Tensor]] = []
     for sample in samples:
-        outputs.append(_infer(model, sample))
+        outputs.append(infer(model, sample))
         if time.monotonic() > deadline_s:
             break
     return outputs
@@ -214,21 +217,32 @@ def reference_outputs(
 def _run_reference(
     subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor], used: list[list[Tensor]]
 ) -> CheckFacts:
-    outputs = reference_outputs(
-        subject.runtime,
-        subject.model_path,
-        subject.samples[: len(used)],
-        subject.options.shapes,
-        subject.options.signature,
-    )
+    outputs, runtime = _reference(subject, subject.samples[: len(used)])
     arrays.update(stack_outputs("used", used[: len(outputs)]) | stack_outputs("reference", outputs))
     samples = {digest_of(sample) for sample in subject.samples[: len(outputs)]}
     return replace(
         facts,
         sample_count=len(outputs),
         distinct_count=len(samples),
-        reference=f"{subject.runtime.name} reference kernels",
+        reference=f"{runtime.name if runtime else subject.runtime.name} reference kernels",
+        reference_runtime=runtime,
     )
+
+
+def _reference(
+    subject: Subject, samples: Sequence[Sequence[Tensor]]
+) -> tuple[list[list[Tensor]], RuntimeFacts | None]:
+    """Outputs of the reference kernels, and their runtime if it is not that of the model.
+
+    A third-party driver may have the same fault in its reference, so a built-in runtime that loads
+    the file is preferred.
+    """
+    shapes, signature = subject.options.shapes, subject.options.signature
+    for other in built_in_for(subject.runtime):
+        with suppress(Exception):  # not installed, or the file is none of its own
+            facts = RuntimeFacts(other.name, other.import_library())
+            return reference_outputs(other, subject.model_path, samples, shapes, signature), facts
+    return reference_outputs(subject.runtime, subject.model_path, samples, shapes, signature), None
 
 
 def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
@@ -243,12 +257,15 @@ def _profile(subject: Subject, facts: CheckFacts) -> CheckFacts:
     return replace(facts, operators=operators, profile_run_count=min(done, count))
 
 
-def _infer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
-    """Outputs of an inference, from the model's initial state."""
+def infer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
+    """Outputs of an inference, from the model's initial state.
+
+    They are copied: a driver may return the same memory each time, against its interface.
+    """
     model.reset()
     model.set_inputs(sample)
     model.invoker()()
-    return model.read_outputs()
+    return [output.copy() for output in model.read_outputs()]
 
 
 def stack_outputs(name: str, outputs: list[list[Tensor]]) -> dict[str, Tensor]:

@@ -46,6 +46,7 @@ from edgebench.protocol.record import (
     RuntimeFacts,
     Scheduling,
     SyncFacts,
+    TimedPathFacts,
     WorkerRecord,
 )
 from edgebench.protocol.runtime import SignedModel
@@ -56,6 +57,8 @@ CHECK_EXPECTED_S = 30.0
 """Expected duration of the checks, shown during the run; they have their own budget."""
 _UNKNOWN = BindingFacts(reason="the worker ended before it was measured")
 """Cost of the binding in a record that is written before the cost is measured."""
+_NOT_COMPARED = TimedPathFacts(reason="the worker ended during its checks")
+"""Comparison of the timed calls in a record that is written before it."""
 
 
 def main(arguments: list[str]) -> int:
@@ -221,7 +224,9 @@ def _record(
         sample_count=len(prepared.samples),
         inputs_clipped_ratio=prepared.inputs_clipped_ratio,
         placement=model.placement(),
+        timed_path=None if loop.is_interrupted else _NOT_COMPARED,
         sync=loop.sync,
+        yardstick=loop.yardstick,
     )
 
 
@@ -235,11 +240,22 @@ def _with_checks(
 ) -> WorkerRecord:
     """The record with the checks of the outputs."""
     from edgebench.agent.worker.checks import Subject, run_checks
+    from edgebench.agent.worker.timed_path import check_timed_path
 
     query_ns = typical_ns(loop.timed) or prepared.cold_start.first_inference_ns
     pipe.phase(Phase.CHECKING, CHECK_EXPECTED_S)
     try:
         with STOP.armed():
+            timed_path = check_timed_path(
+                prepared.model,
+                prepared.calls,
+                prepared.samples,
+                last_sample=loop.timed.sample[-1],
+                query_ns=query_ns,
+            )
+            record = replace(record, timed_path=timed_path)
+            # Kept if the reference kernels, which may be those of another library, crash.
+            write_record(directory / WORKER_RECORD_FILE, record)
             subject = Subject(
                 job.spec,
                 prepared.runtime,

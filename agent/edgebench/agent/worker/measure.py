@@ -18,6 +18,7 @@ from edgebench.agent.worker.marks import Marks
 from edgebench.agent.worker.realtime import pauses_for
 from edgebench.agent.worker.rehearsal import refuse_full_disk, trace_bytes
 from edgebench.agent.worker.stop import StopRequested
+from edgebench.agent.worker.yardstick import calibrated_work
 from edgebench.protocol.errors import InferenceFailed, SignatureRefused
 from edgebench.protocol.record import (
     ColdStart,
@@ -27,6 +28,7 @@ from edgebench.protocol.record import (
     Phase,
     RealtimeLimit,
     SyncFacts,
+    Yardstick,
 )
 from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime, SignedModel
 from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
@@ -55,6 +57,8 @@ class PreparedModel:
     first_outputs: list[Tensor]
     options: LoadOptions
     """Options of its load; loads for its checks use the same shapes."""
+    calls: Calls
+    """Calls of the timed loop, for these samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class LoopRecord:
     harness: HarnessFacts
     sync: SyncFacts
     realtime: RealtimeLimit | None = None
+    yardstick: Yardstick | None = None
+    """None if nothing was measured."""
 
     @property
     def is_interrupted(self) -> bool:
@@ -124,6 +130,9 @@ def prepare_model(job: Job) -> PreparedModel:
         inputs_clipped_ratio=clipped_ratio(model.inputs, arrays, count=len(samples)),
         options=options,
         first_outputs=first_outputs,
+        calls=Calls(
+            model.prepare(samples), slowed(model.invoker(), job.speed_path), model.reader()
+        ),
     )
 
 
@@ -144,6 +153,9 @@ def measure(
 ) -> LoopRecord:
     """Warm up and run the scenario, with marks for a meter around it if the run has any.
 
+    The yardstick is outside of the marks, so that the device is idle next to the warm-up and the
+    loop, as the alignment of a meter requires; and the warm-up refills the caches after it.
+
     Args:
         job: The job.
         prepared: The loaded model.
@@ -154,10 +166,10 @@ def measure(
     """
     from edgebench.agent.worker.scenarios import run_warmup
 
-    spec, model, root = job.spec, prepared.model, Path(job.root)
-    invoke = slowed(model.invoker(), job.speed_path)
-    calls = Calls(model.prepare(prepared.samples), invoke, model.reader())
+    spec, root, calls = job.spec, Path(job.root), prepared.calls
     harness = _measure_harness()
+    work = calibrated_work(root, job.speed_path)
+    speed_before = work.measure()
     marks = Marks(job, pipe)
     marks.before_warmup()
     first_ns = prepared.cold_start.first_inference_ns
@@ -182,9 +194,10 @@ def measure(
     if not (warmup.is_interrupted or timed.is_interrupted):
         marks.after_loop()
     marks.close()
+    yardstick = Yardstick(speed_before, work.measure())
     if limit is not None:
         limit = replace(limit, paused_s=timed.paused_ns / 1e9)
-    return LoopRecord(warmup, timed, before, after, harness, marks.facts, limit)
+    return LoopRecord(warmup, timed, before, after, harness, marks.facts, limit, yardstick)
 
 
 def _run(

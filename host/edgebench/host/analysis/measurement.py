@@ -18,6 +18,7 @@ from edgebench.host.analysis.latency.stability import comes_back, find_levels, s
 from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState, find_steady_state
 from edgebench.host.analysis.outputs import OutputQuality, Outputs, judge_outputs
+from edgebench.host.analysis.pauses import paused_s
 from edgebench.host.analysis.phone import PhoneConditions, phone_conditions
 from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
 from edgebench.host.analysis.thermal.throttling import find_throttling
@@ -90,6 +91,8 @@ class Measurement:
     """State of a phone; empty for other devices."""
     clock_step_ns: float | None = None
     """Step of the clock that timed the inferences; None if it is too fine to matter."""
+    paused_s: float | None = None
+    """Time in which neither the worker nor the sampler ran; None without telemetry."""
 
     @property
     def query_count(self) -> int:
@@ -155,6 +158,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
             threads=max(1, spec.threads),
             placement=worker.placement,
         ),
+        paused_s=paused_s(queries, traces.telemetry),
         phone=phone_conditions(
             traces.telemetry, worker.before.monotonic_ns, worker.after.monotonic_ns
         ),

@@ -8,6 +8,7 @@ changes. They are the third level of repetition, after inferences and launches.
 With x the logarithms of the medians of k sets of one model, s² = Σ (x - mean)² / (k - 1), and the
 ratio of the next set to this one is within exp(±t(0.975, k - 1) · s · sqrt(2)). If a model has too
 few sets, the deviations of all models of the device are pooled, each from the mean of its model.
+The medians vary between launches, too, so s contains the error of a set of that many runs.
 
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), 9.1; ISO 5725-3,
 intermediate precision.
@@ -18,11 +19,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from edgebench.host.analysis.median import t_quantile
 
 MIN_OCCASIONS = 3
 """Fewest sets of a model, or fewest differences of several models plus one, for an estimate."""
+OCCASION_S = 600.0
+"""Sets that began within this time of each other belong to one occasion.
+
+The machine has warmed up or cooled down by then: a board with a heat sink does so with a time
+constant of one to two minutes.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OccasionSpread:
+    """Variation of a metric between occasions."""
+
+    deviation: float | None = None
+    """Standard deviation of the logarithms of the medians of sets; None: too few occasions."""
+    freedom: int = 0
+    """Degrees of freedom of the deviation."""
+    occasion_count: int = 0
+    """Number of occasions that the estimate rests on."""
+    model_count: int = 0
+    """Number of models."""
+    is_pooled: bool = False
+    """Whether other models of the device count because the compared models have too few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +61,60 @@ class NextTime:
     """Number of models; 1 if this model has enough sets of its own."""
 
 
+def start_s(created_utc: str) -> float:
+    """Start of a run, seconds since 1970; 0 if the text is not a time."""
+    try:
+        return datetime.fromisoformat(created_utc).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def occasion_starts(starts_s: Iterable[float]) -> list[int]:
+    """Places of the sets that begin an occasion, in order of time.
+
+    Args:
+        starts_s: Start of each set, seconds.
+    """
+    kept: list[tuple[float, int]] = []
+    for start_s, place in sorted((start_s, place) for place, start_s in enumerate(starts_s)):
+        if not kept or start_s - kept[-1][0] >= OCCASION_S:
+            kept.append((start_s, place))
+    return [place for _, place in kept]
+
+
+def occasion_spread(
+    own: Iterable[Sequence[float]], others: Iterable[Sequence[float]] = ()
+) -> OccasionSpread:
+    """Estimate the spread from the medians of earlier sets, one per occasion.
+
+    Args:
+        own: Medians of the sets of each compared model.
+        others: Medians of the sets of each other model of the device, used if the compared models
+            have too few.
+    """
+    groups = [[math.log(value) for value in group] for group in own]
+    own_count = sum(map(len, groups))
+    is_pooled = _freedom(groups) < MIN_OCCASIONS - 1
+    if is_pooled:
+        groups += [[math.log(value) for value in group] for group in others]
+    freedom = _freedom(groups)
+    if freedom < MIN_OCCASIONS - 1:
+        return OccasionSpread(occasion_count=own_count)
+    used = [group for group in groups if len(group) > 1]
+    squares = sum((value - sum(group) / len(group)) ** 2 for group in used for value in group)
+    return OccasionSpread(
+        deviation=math.sqrt(squares / freedom),
+        freedom=freedom,
+        occasion_count=sum(map(len, used)),
+        model_count=len(used),
+        is_pooled=is_pooled,
+    )
+
+
+def _freedom(groups: Iterable[Sequence[float]]) -> int:
+    return sum(len(group) - 1 for group in groups if group)
+
+
 def next_time(own: Sequence[float], others: Iterable[Sequence[float]] = ()) -> NextTime | None:
     """Estimate from the medians of earlier sets; None with too few sets.
 
@@ -44,11 +122,8 @@ def next_time(own: Sequence[float], others: Iterable[Sequence[float]] = ()) -> N
         own: Medians of the sets of this model, including the present one.
         others: Medians of the sets of each other model on the same device.
     """
-    groups = [own] if len(own) >= MIN_OCCASIONS else [own, *others]
-    logs = [[math.log(value) for value in group] for group in groups if len(group) > 1]
-    freedom = sum(len(group) - 1 for group in logs)
-    if freedom < MIN_OCCASIONS - 1:
+    spread = occasion_spread([own], others)
+    if spread.deviation is None:
         return None
-    squares = sum((value - sum(group) / len(group)) ** 2 for group in logs for value in group)
-    reach = t_quantile(freedom) * math.sqrt(2 * squares / freedom)
-    return NextTime(math.expm1(reach), sum(map(len, logs)), len(logs))
+    reach = t_quantile(spread.freedom) * math.sqrt(2) * spread.deviation
+    return NextTime(math.expm1(reach), spread.occasion_count, spread.model_count)

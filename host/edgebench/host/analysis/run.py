@@ -397,6 +397,7 @@ def _conditions(
         ),
         telemetry_absent={item.sensor: item.reason for item in sampled.absent},
         clock=clock,
+        yardstick=worker.yardstick if worker else None,
         marks=worker.sync if worker else SyncFacts(),
         metered=record.metered,
         output_sha256=worker.output.sha256 if worker else None,
@@ -404,6 +405,7 @@ def _conditions(
         inputs=worker.inputs if worker else (),
         inputs_clipped_ratio=worker.inputs_clipped_ratio if worker else None,
         outputs=worker.outputs if worker else (),
+        timed_path=worker.timed_path if worker else None,
         power_source=None,
         ambient_c=facts.ambient_c,
     )

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.median import MIN_RUNS, SIGMAS, median_interval, t_quantile
+from edgebench.host.analysis.thermal.delegation import uses_accelerator
 from edgebench.host.analysis.verdict.judge import judge_set
-from edgebench.host.analysis.verdict.run_set import SetEvidence
+from edgebench.host.analysis.verdict.run_set import OUTVOTED_RATIO, SetEvidence
 from edgebench.host.analysis.verdict.table import BY_ID
 from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.metrics import LATENCY_SPANS, METRICS, Metric
@@ -30,16 +31,17 @@ from edgebench.host.result.metrics import headline as headline_of
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels, without_replaced
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
+from edgebench.protocol.record import Yardstick
 
 SHORTEST_LOOP_S = 0.5
 """Shortest proposed loop: a tick of the scheduler or the reading of a sensor is a large share of a
 shorter loop."""
 
+DRIFT_REACH = 5 / 8
+"""Reach of the interval to each side, in drifts of the runs: half of the whole of a linear drift,
+whose first and last fifths show four fifths of it."""
 _DRIFTING = (*LATENCY_SPANS, "throughput_per_s")
 """Groups of metrics that a drift inside the runs changes."""
-OUTVOTED_RATIO = 1 / 8
-"""Largest share of a set's runs whose failures the other runs can outvote: the interval of the
-median of eight runs leaves out most of the highest and of the lowest."""
 
 
 def find_sets(runs: Iterable[Run]) -> list[RunSet]:
@@ -125,8 +127,8 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     median = float(np.median(values))
     if interval is not None and metric.group in _DRIFTING:
         # Each run shows a part of the drift: a longer run could be anywhere in the drift's range.
-        drift = abs(median) * float(np.median([_drift_ratio(run) for run in having])) / 2
-        interval = (min(interval[0], median - drift), max(interval[1], median + drift))
+        reach = DRIFT_REACH * abs(median) * set_drift_ratio(having)
+        interval = (interval[0] - reach, interval[1] + reach)
     if metric.budget is not None and interval is not None:
         # Interval between runs with the error of the meter; source: GUM, 5.1.2.
         meter = abs(median) * _meter_ratio(runs)
@@ -160,10 +162,24 @@ def next_run_interval(values: NDArray[np.float64]) -> tuple[float, float] | None
     return math.exp(middle - reach), math.exp(middle + reach)
 
 
-def _drift_ratio(run: Run) -> float:
-    """Range of the levels of a run that drifts, over the lowest; 0 for other runs."""
-    warmup = run.metrics.warmup
-    return (warmup.level_range_ratio if warmup else None) or 0.0
+def set_drift_ratio(runs: Sequence[Run]) -> float:
+    """Drift of the latency inside the runs, over the latency; 0 without drift.
+
+    The larger of two medians over the runs: of the range of the levels, which only runs have whose
+    drift shows in the run alone; and of the change from the start to the end, if its 95 % interval
+    shows that the runs change in the same direction.
+
+    Args:
+        runs: The runs, at least one.
+    """
+    ranges = [run.metrics.warmup.level_range_ratio if run.metrics.warmup else None for run in runs]
+    drift = float(np.median([one or 0.0 for one in ranges]))
+    stabilities = [run.metrics.stability for run in runs]
+    changes = [one.drift_ratio for one in stabilities if one and one.drift_ratio is not None]
+    interval = median_interval(changes) if len(changes) == len(runs) else None
+    if interval is not None and (interval[0] > 0 or interval[1] < 0):
+        drift = max(drift, abs(float(np.median(changes))))
+    return drift
 
 
 def _meter_ratio(runs: Sequence[Run]) -> float:
@@ -263,12 +279,34 @@ def _verdict(
         half_width_ratio=half_width,
         is_exact=METRICS[precise].is_exact,
         values=_values(METRICS[precise], counted),
-        drifts=tuple(map(_drift_ratio, counted)),
+        drift_ratio=set_drift_ratio(counted) if counted else 0.0,
         thermal=tuple(run.metrics.thermal for run in counted),
+        yardsticks=_yardsticks(counted),
     )
     unwatched = dict.fromkeys(name for run in counted for name in run.verdict.unwatched)
     verdict = judge_set(evidence, _broken_by_runs(runs, counted, metrics), unwatched)
     return replace(verdict, state=verdict.state_of(kind))
+
+
+def _yardsticks(runs: Sequence[Run]) -> tuple[Yardstick | None, ...]:
+    """Yardsticks in the order of measurement; all None if work or CPUs differ between the runs.
+
+    All are None, too, if an accelerator ran the model, because they show the speed of the CPU.
+    """
+    conditions = {
+        (
+            run.device.id,
+            run.environment.agent_version,
+            run.environment.python,
+            run.conditions.scheduling and run.conditions.scheduling.cpus,
+        )
+        for run in runs
+    }
+    is_compared = len(conditions) == 1 and not any(
+        uses_accelerator(run.runtime.placement) for run in runs
+    )
+    ordered = sorted(runs, key=lambda run: run.run_id)
+    return tuple(run.conditions.yardstick if is_compared else None for run in ordered)
 
 
 def _values(metric: Metric, runs: Iterable[Run]) -> tuple[float, ...]:

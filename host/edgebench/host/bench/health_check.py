@@ -12,7 +12,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from edgebench.host.analysis.verdict.machine import ClockRule
+from edgebench.host.analysis.verdict.clock import ClockRule
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.events import Place, raise_failures

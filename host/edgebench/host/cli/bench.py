@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from edgebench.host.export.registry import ExportFormat
     from edgebench.host.lab import Lab
     from edgebench.host.result.run import Run
+    from edgebench.host.store.layout import Store
 
 
 def parser() -> argparse.ArgumentParser:
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         try:
             lab = Lab(options.store)
             _take_defaults(options)
-            request = _request(options)
+            request = _request(options, lab.store)
             _warn_of_few_pairs(request)
             runs = lab.measure(request, watcher.notify)
             if request.against is not None:
@@ -167,17 +168,17 @@ def _warn_of_few_pairs(request: BenchRequest) -> None:
         )
 
 
-def _request(options: argparse.Namespace) -> BenchRequest:
+def _request(options: argparse.Namespace, store: Store) -> BenchRequest:
     """Build the request from the options.
 
     Raises:
         UsageError: an option needs --against, or the number of models with --against is not 1.
     """
-    from edgebench.host.bench.builtin import find_model
     from edgebench.host.bench.request import DEFAULT_PAIRS, ComparisonRequest, new_request
+    from edgebench.host.bench.stored_model import find_sides
     from edgebench.protocol.errors import UsageError
 
-    against = None
+    against, models = None, options.models
     if options.against is None:
         for option in OPTIONS:
             if option not in SETTINGS and getattr(options, option.name) is not None:
@@ -186,14 +187,16 @@ def _request(options: argparse.Namespace) -> BenchRequest:
         if len(options.models) != 1:
             count = len(options.models)
             raise UsageError(f"--against takes a single baseline model, got {count}")
+        baseline, candidate = find_sides(store, options.models[0], options.against)
+        models = [baseline.path]
         against = ComparisonRequest(
-            candidate=find_model(options.against),
+            candidate=candidate,
             pair_count=DEFAULT_PAIRS if options.pairs is None else options.pairs,
             metrics=tuple(options.metric or ()),
             margin_ratio=options.fail_on,
             allowed=tuple(options.allow or ()),
         )
-    return new_request(options.models, against=against, **_settings(options))
+    return new_request(models, against=against, **_settings(options))
 
 
 def _settings(options: argparse.Namespace) -> BenchOptions:

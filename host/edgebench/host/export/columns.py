@@ -49,6 +49,7 @@ FACT_COLUMNS = (
     ExportColumn("created_utc", str, lambda one: one.run.created_utc),
     ExportColumn("set_id", str, lambda one: one.run.set_id),
     ExportColumn("set_verdict", str, lambda one: one.set_verdict),
+    ExportColumn("replaces", str, lambda one: _replaced_run_id(one.run)),
     ExportColumn("kind", str, lambda one: one.run.kind),
     ExportColumn("verdict", str, lambda one: one.run.headline_state.value),
     ExportColumn("label", str, lambda one: one.run.marks.label),
@@ -84,6 +85,11 @@ FACT_COLUMNS = (
     ExportColumn("tags", str, lambda one: ", ".join(_annotations(one).tags)),
     ExportColumn("note", str, lambda one: _annotations(one).note),
 )
+
+
+def _replaced_run_id(run: Run) -> str | None:
+    replaced = run.member.replaces if run.member is not None else None
+    return replaced.run_id if replaced is not None else None
 
 
 def _effective_threads(run: Run) -> int | None:

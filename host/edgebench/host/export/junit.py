@@ -88,7 +88,7 @@ def _add_set(root: Element, one: RunSet) -> None:
         timestamp=run.created_utc.partition("+")[0],
         id=one.set_id or "",
     )
-    name = f"{one.model} {run.spec.scenario.value}, {len(one.runs)} runs together"
+    name = f"{one.model} {run.spec.scenario.value}, {len(one.counted)} runs together"
     case = SubElement(suite, "testcase", classname=class_name, name=name)
     kind, message = one.verdict.failures[0].id, lines[0]
     SubElement(case, "failure", type=kind, message=message).text = "\n".join(lines)

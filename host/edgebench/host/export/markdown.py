@@ -135,7 +135,7 @@ def _cells(one: RunSet) -> list[str]:
     metric = METRICS[one.headline]
     number = _number(one, one.headline)
     names = [code_span(name) for name in (one.model, one.device, one.runtime)]
-    counts = f"{len(one.run_ids)} of {len(one.runs)}"
+    counts = f"{len(one.run_ids)} of {len(one.runs) - len(one.replaced_run_ids)}"
     if number is None:
         shown = REFUSED if one.verdict.is_refused else ABSENT
         return [*names, counts, f"`{metric.path}`", shown, ABSENT]

@@ -265,7 +265,8 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
     ),
     COMPARISON: (
         BenchOption("against", "candidate", TEXT,
-            "compare B, the candidate, with the model, the baseline: paired runs in random order",
+            "compare B, the candidate, with the model, the baseline: paired runs in random order; "
+            "both may also be stored runs, such as a set, whose file is found by its hash",
             metavar="B", is_given_once=True),
         BenchOption("pairs", "pairs", WHOLE,
             "pairs of runs", default="10; times need at least 6, and more for several comparisons",

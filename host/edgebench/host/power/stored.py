@@ -12,9 +12,11 @@ from operator import or_
 from pathlib import Path
 
 from edgebench.host.analysis.energy.checks import check_recording
+from edgebench.host.analysis.energy.refusal import reasons_of
 from edgebench.host.analysis.energy.site import site_in, site_of
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, MeterErrors
 from edgebench.host.result.energy import MeterCheck
+from edgebench.host.result.reasons.recording import whole_left_out
 from edgebench.host.store.decode import decode_into
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power import PowerFacts
@@ -128,11 +130,11 @@ def _with_parts_checked(session: StoredSession) -> StoredSession:
     try:
         used = site_in(PowerFile.open(session.directory))
     except MeasurementError as exc:
-        return replace(session, checks=(*session.checks, MeterCheck(PARTS, False, str(exc))))
+        return replace(session, checks=(*session.checks, MeterCheck(PARTS, False, reasons_of(exc))))
     if used == whole:
         return session
-    detail = f"{whole.name} takes less than {used.name}, which it includes, and is left out"
-    checks = (*session.checks, MeterCheck(PARTS, None, detail))
+    left_out = whole_left_out(whole=whole.name, used=used.name)
+    checks = (*session.checks, MeterCheck(PARTS, None, (left_out,)))
     return replace(session, checks=checks, left_out=whole.channels)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.lab import Lab
 from edgebench.host.options.command import Asked
 from edgebench.host.options.values import percent
+from edgebench.host.result.facts import CANDIDATE
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
@@ -24,6 +26,7 @@ from edgebench.host.show.comparisons import comparison_lines
 from edgebench.host.show.hints import hint_for
 from edgebench.host.show.verdict import verdict_lines
 from edgebench.host.store.address import find_runs
+from edgebench.host.store.occasions import spread_in
 from edgebench.protocol.errors import EdgebenchError, UsageError
 
 WAIT_S = 3600.0
@@ -72,57 +75,100 @@ class PytestBench:
             metric: Metric to record and compare; None: the headline of the scenario.
             allowed: Keys in which the runs may differ from the baseline.
             wait_s: Longest wait for a device that another process uses.
-            **settings: Options of `Lab.bench`.
+            **settings: Options of `Lab.bench`; with --edgebench-pairs, of `Lab.bench_against`.
         """
         try:
             path = None if metric is None else find_metric(metric).path
             stored = self._baseline()
-            device = on or self._options.edgebench_on
-            runs = self._lab.bench(model, on=[device], wait_s=wait_s, **settings)
-            sets = find_sets(run.result for run in runs)
-            if len(sets) != 1:
-                raise UsageError(f"a test needs a single device and runtime, got {len(sets)}")
+            settings |= {"on": [on or self._options.edgebench_on], "wait_s": wait_s}
+            compared = None
+            if stored is not None and self._options.edgebench_pairs:
+                measured, compared = self._measure_pairs(model, stored, path, allowed, settings)
+            else:
+                runs = self._lab.bench(model, **settings)
+                measured = _only_set(run.result for run in runs)
         except EdgebenchError as exc:
             raise _failure(_with_hint(exc, "bench")) from None
-        measured = sets[0]
         self._count += 1
         self._record(_facts(measured, path or measured.headline))
-        compared = None
-        if stored is not None and not measured.verdict.is_refused:
+        if stored is not None and compared is None and not measured.verdict.is_refused:
             try:
                 compared = self._compare(measured, stored, path, allowed)
             except EdgebenchError as exc:
                 raise _failure(_with_hint(exc, "compare")) from None
+        if compared is not None:
             self._record(_compared_facts(compared))
         self._judge(measured, compared)
         return measured
 
-    def _baseline(self) -> list[Run] | None:
-        """The runs to compare with; None without a baseline.
+    def _baseline(self) -> dict[str, Run] | None:
+        """The runs to compare with, by their directories or names in a bundle; None without any.
 
         They are read before anything is measured, so that `last` is not a new run, and an unknown
         name is reported before the measurement.
         """
         name = self._options.edgebench_baseline
-        return None if name is None else [one.run() for one in find_runs(self._lab.store, name)]
+        if name is None:
+            return None
+        return {one.place: one.run() for one in find_runs(self._lab.store, name)}
+
+    @property
+    def _margin_ratio(self) -> float | None:
+        margin = self._options.edgebench_fail_on
+        return None if margin is None else percent(margin)
+
+    def _measure_pairs(
+        self,
+        model: str | Path,
+        stored: Mapping[str, Run],
+        metric: str | None,
+        allowed: Sequence[str],
+        settings: Mapping[str, Any],
+    ) -> tuple[RunSet, RunComparison]:
+        """Measure the model in pairs with the file of the newest run of its name in the baseline.
+
+        Returns:
+            The candidate's side of the pairs, and the comparison.
+        """
+        name = Path(model).name
+        places = {run.run_id: place for place, run in stored.items() if run.model.name == name}
+        if not places:
+            raise self._no_baseline(f"of {name}", stored)
+        comparisons, runs = self._lab.bench_against(
+            places[max(places)],
+            model,
+            metrics=None if metric is None else [metric],
+            margin_ratio=self._margin_ratio,
+            allowed=allowed,
+            **settings,
+        )
+        measured = [run.result for run in runs]
+        after = [run for run in measured if run.pair and run.pair.side == CANDIDATE]
+        return _only_set(after), comparisons[0]
+
+    def _no_baseline(self, what: str, stored: Mapping[str, Run]) -> UsageError:
+        name = self._options.edgebench_baseline
+        return UsageError(f"no run {what}, among the {len(stored)} of the baseline {name!r}")
 
     def _compare(
-        self, measured: RunSet, stored: list[Run], metric: str | None, allowed: Sequence[str]
+        self,
+        measured: RunSet,
+        stored: Mapping[str, Run],
+        metric: str | None,
+        allowed: Sequence[str],
     ) -> RunComparison:
         """Compare the runs with those of the same model, device and runtime in the baseline."""
         subject = _subject(measured.first)
-        baseline = [run for run in stored if _subject(run) == subject]
+        baseline = [run for run in stored.values() if _subject(run) == subject]
         if not baseline:
-            raise UsageError(
-                f"no run of {measured.model} on {measured.device}, {measured.runtime}, among the "
-                f"{len(stored)} of the baseline {self._options.edgebench_baseline!r}"
-            )
-        margin = self._options.edgebench_fail_on
+            what = f"of {measured.model} on {measured.device}, {measured.runtime}"
+            raise self._no_baseline(what, stored)
         [compared] = compare_groups(
             [(baseline, measured.counted)],
             metrics=None if metric is None else [metric],
-            margin_ratio=None if margin is None else percent(margin),
+            margin_ratio=self._margin_ratio,
             allowed=allowed,
+            spread_of=partial(spread_in, self._lab.store),
         )
         return compared
 
@@ -147,6 +193,18 @@ class PytestBench:
             raise _failure(reasons)
         if compared.result.outcome is ComparisonOutcome.INCONCLUSIVE:
             _react(self._options.edgebench_inconclusive, reasons)
+
+
+def _only_set(runs: Iterable[Run]) -> RunSet:
+    """The set of these runs.
+
+    Raises:
+        UsageError: the runs belong to several devices or runtimes.
+    """
+    sets = find_sets(runs)
+    if len(sets) != 1:
+        raise UsageError(f"a test needs a single device and runtime, got {len(sets)}")
+    return sets[0]
 
 
 def _facts(measured: RunSet, metric: str) -> dict[str, object]:

@@ -27,6 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--edgebench-store", metavar="DIR", help="directory of the results")
     baseline = "stored runs to compare each measurement with: a tag, set, run or directory"
     add("--edgebench-baseline", metavar="RUNS", help=baseline)
+    pairs = "measure the baseline's model files again, in pairs with the models of the tests"
+    add("--edgebench-pairs", action="store_true", help=pairs)
     margin = "smallest change for the worse that fails a test (default: 1%%)"
     add("--edgebench-fail-on", metavar="3%", help=margin)
     for name, default, text in (
@@ -37,11 +39,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the option --edgebench-fail-on.
+    """Check the options --edgebench-fail-on and --edgebench-pairs.
 
     Raises:
         UsageError: the margin is not a percentage, or there is no baseline to compare with.
     """
+    if config.option.edgebench_pairs and config.option.edgebench_baseline is None:
+        raise pytest.UsageError("--edgebench-pairs needs --edgebench-baseline RUNS")
     if config.option.edgebench_fail_on is not None:
         from argparse import ArgumentTypeError
 

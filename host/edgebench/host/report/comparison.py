@@ -7,7 +7,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from edgebench.host.analysis.compare.ratios import counted_sides
-from edgebench.host.analysis.compare.runs import RunComparison, compare_groups
+from edgebench.host.analysis.compare.runs import (
+    RunComparison,
+    SpreadSource,
+    compare_groups,
+    unknown_spread,
+)
 from edgebench.host.report.numbers import label_of
 from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
 from edgebench.host.result.run_set import RunSet
@@ -34,12 +39,17 @@ class RatioRow:
     """Note about suspect runs in the comparison; empty if there are none."""
 
 
-def ratio_rows(sets: Sequence[RunSet], allowed: Collection[str] = ()) -> list[RatioRow]:
+def ratio_rows(
+    sets: Sequence[RunSet],
+    allowed: Collection[str] = (),
+    spread_of: SpreadSource = unknown_spread,
+) -> list[RatioRow]:
     """Ratios of headline and energy of each set to the first set.
 
     Args:
         sets: Baseline, then the candidates.
         allowed: Keys in which the runs may differ; see `comparability.KEYS`.
+        spread_of: Source of the spread between occasions.
     """
     baseline, *others = sets
     rows: list[RatioRow] = []
@@ -47,19 +57,26 @@ def ratio_rows(sets: Sequence[RunSet], allowed: Collection[str] = ()) -> list[Ra
         paths = [baseline.headline]
         if all(GROSS_ENERGY in one.metrics for one in (baseline, other)):
             paths.append(GROSS_ENERGY)
-        rows += [_row(baseline, other, number, path, allowed) for path in dict.fromkeys(paths)]
+        rows += [
+            _row(baseline, other, number, path, allowed, spread_of) for path in dict.fromkeys(paths)
+        ]
     return rows
 
 
 def _row(
-    baseline: RunSet, other: RunSet, number: int, path: str, allowed: Collection[str]
+    baseline: RunSet,
+    other: RunSet,
+    number: int,
+    path: str,
+    allowed: Collection[str],
+    spread_of: SpreadSource,
 ) -> RatioRow:
     label = label_of(baseline, METRICS[path])
     sides = counted_sides(baseline, other, [path])
     if not all(sides):
         sides = [*baseline.runs], [*other.runs]
     try:
-        [comparison] = compare_groups([sides], metrics=[path], allowed=allowed)
+        [comparison] = compare_groups([sides], metrics=[path], allowed=allowed, spread_of=spread_of)
     except (UsageError, MeasurementError) as exc:
         keys = exc.keys if isinstance(exc, NotComparable) else ()
         allow = " ".join(f"--allow {key}" for key in keys)
@@ -104,7 +121,7 @@ def shown_bounds(comparison: RunComparison) -> str:
     """Interval of the ratio as text."""
     bounds = comparison.result.ratio_interval
     if bounds is None:
-        return "no interval: too few runs"
+        return "no interval: too few runs or occasions"
     low, high = (f"{one:.{_places(comparison)}f}" for one in bounds)
     return f"{low} to {high}"
 

@@ -12,10 +12,10 @@ from edgebench.host.result.metrics import (
     GROSS_ENERGY,
     INSTRUCTIONS,
     LATENCY_SPANS,
-    METRICS,
     Metric,
     Quantity,
 )
+from edgebench.host.result.numbers import Number, numbers_of
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import (
     format_metric,
@@ -86,37 +86,38 @@ class ReportNumber:
 
 def headline_numbers(one: RunSet) -> list[ReportNumber]:
     """Numbers at the top of a page, the headline first; none for an invalid set."""
-    if one.verdict.is_refused:
-        return []
     span = one.first.spec.scenario.traits.headline
     if f"{span}.p50" not in one.metrics:
         span = "latency_ns"
     paths = dict.fromkeys([one.headline, *(path.format(span=span) for path in _CARDS)])
-    return [number_of(one, path) for path in paths if path in one.metrics]
+    return [_report_number(one, number) for number in numbers_of(one, paths)]
 
 
 def all_numbers(one: RunSet) -> list[ReportNumber]:
     """All numbers of a set; none for an invalid set."""
-    return [] if one.verdict.is_refused else [number_of(one, path) for path in one.metrics]
+    return [_report_number(one, number) for number in numbers_of(one, one.metrics)]
 
 
 def number_of(one: RunSet, path: str) -> ReportNumber:
     """The number of a metric, which the set must have."""
-    metric, summary = METRICS[path], one.metrics[path]
-    interval = summary.ci95 if one.set_id is not None else metric.expanded_interval(one.counted[0])
-    half_width = half_width_of(interval, summary.median)
-    shown = shown_number(metric, summary.median, half_width)
+    [number] = numbers_of(one, [path])
+    return _report_number(one, number)
+
+
+def _report_number(one: RunSet, number: Number) -> ReportNumber:
+    metric, summary = number.metric, one.metrics[number.metric.path]
+    half_width = half_width_of(number.interval, number.value)
     ends = [shown_number(metric, end, half_width) for end in (summary.min, summary.max)]
     return ReportNumber(
-        path=path,
+        path=metric.path,
         label=label_of(one, metric),
-        value=summary.median,
-        interval=interval,
-        shown=shown,
-        bounds=_bounds(one, metric, interval),
+        value=number.value,
+        interval=number.interval,
+        shown=shown_number(metric, number.value, half_width),
+        bounds=_bounds(one, metric, number.interval),
         range=" to ".join(ends) if summary.count > 1 else "",
         run_count=summary.count,
-        state=metric.relevant(one.marks).state,
+        state=number.marks.state,
     )
 
 
@@ -178,6 +179,7 @@ def _bounds(one: RunSet, metric: Metric, interval: Interval | None) -> str:
 def shown_interval(metric: Metric, interval: Interval, value: float) -> str:
     """Both ends of an interval; if they look equal, half its width, as in the tables of `show`.
 
+    >>> from edgebench.host.result.metrics import METRICS
     >>> shown_interval(METRICS["latency_ns.p50"], (100_000, 100_100), 100_080)
     '±0.05 %'
     """

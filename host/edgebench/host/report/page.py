@@ -11,13 +11,14 @@ import base64
 import hashlib
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from edgebench.host.analysis.compare.comparability import check_keys
+from edgebench.host.analysis.compare.runs import SpreadSource, unknown_spread
 from edgebench.host.analysis.history.history import History
 from edgebench.host.analysis.run_set import choose_sets, find_sets
 from edgebench.host.report.anonymous import Anonymizer
@@ -35,6 +36,7 @@ from edgebench.host.result.run_set import RunSet
 from edgebench.host.store.address import RunElsewhere, find_each
 from edgebench.host.store.history import histories_of
 from edgebench.host.store.layout import Store
+from edgebench.host.store.occasions import spread_in
 from edgebench.host.this_host import software
 from edgebench.protocol.errors import FileNotWritten, RunDamaged, UsageError
 from edgebench.protocol.plain import to_plain
@@ -105,7 +107,11 @@ def run_report(
 
 
 def run_page(
-    runs: Sequence[ReportedRun], *, allowed: Collection[str] = (), is_anonymous: bool = False
+    runs: Sequence[ReportedRun],
+    *,
+    allowed: Collection[str] = (),
+    is_anonymous: bool = False,
+    spread_of: SpreadSource = unknown_spread,
 ) -> ReportPage:
     """Page of a run or a set, or of several runs and sets side by side.
 
@@ -113,6 +119,7 @@ def run_page(
         runs: The runs; the runs of a set share a column. The first column is the baseline.
         allowed: Keys in which compared runs may differ; see `comparability.KEYS`.
         is_anonymous: Whether to leave out names, paths and addresses.
+        spread_of: Source of the spread between occasions.
     """
     if is_anonymous:
         runs = _anonymous(runs, Anonymizer(one.run for one in runs))
@@ -126,7 +133,7 @@ def run_page(
         title=title,
         subjects=subjects,
         conditions=tuple(condition_rows(sets)),
-        ratios=tuple(ratio_rows(sets, allowed)) if len(sets) > 1 else (),
+        ratios=tuple(ratio_rows(sets, allowed, spread_of)) if len(sets) > 1 else (),
         histories=tuple(history_parts([*histories.values()], run_ids)),
         campaign=None,
         is_anonymous=is_anonymous,
@@ -215,7 +222,9 @@ def write_run_report(
     """
     check_keys(allowed)
     runs = find_reported(store, names)
-    content = run_page(runs, allowed=allowed, is_anonymous=is_anonymous)
+    content = run_page(
+        runs, allowed=allowed, is_anonymous=is_anonymous, spread_of=partial(spread_in, store)
+    )
     path = (path or Path(f"edgebench-{name_of(runs)}.html")).absolute()
     write_report(path, rendered(content))
     if content.damages:

@@ -191,6 +191,8 @@ def _make_converter(*, is_detailed: bool = False) -> Converter:
         return reasons
 
     converter.register_structure_hook_func(lambda kind: kind == Fact, structure_fact)
+    # A reason's numbers are only shown, so they have no bounds.
+    converter.register_structure_hook(Reason, make_dict_structure_fn(Reason, converter))
     return converter
 
 

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
+
+from edgebench.host.result.reason import Reason, about
+from edgebench.host.result.reasons.alignment import no_method
+from edgebench.host.result.reasons.table import text_of
 
 SYNTHETIC = "synthetic"
 """Boundary of power that no instrument measured."""
@@ -64,7 +69,13 @@ class MeterCheck:
     id: str
     is_passed: bool | None
     """None: unknown."""
-    detail: str
+    reasons: tuple[Reason, ...] = ()
+    """What was found."""
+    detail: str = ""
+    """Text of the reasons."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "detail", text_of(self.reasons, self.detail))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +86,15 @@ class PhaseEnergy:
     u95_absolute_j: float | None = None
     duration_s: float | None = None
     power_w_mean: float | None = None
+    refusal: tuple[Reason, ...] = ()
+    """Why the phase has no energy."""
     refused: str | None = None
+    """Text of the refusal."""
     is_too_short: bool = False
     """Refused because the phase is too short for the meter's time resolution."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "refused", _text(self.refusal, self.refused))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +111,13 @@ class QueryEnergy:
     u95_edges_j: float | None = None
     """Expanded uncertainty due to the window boundaries, k = 2: the largest among up to a thousand
     evenly spaced inferences."""
+    refusal: tuple[Reason, ...] = ()
+    """Why only the mean is known."""
     refused: str | None = None
+    """Text of the refusal."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "refused", _text(self.refusal, self.refused))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +148,13 @@ class SyncAttempt:
 
     method: SyncMethod
     error_ns: float | None
-    reason: str | None = None
+    reasons: tuple[Reason, ...] = ()
     """Why the method failed."""
+    reason: str | None = None
+    """Text of the reasons."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", _text(self.reasons, self.reason))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +174,11 @@ class EnergySync:
     tried: tuple[SyncAttempt, ...] = ()
 
     @property
-    def refusal(self) -> str:
-        """Why the clocks could not be aligned: the reason of each method."""
-        asked = [one for one in self.tried if self.asked in (None, one.method)]
-        reasons = [f"{one.method.value}: {one.reason}" for one in asked if one.reason]
-        return "; ".join(reasons) or "no way to align the meter's clock with the device's"
+    def refusal(self) -> tuple[Reason, ...]:
+        """Why each allowed method failed; that nothing could be tried, if there is no method."""
+        allowed = [one for one in self.tried if self.asked in (None, one.method)]
+        reasons = tuple(chain.from_iterable(about(a.method.value, a.reasons) for a in allowed))
+        return reasons or (no_method(),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +220,10 @@ class EnergyResult:
     phases: dict[str, PhaseEnergy] | None = None
     per_query: QueryEnergy | None = None
     battery: BatteryLife | None = None
+    net_refusal: tuple[Reason, ...] = ()
+    """Why there is no net energy."""
     net_refused: str | None = None
+    """Text of the net refusal."""
     edge_windows: tuple[EdgeWindow, ...] = ()
     """Windows of a board in energy mode, in order of time; the gross energy is the energy of the
     median window. Empty if a loop on another clock delimits the window."""
@@ -211,12 +242,23 @@ class EnergyResult:
     trace: TraceFile | None = None
     """Power file; None if edgebench drove the meter."""
     checks: tuple[MeterCheck, ...] = ()
+    refusal: tuple[Reason, ...] = ()
+    """Why there is no energy; empty if there is an energy."""
     refused: str | None = None
-    """Why there is no energy, a single line; None if there is an energy."""
+    """Text of the refusal, a single line; None if there is an energy."""
     refused_by: str | None = None
     """Rule that the reason belongs to: meter, energy_sync, or energy for any other reason."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "refused", _text(self.refusal, self.refused))
+        object.__setattr__(self, "net_refused", _text(self.net_refusal, self.net_refused))
 
     @property
     def is_measured(self) -> bool:
         """Whether the run has an energy."""
         return self.gross_j_per_inference is not None
+
+
+def _text(reasons: tuple[Reason, ...], stored: str | None) -> str | None:
+    """Text of reasons; None if there are none."""
+    return text_of(reasons, stored or "") or stored

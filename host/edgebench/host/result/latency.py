@@ -110,6 +110,10 @@ class Stability:
     """Range of the block medians divided by the overall median."""
     levels: LatencyLevels | None
     """None if the latency does not switch between two levels."""
+    drift_ratio: float | None = None
+    """Median of the last fifth of the invocations less that of the first fifth, over the overall
+    median; null with few invocations. Runs that drift alike show it together, even if chance hides
+    the drift in each of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,16 @@ The kinds of a run's results are in `reasons/`, those of the verdict in its rule
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from inspect import signature
 from types import UnionType
 from typing import Any, Generic, ParamSpec, Union, cast, get_args, get_origin, get_type_hints
 
 P = ParamSpec("P")
+_NOT_FINITE = ("nan", "inf", "-inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,10 @@ class Reason:
     id: str
     """Kind of reason."""
     facts: Mapping[str, Fact]
-    """Numbers and names in its sentence."""
+    """Numbers and names in its sentence. A number that is not finite is `nan`, `inf` or `-inf`,
+    because JSON has no such numbers."""
+    subject: str | None = None
+    """Check or method that this reason, and those that follow it, are about."""
 
 
 Fact = str | int | float | bool | tuple[Reason, ...] | None
@@ -50,7 +55,8 @@ class ReasonKind(Generic[P]):
     def __call__(self, *args: P.args, **facts: P.kwargs) -> Reason:
         """A reason of this kind."""
         assert not args, "facts have names"
-        return Reason(self.id, cast("Mapping[str, Fact]", facts))
+        given = cast("Mapping[str, Fact]", facts)
+        return Reason(self.id, {name: _storable(fact) for name, fact in given.items()})
 
     @property
     def fact_types(self) -> Mapping[str, frozenset[type]]:
@@ -59,10 +65,15 @@ class ReasonKind(Generic[P]):
 
     def facts_in(self, facts: Mapping[str, Fact]) -> dict[str, Fact] | None:
         """The facts of this kind; None if they are those of another version."""
-        kinds = self.fact_types
-        if any(type(facts.get(name, ...)) not in of for name, of in kinds.items()):
-            return None
-        return {name: facts[name] for name in kinds}
+        known: dict[str, Fact] = {}
+        for name, types in self.fact_types.items():
+            fact = facts.get(name, ...)
+            if fact in _NOT_FINITE and float in types:
+                fact = float(str(fact))
+            if fact is ... or type(fact) not in types:
+                return None
+            known[name] = fact
+        return known
 
     def text(self, facts: Mapping[str, Fact], *numbers: float) -> str | None:
         """Sentence with these facts; None if they are those of another version, or out of range.
@@ -76,6 +87,21 @@ class ReasonKind(Generic[P]):
             return None if known is None else self._sentence(*numbers, **known)
         except (LookupError, ArithmeticError):  # a number is absent or out of range
             return None
+
+
+def about(subject: str, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
+    """Reasons with a subject, such as a check or a method."""
+    return tuple(
+        replace(reason, subject=subject) if index == 0 else reason
+        for index, reason in enumerate(reasons)
+    )
+
+
+def _storable(fact: Fact) -> Fact:
+    """The fact as a value of JSON."""
+    if isinstance(fact, float):
+        return float(fact) if math.isfinite(fact) else str(float(fact))
+    return fact
 
 
 @cache

@@ -29,6 +29,8 @@ from edgebench.protocol.record import (
     Scheduling,
     SyncFacts,
     TensorSpec,
+    TimedPathFacts,
+    Yardstick,
 )
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.thermal import CooldownFacts, Expectation
@@ -80,6 +82,9 @@ class Conditions:
     telemetry_absent: dict[str, str] = field(default_factory=dict[str, str])
     """Missing sensors, and the reason for each."""
     clock: ClockModel | None
+    yardstick: Yardstick | None = None
+    """Speed of the device at both ends of the run, by fixed work; None from older agents, in a
+    failed run, and for a target that timed itself."""
     marks: SyncFacts = field(default_factory=SyncFacts)
     metered: MeterFacts | None = None
     output_sha256: str | None
@@ -91,6 +96,9 @@ class Conditions:
     """Fraction of the file's values that quantisation clips, for the worst input; None if no input
     was quantised."""
     outputs: tuple[TensorSpec, ...]
+    timed_path: TimedPathFacts | None = None
+    """Outputs of the timed calls, compared with those of the checks; None in a failed or stopped
+    run, for a target that timed itself, and from older agents."""
     power_source: str | None
     ambient_c: float | None = None
     firmware: FirmwareFacts | None = None

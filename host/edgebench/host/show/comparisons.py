@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from edgebench.host.analysis.compare.blocks import Blocks
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 from edgebench.host.analysis.compare.ratios import SetRatio
 from edgebench.host.analysis.compare.runs import RunComparison
+from edgebench.host.analysis.occasions import MIN_OCCASIONS, OCCASION_S
 from edgebench.host.result.metrics import METRICS, Better, Quantity
 from edgebench.host.result.units import (
     ABSENT,
@@ -159,17 +161,30 @@ def _notes(comparison: RunComparison, run_names: str = "") -> list[str]:
             "change is the median of the ratios of all pairs of runs, which here is far from the "
             "ratio of the two medians"
         )
-    if comparison.is_in_blocks:
-        notes.append(
-            "one side ran before the other, so a drift between them looks like a change; to "
-            "alternate them: edgebench bench A --against B"
-        )
+    if comparison.result.rules.blocks is not None:
+        notes.append(_occasions_note(comparison.result.rules.blocks))
     notes += [
         f"{name} in effect: {' / '.join(both)}, which differs from the request"
         for name, both in comparison.in_effect.items()
     ]
     differences = comparison.differs_in.items()
     return notes + [f"the sides differ in {key}: {' / '.join(both)}" for key, both in differences]
+
+
+def _occasions_note(blocks: Blocks) -> str:
+    """What the interval contains because the sides were measured on different occasions."""
+    spread = blocks.spread
+    in_turn = "edgebench bench A --against B"
+    if spread.deviation is None:
+        more = f"on {MIN_OCCASIONS} occasions, at least {OCCASION_S / 60:g} minutes apart"
+        return f"measure both models in turn: {in_turn}; or one of them {more}: edgebench bench A"
+    models = f"{spread.model_count} models" if spread.is_pooled else "these models"
+    drift = " and a drift from one side to the other" if blocks.jump else ""
+    return (
+        "the sides were measured on different occasions: the interval contains the spread between "
+        f"{spread.occasion_count} occasions of {models}, standard deviation "
+        f"{spread.deviation:.2%}{drift}; to measure both in turn: {in_turn}"
+    )
 
 
 def _times(comparison: RunComparison) -> str:
@@ -189,8 +204,9 @@ def _words(comparison: RunComparison) -> str:
     if outcome is ComparisonOutcome.EQUIVALENT:
         return "equivalent to"
     if outcome is ComparisonOutcome.INCONCLUSIVE:
-        if comparison.result.smallest_p >= comparison.result.rules.alpha:
-            return "undecided against"  # no result of this many runs could be significant
+        rules = comparison.result.rules
+        if comparison.result.smallest_p >= rules.alpha or rules.is_spread_unknown:
+            return "undecided against"  # no result could be significant
         return "neither clearly better nor clearly worse than"
     is_lower = (outcome is ComparisonOutcome.BETTER) == (better is Better.LOWER)
     return f"{outcome.value} ({'lower' if is_lower else 'higher'}) than"

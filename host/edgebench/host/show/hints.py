@@ -205,6 +205,12 @@ _HINTS: tuple[Row, ...] = (
     ),
     (e.NoSecondSide, _for_second_side),
     _on(
+        e.ModelFileMissing,
+        "copy the file into this directory, or name it: {}; sha256sum FILE must print {}",
+        command("bench", Placeholder("FILE"), "--against", Placeholder("B")),
+        lambda error, _: error.sha256,
+    ),
+    _on(
         e.NoSuchModel,
         "give the path of a .tflite or .onnx file, or try a built-in model: {}",
         _BUILT_IN,

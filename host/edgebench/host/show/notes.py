@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from edgebench.host.analysis.verdict.machine import ClockDriftRule, ClockRule
+from edgebench.host.analysis.verdict.clock import ClockDriftRule, ClockRule
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import RuleOutcome

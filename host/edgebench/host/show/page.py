@@ -43,6 +43,7 @@ from edgebench.host.show.tables import (
     text,
 )
 from edgebench.host.show.verdict import failure_advice, rules_parts, verdict_rows
+from edgebench.host.show.yardstick import yardstick_line
 from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.device import Environment
 from edgebench.protocol.record import Confinement, ModelFacts
@@ -228,6 +229,8 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     # A target runs no operating system.
     kind = f"{device.soc}, {device.os}" if conditions.firmware is None else device.arch
     facts += [("device", f"{device.name}, {kind}"), *_machine(run)]
+    if conditions.yardstick is not None:
+        facts.append(("yardstick", yardstick_line(conditions.yardstick)))
     if conditions.ambient_c is not None:
         facts.append(("ambient", f"{conditions.ambient_c:g} °C, stated by the operator"))
     return facts

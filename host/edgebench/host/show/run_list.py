@@ -22,7 +22,7 @@ from edgebench.host.show.tables import (
     refused_cell,
     text,
 )
-from edgebench.host.store.index import INVALID, RunSummary
+from edgebench.host.store.index import INVALID, RunSummary, without_replaced
 from edgebench.protocol.text import printable
 
 WIDE = 120
@@ -89,7 +89,7 @@ def invalid_lines(rows: Sequence[RunSummary]) -> list[str]:
     The table shows only the verdict of each single run.
     """
     groups: dict[str, list[float]] = {}
-    for row in rows:
+    for row in without_replaced(rows):
         side = side_id(row.comparison_id, row.side or "") if row.comparison_id else None
         name, value = row.set_id or side, row.headline_ns[0] or row.throughput_per_s
         if name is not None and value:

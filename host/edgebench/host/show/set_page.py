@@ -32,6 +32,7 @@ from edgebench.host.show.tables import (
     text,
 )
 from edgebench.host.show.verdict import rules_parts, verdict_rows
+from edgebench.host.show.yardstick import yardsticks_line
 
 _SHOWN_GROUPS = ("latency_ns", "end_to_end_ns", "throughput_per_s", "cold_start_ns", "windows")
 _SHOWN = (INSTRUCTIONS, "memory_bytes.peak_rss", GROSS_ENERGY, "energy.net_j_per_inference")
@@ -83,6 +84,9 @@ def set_details(
     ]
     if replaced := replaced_words(one):
         facts.append(("replaced", replaced))
+    yardsticks = [run.conditions.yardstick for run in one.counted]
+    if known := [yardstick for yardstick in yardsticks if yardstick is not None]:
+        facts.append(("yardstick", yardsticks_line(known)))
     if (line := _next_run_line(one)) is not None and not one.verdict.is_refused:
         facts.append(("next run", line))
     if next_time is not None:

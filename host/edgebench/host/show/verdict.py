@@ -90,6 +90,7 @@ def advised(one: RunSet, made: Run | None = None) -> list[Advice]:
     situation = Situation(
         asked=asked_of(made, _run_count(made)),
         free_cpus=free_cpus(made),
+        own_cpus=own_cpus(made),
         has_governors=before is None or bool(before.governors),
         can_be_longer=not any(map(is_at_query_limit, one.runs)),
         warmup_query_count=-(-longest // step) * step,
@@ -130,13 +131,28 @@ def _run_count(run: Run) -> int:
 def free_cpus(run: Run) -> tuple[int, ...]:
     """CPUs for the model, one per thread, that leave other CPUs free; empty if there are none.
 
-    The last CPUs are chosen: most machines serve their interrupts on the first CPU, and on Arm
-    boards with two types of cores it is an efficiency core.
+    The last CPUs are chosen: most machines serve their interrupts on the first CPU.
     """
     scheduling, count = run.conditions.scheduling, max(1, run.spec.threads)
     if scheduling is None or run.spec.cpus or len(scheduling.cpus) <= count:
         return ()
     return tuple(sorted(scheduling.cpus)[-count:])
+
+
+def own_cpus(run: Run) -> tuple[int, ...]:
+    """CPUs of the fastest type for the model, one per thread; as in `Situation`."""
+    scheduling, count = run.conditions.scheduling, max(1, run.spec.threads)
+    cpus = free_cpus(run)
+    if scheduling is None or not cpus:
+        return ()
+    usable = set(scheduling.cpus)
+    kinds = [sorted(usable & set(kind)) for kind in run.environment.cpu.kinds or ()]
+    kinds = [kind for kind in kinds if kind]
+    thermal = run.metrics.thermal
+    has_moved = thermal is not None and bool(thermal.moved_ratio)
+    if len(kinds) > 1:
+        return next((tuple(kind[-count:]) for kind in kinds if len(kind) >= count), ())
+    return cpus if has_moved else ()
 
 
 def _hides(finding: Finding, unwatched: Sequence[str]) -> bool:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from statistics import median
 
-from edgebench.host.analysis.occasions import NextTime, next_time
-from edgebench.host.result.metrics import METRICS
+from edgebench.host.analysis.compare.runs import Sides
+from edgebench.host.analysis.occasions import (
+    NextTime,
+    OccasionSpread,
+    next_time,
+    occasion_spread,
+    occasion_starts,
+    start_s,
+)
+from edgebench.host.result.metrics import METRICS, Metric
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.store.index import COUNTED_STATES, RunSummary, list_runs, without_replaced
+from edgebench.host.store.index import (
+    COUNTED_STATES,
+    RunSummary,
+    list_runs,
+    summary_of,
+    without_replaced,
+)
 from edgebench.host.store.layout import Store
+
+_Subject = tuple[str, str | None, str | None]
+"""What two sets must share to be occasions of one measurement."""
 
 
 def next_time_of(store: Store, one: RunSet) -> NextTime | None:
@@ -21,32 +38,73 @@ def next_time_of(store: Store, one: RunSet) -> NextTime | None:
         StoreError: the store cannot be read.
     """
     metric = METRICS[one.headline]
-    column = None if metric.budget or metric.is_exact or metric.is_tail else metric.column
-    if one.set_id is None or column is None or one.verdict.is_refused:
+    if one.set_id is None or not _is_indexed(metric) or one.verdict.is_refused:
         return None
     rows = [row for row in list_runs(store) if row.device == one.device]
-    groups = _by_subject(rows, column)
+    groups = _by_subject(rows, lambda row: getattr(row, metric.column or ""))
     subject = next((_subject(row) for row in rows if row.set_id == one.set_id), None)
     own = groups.pop(subject, []) if subject is not None else []
     return next_time(own, groups.values())
 
 
-_Subject = tuple[str, str | None, str | None]
+def spread_in(store: Store, sides: Sides, metric: Metric) -> OccasionSpread:
+    """Spread of a metric between occasions of the models on both sides of a comparison.
+
+    The sets of the store count, and those of the sides, which may be in other stores. If both sides
+    are sets of one subject, those of the candidate are left out: a change would count as spread.
+    Other models of the device count only if the index has the metric.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    stored = {row.run_id: row for row in list_runs(store)}
+    before, after = ([stored.get(run.run_id) or summary_of(run) for run in side] for side in sides)
+    own = {_subject(row) for row in before}
+    after = [row for row in after if _subject(row) not in own]
+    own.update(map(_subject, after))
+    read = {run.run_id: run for side in sides for run in side}
+
+    def value_of(row: RunSummary) -> float | None:
+        if _is_indexed(metric):
+            indexed: float | None = getattr(row, metric.column or "")
+            return indexed
+        if _subject(row) not in own:
+            return None
+        return metric.bounded_value(read.get(row.run_id) or store.run(row.run_id))
+
+    compared = {run.run_id for side in sides for run in side}
+    device = before[0].device
+    rows = [row for row in stored.values() if row.device == device and row.run_id not in compared]
+    groups = _by_subject([*rows, *before, *after], value_of)
+    return occasion_spread([groups.pop(subject, []) for subject in own], groups.values())
+
+
+def _is_indexed(metric: Metric) -> bool:
+    """Whether the index has the number with which the metric is judged."""
+    is_plain = not (metric.budget or metric.is_exact or metric.is_tail)
+    return is_plain and metric.column is not None
 
 
 def _subject(row: RunSummary) -> _Subject:
-    """What two sets must share to be occasions of one measurement."""
     return row.model, row.settings_digest, row.conditions_digest
 
 
-def _by_subject(rows: Iterable[RunSummary], column: str) -> dict[_Subject, list[float]]:
-    """Median of each set, by subject, oldest first."""
-    sets: dict[tuple[_Subject, str], list[float]] = {}
+def _by_subject(
+    rows: Iterable[RunSummary], value_of: Callable[[RunSummary], float | None]
+) -> dict[_Subject, list[float]]:
+    """Median of the first set of each occasion, by subject, oldest first.
+
+    Both sides of a comparison in pairs are one occasion if they have the same subject.
+    """
+    sets: dict[_Subject, dict[str, list[tuple[float, float]]]] = {}
     for row in without_replaced(rows):
-        value = getattr(row, column)
-        if row.set_id is not None and row.verdict in COUNTED_STATES and value:
-            sets.setdefault((_subject(row), row.set_id), []).append(float(value))
+        name = row.set_id or row.comparison_id
+        if name is not None and row.verdict in COUNTED_STATES and (value := value_of(row)):
+            runs = sets.setdefault(_subject(row), {}).setdefault(name, [])
+            runs.append((start_s(row.created_utc), float(value)))
     groups: dict[_Subject, list[float]] = {}
-    for (subject, _), values in sets.items():
-        groups.setdefault(subject, []).append(median(values))
+    for subject, by_name in sets.items():
+        runs_of_sets = list(by_name.values())
+        first = occasion_starts(min(start for start, _ in runs) for runs in runs_of_sets)
+        groups[subject] = [median(value for _, value in runs_of_sets[place]) for place in first]
     return groups

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support.digits import CASES, PACKAGES, Case, images, imported
+from support.digits import CASES, FOLDER, ONE_THREAD, PACKAGES, Case, images, imported
+from support.faulty_drivers import FaultyRuntime
 from support.tools import need_runtime
 
 from edgebench.agent.worker import checks
@@ -460,3 +461,21 @@ def test_built_in_model_answers_as_the_manifest_says(tmp_path: Path, case: Case)
     answers = arrays(tmp_path)["dataset.0"]
     correct = int((answers.reshape(360, -1).argmax(axis=1) == images(case.entry)[1]).sum())
     assert correct in {known["correct_count"] for known in case.entry["accuracy"]}
+
+
+def test_third_party_driver_is_compared_with_the_built_in_one(tmp_path: Path) -> None:
+    """Otherwise a driver that is wrong in all its calls would agree with its own reference."""
+    need_runtime("onnxruntime")
+    driver, path = FaultyRuntime("onnx", "other-weights"), str(FOLDER / "digits_fp32.onnx")
+    driver.import_library()
+    model = driver.load(path, ONE_THREAD)
+    samples = make_samples(model.inputs, count=4, seed=1, memory_bytes=2**30)
+    checked = Subject(RunSpec(driver.name), driver, path, None, model, ONE_THREAD, samples, [], 1)
+    _, found = run_checks(checked, tmp_path)
+    assert found.reference == "onnx reference kernels"
+    assert found.reference_runtime is not None
+    assert found.reference_runtime.name == "onnx"
+    kept = arrays(tmp_path)
+    right = np.roll(kept["used.0"], -1, axis=-1)
+    assert np.allclose(kept["reference.0"], right, atol=1e-4)
+    assert not np.allclose(kept["reference.0"], kept["used.0"], atol=1e-1)

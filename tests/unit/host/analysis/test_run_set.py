@@ -23,6 +23,7 @@ from edgebench.host.analysis.run_set import (
     find_set,
     find_sets,
     next_run_interval,
+    set_drift_ratio,
 )
 from edgebench.host.analysis.verdict.run_set import chance_of_order
 from edgebench.host.result.energy import EnergyResult
@@ -34,6 +35,7 @@ from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import sentence
 from edgebench.protocol.clock import ClockModel
+from edgebench.protocol.record import Yardstick, YardstickReading
 
 TRIALS = 4000
 SIGMA_POINTS = 100 * math.sqrt(0.95 * 0.05 / TRIALS)
@@ -65,7 +67,10 @@ def one_run() -> Run:
     )
 
 
-RUN = replace(one_run(), verdict=Verdict(state=State.VALID, rules=()))
+RUN = changed(
+    one_run(),
+    {"verdict": Verdict(state=State.VALID, rules=()), "metrics.stability.drift_ratio": None},
+)
 
 
 def runs_of(p50s_ns: list[int], half_width_ns: int = 100) -> list[Run]:
@@ -312,6 +317,129 @@ def test_runs_that_rise_in_order_are_a_trend(p50s_ns: list[int], is_trend: bool)
     assert (found.outcome is RuleOutcome.FAIL) == is_trend, found
 
 
+@pytest.mark.parametrize(
+    ("p50s_ns", "fast_count"),
+    [
+        ([1000, 1150, 1151, 1149, 1152, 1150, 1151, 1150], 1),
+        ([1002, 1000, 1001, 1150, 1151, 1149, 1152, 1150], 3),
+        ([1000, 1050, 1051, 1049, 1052], 1),
+        ([1150, 1151, 1149, 1152, 1150, 1151, 1150, 1400], 0),
+        ([1400, 1151, 1149, 1152, 1150, 1151, 1150, 1152], 0),
+        ([1000, 1010, 1012, 1011, 1010, 1011, 1012, 1010], 0),
+        ([1000, 1150, 1001, 1150, 1149, 1152, 1150, 1151], 0),
+    ],
+)
+def test_device_that_throttles_after_its_first_runs_makes_a_step(
+    p50s_ns: list[int], fast_count: int
+) -> None:
+    """Otherwise seven throttled runs of eight would agree, and be valid where nothing is read.
+
+    A slow run at an end is a disturbance, and a rise below the limit is small.
+    """
+    found = find_set(runs_of(p50s_ns)).verdict
+    steps = [one.facts["fast_count"] for one in found.rules if one.reason == "step"]
+    assert steps == [fast_count] * bool(fast_count)
+
+
+@pytest.mark.parametrize(
+    ("changes", "drift_ratio"),
+    [
+        ([0.03] * 8, 0.03),
+        ([-0.03] * 8, 0.03),
+        ([0.03, 0.02, 0.04, 0.03, 0.025, 0.035, 0.03, 0.03], 0.03),
+        ([0.03, -0.03, 0.03, 0.03, -0.02, 0.03, -0.03, 0.03], 0.0),
+        ([0.03] * 7 + [None], 0.0),
+    ],
+)
+def test_drift_that_the_runs_share_shows_in_the_set(
+    changes: list[float | None], drift_ratio: float
+) -> None:
+    """Otherwise a drift that noise hides in each short run would be valid, and not in the interval.
+
+    Changes in different directions are noise.
+    """
+    runs = runs_of([1000] * 8)
+    stability = RUN.metrics.stability
+    assert stability is not None
+    for number, change in enumerate(changes):
+        whole = replace(stability, drift_ratio=change)
+        runs[number] = changed(runs[number], {"metrics.stability": whole})
+    assert set_drift_ratio(runs) == pytest.approx(drift_ratio)
+    found = find_set(runs)
+    assert found.metrics["latency_ns.p50"].half_width_ratio == pytest.approx(0.625 * drift_ratio)
+    assert ("set_drift" in {one.id for one in found.verdict.failures}) == (drift_ratio > 0.02)
+
+
+def speeds(integer_ns: list[float], *, bytes_per_s: float = 4e9) -> list[Run]:
+    """Runs with these times of integer work after each; before, another process slowed it down."""
+    runs = runs_of([1000] * len(integer_ns))
+    return [
+        changed(
+            run,
+            {
+                "conditions.yardstick": Yardstick(
+                    before=YardstickReading(2 * time_ns, 0.5, bytes_per_s / 2, 0.5),
+                    after=YardstickReading(time_ns, 0.01, bytes_per_s, 0.1),
+                )
+            },
+        )
+        for run, time_ns in zip(runs, integer_ns, strict=True)
+    ]
+
+
+def yardstick_of(runs: list[Run]) -> Finding:
+    """What the set's rule found about the yardsticks of its runs."""
+    [found] = [one for one in find_set(runs).verdict.rules if one.id == "set_yardstick"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("integer_ns", "outcome"),
+    [
+        ([100.0] * 8, RuleOutcome.PASS),
+        ([100.0, *[102.9] * 7], RuleOutcome.PASS),
+        ([100.0, *[103.1] * 7], RuleOutcome.FAIL),  # slower from the second run on
+        ([*[100.0] * 6, 103.1, 103.1], RuleOutcome.FAIL),
+        ([*[100.0] * 7, 140.0], RuleOutcome.PASS),  # outvoted
+        ([*[100.0] * 4, 140.0], RuleOutcome.FAIL),  # five runs outvote none
+        ([100.0 + number for number in range(8)], RuleOutcome.FAIL),
+    ],
+)
+def test_speeds_of_the_runs_are_compared(integer_ns: list[float], outcome: RuleOutcome) -> None:
+    """Otherwise a virtual machine that became slower would look like a slow model."""
+    found = yardstick_of(speeds(integer_ns))
+    assert found.outcome is outcome
+    assert found.value is not None
+    changed_ratio = integer_ns[-1] / integer_ns[0] - 1
+    assert f"in the last run {changed_ratio:.1%}" in sentence(found)
+
+
+def test_slower_memory_makes_a_set_suspect() -> None:
+    """Otherwise a memory controller at a lower clock would not be detected."""
+    fast, slow = speeds([100.0] * 4), speeds([100.0] * 8, bytes_per_s=4e9 / 1.51)[4:]
+    found = yardstick_of([*fast, *slow])
+    assert (found.outcome, found.reason) == (RuleOutcome.FAIL, "memory")
+    assert "copy in memory took 51.0% longer" in sentence(found)
+
+
+def test_different_work_is_not_compared() -> None:
+    """Otherwise an update of Python between two runs would look like a slower device."""
+    runs = speeds([100.0] * 4 + [200.0] * 4)
+    for number in range(4, 8):
+        runs[number] = changed(runs[number], {"environment.python": "3.13.0"})
+    assert yardstick_of(runs).outcome is RuleOutcome.UNKNOWN
+    assert yardstick_of(runs[:1]).outcome is RuleOutcome.UNKNOWN
+
+
+def test_clock_that_cannot_be_read_is_watched_by_the_yardstick() -> None:
+    """Otherwise a set would be `valid*` for a clock whose changes were detected; heat stays so."""
+    unwatched = Verdict(state=State.VALID, rules=(), unwatched=("clock", "heat"))
+    runs = [replace(run, verdict=unwatched) for run in speeds([100.0] * 8)]
+    assert find_set(runs).verdict.unwatched == ("heat",)
+    without = [changed(run, {"conditions.yardstick": None}) for run in runs]
+    assert find_set(without).verdict.unwatched == ("clock", "heat")
+
+
 def test_interval_of_a_set_has_the_drift_of_its_runs() -> None:
     """Otherwise runs that drift by 4 % would have an interval of 0.1 %, which a longer one misses.
 
@@ -321,7 +449,7 @@ def test_interval_of_a_set_has_the_drift_of_its_runs() -> None:
         changed(run, {"metrics.warmup.level_range_ratio": 0.04})
         for run in runs_of([1000, 1000, 1001, 999, 1000])
     ]
-    assert find_set(drifting).metrics["latency_ns.p50"].ci95 == pytest.approx((980, 1020))
+    assert find_set(drifting).metrics["latency_ns.p50"].ci95 == pytest.approx((974, 1026))
     one_of_five = [*drifting[:1], *runs_of([1000, 1000, 1001, 999, 1000])[1:]]
     assert find_set(one_of_five).metrics["latency_ns.p50"].ci95 == (999, 1001)
 

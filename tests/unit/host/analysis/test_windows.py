@@ -27,6 +27,7 @@ from edgebench.host.result.energy import EdgeWindow, EnergyResult, MeterCheck
 from edgebench.host.result.facts import EnergyRequest, HostFacts, SetMember
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, headline
 from edgebench.host.result.outputs import Agreement
+from edgebench.host.result.reasons.recording import samples_received
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import sentence
@@ -226,7 +227,7 @@ def edge_window(duration_s: float) -> EdgeWindow:
 
 METERED = EnergyResult(
     meter="LPM01A",
-    checks=(MeterCheck("complete", True, "all samples"),),
+    checks=(MeterCheck("complete", True, (samples_received(sample_count=9),)),),
     gross_j_per_inference=1e-6,
     u95_absolute_j=1e-8,
     boundary="what the meter supplies",

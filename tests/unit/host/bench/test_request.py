@@ -84,6 +84,7 @@ def test_each_of_several_runs_under_mlperf_s_preset_has_its_length() -> None:
     [
         ({"runs": 0}, "runs must be 1..1000, got 0"),
         ({"runs": 1001}, "runs must be 1..1000, got 1001"),
+        ({"extra_runs": -1}, "extra runs must be 0..1000, got -1"),
         ({"runs": 3, "is_sustained": True}, "--sustained makes a single run, got --runs 3"),
         ({"runs": 3, "is_profiled": True}, "--profile makes a single run, got --runs 3"),
     ],

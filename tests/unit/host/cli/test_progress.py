@@ -16,6 +16,7 @@ from edgebench.host.analysis.run import analyse_run
 from edgebench.host.bench import events
 from edgebench.host.cli import progress
 from edgebench.host.cli.progress import ProgressWatcher
+from edgebench.host.result.facts import Replacement, SetMember
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import ModelRefused, Unreachable
 from edgebench.protocol.messages import Progress, Telemetry
@@ -96,6 +97,9 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
                 "board", RuntimeReport("tflite", ("tflite",), reason="no wheel", install="pip x")
             )
         )
+        disturbed = Replacement("run-1", ("cpu_pressure", "interference"))
+        member = SetMember("set-1", 2, 5, disturbed)
+        watcher.notify(events.ExtraRunPlanned("board", MODEL, "litert", member))
         watcher.notify(events.RunBegan("board", device, MODEL, "litert", events.Place(2, 6)))
         watcher.notify(events.PushProgress("board", 1000, 24_376))
         for phase in Phase:
@@ -111,6 +115,10 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
     text = out.getvalue()
     assert "note: digits.tflite is measured first, as the reference of the accuracy" in text
     assert "note: runtime tflite is left out: no wheel; install it there with pip x" in text
+    assert (
+        "note: digits.tflite on litert: run 3 of 5 was disturbed (cpu_pressure, interference); "
+        "a further run replaces it"
+    ) in text
     assert "note: run run-0 had finished and was still on the device; it is now stored" in text
     assert "warning: run run-2 stays on the device: odd" in text
     assert "note: run run-1 had been stopped and was still on the device; it is now stored" in text

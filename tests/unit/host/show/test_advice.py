@@ -72,6 +72,7 @@ def commands(asked: Asked) -> Iterator[tuple[str, Command]]:
             situation = Situation(
                 asked=asked,
                 free_cpus=cpus,
+                own_cpus=cpus,
                 has_governors=is_free,
                 can_be_longer=is_free,
                 warmup_query_count=1000,
@@ -193,8 +194,8 @@ def test_governor_is_advised_where_the_kernel_has_one() -> None:
     for rule, reason in (("steady_state", "switching"), ("frequency", "")):
         fails = finding(rule, RuleOutcome.FAIL, reason)
         for cpus in ((2, 3), ()):
-            assert "--governor" in str(advice_for(fails, Situation(free_cpus=cpus)))
-            without = advice_for(fails, Situation(free_cpus=cpus, has_governors=False))
+            assert "--governor" in str(advice_for(fails, Situation(own_cpus=cpus)))
+            without = advice_for(fails, Situation(own_cpus=cpus, has_governors=False))
             assert without is not None
             assert "--governor" not in str(without)
 
@@ -202,7 +203,7 @@ def test_governor_is_advised_where_the_kernel_has_one() -> None:
 def test_advice_whose_steps_another_one_has_is_not_repeated() -> None:
     """Otherwise the page of a set on a busy machine would advise twice to end other programs."""
     more_runs, alone, longer = (
-        advice_for(finding(rule, RuleOutcome.FAIL), Situation(free_cpus=(1,)))
+        advice_for(finding(rule, RuleOutcome.FAIL), Situation(own_cpus=(1,)))
         for rule in ("between_runs", "background_load", "precision")
     )
     assert more_runs

@@ -22,6 +22,7 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Finding, RuleOutcome, State
 from edgebench.host.show.bench_command import asked_of, bench_words
 from edgebench.host.show.verdict import advice_for
+from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.spec import Engine
 
@@ -30,7 +31,7 @@ MODEL = "digits_int8.tflite"
 
 def requested(line: str) -> BenchRequest:
     """The request of a command line."""
-    return bench._request(bench.parser().parse_args(shlex.split(line)))
+    return bench._request(bench.parser().parse_args(shlex.split(line)), Store(Path("no store")))
 
 
 def made(request: BenchRequest, number: int = 0, pair: Pair | None = None) -> Run:
@@ -135,7 +136,10 @@ def test_every_advice_is_a_command_that_is_accepted(options: str) -> None:
     """Otherwise the advised command would contradict the request."""
     request = requested(f"{MODEL} {options}")
     situation = Situation(
-        asked=asked_of(made(request), request.run_count), free_cpus=(0,), warmup_query_count=1000
+        asked=asked_of(made(request), request.run_count),
+        free_cpus=(0,),
+        own_cpus=(0,),
+        warmup_query_count=1000,
     )
     refused: list[str] = []
     for rule, kind in ((one, kind) for one in ALL_RULES for kind in one.reasons().values()):

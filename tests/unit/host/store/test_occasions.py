@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +12,15 @@ import pytest
 from support.changes import changed
 from support.kinds import KINDS, store_of
 
+from edgebench.host.analysis.occasions import MIN_OCCASIONS
 from edgebench.host.analysis.run_set import find_set
 from edgebench.host.result.document import to_document
 from edgebench.host.result.facts import Replacement
+from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.store.layout import RUN_FILE, Store
-from edgebench.host.store.occasions import next_time_of
+from edgebench.host.store.occasions import next_time_of, spread_in
 
 DAYS = (1, 2, 3, 4)
 BY_DAY = {1: 1.00, 2: 1.03, 3: 0.98, 4: 1.01}
@@ -112,3 +116,123 @@ def test_page_of_a_set_names_the_occasions(
     document = json.loads(capsys.readouterr().out)
     assert document["next_time"]["occasion_count"] == 4
     assert document["metrics"]["latency_ns.p50"]["next_run"][0] > 0
+
+
+LATENCY = METRICS["latency_ns.p50"]
+
+
+def rewrite(store: Store, set_id: str, change: Callable[[Run], Run]) -> None:
+    """Change the runs of a set."""
+    for run_id in store.run_ids():
+        run = store.run(run_id)
+        if run.set_id == set_id:
+            made = to_document(change(run))
+            (store.directory(run_id) / RUN_FILE).write_text(json.dumps(made))
+
+
+def of_model(name: str, ratio: float = 1.0) -> Callable[[Run], Run]:
+    """A change to another model whose latency is this ratio of the first one's."""
+
+    def change(run: Run) -> Run:
+        latency = run.metrics.latency_ns
+        assert latency is not None
+        assert latency.p50 is not None
+        model = {"model.name": f"{name}.tflite", "model.sha256": name}
+        return changed(run, {**model, "metrics.latency_ns.p50": round(latency.p50 * ratio)})
+
+    return change
+
+
+def sides_of(store: Store, baseline: str, candidate: str) -> tuple[list[Run], list[Run]]:
+    """The runs of two sets."""
+    return [*newest(store, baseline).runs], [*newest(store, candidate).runs]
+
+
+def test_spread_of_a_comparison_is_that_of_the_baselines_occasions(tmp_path: Path) -> None:
+    """Otherwise the change itself would be part of the spread that it is compared with."""
+    store = stored(tmp_path)
+    rewrite(store, "set-4", of_model("new", 3.0))
+    found = spread_in(store, sides_of(store, "set-3", "set-4"), LATENCY)
+    logs = [math.log(BY_DAY[day]) for day in (1, 2, 3)]
+    mean = sum(logs) / 3
+    assert found.deviation == pytest.approx(
+        math.sqrt(sum((one - mean) ** 2 for one in logs) / 2), rel=1e-3
+    )
+    assert (found.freedom, found.occasion_count, found.is_pooled) == (2, 3, False)
+
+
+def test_candidate_of_the_same_model_is_no_occasion(tmp_path: Path) -> None:
+    """Otherwise a machine that became slower would hide it by its own slowness."""
+    store = stored(tmp_path)
+    rewrite(store, "set-4", lambda run: changed(run, {"metrics.latency_ns.p50": 99_000_000}))
+    found = spread_in(store, sides_of(store, "set-3", "set-4"), LATENCY)
+    assert found.occasion_count == 3
+    assert found.deviation is not None
+    assert found.deviation < 0.05
+
+
+def test_occasions_of_other_models_count_if_there_are_too_few(tmp_path: Path) -> None:
+    """Otherwise every new model would need days before it could be compared."""
+    store = stored(tmp_path)
+    for set_id, name in (("set-3", "other"), ("set-4", "new")):
+        rewrite(store, set_id, of_model(name, 3.0))
+    sides = sides_of(store, "set-3", "set-4")
+    few = spread_in(store, sides, LATENCY)
+    assert (few.deviation, few.occasion_count) == (None, 2), "set-1 and set-2 differ once"
+    rewrite(store, "set-4", of_model("old"))
+    store_of(tmp_path, KINDS[0], (5, 6))
+    found = spread_in(store, sides_of(store, "set-3", "set-4"), LATENCY)
+    assert (found.occasion_count, found.model_count, found.is_pooled) == (4, 1, True)
+
+
+def test_sets_of_one_occasion_count_once(tmp_path: Path) -> None:
+    """Otherwise three sets of a minute would pass for the days between two sides."""
+    store = stored(tmp_path)
+
+    def soon(run: Run) -> Run:
+        day = int(run.created_utc[8:10])
+        return replace(run, created_utc=f"2026-03-01T00:0{day}{run.created_utc[16:]}")
+
+    for day in DAYS:
+        rewrite(store, f"set-{day}", soon)
+    rewrite(store, "set-4", of_model("new"))
+    found = spread_in(store, sides_of(store, "set-3", "set-4"), LATENCY)
+    assert (found.deviation, found.occasion_count) == (None, 2)
+    assert next_time_of(store, newest(store, "set-1")) is None
+
+
+def test_sets_of_the_sides_count_wherever_they_are_stored(tmp_path: Path) -> None:
+    """Otherwise a bundle with the baseline's days would be inconclusive in a new store."""
+    elsewhere, store = stored(tmp_path / "sent"), Store(tmp_path / "here")
+    rewrite(elsewhere, "set-4", of_model("new"))
+    days = [run for day in (1, 2, 3) for run in newest(elsewhere, f"set-{day}").runs]
+    found = spread_in(store, (days, [*newest(elsewhere, "set-4").runs]), LATENCY)
+    assert (found.occasion_count, found.freedom) == (3, MIN_OCCASIONS - 1)
+
+
+def test_metric_that_the_index_lacks_is_read_from_the_runs(tmp_path: Path) -> None:
+    """Otherwise energies of two days could never be compared."""
+    store = stored(tmp_path)
+    found = spread_in(store, sides_of(store, "set-3", "set-4"), METRICS[GROSS_ENERGY])
+    assert found.deviation == pytest.approx(0.0, abs=1e-9), "the energies are equal"
+    assert found.occasion_count == 3
+
+
+@pytest.mark.parametrize(("ratio", "code"), [(1.0, 5), (2.0, 4), (0.5, 0)])
+def test_gate_of_stored_sets_uses_the_occasions(
+    tmp_path: Path, ratio: float, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise the exit code would follow the hour of the measurement."""
+    from edgebench.host.cli.main import main
+
+    store = stored(tmp_path)
+    rewrite(store, "set-4", of_model("new", ratio))
+    words = ["compare", "set-3", "--against", "set-4", "--store", str(store.root)]
+    assert main(words) == code
+    assert "the spread between 3 occasions of these models" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    assert main([*words, "--json"]) == code
+    [found] = json.loads(capsys.readouterr().out)["comparisons"]
+    assert found["is_in_blocks"]
+    assert found["result"]["rules"]["blocks"]["spread"]["occasion_count"] == 3

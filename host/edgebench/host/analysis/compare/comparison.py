@@ -9,11 +9,16 @@ shift with its exact interval and the exact p value of the same test (`ranks.py`
 ranks for pairs, rank sums for independent runs. The outcome of a comparison:
 
     too few runs for any p below alpha                             → inconclusive
+    sides on different occasions, with an unknown spread           → inconclusive
     the (1 - 2 alpha) interval lies within the margin (TOST)       → equivalent, significant or not
     Holm-adjusted p < alpha, interval excludes 1, and
         the change is for the better                               → better
         the change is for the worse, and at least the margin       → worse
     otherwise                                                      → inconclusive
+
+Sides that were measured on different occasions differ by more than their runs. Such a comparison in
+blocks has more tests (`blocks.py`): its p value is the largest of all tests, and its interval
+contains the intervals of all tests.
 
 The error of an instrument in the ratio widens both intervals and is not reduced by more runs: a
 change that is significant, but within that error, is inconclusive.
@@ -38,6 +43,7 @@ from enum import Enum
 
 import numpy as np
 
+from edgebench.host.analysis.compare.blocks import Blocks
 from edgebench.host.analysis.compare.ranks import (
     RANK_SUM_LOSS,
     WINSORISED_LOSS,
@@ -48,6 +54,7 @@ from edgebench.host.analysis.compare.ranks import (
     rank_sum_test,
     signed_rank_test,
 )
+from edgebench.host.analysis.occasions import MIN_OCCASIONS
 from edgebench.host.result.metrics import Better
 from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons import comparison as reasons
@@ -101,6 +108,13 @@ class Rules:
     """Standard uncertainty of the ratio from the instrument, not reduced by more runs."""
     resolution_ratio: float = 0.0
     """For the exact design: largest deviation from 1 of the ratio of two equal counts."""
+    blocks: Blocks | None = None
+    """Occasions of the sides; None if both sides were measured in turn, on the same occasions."""
+
+    @property
+    def is_spread_unknown(self) -> bool:
+        """Whether the sides were measured on different occasions whose spread is not known."""
+        return self.blocks is not None and self.blocks.spread.deviation is None
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 0.5:
@@ -124,11 +138,12 @@ class Comparison:
     ratio: float
     """Candidate over baseline, Hodges–Lehmann on logarithms."""
     ratio_interval: Bounds | None
-    """Interval of the ratio at 1 - alpha; None if there are too few runs."""
+    """Interval of the ratio at 1 - alpha; None if there are too few runs or occasions."""
     equivalence_interval: Bounds | None
     """Interval of the ratio at 1 - 2 alpha."""
     p_value: float
-    """P value for no true difference; for counts that do not scatter, 0 if they differ, else 1."""
+    """P value for no true difference, in blocks the largest of all tests; for counts that do not
+    scatter, 0 if they differ, else 1."""
     p_adjusted: float
     """P value after Holm's correction, over all comparisons that were made together."""
     smallest_p: float
@@ -138,7 +153,7 @@ class Comparison:
     cliffs_delta: float
     minimum_detectable_ratio: float | None
     """Relative change that this design, spread and instrument find with 80 % probability; None for
-    single runs."""
+    single runs, and if the spread between occasions is not known."""
     outcome: ComparisonOutcome
     reasons: tuple[Reason, ...]
     """Reasons for the outcome."""
@@ -185,10 +200,11 @@ def compare_many(
     tests = {
         name: _test(a, b, given[name].design) for name, (a, b) in logs.items() if name not in exact
     }
-    adjusted = holm([test.p_value for test in tests.values()])
+    p_values = {name: _p_value(test, given[name]) for name, test in tests.items()}
+    adjusted = holm(list(p_values.values()))
     smallest = holm([test.smallest_p for test in tests.values()])
     tested = {
-        name: _compare(sides[name], test, given[name], p_adjusted=p, smallest_p=least)
+        name: _compare(sides[name], test, given[name], (p_values[name], p, least))
         for (name, test), p, least in zip(tests.items(), adjusted, smallest, strict=True)
     }
     return {name: exact[name] if name in exact else tested[name] for name in sides}
@@ -277,17 +293,34 @@ def _test(baseline: Floats, candidate: Floats, design: Design) -> ShiftTest:
     return signed_rank_test(candidate - baseline)
 
 
+def _p_value(test: ShiftTest, rules: Rules) -> float:
+    """Largest p value of the tests: a change counts only if all find it in one direction."""
+    others = rules.blocks.tests(test.shift) if rules.blocks else []
+    return max([test.p_value, *(other.p_value(test.shift) for other in others)])
+
+
+def _interval(test: ShiftTest, level: float, rules: Rules) -> Bounds | None:
+    """Interval of the shift that contains the intervals of all tests; None if one is unknown."""
+    bounds = test.interval(level)
+    if bounds is None or rules.is_spread_unknown:
+        return None
+    others = rules.blocks.tests(test.shift) if rules.blocks else []
+    every = [bounds, *(other.interval(level) for other in others)]
+    whole = min(low for low, _ in every), max(high for _, high in every)
+    return widened(whole, test.shift, rules.instrument_ratio)
+
+
 def _compare(
     sides: tuple[Floats, Floats],
     test: ShiftTest,
     rules: Rules,
-    *,
-    p_adjusted: float,
-    smallest_p: float,
+    p_values: tuple[float, float, float],
 ) -> Comparison:
+    """Compare two sides; `p_values` holds the p value, the adjusted, and the smallest adjusted."""
     baseline, candidate = (np.asarray(side, np.float64) for side in sides)
-    wide = widened(test.interval(1 - rules.alpha), test.shift, rules.instrument_ratio)
-    narrow = widened(test.interval(1 - 2 * rules.alpha), test.shift, rules.instrument_ratio)
+    p_value, p_adjusted, smallest_p = p_values
+    wide = _interval(test, 1 - rules.alpha, rules)
+    narrow = _interval(test, 1 - 2 * rules.alpha, rules)
     raw = _test(baseline, candidate, rules.design)
     is_adjusted = smallest_p > test.smallest_p
     p = (p_adjusted, smallest_p)
@@ -304,7 +337,7 @@ def _compare(
         ratio=math.exp(test.shift),
         ratio_interval=as_ratios(wide),
         equivalence_interval=as_ratios(narrow),
-        p_value=test.p_value,
+        p_value=p_value,
         p_adjusted=p_adjusted,
         smallest_p=smallest_p,
         superiority=superiority,
@@ -395,7 +428,7 @@ def _detectable(baseline: Floats, candidate: Floats, rules: Rules) -> float | No
     m, n = baseline.size, candidate.size
     is_paired = rules.design is Design.PAIRED
     freedom = m - 1 if is_paired else m + n - 2
-    if freedom < 1:
+    if freedom < 1 or rules.is_spread_unknown:
         return None
     if is_paired:
         deviation = float(np.std(candidate - baseline, ddof=1))
@@ -409,6 +442,8 @@ def _detectable(baseline: Floats, candidate: Floats, rules: Rules) -> float | No
         alpha=rules.alpha,
         instrument=rules.instrument_ratio,
     )
+    for test in rules.blocks.tests(0.0) if rules.blocks else []:
+        effect = max(effect, test.reach(1 - rules.alpha / 2) + test.reach(POWER))
     # Huge spreads would overflow.
     return math.expm1(min(effect, 700.0))
 
@@ -427,6 +462,10 @@ def _judge(
     `p` holds the p value and the smallest possible p value; `is_adjusted` states that both were
     multiplied because several comparisons are made together.
     """
+    if rules.blocks is not None and rules.is_spread_unknown:
+        return ComparisonOutcome.INCONCLUSIVE, reasons.too_few_occasions(
+            occasion_count=rules.blocks.spread.occasion_count, needed_count=MIN_OCCASIONS
+        )
     if p[1] >= rules.alpha or wide is None or narrow is None:
         return ComparisonOutcome.INCONCLUSIVE, reasons.too_few_runs(
             smallest_p=p[1], alpha=rules.alpha, is_adjusted=is_adjusted

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.host.analysis.compare.blocks import are_in_blocks, find_blocks
 from edgebench.host.analysis.compare.comparability import Differences, check_comparable
 from edgebench.host.analysis.compare.comparison import Comparison, Design, Rules, compare_many
 from edgebench.host.analysis.compare.energy import (
@@ -18,6 +19,7 @@ from edgebench.host.analysis.compare.energy import (
     instrument_ratio,
     refuse_energy,
 )
+from edgebench.host.analysis.occasions import OccasionSpread
 from edgebench.host.analysis.outputs import ERROR_METRICS
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.result.facts import BASELINE, CANDIDATE
@@ -79,7 +81,8 @@ class RunComparison:
     """Marks of the outcome, from the runs of both sides."""
     verdicts: Verdicts
     is_in_blocks: bool
-    """Whether all runs of one side precede those of the other: a drift then looks like a change."""
+    """Whether a set of one side was made while no run of the other side was made: the interval then
+    contains the spread between occasions."""
     result: Comparison
     comparison_id: str | None = None
     """Id of the comparison in pairs; None if the user named the runs of each side."""
@@ -92,21 +95,31 @@ class RunComparison:
 
 Sides = tuple[Sequence[Run], Sequence[Run]]
 """Runs of the baseline and of the candidate."""
+SpreadSource = Callable[[Sides, Metric], OccasionSpread]
+"""Finds the spread of a metric between occasions of the models on both sides."""
+
+
+def unknown_spread(_sides: Sides, _metric: Metric) -> OccasionSpread:
+    """The spread without a store; a comparison in blocks is then inconclusive."""
+    return OccasionSpread()
 
 
 def compare_groups(
     groups: Sequence[Sides],
     *,
+    spread_of: SpreadSource = unknown_spread,
     metrics: Sequence[str] | None = None,
     margin_ratio: float | None = None,
     allowed: Iterable[str] = (),
 ) -> list[RunComparison]:
     """Compare each metric of each group of stored runs; p values are adjusted for their number.
 
-    Runs that a command made as pairs are compared as pairs, all others as independent runs.
+    Runs that a command made as pairs are compared as pairs, all others as independent runs. If the
+    sides were measured on different occasions, the spread between occasions widens the interval.
 
     Args:
         groups: Baseline and candidate runs.
+        spread_of: Source of that spread.
         metrics: Paths under `metrics` in run.json, such as `latency_ns.p50`; None: the default
             metric of the scenario.
         margin_ratio: Changes smaller than this do not matter; None: 1 %, or no margin for a count
@@ -119,7 +132,7 @@ def compare_groups(
     """
     allowed = tuple(allowed)
     prepared = [
-        _prepare(group, metric, margin_ratio, allowed)
+        _prepare(group, metric, margin_ratio, allowed, spread_of)
         for group in groups
         for metric in metrics or [_default_metric(group)]
     ]
@@ -220,7 +233,7 @@ class _PreparedComparison:
             differs_in=self.differs_in,
             marks=self.metric.relevant(together(run.marks for run in (*before, *after))),
             verdicts=Verdicts(states.count(State.VALID), states.count(State.SUSPECT)),
-            is_in_blocks=_is_in_blocks(before, after),
+            is_in_blocks=are_in_blocks(before, after),
             result=result,
             in_effect=settings_in_effect(before, after),
         )
@@ -246,7 +259,11 @@ def settings_in_effect(
 
 
 def _prepare(
-    sides: Sides, name: str, margin_ratio: float | None, allowed: tuple[str, ...]
+    sides: Sides,
+    name: str,
+    margin_ratio: float | None,
+    allowed: tuple[str, ...],
+    spread_of: SpreadSource,
 ) -> _PreparedComparison:
     if not all(sides):
         raise UsageError("a comparison needs runs on both sides")
@@ -266,6 +283,9 @@ def _prepare(
     design = Design.INDEPENDENT if pairs is None else Design.PAIRED
     if margin_ratio is None and not metric.is_exact:
         margin_ratio = DEFAULT_MARGIN_RATIO
+    blocks = None
+    if pairs is None and not metric.is_exact and is_positive and are_in_blocks(before, after):
+        blocks = replace(find_blocks(before, after, values), spread=spread_of(sides, metric))
     rules = Rules(
         design=Design.EXACT if metric.is_exact else design,
         better=better_of(metric, before),
@@ -273,6 +293,7 @@ def _prepare(
         resolution_ratio=resolution_ratio([*before, *after]) if metric.is_exact else 0.0,
         # A non-positive energy is refused when the ratio is computed.
         instrument_ratio=instrument_ratio(metric, before, after) if is_positive else 0.0,
+        blocks=blocks,
     )
     return _PreparedComparison(before, after, metric, rules, found, values)
 
@@ -320,12 +341,6 @@ def _is_energy_missing(run: Run, metrics: Sequence[str]) -> bool:
             except MeasurementError:
                 return True
     return False
-
-
-def _is_in_blocks(baseline: Sequence[Run], candidate: Sequence[Run]) -> bool:
-    before, after = (sorted(run.run_id for run in side) for side in (baseline, candidate))
-    # Ids begin with the time. The order of a single run per side has no meaning.
-    return len(before) + len(after) > 2 and (before[-1] < after[0] or after[-1] < before[0])
 
 
 def _without_failed(runs: Sequence[Run]) -> list[Run]:

@@ -18,6 +18,8 @@ hosts are within 100 ppm each.
 from __future__ import annotations
 
 from edgebench.host.result.energy import MeterCheck
+from edgebench.host.result.reasons import recording
+from edgebench.host.result.reasons.energy import stated
 from edgebench.meters.base import Flag, Header, LossReport
 from edgebench.meters.cable import BACKWARDS_W
 
@@ -40,81 +42,81 @@ def check_recording(
         flags: All flags that any sample has.
         power_w_mean: Mean power of the whole recording; None: skip the direction check.
     """
-    if loss.trouble is not None:
-        complete = MeterCheck("complete", False, loss.trouble)
-    elif not loss.received_count:
-        complete = MeterCheck("complete", False, "no sample was received")
-    else:
-        text = _counted(loss.received_count, "sample")
-        if loss.torn_bytes:
-            # The missing samples would follow the last sample, and no window extends beyond it.
-            text += f"; cut off as by a crash: the last {loss.torn_bytes} bytes are no whole packet"
-        complete = MeterCheck("complete", True, text)
     rate = _rate(header, loss)
-    text = f"{_counted(loss.saturated_count, 'sample')} at the end of the range"
-    if loss.bounded_count:
-        text += f", {loss.bounded_count} of them right before a higher range"
     is_few = loss.bounded_count <= LOSS_LIMIT_RATIO * loss.received_count
+    at_end = recording.samples_at_range_end(
+        sample_count=loss.saturated_count, bounded_count=loss.bounded_count
+    )
     checks = (
-        complete,
+        _complete(loss),
         _calibration(header, Flag(flags)),
         _loss(header, loss, rate),
         rate,
-        MeterCheck("saturation", is_few and loss.saturated_count <= loss.bounded_count, text),
+        MeterCheck("saturation", is_few and loss.saturated_count <= loss.bounded_count, (at_end,)),
     )
     if power_w_mean is None:
         return checks
-    text = f"{power_w_mean:.3g} W on average"
     is_forwards = power_w_mean >= -BACKWARDS_W
-    if not is_forwards:
-        text += ": the meter's wires are the other way round"
-    return (*checks, MeterCheck("direction", is_forwards, text))
+    power = recording.mean_power if is_forwards else recording.reversed_power
+    return (*checks, MeterCheck("direction", is_forwards, (power(power_w_mean=power_w_mean),)))
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def _complete(loss: LossReport) -> MeterCheck:
+    if loss.trouble is not None:
+        return MeterCheck("complete", False, (stated(text=loss.trouble),))
+    if not loss.received_count:
+        return MeterCheck("complete", False, (recording.no_samples(),))
+    reasons = [recording.samples_received(sample_count=loss.received_count)]
+    if loss.torn_bytes:
+        # The missing samples would follow the last sample, and no window extends beyond it.
+        reasons.append(recording.torn_end(torn_bytes=loss.torn_bytes))
+    return MeterCheck("complete", True, tuple(reasons))
 
 
 def _calibration(header: Header, flags: Flag) -> MeterCheck:
     if Flag.UNCALIBRATED in flags:
         names = header.facts.get("defaulted")
-        shown = f": {', '.join(map(str, names))}" if isinstance(names, (list, tuple)) else ""
-        return MeterCheck("calibration", False, f"the meter did not give all constants{shown}")
+        shown = ", ".join(map(str, names)) if isinstance(names, (list, tuple)) else ""
+        return MeterCheck("calibration", False, (recording.constants_missing(names=shown),))
     if header.facts.get(CALIBRATION_TOLD, True) is False:
-        return MeterCheck("calibration", None, "the file does not tell")
-    return MeterCheck("calibration", True, "the meter's own")
+        return MeterCheck("calibration", None, (recording.not_in_file(),))
+    return MeterCheck("calibration", True, (recording.own_constants(),))
 
 
 def _loss(header: Header, loss: LossReport, rate: MeterCheck) -> MeterCheck:
     # An imported file may mark single samples as missing without detecting other losses.
     is_seen = loss.lost_count or loss.desync_count or loss.is_ambiguous
     if header.capability.loss_detection == "none" and not is_seen:
-        return MeterCheck("loss", None, "this meter shows no loss")
-    more = " at least" if loss.is_ambiguous else ""
-    text = (
-        f"{_counted(loss.lost_count, 'sample')}{more} in {_counted(len(loss.gaps), 'gap')}, "
-        f"{loss.lost_ratio:.3%}, limit {LOSS_LIMIT_RATIO:.1%}"
-    )
+        return MeterCheck("loss", None, (recording.losses_not_reported(),))
+    reasons = [
+        recording.samples_lost(
+            lost_count=loss.lost_count,
+            is_least=loss.is_ambiguous,
+            gap_count=len(loss.gaps),
+            lost_ratio=loss.lost_ratio,
+            limit_ratio=LOSS_LIMIT_RATIO,
+        )
+    ]
     if loss.desync_count:
-        text += f"; framing lost {_counted(loss.desync_count, 'time')}"
+        reasons.append(recording.framing_lost(desync_count=loss.desync_count))
     is_passed = loss.lost_ratio <= LOSS_LIMIT_RATIO
     if loss.is_ambiguous:
         is_passed &= rate.is_passed is True
-        would = "does not show" if rate.is_passed else "cannot rule out"
-        text += f"; the rate {would} more"
-    return MeterCheck("loss", is_passed, text)
+        excludes = recording.rate_shows_no_more
+        more = excludes if rate.is_passed else recording.rate_cannot_exclude_more
+        reasons.append(more())
+    return MeterCheck("loss", is_passed, tuple(reasons))
 
 
 def _rate(header: Header, loss: LossReport) -> MeterCheck:
     if not header.capability.is_uniform:
-        return MeterCheck("rate", None, "samples have times of their own")
+        return MeterCheck("rate", None, (recording.own_timestamps(),))
     if header.facts.get(CALIBRATION_TOLD, True) is False and loss.rate_error_ppm is None:
-        return MeterCheck("rate", None, "the file does not tell")
+        return MeterCheck("rate", None, (recording.not_in_file(),))
     if loss.rate_error_ppm is None or not loss.rate_span_s:
-        return MeterCheck("rate", None, "too short to compare the meter's clock with the host's")
+        return MeterCheck("rate", None, (recording.too_short_for_rate(),))
     limit_ppm = RATE_LIMIT_PPM + 1e6 * ARRIVAL_S / loss.rate_span_s
-    text = (
-        f"{loss.rate_error_ppm:+.0f} ppm of the host's clock in {loss.rate_span_s:.1f} s, "
-        f"limit {limit_ppm:.0f}"
+    error = recording.rate_error(
+        error_ppm=loss.rate_error_ppm, duration_s=loss.rate_span_s, limit_ppm=limit_ppm
     )
-    return MeterCheck("rate", abs(loss.rate_error_ppm) <= limit_ppm, text)
+    return MeterCheck("rate", abs(loss.rate_error_ppm) <= limit_ppm, (error,))

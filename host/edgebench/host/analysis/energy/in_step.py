@@ -24,9 +24,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.host.analysis.energy.refusal import EnergyRefused
+from edgebench.host.result.reasons.energy import too_few_instants
 from edgebench.meters.base import Capability
 from edgebench.meters.polled import HOST_CLOCK
-from edgebench.protocol.errors import MeasurementError
 
 MAX_PHASES = 1 << 20
 """Highest number of moments that is tried; the error for more moments is at most 4e-7."""
@@ -79,11 +80,7 @@ def refuse_few_instants(capability: Capability) -> None:
     # Polls happen at random times; paced samples that the host only timestamps do not.
     is_own = capability.is_paced or capability.clock_domain != HOST_CLOCK
     if is_own and samples_instants(capability) and capability.rate_hz < MIN_INSTANTS_HZ:
-        raise MeasurementError(
-            f"{capability.rate_hz:g} instantaneous samples per second may be in step with whatever "
-            f"the device does periodically: take {MIN_INSTANTS_HZ:g} or more, or let the meter "
-            "average"
-        )
+        raise EnergyRefused(too_few_instants(rate_hz=capability.rate_hz, limit_hz=MIN_INSTANTS_HZ))
 
 
 def samples_instants(capability: Capability) -> bool:

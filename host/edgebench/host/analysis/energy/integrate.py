@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.protocol.errors import MeasurementError
+from edgebench.host.analysis.energy.refusal import EnergyRefused
+from edgebench.host.result.reasons import energy as reasons
 
 Floats = NDArray[np.float64]
 Nanoseconds = NDArray[np.int64]
@@ -94,7 +95,7 @@ class PowerLine:
             MeasurementError: the window is empty, or reaches beyond the line.
         """
         if end_ns <= begin_ns:
-            raise MeasurementError(f"window of {(end_ns - begin_ns) / 1e9:g} s has no energy")
+            raise EnergyRefused(reasons.empty_window(window_s=(end_ns - begin_ns) / 1e9))
         self.check_inside(begin_ns, end_ns)
 
     def check_inside(self, begin_ns: int, end_ns: int) -> None:
@@ -105,11 +106,10 @@ class PowerLine:
         """
         early = (self.time_ns[0] - begin_ns) / 1e9
         late = (end_ns - self.time_ns[-1]) / 1e9
-        if early > 0 or late > 0:
-            which, reach_s = ("before", early) if early > 0 else ("beyond", late)
-            raise MeasurementError(
-                f"window reaches {reach_s:.6g} s {which} what the meter recorded"
-            )
+        if early > 0:
+            raise EnergyRefused(reasons.window_before_recording(reach_s=float(early)))
+        if late > 0:
+            raise EnergyRefused(reasons.window_beyond_recording(reach_s=float(late)))
 
 
 def line_of_instants(time_ns: Nanoseconds, power_w: Floats) -> PowerLine:

@@ -37,6 +37,7 @@ import numpy as np
 from edgebench.host.analysis.energy.in_step import refuse_few_instants
 from edgebench.host.analysis.energy.integrate import Nanoseconds
 from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.analysis.energy.refusal import EnergyRefused
 from edgebench.host.analysis.energy.run import (
     ENERGY_ERRORS,
     metered_result,
@@ -46,10 +47,11 @@ from edgebench.host.analysis.energy.run import (
 from edgebench.host.analysis.energy.site import Site, site_in
 from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, MeterErrors, UncertainValue
-from edgebench.host.analysis.energy.windows import AlignedTrace, in_words
+from edgebench.host.analysis.energy.windows import AlignedTrace
 from edgebench.host.result.energy import EdgeWindow, EnergyResult, SyncMethod
 from edgebench.host.result.facts import EnergyRequest
-from edgebench.protocol.errors import MeasurementError
+from edgebench.host.result.reasons import alignment as reasons
+from edgebench.host.result.reasons.energy import idle_unknown
 from edgebench.protocol.record import RunRecord, TargetRecord
 
 LATE_S = 2.0
@@ -146,7 +148,7 @@ def find_pulsed_energy(
                     replace(edge, energy_j_per_inference=one.energy_j_per_inference.value)
                     for edge, one in zip(result.edge_windows, pulsed.windows, strict=True)
                 ),
-                net_refused="nobody knows when the board was idle: it has no clock that is aligned",
+                net_refusal=(idle_unknown(),),
             ),
             MeterErrors(power.header.uncertainty),
             median.measured,
@@ -161,19 +163,11 @@ def find_pulsed_energy(
 def _refuse_without_pulses(target: TargetRecord, power: PowerTrace) -> None:
     """Refuse a recording without pulses of the windows, regardless of its edges."""
     if any(one.ticks is not None for one in target.windows):
-        raise MeasurementError(
-            f"{target.firmware.name} is in performance mode: it makes no pulses that a meter could "
-            "see, and no clock of it is aligned with the meter's"
-        )
+        raise EnergyRefused(reasons.performance_mode(firmware=target.firmware.name))
     if target.is_interrupted:
-        raise MeasurementError(
-            "the run was stopped in a window, so its pulses cannot be assigned to windows"
-        )
+        raise EnergyRefused(reasons.stopped_in_window())
     if not power.header.capability.digital_count:
-        raise MeasurementError(
-            "this meter records no digital input, by which the pulses of the board are seen "
-            "(an LPM01A does with format=ascii,events=fal)"
-        )
+        raise EnergyRefused(reasons.no_digital_input())
 
 
 def _period_ns(power: PowerTrace) -> float:
@@ -244,15 +238,14 @@ def find_edges(
             pauses are as long as the windows.
     """
     if len(windows) < FEWEST_WINDOWS:
-        raise MeasurementError(
-            f"edges of {len(windows)} windows cannot be identified: {FEWEST_WINDOWS} are needed"
+        raise EnergyRefused(
+            reasons.few_windows(window_count=len(windows), needed_count=FEWEST_WINDOWS)
         )
     counts = np.array([one.count for one in windows], np.float64)
     lines_ns = np.array([(one.began_ns, one.ended_ns) for one in windows], np.int64)
     told_ns, told_pauses_ns = _durations(lines_ns)
     window_ns = float(np.median(told_ns))
     allowed_ns = min(LATE_S * 1e9, LATE_RATIO * window_ns)
-    within = f"within {in_words(allowed_ns / 1e9)}"
     fitting: dict[int, Nanoseconds] = {}
     for number, times in edges.items():
         if len(times) < lines_ns.size:
@@ -269,25 +262,28 @@ def find_edges(
             fitting[number] = pairs
     if not fitting:
         counted = ", ".join(f"input {number}: {len(times)}" for number, times in edges.items())
-        raise MeasurementError(
-            f"no digital input has the {lines_ns.size} pulses of {len(windows)} windows of one "
-            f"length, as far apart as most of the board's lines, {in_words(window_ns / 1e9)} "
-            f"{within} (falling edges: {counted or 'none'})"
+        raise EnergyRefused(
+            reasons.window_pulses_not_seen(
+                pulse_count=lines_ns.size,
+                window_count=len(windows),
+                window_s=window_ns / 1e9,
+                allowed_s=allowed_ns / 1e9,
+                edges=counted,
+            )
         )
     number, pairs = next(iter(fitting.items()))
     for other, its_pairs in fitting.items():
         if np.abs(its_pairs - pairs).max() > 2 * period_ns:
-            raise MeasurementError(
-                f"inputs {number} and {other} both have pulses that fit the windows, at other times"
-            )
+            raise EnergyRefused(reasons.two_inputs_fit(number=number, other=other))
     durations_ns, pauses_ns = _durations(pairs)
     # If all these windows were pauses, their lengths would fit the pauses by the lines; if some
     # windows were pauses, the lengths would fit the other pauses.
     for pause_ns in (float(np.median(told_pauses_ns)), float(np.median(pauses_ns))):
         if abs(float(np.median(durations_ns)) - pause_ns) <= allowed_ns:
-            raise MeasurementError(
-                f"windows of {in_words(window_ns / 1e9)} and pauses of {in_words(pause_ns / 1e9)} "
-                f"are alike {within}, so a lost pulse would not be seen: it takes longer windows"
+            raise EnergyRefused(
+                reasons.pauses_like_windows(
+                    window_s=window_ns / 1e9, pause_s=pause_ns / 1e9, allowed_s=allowed_ns / 1e9
+                )
             )
     return number, pairs
 

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.energy.checks import check_recording
 from edgebench.host.analysis.energy.in_step import refuse_few_instants
 from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.analysis.energy.refusal import EnergyRefused, WindowTooShort, reasons_of
 from edgebench.host.analysis.energy.seen import look_at_meter
 from edgebench.host.analysis.energy.site import site_in
 from edgebench.host.analysis.energy.sync.choose import RunClocks, find_sync
@@ -47,7 +48,6 @@ from edgebench.host.analysis.energy.windows import (
     TimedQueries,
     idle_windows,
     in_a_row,
-    in_words,
     loop_times,
     phase_window,
 )
@@ -59,8 +59,11 @@ from edgebench.host.result.energy import (
     SyncMethod,
 )
 from edgebench.host.result.facts import EnergyRequest
+from edgebench.host.result.reason import about
+from edgebench.host.result.reasons import energy as reasons
+from edgebench.host.result.reasons.alignment import clocks_not_aligned
 from edgebench.protocol.clock import ClockModel
-from edgebench.protocol.errors import MeasurementError, WindowTooShort
+from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
 
 IDLE_WINDOWS = 2
@@ -96,8 +99,8 @@ def find_energy(
         sync = find_sync(power, site.channels[0], worker.sync, clocks, request.sync)
         result = replace(result, sync=sync.result)
         if sync.best is None:
-            reason = f"synchronisation: {sync.result.refusal}"
-            return replace(result, refused=reason, refused_by="energy_sync")
+            refusal = (clocks_not_aligned(), *sync.result.refusal)
+            return replace(result, refusal=refusal, refused_by="energy_sync")
         is_coded = sync.result.method is SyncMethod.CODED_LOAD
         codes = worker.sync.codes if is_coded and place is None else ()
         idles_ns = idle_windows(record.events)
@@ -114,10 +117,11 @@ def metered_result(
     """Facts and checks of the meter, without energy; or why the energy is refused."""
     if power is None:
         # The host that collected the run is not the host with the meter.
-        reason = "its recording is not here: the meter was at the host that started the run"
+        reason = reasons.recorded_elsewhere()
         if record.metered is not None:
-            reason = record.metered.trouble or "the meter recorded nothing"
-        return EnergyResult(meter=request.meter, refused=reason, refused_by="meter")
+            trouble = record.metered.trouble
+            reason = reasons.stated(text=trouble) if trouble else reasons.nothing_recorded()
+        return EnergyResult(meter=request.meter, refusal=(reason,), refused_by="meter")
     info, facts = power.header.info, power.header.facts
     result = EnergyResult(
         meter=" ".join(part for part in (info.vendor, info.model, info.serial) if part),
@@ -127,19 +131,19 @@ def metered_result(
         trace=trace_file(request.trace, power.header) if request.trace else None,
     )
     if failed := [check for check in result.checks if check.is_passed is False]:
-        reason = f"{failed[0].id}: {failed[0].detail}"
-        return replace(result, refused=reason, refused_by="meter")
+        why = about(failed[0].id, failed[0].reasons)
+        return replace(result, refusal=why, refused_by="meter")
     return result
 
 
 def with_refusal(result: EnergyResult, error: Exception, run_id: str) -> EnergyResult:
     """The result with one of `ENERGY_ERRORS` as the reason for the refusal."""
     if isinstance(error, MeasurementError):
-        return replace(result, refused=str(error), refused_by="energy")
+        return replace(result, refusal=reasons_of(error), refused_by="energy")
     # A damaged recording or a bug must not discard the latencies.
     logger.error("energy of run %s", run_id, exc_info=error)
-    reason = f"energy cannot be computed: {type(error).__name__}: {error}"
-    return replace(result, refused=reason, refused_by="energy")
+    reason = reasons.not_computed(error=type(error).__name__, text=str(error))
+    return replace(result, refusal=(reason,), refused_by="energy")
 
 
 def with_gross(
@@ -166,12 +170,9 @@ def with_gross(
     """
     gross, power_w = errors.gross_per_inference(window, inference_count), errors.mean_power(window)
     if not math.isfinite(gross.value + gross.u95_absolute):
-        raise MeasurementError("energy is not a number: the meter's samples or its errors are not")
+        raise EnergyRefused(reasons.energy_not_a_number())
     if gross.value + gross.u95_absolute < 0:
-        raise MeasurementError(
-            f"energy is negative, {gross.value:.3g} J per inference: power flows back from the "
-            "device, or the meter's wires are the other way round"
-        )
+        raise EnergyRefused(reasons.negative_energy(energy_j=gross.value))
     per_s = inference_count / window.duration_s
     return replace(
         result,
@@ -246,8 +247,8 @@ def _steady_window(trace: AlignedTrace, timed: TimedQueries) -> EnergyWindow:
     except WindowTooShort as exc:
         if not timed.settling_s:
             raise
-        settling = f"{in_words(timed.settling_s)} of the loop went before it was steady"
-        raise WindowTooShort(f"{exc}; {settling}") from None
+        settling = reasons.settling(settling_s=timed.settling_s)
+        raise WindowTooShort(*exc.reasons, settling) from None
 
 
 def _with_loop(
@@ -272,9 +273,9 @@ def _with_net(
     try:
         idles = [trace.window(*times) for times in idle_windows(events)]
     except MeasurementError as exc:
-        return replace(result, net_refused=str(exc))
+        return replace(result, net_refusal=reasons_of(exc))
     if len(idles) < IDLE_WINDOWS:
-        return replace(result, net_refused="the device was not idle both before and after the run")
+        return replace(result, net_refusal=(reasons.idle_on_one_side(),))
     powers_w = [idle.energy_j / idle.duration_s for idle in idles]
     idle = replace(in_a_row(idles), drift_w=max(powers_w) - min(powers_w))
     idle_w = errors.mean_power(idle)
@@ -287,7 +288,7 @@ def _with_net(
     )
     net = errors.net_per_inference(window, idle, result.inference_count or 1)
     if net.value + net.u95_absolute < 0:
-        return replace(result, net_refused="the device took more when it was idle than in the run")
+        return replace(result, net_refusal=(reasons.idle_above_run(),))
     return replace(
         result,
         net_j_per_inference=net.value,
@@ -306,12 +307,12 @@ def _phase(
 ) -> PhaseEnergy:
     """Energy of a phase; `starts_ns` are the starts of the inferences in it."""
     if times is None:
-        return PhaseEnergy(refused="there was none")
+        return PhaseEnergy(refusal=(reasons.no_such_phase(),))
     try:
         window = trace.window(*times)
     except MeasurementError as exc:
         return PhaseEnergy(
-            refused=str(exc),
+            refusal=reasons_of(exc),
             is_too_short=isinstance(exc, WindowTooShort),
             duration_s=(times[1] - times[0]) / 1e9,
         )
@@ -333,15 +334,18 @@ def _per_query(
 ) -> QueryEnergy:
     """Percentiles of the energy of single inferences, or why only the mean is known."""
     if not record.spec.scenario.traits.is_single:
-        return QueryEnergy(refused=f"queries of {record.spec.scenario.value} are not apart")
+        overlap = reasons.queries_overlap(scenario=record.spec.scenario.value)
+        return QueryEnergy(refusal=(overlap,))
     begin_ns = timed.queries.start_ns[timed.first_row :]
     end_ns = timed.queries.end_ns[timed.first_row :]
     typical_s = float(np.median(end_ns - begin_ns)) / 1e9
     if typical_s < trace.min_window_s:
-        return QueryEnergy(
-            refused=f"an inference takes {in_words(typical_s)}, {trace.meter_text} resolves "
-            f"{in_words(trace.min_window_s)}"
+        too_short = reasons.inference_too_short(
+            inference_s=typical_s,
+            resolution_s=trace.min_window_s,
+            sync_error_s=trace.alignment.error_ns / 1e9,
         )
+        return QueryEnergy(refusal=(too_short,))
     try:
         # The inferences at the 50th and 90th percentile, by nearest rank.
         ranked = np.argsort(trace.energies_j(begin_ns, end_ns))
@@ -349,7 +353,7 @@ def _per_query(
         windows = [trace.window(int(begin_ns[row]), int(end_ns[row])) for row in rows]
         p50, p90 = (errors.gross_per_inference(window, 1) for window in windows)
     except MeasurementError as exc:
-        return QueryEnergy(refused=str(exc))
+        return QueryEnergy(refusal=reasons_of(exc))
     some = slice(None, None, max(1, len(begin_ns) // EDGE_QUERIES))
     edge_powers_w = trace.edge_powers_w(begin_ns[some], end_ns[some])
     return QueryEnergy(

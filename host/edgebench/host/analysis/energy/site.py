@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.analysis.energy.refusal import EnergyRefused
+from edgebench.host.result.reasons import energy as reasons
 from edgebench.meters.base import Header
 from edgebench.meters.rails import TOTAL
-from edgebench.protocol.errors import MeasurementError
 
 WIDEST_FIRST = ("wall", "board", "platform", "module", "battery", "package")
 """Boundaries that cover a device, alone or, for packages, as a sum; widest first."""
@@ -65,8 +66,7 @@ def site_of(header: Header) -> Site:
             return Site(inside if boundary == "package" else inside[:1], boundary)
     if len(channels) == 1 and channels[0].boundary not in _PARTS:
         return Site((channels[0].name,), channels[0].boundary)
-    rails = ", ".join(boundary_of)
-    raise MeasurementError(f"cannot tell which rails supply the device: {rails}")
+    raise EnergyRefused(reasons.unknown_rails(rails=", ".join(boundary_of)))
 
 
 def site_in(power: PowerTrace) -> Site:
@@ -89,11 +89,17 @@ def site_in(power: PowerTrace) -> Site:
     whole_w, parts_w = (_mean_w(power, names) for names in (site.channels, parts))
     if parts_w <= whole_w * PARTS_LIMIT_RATIO:
         return site
-    text = f"{site.name} is {whole_w:.3g} W, and {' + '.join(parts)} inside it {parts_w:.3g} W"
     if site.boundary == "platform":
-        logger.warning("%s: the energy is that of the package", text)
+        logger.warning(
+            "%s is %.3g W, and %s inside it %.3g W: the energy is that of the package",
+            *(site.name, whole_w, " + ".join(parts), parts_w),
+        )
         return Site(parts, "package")
-    raise MeasurementError(f"{text}: the rails have wrong names")
+    raise EnergyRefused(
+        reasons.parts_above_whole(
+            whole=site.name, whole_w=whole_w, parts=" + ".join(parts), parts_w=parts_w
+        )
+    )
 
 
 def _mean_w(power: PowerTrace, names: Sequence[str]) -> float:

@@ -18,15 +18,16 @@ from edgebench.host.analysis.energy.in_step import (
     ticks_w,
 )
 from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.analysis.energy.refusal import EnergyRefused, WindowTooShort
 from edgebench.host.analysis.energy.seen import SeenMeter
 from edgebench.host.analysis.energy.site import Site
 from edgebench.host.analysis.energy.sync.alignment import Alignment
 from edgebench.host.analysis.energy.sync.loop_edges import LoopTimes
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow
 from edgebench.host.analysis.latency.queries import Queries
+from edgebench.host.result.reasons.energy import samples_missing, window_too_short
 from edgebench.meters.base import Capability
 from edgebench.meters.uncertainty import Kind
-from edgebench.protocol.errors import MeasurementError, WindowTooShort
 from edgebench.protocol.record import IDLE_ENDED, Event, Phase, SyncFacts
 
 EDGE_LIMIT_RATIO = 0.05
@@ -106,12 +107,6 @@ class AlignedTrace:
             self.alignment.error_ns / 1e9 / EDGE_LIMIT_RATIO,
         )
 
-    @property
-    def meter_text(self) -> str:
-        """The meter as text, with the synchronisation error."""
-        error_s = self.alignment.error_ns / 1e9
-        return f"this meter, synchronised to {in_words(error_s)}," if error_s else "this meter"
-
     def in_step_j(self, start_ns: NDArray[np.int64], window_ns: tuple[int, int]) -> float:
         """Standard uncertainty from inferences that may be in step with the samples, J.
 
@@ -162,15 +157,20 @@ class AlignedTrace:
         duration_s = (end_ns - begin_ns) / 1e9
         if duration_s < self.min_window_s:
             raise WindowTooShort(
-                f"window of {in_words(duration_s)} is too short: {self.meter_text} needs "
-                f"{in_words(self.min_window_s)}"
+                window_too_short(
+                    window_s=duration_s,
+                    needed_s=self.min_window_s,
+                    sync_error_s=self.alignment.error_ns / 1e9,
+                )
             )
         begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
         window = _sum([self._channel_window(name, begin, end) for name in self.site.channels])
         if window.missing_s > MISSING_LIMIT_RATIO * window.duration_s:
-            raise MeasurementError(
-                f"{window.missing_s / window.duration_s:.2%} of the window has no sample, limit "
-                f"{MISSING_LIMIT_RATIO:.1%}"
+            raise EnergyRefused(
+                samples_missing(
+                    missing_ratio=window.missing_s / window.duration_s,
+                    limit_ratio=MISSING_LIMIT_RATIO,
+                )
             )
         mean_w = window.energy_j / window.duration_s
         edge_w = self._edges_w(np.array([begin, end]))
@@ -245,18 +245,6 @@ class AlignedTrace:
             passed_j += self.power.cumulative_j(name, times)
         energies: NDArray[np.float64] = passed_j[len(begin_ns) :] - passed_j[: len(begin_ns)]
         return energies
-
-
-def in_words(duration_s: float) -> str:
-    """Duration as text, with a suitable unit.
-
-    >>> in_words(8.08e-6), in_words(0.0429), in_words(1.5), in_words(0)
-    ('8.08 µs', '42.9 ms', '1.5 s', '0 s')
-    """
-    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if duration_s >= size:
-            return f"{duration_s / size:.3g} {unit}"
-    return f"{duration_s * 1e9:.3g} ns" if duration_s > 0 else "0 s"
 
 
 def _sum(windows: Sequence[EnergyWindow]) -> EnergyWindow:

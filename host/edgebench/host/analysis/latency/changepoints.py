@@ -8,7 +8,7 @@ a segment that begins at some s, after the best cut of the first s:
     best[t] = min over s of  best[s] + cost(s, t) + penalty
 
 With cumulative sums, all costs for one t take one vector operation, so the exact minimum over
-all cuts takes n operations: 0.05 s for any 2000 values. PELT prunes the candidates s to reach the
+all cuts takes n operations: 0.02 s for any 2000 values. PELT prunes the candidates s to reach the
 same minimum, but prunes none of them in a series without changes, which is the usual case here.
 The `ruptures` package, whose cost calls numpy for every pair (s, t), takes seconds for 600 values;
 the tests compare this module with it.
@@ -62,14 +62,23 @@ def _best_cuts(
     best = np.full(count + 1, np.inf)
     best[0] = 0.0
     before = np.zeros(count + 1, np.int64)
+    down_to_shortest = np.arange(count, MIN_SEGMENT_LENGTH - 1, -1.0)
     for end in range(MIN_SEGMENT_LENGTH, count + 1):
         starts = slice(0, end - MIN_SEGMENT_LENGTH + 1)
-        lengths = np.arange(end, MIN_SEGMENT_LENGTH - 1, -1)
-        means = (sums[end] - sums[starts]) / lengths
-        variances = (squares[end] - squares[starts]) / lengths - means**2
+        lengths = down_to_shortest[count - end :]
+        # In place, because this loop takes most of the time of an analysis.
+        means = sums[end] - sums[starts]
+        means /= lengths
+        variances = squares[end] - squares[starts]
+        variances /= lengths
+        variances -= means * means
         # Rounding can make the variance of equal values negative.
-        costs = lengths * np.log(np.maximum(variances, 0.0) + least_variance)
-        totals = best[starts] + costs + penalty
-        before[end] = np.argmin(totals)
+        np.maximum(variances, 0.0, out=variances)
+        variances += least_variance
+        totals = np.log(variances, out=variances)
+        totals *= lengths
+        totals += best[starts]
+        totals += penalty
+        before[end] = totals.argmin()
         best[end] = totals[before[end]]
     return float(best[count]), before

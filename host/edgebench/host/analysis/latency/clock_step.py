@@ -32,12 +32,13 @@ def clock_step_ns(duration_ns: NDArray[np.int64]) -> float | None:
         duration_ns: Durations of single inferences, shape (n,).
     """
     values, counts = np.unique(duration_ns, return_counts=True)
-    groups = np.split(np.arange(values.size), np.flatnonzero(np.diff(values) > 1) + 1)
-    sizes = np.array([counts[group].sum() for group in groups])
+    begins = np.flatnonzero(np.diff(values, prepend=values[:1] - 2) > 1)
+    sizes = np.add.reduceat(counts, begins)
     is_frequent = sizes >= MIN_SHARE * duration_ns.size
     if np.count_nonzero(is_frequent) < 2 or sizes[is_frequent].mean() < MIN_COUNT:
         return None
-    frequent = [values[group] for group, keep in zip(groups, is_frequent, strict=True) if keep]
+    groups = np.split(values, begins[1:])
+    frequent = [group for group, keep in zip(groups, is_frequent, strict=True) if keep]
     if any(group[-1] - group[0] > ROUNDING_NS for group in frequent):
         return None
     centres_ns = np.array([float(group.mean()) for group in frequent])

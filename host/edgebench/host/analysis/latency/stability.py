@@ -55,6 +55,9 @@ MIN_CYCLE_S = 0.010
 """Least duration of a stay on one level plus a stay on the other. Faster alternation, such as by a
 timer's tick, averages out in a run of seconds: on an idle machine, a run with 1 ms on a level 39 %
 higher after each 4 ms on the lower level has medians of ten blocks that range over 0.1 %."""
+PART_COUNT = 5
+"""The first and the last of so many parts show the drift of a run: a linear drift by 4 % has
+medians that are 3.2 % apart. Shorter parts vary more by chance, longer parts hide more of it."""
 MIN_VISITS = 2
 """Fewest separate stays on each level; a single stay is a warm-up or a slowdown."""
 RETURN_SHARE = 0.05
@@ -82,7 +85,17 @@ def stability(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Stabilit
         block_p50_ns=tuple(medians),
         block_range_ratio=(max(medians) - min(medians)) / max(median, 1.0) if medians else None,
         levels=find_levels(latency_ns, start_ns, end_ns),
+        drift_ratio=_drift_ratio(latency_ns),
     )
+
+
+def _drift_ratio(latency_ns: Integers) -> float | None:
+    """Change of the latency from the first to the last part of a run, over the median."""
+    size = latency_ns.size // PART_COUNT
+    if size < MIN_BLOCK_SIZE:
+        return None
+    first, last = np.median(latency_ns[:size]), np.median(latency_ns[-size:])
+    return float(last - first) / max(float(np.median(latency_ns)), 1.0)
 
 
 def find_levels(latency_ns: Integers, start_ns: Integers, end_ns: int) -> LatencyLevels | None:

@@ -34,6 +34,7 @@ from edgebench.host.analysis.thermal.telemetry import (
     Series,
     TelemetryTrace,
 )
+from edgebench.protocol.device import SAME_CLUSTER_RATIO
 from edgebench.protocol.thermal import Expectation
 
 _FIRMWARE = "vcgencmd:arm"
@@ -46,8 +47,6 @@ _SENSORS = {
 }
 _REQUESTS = frozenset({"time_in_state", "scaling_cur_freq"})
 _POLICY = re.compile(r"cpufreq\.policy([0-9]{1,4})\.")
-SAME_CLUSTER_RATIO = 0.1
-"""Difference of the highest frequencies within a cluster: cores of the same type differ by less."""
 _CPUS_MAX = 1024
 """Limit on CPU numbers; more than fit into a sensor's mask of CPUs, which is a double."""
 

@@ -39,6 +39,9 @@ class Situation:
     """Options that the runs were requested with."""
     free_cpus: tuple[int, ...] = ()
     """CPUs for the model that leave others to the remaining processes; empty if there are none."""
+    own_cpus: tuple[int, ...] = ()
+    """CPUs of the same type for the model; empty if the CPUs are all of one type and the model did
+    not move to another: the scheduler then chooses no worse."""
     has_governors: bool = True
     """Whether the kernel reports governors of the CPU's frequency."""
     can_be_longer: bool = True
@@ -113,12 +116,12 @@ longer = longer_than(120.0)
 @Advise
 def alone(to: Situation) -> Advice:
     """Keep other programs off the model's CPUs."""
-    if not to.free_cpus:
+    if not to.own_cpus:
         return do("end other programs on the device: top lists them")
     text = (
         "end other programs on the device (top lists them), or give the model CPUs of its own: {}"
     )
-    return do(text, to.asked.bench(cpus=to.free_cpus))
+    return do(text, to.asked.bench(cpus=to.own_cpus))
 
 
 @Advise
@@ -130,7 +133,7 @@ def alone_or_longer(to: Situation) -> Advice:
 @Advise
 def alone_and_more_runs(to: Situation) -> Advice:
     """Keep other programs off the model's CPUs, and make more runs."""
-    cpus: dict[str, Any] = {"cpus": to.free_cpus} if to.free_cpus else {}
+    cpus: dict[str, Any] = {"cpus": to.own_cpus} if to.own_cpus else {}
     runs = to.asked.bench(**cpus, runs=int(to.asked.more("runs", 15)))
     return Advice((*alone(to).steps, NextStep("make more runs: {}", runs)), joint="and")
 
@@ -139,20 +142,20 @@ def alone_and_more_runs(to: Situation) -> Advice:
 def one_level(to: Situation) -> Advice:
     """Keep the latency on a single level, by CPUs of the same type and a fixed frequency."""
     if not to.has_governors:
-        return one_kind(to) if to.free_cpus else do(_SHARED)
-    if not to.free_cpus:
+        return one_kind(to) if to.own_cpus else do(_SHARED)
+    if not to.own_cpus:
         return governor(to)
     text = "bind the model to CPUs of the same type, and fix their frequency: {}"
-    return do(text, to.asked.bench(cpus=to.free_cpus, governor="performance"))
+    return do(text, to.asked.bench(cpus=to.own_cpus, governor="performance"))
 
 
 @Advise
 def one_kind(to: Situation) -> Advice:
     """Keep the model on CPUs of the same type."""
-    if not to.free_cpus:
+    if not to.own_cpus:
         text = "measure while no other process uses the device's memory: {}"
         return do(text, to.asked.bench())
-    return do("bind the model to CPUs of the same type: {}", to.asked.bench(cpus=to.free_cpus))
+    return do("bind the model to CPUs of the same type: {}", to.asked.bench(cpus=to.own_cpus))
 
 
 @Advise

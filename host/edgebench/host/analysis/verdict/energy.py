@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
 from edgebench.host.analysis.verdict.evidence import Evidence, MeteredEvidence
@@ -20,6 +22,9 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.options.command import command
 from edgebench.host.result.energy import SYNTHETIC, SyncMethod
+from edgebench.host.result.reason import Reason, about
+from edgebench.host.result.reasons.energy import idle_on_one_side
+from edgebench.host.result.reasons.table import sentence_of
 from edgebench.host.result.units import format_joules
 from edgebench.host.result.verdict import NumberKind
 
@@ -47,24 +52,25 @@ class MeterRule(_EnergyRule[MeteredEvidence]):
 
     @reason("")
     @staticmethod
-    def checked(value: float, limit: float, *, checks: str) -> str:
-        return checks
+    def checked(value: float, limit: float, *, checks: str | tuple[Reason, ...]) -> str:
+        return sentence_of(checks)
 
     @reason("nothing_recorded")
     @staticmethod
-    def nothing_recorded(value: float, limit: float, *, why: str) -> str:
-        return why
+    def nothing_recorded(value: float, limit: float, *, why: str | tuple[Reason, ...]) -> str:
+        return sentence_of(why)
 
     def check(self, evidence: MeteredEvidence) -> Ruling:
         energy = evidence.energy
         if energy is None:
             return not_applicable(self.no_meter())
         if not energy.checks:
-            why = energy.refused or "nothing was recorded"
-            return holds(False, self.nothing_recorded(why=why))
+            return holds(False, self.nothing_recorded(why=energy.refusal))
         failed = [check for check in energy.checks if check.is_passed is False]
-        lines = (f"{check.id}: {check.detail}" for check in failed or energy.checks)
-        return holds(not failed, self.checked(checks="; ".join(lines)))
+        reasons = chain.from_iterable(
+            about(check.id, check.reasons) for check in failed or energy.checks
+        )
+        return holds(not failed, self.checked(checks=tuple(reasons)))
 
 
 _SYNC = advice.again("align the meter's clock by a coded load: {}", sync="coded_load")
@@ -95,13 +101,13 @@ class EnergySyncRule(_EnergyRule[Evidence]):
 
     @reason("blind", _SEE_WIRES)
     @staticmethod
-    def blind(value: float, limit: float, *, why: str | None) -> str:
-        return f"{why}; is the meter wired to this device?"
+    def blind(value: float, limit: float, *, why: str | tuple[Reason, ...] | None) -> str:
+        return f"{sentence_of(why)}; is the meter wired to this device?"
 
     @reason("no_method")
     @staticmethod
-    def no_method(value: float, limit: float, *, why: str | None) -> str:
-        return str(why)
+    def no_method(value: float, limit: float, *, why: str | tuple[Reason, ...] | None) -> str:
+        return sentence_of(why)
 
     def check(self, evidence: Evidence) -> Ruling:
         energy = evidence.energy
@@ -111,7 +117,7 @@ class EnergySyncRule(_EnergyRule[Evidence]):
         if sync is None:
             return unknown(self.not_tried())
         codes = [one for one in sync.tried if one.method is SyncMethod.CODED_LOAD]
-        is_unseen = bool(evidence.worker.sync.codes) and any(one.reason for one in codes)
+        is_unseen = bool(evidence.worker.sync.codes) and any(one.reasons for one in codes)
         if sync.method is None or sync.error_ns is None:
             kind = self.blind if is_unseen else self.no_method
             return holds(False, kind(why=sync.refusal))
@@ -142,8 +148,8 @@ class EnergyIdleRule(_EnergyRule[Evidence]):
 
     @reason("one_side")
     @staticmethod
-    def one_side(value: float, limit: float, *, why: str) -> str:
-        return why
+    def one_side(value: float, limit: float, *, why: str | tuple[Reason, ...]) -> str:
+        return sentence_of(why)
 
     def check(self, evidence: Evidence) -> Ruling:
         energy = evidence.energy
@@ -153,7 +159,7 @@ class EnergyIdleRule(_EnergyRule[Evidence]):
         if energy.power_w_mean is None:
             return unknown(self.no_power())
         if before_w is None or after_w is None or energy.power_w_idle is None:
-            why = energy.net_refused or "idle power was recorded only before or only after the run"
+            why = energy.net_refusal or (idle_on_one_side(),)
             return unknown(self.one_side(why=why))
         net_w = abs(energy.power_w_mean - energy.power_w_idle)
         limit_w = max(IDLE_LIMIT_RATIO * net_w, IDLE_STEADY_RATIO * energy.power_w_idle)
@@ -188,8 +194,8 @@ class EnergyRule(_EnergyRule[MeteredEvidence]):
 
     @reason("refused")
     @staticmethod
-    def refused(value: float, limit: float, *, why: str | None) -> str:
-        return f"refused: {why}"
+    def refused(value: float, limit: float, *, why: str | tuple[Reason, ...] | None) -> str:
+        return f"refused: {sentence_of(why)}"
 
     def check(self, evidence: MeteredEvidence) -> Ruling:
         result = evidence.energy
@@ -197,7 +203,7 @@ class EnergyRule(_EnergyRule[MeteredEvidence]):
             return not_applicable(self.no_meter())
         gross_j, u95_j = result.gross_j_per_inference, result.u95_absolute_j
         if gross_j is None or u95_j is None:
-            return holds(False, self.refused(why=result.refused))
+            return holds(False, self.refused(why=result.refusal))
         if gross_j <= 0:
             return holds(True, self.not_positive(), value=gross_j, unit="j")
         is_made_up = result.boundary == SYNTHETIC

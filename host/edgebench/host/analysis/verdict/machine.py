@@ -1,4 +1,4 @@
-"""Rules about the machine: its clocks, its frequency, and its other load during the run."""
+"""Rules about the machine: its frequency, its scheduling, and its other load during the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
-    INVALID,
     SUSPECT,
     TIMES,
     Cause,
@@ -27,13 +26,10 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.analysis.worker_threads import loop_times
 from edgebench.host.result.reason import Reason
-from edgebench.host.result.units import format_ns, format_size, format_step
+from edgebench.host.result.units import format_ns, format_size
 from edgebench.host.result.verdict import NumberKind
 from edgebench.protocol.record import WorkerRecord
 
-CLOCK_INVALID_RATIO = 0.01
-CLOCK_SUSPECT_RATIO = 0.001
-"""Source: mlcommons/inference, loadgen: monotonic against wall clock, error and warning."""
 CPU_SHARE_LIMIT_RATIO = 0.9
 """Share of a CPU that a thread without waits should get."""
 BACKGROUND_LIMIT_RATIO = 0.10
@@ -51,87 +47,6 @@ QUOTA_LIMIT_RATIO = 0.01
 to p99."""
 FREQ_CHANGE_LIMIT_RATIO = 0.02
 """Relative change of the frequency, at the end of the run or during it, from the start."""
-
-
-class _ClockRule(Rule[Evidence]):
-    """The device's clock runs at the rate of the host's, by the probes of both.
-
-    The monotonic clock and the wall clock of a device come from the same oscillator, so their
-    difference shows a wrong rate only if they are not adjusted alike. Otherwise it shows that the
-    wall clock was set, as on a board without a battery-backed clock after its first contact with a
-    time server. Latencies do not use the wall clock. Without probes, any difference between the two
-    clocks counts as a wrong rate.
-    """
-
-    limit: float
-    advise = advice.always(
-        "keep the device's clock from being set during a run: timedatectl set-ntp false"
-    )
-    stood_still = plain("stood_still", "the monotonic clock stood still")
-    difference = plain(
-        "",
-        lambda value, limit: f"monotonic and wall clock differ by {value:.3%}, limit {limit:.1%}",
-    )
-
-    @reason(
-        "rate",
-        advice.always(
-            "choose another clock source on the device, or update its firmware: cat "
-            "/sys/devices/system/clocksource/clocksource0/available_clocksource"
-        ),
-    )
-    @staticmethod
-    def rate(value: float, limit: float, *, error_ratio: float, is_slow: bool) -> str:
-        direction = "slower" if is_slow else "faster"
-        return (
-            f"the device's clock runs {value:.3%} (±{error_ratio:.3%}) {direction} than the "
-            f"host's, limit {limit:.1%}"
-        )
-
-    @reason("set")
-    @staticmethod
-    def was_set(value: float, limit: float, *, step_s: float, error_ratio: float) -> str:
-        return (
-            f"the wall clock was set by {format_step(step_s)} during the run; the monotonic clock, "
-            f"which times the inferences, agrees with the host's within {value + error_ratio:.3%}"
-        )
-
-    def check(self, evidence: Evidence) -> Ruling:
-        before, after = evidence.worker.before, evidence.worker.after
-        monotonic_ns = after.monotonic_ns - before.monotonic_ns
-        if monotonic_ns <= 0:
-            return holds(False, self.stood_still())
-        # The monotonic clock stops while the device sleeps, which the rule `suspended` reports; the
-        # migration of a virtual machine is reported as sleep, too, and stops no clock.
-        slept_ns = (after.suspended_ns or 0) - (before.suspended_ns or 0)
-        passed_ns = after.wall_ns - before.wall_ns - monotonic_ns
-        step_ns = min(passed_ns, passed_ns - slept_ns, key=abs)
-        error = abs(step_ns / monotonic_ns)
-        clock = evidence.clock
-        if clock is None or clock.span_ns < monotonic_ns or clock.slope_error >= self.limit:
-            return at_most(error, self.limit, "ratio", self.difference())
-        slope = min(clock.slope, clock.slope + slept_ns / clock.span_ns, key=abs)
-        rounding = clock.slope_error
-        is_kept = abs(slope) - rounding <= self.limit
-        found = self.rate(error_ratio=rounding, is_slow=slope < 0)
-        if is_kept and error > self.limit:
-            found = self.was_set(step_s=step_ns / 1e9, error_ratio=rounding)
-        return holds(is_kept, found, value=abs(slope), limit=self.limit, unit="ratio")
-
-
-class ClockRule(_ClockRule):
-    """The device's clock runs at the host's rate."""
-
-    id, severity, includes = "clock", INVALID, "clock_drift"
-    limit = CLOCK_INVALID_RATIO
-
-
-class ClockDriftRule(_ClockRule):
-    """The rates of the device's clock and the host's differ by at most 0.1 %."""
-
-    id, severity = "clock_drift", SUSPECT
-    harms = TIMES
-    limit = CLOCK_SUSPECT_RATIO
 
 
 def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
@@ -565,7 +480,9 @@ class CpuShareRule(Rule[Evidence]):
         return f"{loop_s:.3f} s is too short to measure the worker's share of a CPU"
 
     def check(self, evidence: Evidence) -> Ruling:
-        worker, loop_s, threads = evidence.worker, evidence.loop_s, evidence.record.spec.threads
+        worker, threads = evidence.worker, evidence.record.spec.threads
+        # A paused device runs nothing, which the rule `suspended` reports.
+        loop_s = evidence.loop_s - (evidence.measured.paused_s or 0.0)
         if evidence.is_scheduled:
             return not_applicable(self.waits_for_arrivals())
         if uses_accelerator(worker.placement):
@@ -630,8 +547,6 @@ class SwapRule(Rule[Evidence]):
 
 
 MACHINE_RULES: tuple[Rule[Evidence], ...] = (
-    ClockRule(),
-    ClockDriftRule(),
     FrequencyRule(),
     SchedulingRule(),
     CpuQuotaRule(),

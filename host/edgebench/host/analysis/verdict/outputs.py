@@ -24,9 +24,10 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.analysis.verdict.target import TargetEvidence
+from edgebench.host.options.command import NextStep
 from edgebench.host.result.outputs import Accuracy, ReferenceAccuracy
 from edgebench.host.result.verdict import NumberKind, RuleOutcome
-from edgebench.protocol.record import TargetRecord
+from edgebench.protocol.record import TargetRecord, TimedPathFault, WorkerRecord
 
 OutputEvidence = Evidence | TargetEvidence
 """The same rules apply to outputs whether the worker or the target timed the inferences."""
@@ -80,6 +81,79 @@ class FiniteOutputsRule(Rule[OutputEvidence]):
         return holds(True, self.finite(), value=output.sample_count, unit="count")
 
 
+@advice.Advise
+def _check_driver(to: Situation) -> Advice:
+    runtime = to.asked.value("runtime") or "NAME"
+    text = f"check its driver on the device: edgebench-agent check-runtime {runtime} MODEL"
+    return Advice(
+        (NextStep("try another runtime: {}", to.asked.bench(runtime="all")), NextStep(text))
+    )
+
+
+class TimedPathRule(Rule[Evidence]):
+    """The timed calls compute what the calls of the checks compute."""
+
+    id, severity = "timed_path", INVALID
+    advise = _check_driver
+    not_recorded = plain("not_recorded", "not compared: the run was stopped, or its agent is older")
+
+    @reason("")
+    @staticmethod
+    def same(value: float, limit: float, *, inference_count: int) -> str:
+        return (
+            f"timed path: {inference_count} inferences by the calls of the timed loop have the "
+            "outputs of the checks"
+        )
+
+    @reason(TimedPathFault.VALUES.value)
+    @staticmethod
+    def values(value: float, limit: float, *, inference_count: int) -> str:
+        return (
+            f"{_timed(value, inference_count)} have other outputs than the same samples in the "
+            "checks: the driver times inferences of other inputs, or reads other outputs"
+        )
+
+    @reason(TimedPathFault.OTHER_SAMPLE.value)
+    @staticmethod
+    def other_sample(value: float, limit: float, *, inference_count: int) -> str:
+        return (
+            f"{_timed(value, inference_count)} have the outputs of another sample: the driver "
+            "skips inferences, or keeps old inputs or outputs"
+        )
+
+    @reason(TimedPathFault.FORM.value)
+    @staticmethod
+    def form(value: float, limit: float, *, inference_count: int) -> str:
+        return (
+            f"{_timed(value, inference_count)} have outputs of another number, shape or type than "
+            "in the checks"
+        )
+
+    @reason("not_compared")
+    @staticmethod
+    def not_compared(value: float, limit: float, *, why: str) -> str:
+        return f"timed path not compared with the checks: {why}"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        facts = evidence.worker.timed_path
+        if facts is None:
+            return unknown(self.not_recorded())
+        if facts.fault is None and not facts.inference_count:
+            return unknown(self.not_compared(why=facts.reason or "the agent gave no reason"))
+        kinds = {
+            None: self.same,
+            TimedPathFault.VALUES: self.values,
+            TimedPathFault.OTHER_SAMPLE: self.other_sample,
+            TimedPathFault.FORM: self.form,
+        }
+        found = kinds[facts.fault](inference_count=facts.inference_count)
+        return at_most(facts.differing_count, 0, "count", found)
+
+
+def _timed(value: float, inference_count: int) -> str:
+    return f"timed path: {value:.0f} of {inference_count} inferences by the calls of the timed loop"
+
+
 def _difference(
     value: float, limit: float, which: str, reference: str, top1_equal_ratio: float | None
 ) -> str:
@@ -125,6 +199,27 @@ class _AgreementRule(Rule[OutputEvidence]):
         return f"{_difference(value, limit, which, reference, top1_equal_ratio)}; {SATURATION}"
 
     @reason(
+        "random",
+        advice.again(
+            "remove random operators from the model, or try another runtime: {}", runtime="all"
+        ),
+    )
+    @staticmethod
+    def random(
+        value: float,
+        limit: float,
+        *,
+        which: str,
+        reference: str,
+        top1_equal_ratio: float | None,
+    ) -> str:
+        difference = _difference(value, limit, which, reference, top1_equal_ratio)
+        return (
+            "the model differs from itself: repeated inferences with the same input have different "
+            f"outputs; {difference}"
+        )
+
+    @reason(
         "constant",
         advice.again("run the model on inputs that change its outputs: {}", inputs="FILE.npz"),
     )
@@ -143,9 +238,10 @@ class _AgreementRule(Rule[OutputEvidence]):
         value: float, limit: float, *, output_count: int, reference: str, sample_count: int
     ) -> str:
         which = "the only output" if output_count == 1 else f"{value:.0f} of {output_count} outputs"
+        have = "has" if value == 1 else "have"
         return (
-            f"{which} of {reference} has the same values for {sample_count} different inputs, so "
-            "the comparison does not test the kernels"
+            f"{which} of {reference} {have} the same values for {sample_count} different inputs, "
+            "so the comparison does not test the kernels"
         )
 
     @reason("unbounded")
@@ -184,6 +280,8 @@ class _AgreementRule(Rule[OutputEvidence]):
         limit = 0.0 if is_exact else _agreement_limit(evidence)
         is_saturated = share > limit and _saturates(evidence)
         kind = self.saturated if is_saturated else self.difference
+        if share > limit and not _is_repeatable(evidence):
+            kind = self.random
         found = kind(
             which=which,
             reference=agreement.reference,
@@ -242,11 +340,20 @@ def _claims_exactness(evidence: OutputEvidence) -> bool:
     return measured.firmware.rounding == reference.name and is_meant
 
 
+def _is_repeatable(evidence: OutputEvidence) -> bool:
+    """Whether the model has the same outputs for the same input, as far as it was compared."""
+    measured = evidence.measured_record
+    if not isinstance(measured, WorkerRecord) or measured.timed_path is None:
+        return True
+    return measured.timed_path.is_repeatable
+
+
 def _agreement_limit(evidence: OutputEvidence) -> float:
-    model = evidence.measured_record.model
+    model, runtime = evidence.measured_record.model, evidence.measured_record.runtime
     is_float = model.precision in _FLOAT_PRECISIONS and not model.quantized
-    # Kernels for CPUs compute in the precision of the file; an accelerator may use fewer bits.
-    is_exact = all(map(is_cpu, evidence.measured_record.runtime.delegates_requested))
+    # Kernels for CPUs compute in the precision of the file; an accelerator may use fewer bits. The
+    # driver of an accelerator may use it without a request.
+    is_exact = all(map(is_cpu, (*runtime.delegates_requested, *runtime.delegates_used)))
     return FLOAT_AGREEMENT_LIMIT if is_float and is_exact else QUANTIZED_AGREEMENT_LIMIT
 
 
@@ -410,5 +517,9 @@ QUALITY_RULES: tuple[Rule[OutputEvidence], ...] = (
     AgreementRule(),
     AgreementOfAllRule(),
 )
-OUTPUT_RULES: tuple[Rule[OutputEvidence], ...] = (FiniteOutputsRule(), *QUALITY_RULES)
+OUTPUT_RULES: tuple[Rule[Evidence], ...] = (
+    FiniteOutputsRule(),
+    TimedPathRule(),
+    *QUALITY_RULES,
+)
 """In the order in which a person should read them."""

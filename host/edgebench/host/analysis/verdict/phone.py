@@ -1,7 +1,6 @@
 """Rules about phones: battery, screen, power saver, scheduling, and heat as reported by the system.
 
-The rules apply to devices that run Android; `suspended` applies to every device that records both
-clocks that it compares.
+The rules apply to devices that run Android.
 """
 
 from __future__ import annotations
@@ -30,9 +29,6 @@ from edgebench.host.result.reason import Reason
 LIGHT, MODERATE = 1, 2
 """Source: `android.os.PowerManager`, THERMAL_STATUS_LIGHT, THERMAL_STATUS_MODERATE."""
 STATUS_NAMES = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
-SUSPEND_LIMIT_S = 0.02
-"""Largest difference of the two clocks that the order of reading them may cause. A suspend with its
-resume takes longer."""
 _BACKGROUND = frozenset({"background", "system-background", "restricted"})
 """Groups of processes in the background; they may use few CPUs, and only slow CPUs. Source:
 https://source.android.com/docs/core/perf/cgroups."""
@@ -107,29 +103,6 @@ class ScreenRule(_PhoneRule):
 
     def on_phone(self, evidence: Evidence) -> Ruling:
         return self.never(evidence.measured.phone.screen_off_ratio, self.was_off())
-
-
-class SuspendedRule(Rule[Evidence]):
-    """The device did not sleep during the run; its monotonic clock stops during sleep."""
-
-    id, severity = "suspended", SUSPECT
-    harms = TIMES
-    advise = advice.again(f"keep the device awake: on a phone, {advice.AWAKE}; then {{}}")
-    not_reported = plain(
-        "not_told", "the agent does not report for how long the device was suspended"
-    )
-    slept = plain(
-        "",
-        lambda value, limit: (
-            f"the device was suspended for {value:.3g} s during the run, limit {limit:g} s"
-        ),
-    )
-
-    def check(self, evidence: Evidence) -> Ruling:
-        before, after = evidence.worker.before.suspended_ns, evidence.worker.after.suspended_ns
-        if before is None or after is None:
-            return unknown(self.not_reported())
-        return at_most(max(0, after - before) / 1e9, SUSPEND_LIMIT_S, "s", self.slept())
 
 
 class PowerSaverRule(_PhoneRule):
@@ -290,7 +263,6 @@ class ThermalStatusRule(_ThermalStatusRule):
 
 
 PHONE_RULES: tuple[Rule[Evidence], ...] = (
-    SuspendedRule(),
     ChargingRule(),
     ScreenRule(),
     PowerSaverRule(),

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 
 from edgebench.host.analysis.verdict.advice import Advice, Advise, Situation
@@ -168,6 +169,7 @@ class Rule(Generic[EvidenceT]):
         raise NotImplementedError
 
     @classmethod
+    @cache
     def reasons(cls) -> Mapping[str, RuleReason[Any]]:
         """Reasons that the check may return, by name."""
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
@@ -29,11 +30,19 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.result.thermal import ThermalResult
+from edgebench.protocol.record import Yardstick
 
+OUTVOTED_RATIO = 1 / 8
+"""Largest share of a set's runs whose failures the other runs can outvote: the interval of the
+median of eight runs leaves out most of the highest and of the lowest."""
 TREND_LEVEL = 2 / 120
 """Largest probability of an order that counts as a trend: that of five runs in order."""
 TREND_LIMIT_RATIO = 0.02
 """Range of the runs, over the lowest, up to which a trend is small next to other errors."""
+
+STEP_RANGES = 2
+"""Least size of a step between fast and slow runs, in ranges of the runs on either side. Of sets of
+independent normal values, 1 of 80 with five runs and 1 of 1800 with eight have such a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +62,13 @@ class SetEvidence:
     """Whether the metric is an exact count, which does not change with time, clock or heat."""
     values: tuple[float, ...]
     """The metric of each counted run, in the order of measurement."""
-    drifts: tuple[float, ...]
-    """Range of the levels inside each counted run, over the lowest; 0 for a run without drift."""
+    drift_ratio: float
+    """Drift of the latency inside the counted runs, over the latency; 0 without drift."""
     thermal: tuple[ThermalResult | None, ...]
     """What the detector of slowdowns reports of each counted run."""
+    yardsticks: tuple[Yardstick | None, ...]
+    """Speed of the device around each counted run, in the order of measurement; None for all runs
+    if it cannot be compared between them."""
 
 
 @advice.Advise
@@ -141,6 +153,9 @@ class TrendRule(TimedSetRule):
     The order of independent runs is random. Kendall's test counts the pairs of runs that are in
     order; five runs that all rise, or all fall, occur by chance once in 60 sets.
 
+    A device that begins to throttle after the first runs makes a step, in which only few pairs of
+    runs are in order.
+
     Source: Mann, Nonparametric tests against trend, Econometrica 13 (1945); the distribution is
     that of the number of inversions of a permutation, Knuth, The Art of Computer Programming 3,
     5.1.1.
@@ -161,16 +176,44 @@ class TrendRule(TimedSetRule):
             f"{limit:.0%}: the device was still changing"
         )
 
+    @reason("step", advice.cool)
+    @staticmethod
+    def stepped(value: float, limit: float, *, name: str, fast_count: int, run_count: int) -> str:
+        return (
+            f"{name} rose by {value:.1%} after run {fast_count} of {run_count} and stayed there, "
+            f"limit {limit:.0%}: the device slowed down"
+        )
+
     def check_times(self, evidence: SetEvidence) -> Ruling:
         values = evidence.values
         if len(values) < MIN_RUNS or min(values) <= 0:
             return unknown(self.too_few())
+        fast_count, rise = find_step(values)
+        if rise > TREND_LIMIT_RATIO:
+            stepped = self.stepped(name=evidence.name, fast_count=fast_count, run_count=len(values))
+            return at_most(rise, TREND_LIMIT_RATIO, "ratio", stepped)
         rising = sum(after > before for before, after in combinations(values, 2))
         falling = sum(after < before for before, after in combinations(values, 2))
         if chance_of_order(len(values), max(rising, falling)) > TREND_LEVEL:
             return holds(True, self.none())
         found = self.ordered(name=evidence.name, is_rising=rising > falling, run_count=len(values))
         return at_most(max(values) / min(values) - 1, TREND_LIMIT_RATIO, "ratio", found)
+
+
+def find_step(values: Sequence[float]) -> tuple[int, float]:
+    """Number of fast runs before a lasting rise, and the rise over the fast runs; zeros without.
+
+    At most half of the runs are fast. A slow last run is no step: a disturbance explains it.
+
+    Args:
+        values: Positive values of the runs, in the order of measurement.
+    """
+    for count in range(1, len(values) // 2 + 1):
+        fast, slow = values[:count], values[count:]
+        gap = min(slow) - max(fast)
+        if gap > STEP_RANGES * max(max(slow) - min(slow), max(fast) - min(fast)):
+            return count, gap / max(fast)
+    return 0, 0.0
 
 
 @cache

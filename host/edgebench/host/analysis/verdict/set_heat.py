@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
-
 from edgebench.host.analysis.thermal.heat_signals import FREQ_DROP_LIMIT_RATIO
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.rule import (
@@ -23,7 +21,6 @@ from edgebench.host.analysis.verdict.rule import (
     WatchedQuantity,
     at_least,
     at_most,
-    holds,
     plain,
     reason,
     unknown,
@@ -124,16 +121,11 @@ class DriftOfSetRule(TimedSetRule):
 
     @reason("")
     @staticmethod
-    def drift(value: float, limit: float, *, drifting_count: int, run_count: int) -> str:
-        which = f"{drifting_count} of {run_count} runs"
-        return f"the latency drifts inside {which}; median drift {value:.1%}, limit {limit:.0%}"
+    def drift(value: float, limit: float) -> str:
+        return f"the latency drifts by {value:.1%} inside the runs, limit {limit:.0%}"
 
     def check_times(self, evidence: SetEvidence) -> Ruling:
-        drifts = evidence.drifts
-        if not drifts:
-            return holds(True, self.drift(drifting_count=0, run_count=0), value=0.0)
-        found = self.drift(drifting_count=sum(one > 0 for one in drifts), run_count=len(drifts))
-        return at_most(float(np.median(drifts)), DRIFT_LIMIT_RATIO, "ratio", found)
+        return at_most(evidence.drift_ratio, DRIFT_LIMIT_RATIO, "ratio", self.drift())
 
 
 def _known(thermal: Sequence[ThermalResult | None]) -> list[ThermalResult]:

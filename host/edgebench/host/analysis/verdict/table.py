@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgebench.host.analysis.verdict import (
+    clock,
     energy,
     latency,
     machine,
@@ -16,6 +17,7 @@ from edgebench.host.analysis.verdict import (
     set_heat,
     target,
     thermal,
+    yardstick,
 )
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import Cause, Rule, RuleReason
@@ -28,7 +30,9 @@ RULES: tuple[Rule[Evidence], ...] = (
     *outputs.OUTPUT_RULES,
     *placement.PLACEMENT_RULES,
     *latency.LATENCY_RULES,
+    *clock.CLOCK_RULES,
     *machine.MACHINE_RULES,
+    yardstick.YardstickRule(),
     *phone.PHONE_RULES,
     *thermal.THERMAL_RULES,
     *energy.ENERGY_RULES,
@@ -45,6 +49,7 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
 SET_RULES: tuple[Rule[SetEvidence], ...] = (
     *run_set.RULES_BETWEEN_RUNS,
     *set_heat.SET_HEAT_RULES,
+    yardstick.YardstickOfSetRule(),
 )
 ALL_RULES: tuple[Rule[Any], ...] = (*RULES, *TARGET_RULES, *SET_RULES)
 BY_ID: dict[str, Rule[Any]] = {rule.id: rule for rule in ALL_RULES}

@@ -6,6 +6,14 @@ from edgebench.host.result.reason import ReasonKind
 
 
 @ReasonKind
+def too_few_occasions(*, occasion_count: int, needed_count: int) -> str:
+    return (
+        f"the sides were measured on different occasions, and the store has {occasion_count} of "
+        f"these models, at least {needed_count} needed"
+    )
+
+
+@ReasonKind
 def too_few_runs(*, smallest_p: float, alpha: float, is_adjusted: bool) -> str:
     smallest = f"the smallest possible p{_adjusted(is_adjusted)} is {smallest_p:.2g}"
     return f"too few runs: {smallest}, limit {alpha:g}"

@@ -7,9 +7,9 @@ from types import ModuleType
 from typing import Any
 
 from edgebench.host.result.reason import Reason, ReasonKind
-from edgebench.host.result.reasons import comparison, thermal
+from edgebench.host.result.reasons import alignment, comparison, energy, recording, thermal
 
-MODULES: tuple[ModuleType, ...] = (thermal, comparison)
+MODULES: tuple[ModuleType, ...] = (thermal, recording, alignment, energy, comparison)
 KINDS: dict[str, ReasonKind[Any]] = {
     kind.id: kind
     for module in MODULES
@@ -33,17 +33,17 @@ def text_of(reasons: Sequence[Reason], stored: str = "") -> str:
         text = None if kind is None else kind.text(reason.facts)
         if text is None:
             return stored
-        texts.append(text)
+        texts.append(text if reason.subject is None else f"{reason.subject}: {text}")
     return "; ".join(texts) or stored
 
 
-def sentence_of(why: str | tuple[Reason, ...]) -> str:
+def sentence_of(why: str | tuple[Reason, ...] | None) -> str:
     """Reasons that are a fact of a rule's reason, as text; older versions stored the text.
 
     Raises:
-        LookupError: this version does not have one of the reasons.
+        LookupError: there is no reason, or this version does not have one of the reasons.
     """
-    text = why if isinstance(why, str) else text_of(why)
+    text = why if isinstance(why, str) else text_of(why or ())
     if not text:
         raise LookupError("a reason of another version")
     return text

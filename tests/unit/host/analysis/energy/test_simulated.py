@@ -14,8 +14,9 @@ from support.energy_simulation import (
     simulate_file,
 )
 
-from edgebench.host.analysis.energy.sync.choose import NOT_SEEN
 from edgebench.host.result.energy import SyncMethod
+from edgebench.host.result.reason import about
+from edgebench.host.result.reasons.alignment import lateness_unbounded
 
 UNSEEN = SimulatedDevice(code_w=0.01)
 """A device whose load code takes no more than its idle power."""
@@ -50,7 +51,7 @@ def test_meter_that_does_not_see_the_device_gives_no_energy(
         found = simulate(SimulatedDevice(), meter, seed)
         assert found.is_refused
         assert found.energy.refused_by == "energy_sync"
-        assert NOT_SEEN in (found.energy.refused or "")
+        assert about("arrival", [lateness_unbounded()])[0] in found.energy.refusal
 
 
 def test_activity_as_long_as_the_loop_is_not_taken_for_it() -> None:

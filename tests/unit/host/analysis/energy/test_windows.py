@@ -14,13 +14,14 @@ from scipy.stats import norm
 from support.energy import SECOND_NS, header, recorded, steps, with_term
 from support.tools import need_shared
 
+from edgebench.host.analysis.energy.refusal import WindowTooShort
 from edgebench.host.analysis.energy.site import site_of
 from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
 from edgebench.host.analysis.energy.uncertainty import COVERAGE, MeterErrors
 from edgebench.host.analysis.energy.windows import EDGE_LIMIT_RATIO, AlignedTrace
 from edgebench.host.result.energy import SyncMethod
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
-from edgebench.protocol.errors import MeasurementError, WindowTooShort
+from edgebench.protocol.errors import MeasurementError
 
 EDGE_S = 1e-3
 """Standard deviation of each end, as the known answer has it."""

@@ -56,6 +56,22 @@ def test_correlations_are_those_of_the_definition() -> None:
         assert autocorrelations(series) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("phi", [-0.5, 0.0, 0.3, 0.8, 0.9, 0.99])
+@pytest.mark.parametrize("count", [2, 3, 16, 17, 500, 20_000])
+@pytest.mark.parametrize("is_indicator", [False, True])
+def test_sequence_ends_at_the_same_lag_with_and_without_the_transform(
+    phi: float, count: int, is_indicator: bool
+) -> None:
+    """Otherwise the first lags, which are correlated one by one, would be worth something else."""
+    for seed in range(5):
+        series = ar1(np.random.default_rng(seed), count, phi)
+        series = (series <= np.median(series)).astype(float) if is_indicator else series
+        time, last_lag = integrated_time(autocorrelations(series))
+        error = (2 * (2 * last_lag + 1) / count) ** 0.5
+        expected = time if time > 1 + 2 * error else 1.0
+        assert autocorrelation_time(series) == pytest.approx((expected, error), rel=1e-9)
+
+
 @pytest.mark.parametrize("phi", [0.0, 0.3, 0.5, 0.8, 0.9])
 @pytest.mark.parametrize("count", [20_000, 400_000])
 def test_effective_count_follows_the_theory(phi: float, count: int) -> None:

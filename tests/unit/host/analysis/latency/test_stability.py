@@ -223,6 +223,16 @@ def test_few_queries_have_neither_levels_nor_blocks() -> None:
     assert len(stability(enough, starts(enough), int(enough.sum())).block_p50_ns) == 10
 
 
+@pytest.mark.parametrize(("change", "seen"), [(0.04, 0.032), (-0.04, -0.032), (0.0, 0.0)])
+def test_drift_is_that_from_the_first_to_the_last_fifth(change: float, seen: float) -> None:
+    """Otherwise a set could not show a drift that its runs are too short to classify."""
+    latency_ns = np.linspace(1_000_000, 1_000_000 * (1 + change), 1000).astype(np.int64)
+    found = stability(latency_ns, starts(latency_ns), int(latency_ns.sum()))
+    assert found.drift_ratio == pytest.approx(seen, abs=0.001)
+    few = stability(latency_ns[:49], starts(latency_ns[:49]), int(latency_ns[:49].sum()))
+    assert few.drift_ratio is None
+
+
 def test_constant_latencies_are_one_level() -> None:
     """Otherwise a clock that stands still would cause a division by zero."""
     same = np.full(1000, 5, np.int64)

@@ -10,10 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.records import ENVIRONMENT, latencies, run_record, traces_of, worker_record
+from support.records import (
+    ENVIRONMENT,
+    YARDSTICK,
+    latencies,
+    run_record,
+    traces_of,
+    worker_record,
+)
 
 from edgebench.host.analysis.latency.warmup import Segment, SteadyClass, SteadyState
 from edgebench.host.analysis.measurement import measure_traces
+from edgebench.host.analysis.outputs import agreement
 from edgebench.host.analysis.phone import PhoneConditions
 from edgebench.host.analysis.verdict.advice import Situation
 from edgebench.host.analysis.verdict.evidence import Evidence
@@ -38,11 +46,13 @@ from edgebench.host.result.latency import (
     Stability,
 )
 from edgebench.host.result.outputs import Accuracy, Agreement, ReferenceAccuracy
+from edgebench.host.result.reasons import recording
+from edgebench.host.result.reasons.energy import stated
 from edgebench.host.result.thermal import MEMORY_CLOCK, ThermalResult, ThermalState
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import described
 from edgebench.host.show.verdict import advice_for
-from edgebench.protocol.clock import ClockModel
+from edgebench.protocol.clock import ClockJump, ClockModel
 from edgebench.protocol.device import AndroidSystem
 from edgebench.protocol.record import (
     AndroidGroups,
@@ -62,7 +72,10 @@ from edgebench.protocol.record import (
     RuntimeFacts,
     Scheduling,
     SyncFacts,
+    TensorSpec,
     ThreadTime,
+    TimedPathFacts,
+    TimedPathFault,
 )
 from edgebench.protocol.spec import Engine, Scenario
 from edgebench.protocol.telemetry import AbsentSensor
@@ -92,7 +105,10 @@ COOL = ThermalResult(
 
 ENERGY = EnergyResult(
     meter="Example Meter",
-    checks=(MeterCheck("complete", True, "1000 samples"), MeterCheck("rate", None, "too short")),
+    checks=(
+        MeterCheck("complete", True, (recording.samples_received(sample_count=1000),)),
+        MeterCheck("rate", None, (recording.too_short_for_rate(),)),
+    ),
     sync=EnergySync(method=SyncMethod.EDGE, error_ns=1e5),
     duration_s=10.0,
     inference_count=1000,
@@ -112,7 +128,7 @@ ENERGY = EnergyResult(
     power_w_idle_before=1.0,
     power_w_idle_after=1.1,
     phases={},
-    per_query=QueryEnergy(refused="too short"),
+    per_query=QueryEnergy(refusal=(stated(text="too short"),)),
 )
 REFUSED = EnergyResult(meter=ENERGY.meter, checks=ENERGY.checks)
 """The recording of a meter that gives no energy."""
@@ -125,13 +141,20 @@ def energy(**fields: Any) -> Change:
 
 def no_energy(refused: str, **fields: Any) -> Change:
     """Give a reason why the meter's recording gave nothing."""
-    return lambda evidence: replace(evidence, energy=replace(REFUSED, refused=refused, **fields))
+    refusal = (stated(text=refused),)
+    return lambda evidence: replace(evidence, energy=replace(REFUSED, refusal=refusal, **fields))
+
+
+def speed_after(**fields: Any) -> Change:
+    """Change the yardstick after the run."""
+    after = replace(YARDSTICK.after, **fields)
+    return worker(yardstick=replace(YARDSTICK, after=after))
 
 
 def unseen(evidence: Evidence) -> Evidence:
     """A code was played, and the meter did not see it; its power is synthetic."""
     code = LoadCode((0, 1, 2), (True, False))
-    tried = (SyncAttempt(SyncMethod.CODED_LOAD, None, "not seen"),)
+    tried = (SyncAttempt(SyncMethod.CODED_LOAD, None, (stated(text="not seen"),)),)
     by_arrival = EnergySync(method=SyncMethod.ARRIVAL, error_ns=2e6, tried=tried)
     return worker(sync=SyncFacts(codes=(code,)))(energy(sync=by_arrival)(evidence))
 
@@ -268,6 +291,11 @@ def differs(best: float | None, worst: float | None, *, is_constant: bool = Fals
     return quality(agreement=found)
 
 
+def timed_path(fault: TimedPathFault) -> Change:
+    """Let half of the inferences of the timed calls have other outputs than the checks."""
+    return worker(timed_path=TimedPathFacts(8, 4, fault))
+
+
 def switching(high_ratio: float) -> Change:
     """Set a run that switches between two levels, and is on the higher one for this share."""
     levels = LatencyLevels(1000.0, 1400.0, high_ratio, 0.3, 0.1)
@@ -279,6 +307,12 @@ def repeated(evidence: Evidence) -> Evidence:
     """Set a model with one of two outputs that is the same for every sample."""
     same = Agreement("kernels", 4, 0.0, 1.0, 1.0, 0.0, 0.0, repeated_count=1, output_count=2)
     return quality(agreement=same)(evidence)
+
+
+def drawn_at_random(evidence: Evidence) -> Evidence:
+    """Set outputs that differ from the reference's, and from those of another inference."""
+    path = TimedPathFacts(reason="repeated inferences differ", is_repeatable=False)
+    return worker(timed_path=path)(differs(1.4, 1.4)(evidence))
 
 
 def of_floats(evidence: Evidence, *delegates: str, **facts: Any) -> Evidence:
@@ -337,6 +371,19 @@ def against_the_host(slope: float, slope_error: float = 1e-5, *, slept_s: float 
             "host:a", "device:b", 0, 0.0, slope_now, 1e5, span_ns=span_ns, slope_error=slope_error
         )
         return replace(evidence, clock=clock)
+
+    return change
+
+
+def stood_still(seconds: float, *, after_s: float = 0.0) -> Change:
+    """A step of the device's clock against the host's, so long after the loop began."""
+
+    def change(evidence: Evidence) -> Evidence:
+        begin_ns = evidence.worker.before.monotonic_ns + int(after_s * 1e9)
+        jump = ClockJump(seconds * 1e9, begin_ns, begin_ns + 10**9)
+        known = against_the_host(1e-6)(evidence)
+        assert known.clock is not None
+        return replace(known, clock=replace(known.clock, jump=jump))
 
     return change
 
@@ -555,6 +602,9 @@ FAILING: list[tuple[str, State, Change]] = [
     ("loadgen", State.INVALID, spec(engine=Engine.LOADGEN)),
     ("loadgen", State.INVALID, issued_by_loadgen(is_valid=False)),
     ("finite_outputs", State.INVALID, worker(output=OutputFacts("", is_finite=False))),
+    ("timed_path", State.INVALID, timed_path(TimedPathFault.VALUES)),
+    ("timed_path", State.INVALID, timed_path(TimedPathFault.OTHER_SAMPLE)),
+    ("timed_path", State.INVALID, timed_path(TimedPathFault.FORM)),
     ("accuracy_floor", State.INVALID, accuracy(0.90)),
     ("accuracy_floor", State.INVALID, lambda e: held_against(0.0)(accuracy(0.0)(e))),
     ("accuracy_floor", State.INVALID, not_judged("label 5 is not in 2 classes")),
@@ -575,6 +625,8 @@ FAILING: list[tuple[str, State, Change]] = [
     ("harness_share", State.SUSPECT, worker(harness=HarnessFacts(2_100, 2_100.0))),
     ("binding_share", State.SUSPECT, through_a_binding(3_200, 1_000)),
     ("suspended", State.SUSPECT, lambda e: set_by(0.021)(after(suspended_ns=5_021_000_000)(e))),
+    ("suspended", State.SUSPECT, stood_still(-0.021)),
+    ("suspended", State.SUSPECT, measured(paused_s=0.51)),
     ("charging", State.SUSPECT, phone(charging_ratio=0.5)),
     ("screen", State.SUSPECT, phone(screen_off_ratio=0.5)),
     ("power_saver", State.SUSPECT, phone(power_saver_ratio=1.0)),
@@ -651,20 +703,24 @@ FAILING: list[tuple[str, State, Change]] = [
     ("memory_pressure", State.SUSPECT, after(memory_stall_s=0.1)),
     ("memory", State.SUSPECT, worker(memory=MemoryFacts(8 * 2**30, 0))),
     ("swap", State.SUSPECT, after(swapped_page_count=8)),
+    ("yardstick", State.SUSPECT, speed_after(integer_ns_per_unit=13_200.0 * 1.031)),
+    ("yardstick", State.SUSPECT, speed_after(integer_ns_per_unit=13_200.0 / 1.031)),
+    ("yardstick", State.SUSPECT, speed_after(memory_bytes_per_s=4.0e9 / 1.51)),
+    ("yardstick", State.SUSPECT, speed_after(memory_bytes_per_s=4.0e9 * 1.51)),
     (
         "meter",
         State.SUSPECT,
         no_energy(
             "complete: port /dev/x is gone",
-            checks=(MeterCheck("complete", False, "port /dev/x is gone"),),
+            checks=(MeterCheck("complete", False, (stated(text="port /dev/x is gone"),)),),
         ),
     ),
     (
         "energy_sync",
         State.SUSPECT,
         no_energy(
-            "synchronisation: edge: no line",
-            sync=EnergySync(tried=(SyncAttempt(SyncMethod.EDGE, None, "no line"),)),
+            "the clocks could not be aligned; edge: no line",
+            sync=EnergySync(tried=(SyncAttempt(SyncMethod.EDGE, None, (stated(text="no line"),)),)),
         ),
     ),
     (
@@ -690,6 +746,8 @@ UNKNOWN: list[tuple[str, Change]] = [
     ("delegation", lambda e: worker(placement=())(delegates(("cuda",), ("cuda",))(e))),
     ("latency_target", served(is_met=None)),
     ("accuracy", lambda evidence: replace(evidence, facts=HostFacts("digits", "top1", None))),
+    ("timed_path", worker(timed_path=None)),
+    ("timed_path", worker(timed_path=TimedPathFacts(reason="2 samples have equal outputs"))),
     ("agreement", quality(agreement=None)),
     ("agreement_of_all", quality(agreement=None)),
     ("steady_state", steady(None)),
@@ -720,6 +778,9 @@ UNKNOWN: list[tuple[str, Change]] = [
     ),
     ("cpu_quota", worker(scheduling=Scheduling((0, 1), "other", 0))),
     ("cpu_pressure", both(cpu_stall_s=None)),
+    ("yardstick", worker(yardstick=None)),
+    ("yardstick", speed_after(integer_ns_per_unit=0.0)),
+    ("yardstick", speed_after(memory_bytes_per_s=-1.0)),
     ("memory_pressure", both(memory_stall_s=None)),
     ("memory", record(environment=replace(ENVIRONMENT, memory_available_bytes=None))),
     ("memory", record(environment=replace(ENVIRONMENT, memory_available_bytes=0))),
@@ -794,6 +855,9 @@ PASSING: list[tuple[str, Change]] = [
     ("frequency", after(freq_hz=(2_360_000_000,) * 4)),
     ("frequency", after(freq_hz=(2_400_000_000, 800_000_000) * 2)),
     ("frequency", heat(freq_change_ratio=0.02)),
+    ("yardstick", speed_after(integer_ns_per_unit=13_200.0 * 1.029)),
+    ("yardstick", speed_after(memory_bytes_per_s=4.0e9 / 1.49)),
+    ("yardstick", speed_after(memory_bytes_per_s=None)),
     # What the rule about heat names is not reported twice.
     ("frequency", heat(state=ThermalState.THROTTLED, cause="thermal", freq_change_ratio=0.4)),
     ("interference", heat(moved_ratio=0.05, moved_latency_ratio=2.5)),
@@ -812,6 +876,12 @@ PASSING: list[tuple[str, Change]] = [
     ("cpu_share", lambda e: spec(threads=4)(after_with_share(3.61)(e))),
     ("suspended", after(suspended_ns=5_019_000_000)),
     ("suspended", after(suspended_ns=4_999_000_000)),
+    ("suspended", stood_still(-0.019)),
+    ("suspended", stood_still(3.0)),  # the host's clock stood still
+    ("suspended", stood_still(-3.0, after_s=100.0)),
+    ("suspended", measured(paused_s=0.49)),
+    # Its threads were runnable: they waited for a CPU.
+    ("suspended", lambda e: measured(paused_s=0.6)(ran((0.88, 0.12))(e))),
     *((name, phone()) for name in ("charging", "screen", "power_saver", "scheduling_group")),
     *((name, hot_phone(0)) for name in ("thermal_status", "thermal_status_moderate")),
     ("thermal_status_moderate", hot_phone(1)),
@@ -896,6 +966,37 @@ def test_outputs_that_never_change_are_suspect_and_the_latency_is_not() -> None:
     assert verdict.suspect_kinds == (NumberKind.OUTPUTS,)
 
 
+VARYING_OUTPUT = np.random.default_rng(3).normal(size=(4, 10))
+CONSTANT_OUTPUTS: dict[str, tuple[Any, ...]] = {
+    "classifier": (np.tile(np.linspace(0.0, 0.5, 10), (4, 1)),),
+    "detector without a box": (VARYING_OUTPUT, np.zeros((4, 100, 4)) + np.arange(4.0)),
+    "last of three": (VARYING_OUTPUT, VARYING_OUTPUT * 2, np.tile([1.0, 2.0], (4, 1))),
+    "first of two": (np.full((4, 1), 7.0), VARYING_OUTPUT),
+    "image": (np.tile(np.arange(64.0).reshape(1, 8, 8, 1), (4, 1, 1, 1)),),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT_OUTPUTS)
+def test_constant_vector_of_any_output_makes_the_outputs_suspect(name: str) -> None:
+    """Otherwise kernels would count as compared by an output that no kernel changes."""
+    arrays: dict[str, Any] = {}
+    for number, values in enumerate(CONSTANT_OUTPUTS[name]):
+        arrays |= {f"{side}.{number}": np.asarray(values) for side in ("used", "reference")}
+    specs = [TensorSpec(f"out{number}", (1,), "float32") for number in range(3)]
+    found = agreement(arrays, specs, "kernels", distinct_count=4)
+    verdict = judged(quality(agreement=found)(good()))
+    assert rule_of(verdict, "agreement").outcome is RuleOutcome.FAIL
+    assert verdict.suspect_kinds == (NumberKind.OUTPUTS,)
+
+
+def test_random_outputs_differ_from_themselves() -> None:
+    """Otherwise the kernels of the runtime would be blamed for an operator that draws numbers."""
+    for change, is_random in ((drawn_at_random, True), (differs(1.4, 1.4), False)):
+        rule = rule_of(judged(change(good())), "agreement")
+        assert (rule.outcome, rule.severity) == (RuleOutcome.FAIL, State.INVALID)
+        assert rule.detail.startswith("the model differs from itself") == is_random
+
+
 @pytest.mark.parametrize("high_ratio", [0.17, 0.83])
 def test_level_of_few_inferences_harms_the_tail_and_the_mean(high_ratio: float) -> None:
     """Otherwise a median that a second level does not touch would be distrusted."""
@@ -947,6 +1048,29 @@ def test_clock_that_was_set_is_named() -> None:
         "the wall clock was set by +3 h during the run; the monotonic clock, which times the "
         "inferences, agrees with the host's within 0.001%"
     )
+
+
+def test_pause_suspend_and_step_are_told_apart() -> None:
+    """Otherwise a paused virtual machine would be kept awake, and a busy one resumed."""
+    slept = judged(after(suspended_ns=8_000_000_000)(stood_still(-3.0)(good())))
+    stopped = judged(stood_still(-3.0)(good()))
+    paused = judged(measured(paused_s=3.0)(good()))
+    details = [rule_of(verdict, "suspended").detail for verdict in (slept, stopped, paused)]
+    assert details == [
+        "the device was suspended for 3 s during the run, limit 0.02 s",
+        "all clocks of the device stood still for 3 s of the host's time, limit 0.02 s: its "
+        "virtual machine was paused",
+        "neither the model nor the sensor sampler ran for 3 s, limit 0.5 s, while the clock went "
+        "on: the device, its virtual machine or its container was paused",
+    ]
+    assert rule_of(judged(set_by(3.0)(against_the_host(0.0)(good()))), "clock").reason == "set"
+
+
+def test_paused_worker_shared_its_cpu_with_nobody() -> None:
+    """Otherwise the advice for a paused machine would be to end other programs."""
+    paused_s = 0.5 * _loop_ns(good()) / 1e9
+    verdict = judged(measured(paused_s=paused_s)(after_with_share(0.5)(good())))
+    assert {rule.id for rule in verdict.failures} == {"suspended"}
 
 
 def test_device_that_slept_has_a_right_clock() -> None:

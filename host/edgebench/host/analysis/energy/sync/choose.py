@@ -23,6 +23,7 @@ import numpy as np
 
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.analysis.energy.refusal import EnergyRefused, reasons_of
 from edgebench.host.analysis.energy.sync.alignment import (
     Alignment,
     ClockLine,
@@ -37,6 +38,9 @@ from edgebench.host.analysis.energy.sync.load_code import (
 )
 from edgebench.host.analysis.energy.sync.loop_edges import LoopTimes, align_loop
 from edgebench.host.result.energy import SYNTHETIC, EnergySync, SyncAttempt, SyncMethod
+from edgebench.host.result.reason import Reason
+from edgebench.host.result.reasons import alignment as reasons
+from edgebench.host.result.reasons.energy import stated
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.errors import MeasurementError
@@ -55,7 +59,6 @@ _PRECEDENCE = (
 """Pairs of methods that are checked for contradiction: the stronger, then the weaker."""
 _BETTER_MARKS = SyncMethod.EDGE, SyncMethod.CODED_LOAD
 """Methods with better marks than the loop: if one of them succeeds, the loop is not searched."""
-NOT_SEEN = "the meter does not see the load code, so nothing bounds how late its samples come"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +122,7 @@ def find_sync(
     tried: list[SyncAttempt] = []
     if wanted is not None and wanted not in methods:
         domain = power.header.capability.clock_domain
-        reason = f"not a way for a meter with the clock {domain}"
-        tried.append(SyncAttempt(wanted, None, reason))
+        tried.append(SyncAttempt(wanted, None, (reasons.not_of_this_meter(clock=domain),)))
     for method, align in methods.items():
         is_known = any(one in alignments for one in _BETTER_MARKS)
         if method is SyncMethod.LOOP and is_known and wanted is not SyncMethod.LOOP:
@@ -128,7 +130,7 @@ def find_sync(
         try:
             alignment = align()
         except MeasurementError as exc:
-            tried.append(SyncAttempt(method, None, str(exc)))
+            tried.append(SyncAttempt(method, None, reasons_of(exc)))
             continue
         tried.append(SyncAttempt(method, alignment.error_ns))
         alignments[method] = alignment
@@ -139,9 +141,9 @@ def find_sync(
         and not _is_made_up(power)
         and not any(one in alignments and one not in wrong for one in _BETTER_MARKS)
     ):
-        wrong.setdefault(SyncMethod.ARRIVAL, NOT_SEEN)
+        wrong.setdefault(SyncMethod.ARRIVAL, reasons.lateness_unbounded())
     tried = [
-        SyncAttempt(one.method, None, wrong[one.method])
+        SyncAttempt(one.method, None, (wrong[one.method],))
         if one.method in wrong and one.error_ns is not None
         else one
         for one in tried
@@ -160,13 +162,13 @@ def _is_made_up(power: PowerTrace) -> bool:
     return all(one.boundary == SYNTHETIC for one in power.header.capability.channels)
 
 
-def _contradicted(alignments: Mapping[SyncMethod, Alignment]) -> dict[SyncMethod, str]:
+def _contradicted(alignments: Mapping[SyncMethod, Alignment]) -> dict[SyncMethod, Reason]:
     """Methods that another method contradicts, and why.
 
     A wire takes precedence over a pattern in the power. Both take precedence over arrivals, which
     do not show the delay by a buffer between meter and host.
     """
-    wrong: dict[SyncMethod, str] = {}
+    wrong: dict[SyncMethod, Reason] = {}
     for stronger, weaker in _PRECEDENCE:
         one, other = alignments.get(stronger), alignments.get(weaker)
         if one is None or other is None or stronger in wrong or weaker in wrong:
@@ -177,16 +179,12 @@ def _contradicted(alignments: Mapping[SyncMethod, Alignment]) -> dict[SyncMethod
         if abs(later_ns) <= one.error_ns + other.error_ns:
             continue
         if weaker is not SyncMethod.ARRIVAL:
-            wrong[weaker] = f"{abs(later_ns) / 1e6:.3g} ms off {stronger.value}"
+            wrong[weaker] = reasons.off_stronger(off_ns=abs(later_ns), stronger=stronger.value)
         elif later_ns > 0:
-            wrong[weaker] = (
-                f"samples arrive {later_ns / 1e6:.3g} ms late, as {stronger.value} shows"
-            )
+            wrong[weaker] = reasons.late_samples(late_ns=later_ns, stronger=stronger.value)
         else:
             # No sample can arrive before it is taken.
-            wrong[stronger] = (
-                f"samples would have come {-later_ns / 1e6:.3g} ms before they were taken"
-            )
+            wrong[stronger] = reasons.samples_before_taken(early_ns=-later_ns)
     return wrong
 
 
@@ -229,12 +227,13 @@ class _Methods:
         """
         model = self.clocks.probes
         if model is None:
-            raise MeasurementError("the device's clock was not probed")
+            raise EnergyRefused(reasons.not_probed())
         explained_ns = model.error_ns - model.residual_ns + PROBE_NS
         if model.residual_ns > CLOCK_RESIDUAL_FACTOR * explained_ns:
-            raise MeasurementError(
-                f"probes of the device's clock are {model.residual_ns / 1e6:.3g} ms off the line "
-                f"through them, limit {CLOCK_RESIDUAL_FACTOR * explained_ns / 1e6:.3g} ms"
+            raise EnergyRefused(
+                reasons.probes_off_line(
+                    off_ns=model.residual_ns, limit_ns=CLOCK_RESIDUAL_FACTOR * explained_ns
+                )
             )
         error_ns = max(model.error_ns_at(model.to_host(at_ns)) for at_ns in self.clocks.span_ns)
         return Alignment(SyncMethod.PROBES, host_line(model), error_ns)
@@ -242,7 +241,7 @@ class _Methods:
     def _arrival(self) -> Alignment:
         arrival, late_s = self.power.arrival, self.power.header.capability.arrival_error_s
         if arrival is None or late_s is None:
-            raise MeasurementError("when samples came says nothing of when they were taken")
+            raise EnergyRefused(reasons.arrival_unknown())
         # Arrivals have the timestamps of the recording program.
         beside = self.clocks.is_meter_beside_device
         to_reader = self._shared_clock() if beside else self._probes()
@@ -262,7 +261,8 @@ class _Methods:
 
     def _edge(self) -> Alignment:
         if not self.marks.pulses:
-            raise MeasurementError(self.marks.error or "the device has no line to the meter")
+            error = self.marks.error
+            raise EnergyRefused(stated(text=error) if error else reasons.no_line_to_meter())
         period_ns = 1e9 / self.power.header.capability.rate_hz
         slope = None
         if self.power.arrival:
@@ -273,7 +273,7 @@ class _Methods:
 
     def _coded_load(self) -> Alignment:
         if not self.marks.codes:
-            raise MeasurementError("the device played no load code")
+            raise EnergyRefused(reasons.no_code_played())
         alignment = align_code(
             self.marks.codes,
             self._cumulative_j,

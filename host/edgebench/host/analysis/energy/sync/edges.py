@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.integrate import Nanoseconds
+from edgebench.host.analysis.energy.refusal import EnergyRefused
 from edgebench.host.analysis.energy.sync.alignment import (
     Alignment,
     ClockLine,
@@ -22,7 +23,8 @@ from edgebench.host.analysis.energy.sync.alignment import (
     residuals_ns,
 )
 from edgebench.host.result.energy import SyncMethod
-from edgebench.protocol.errors import MeasurementError
+from edgebench.host.result.reasons import alignment as reasons
+from edgebench.host.result.reasons.energy import stated
 from edgebench.protocol.record import SyncFacts
 
 DRIFT_LIMIT = 300e-6
@@ -66,7 +68,7 @@ def align_edges(
         MeasurementError: there are fewer than MIN_FOUND pulses, or no input has them.
     """
     if len(sync.pulses) < MIN_FOUND:
-        raise MeasurementError(sync.error or "the device has no line to a digital input")
+        raise EnergyRefused(stated(text=sync.error) if sync.error else reasons.no_line_to_input())
     times = np.array([(pulse.before_ns + pulse.after_ns) // 2 for pulse in sync.pulses])
     # Maximum distance of an edge from the middle of its pulse.
     widest_ns = max(pulse.after_ns - pulse.before_ns for pulse in sync.pulses)
@@ -81,11 +83,9 @@ def align_edges(
         and (match := _match(times, one, allowed_ns, slope or 0.0)) is not None
     ]
     if not matches:
-        busy = len(edges) - len(quiet)
-        also = f"; inputs with more than {MAX_EDGES} edges: {busy}" if busy else ""
-        raise MeasurementError(
-            f"no digital input of the meter shows the pulses of the device{also}"
-        )
+        busy_count = len(edges) - len(quiet)
+        busy = reasons.busy_inputs(edge_limit=MAX_EDGES, input_count=busy_count)
+        raise EnergyRefused(reasons.pulses_not_seen(), *([busy] if busy_count else []))
     best = max(matches, key=lambda match: len(match.found))
     return _judged(best, times, explained_ns)
 
@@ -145,10 +145,7 @@ def _judged(match: _Match, times: Nanoseconds, explained_ns: float) -> Alignment
             break
         device_ns, edges_ns = np.delete(device_ns, worst), np.delete(edges_ns, worst)
         if len(device_ns) < max(MIN_FOUND, NEEDED_RATIO * len(times)):
-            raise MeasurementError(
-                f"pulses are {worst_ns / 1e3:.0f} µs off the line through them, "
-                f"limit {limit_ns / 1e3:.0f} µs"
-            )
+            raise EnergyRefused(reasons.pulses_off_line(off_ns=worst_ns, limit_ns=limit_ns))
     return Alignment(
         SyncMethod.EDGE, line, explained_ns + worst_ns, float(off_ns.std()), len(device_ns)
     )

@@ -22,10 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.integrate import Floats
+from edgebench.host.analysis.energy.refusal import EnergyRefused
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
 from edgebench.host.analysis.energy.sync.load_code import STEPS_PER_CHIP, Cumulative
-from edgebench.host.analysis.energy.windows import CODES_OF_RUN, in_words
-from edgebench.protocol.errors import CodesNotFound, MeasurementError
+from edgebench.host.analysis.energy.windows import CODES_OF_RUN
+from edgebench.host.result.reasons import alignment as reasons
+from edgebench.protocol.errors import CodesNotFound
 from edgebench.protocol.record import LoadCode
 
 MAX_STEPS = 1 << 23
@@ -79,15 +81,10 @@ class CodeSearch:
         count = (span_ns[1] - span_ns[0]) // step_ns
         span_s = (span_ns[1] - span_ns[0]) / 1e9
         if count <= STEPS_PER_CHIP * len(is_busy):
-            raise MeasurementError(
-                f"the trace lasts {in_words(span_s)}, shorter than the load code of "
-                f"{in_words(chip_ns * len(is_busy) / 1e9)}"
-            )
+            code_s = chip_ns * len(is_busy) / 1e9
+            raise EnergyRefused(reasons.trace_shorter_than_code(trace_s=span_s, code_s=code_s))
         if count > MAX_STEPS:
-            raise MeasurementError(
-                f"the trace lasts {span_s / 3600:.3g} h, too long to search a code with chips of "
-                f"{in_words(chip_ns / 1e9)}: cut it to the run"
-            )
+            raise EnergyRefused(reasons.trace_too_long(trace_s=span_s, chip_s=chip_ns / 1e9))
         energy_j = cumulative(span_ns[0] + np.arange(count, dtype=np.int64) * step_ns)
         chips_w = energy_j[STEPS_PER_CHIP:] - energy_j[:-STEPS_PER_CHIP]
         # Differences of a sum have its rounding error: below that, the power is constant.
@@ -138,7 +135,9 @@ def find_codes(
     from scipy.ndimage import maximum_filter1d
 
     if len(codes) != CODES_OF_RUN:
-        raise MeasurementError(f"the run played {len(codes)} load codes, {CODES_OF_RUN} are needed")
+        raise EnergyRefused(
+            reasons.few_codes_played(played_count=len(codes), needed_count=CODES_OF_RUN)
+        )
     search = CodeSearch.of(codes[0], cumulative, span_ns)
     are_same = codes[0].is_busy == codes[1].is_busy
     later = search if are_same else CodeSearch.of(codes[1], cumulative, span_ns)
@@ -199,20 +198,14 @@ def choose_place(
     counts = [sum(_is_seen(search, place.line, code) for code in others) for place in places]
     best = max(counts)
     if len(places) == 1 and not best:
-        raise MeasurementError(
-            f"the trace contains the load codes of one run, but {twin_count + 1} runs of the "
-            "set fit: record the whole set"
-        )
+        raise EnergyRefused(reasons.several_runs_fit(run_count=twin_count + 1))
     if counts.count(best) > 1:
         at_s = [
             (place.line.to_meter(place.line.reference_ns) - search.first_ns) / 1e9
             for place in places
         ]
         shown = ", ".join(f"{one:.4g} s" for one in sorted(map(float, at_s))[:4])
-        raise MeasurementError(
-            f"the load codes of the run fit in {len(places)} places of the trace, {shown} "
-            "from its first sample: cut the trace to the run"
-        )
+        raise EnergyRefused(reasons.several_places_fit(place_count=len(places), places=shown))
     return places[counts.index(best)]
 
 

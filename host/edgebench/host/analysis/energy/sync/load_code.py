@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
+from edgebench.host.analysis.energy.refusal import EnergyRefused
 from edgebench.host.analysis.energy.sync.alignment import (
     Alignment,
     ClockLine,
@@ -32,7 +33,7 @@ from edgebench.host.analysis.energy.sync.alignment import (
     residuals_ns,
 )
 from edgebench.host.result.energy import SyncMethod
-from edgebench.protocol.errors import MeasurementError
+from edgebench.host.result.reasons import alignment as reasons
 from edgebench.protocol.record import LoadCode
 
 SEARCH_NS = 5e9
@@ -100,7 +101,7 @@ def align_code(
         MeasurementError: no code was played, or it is not found clearly.
     """
     if not codes:
-        raise MeasurementError("the device played no load code")
+        raise EnergyRefused(reasons.no_code_played())
     chip_ns = float(np.median(np.diff(codes[0].edges_ns)))
     search_ns = max(search_ns, SEARCH_CHIPS * chip_ns)
     traces = [CodeTrace.of(code, cumulative, guess, search_ns) for code in codes]
@@ -139,16 +140,16 @@ class CodeTrace:
         is_busy = np.array(code.is_busy, np.bool_)
         chips_ns = np.diff(edges_ns)
         if len(edges_ns) != len(is_busy) + 1 or len(is_busy) < MIN_MARKS or chips_ns.min() <= 0:
-            raise MeasurementError("the device's account of its code is damaged")
+            raise EnergyRefused(reasons.code_damaged())
         first_ns, last_ns = (int(end) for end in guess.to_meter(edges_ns[[0, -1]]))
         step_ns = max(1, int(np.median(chips_ns)) // GRID_PER_CHIP)
         if (last_ns - first_ns + 2 * search_ns) / step_ns > MAX_GRID:
-            raise MeasurementError("the device's code is too long for its chips")
+            raise EnergyRefused(reasons.code_too_long())
         grid_ns = np.arange(first_ns - int(search_ns), last_ns + int(search_ns), step_ns)
         grid_j = cumulative(grid_ns)
         is_known = ~np.isnan(grid_j)
         if not is_known.any():
-            raise MeasurementError("the meter recorded nothing near the code")
+            raise EnergyRefused(reasons.nothing_near_code())
         return cls(edges_ns, is_busy, grid_ns[is_known], grid_j[is_known])
 
     @property
@@ -198,13 +199,11 @@ def _peak_ns(codes: Sequence[CodeTrace], guess: ClockLine, search_ns: float) -> 
     best = int(np.argmax(mean))
     limit = MIN_CORRELATION[min(len(codes), 2)]
     if mean[best] < limit or each[:, best].min() < MIN_CORRELATION_EACH:
-        raise MeasurementError(
-            f"the load code is not seen in the power: correlation {mean[best]:.2f}, limit {limit:g}"
-        )
+        raise EnergyRefused(reasons.code_not_seen(correlation=float(mean[best]), limit=limit))
     rival = mean[np.abs(shifts_ns - shifts_ns[best]) > 2 * chip_ns].max(initial=0.0)
     if rival > RIVAL_PEAK_RATIO * mean[best]:
-        raise MeasurementError(
-            f"the load code is seen in two places: correlation {mean[best]:.2f} and {rival:.2f}"
+        raise EnergyRefused(
+            reasons.code_in_two_places(correlation=float(mean[best]), rival=float(rival))
         )
     return float(shifts_ns[best])
 
@@ -220,8 +219,8 @@ def _refined(
         np.concatenate([one.is_rise for one in each]),
     )
     if len(marks.device_ns) < MIN_MARKS:
-        raise MeasurementError(
-            f"{len(marks.device_ns)} changes of the load are seen, {MIN_MARKS} needed"
+        raise EnergyRefused(
+            reasons.few_code_changes(seen_count=len(marks.device_ns), needed_count=MIN_MARKS)
         )
     # Keep only marks with a consistent offset: other processes on the device may be active.
     off_ns = residuals_ns(line, marks.device_ns, marks.meter_ns)
@@ -267,7 +266,7 @@ def _judged(marks: _Marks, line: ClockLine, codes: Sequence[CodeTrace]) -> Align
     count = len(marks.device_ns)
     expected = sum(int(code.changes.sum()) for code in codes)
     if count < max(MIN_MARKS, MIN_MARKS_RATIO * expected):
-        raise MeasurementError(f"{count} of {expected} changes of the load are seen")
+        raise EnergyRefused(reasons.code_changes_lost(seen_count=count, expected_count=expected))
     off_ns = residuals_ns(line, marks.device_ns, marks.meter_ns)
     spread_ns = float(off_ns.std(ddof=2))
     # The time by which rises are later than falls comes from the device's own delays.
@@ -278,8 +277,5 @@ def _judged(marks: _Marks, line: ClockLine, codes: Sequence[CodeTrace]) -> Align
     chip_ns = codes[0].chip_ns
     error_ns = line_ns + chip_ns / GRID_PER_CHIP / np.sqrt(count)
     if error_ns > chip_ns / 2:
-        raise MeasurementError(
-            f"the load code is seen too faintly: error {error_ns / 1e6:.3g} ms, "
-            f"limit {chip_ns / 2e6:.3g} ms"
-        )
+        raise EnergyRefused(reasons.faint_code(error_ns=float(error_ns), limit_ns=chip_ns / 2))
     return Alignment(SyncMethod.CODED_LOAD, line, float(error_ns), spread_ns, count)

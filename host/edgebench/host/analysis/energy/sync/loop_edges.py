@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
+from edgebench.host.analysis.energy.refusal import EnergyRefused
 from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
 from edgebench.host.analysis.energy.sync.load_code import (
     MIN_CORRELATION,
@@ -28,7 +29,7 @@ from edgebench.host.analysis.energy.sync.load_code import (
     Cumulative,
 )
 from edgebench.host.result.energy import SyncMethod
-from edgebench.protocol.errors import MeasurementError
+from edgebench.host.result.reasons import alignment as reasons
 from edgebench.protocol.record import LoadCode
 
 MAX_SEARCHED = 20_000_000
@@ -102,7 +103,7 @@ def align_loop(
     rise_ns, fall_ns = (int(mark) for mark in loop.marks_ns)
     half_ns = min(loop.quiet_ns, (fall_ns - rise_ns) // HALF_OF_LOOP)
     if half_ns < MIN_HALF_SAMPLES * sample_ns:
-        raise MeasurementError("the meter is too slow to see when the loop begins and ends")
+        raise EnergyRefused(reasons.slow_meter())
     # Covers the whole run, from the earliest possible first sample to the latest last sample.
     trace = CodeTrace.of(_as_code(loop, half_ns), cumulative, guess, _search_ns(loop))
     line = guess.shifted(_peak_ns(trace, loop, guess, half_ns))
@@ -113,13 +114,16 @@ def align_loop(
         line = line.shifted(float(late_ns.mean()))
     late_ns, step_w = edges.at(line.to_meter(loop.marks_ns))
     if not step_w[0] < 0 < step_w[1]:
-        raise MeasurementError("the power does not rise when the loop begins, or fall when it ends")
+        raise EnergyRefused(reasons.loop_has_no_edges())
     noise_ns = edges.noise_j(loop, line) / float(np.abs(step_w).min()) * 1e9
     apart_ns = float(abs(late_ns[1] - late_ns[0]))
     if max(EDGE_COVERAGE * noise_ns, apart_ns) > half_ns / 2:
-        raise MeasurementError(
-            f"the loop's start and end are seen too faintly: {apart_ns / 1e6:.3g} ms apart, "
-            f"fluctuation {EDGE_COVERAGE * noise_ns / 1e6:.3g} ms, limit {half_ns / 2e6:.3g} ms"
+        raise EnergyRefused(
+            reasons.faint_loop(
+                apart_ns=apart_ns,
+                fluctuation_ns=EDGE_COVERAGE * noise_ns,
+                limit_ns=half_ns / 2,
+            )
         )
     middle_ns = (rise_ns + fall_ns) // 2
     far_ns = max(abs(time_ns - middle_ns) for time_ns in span_ns)
@@ -156,9 +160,7 @@ def _peak_ns(trace: CodeTrace, loop: LoopTimes, guess: ClockLine, half_ns: int) 
     begins_ns = np.concatenate([trace.edges_ns[:-1], *pieces])
     ends_ns = np.concatenate([trace.edges_ns[1:], *(piece + half_ns for piece in pieces)])
     if len(shifts_ns) * len(begins_ns) > MAX_SEARCHED:
-        raise MeasurementError(
-            f"the loop of {half_ns * 2 / 1e9:.3g} s is too short to be found within the idle times"
-        )
+        raise EnergyRefused(reasons.short_loop(loop_s=half_ns * 2 / 1e9))
     is_busy = np.zeros(len(begins_ns), np.bool_)
     is_busy[: len(trace.is_busy)] = trace.is_busy
     first, last = (
@@ -170,15 +172,13 @@ def _peak_ns(trace: CodeTrace, loop: LoopTimes, guess: ClockLine, half_ns: int) 
     best = int(np.argmax(explained))
     limit = MIN_CORRELATION[1] ** 2
     if explained[best] < limit:
-        raise MeasurementError(
-            "the loop's start and end are not seen in the power: they explain "
-            f"{explained[best]:.0%} of it, limit {limit:.0%}"
+        raise EnergyRefused(
+            reasons.loop_not_seen(explained_ratio=float(explained[best]), limit_ratio=limit)
         )
     rival = float(explained[np.abs(shifts_ns - shifts_ns[best]) > 2 * half_ns].max(initial=0.0))
     if 1 - rival < max(RIVAL_LEFT, RIVAL_FACTOR * (1 - explained[best])):
-        raise MeasurementError(
-            f"the loop is seen in two places: they explain {explained[best]:.0%} and {rival:.0%} "
-            "of the power"
+        raise EnergyRefused(
+            reasons.loop_in_two_places(explained_ratio=float(explained[best]), rival_ratio=rival)
         )
     return float(shifts_ns[best])
 
@@ -235,7 +235,7 @@ class _Edges:
         for windows in spans:
             places = np.concatenate([*self._places(windows, line), np.zeros(0, np.int64)])
             if not len(places):
-                raise MeasurementError("the meter recorded nothing in which the loop is steady")
+                raise EnergyRefused(reasons.no_steady_loop())
             excess_j, _ = self._excess_j(places)
             squares.append(float(np.mean(excess_j**2)))
         return float(np.sqrt(sum(squares) / 2))

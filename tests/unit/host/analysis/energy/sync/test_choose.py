@@ -18,6 +18,7 @@ from edgebench.host.analysis.energy.sync.load_code import ONE_CODE_DRIFT
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow
 from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.facts import EnergyRequest, HostFacts
+from edgebench.host.result.reasons.table import text_of
 from edgebench.meters.arrival import ArrivalLine
 from edgebench.meters.base import USB_ARRIVAL_S, Header, LossReport
 from edgebench.meters.polled import HOST_CLOCK
@@ -270,7 +271,7 @@ def test_method_that_cannot_be_had_says_why(wanted: SyncMethod, reason: str) -> 
     trace = Trace(SERIAL, arrival=arrival())
     found = find_sync(trace, CHANNEL, SyncFacts(), RunClocks(None, False, SPAN_NS), wanted)
     assert found.best is None
-    assert found.result.refusal == reason
+    assert text_of(found.result.refusal) == reason
 
 
 @pytest.mark.parametrize("method", METHODS)

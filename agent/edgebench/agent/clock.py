@@ -1,0 +1,95 @@
+"""The clock that times inferences: its source, its step, and the cost of a reading.
+
+The clock is read many times in direct succession. If its step is longer than a reading, all
+readings lie on a grid of whole steps. Readings of a fine clock do not: the time between two of them
+varies by more than the rounding to whole nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean
+from time import perf_counter_ns
+
+from edgebench.agent.telemetry.source import read_text
+from edgebench.protocol.device import ClockDescription
+
+SOURCE_FILE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
+"""Source: https://docs.kernel.org/timers/timekeeping.html."""
+SERIES = 5
+"""Series of readings: the fastest was not interrupted, and most of them must show a step."""
+READS = 200
+"""Readings of a series: 10 µs with a fine clock."""
+MAX_READS = 20_000
+"""Readings of a series with a coarse clock: 1 ms, in which some clocks do not move at all."""
+DISTINCT = 20
+"""Fewest distinct readings that show a step."""
+MIN_STEP_NS = 8.0
+"""Finest step that is found; a finer one is negligible for all models above 1 µs."""
+MAX_STEPS = 12
+"""Most steps in the shortest time between two readings, which is 40 to 100 ns."""
+LONG_GAP = 5
+"""Time between two readings, over the shortest one, of which the steps are not counted."""
+ROUNDING_NS = 2.0
+"""Distance of a reading from the grid, by rounding to whole nanoseconds."""
+
+
+def describe_clock(
+    root: Path = Path("/"), clock: Callable[[], int] = perf_counter_ns
+) -> ClockDescription:
+    """Source, step and cost of the clock; takes 0.1 ms with a fine clock.
+
+    Args:
+        root: Stands for / in tests.
+        clock: Reads the clock, nanoseconds.
+    """
+    each_ns, steps_ns = list[float](), list[float]()
+    for _ in range(SERIES):
+        count, reads_ns = READS, [clock() for _ in range(READS)]
+        while len(set(reads_ns)) < DISTINCT and count < MAX_READS:
+            count *= 10
+            reads_ns = [clock() for _ in range(count)]
+        each_ns.append((reads_ns[-1] - reads_ns[0]) / (count - 1))
+        if (step_ns := grid_step_ns(sorted(set(reads_ns)))) is not None:
+            steps_ns.append(step_ns)
+    steps_ns.sort()
+    return ClockDescription(
+        source=read_text(root / SOURCE_FILE) or None,
+        step_ns=steps_ns[len(steps_ns) // 2] if 2 * len(steps_ns) > SERIES else None,
+        read_ns=min(each_ns),
+    )
+
+
+def grid_step_ns(reads_ns: Sequence[int]) -> float | None:
+    """Step of the grid of readings; None if they lie on none, or on one too fine to matter.
+
+    Args:
+        reads_ns: Distinct readings, ascending.
+    """
+    if len(reads_ns) < DISTINCT:
+        return None
+    gaps_ns = [later - earlier for earlier, later in pairwise(reads_ns)]
+    # Rounded to whole nanoseconds, the shortest gap has one of two lengths.
+    shortest_ns = mean(gap for gap in gaps_ns if gap <= min(gaps_ns) + 1)
+    for steps in range(1, MAX_STEPS + 1):
+        step_ns = _fitted(reads_ns, shortest_ns / steps, longest_ns=LONG_GAP * shortest_ns)
+        if step_ns is not None:
+            return step_ns if step_ns >= MIN_STEP_NS else None
+    return None
+
+
+def _fitted(reads_ns: Sequence[int], step_ns: float, *, longest_ns: float) -> float | None:
+    """The step, made more precise by all readings; None if a reading is not on the grid."""
+    first_ns, count, most = reads_ns[0], 0, 0
+    for earlier_ns, later_ns in pairwise(reads_ns):
+        if later_ns - earlier_ns > longest_ns:  # an interruption, of an unknown number of steps
+            first_ns, count = later_ns, 0
+            continue
+        count += round((later_ns - earlier_ns) / step_ns)
+        if abs(later_ns - first_ns - count * step_ns) > ROUNDING_NS:
+            return None
+        if count > most:  # the rounding is divided among more steps than before
+            step_ns, most = (later_ns - first_ns) / count, count
+    return step_ns

@@ -1,0 +1,177 @@
+"""The yardstick: fixed work that shows the speed of the device before and after a run.
+
+Theory of operation. Virtual machines, containers and phones may hide the clock of their CPUs. The
+same work takes longer at a lower clock, whether or not the clock can be read. There are two kinds
+of work. The integer work is a modular power of a number of 521 bits: it needs the CPU and its
+first-level cache. The memory work is a copy between two buffers that exceed the last-level cache of
+most edge devices (Raspberry Pi 5: 2 MiB, RK3588: 3 MiB, Jetson Orin: 4 MiB); on a larger cache, it
+shows the speed of that cache.
+
+Each kind of work takes about 20 ms, in many parts that are timed one by one. Other processes make
+parts slower, never faster, so the figure is the decile of the fast parts. Half of the integer work
+precedes the memory work and half follows it, so that another process has to interfere for the whole
+40 ms to change the figure. The number of units in a part is determined once, so both readings of a
+run do the same integer work. No reading is repeated: a throttled device recovers within a tenth of
+a second of lighter work.
+
+The buffers are mapped, not allocated by malloc: the release of a large block would raise glibc's
+threshold for mapped blocks, and change how the runtime allocates memory during the timed loop. They
+are populated, so that no page is missing during the copy.
+
+Source: mallopt(3), M_MMAP_THRESHOLD; McCalpin, STREAM, https://www.cs.virginia.edu/stream/ref.html,
+which counts the bytes that a copy reads and those that it writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from mmap import MAP_ANONYMOUS, MAP_POPULATE, MAP_PRIVATE, mmap
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+from edgebench.agent.cpu_ticks import own_cpus
+from edgebench.agent.simulated import slowed
+from edgebench.agent.telemetry.source import read_text
+from edgebench.protocol.record import YardstickReading
+
+WORK_NS = 20_000_000
+"""Duration of each kind of work."""
+PART_COUNT = 40
+"""Parts of the integer work: 0.5 ms each, shorter than the 3 ms for which Linux lets another
+process run in between. Source: Linux, kernel/sched/fair.c, sysctl_sched_base_slice: 0.7 ms, times
+1 + log2 of the number of CPUs, at most 8."""
+CALIBRATION_COUNT = 32
+"""Units whose fastest determines the number of units in a part."""
+MODULUS = 2**521 - 1
+"""A prime; source: NIST SP 800-186, P-521."""
+EXPONENT = 65537
+BASE = 3**328
+"""A number of 520 bits."""
+BUFFER_BYTES = 8 * 2**20
+PIECE_BYTES = 2**20
+"""Bytes of a part of the copy."""
+
+Clock = Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class FixedWork:
+    """The work of a yardstick, the same before and after a run."""
+
+    unit: Callable[[], Any]
+    """A unit of the integer work."""
+    unit_count: int
+    """Units in a part."""
+    root: Path = Path("/")
+    """Directory with the files of the device."""
+    clock: Clock = perf_counter_ns
+
+    def measure(self) -> YardstickReading:
+        """Do the work, in about 50 ms."""
+        with _on_fastest_cpus(self.root):
+            first_ns = self._integer_ns()
+            copy_ns = _copy_ns(self.clock)
+            integer_ns, integer_spread = fast_part([*first_ns, *self._integer_ns()])
+        if copy_ns is None:
+            return YardstickReading(integer_ns, integer_spread, None, None)
+        piece_ns, memory_spread = fast_part(copy_ns)
+        bytes_per_s = 2 * PIECE_BYTES / max(piece_ns, 1) * 1e9
+        return YardstickReading(integer_ns, integer_spread, bytes_per_s, memory_spread)
+
+    def _integer_ns(self) -> list[float]:
+        """Time of a unit in each part of half of the integer work."""
+        unit, clock, times_ns = self.unit, self.clock, list[float]()
+        for _ in range(PART_COUNT // 2):
+            begin_ns = clock()
+            for _ in range(self.unit_count):
+                unit()
+            times_ns.append((clock() - begin_ns) / self.unit_count)
+        return times_ns
+
+
+def calibrated_work(root: Path = Path("/"), speed_path: str | None = None) -> FixedWork:
+    """Work whose parts take about `WORK_NS / PART_COUNT` on this device now.
+
+    Args:
+        root: Directory with the files of the device.
+        speed_path: File with the speed of a simulated device; None for a real one.
+    """
+    unit, times_ns = slowed(_unit, speed_path), list[int]()
+    for _ in range(CALIBRATION_COUNT):
+        begin_ns = perf_counter_ns()
+        unit()
+        times_ns.append(perf_counter_ns() - begin_ns)
+    part_ns = WORK_NS / PART_COUNT
+    return FixedWork(unit, max(1, round(part_ns / max(1, min(times_ns)))), root)
+
+
+def fast_part(times_ns: Sequence[float]) -> tuple[float, float]:
+    """First decile of the parts' times, and their interquartile range over their median.
+
+    >>> fast_part([110, 120, 130, 140, 150, 160, 170, 180, 190, 200, 300])
+    (120, 0.375)
+    """
+    ordered, count = sorted(times_ns), len(times_ns)
+    lower, median, upper = (ordered[count * quarter // 4] for quarter in (1, 2, 3))
+    return ordered[count // 10], (upper - lower) / max(median, 1)
+
+
+def _unit() -> None:
+    pow(BASE, EXPONENT, MODULUS)
+
+
+def _copy_ns(clock: Clock) -> list[int] | None:
+    """Time of each copied piece; None if there is no memory for the buffers."""
+    flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE
+    try:
+        source, target = mmap(-1, BUFFER_BYTES, flags), mmap(-1, BUFFER_BYTES, flags)
+    except OSError:
+        return None
+    times_ns: list[int] = []
+    with source, target, memoryview(source) as read, memoryview(target) as written:
+        begin_ns = end_ns = clock()
+        while end_ns - begin_ns < WORK_NS or len(times_ns) < BUFFER_BYTES // PIECE_BYTES:
+            offset = len(times_ns) * PIECE_BYTES % BUFFER_BYTES
+            part = slice(offset, offset + PIECE_BYTES)
+            start_ns = clock()
+            written[part] = read[part]
+            end_ns = clock()
+            times_ns.append(end_ns - start_ns)
+    return times_ns
+
+
+@contextmanager
+def _on_fastest_cpus(root: Path) -> Iterator[None]:
+    """Keep this thread on the fastest type of the CPUs of the run, where a model moves to anyway.
+
+    Otherwise a reading on an efficiency core would be compared with one on a performance core.
+    """
+    allowed = own_cpus()
+    fastest = fastest_cpus(allowed, root)
+    if fastest == allowed:
+        yield
+        return
+    with suppress(OSError):
+        os.sched_setaffinity(0, fastest)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.sched_setaffinity(0, allowed)
+
+
+def fastest_cpus(cpus: tuple[int, ...], root: Path) -> tuple[int, ...]:
+    """The CPUs with the highest capacity; all of them if the kernel does not report capacities.
+
+    Source: Linux, Documentation/ABI/testing/sysfs-devices-system-cpu, cpu_capacity.
+    """
+    folder = root / "sys/devices/system/cpu"
+    texts = {cpu: read_text(folder / f"cpu{cpu}/cpu_capacity") for cpu in cpus}
+    capacities = {cpu: int(text) for cpu, text in texts.items() if text.isdecimal()}
+    if len(capacities) < len(cpus):
+        return cpus
+    return tuple(cpu for cpu in cpus if capacities[cpu] == max(capacities.values()))

@@ -1,0 +1,159 @@
+"""Rules about the yardstick: fixed work before and after each run shows the speed of the device.
+
+They need no sensor, so they detect a change of the clock on devices that hide it. They do not
+detect a clock that is low in all runs, nor heat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edgebench.host.analysis.thermal.delegation import uses_accelerator
+from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.analysis.verdict.rule import (
+    LOOP,
+    SUSPECT,
+    TIMES,
+    Cause,
+    Rule,
+    Ruling,
+    WatchedQuantity,
+    at_most,
+    not_applicable,
+    plain,
+    reason,
+    unknown,
+)
+from edgebench.host.analysis.verdict.run_set import OUTVOTED_RATIO, SetEvidence, TimedSetRule
+from edgebench.protocol.record import Yardstick
+
+INTEGER_LIMIT_RATIO = 0.03
+"""Largest difference of the time of integer work. Measured on a shared machine of two CPUs at a
+load of 10 (EPYC, KVM): 95 % of 181 pairs of readings differed by at most 0.24 %, and 24 processes,
+one after another, by at most 1.7 %."""
+MEMORY_LIMIT_RATIO = 0.5
+"""Largest difference of the time of a copy, which neighbours change far more. Measured on the same
+machine at a load of 2: half of 50 pairs of readings differed by more than 5 %, a tenth by more than
+18 %. The copy takes several times as long if a memory controller lowers its clock."""
+LEAST_FIGURE = 1.0
+"""Figure below which a reading was not measured: 1 ns per unit, 1 byte/s."""
+
+
+class YardstickRule(Rule[Evidence]):
+    """Fixed work took as long after the run as before it.
+
+    If neither the clock nor heat explains a difference, another process or machine shares the core,
+    so a further run of a set may replace this run.
+    """
+
+    id, severity, cause = "yardstick", SUSPECT, Cause.INTERFERENCE
+    harms = LOOP
+    advise = advice.governor
+    not_measured = plain("not_measured", "no fixed work was measured before and after the run")
+    on_accelerator = plain("on_accelerator", "the model did not run on the CPU")
+
+    @reason("")
+    @staticmethod
+    def integer(value: float, limit: float, *, is_slower: bool) -> str:
+        return _of_ends("integer work", value, limit, is_slower=is_slower)
+
+    @reason("memory", advice.alone)
+    @staticmethod
+    def memory(value: float, limit: float, *, is_slower: bool) -> str:
+        return _of_ends("copy in memory", value, limit, is_slower=is_slower)
+
+    def check(self, evidence: Evidence) -> Ruling:
+        if uses_accelerator(evidence.worker.placement):
+            return not_applicable(self.on_accelerator())
+        yardstick = evidence.worker.yardstick
+        if yardstick is None or not _is_measured(yardstick):
+            return unknown(self.not_measured())
+        before, after = yardstick.before, yardstick.after
+        integer = after.integer_ns_per_unit / before.integer_ns_per_unit
+        rates = before.memory_bytes_per_s, after.memory_bytes_per_s
+        copy = rates[0] / rates[1] if rates[0] and rates[1] else 1.0
+        integer_value, copy_value = max(integer, 1 / integer) - 1, max(copy, 1 / copy) - 1
+        if copy_value / MEMORY_LIMIT_RATIO > integer_value / INTEGER_LIMIT_RATIO:
+            slower_copy = self.memory(is_slower=copy > 1)
+            return at_most(copy_value, MEMORY_LIMIT_RATIO, "ratio", slower_copy)
+        slower = self.integer(is_slower=integer > 1)
+        return at_most(integer_value, INTEGER_LIMIT_RATIO, "ratio", slower)
+
+
+class YardstickOfSetRule(TimedSetRule):
+    """Fixed work took as long in the slowest run of the set as in the fastest.
+
+    Each run counts with its faster reading, and as many of the slowest runs as the others outvote
+    do not count. So the rule detects a device that is slower from the second run on, or in the
+    last half of the runs, but not one that was disturbed during one run of eight.
+    """
+
+    id, severity = "set_yardstick", SUSPECT
+    harms = TIMES
+    watches = WatchedQuantity.CLOCK
+    advise = advice.governor
+    not_measured = plain(
+        "not_measured",
+        "no fixed work was measured in all runs, on the same CPUs and with the same Python",
+    )
+
+    @reason("")
+    @staticmethod
+    def integer(value: float, limit: float, *, last_to_first_ratio: float) -> str:
+        return _of_runs("integer work", value, limit, last_to_first_ratio)
+
+    @reason("memory", advice.alone)
+    @staticmethod
+    def memory(value: float, limit: float, *, last_to_first_ratio: float) -> str:
+        return _of_runs("copy in memory", value, limit, last_to_first_ratio)
+
+    def check_times(self, evidence: SetEvidence) -> Ruling:
+        runs = [
+            (one.before, one.after)
+            for one in evidence.yardsticks
+            if one is not None and _is_measured(one)
+        ]
+        if len(runs) < max(2, len(evidence.yardsticks)):
+            return unknown(self.not_measured())
+        integers_ns = [min(end.integer_ns_per_unit for end in ends) for ends in runs]
+        rates = [max(end.memory_bytes_per_s or 0.0 for end in ends) for ends in runs]
+        copies_ns = [1e9 / rate for rate in rates if rate]
+        integer = _range_ratio(integers_ns)
+        copy = _range_ratio(copies_ns) if len(copies_ns) == len(runs) else 0.0
+        if copy / MEMORY_LIMIT_RATIO > integer / INTEGER_LIMIT_RATIO:
+            memory = self.memory(last_to_first_ratio=copies_ns[-1] / copies_ns[0])
+            return at_most(copy, MEMORY_LIMIT_RATIO, "ratio", memory)
+        found = self.integer(last_to_first_ratio=integers_ns[-1] / integers_ns[0])
+        return at_most(integer, INTEGER_LIMIT_RATIO, "ratio", found)
+
+
+def _of_ends(work: str, value: float, limit: float, *, is_slower: bool) -> str:
+    slow, fast = ("after", "before") if is_slower else ("before", "after")
+    longer = f"the same {work} took {value:.1%} longer {slow} the run than {fast} it"
+    return f"{longer}, limit {limit:.0%}"
+
+
+def _of_runs(work: str, value: float, limit: float, last_to_first_ratio: float) -> str:
+    change = last_to_first_ratio - 1
+    longer = "longer" if change > 0 else "shorter"
+    return (
+        f"the same {work} took {value:.1%} longer in the slowest run than in the fastest, limit "
+        f"{limit:.0%}; in the last run {abs(change):.1%} {longer} than in the first"
+    )
+
+
+def _is_measured(yardstick: Yardstick) -> bool:
+    figures = [
+        figure
+        for reading in (yardstick.before, yardstick.after)
+        for figure in (reading.integer_ns_per_unit, reading.memory_bytes_per_s)
+        if figure is not None
+    ]
+    return min(figures) >= LEAST_FIGURE
+
+
+def _range_ratio(times_ns: Sequence[float]) -> float:
+    """Additional time of the slowest run that counts, over the time of the fastest run."""
+    ordered = sorted(times_ns)
+    return ordered[-1 - int(OUTVOTED_RATIO * len(ordered))] / ordered[0] - 1

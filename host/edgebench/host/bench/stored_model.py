@@ -1,0 +1,81 @@
+"""Model files of stored runs: the file that a run measured, found by its SHA-256.
+
+A store has the numbers of a baseline and the digest of its model, but not the model. To measure the
+baseline again, its file is searched where it usually is: in the current directory, beside the other
+model, and among the built-in models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from edgebench.host.bench.builtin import builtin_models, find_model
+from edgebench.host.bench.model import Model, open_model
+from edgebench.host.store.address import find_runs, is_run_directory
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import ModelFileMissing, NoSuchModel, NoSuchRun, UsageError
+from edgebench.protocol.record import ModelFacts
+from edgebench.system.paths import MODEL_SUFFIXES
+
+
+def find_sides(store: Store, baseline: str, candidate: str) -> tuple[Model, Model]:
+    """The two models of a comparison in pairs.
+
+    Args:
+        store: Store of the runs that a name may refer to.
+        baseline: Path, name of a built-in model, or name of stored runs, such as the id of a set.
+        candidate: As the baseline.
+
+    Raises:
+        NoSuchModel: a name refers to no file, no built-in model and no runs.
+        ModelFileMissing: a name refers to stored runs, and the file of their model is not found.
+        UsageError: a file cannot be read, or stored runs have several models, or none with a file.
+    """
+    folders = [Path(), *(Path(name).parent for name in (baseline, candidate))]
+    return _find_side(store, baseline, folders), _find_side(store, candidate, folders)
+
+
+def _find_side(store: Store, name: str, folders: Iterable[Path]) -> Model:
+    missing: NoSuchModel | None = None
+    if not is_run_directory(name):
+        try:
+            return find_model(name)
+        except NoSuchModel as exc:
+            missing = exc
+    try:
+        runs = [address.run() for address in find_runs(store, name)]
+    except NoSuchRun as exc:
+        raise missing or exc from None
+    measured = {run.model.sha256: run.model for run in runs}
+    if len(measured) > 1:
+        names = ", ".join(model.name for model in measured.values())
+        raise UsageError(f"{name} has several models: {names}")
+    [(sha256, model)] = measured.items()
+    if sha256 is None:
+        raise UsageError(f"the model of {name} is part of a firmware and has no file: {model.name}")
+    files = [path for folder in dict.fromkeys(folders) for path in _model_files(folder)]
+    for file in [*_opened(files), *builtin_models()]:
+        if file.size_bytes == model.size_bytes and file.sha256 == sha256:
+            return file
+    raise _missing_file(name, model, sha256)
+
+
+def _model_files(folder: Path) -> list[Path]:
+    with suppress(OSError):
+        return sorted(path for path in folder.iterdir() if path.suffix.lower() in MODEL_SUFFIXES)
+    return []
+
+
+def _opened(paths: Iterable[Path]) -> Iterable[Model]:
+    """The files that are readable models; others cannot be the file that was measured."""
+    for path in paths:
+        with suppress(UsageError):
+            yield open_model(path)
+
+
+def _missing_file(name: str, model: ModelFacts, sha256: str) -> ModelFileMissing:
+    return ModelFileMissing(
+        f"the file that {name} measured is not here: {model.name}, SHA-256 {sha256}", sha256
+    )

@@ -1,0 +1,259 @@
+"""Reasons why the clocks of meter and device could not be aligned."""
+
+from __future__ import annotations
+
+from edgebench.host.result.reason import ReasonKind
+from edgebench.host.result.reasons.words import format_seconds
+
+
+@ReasonKind
+def clocks_not_aligned() -> str:
+    return "the clocks of meter and device could not be aligned"
+
+
+@ReasonKind
+def no_method() -> str:
+    return "no way to align the meter's clock with the device's"
+
+
+@ReasonKind
+def not_of_this_meter(*, clock: str) -> str:
+    return f"not a way for a meter with the clock {clock}"
+
+
+@ReasonKind
+def lateness_unbounded() -> str:
+    return "the meter does not see the load code, so nothing bounds how late its samples come"
+
+
+@ReasonKind
+def off_stronger(*, off_ns: float, stronger: str) -> str:
+    return f"{off_ns / 1e6:.3g} ms off {stronger}"
+
+
+@ReasonKind
+def late_samples(*, late_ns: float, stronger: str) -> str:
+    return f"samples arrive {late_ns / 1e6:.3g} ms late, as {stronger} shows"
+
+
+@ReasonKind
+def samples_before_taken(*, early_ns: float) -> str:
+    return f"samples would have come {early_ns / 1e6:.3g} ms before they were taken"
+
+
+@ReasonKind
+def not_probed() -> str:
+    return "the device's clock was not probed"
+
+
+@ReasonKind
+def probes_off_line(*, off_ns: float, limit_ns: float) -> str:
+    return (
+        f"probes of the device's clock are {off_ns / 1e6:.3g} ms off the line through them, limit "
+        f"{limit_ns / 1e6:.3g} ms"
+    )
+
+
+@ReasonKind
+def arrival_unknown() -> str:
+    return "the times when samples arrive do not show when they were taken"
+
+
+@ReasonKind
+def no_line_to_meter() -> str:
+    return "the device has no line to the meter"
+
+
+@ReasonKind
+def no_line_to_input() -> str:
+    return "the device has no line to a digital input"
+
+
+@ReasonKind
+def pulses_not_seen() -> str:
+    return "no digital input of the meter shows the pulses of the device"
+
+
+@ReasonKind
+def busy_inputs(*, edge_limit: int, input_count: int) -> str:
+    return f"inputs with more than {edge_limit} edges: {input_count}"
+
+
+@ReasonKind
+def pulses_off_line(*, off_ns: float, limit_ns: float) -> str:
+    return (
+        f"pulses are {off_ns / 1e3:.0f} µs off the line through them, limit {limit_ns / 1e3:.0f} µs"
+    )
+
+
+@ReasonKind
+def no_code_played() -> str:
+    return "the device played no load code"
+
+
+@ReasonKind
+def code_damaged() -> str:
+    return "the device's account of its code is damaged"
+
+
+@ReasonKind
+def code_too_long() -> str:
+    return "the device's code is too long for its chips"
+
+
+@ReasonKind
+def nothing_near_code() -> str:
+    return "the meter recorded nothing near the code"
+
+
+@ReasonKind
+def code_not_seen(*, correlation: float, limit: float) -> str:
+    return f"the load code is not seen in the power: correlation {correlation:.2f}, limit {limit:g}"
+
+
+@ReasonKind
+def code_in_two_places(*, correlation: float, rival: float) -> str:
+    return f"the load code is seen in two places: correlation {correlation:.2f} and {rival:.2f}"
+
+
+@ReasonKind
+def few_code_changes(*, seen_count: int, needed_count: int) -> str:
+    return f"{seen_count} changes of the load are seen, {needed_count} needed"
+
+
+@ReasonKind
+def code_changes_lost(*, seen_count: int, expected_count: int) -> str:
+    return f"{seen_count} of {expected_count} changes of the load are seen"
+
+
+@ReasonKind
+def faint_code(*, error_ns: float, limit_ns: float) -> str:
+    error = f"error {error_ns / 1e6:.3g} ms, limit {limit_ns / 1e6:.3g} ms"
+    return f"the load code is seen too faintly: {error}"
+
+
+@ReasonKind
+def slow_meter() -> str:
+    return "the meter is too slow to see when the loop begins and ends"
+
+
+@ReasonKind
+def loop_has_no_edges() -> str:
+    return "the power does not rise when the loop begins, or fall when it ends"
+
+
+@ReasonKind
+def faint_loop(*, apart_ns: float, fluctuation_ns: float, limit_ns: float) -> str:
+    return (
+        f"the loop's start and end are seen too faintly: {apart_ns / 1e6:.3g} ms apart, "
+        f"fluctuation {fluctuation_ns / 1e6:.3g} ms, limit {limit_ns / 1e6:.3g} ms"
+    )
+
+
+@ReasonKind
+def short_loop(*, loop_s: float) -> str:
+    return f"the loop of {loop_s:.3g} s is too short to be found within the idle times"
+
+
+@ReasonKind
+def loop_not_seen(*, explained_ratio: float, limit_ratio: float) -> str:
+    return (
+        "the loop's start and end are not seen in the power: they explain "
+        f"{explained_ratio:.0%} of it, limit {limit_ratio:.0%}"
+    )
+
+
+@ReasonKind
+def loop_in_two_places(*, explained_ratio: float, rival_ratio: float) -> str:
+    places = f"they explain {explained_ratio:.0%} and {rival_ratio:.0%} of the power"
+    return f"the loop is seen in two places: {places}"
+
+
+@ReasonKind
+def no_steady_loop() -> str:
+    return "the meter recorded nothing in which the loop is steady"
+
+
+@ReasonKind
+def trace_shorter_than_code(*, trace_s: float, code_s: float) -> str:
+    trace = f"the trace lasts {format_seconds(trace_s)}"
+    return f"{trace}, shorter than the load code of {format_seconds(code_s)}"
+
+
+@ReasonKind
+def trace_too_long(*, trace_s: float, chip_s: float) -> str:
+    chips = f"chips of {format_seconds(chip_s)}"
+    trace = f"the trace lasts {trace_s / 3600:.3g} h"
+    return f"{trace}, too long to search a code with {chips}: cut it to the run"
+
+
+@ReasonKind
+def few_codes_played(*, played_count: int, needed_count: int) -> str:
+    return f"the run played {played_count} load codes, {needed_count} are needed"
+
+
+@ReasonKind
+def several_runs_fit(*, run_count: int) -> str:
+    return (
+        f"the trace contains the load codes of one run, but {run_count} runs of the set fit: "
+        "record the whole set"
+    )
+
+
+@ReasonKind
+def several_places_fit(*, place_count: int, places: str) -> str:
+    return (
+        f"the load codes of the run fit in {place_count} places of the trace, {places} from its "
+        "first sample: cut the trace to the run"
+    )
+
+
+@ReasonKind
+def performance_mode(*, firmware: str) -> str:
+    return (
+        f"{firmware} is in performance mode: it makes no pulses that a meter could see, and no "
+        "clock of it is aligned with the meter's"
+    )
+
+
+@ReasonKind
+def stopped_in_window() -> str:
+    return "the run was stopped in a window, so its pulses cannot be assigned to windows"
+
+
+@ReasonKind
+def no_digital_input() -> str:
+    return (
+        "this meter records no digital input, by which the pulses of the board are seen (an LPM01A "
+        "does with format=ascii,events=fal)"
+    )
+
+
+@ReasonKind
+def few_windows(*, window_count: int, needed_count: int) -> str:
+    return f"edges of {window_count} windows cannot be identified: {needed_count} are needed"
+
+
+@ReasonKind
+def window_pulses_not_seen(
+    *, pulse_count: int, window_count: int, window_s: float, allowed_s: float, edges: str
+) -> str:
+    return (
+        f"no digital input has the {pulse_count} pulses of {window_count} windows of one length, "
+        f"as far apart as most of the board's lines, {format_seconds(window_s)} within "
+        f"{format_seconds(allowed_s)} (falling edges: {edges or 'none'})"
+    )
+
+
+@ReasonKind
+def two_inputs_fit(*, number: int, other: int) -> str:
+    return f"inputs {number} and {other} both have pulses that fit the windows, at other times"
+
+
+@ReasonKind
+def pauses_like_windows(*, window_s: float, pause_s: float, allowed_s: float) -> str:
+    return (
+        f"windows of {format_seconds(window_s)} and pauses of {format_seconds(pause_s)} are alike "
+        f"within {format_seconds(allowed_s)}, so a lost pulse would not be seen: it takes longer "
+        "windows"
+    )

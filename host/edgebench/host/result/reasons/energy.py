@@ -1,0 +1,128 @@
+"""Reasons why a run, a phase or an inference has no energy."""
+
+from __future__ import annotations
+
+from edgebench.host.result.reason import ReasonKind
+from edgebench.host.result.reasons.words import format_seconds
+
+
+@ReasonKind
+def stated(*, text: str) -> str:
+    """What a device, a meter or an error states itself."""
+    return text
+
+
+@ReasonKind
+def recorded_elsewhere() -> str:
+    return "its recording is not here: the meter was at the host that started the run"
+
+
+@ReasonKind
+def nothing_recorded() -> str:
+    return "the meter recorded nothing"
+
+
+@ReasonKind
+def not_computed(*, error: str, text: str) -> str:
+    return f"energy cannot be computed: {error}: {text}"
+
+
+@ReasonKind
+def energy_not_a_number() -> str:
+    return "energy is not a number: the meter's samples or its errors are not"
+
+
+@ReasonKind
+def negative_energy(*, energy_j: float) -> str:
+    return (
+        f"energy is negative, {energy_j:.3g} J per inference: power flows back from the device, or "
+        "the meter's wires are the other way round"
+    )
+
+
+@ReasonKind
+def window_too_short(*, window_s: float, needed_s: float, sync_error_s: float) -> str:
+    needed = f"{_meter(sync_error_s)} needs {format_seconds(needed_s)}"
+    return f"window of {format_seconds(window_s)} is too short: {needed}"
+
+
+@ReasonKind
+def settling(*, settling_s: float) -> str:
+    return f"{format_seconds(settling_s)} of the loop went before it was steady"
+
+
+@ReasonKind
+def samples_missing(*, missing_ratio: float, limit_ratio: float) -> str:
+    return f"{missing_ratio:.2%} of the window has no sample, limit {limit_ratio:.1%}"
+
+
+@ReasonKind
+def empty_window(*, window_s: float) -> str:
+    return f"window of {window_s:g} s has no energy"
+
+
+@ReasonKind
+def window_before_recording(*, reach_s: float) -> str:
+    return f"window reaches {reach_s:.6g} s before what the meter recorded"
+
+
+@ReasonKind
+def window_beyond_recording(*, reach_s: float) -> str:
+    return f"window reaches {reach_s:.6g} s beyond what the meter recorded"
+
+
+@ReasonKind
+def too_few_instants(*, rate_hz: float, limit_hz: float) -> str:
+    return (
+        f"{rate_hz:g} instantaneous samples per second may be in step with whatever the device "
+        f"does periodically: take {limit_hz:g} or more, or let the meter average"
+    )
+
+
+@ReasonKind
+def unknown_rails(*, rails: str) -> str:
+    return f"cannot tell which rails supply the device: {rails}"
+
+
+@ReasonKind
+def parts_above_whole(*, whole: str, whole_w: float, parts: str, parts_w: float) -> str:
+    powers = f"{whole} is {whole_w:.3g} W, and {parts} inside it {parts_w:.3g} W"
+    return f"{powers}: the rails have wrong names"
+
+
+@ReasonKind
+def idle_on_one_side() -> str:
+    return "the device was not idle both before and after the run"
+
+
+@ReasonKind
+def idle_above_run() -> str:
+    return "the device took more when it was idle than in the run"
+
+
+@ReasonKind
+def idle_unknown() -> str:
+    return "the idle times of the board are unknown: its clock is not aligned with the meter's"
+
+
+@ReasonKind
+def no_such_phase() -> str:
+    return "there was none"
+
+
+@ReasonKind
+def queries_overlap(*, scenario: str) -> str:
+    return f"queries of {scenario} are not apart"
+
+
+@ReasonKind
+def inference_too_short(*, inference_s: float, resolution_s: float, sync_error_s: float) -> str:
+    resolves = f"{_meter(sync_error_s)} resolves {format_seconds(resolution_s)}"
+    return f"an inference takes {format_seconds(inference_s)}, {resolves}"
+
+
+def _meter(sync_error_s: float) -> str:
+    """The meter, with the error of its synchronisation."""
+    if not sync_error_s:
+        return "this meter"
+    return f"this meter, synchronised to {format_seconds(sync_error_s)},"

@@ -1,0 +1,106 @@
+"""Reasons of the checks of a power recording."""
+
+from __future__ import annotations
+
+from edgebench.host.result.reason import ReasonKind
+
+
+@ReasonKind
+def samples_received(*, sample_count: int) -> str:
+    return _counted(sample_count, "sample")
+
+
+@ReasonKind
+def no_samples() -> str:
+    return "no sample was received"
+
+
+@ReasonKind
+def torn_end(*, torn_bytes: int) -> str:
+    return f"cut off as by a crash: the last {torn_bytes} bytes are no whole packet"
+
+
+@ReasonKind
+def own_constants() -> str:
+    return "the meter's own"
+
+
+@ReasonKind
+def constants_missing(*, names: str) -> str:
+    missing = f": {names}" if names else ""
+    return f"the meter did not give all constants{missing}"
+
+
+@ReasonKind
+def not_in_file() -> str:
+    return "not stated in the file"
+
+
+@ReasonKind
+def losses_not_reported() -> str:
+    return "this meter does not report losses"
+
+
+@ReasonKind
+def samples_lost(
+    *, lost_count: int, is_least: bool, gap_count: int, lost_ratio: float, limit_ratio: float
+) -> str:
+    least = " at least" if is_least else ""
+    gaps = f"{_counted(lost_count, 'sample')}{least} in {_counted(gap_count, 'gap')}"
+    return f"{gaps}, {lost_ratio:.3%}, limit {limit_ratio:.1%}"
+
+
+@ReasonKind
+def framing_lost(*, desync_count: int) -> str:
+    return f"framing lost {_counted(desync_count, 'time')}"
+
+
+@ReasonKind
+def rate_shows_no_more() -> str:
+    return "the rate does not show more"
+
+
+@ReasonKind
+def rate_cannot_exclude_more() -> str:
+    return "the rate cannot rule out more"
+
+
+@ReasonKind
+def own_timestamps() -> str:
+    return "samples have times of their own"
+
+
+@ReasonKind
+def too_short_for_rate() -> str:
+    return "too short to compare the meter's clock with the host's"
+
+
+@ReasonKind
+def rate_error(*, error_ppm: float, duration_s: float, limit_ppm: float) -> str:
+    error = f"{error_ppm:+.0f} ppm of the host's clock in {duration_s:.1f} s"
+    return f"{error}, limit {limit_ppm:.0f}"
+
+
+@ReasonKind
+def samples_at_range_end(*, sample_count: int, bounded_count: int) -> str:
+    bounded = f", {bounded_count} of them right before a higher range" if bounded_count else ""
+    return f"{_counted(sample_count, 'sample')} at the end of the range{bounded}"
+
+
+@ReasonKind
+def mean_power(*, power_w_mean: float) -> str:
+    return f"{power_w_mean:.3g} W on average"
+
+
+@ReasonKind
+def reversed_power(*, power_w_mean: float) -> str:
+    return f"{power_w_mean:.3g} W on average: the meter's wires are the other way round"
+
+
+@ReasonKind
+def whole_left_out(*, whole: str, used: str) -> str:
+    return f"{whole} takes less than {used}, which it includes, and is left out"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

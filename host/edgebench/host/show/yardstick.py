@@ -1,0 +1,46 @@
+"""The yardstick of a run and of a set, as lines of their pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edgebench.host.result.units import format_ns
+from edgebench.protocol.record import Yardstick
+
+
+def yardstick_line(yardstick: Yardstick) -> str:
+    """Speed of the device before and after a run, with the change."""
+    before, after = yardstick.before, yardstick.after
+    was_ns, now_ns = before.integer_ns_per_unit, after.integer_ns_per_unit
+    line = (
+        f"integer work {format_ns(was_ns)} per unit before the run, {format_ns(now_ns)} after "
+        f"({_percent(now_ns, was_ns)})"
+    )
+    rates = before.memory_bytes_per_s, after.memory_bytes_per_s
+    if rates[0] is None or rates[1] is None:
+        return f"{line}; no memory for a copy"
+    return (
+        f"{line}; copy {_gigabytes(rates[0])} before, {_gigabytes(rates[1])} after "
+        f"({_percent(rates[1], rates[0])})"
+    )
+
+
+def yardsticks_line(yardsticks: Sequence[Yardstick]) -> str:
+    """Range of the speed of the device over the runs of a set, each with its faster reading."""
+    ends = [(one.before, one.after) for one in yardsticks]
+    times_ns = [min(end.integer_ns_per_unit for end in pair) for pair in ends]
+    rates = [max(end.memory_bytes_per_s or 0.0 for end in pair) for pair in ends]
+    low_ns, high_ns = min(times_ns), max(times_ns)
+    return (
+        f"integer work {format_ns(low_ns)} to {format_ns(high_ns)} per unit "
+        f"({_percent(high_ns, low_ns)}), copy {_gigabytes(min(rates))} to "
+        f"{_gigabytes(max(rates))}, over {len(ends)} runs"
+    )
+
+
+def _percent(value: float, base: float) -> str:
+    return f"{value / base - 1:+.1%}" if base > 0 else "—"
+
+
+def _gigabytes(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e9:.3g} GB/s"
