@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from edgebench.host.analysis.energy.checks import CALIBRATION_TOLD
+from edgebench.host.analysis.energy.checks import IS_CALIBRATION_STATED
 from edgebench.host.analysis.energy.trace import FORMAT, IS_ASSUMED, IS_STEADY
 from edgebench.host.power.imports import (
     csv_file,
@@ -99,7 +99,7 @@ class ImportFile:
                 is_averaging=is_averaging,
                 clock_domain=self.clock_domain,
             ),
-            facts=self.facts(facts) | {CALIBRATION_TOLD: False},
+            facts=self.facts(facts) | {IS_CALIBRATION_STATED: False},
         )
 
     def refuse_power_given(self, why: str) -> None:
