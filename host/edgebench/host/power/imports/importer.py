@@ -38,7 +38,7 @@ from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import FileRefused, StoreError, UsageError
 
 DRIVER = "import"
-BOUNDARY = "not told"
+BOUNDARY = "not stated"
 SUPPLY_LIMITS_V = (0.0, 1000.0)
 MAX_RATE_HZ = 1e8
 TOO_FEW = "fewer than two samples: energy needs at least two"

@@ -243,8 +243,8 @@ class _Methods:
         if arrival is None or late_s is None:
             raise EnergyRefused(reasons.arrival_unknown())
         # Arrivals have the timestamps of the recording program.
-        beside = self.clocks.is_meter_on_device
-        to_reader = self._shared_clock() if beside else self._probes()
+        is_local = self.clocks.is_meter_on_device
+        to_reader = self._shared_clock() if is_local else self._probes()
         return Alignment(
             SyncMethod.ARRIVAL,
             after_arrival(to_reader.line, arrival),
