@@ -199,7 +199,7 @@ def test_way_that_cannot_be_had_refuses_the_energy(
     assert result.returncode == 3, result.stderr
     (document,) = json.loads(result.stdout)["runs"]
     energy = document["metrics"]["energy"]
-    assert energy["refused"] == f"synchronisation: {reason}"
+    assert energy["refused"] == f"the clocks of meter and device could not be aligned; {reason}"
     assert (energy["sync"]["method"], energy["sync"]["asked"]) == (None, method)
     assert document["metrics"]["latency_ns"]["p50"] > 0
     assert document["verdict"]["state"] == "suspect"

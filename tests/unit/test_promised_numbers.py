@@ -518,7 +518,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
     },
     "docs/bring-your-own-board.md": {
         "firmware_bridge.board_ports": [
-            ("ASK_AGAIN_S", 10.0, "every ten seconds while its port"),
+            ("PROBE_AGAIN_S", 10.0, "every ten seconds while its port"),
         ],
         "host.bench.plan": [
             ("MIN_EDGES_IDLE_S", 0.5, "`--idle` must be at least 0.5 s"),

@@ -46,7 +46,7 @@ class Guard:
         self.error: TargetError | None = None
         """Why the run was stopped, or not started."""
 
-    def hear(self, message: HeatReport | SamplerLoss) -> None:
+    def on_message(self, message: HeatReport | SamplerLoss) -> None:
         """Handle a report of the device's heat, or the loss of the sampler."""
         self._has_report.set()
         if isinstance(message, SamplerLoss):
@@ -81,7 +81,7 @@ class Guard:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._has_report.wait(), FIRST_LOOK_S)
             if not self._has_report.is_set():
-                self.hear(SamplerLoss(f"no temperature reading for {FIRST_LOOK_S:g} s"))
+                self.on_message(SamplerLoss(f"no temperature reading for {FIRST_LOOK_S:g} s"))
         self._refuse("not started")
         if self.error is not None:
             raise self.error

@@ -41,7 +41,7 @@ async def work_between_idling(run: ActiveRun) -> MeasuredRecord:
     if run.request.spec.idle_duration_s > 0 and not was_stopped:
         await asyncio.to_thread(settle_disk, run.worker.directory)
         await _idle(run, lambda: run.worker.is_stopping)
-        run.tell(Progress(run.request.run_id, Phase.SPOOLING))  # shows watchers that idling is over
+        run.send(Progress(run.request.run_id, Phase.SPOOLING))  # shows watchers that idling is over
     return worker
 
 

@@ -99,7 +99,7 @@ class Runner:
         self._starting = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._hear: Callable[[LiveReading], None] | None = None
+        self._on_reading: Callable[[LiveReading], None] | None = None
         self._sampler: SamplerProcess | None = None
         self._left: SeatLeft | None = None
         self.current: ActiveRun | None = None
@@ -150,11 +150,11 @@ class Runner:
         if self.current is not None and listener in self.current.listeners:
             self.current.listeners.remove(listener)
 
-    def watch(self, hear: Callable[[LiveReading], None] | None) -> None:
+    def watch(self, on_reading: Callable[[LiveReading], None] | None) -> None:
         """Pass the readings of this run and later runs on, with every sample; None: stop."""
-        self._hear = hear
+        self._on_reading = on_reading
         if self._sampler is not None:
-            self._sampler.watch(is_watched=hear is not None)
+            self._sampler.watch(is_watched=on_reading is not None)
 
     async def end(self) -> None:
         """Stop the run in progress, and wait until it is spooled."""
@@ -308,7 +308,7 @@ class Runner:
             self.current = None
             self._models.let_go(*_digests(run.request))
             self._lease.unpin()
-        run.tell(ended)
+        run.send(ended)
         give_back()
 
     async def _measure(self, run: ActiveRun) -> RunEnded:
@@ -318,15 +318,15 @@ class Runner:
         def on_message(message: SamplerMessage) -> None:
             if isinstance(message, LiveReading):
                 live = message
-                run.tell(Telemetry(run.request.run_id, live.time_ns, live.temp_c, live.freq_hz))
-                if self._hear is not None:
-                    self._hear(live)
+                run.send(Telemetry(run.request.run_id, live.time_ns, live.temp_c, live.freq_hz))
+                if self._on_reading is not None:
+                    self._on_reading(live)
             else:
-                guard.hear(message)
+                guard.on_message(message)
 
         directory = run.worker.directory
         self._sampler = sampler = SamplerProcess(directory)
-        sampler.watch(is_watched=self._hear is not None)
+        sampler.watch(is_watched=self._on_reading is not None)
         guard = Guard(self._surroundings.expected.abort_c, stop=stop, note=run.note)
         worker_record, error = None, None
         try:

@@ -43,7 +43,7 @@ class ActiveRun:
     left: SeatLeft | None = None
     """Error of a run whose device has disconnected."""
 
-    def tell(self, notice: Notice) -> None:
+    def send(self, notice: Notice) -> None:
         """Send a notice to all watchers; a failing watcher affects neither others nor the run."""
         if isinstance(notice, Progress):
             self.progress = notice
@@ -61,9 +61,9 @@ class ActiveRun:
     def enter(self, began: PhaseStart) -> None:
         """Record the start of a phase, and notify the watchers."""
         self.events.append(Event(began.time_ns, began.phase.value))
-        self.tell(Progress(self.request.run_id, began.phase, began.expected_s))
+        self.send(Progress(self.request.run_id, began.phase, began.expected_s))
 
     def reach(self, reached: PhaseProgress) -> None:
         """Notify the watchers of the progress of the phase."""
         if self.progress is not None:
-            self.tell(replace(self.progress, reached=reached))
+            self.send(replace(self.progress, reached=reached))

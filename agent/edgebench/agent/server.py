@@ -28,7 +28,7 @@ from edgebench.agent.artifacts import Upload
 from edgebench.agent.identity import Peer, Trust
 from edgebench.agent.memory import give_back
 from edgebench.agent.running import Listener, Notice
-from edgebench.agent.watches import Tell
+from edgebench.agent.watches import SendNotice
 from edgebench.agent.worker.process import monotonic_ns
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import MAX_PAYLOAD_BYTES, Frame, decode, encode, kind_of
@@ -203,7 +203,7 @@ class ConnectionHandler:
         """Models offered for the next run; they must not be evicted before the run holds them."""
         self._listeners: list[Listener] = []
         self._sends: set[asyncio.Task[None]] = set()
-        self._tell_watcher: Tell | None = None
+        self._send_notice: SendNotice | None = None
         self._behind_bytes = 0
         self._gone: asyncio.Future[None]
 
@@ -221,8 +221,8 @@ class ConnectionHandler:
             self._agent.claims.end(self)
             self._drop_upload()
             self._let_go_offered()
-            if self._tell_watcher is not None:
-                self._agent.watches.remove(self._tell_watcher)
+            if self._send_notice is not None:
+                self._agent.watches.remove(self._send_notice)
             for listener in self._listeners:
                 self._seat.forget(listener)
 
@@ -320,18 +320,18 @@ class ConnectionHandler:
         await self._send(frame.number, m.Seats(states))
 
     async def _watch(self, frame: Frame, watch: m.Watch) -> None:
-        if self._tell_watcher is not None:
+        if self._send_notice is not None:
             raise UsageError("this connection watches already")
         names = dict.fromkeys(watch.seats or self._agent.seats)
         seats = [self._agent.seat(name) for name in names]
 
-        def tell(notice: m.Message, payload: bytes) -> None:
+        def send(notice: m.Message, payload: bytes) -> None:
             self._push_bounded(encode(frame.number, notice, payload))
 
-        self._tell_watcher = tell
+        self._send_notice = send
         self._agent.claims.end(self)  # a watcher reconnects to the next agent
         is_for_all = not watch.seats
-        states = self._agent.watches.add(seats, tell, is_for_all=is_for_all)
+        states = self._agent.watches.add(seats, send, is_for_all=is_for_all)
         await self._send(frame.number, m.Seats(states))
 
     async def _describe(self, frame: Frame, _: m.Describe) -> None:

@@ -29,7 +29,7 @@ LATE_NS = 3e9
 logger = logging.getLogger(__name__)
 
 Notice = m.SeatChange | m.SeatReadings
-Tell = Callable[[Notice, bytes], None]
+SendNotice = Callable[[Notice, bytes], None]
 """Called with a notice and its payload; it must neither wait nor fail."""
 _Key = tuple[str | None, str | None, object]
 
@@ -39,10 +39,10 @@ class WatchedSeat:
     """A seat with at least one watcher."""
 
     seat: Seat
-    tells: list[Tell] = field(default_factory=list)
-    told: _Key = (None, None, None)
+    senders: list[SendNotice] = field(default_factory=list)
+    last_key: _Key = (None, None, None)
     """Holder, run and phase in the last notice."""
-    heard_ns: int = 0
+    reported_ns: int = 0
     """Time of the sampler's last report."""
     sampled_ns: int = 0
     """Time of the last sample that was sent."""
@@ -52,24 +52,24 @@ class WatchedSeat:
         holder = self.seat.lease.holder
         return holder.identity if holder else None, self.seat.running, self.seat.phase
 
-    def tell(self, notice: Notice, payload: bytes = b"") -> None:
+    def send(self, notice: Notice, payload: bytes = b"") -> None:
         """Send a notice to all watchers of the seat."""
-        for tell in list(self.tells):
-            tell(notice, payload)
+        for send in list(self.senders):
+            send(notice, payload)
 
-    def hear(self, live: LiveReading) -> None:
+    def on_reading(self, live: LiveReading) -> None:
         """Pass on a report of the sampler."""
         if not self.seat.is_there:  # the last report of a run that is ending
             return
-        self.heard_ns = monotonic_ns()
+        self.reported_ns = monotonic_ns()
         samples = live.samples or (LiveSample(live.time_ns, live.temp_c, live.freq_hz),)
         self.look(samples)
 
     def look(self, samples: Iterable[LiveSample]) -> None:
         """Send a change of state, if any, then the samples since the last sent one."""
-        if (key := self.key()) != self.told:
-            self.told = key
-            self.tell(m.SeatChange(self.seat.state()))
+        if (key := self.key()) != self.last_key:
+            self.last_key = key
+            self.send(m.SeatChange(self.seat.state()))
         rows = [
             (one.time_ns, _or_nan(one.temp_c), _or_nan(one.freq_hz))
             for one in samples
@@ -79,7 +79,7 @@ class WatchedSeat:
             self.sampled_ns = rows[-1][0]
         load_1m = self.seat.surroundings.load_1m()
         notice = m.SeatReadings(self.seat.name, len(rows), self.seat.running, load_1m)
-        self.tell(notice, pack_samples(rows))
+        self.send(notice, pack_samples(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,50 +96,50 @@ class Watches:
     """Follows the seats of an agent while they are watched."""
 
     def __init__(self) -> None:
-        self._watchers: dict[Tell, _Watcher] = {}
+        self._watchers: dict[SendNotice, _Watcher] = {}
         self._watched: dict[str, WatchedSeat] = {}
         self._looking: asyncio.Task[None] | None = None
 
     def add(
-        self, seats: Iterable[Seat], tell: Tell, *, is_for_all: bool = False
+        self, seats: Iterable[Seat], send: SendNotice, *, is_for_all: bool = False
     ) -> tuple[m.SeatState, ...]:
         """Add a watcher of these seats, or of all; returns their state now."""
         seats = tuple(seats)
-        self._watchers[tell] = _Watcher(frozenset(seat.name for seat in seats), is_for_all)
+        self._watchers[send] = _Watcher(frozenset(seat.name for seat in seats), is_for_all)
         for seat in seats:
-            self._follow(seat, tell)
+            self._follow(seat, send)
         if self._looking is None:
             self._looking = asyncio.create_task(self._look_often())
         return tuple(seat.state() for seat in seats)
 
     def seat_changed(self, seat: Seat) -> None:
         """Notify the watchers that the device of a seat has appeared or left."""
-        for tell, watcher in list(self._watchers.items()):
+        for send, watcher in list(self._watchers.items()):
             if watcher.is_for_all or seat.name in watcher.names:
-                self._follow(seat, tell)
+                self._follow(seat, send)
         if (watched := self._watched.get(seat.name)) is not None:
             if seat.is_there:
-                seat.runner.watch(watched.hear)
-            watched.told = watched.key()
-            watched.tell(m.SeatChange(seat.state()))
+                seat.runner.watch(watched.on_reading)
+            watched.last_key = watched.key()
+            watched.send(m.SeatChange(seat.state()))
 
-    def _follow(self, seat: Seat, tell: Tell) -> None:
+    def _follow(self, seat: Seat, send: SendNotice) -> None:
         watched = self._watched.setdefault(seat.name, WatchedSeat(seat))
         watched.seat = seat  # may differ if the earlier seat was deleted
-        if not watched.tells:
-            watched.told = watched.key()
+        if not watched.senders:
+            watched.last_key = watched.key()
             if seat.is_there:
-                seat.runner.watch(watched.hear)
-        if tell not in watched.tells:
-            watched.tells.append(tell)
+                seat.runner.watch(watched.on_reading)
+        if send not in watched.senders:
+            watched.senders.append(send)
 
-    def remove(self, tell: Tell) -> None:
+    def remove(self, send: SendNotice) -> None:
         """Remove a watcher."""
-        self._watchers.pop(tell, None)
+        self._watchers.pop(send, None)
         for watched in list(self._watched.values()):
-            if tell in watched.tells:
-                watched.tells.remove(tell)
-            if not watched.tells:
+            if send in watched.senders:
+                watched.senders.remove(send)
+            if not watched.senders:
                 if watched.seat.is_there:
                     watched.seat.runner.watch(None)
                 del self._watched[watched.seat.name]
@@ -152,10 +152,10 @@ class Watches:
             await asyncio.sleep(PERIOD_S)
             for watched in list(self._watched.values()):
                 now_ns = monotonic_ns()
-                if watched.seat.running and now_ns - watched.heard_ns < LATE_NS:
+                if watched.seat.running and now_ns - watched.reported_ns < LATE_NS:
                     continue
                 if not watched.seat.is_there:  # keeps the connection alive
-                    watched.tell(m.SeatReadings(watched.seat.name, 0))
+                    watched.send(m.SeatReadings(watched.seat.name, 0))
                     continue
                 try:
                     temp_c = watched.seat.surroundings.temp_c()

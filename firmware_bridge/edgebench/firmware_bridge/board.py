@@ -114,7 +114,7 @@ class Board:
         """
         transport = self._exchange.transport
         speeds = list(baud_rates) if transport.baud_rate is not None else []
-        self._exchange.hear_start()
+        self._exchange.read_start_messages()
         while True:
             if speeds and speeds[0] != transport.baud_rate:
                 transport.set_baud_rate(speeds[0])
@@ -126,7 +126,7 @@ class Board:
                 if len(speeds) < 2:
                     raise
                 speeds.pop(0)
-        self._facts = self.retrying(self._ask_facts)
+        self._facts = self.retrying(self._read_facts)
         return self.facts
 
     def resync(self) -> None:
@@ -223,7 +223,7 @@ class Board:
                 raise BoardRestarted(
                     f"the board restarted in `{reply.command}`: its input and the window are lost"
                 )
-            if reply.error is not None and reply.error in errors and not reply.is_misheard:
+            if reply.error is not None and reply.error in errors and not reply.is_garbled:
                 raise BoardRefusal(f"the board rejects `{reply.command}`: {reply.error}")
             errors.append(reply.error)
             try:
@@ -312,7 +312,7 @@ class Board:
         is_direct = self._exchange.interface_name is None
         return is_direct and info is not None and bool(info.frame_max and info.frame_window)
 
-    def _ask_facts(self) -> BoardFacts:
+    def _read_facts(self) -> BoardFacts:
         exchange = self._exchange
         name = exchange.confirmed("name", events.BoardName).first(events.BoardName)
         if name is None:
@@ -322,7 +322,7 @@ class Board:
         profile = self._if_known("profile", events.FirmwareProfile, events.ModelName)
         if profile is not None:
             version, model = profile.first(events.FirmwareProfile), profile.first(events.ModelName)
-        info = self._ask_info()
+        info = self._read_info()
         if info and info.line_max and isinstance(exchange.dialect, LineDialect):
             exchange.dialect.widen(info.line_max)
         return BoardFacts(
@@ -336,7 +336,7 @@ class Board:
             is_emulated=exchange.transport.is_emulated,
         )
 
-    def _ask_info(self) -> FirmwareInfo | None:
+    def _read_info(self) -> FirmwareInfo | None:
         reply = self._if_known("x-info", events.InfoItem)
         if reply is None:
             return None
@@ -367,10 +367,10 @@ class Board:
         elif modes:
             is_energy = modes[-1].is_energy
         else:
-            is_energy = not any(self._says_laps() for _ in range(2))
+            is_energy = not any(self._reports_laps() for _ in range(2))
         return TimestampKind.PULSE if is_energy else TimestampKind.LAP
 
-    def _says_laps(self) -> bool:
+    def _reports_laps(self) -> bool:
         try:
             return bool(self._exchange.ask("timestamp").of_kind(events.LapTime))
         except BoardSilent:  # some firmware has no such command, and no reply to it
@@ -405,9 +405,9 @@ class Board:
             reply = exchange.ask(f"db {part.hex()}")
             is_last = begin + chunk >= size
             progress = reply.first(events.LoadProgress)
-            is_as_told = progress is None or progress.size_bytes == begin + len(part)
+            is_as_sent = progress is None or progress.size_bytes == begin + len(part)
             is_done = reply.first(events.LoadEnd) is not None
-            if reply.error or is_done != is_last or not is_as_told:
+            if reply.error or is_done != is_last or not is_as_sent:
                 raise LineDamaged(
                     f"load of {size} bytes failed at {begin}: "
                     f"{reply.error or ('it ended early' if is_done else 'bytes are missing')}"
@@ -439,7 +439,7 @@ class Board:
                 return ReadBack.PRINTED
             if (printed, reply.error) == before:
                 # Two equal replies, so the reply itself is not damaged.
-                if not printed and not reply.is_misheard:
+                if not printed and not reply.is_garbled:
                     return ReadBack.NONE
                 if not data.startswith(printed) or command != "db print":
                     break
@@ -455,7 +455,7 @@ class Board:
     def _load_model_once(self, blob: bytes) -> BoardFacts:
         self._upload(blob, is_model=True)
         self._check_crc("x-crc model", blob)
-        return self._ask_facts()
+        return self._read_facts()
 
     def _upload(self, data: bytes, *, is_model: bool) -> None:
         """Send an input or a model in frames, and return to line mode."""
@@ -506,10 +506,10 @@ class Board:
             raise BoardRefusal(f"`{reply.command}` has no result; the board printed: {text}")
         if reply.error is not None:
             raise LineDamaged(f"`{reply.command}` failed: {reply.error}")
-        is_as_asked = (began is None or began.count == count) and (
+        is_as_requested = (began is None or began.count == count) and (
             warmup is None or warmup.count == warmup_count
         )
-        if not is_as_asked:
+        if not is_as_requested:
             raise LineDamaged(f"`{reply.command}` arrived as another command: {warmup}, {began}")
         if not reply.is_complete and not reply.of_kind(events.InferenceEnd):
             # The command was lost, or the board hangs: its reply to `name` will show which.
@@ -570,7 +570,7 @@ class Board:
         is_timed = self.facts.timestamps is TimestampKind.LAP
         if info is None or not info.cycles_max or not is_timed:
             return None
-        return self.retrying(lambda: self._ask_ticks(count))
+        return self.retrying(lambda: self._read_ticks(count))
 
     def frame_ticks(self, count: int) -> tuple[int, ...]:
         """Processing times of the last audio frames of streaming firmware, in its own ticks.
@@ -584,11 +584,11 @@ class Board:
         info = self.facts.firmware
         if info is None or not info.cycles_max or not info.tick_hz:
             return ()
-        ticks = self.retrying(lambda: self._ask_ticks(count)).ticks
+        ticks = self.retrying(lambda: self._read_ticks(count)).ticks
         whole = tuple(one for one in ticks if one is not None)
         return whole if len(whole) == len(ticks) else ()
 
-    def _ask_ticks(self, count: int) -> InferenceTicks:
+    def _read_ticks(self, count: int) -> InferenceTicks:
         reply = self._exchange.confirmed("x-cycles", events.CyclesHead, events.CyclesPart)
         head = reply.first(events.CyclesHead)
         ticks = [one for part in reply.of_kind(events.CyclesPart) for one in part.ticks]

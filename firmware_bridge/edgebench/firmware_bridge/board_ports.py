@@ -32,8 +32,8 @@ from edgebench.firmware_bridge.detection import (
     KnownBoard,
     KnownBoards,
     SerialPortInfo,
-    ask_board,
     list_serial_ports,
+    probe_board,
 )
 from edgebench.firmware_bridge.dialects.lines import COMMAND_MAX_CHARS, check_command
 from edgebench.firmware_bridge.port_users import users_of
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 AWAY_S = 3.0
 """Maximum time for which a restarting board may be off the bus without being disconnected."""
-ASK_AGAIN_S = 10.0
+PROBE_AGAIN_S = 10.0
 """Interval of probes of a port that could not be opened, or was named by the user."""
 FIRST_LOOK_S = 8.0
 """Maximum wait of the first look for the named boards; a bootloader takes the first two seconds."""
@@ -124,7 +124,7 @@ class BoardPorts:
         *,
         asks: bool,
         list_ports: Callable[[], Iterable[SerialPortInfo]] = list_serial_ports,
-        ask: Callable[[SerialPortInfo], KnownBoard] = ask_board,
+        ask: Callable[[SerialPortInfo], KnownBoard] = probe_board,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Store the settings; no port is opened before the first look.
@@ -247,7 +247,7 @@ class BoardPorts:
         # The port was opened, which restarts boards: probed again when it is plugged in again.
         if isinstance(probe.error, _OPENED) and not candidate.is_named:
             return False
-        return self._clock() - probe.ended_s >= ASK_AGAIN_S
+        return self._clock() - probe.ended_s >= PROBE_AGAIN_S
 
     def _with_those_away(self, sightings: list[TargetSighting]) -> list[TargetSighting]:
         """Add boards that were present recently; remove boards whose address has changed."""

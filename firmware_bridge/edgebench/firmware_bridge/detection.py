@@ -196,7 +196,7 @@ def find_boards(
         board, trouble = known.get(port.key) if port.key else None, None
         if ask:
             try:
-                board = ask_board(port, opener=opener, timing=timing)
+                board = probe_board(port, opener=opener, timing=timing)
             except BoardSilent as exc:
                 board, trouble = None, str(exc)
             except EdgebenchError as exc:
@@ -210,7 +210,7 @@ def find_boards(
     return boards
 
 
-def ask_board(
+def probe_board(
     port: SerialPortInfo, *, opener: OpenLine = open_line, timing: BoardTiming = PROBE_TIMING
 ) -> KnownBoard:
     """Probe the board at a port; many boards restart when their port is opened.

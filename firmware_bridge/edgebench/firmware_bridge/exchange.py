@@ -109,7 +109,7 @@ class BoardReply:
         return None if reply is None else reply.text
 
     @property
-    def is_misheard(self) -> bool:
+    def is_garbled(self) -> bool:
         """Whether the board rejects a command that differs from the sent command."""
         error = self.error or ""
         first, *others = self.command.split()
@@ -216,7 +216,7 @@ class BoardExchange:
         before: tuple[str, str | None] | None = None
         for _ in range(CONFIRMATIONS):
             reply = self.ask(command)
-            if reply.is_misheard:
+            if reply.is_garbled:
                 continue
             # As text: results that are NaN are the same, but do not compare equal.
             replied = repr([one.event for one in reply.events if isinstance(one.event, kinds)])
@@ -229,7 +229,7 @@ class BoardExchange:
             f"{CONFIRMATIONS} replies to `{_of(command)}`, no two consecutive replies are equal"
         )
 
-    def hear_start(self) -> None:
+    def read_start_messages(self) -> None:
         """Wait for the start messages of a board that restarts when its port is opened."""
         self.dialect.reset()
         events: list[TimedEvent] = []
@@ -247,16 +247,16 @@ class BoardExchange:
             BoardSilent: the board does not reply to `name`.
             BoardLost: the board was disconnected.
         """
-        heard_bytes, heard_lines = 0, 0
+        received_bytes, received_lines = 0, 0
         attempts = list(self.timing.resync_s)
         while attempts:
-            heard_bytes += self.drain()
+            received_bytes += self.drain()
             tried_count = len(self.timing.resync_s) - len(attempts)
             # At every second attempt only: firmware may also ignore the rest of a frame.
-            if not heard_lines and tried_count in (2, 4):
+            if not received_lines and tried_count in (2, 4):
                 self._leave_blindly()
             reply = self.attempt("name", silence_s=attempts.pop(0), limit_s=_NAME_REPLY_S)
-            heard_lines += len(reply.events) + reply.is_complete
+            received_lines += len(reply.events) + reply.is_complete
             if self._switch(reply):
                 attempts = attempts or list(self.timing.resync_s[:2])
                 continue
@@ -265,7 +265,7 @@ class BoardExchange:
                 self.drain()
                 return name.name
             self.boot_events += [one.event for one in reply.events if reply.is_restart]
-        raise BoardSilent(self._silence(heard_lines, heard_bytes))
+        raise BoardSilent(self._silence(received_lines, received_bytes))
 
     def drain(self) -> int:
         """Read until no data arrives, and return the number of received bytes."""

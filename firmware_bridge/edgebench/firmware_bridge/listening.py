@@ -57,7 +57,7 @@ _COUNTER_WRAP = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeardWindow:
+class FrameWindow:
     """Frames that a board processed between `start` and `stop`."""
 
     began_ns: int
@@ -132,35 +132,35 @@ class ListeningBoard:
         damage = LineDamaged("no window")
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                heard_window = listen(self._exchange, count, self._sound)
+                frame_window = listen(self._exchange, count, self._sound)
             except (LineDamaged, BoardSilent) as exc:
                 damage = LineDamaged(str(exc))
                 self._exchange.resync()
                 self._board.retrying(self._stop)
                 continue
-            if not heard_window.activations:
-                heard_s = (heard_window.ended_ns - heard_window.began_ns) / 1e9
+            if not frame_window.activations:
+                window_s = (frame_window.ended_ns - frame_window.began_ns) / 1e9
                 raise BoardRefusal(
-                    f"{self.firmware.name} received no frame of sound in {heard_s:.1f} s: no sound "
-                    "is played, or its I2S line is not connected"
+                    f"{self.firmware.name} received no frame of sound in {window_s:.1f} s: no "
+                    "sound is played, or its I2S line is not connected"
                 )
-            self._activation = max(heard_window.activations)
+            self._activation = max(frame_window.activations)
             window = Window(
-                begin_ns=heard_window.began_ns,
-                end_ns=heard_window.ended_ns,
-                count=len(heard_window.activations),
+                begin_ns=frame_window.began_ns,
+                end_ns=frame_window.ended_ns,
+                count=len(frame_window.activations),
                 ticks=None,
                 tick_rate_hz=None,
             )
-            ticks = heard_window.processing_ticks
+            ticks = frame_window.processing_ticks
             if self._times_itself:
-                ticks = self._board.frame_ticks(len(heard_window.activations))
+                ticks = self._board.frame_ticks(len(frame_window.activations))
             return TimedWindow(window, ticks, is_repeated=attempt > 1)
         raise damage
 
     def _stop(self) -> None:
         """Stop the board if it is streaming; an idle board makes no pulse, and reports that."""
-        _check_heard(self._exchange.ask("stop"))
+        _check_echo(self._exchange.ask("stop"))
 
     def output_bytes(self) -> bytes:
         """Highest activation of the last window."""
@@ -176,7 +176,7 @@ class ListeningBoard:
         self._board.close_keeping(self._directory / CONSOLE_FILE)
 
 
-def listen(exchange: BoardExchange, count: int, sound: str) -> HeardWindow:
+def listen(exchange: BoardExchange, count: int, sound: str) -> FrameWindow:
     """Make the board process `count` frames of sound, or a file that is played.
 
     Args:
@@ -190,7 +190,7 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> HeardWindow:
         BoardSilent: a reply does not end.
     """
     started = exchange.ask("start")
-    _check_heard(started)
+    _check_echo(started)
     begin = started.timed(events.ListeningBegin)
     if started.error is not None:
         raise BoardRefusal(f"the board does not start streaming: {started.error}")
@@ -207,7 +207,7 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> HeardWindow:
     if not sound:
         _pause(exchange, listen_ns)
     stopped = exchange.ask("stop")
-    _check_heard(stopped)
+    _check_echo(stopped)
     end = stopped.timed(events.ListeningEnd)
     if end is None:
         raise LineDamaged("the board does not confirm the end of streaming")
@@ -222,7 +222,7 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> HeardWindow:
     if is_timed:
         with _at_interface(exchange):
             ticks = _processing_ticks(exchange, len(activations))
-    return HeardWindow(
+    return FrameWindow(
         began_ns=begin.first_ns,
         ended_ns=end.first_ns,
         activations=activations,
@@ -281,7 +281,7 @@ def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[
     return tuple(ticks) if is_true else ()
 
 
-def _check_heard(reply: BoardReply) -> None:
+def _check_echo(reply: BoardReply) -> None:
     """Check that a reply is to the command that was sent."""
     echo = reply.first(events.CommandEcho)
     if echo is None or echo.command != reply.command:

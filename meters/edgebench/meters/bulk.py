@@ -16,7 +16,7 @@ MESSAGE_MAX_BYTES = 4096
 WHAT = "USB tester"
 INSTALL = install_command("usb")
 _WRITE_MS = 1000
-_ASK_MS = 5000
+_REQUEST_MS = 5000
 _TO_DEVICE, _TO_HOST = 0x40, 0xC0
 """Request types of vendor requests, to the device and to the host (USB 2.0, table 9-2)."""
 _REFUSALS = {
@@ -107,7 +107,7 @@ class BulkTransport:
         self, direction: int, request: int, value: int, index: int, data: bytes | int
     ) -> Any:
         try:
-            return self._device.ctrl_transfer(direction, request, value, index, data, _ASK_MS)
+            return self._device.ctrl_transfer(direction, request, value, index, data, _REQUEST_MS)
         except self._usb.core.USBError as exc:
             raise self._refusal(exc) from exc
 

@@ -49,12 +49,12 @@ class FittedChip:
     shunt_ohm: float
     voltage_v: float
     """Voltage of the rail when the meter was opened; converts errors in A to W."""
-    is_shunt_told: bool = True
+    is_shunt_known: bool = True
 
     @property
     def limit_a(self) -> float | None:
         """Current at which the converter saturates; None: unknown."""
-        return (self.chip.highest_code - 0.5) * self.current_step_a if self.is_shunt_told else None
+        return (self.chip.highest_code - 0.5) * self.current_step_a if self.is_shunt_known else None
 
     @property
     def sysfs_limit_a(self) -> float | None:
@@ -63,7 +63,7 @@ class FittedChip:
         This is the lowest value that any kernel shows: some round and some truncate, and they
         round the step differently.
         """
-        if not self.is_shunt_told:
+        if not self.is_shunt_known:
             return None
         highest_a = self.chip.highest_code * min(self._kernel_steps_a())
         shown = math.floor(round(highest_a / SYSFS_CURRENT_STEP_A, 6))
@@ -133,7 +133,7 @@ class FittedChip:
     ) -> UncertaintyTerm:
         """A term from the data sheet; with an unknown shunt, absolute terms are only assumed."""
         reference, origin = self.chip.reference, self.chip.origin
-        if unit is not None and not self.is_shunt_told:
+        if unit is not None and not self.is_shunt_known:
             reference, origin = f"shunt unknown; {reference}", Origin.ASSUMED
         return term(kind, value, f"{reference}; {note}" if note else reference, unit, origin=origin)
 

@@ -145,11 +145,11 @@ def _fitted(folder: Path, chip: Chip, shunt: str, voltage: str) -> FittedChip:
     node = folder / "device/of_node"
     shunt_uohm = number_of(folder / shunt) or _cell(node / "shunt-resistor")
     voltage_mv = number_of(folder / voltage)
-    told_ohm = chip.shunt_ohm or (shunt_uohm or 0) * MICRO
+    stated_ohm = chip.shunt_ohm or (shunt_uohm or 0) * MICRO
     return FittedChip(
         chip=with_gain(chip, _cell(node / "ti,shunt-gain")),
-        shunt_ohm=told_ohm or chip.default_shunt_ohm,
-        is_shunt_told=bool(told_ohm),
+        shunt_ohm=stated_ohm or chip.default_shunt_ohm,
+        is_shunt_known=bool(stated_ohm),
         voltage_v=voltage_when_on((voltage_mv or 0) * MILLI),
     )
 

@@ -103,7 +103,7 @@ def _jetson_rail(folder: Path, n: int) -> Rail | None:
     fitted = FittedChip(
         chip=CHIPS["ina3221"],
         shunt_ohm=_JETSON_SHUNT_OHM,
-        is_shunt_told=False,
+        is_shunt_known=False,
         voltage_v=voltage_when_on((number_of(folder / f"in_voltage{n}_input") or 0) * MILLI),
     )
     step_w = max(_POWER_STEP_W, fitted.current_step_a * fitted.voltage_v)

@@ -76,7 +76,7 @@ class OtiiLink(Dialog):
 
     def __init__(self, transport: ByteStream) -> None:
         super().__init__(transport)
-        self._heard = b""
+        self._received = b""
         self._number = 0
 
     def ask(self, command: str, **data: Any) -> dict[str, Any]:
@@ -85,10 +85,10 @@ class OtiiLink(Dialog):
         Raises:
             TargetError: the server does not respond in time, or returns an error.
         """
-        content: Any = json.loads(self.ask_raw(command, **data)).get("data")
+        content: Any = json.loads(self.query_raw(command, **data)).get("data")
         return content if isinstance(content, dict) else {}
 
-    def ask_raw(self, command: str, **data: Any) -> bytes:
+    def query_raw(self, command: str, **data: Any) -> bytes:
         """Send a request and return the response line unparsed.
 
         Raises:
@@ -120,11 +120,11 @@ class OtiiLink(Dialog):
         return data if isinstance(data, dict) else {}
 
     def _line(self, command: str) -> bytes:
-        self._heard = read_until(self._transport, _LINE, _ANSWER_S, self._heard)
-        end = _LINE.search(self._heard)
+        self._received = read_until(self._transport, _LINE, _ANSWER_S, self._received)
+        end = _LINE.search(self._received)
         if end is None:
             raise TargetError(f"no response from the Otii server to {command} in {_ANSWER_S:g} s")
-        line, self._heard = self._heard[: end.start()], self._heard[end.end() :]
+        line, self._received = self._received[: end.start()], self._received[end.end() :]
         return line
 
 
@@ -231,7 +231,7 @@ class OtiiRecording:
         if count <= 0:
             return b""
         where = self._where | {"index": self._next_index, "count": count}
-        line = self._link.ask_raw("recording_get_channel_data", **where)
+        line = self._link.query_raw("recording_get_channel_data", **where)
         self._next_index += len(values_of(line))
         return line + b"\n"
 

@@ -94,7 +94,7 @@ class PtdLink(Dialog):
 
     def __init__(self, transport: ByteStream) -> None:
         super().__init__(transport)
-        self._heard = b""
+        self._received = b""
 
     def ask(self, command: str) -> str:
         """Send a command and return the first line of the response.
@@ -111,11 +111,11 @@ class PtdLink(Dialog):
         Raises:
             TargetError: no line in time.
         """
-        self._heard = read_until(self._transport, _LINE, _ANSWER_S, self._heard)
-        end = _LINE.search(self._heard)
+        self._received = read_until(self._transport, _LINE, _ANSWER_S, self._received)
+        end = _LINE.search(self._received)
         if end is None:
             raise TargetError(f"PTDaemon did not respond to `{command}` within {_ANSWER_S:g} s")
-        line, self._heard = self._heard[: end.start()], self._heard[end.end() :]
+        line, self._received = self._received[: end.start()], self._received[end.end() :]
         return line.decode("ascii", "replace")
 
 

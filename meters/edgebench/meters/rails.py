@@ -117,8 +117,8 @@ class RailMeter(FileMeter):
             for rail in rails
             if rail.plan.limit_a is not None
         )
-        asked_when = "the chip averages, and is read at unknown times"
-        edge = term(Kind.EDGE, update_s + 1 / rate_hz, asked_when)
+        at_poll = "the chip averages, and is read at unknown times"
+        edge = term(Kind.EDGE, update_s + 1 / rate_hz, at_poll)
         return Header(
             driver=self.name,
             info=MeterInfo(

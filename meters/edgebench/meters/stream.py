@@ -56,15 +56,15 @@ class StreamSession(Recorder):
 
     def _work(self) -> None:
         silent_s = max(SILENT_S, _SILENT_SAMPLES / self._header.capability.rate_hz)
-        heard_ns = time.perf_counter_ns()
+        received_ns = time.perf_counter_ns()
         while not self._is_over.is_set():
             before_ns = time.perf_counter_ns()
             data = self._source.read(_READ_S)
             now_ns = time.perf_counter_ns()
             if data:
                 self._append(Packet(before_ns, now_ns, data))
-                heard_ns = now_ns
-            elif now_ns - heard_ns > silent_s * 1e9:
+                received_ns = now_ns
+            elif now_ns - received_ns > silent_s * 1e9:
                 self._end(f"the meter sent nothing for {silent_s:g} s")
 
     def _finish(self) -> None:

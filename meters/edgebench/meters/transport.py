@@ -23,7 +23,7 @@ READ_BYTES = 1 << 16
 """More than a tty buffers."""
 _QUIET_S = 0.1
 """After this much silence, no more bytes are on the way."""
-_HEARD_MAX_BYTES = 1 << 20
+_RECEIVED_MAX_BYTES = 1 << 20
 _CONNECT_S = 3.0
 DENIED = frozenset({errno.EACCES, errno.EPERM})
 """System errors that a permission would fix."""
@@ -175,7 +175,7 @@ def read_until(
     """Read until `end` matches or the time is up; returns `received` plus the new bytes."""
     deadline_s = time.monotonic() + limit_s
     while not end.search(received) and (left_s := deadline_s - time.monotonic()) > 0:
-        received = (received + transport.read(left_s))[-_HEARD_MAX_BYTES:]
+        received = (received + transport.read(left_s))[-_RECEIVED_MAX_BYTES:]
     return received
 
 

@@ -37,7 +37,7 @@ RECORD_BYTES = 130
 RATE_HZ = 2.0
 """Sufficient for the update rate of the tester."""
 RATE_MAX_HZ = 10.0
-_ASK = b"\xf0"
+_QUERY = b"\xf0"
 _END = b"\xff\xf1"
 _SUMMED = (
     *(1, 3, 7, 9, 15, 17, 19, 23, 31, 39, 41, 45, 49, 53, 55, 57),
@@ -173,7 +173,7 @@ class Um25c(InstrumentMeter[ByteStream]):
         while transport.read(0.0):  # a late response
             if time.monotonic() > deadline_s:
                 raise TargetError("the instrument sends data without a request")
-        transport.write(_ASK)
+        transport.write(_QUERY)
         received, deadline_s = b"", time.monotonic() + self._answer_s
         while not _is_record(received[-RECORD_BYTES:]):
             is_long = len(received) >= RECORD_BYTES  # and damaged, or preceded by something else

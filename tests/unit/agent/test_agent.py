@@ -26,19 +26,19 @@ def test_board_is_not_opened_while_a_run_of_the_machine_starts(tmp_path: Path) -
     need_tool("qemu-system-arm")
     told: list[str] = []
 
-    def tell(notice: m.Message, _payload: bytes) -> None:
+    def send(notice: m.Message, _payload: bytes) -> None:
         if isinstance(notice, m.SeatChange):
             told.append(notice.state.name)
 
     async def story() -> None:
         agent = Agent(AgentSettings(config=tmp_path, state=tmp_path))
-        agent.watches.add(list(agent.seats.values()), tell, is_for_all=True)
+        agent.watches.add(list(agent.seats.values()), send, is_for_all=True)
         async with agent.undisturbed(agent.first):
             opening = asyncio.create_task(agent.opened_seat(BOARD))
             assert not (await asyncio.wait([opening], timeout=0.5))[0]
         assert (await opening).is_target
         assert list(agent.seats) == ["machine", BOARD]
-        agent.watches.remove(tell)
+        agent.watches.remove(send)
         await asyncio.gather(*(seat.end() for seat in agent.seats.values()))
 
     asyncio.run(story())

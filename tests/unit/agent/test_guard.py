@@ -33,7 +33,7 @@ class Case:
     def start(self, *before: HeatReport | SamplerLoss) -> None:
         """Receive these reports, then let the run start."""
         for said in before:
-            self.guard.hear(said)
+            self.guard.on_message(said)
         asyncio.run(self.guard.let_start())
 
 
@@ -43,7 +43,7 @@ def test_hot_run_is_stopped_once_and_says_at_which_temperature() -> None:
     case.start(COOL)
     assert case.guard.error is None
     for said in (HOT, COOL, HOT, LOST):
-        case.guard.hear(said)
+        case.guard.on_message(said)
     text = "stopped at 91.2 °C (cpu-thermal): the profile's limit is 88 °C"
     assert str(case.guard.error) == text
     assert isinstance(case.guard.error, TooHot)
@@ -55,7 +55,7 @@ def test_hot_device_does_not_start() -> None:
     """Otherwise the wait for a cool device would time out, and the run begin above the limit."""
     case = Case()
     assert case.guard.may_start()
-    case.guard.hear(HOT)
+    case.guard.on_message(HOT)
     assert not case.guard.may_start()
     with pytest.raises(TooHot, match=r"not started at 91\.2 °C \(cpu-thermal\)"):
         case.start()
@@ -73,7 +73,7 @@ def test_lost_sampler_is_as_bad_as_a_hot_device() -> None:
     """Otherwise the guard would die with the sampler, unnoticed."""
     case = Case()
     case.start(COOL)
-    case.guard.hear(LOST)
+    case.guard.on_message(LOST)
     expected = (
         "stopped, temperature not monitored: the sampler ended with status -9; "
         "the profile's limit is 88 °C"
@@ -81,7 +81,7 @@ def test_lost_sampler_is_as_bad_as_a_hot_device() -> None:
     assert str(case.guard.error) == expected
     assert case.stop_count == 1
     early = Case()
-    early.guard.hear(LOST)
+    early.guard.on_message(LOST)
     assert early.guard.is_in_vain
     with pytest.raises(TargetError, match="not started, temperature not monitored"):
         early.start()
@@ -94,7 +94,7 @@ def test_lost_sampler_costs_only_telemetry_where_there_is_no_limit() -> None:
     """
     case = Case(limit_c=None)
     case.start(LOST)
-    case.guard.hear(LOST)
+    case.guard.on_message(LOST)
     assert (case.guard.error, case.stop_count, case.guard.is_in_vain) == (None, 0, False)
     assert case.events[0] == (UNWATCHED, LOST.reason)
 

@@ -363,19 +363,19 @@ def test_watchers_of_all_hear_of_later_seats_and_of_their_leaving(tmp_path: Path
     """Otherwise a page would show a board unplugged an hour ago, and none plugged in since."""
     told: list[m.SeatChange] = []
 
-    def tell(notice: m.Message, _payload: bytes) -> None:
+    def send(notice: m.Message, _payload: bytes) -> None:
         if isinstance(notice, m.SeatChange):
             told.append(notice)
 
     async def story() -> None:
         agent, hotplug, directory = agent_in(tmp_path)
-        agent.watches.add(list(agent.seats.values()), tell, is_for_all=True)
+        agent.watches.add(list(agent.seats.values()), send, is_for_all=True)
         for _ in range(2):
             (directory / "pi.toml").write_text(device_file("A1"))
             await hotplug.look()
             (directory / "pi.toml").unlink()
             await hotplug.look()
-        agent.watches.remove(tell)
+        agent.watches.remove(send)
         await ended(agent)
 
     asyncio.run(story())

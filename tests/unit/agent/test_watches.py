@@ -49,10 +49,10 @@ class FakeSeat:
         self.lease = SimpleNamespace(holder=None)
         self.surroundings = SimpleNamespace(load_1m=lambda: 0.5, temp_c=lambda: 40.0)
         self.runner = SimpleNamespace(watch=self._watch)
-        self.hear: Any = None
+        self.on_reading: Any = None
 
-    def _watch(self, hear: Any) -> None:
-        self.hear = hear
+    def _watch(self, on_reading: Any) -> None:
+        self.on_reading = on_reading
 
     def state(self) -> m.SeatState:
         """The state, for watchers."""
@@ -80,11 +80,11 @@ class FakeConnection:
 def test_samples_are_kept_only_while_somebody_watches(capsys: pytest.CaptureFixture[str]) -> None:
     """Otherwise a run would pay for absent watchers, or a batch would lack or repeat samples."""
     observer = Observer(SENSORS, JOB)
-    observer.tell(0, [50.0, 1e9])
+    observer.report(0, [50.0, 1e9])
     for number in range(1, 11):
         observer.keep(number * 100_000_000, [50.0 + number, 1e9])
-    observer.tell(1_000_000_001, [60.5, 1e9])
-    observer.tell(2_000_000_000, [61.0, 1e9])
+    observer.report(1_000_000_001, [60.5, 1e9])
+    observer.report(2_000_000_000, [61.0, 1e9])
     first, second, third = map(live_of, capsys.readouterr().out.splitlines())
     assert (first.samples, third.samples) == ((), ())
     assert second.samples == tuple(
@@ -99,10 +99,10 @@ def test_fast_sampler_sends_no_more_than_fits_into_a_line(
     observer = Observer(SENSORS, JOB)
     for number in range(100):
         observer.keep(number * 10_000_000, [50.0, 1e9])
-    observer.tell(1_000_000_000, [50.0, 1e9])
+    observer.report(1_000_000_000, [50.0, 1e9])
     for number in range(1000):  # a look that was very late
         observer.keep(10**18 + number * 10**9, [50.123456789, 1234567890.0])
-    observer.tell(2 * 10**18, [50.0, 1e9])
+    observer.report(2 * 10**18, [50.0, 1e9])
     lines = capsys.readouterr().out.splitlines()
     assert len(live_of(lines[0]).samples) in (10, 11, 12)
     assert len(live_of(lines[1]).samples) == MAX_SAMPLES
@@ -113,10 +113,10 @@ def test_clock_that_is_a_mean_is_told_once(capsys: pytest.CaptureFixture[str]) -
     """Otherwise a mean over a tenth of a second, off by a tenth, would look like throttling."""
     sensors = ("thermal.cpu.0.temp_c", "cpufreq.policy0.cycles")
     observer = Observer(sensors, SamplerJob(1, zones=("cpu",), freq_sources=("time_in_state",)))
-    observer.tell(1, [50.0, 0.0])
+    observer.report(1, [50.0, 0.0])
     for number in range(1, 4):
         observer.keep(number * 10**8, [50.0, number * 1e8])
-    observer.tell(10**9, [50.0, 1e9])
+    observer.report(10**9, [50.0, 1e9])
     samples = live_of(capsys.readouterr().out.splitlines()[1]).samples
     assert [one.freq_hz for one in samples] == [None, None, pytest.approx(1e9)]
 
@@ -174,19 +174,19 @@ def test_nothing_is_done_while_nobody_watches(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(watches, "PERIOD_S", 0.01)
     told: list[tuple[Notice, bytes]] = []
 
-    def tell(notice: Notice, payload: bytes) -> None:
+    def send(notice: Notice, payload: bytes) -> None:
         told.append((notice, payload))
 
     async def watch() -> None:
         seats: Any = [FakeSeat("a"), FakeSeat("b")]
         all_of_them = Watches()
-        [state] = all_of_them.add(seats[:1], tell)
+        [state] = all_of_them.add(seats[:1], send)
         assert state.name == "a"
-        assert (seats[0].hear is None, seats[1].hear is None) == (False, True)
+        assert (seats[0].on_reading is None, seats[1].on_reading is None) == (False, True)
         while len(told) < 2:
             await asyncio.sleep(0.005)
-        all_of_them.remove(tell)
-        assert seats[0].hear is None
+        all_of_them.remove(send)
+        assert seats[0].on_reading is None
         count = len(told)
         await asyncio.sleep(0.05)
         assert len(told) == count
@@ -214,7 +214,7 @@ def test_seat_that_takes_the_place_of_a_forgotten_one_is_watched(
         all_of_them.seat_changed(seats[0])
         all_of_them.seat_changed(seats[1])
         seats[1].running = "run-1"
-        seats[1].hear(LiveReading(5, 50.0, 1e9))
+        seats[1].on_reading(LiveReading(5, 50.0, 1e9))
 
     asyncio.run(watch())
     *_, changed, readings = told
@@ -234,10 +234,10 @@ def test_change_of_state_comes_before_readings_and_once(monkeypatch: pytest.Monk
         all_of_them = Watches()
         all_of_them.add(seats, lambda notice, _: told.append(notice))
         reading = LiveReading(5, 50.0, 1e9, (LiveSample(4, 49.0, 1e9), LiveSample(5, 50.0, 1e9)))
-        seats[0].hear(reading)
+        seats[0].on_reading(reading)
         seats[0].running, seats[0].phase = "run-1", Phase.MEASURING
-        seats[0].hear(LiveReading(6, 50.0, 1e9))
-        seats[0].hear(reading)  # older than what was reported
+        seats[0].on_reading(LiveReading(6, 50.0, 1e9))
+        seats[0].on_reading(reading)  # older than what was reported
 
     asyncio.run(watch())
     assert [type(one) for one in told] == [

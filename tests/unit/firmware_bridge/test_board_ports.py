@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebench.firmware_bridge.board_ports import ASK_AGAIN_S, AWAY_S, BoardPorts
+from edgebench.firmware_bridge.board_ports import AWAY_S, PROBE_AGAIN_S, BoardPorts
 from edgebench.firmware_bridge.detection import KnownBoard, KnownBoards, SerialPortInfo
 from edgebench.firmware_bridge.port_users import users_of
 from edgebench.protocol.errors import (
@@ -148,7 +148,7 @@ def test_silent_port_is_asked_again_when_something_new_is_there(
     bench = Bench(memory, plugged=[NUCLEO])
     bench.errors[NUCLEO.path] = kind("no answer")
     bench.look()
-    bench.passed_s += 2 * ASK_AGAIN_S
+    bench.passed_s += 2 * PROBE_AGAIN_S
     assert str(bench.look()[0].error) == "no answer"
     assert len(bench.asked) == 1
     bench.plugged = []
@@ -164,7 +164,7 @@ def test_port_that_cannot_be_opened_is_tried_again(memory: Path) -> None:
     assert bench.targets() == []
     bench.errors.clear()
     assert bench.targets() == []
-    bench.passed_s += ASK_AGAIN_S
+    bench.passed_s += PROBE_AGAIN_S
     assert bench.targets() == [("kit", NUCLEO.path)]
 
 

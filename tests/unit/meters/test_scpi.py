@@ -674,8 +674,8 @@ def test_interface_of_messages_is_read_message_by_message() -> None:
     """Otherwise the rest of a block over USB would be expected in a message that never comes."""
     messages = Messages(b"#18" + bytes(8) + b"\n", b"WT310E\r\n")
     link = ScpiLink(messages, "USB", is_stream=False)
-    assert link.ask_block("FETC?") == b"#18" + bytes(8) + b"\n"
+    assert link.query_block("FETC?") == b"#18" + bytes(8) + b"\n"
     assert link.ask("*IDN?") == b"WT310E"
     assert messages.sent == [b"FETC?\n", b"*IDN?\n"]
     with pytest.raises(TargetError, match=r"returned 'x' to `PER\?`, which is not a number"):
-        ScpiLink(Messages(b"x\n"), "USB", is_stream=False).ask_period("PER?")
+        ScpiLink(Messages(b"x\n"), "USB", is_stream=False).query_period("PER?")

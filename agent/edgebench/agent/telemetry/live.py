@@ -49,7 +49,7 @@ class Observer:
         self._moved: set[int] = set()
         self._hot_count = 0
         self._blind_count = 0
-        self._told: HeatState | None = None
+        self._reported: HeatState | None = None
         self.is_watched = False
         """Whether the seat is watched, so that more than one sample a second is sent."""
         self._samples: deque[LiveSample] = deque(maxlen=MAX_SAMPLES)
@@ -60,7 +60,7 @@ class Observer:
             sample = LiveSample(time_ns, self._temp_c(values), self._clock.of(values))
             self._samples.append(sample)
 
-    def tell(self, time_ns: int, values: Sequence[float]) -> None:
+    def report(self, time_ns: int, values: Sequence[float]) -> None:
         """Print the highest temperature and clock, and the samples that were kept."""
         freq_hz = self._clock.look(time_ns, values)
         if self._samples and self._samples[-1].freq_hz is None:  # a mean since the last report
@@ -78,8 +78,8 @@ class Observer:
             return
         found_c, name = _highest(self._known or self._believed(values), values)
         heat = self._heat(found_c, self._limit_c)
-        if heat is not None and heat is not self._told:
-            self._told = heat
+        if heat is not None and heat is not self._reported:
+            self._reported = heat
             watched = HeatReport(heat, self._limit_c, _zone_type(name), found_c)
             _print({"watched": asdict(watched) | {"heat": heat.value}})
 
@@ -88,7 +88,7 @@ class Observer:
         if found_c is None:
             self._blind_count += 1
             # A sensor that fails while the device is hot does not show that it has cooled.
-            is_blind = self._blind_count >= CONFIRMATIONS and self._told is not HeatState.HOT
+            is_blind = self._blind_count >= CONFIRMATIONS and self._reported is not HeatState.HOT
             return HeatState.BLIND if is_blind else None
         self._blind_count = 0
         self._hot_count = self._hot_count + 1 if found_c >= limit_c else 0

@@ -141,7 +141,7 @@ def sample(
         if observer.is_watched:
             observer.keep(time.perf_counter_ns(), latest.values)
         if next_s >= live_s:
-            observer.tell(time.perf_counter_ns(), latest.values)
+            observer.report(time.perf_counter_ns(), latest.values)
             live_s = next_s + LIVE_PERIOD_S
         # After a stall, continue from now: catching up in a burst would disturb the run.
         next_s = max(next_s + period_s, time.monotonic())

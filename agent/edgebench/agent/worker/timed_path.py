@@ -126,8 +126,18 @@ def _run(
 
 
 def copied(values: Any) -> list[Tensor]:
-    """Copies of the outputs that a `reader` returned: a list, or the only output."""
-    parts = values if isinstance(values, list) else [values]
+    """Copies of the outputs that a `reader` returned: several by order or by name, or the only one.
+
+    Raises:
+        TypeError: the reader returned no outputs.
+    """
+    if values is None:
+        raise TypeError("the reader returns no outputs")
+    parts: list[Any] = [values]
+    if isinstance(values, (list, tuple)):
+        parts = list(values)
+    elif isinstance(values, dict):
+        parts = list(values.values())
     # A tensor without dimensions is a number of numpy.
     return [np.array(part if isinstance(part, np.generic) else as_tensor(part)) for part in parts]
 

@@ -11,8 +11,8 @@ Each kind of work takes about 20 ms, in many parts that are timed one by one. Ot
 parts slower, never faster, so the figure is the decile of the fast parts. Half of the integer work
 precedes the memory work and half follows it, so that another process has to interfere for the whole
 40 ms to change the figure. The number of units in a part is determined once, so both readings of a
-run do the same integer work. No reading is repeated: a throttled device recovers within a tenth of
-a second of lighter work.
+run do the same integer work. No reading is repeated: a device that is throttled a little may cool
+down meanwhile.
 
 The buffers are mapped, not allocated by malloc: the release of a large block would raise glibc's
 threshold for mapped blocks, and change how the runtime allocates memory during the timed loop. They

@@ -47,7 +47,7 @@ class PassthroughDialect:
         self.name = f"interface_board+{board.name}"
         self.chunk_bytes = CHUNK_BYTES
         self.quirks: set[Quirk] = board.quirks
-        self.is_interface_heard = False
+        self.has_interface_replied = False
         """Whether the interface board replied to the last command, not the board behind."""
         self._board = board
         self._outer = LineDialect(
@@ -70,7 +70,7 @@ class PassthroughDialect:
     def encode(self, command: str) -> bytes:
         """Bytes of a command for the board behind the interface board."""
         self._board.encode(command)  # for its checks, and to recognise an echo
-        self.is_interface_heard = False
+        self.has_interface_replied = False
         return self._outer.encode(PREFIX + command)
 
     def reset(self) -> None:
@@ -89,7 +89,7 @@ class PassthroughDialect:
                     for inner in self._board.receive(line, timed.last_ns)
                 ]
             elif isinstance(timed.event, ReplyEnd):
-                self.is_interface_heard = True
+                self.has_interface_replied = True
             elif isinstance(timed.event, _OWN):
                 events.append(timed)
         return events

@@ -159,7 +159,7 @@ class QemuBoard:
                     stderr=subprocess.PIPE,
                     preexec_fn=ending_with_parent(),
                 )
-            self._hear_control("QMP")  # its greeting
+            self._read_control("QMP")  # its greeting
             self.control("qmp_capabilities")
             self.control("cont")
         except BaseException as exc:  # an interrupt must not leave QEMU running either
@@ -221,7 +221,7 @@ class QemuBoard:
             self._control.sendall(json.dumps({"execute": command}).encode() + b"\n")
         except OSError as exc:
             raise self._lost() from exc
-        answer = self._hear_control("return", "error")
+        answer = self._read_control("return", "error")
         if "error" in answer:
             raise TargetError(f"{self.name} rejects {command}: {answer['error'].get('desc')}")
         return answer["return"]
@@ -243,7 +243,7 @@ class QemuBoard:
             self._said = self._process.stderr.read().decode("utf-8", "replace")
             self._process.stderr.close()
 
-    def _hear_control(self, *keys: str) -> dict[str, Any]:
+    def _read_control(self, *keys: str) -> dict[str, Any]:
         """Next message with any of these keys; events are skipped."""
         while True:
             while b"\n" not in self._rest:

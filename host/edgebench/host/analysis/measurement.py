@@ -130,7 +130,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
     # Only LoadGen has the due times of the queries in its server scenario.
     if spec.engine is not Engine.LOADGEN or not spec.scenario.traits.is_scheduled:
         query_ns = queries.query_ns(spec, first_row)
-    step_ns = clock_step_ns(invoke_ns)
+    step_ns = _step_ns(record, invoke_ns)
     realtime = worker.scheduling.realtime
     return Measurement(
         steady=steady,
@@ -174,6 +174,17 @@ def _loadgen(log: str | None) -> LoadgenResult | None:
         return None if log is None else read_result(log)
     except MeasurementError:
         return None
+
+
+def _step_ns(record: RunRecord, invoke_ns: Nanoseconds) -> float | None:
+    """The larger step of two: that of the agent's readings, and that of the durations.
+
+    Durations close to a whole number of steps are all equal, and show no step. Older agents do not
+    describe the clock.
+    """
+    described = record.environment.clock
+    steps_ns = clock_step_ns(invoke_ns), described.step_ns if described else None
+    return max((step_ns for step_ns in steps_ns if step_ns is not None), default=None)
 
 
 def _steady_state(queries: Queries, spec: RunSpec) -> SteadyState:

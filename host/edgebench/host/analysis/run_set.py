@@ -25,6 +25,7 @@ from edgebench.host.analysis.thermal.delegation import uses_accelerator
 from edgebench.host.analysis.verdict.judge import judge_set
 from edgebench.host.analysis.verdict.run_set import OUTVOTED_RATIO, SetEvidence
 from edgebench.host.analysis.verdict.table import BY_ID
+from edgebench.host.analysis.yardstick import work_of
 from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.metrics import LATENCY_SPANS, METRICS, Metric
 from edgebench.host.result.metrics import headline as headline_of
@@ -293,16 +294,7 @@ def _yardsticks(runs: Sequence[Run]) -> tuple[Yardstick | None, ...]:
 
     All are None, too, if an accelerator ran the model, because they show the speed of the CPU.
     """
-    conditions = {
-        (
-            run.device.id,
-            run.environment.agent_version,
-            run.environment.python,
-            run.conditions.scheduling and run.conditions.scheduling.cpus,
-        )
-        for run in runs
-    }
-    is_compared = len(conditions) == 1 and not any(
+    is_compared = len(set(map(work_of, runs))) == 1 and not any(
         uses_accelerator(run.runtime.placement) for run in runs
     )
     ordered = sorted(runs, key=lambda run: run.run_id)

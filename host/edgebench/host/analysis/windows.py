@@ -118,8 +118,8 @@ def _metered(
         resolution_ratio=EDGE_TICKS / min(target.inference_ticks) if latency else None,
     )
     if metered_s is None:
-        beside_s = sum(one.end_ns - one.begin_ns for one in target.windows) / 1e9
-        return WindowMeasurement(summary, None, None, latency, beside_s if latency else None)
+        windows_s = sum(one.end_ns - one.begin_ns for one in target.windows) / 1e9
+        return WindowMeasurement(summary, None, None, latency, windows_s if latency else None)
     times_s = np.array(metered_s)
     each_ns = times_s / counts * 1e9
     median_ns = float(np.median(each_ns))
@@ -157,10 +157,10 @@ def _clock_ratio(windows: tuple[Window, ...], times_s: NDArray[np.float64]) -> f
     It is computed over all windows together, because the arrival of each line is uncertain by
     milliseconds.
     """
-    beside_ns = sum(one.end_ns - one.begin_ns for one in windows)
-    if not beside_ns:
+    windows_ns = sum(one.end_ns - one.begin_ns for one in windows)
+    if not windows_ns:
         raise MeasurementError("the windows took no time by the connected machine's clock")
-    return float(times_s.sum() * 1e9 / beside_ns)
+    return float(times_s.sum() * 1e9 / windows_ns)
 
 
 def inference_times_ns(target: TargetRecord) -> NDArray[np.int64] | None:

@@ -62,7 +62,7 @@ def collect(
     client: Client,
     store: Store,
     run_id: str,
-    beside: HostRecord,
+    host_record: HostRecord,
     finish: Finish = finish,
     *,
     is_kept: bool = False,
@@ -79,7 +79,7 @@ def collect(
         RemoteProtocolError: the device sent a malformed run id.
     """
     try:
-        run = _store(client, store, run_id, beside, finish)
+        run = _store(client, store, run_id, host_record, finish)
     except RunSetAside:
         client.acknowledge(run_id)  # even another host's run, because no host can analyse it
         raise
@@ -172,7 +172,9 @@ def failure_of(run: Run) -> EdgebenchError | None:
     return error
 
 
-def _store(client: Client, store: Store, run_id: str, beside: HostRecord, finish: Finish) -> Run:
+def _store(
+    client: Client, store: Store, run_id: str, host_record: HostRecord, finish: Finish
+) -> Run:
     """Fetch and store a finished run, without deleting it on the device."""
     check_run_id(run_id)
     if store.has(run_id):  # the process that stored it was killed before the acknowledgement
@@ -182,8 +184,8 @@ def _store(client: Client, store: Store, run_id: str, beside: HostRecord, finish
         raise error
     with store.incoming(run_id) as directory, claimed(directory):
         client.fetch_run(run_id, directory / RAW_DIRECTORY)
-        write_clock(directory, beside.probes or left_probes(directory))
-        run = _finished(store, run_id, directory, beside.meter_trouble, finish)
+        write_clock(directory, host_record.probes or left_probes(directory))
+        run = _finished(store, run_id, directory, host_record.meter_trouble, finish)
     note_run(store, run_id, run)
     return run
 

@@ -114,11 +114,11 @@ def _wait_until_free(
     if refusal is not None and wait_s > 0:
         notify(events.DeviceBusy(device, refusal, wait_s))
     while refusal is not None and (left_s := begin_s + wait_s - time.monotonic()) > 0:
-        asked_s, interval_s = time.monotonic(), min(REPORT_INTERVAL_S, left_s)
+        started_s, interval_s = time.monotonic(), min(REPORT_INTERVAL_S, left_s)
         refusal = attempt(interval_s)
         if refusal is not None:
             # An older agent refuses immediately instead of waiting.
-            time.sleep(max(0.0, asked_s + interval_s - time.monotonic()))
+            time.sleep(max(0.0, started_s + interval_s - time.monotonic()))
             notify(events.DeviceStillBusy(device, time.monotonic() - begin_s, wait_s))
             cancellation.check()
     if refusal is not None and wait_s > 0:

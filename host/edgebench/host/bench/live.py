@@ -99,8 +99,8 @@ class DeviceStatus:
         elif isinstance(event, PhaseReport):
             self._phase(event.progress)
         elif isinstance(event, TelemetryReport):
-            told = event.telemetry
-            self._put(run_id=told.run_id, temp_c=told.temp_c, freq_hz=told.freq_hz)
+            reading = event.telemetry
+            self._put(run_id=reading.run_id, temp_c=reading.temp_c, freq_hz=reading.freq_hz)
         elif isinstance(event, MeterBegan):
             self._session = event.session
             threading.Thread(target=self._publish_power, args=(event.session,), daemon=True).start()

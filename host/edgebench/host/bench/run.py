@@ -155,8 +155,8 @@ def measure(device: OpenDevice, request: RunRequest) -> Run:
             store.forget_expected(run_id)
             raise error_from_code(ended.code, ended.error or "the device could not store the run")
         probes.append(client.probe_clock())
-        beside = HostRecord(probes, session.trouble if session else None)
-        run = collect(client, store, run_id, beside, device.analyse, is_kept=device.is_kept)
+        host_record = HostRecord(probes, session.trouble if session else None)
+        run = collect(client, store, run_id, host_record, device.analyse, is_kept=device.is_kept)
     if is_interrupted or is_stopped or is_pressed.is_set():
         raise Interrupted(None if run.failure else run)
     if (failure := failure_of(run)) is None:

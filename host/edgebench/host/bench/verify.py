@@ -45,7 +45,7 @@ _SENTENCE_WITH_NUMBERS = re.compile(
     r"verdict\.rules\[\d+\]\.facts\.(?:why|checks)|metrics\.thermal\.reason"
     r"|metrics\.energy\.(?:.+\.)?(?:refused|net_refused|detail|reason)"
 )
-"""Sentences with numbers that are nowhere else in the document."""
+"""Sentences whose numbers documents of older versions have nowhere else."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -186,7 +186,7 @@ def verify_session(directory: Path) -> list[Difference]:
         stored = read_power_facts(directory)
         if computed.loss.trouble is None:
             stored = replace(stored, loss=replace(stored.loss, trouble=None))
-        computed = replace(computed, groups=_as_told(stored.groups, computed.groups))
+        computed = replace(computed, groups=_without_later_facts(stored.groups, computed.groups))
         plain = [json.loads(json.dumps(to_plain(facts))) for facts in (stored, computed)]
         differences = list(_differences("", *plain))
         if not differences and not have_same_rows(
@@ -196,7 +196,9 @@ def verify_session(directory: Path) -> list[Difference]:
         return differences
 
 
-def _as_told(stored: tuple[RowGroup, ...], computed: tuple[RowGroup, ...]) -> tuple[RowGroup, ...]:
+def _without_later_facts(
+    stored: tuple[RowGroup, ...], computed: tuple[RowGroup, ...]
+) -> tuple[RowGroup, ...]:
     """The computed row groups, without facts that an older edgebench did not store."""
     if len(stored) != len(computed):
         return computed

@@ -69,13 +69,13 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.protocol.errors import EdgebenchError, TraceRefused
 
     store = Store(options.store)
-    says = _says(options)
+    stated = _trace_options(options)
     run_ids = find_in_store(store, options.runs)
     runs: list[Run] = []
     refused: EdgebenchError | None = None
     for run_id in run_ids:
         try:
-            runs.append(add_energy(store, run_id, Path(options.trace), says))
+            runs.append(add_energy(store, run_id, Path(options.trace), stated))
         except EdgebenchError as exc:
             if len(run_ids) == 1 and not isinstance(exc, TraceRefused):
                 raise
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     return ExitCode.INVALID if refused is not None else ExitCode.DONE
 
 
-def _says(options: argparse.Namespace) -> TraceOptions:
+def _trace_options(options: argparse.Namespace) -> TraceOptions:
     """Properties of the file and its instrument, from the options."""
     from edgebench.host.bench.energy import TraceOptions
     from edgebench.host.result.facts import ImportOptions

@@ -176,7 +176,7 @@ def _import(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.power.imports.importer import import_file
     from edgebench.host.result.facts import ImportOptions
 
-    says = ImportOptions(
+    stated = ImportOptions(
         time=options.time,
         power=options.power,
         current=options.current,
@@ -185,7 +185,7 @@ def _import(options: argparse.Namespace) -> ExitCode:
         rate_hz=options.rate,
         is_averaging=None if options.samples is None else options.samples == "means",
     )
-    return _print(import_file(Path(options.file), _directory(options), says), options)
+    return _print(import_file(Path(options.file), _directory(options), stated), options)
 
 
 def _session(options: argparse.Namespace, directory: Path) -> StoredSession:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
+    from edgebench.host.analysis.yardstick import UsualSpeed
     from edgebench.host.result.run import Run
     from edgebench.host.result.run_set import RunSet
     from edgebench.host.store.address import Address
@@ -70,7 +71,8 @@ def _run(options: argparse.Namespace, address: Address) -> ExitCode:
     if run.failure is None:
         picture, damage = _picture(out, [(address, run)], None)
         _print(out, picture)
-    _print(out, run_details(run, address.annotations(), is_all=options.all))
+    usual = _usual_speed(address, [run])
+    _print(out, run_details(run, address.annotations(), is_all=options.all, usual=usual))
     out.print(address.place, soft_wrap=True)
     return _report_damage(damage)
 
@@ -99,8 +101,19 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
     if counted and not one.verdict.is_refused:
         picture, damage = _picture(out, counted, one)
         _print(out, picture)
-    _print(out, set_details(one, is_all=options.all, next_time=next_time))
+    usual = _usual_speed(addresses[0], runs)
+    _print(out, set_details(one, is_all=options.all, next_time=next_time, usual=usual))
     return _report_damage(damage)
+
+
+def _usual_speed(address: Address, runs: Sequence[Run]) -> UsualSpeed | None:
+    """Speed of the device against earlier runs; None in a bundle, which has none."""
+    from edgebench.host.analysis.yardstick import usual_speed
+    from edgebench.host.store.earlier_runs import earlier_valid_runs
+
+    if address.prefix:
+        return None
+    return usual_speed(runs, earlier_valid_runs(address.store, runs))
 
 
 def _report_damage(damage: StoreError | None) -> ExitCode:

@@ -128,13 +128,13 @@ def _install_wheels(
     held = {wheel.name for wheel in facts.held}
     sent_bytes = sum(path.stat().st_size for path in wheels.files if path.name not in held)
     needed_bytes = int(_UNPACKED_FACTOR * sum(map(_unpacked_bytes, wheels.files)))
-    is_beside = facts.free_bytes - sent_bytes >= needed_bytes
-    if not is_beside:
+    has_room = facts.free_bytes - sent_bytes >= needed_bytes
+    if not has_room:
         account.stop()
         account.drop()
         on_step("note: no space for two environments: the previous environment was removed")
     on_step(f"installing {wheels.requirement}")
-    if changed == {AGENT_DISTRIBUTION} and present and is_beside:
+    if changed == {AGENT_DISTRIBUTION} and present and has_room:
         path = f"{facts.wheels}/{wheels.own.name}"
         account.duplicate()
         report = account.install(["--no-deps", "--force-reinstall", path], sent, is_offline=True)

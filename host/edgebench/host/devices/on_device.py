@@ -549,12 +549,12 @@ def _when_ready(
     """
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while (is_alive := is_running()) and time.monotonic() < deadline_s:
-        log_text = _said_since(places.log, begin)
+        log_text = _logged_since(places.log, begin)
         if re.search("^ready ", log_text, re.MULTILINE):
             return StepReport(warnings=tuple(re.findall("^warning: (.+)", log_text, re.MULTILINE)))
         time.sleep(POLL_S)
     end()
-    last = _last_line(_said_since(places.log, begin))
+    last = _last_line(_logged_since(places.log, begin))
     if is_alive:
         late = f"it was not ready after {START_TIMEOUT_S:g} s"
         return StepReport(f"{late}; the last line of its log: {last}" if last else late)
@@ -870,7 +870,7 @@ def _succeeds(command: list[str], environment: Mapping[str, str] | None = None) 
     return False
 
 
-def _said_since(log: Path, begin: int) -> str:
+def _logged_since(log: Path, begin: int) -> str:
     """Content of a log after its first `begin` bytes; the whole log if it is shorter than that."""
     data = log.read_bytes()
     return (data[begin:] if len(data) >= begin else data).decode("utf-8", "replace")

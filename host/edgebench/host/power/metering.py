@@ -237,10 +237,10 @@ class OpenMeter:
         )
 
     def _idle_s(self) -> float:
-        asked_s = self.request.idle_duration_s
+        requested_s = self.request.idle_duration_s
         if self.header is not None:
-            return _idle_s(self.header.capability, asked_s)
-        return max(IDLE_S, IDLE_SAMPLES / _TYPICAL_RATE_HZ) if asked_s is None else asked_s
+            return _idle_s(self.header.capability, requested_s)
+        return max(IDLE_S, IDLE_SAMPLES / _TYPICAL_RATE_HZ) if requested_s is None else requested_s
 
     def _is_code_wanted(self) -> bool:
         """Whether the meter has its own clock and can resolve the code; others need no code."""
@@ -267,10 +267,10 @@ def _duration_s(capability: Capability, spec: RunSpec, *, is_duration_fixed: boo
     return max(spec.duration_s, LOOP_WINDOWS * shortest_window_s(capability))
 
 
-def _idle_s(capability: Capability, asked_s: float | None) -> float:
+def _idle_s(capability: Capability, requested_s: float | None) -> float:
     """Length of an idle window: as requested, or derived from the meter."""
-    if asked_s is not None:
-        return asked_s
+    if requested_s is not None:
+        return requested_s
     # What remains of the idle window must not be shorter than the meter resolves.
     shortest_s = shortest_window_s(capability) / (1 - IDLE_BEGIN_RATIO - IDLE_END_RATIO)
     return max(IDLE_S, IDLE_SAMPLES / capability.rate_hz, 1.1 * shortest_s)

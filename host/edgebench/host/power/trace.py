@@ -131,7 +131,7 @@ def placed(
         line = align_code(codes, cumulative_j, line, span_ns=ends_ns, search_ns=0.0).line
         smoothing_s = smear_s(codes, cumulative_j, line, 1 / rate_hz)
     except CodesNotFound as exc:
-        other = _recorded_run(power, channel, record, others)
+        other = _recorded_run(power, record, others)
         if other is None:
             raise TraceRefused(f"{request.name}: {exc}") from exc
         raise TraceOfAnotherRun(
@@ -152,14 +152,14 @@ def placed(
 
 
 def _recorded_run(
-    power: PowerFile, channel: str, record: RunRecord, others: Sequence[RunRecord]
+    power: PowerFile, record: RunRecord, others: Sequence[RunRecord]
 ) -> RunRecord | None:
     """The run nearest in time whose load codes are in a trace; None if there is none."""
+    channel = site_in(power).channels[0]
+    cumulative_j, span_ns = partial(power.cumulative_j, channel), power.span_ns(channel)
     for other in sorted(others, key=lambda one: _apart_ns(one, record))[:TRIED_RUNS]:
         with suppress(MeasurementError):
-            find_codes(
-                load_codes(other), partial(power.cumulative_j, channel), power.span_ns(channel)
-            )
+            find_codes(load_codes(other), cumulative_j, span_ns)
             return other
     return None
 

@@ -68,8 +68,8 @@ class HarnessNs:
     binding: BindingNs | None = None
     """None if it was not measured: with older agents, and in interrupted runs."""
     clock_step: float | None = None
-    """Step of the clock, estimated from the times of the inferences: each percentile may be off by
-    as much, and its interval includes that. Null if the step is below 8 ns."""
+    """Step of the clock, from readings before the run (`environment.clock`) and from the durations:
+    each percentile may be off by as much, and its interval includes that. Null below 8 ns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from edgebench.host.analysis.cpu_quota import tightest_quota
 from edgebench.host.analysis.run_set import alone
+from edgebench.host.analysis.yardstick import UsualSpeed
 from edgebench.host.result.latency import PERCENTILES, LoadgenResult, Stability
 from edgebench.host.result.measured import BindingNs, Metrics, ProfileResult
 from edgebench.host.result.metrics import METRICS
@@ -43,7 +44,7 @@ from edgebench.host.show.tables import (
     text,
 )
 from edgebench.host.show.verdict import failure_advice, rules_parts, verdict_rows
-from edgebench.host.show.yardstick import yardstick_line
+from edgebench.host.show.yardstick import usual_line, yardstick_line
 from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.device import Environment
 from edgebench.protocol.record import Confinement, ModelFacts
@@ -104,7 +105,11 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
 
 
 def run_details(
-    run: Run, added: Annotations | None = None, *, is_all: bool = False
+    run: Run,
+    added: Annotations | None = None,
+    *,
+    is_all: bool = False,
+    usual: UsualSpeed | None = None,
 ) -> list[RenderableType]:
     """Other numbers, rules, and facts about the run.
 
@@ -112,13 +117,15 @@ def run_details(
         run: The run.
         added: Tags and note that a person added to the run.
         is_all: List every rule, including those that passed.
+        usual: Speed of the device against earlier runs, if the store has them.
     """
     rules = rules_parts(run.verdict, is_all=is_all)
     annotations = added or Annotations()
     # Tags and note that a person added to the run.
     tags = [("tags", ", ".join(annotations.tags))] if annotations.tags else []
     note = annotations.fault or annotations.note
-    facts = facts_table([*_facts(run), *([*tags, ("note", note)] if note else tags)])
+    speed = [("usual speed", usual_line(usual))] if usual is not None else []
+    facts = facts_table([*_facts(run), *speed, *([*tags, ("note", note)] if note else tags)])
     has_numbers = run.failure is None and not run.verdict.is_refused
     parts: list[RenderableType] = []
     if has_numbers:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from edgebench.host.analysis.occasions import NextTime
+from edgebench.host.analysis.yardstick import UsualSpeed
 from edgebench.host.result.document import Document, set_to_document
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, METRICS
 from edgebench.host.result.numbers import number_of
@@ -32,7 +33,7 @@ from edgebench.host.show.tables import (
     text,
 )
 from edgebench.host.show.verdict import rules_parts, verdict_rows
-from edgebench.host.show.yardstick import yardsticks_line
+from edgebench.host.show.yardstick import usual_line, yardsticks_line
 
 _SHOWN_GROUPS = ("latency_ns", "end_to_end_ns", "throughput_per_s", "cold_start_ns", "windows")
 _SHOWN = (INSTRUCTIONS, "memory_bytes.peak_rss", GROSS_ENERGY, "energy.net_j_per_inference")
@@ -54,7 +55,11 @@ def set_results(one: RunSet, width: int = PIPE_WIDTH) -> list[RenderableType]:
 
 
 def set_details(
-    one: RunSet, *, is_all: bool = False, next_time: NextTime | None = None
+    one: RunSet,
+    *,
+    is_all: bool = False,
+    next_time: NextTime | None = None,
+    usual: UsualSpeed | None = None,
 ) -> list[RenderableType]:
     """Metrics over the runs, the list of runs, rules, and facts about the set with its variance.
 
@@ -62,6 +67,7 @@ def set_details(
         one: The set.
         is_all: List every rule, including those that passed.
         next_time: How far the next set may be from this one, if the store shows it.
+        usual: Speed of the device against earlier runs, if the store has them.
     """
     parts: list[RenderableType] = []
     if not one.verdict.is_refused:
@@ -87,6 +93,8 @@ def set_details(
     yardsticks = [run.conditions.yardstick for run in one.counted]
     if known := [yardstick for yardstick in yardsticks if yardstick is not None]:
         facts.append(("yardstick", yardsticks_line(known)))
+    if usual is not None:
+        facts.append(("usual speed", usual_line(usual)))
     if (line := _next_run_line(one)) is not None and not one.verdict.is_refused:
         facts.append(("next run", line))
     if next_time is not None:

@@ -135,7 +135,7 @@ class _Column:
     is_number: bool = True
     only_for: Callable[[RunSet], bool] | None = None
     """Tests a set; the column is shown if any set passes the test. None: always shown."""
-    is_asked_for: bool = False
+    is_requested: bool = False
     """Whether the runs were made to measure it; if so, an invalid set shows `refused` here."""
     number: NumberKind | None = None
     """What the number describes; None if it is a fact, such as a count."""
@@ -277,7 +277,7 @@ def _cell(column: _Column, one: RunSet) -> str | Text:
         cell = column.cell(one)
         return cell if column.number is None else marked(cell, column.number, one.marks)
     is_its_kind = column.only_for is None or column.only_for(one)
-    return refused_cell() if column.is_asked_for and is_its_kind else ABSENT
+    return refused_cell() if column.is_requested and is_its_kind else ABSENT
 
 
 def marked(cell: str | Text, kind: NumberKind, marks: ResultMarks) -> str | Text:
@@ -507,7 +507,7 @@ _RESULT_COLUMNS = (
         -ENERGY_WIDTH,
         _throughput,
         only_for=_is_about_throughput,
-        is_asked_for=True,
+        is_requested=True,
         number=NumberKind.MEAN,
     ),
     _Column(
@@ -515,7 +515,7 @@ _RESULT_COLUMNS = (
         -ENERGY_WIDTH,
         _instructions,
         only_for=_is_counted,
-        is_asked_for=True,
+        is_requested=True,
         number=NumberKind.MEDIAN,
     ),
     _Column(
@@ -523,7 +523,7 @@ _RESULT_COLUMNS = (
         -ENERGY_WIDTH,
         _percentile("p50"),
         only_for=_is_timed,
-        is_asked_for=True,
+        is_requested=True,
         number=NumberKind.MEDIAN,
     ),
     _Column(
@@ -551,7 +551,7 @@ _RESULT_COLUMNS = (
         70,
         _accuracy,
         only_for=lambda one: one.first.metrics.accuracy is not None,
-        is_asked_for=True,
+        is_requested=True,
         number=NumberKind.OUTPUTS,
     ),
     _Column(
@@ -559,7 +559,7 @@ _RESULT_COLUMNS = (
         -ENERGY_WIDTH,
         _energy,
         only_for=_is_metered,
-        is_asked_for=True,
+        is_requested=True,
         number=NumberKind.ENERGY,
     ),
     _Column(ResultColumn.QUERIES, WIDE_ONLY, _query_count),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from edgebench.host.analysis.yardstick import UsualSpeed, integer_ns, memory_bytes_per_s
 from edgebench.host.result.units import format_ns
 from edgebench.protocol.record import Yardstick
 
@@ -27,15 +28,20 @@ def yardstick_line(yardstick: Yardstick) -> str:
 
 def yardsticks_line(yardsticks: Sequence[Yardstick]) -> str:
     """Range of the speed of the device over the runs of a set, each with its faster reading."""
-    ends = [(one.before, one.after) for one in yardsticks]
-    times_ns = [min(end.integer_ns_per_unit for end in pair) for pair in ends]
-    rates = [max(end.memory_bytes_per_s or 0.0 for end in pair) for pair in ends]
+    times_ns = list(map(integer_ns, yardsticks))
+    rates = list(map(memory_bytes_per_s, yardsticks))
     low_ns, high_ns = min(times_ns), max(times_ns)
     return (
         f"integer work {format_ns(low_ns)} to {format_ns(high_ns)} per unit "
         f"({_percent(high_ns, low_ns)}), copy {_gigabytes(min(rates))} to "
-        f"{_gigabytes(max(rates))}, over {len(ends)} runs"
+        f"{_gigabytes(max(rates))}, over {len(times_ns)} runs"
     )
+
+
+def usual_line(usual: UsualSpeed) -> str:
+    """Speed of the device against earlier runs."""
+    times = f"integer work took {usual.integer_ratio:.3f} times the median"
+    return f"{times} of the last {usual.run_count} valid runs on this device"
 
 
 def _percent(value: float, base: float) -> str:

@@ -38,10 +38,11 @@ def next_time_of(store: Store, one: RunSet) -> NextTime | None:
         StoreError: the store cannot be read.
     """
     metric = METRICS[one.headline]
-    if one.set_id is None or not _is_indexed(metric) or one.verdict.is_refused:
+    column = None if metric.budget or metric.is_exact or metric.is_tail else metric.column
+    if one.set_id is None or column is None or one.verdict.is_refused:
         return None
     rows = [row for row in list_runs(store) if row.device == one.device]
-    groups = _by_subject(rows, lambda row: getattr(row, metric.column or ""))
+    groups = _by_subject(rows, lambda row: getattr(row, column))
     subject = next((_subject(row) for row in rows if row.set_id == one.set_id), None)
     own = groups.pop(subject, []) if subject is not None else []
     return next_time(own, groups.values())
@@ -65,8 +66,8 @@ def spread_in(store: Store, sides: Sides, metric: Metric) -> OccasionSpread:
     read = {run.run_id: run for side in sides for run in side}
 
     def value_of(row: RunSummary) -> float | None:
-        if _is_indexed(metric):
-            indexed: float | None = getattr(row, metric.column or "")
+        if metric.column is not None:
+            indexed: float | None = getattr(row, metric.column)
             return indexed
         if _subject(row) not in own:
             return None
@@ -77,12 +78,6 @@ def spread_in(store: Store, sides: Sides, metric: Metric) -> OccasionSpread:
     rows = [row for row in stored.values() if row.device == device and row.run_id not in compared]
     groups = _by_subject([*rows, *before, *after], value_of)
     return occasion_spread([groups.pop(subject, []) for subject in own], groups.values())
-
-
-def _is_indexed(metric: Metric) -> bool:
-    """Whether the index has the number with which the metric is judged."""
-    is_plain = not (metric.budget or metric.is_exact or metric.is_tail)
-    return is_plain and metric.column is not None
 
 
 def _subject(row: RunSummary) -> _Subject:
@@ -99,7 +94,10 @@ def _by_subject(
     sets: dict[_Subject, dict[str, list[tuple[float, float]]]] = {}
     for row in without_replaced(rows):
         name = row.set_id or row.comparison_id
-        if name is not None and row.verdict in COUNTED_STATES and (value := value_of(row)):
+        if name is None or row.verdict not in COUNTED_STATES:
+            continue
+        value = value_of(row)
+        if value is not None and value > 0:
             runs = sets.setdefault(_subject(row), {}).setdefault(name, [])
             runs.append((start_s(row.created_utc), float(value)))
     groups: dict[_Subject, list[float]] = {}

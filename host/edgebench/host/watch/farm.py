@@ -74,7 +74,7 @@ async def watch(
         agents.setdefault((device.via, device.pin), []).append(device)
     watches = [AgentWatch(group, opener(group[0]), updates.put) for group in agents.values()]
 
-    async def tell_end() -> None:
+    async def report_end() -> None:
         # A defect in this code also ends the watch.
         await asyncio.wait(following, return_when=asyncio.FIRST_EXCEPTION)
         await updates.put(None)
@@ -89,7 +89,7 @@ async def watch(
     if not watches:
         return
     following = [asyncio.create_task(one.follow()) for one in watches]
-    others = [asyncio.create_task(check_all()), asyncio.create_task(tell_end())]
+    others = [asyncio.create_task(check_all()), asyncio.create_task(report_end())]
     try:
         while (update := await updates.get()) is not None:
             yield update

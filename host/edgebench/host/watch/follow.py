@@ -78,7 +78,7 @@ class AgentWatch:
         self._there_s = time.time()
         self._absence: Absence | None = None
         self._pause_s = FIRST_PAUSE_S
-        self._heard_s = 0.0
+        self._received_s = 0.0
         self._is_putting = False
         self._window_s = 0.0
         self._notice_count = 0
@@ -89,10 +89,10 @@ class AgentWatch:
             try:
                 await self._listen()
             except ProtocolError as exc:
-                await self._tell_absence(exc, is_final=True)
+                await self._report_absence(exc, is_final=True)
                 return
             except EdgebenchError as exc:
-                await self._tell_absence(exc)
+                await self._report_absence(exc)
             finally:
                 self._cut()
             await asyncio.sleep(self._pause_s * random.uniform(1 - JITTER, 1 + JITTER))
@@ -100,7 +100,7 @@ class AgentWatch:
 
     def check(self, now_s: float) -> None:
         """Cut the connection if no data has arrived for `SILENCE_S`."""
-        if not self._is_putting and now_s - self._heard_s > SILENCE_S:
+        if not self._is_putting and now_s - self._received_s > SILENCE_S:
             self._cut()
 
     def _cut(self) -> None:
@@ -111,7 +111,7 @@ class AgentWatch:
     async def _listen(self) -> None:
         """Watch over a single connection until it ends with an error."""
         connection = await self._open()
-        self._heard_s = self._window_s = time.monotonic()
+        self._received_s = self._window_s = time.monotonic()
         self._notice_count = 0
         self._connection = connection
         try:
@@ -119,10 +119,10 @@ class AgentWatch:
             self._pause_s = FIRST_PAUSE_S
             while True:
                 data = await connection.recv(decode=False)
-                self._heard_s = time.monotonic()
+                self._received_s = time.monotonic()
                 await self._notice(data)
         except (ConnectionClosed, OSError) as exc:
-            if time.monotonic() - self._heard_s > SILENCE_S:
+            if time.monotonic() - self._received_s > SILENCE_S:
                 raise LinkTimeout(f"no data from {self._agent} for {SILENCE_S:.0f} s") from exc
             raise LinkLost(f"connection to {self._agent} was lost") from exc
 
@@ -146,7 +146,7 @@ class AgentWatch:
             }
         self._absence = None
         for seat in seats:
-            await self._tell_state(seat)
+            await self._report_state(seat)
 
     async def _ask(
         self, connection: ClientConnection, number: int, request: m.Message, answer: type[_T]
@@ -171,15 +171,15 @@ class AgentWatch:
             samples = unpack_samples(frame.payload, notice.sample_count)
             name = self._name(notice.seat)
             if notice.seat not in self._gone:  # else it only shows that the agent is alive
-                await self._tell(Batch(name, samples, notice.run_id, notice.load_1m))
+                await self._report(Batch(name, samples, notice.run_id, notice.load_1m))
         elif isinstance(notice, m.SeatChange):
-            await self._tell_state(notice.state)
+            await self._report_state(notice.state)
         elif isinstance(notice, m.Problem):
             raise error_from_code(notice.code, notice.text)
         else:
             raise RemoteProtocolError(f"agent sent {type(notice).__name__} to a watcher")
 
-    async def _tell_state(self, seat: m.SeatState) -> None:
+    async def _report_state(self, seat: m.SeatState) -> None:
         """Report the state of a seat; a seat that was added later is watched from now on."""
         if self._is_for_all and seat.name not in self._names:
             if len(self._names) >= m.MAX_SEATS and self._gone:
@@ -191,11 +191,11 @@ class AgentWatch:
         name = self._name(seat.name)
         if seat.gone_for_s is None:
             self._gone.pop(seat.name, None)
-            await self._tell(StateChange(name, seat))
+            await self._report(StateChange(name, seat))
         else:
             self._gone[seat.name] = None
             since_s = time.time() - seat.gone_for_s
-            await self._tell(Absence(name, since_s, "it is gone from its agent"))
+            await self._report(Absence(name, since_s, "it is gone from its agent"))
 
     def _name(self, seat: str) -> str:
         if seat not in self._names:
@@ -206,15 +206,15 @@ class AgentWatch:
         self._notice_count += 1
         limit = NOTICES_PER_SEAT * len(self._names)
         if self._notice_count > limit:
-            passed_s = self._heard_s - self._window_s
+            passed_s = self._received_s - self._window_s
             if passed_s < NOTICES_WINDOW_S:
                 raise RemoteProtocolError(
                     f"{self._notice_count} notices of {self._agent} within {passed_s:.1f} s, "
                     f"limit {limit} within {NOTICES_WINDOW_S:.0f} s"
                 )
-            self._window_s, self._notice_count = self._heard_s, 0
+            self._window_s, self._notice_count = self._received_s, 0
 
-    async def _tell_absence(self, error: EdgebenchError, *, is_final: bool = False) -> None:
+    async def _report_absence(self, error: EdgebenchError, *, is_final: bool = False) -> None:
         since_s, reason = self._there_s, str(error)
         absence = Absence(self._agent, since_s, reason, is_final)
         if absence == self._absence:
@@ -223,9 +223,9 @@ class AgentWatch:
         for name in dict.fromkeys(self._names.values()):
             await self._put(Absence(name, since_s, reason, is_final))
 
-    async def _tell(self, update: Update) -> None:
+    async def _report(self, update: Update) -> None:
         self._there_s = time.time()
         self._is_putting = True
         await self._put(update)
-        self._heard_s = time.monotonic()  # the caller's delay is not the agent's silence
+        self._received_s = time.monotonic()  # the caller's delay is not the agent's silence
         self._is_putting = False

@@ -55,13 +55,13 @@ class KeepAlive(Dialog):
     def __init__(self, transport: ByteStream, device: HidDevice) -> None:
         super().__init__(transport)
         self.device = device
-        self._told_s = 0.0
+        self._kept_awake_s = 0.0
 
     def start(self) -> None:
         """Start the stream."""
         self.stop()
         self.write(command(INIT))
-        self._tell()
+        self._keep_awake()
 
     def stop(self) -> None:
         """Wait until the stream has ended."""
@@ -70,8 +70,8 @@ class KeepAlive(Dialog):
 
     def read(self, timeout_s: float) -> bytes:
         """Return bytes that have arrived; renews the start command when due."""
-        if time.monotonic() - self._told_s > _AWAKE_S:
-            self._tell()
+        if time.monotonic() - self._kept_awake_s > _AWAKE_S:
+            self._keep_awake()
         return super().read(timeout_s)
 
     def first_power_w(self) -> float:
@@ -96,9 +96,9 @@ class KeepAlive(Dialog):
             "very old firmware sends none"
         )
 
-    def _tell(self) -> None:
+    def _keep_awake(self) -> None:
         self.write(command(START))
-        self._told_s = time.monotonic()
+        self._kept_awake_s = time.monotonic()
 
 
 class Fnirsi(InstrumentMeter[KeepAlive]):

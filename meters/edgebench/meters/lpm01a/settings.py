@@ -101,11 +101,11 @@ def check(setup: Lpm01aSetup) -> None:
         raise UsageError(
             f"LPM01A has no rate of {rate_hz} Hz: use 1, 2 or 5 times a power of ten, up to 100k"
         )
-    for is_asked, what, limit_hz in (
+    for is_requested, what, limit_hz in (
         (setup.is_energy, "energy", ENERGY_MAX_HZ),
         (setup.is_ascii, "continuous text", ASCII_MAX_HZ),
     ):
-        if is_asked and rate_hz > limit_hz:
+        if is_requested and rate_hz > limit_hz:
             raise UsageError(f"LPM01A sends {what} at {limit_hz} Hz at most, got {rate_hz} Hz")
     if setup.events and not setup.is_ascii:
         raise UsageError("LPM01A reports events only as text: add format=ascii")

@@ -76,7 +76,7 @@ def identity_of(link: ScpiLink, least_count: int = 4) -> MeterInfo:
     Raises:
         TargetError: the instrument does not respond, or the response is invalid.
     """
-    answer = link.ask_text("*IDN?")
+    answer = link.query_text("*IDN?")
     fields = [field.strip() for field in answer.split(",")]
     if len(fields) < least_count or not answer:
         raise TargetError(f"{link.name} returned {answer[:60]!r} to `*IDN?`, which is no identity")

@@ -57,7 +57,7 @@ class Elog(DataLogger):
         """Configure the log; the header has the period that the instrument reports."""
         place = self._place
         self._link.forget_errors()
-        self._tell(
+        self._send(
             f"ABOR:ELOG {place}",
             "FORM REAL",
             "FORM:BORD NORM",
@@ -68,13 +68,13 @@ class Elog(DataLogger):
             f"SENS:ELOG:PER {period_s(self._setup.rate_hz or RATE_HZ):.9f},{place}",
             f"TRIG:ELOG:SOUR BUS,{place}",
         )
-        return self._header_of(self._link.ask_period(f"SENS:ELOG:PER? {place}"))
+        return self._header_of(self._link.query_period(f"SENS:ELOG:PER? {place}"))
 
     def read(self, timeout_s: float) -> bytes:
         """Records since the last fetch as an undecoded block; waits up to 0.1 s for new records."""
         if not self._is_behind:
             time.sleep(min(timeout_s, FETCH_S))
-        answer = self._link.ask_block(f"FETC:ELOG? {FETCH_COUNT},{self._place}")
+        answer = self._link.query_block(f"FETC:ELOG? {FETCH_COUNT},{self._place}")
         length = len(content_of(answer))
         self._is_behind = length >= FETCH_COUNT * RECORD_BYTES
         return answer if length else b""
@@ -84,10 +84,10 @@ class Elog(DataLogger):
         return f"(@{self._setup.place})"
 
     def _start(self) -> None:
-        self._tell(f"INIT:ELOG {self._place}", f"TRIG:ELOG {self._place}")
+        self._send(f"INIT:ELOG {self._place}", f"TRIG:ELOG {self._place}")
 
     def _stop(self) -> None:
-        self._tell(f"ABOR:ELOG {self._place}")
+        self._send(f"ABOR:ELOG {self._place}")
 
     def _header_of(self, period_s: float) -> Header:
         rate_hz = 1 / period_s

@@ -118,7 +118,7 @@ class DataLogger(Instrument):
     def _clock_domain(self) -> str:
         return f"meter:scpi:{self._info.serial or 'unknown'}"
 
-    def _tell(self, *commands: str) -> None:
+    def _send(self, *commands: str) -> None:
         """Send commands.
 
         Raises:

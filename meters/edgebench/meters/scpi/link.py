@@ -61,17 +61,17 @@ class ScpiLink:
         with self._about(command):
             return self._line(_LINE_MAX_BYTES).rstrip(b"\r\n")
 
-    def ask_text(self, command: str) -> str:
+    def query_text(self, command: str) -> str:
         """Send a query; returns the response as text."""
         return self.ask(command).decode("ascii", "replace").strip()
 
-    def ask_period(self, command: str) -> float:
+    def query_period(self, command: str) -> float:
         """Send a query; returns the interval between two values in seconds.
 
         Raises:
             TargetError: no response in time, or not a number above 0.
         """
-        return self.period_of(self.ask_text(command), command)
+        return self.period_of(self.query_text(command), command)
 
     def period_of(self, answer: str, command: str) -> float:
         """Parse the response to a query as the interval between two values in seconds.
@@ -93,7 +93,7 @@ class ScpiLink:
             )
         return period_s
 
-    def ask_block(self, command: str) -> bytes:
+    def query_block(self, command: str) -> bytes:
         """Send a query for a block; returns the whole block with its header.
 
         Raises:
@@ -115,7 +115,7 @@ class ScpiLink:
         Raises:
             TargetError: the instrument has recorded an error.
         """
-        answer = self.ask_text(command)
+        answer = self.query_text(command)
         number, _, words = answer.partition(",")
         if number.strip().lstrip("+-").strip("0"):
             message = words.strip().strip('"') or answer[:40]

@@ -106,7 +106,7 @@ class MemoryMultimeter(DataLogger):
     def _set_up(self) -> Header:
         """Set range, aperture and timer; the header has the period that the instrument reports."""
         configure(self._link, self._setup.range_a or _RANGE_A)
-        self._tell(
+        self._send(
             f"CURR:DC:NPLC {aperture_cycles(self._wanted_hz):g}",
             "CURR:DC:ZERO:AUTO OFF",
             "TRIG:SOUR IMM",
@@ -114,7 +114,7 @@ class MemoryMultimeter(DataLogger):
             f"SAMP:TIM {1 / self._wanted_hz:.9f}",
             "SAMP:COUN MAX",
         )
-        return self._header_of(self._link.ask_period("SAMP:TIM?"))
+        return self._header_of(self._link.query_period("SAMP:TIM?"))
 
     def _header_of(self, period_s: float) -> Header:
         capability = Capability(
@@ -134,14 +134,14 @@ class MemoryMultimeter(DataLogger):
     def read(self, timeout_s: float) -> bytes:
         """Readings since the last fetch as an undecoded block; waits up to 0.1 s for new ones."""
         time.sleep(min(timeout_s, FETCH_S))
-        answer = self._link.ask_block(f"R? {FETCH_COUNT}")
+        answer = self._link.query_block(f"R? {FETCH_COUNT}")
         return answer if content_of(answer) else b""
 
     def _start(self) -> None:
-        self._tell("INIT")
+        self._send("INIT")
 
     def _stop(self) -> None:
-        self._tell("ABOR")
+        self._send("ABOR")
 
 
 def configure(link: ScpiLink, range_a: float | None) -> None:

@@ -70,7 +70,7 @@ class Wt300(PolledInstrument):
         return f":INPUT:{quantity}:RANGE?"
 
     def _update_s(self) -> float:
-        answer = without_header(self._link.ask_text(":RATE?"))
+        answer = without_header(self._link.query_text(":RATE?"))
         if answer.upper().startswith("AUT"):
             raise UsageError(
                 f"{self._info.model} has the update rate {answer[:20]!r}: set a rate, as in rate=4"
@@ -79,7 +79,7 @@ class Wt300(PolledInstrument):
 
     def _header_of(self, update_s: float) -> Header:
         ranges = [
-            without_header(self._link.ask_text(self._range_question(one)))
+            without_header(self._link.query_text(self._range_question(one)))
             for one in ("VOLTAGE", "CURRENT")
         ]
         return Header(

@@ -59,7 +59,7 @@ class QueryInstrument(PolledInstrument):
             *(self._setup, self._info),
             *("query", "answer", "rate", "mean", "supply", "gain", "offset"),
         )
-        self._refuse_answer(self._link.ask_text(self.question))
+        self._refuse_answer(self._link.query_text(self.question))
         return self._header_of(self._wanted_hz)
 
     def _set_up(self) -> Header:

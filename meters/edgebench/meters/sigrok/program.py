@@ -22,7 +22,7 @@ from edgebench.protocol.errors import TargetError
 from edgebench.protocol.text import one_line
 
 PROGRAM = "sigrok-cli"
-_ASK_S = 20.0
+_REQUEST_S = 20.0
 """Some drivers search for their devices for seconds."""
 _END_S = 5.0
 
@@ -58,7 +58,7 @@ class Sigrok:
                 [*self._command, *options],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=_ASK_S,
+                timeout=_REQUEST_S,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as exc:

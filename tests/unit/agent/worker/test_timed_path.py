@@ -186,3 +186,18 @@ def test_error_of_the_driver_is_a_reason() -> None:
     model._compute = fail
     found = check_timed_path(cast(LoadedModel, model), calls, SAMPLES, last_sample=0, query_ns=1000)
     assert (found.reason or "").startswith("RuntimeError: device lost")
+
+
+@pytest.mark.parametrize("form", [list, tuple, lambda outputs: {"out": outputs[0]}])
+def test_reader_may_return_outputs_in_its_own_form(form: Callable[[list[Tensor]], Any]) -> None:
+    """Otherwise a good driver would be refused for the form of what its reader returns."""
+    model = FakeModel(double)
+    calls = Calls(model.prepare(SAMPLES), model.invoker(), lambda: form(model.read_outputs()))
+    assert compared(model, calls=calls) == TimedPathFacts(MOST_STEPS + 1)
+
+
+def test_reader_that_returns_nothing_leaves_the_comparison_undecided() -> None:
+    """Otherwise a driver that copies the outputs elsewhere would be called faulty."""
+    model = FakeModel(double)
+    calls = Calls(model.prepare(SAMPLES), model.invoker(), lambda: None)
+    assert compared(model, calls=calls).reason == "TypeError: the reader returns no outputs"

@@ -211,11 +211,16 @@ def test_sets_of_the_sides_count_wherever_they_are_stored(tmp_path: Path) -> Non
 
 
 def test_metric_that_the_index_lacks_is_read_from_the_runs(tmp_path: Path) -> None:
-    """Otherwise energies of two days could never be compared."""
+    """Otherwise cold starts of two days could never be compared."""
     store = stored(tmp_path)
-    found = spread_in(store, sides_of(store, "set-3", "set-4"), METRICS[GROSS_ENERGY])
-    assert found.deviation == pytest.approx(0.0, abs=1e-9), "the energies are equal"
-    assert found.occasion_count == 3
+    for path in ("cold_start_ns.load", GROSS_ENERGY):
+        found = spread_in(store, sides_of(store, "set-3", "set-4"), METRICS[path])
+        assert found.deviation == pytest.approx(0.0, abs=1e-9), "they are equal on all days"
+        assert found.occasion_count == 3
+    for day in DAYS:
+        rewrite(store, f"set-{day}", lambda run: changed(run, {"metrics.cold_start_ns.load": 0}))
+    none = spread_in(store, sides_of(store, "set-3", "set-4"), METRICS["cold_start_ns.load"])
+    assert (none.deviation, none.occasion_count) == (None, 0), "no ratio of zeros"
 
 
 @pytest.mark.parametrize(("ratio", "code"), [(1.0, 5), (2.0, 4), (0.5, 0)])

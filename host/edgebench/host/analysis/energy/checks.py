@@ -27,7 +27,7 @@ LOSS_LIMIT_RATIO = 1e-3
 RATE_LIMIT_PPM = 200.0
 ARRIVAL_S = 2e-3
 """Maximum delay of an arrival: USB polls once per millisecond, and a busy host adds to it."""
-CALIBRATION_TOLD = "is_calibration_told"
+IS_CALIBRATION_STATED = "is_calibration_told"
 """Fact of a header; false if the calibration of the meter behind a file is unknown."""
 
 
@@ -78,7 +78,7 @@ def _calibration(header: Header, flags: Flag) -> MeterCheck:
         names = header.facts.get("defaulted")
         shown = ", ".join(map(str, names)) if isinstance(names, (list, tuple)) else ""
         return MeterCheck("calibration", False, (recording.constants_missing(names=shown),))
-    if header.facts.get(CALIBRATION_TOLD, True) is False:
+    if header.facts.get(IS_CALIBRATION_STATED, True) is False:
         return MeterCheck("calibration", None, (recording.not_in_file(),))
     return MeterCheck("calibration", True, (recording.own_constants(),))
 
@@ -111,7 +111,7 @@ def _loss(header: Header, loss: LossReport, rate: MeterCheck) -> MeterCheck:
 def _rate(header: Header, loss: LossReport) -> MeterCheck:
     if not header.capability.is_uniform:
         return MeterCheck("rate", None, (recording.own_timestamps(),))
-    if header.facts.get(CALIBRATION_TOLD, True) is False and loss.rate_error_ppm is None:
+    if header.facts.get(IS_CALIBRATION_STATED, True) is False and loss.rate_error_ppm is None:
         return MeterCheck("rate", None, (recording.not_in_file(),))
     if loss.rate_error_ppm is None or not loss.rate_span_s:
         return MeterCheck("rate", None, (recording.too_short_for_rate(),))

@@ -243,8 +243,8 @@ def find_edges(
         )
     counts = np.array([one.count for one in windows], np.float64)
     lines_ns = np.array([(one.began_ns, one.ended_ns) for one in windows], np.int64)
-    told_ns, told_pauses_ns = _durations(lines_ns)
-    window_ns = float(np.median(told_ns))
+    stated_ns, stated_pauses_ns = _durations(lines_ns)
+    window_ns = float(np.median(stated_ns))
     allowed_ns = min(LATE_S * 1e9, LATE_RATIO * window_ns)
     fitting: dict[int, Nanoseconds] = {}
     for number, times in edges.items():
@@ -254,8 +254,8 @@ def find_edges(
         durations_ns, pauses_ns = _durations(pairs)
         each_ns = durations_ns / counts
         off_ns = (
-            np.median(np.abs(durations_ns - told_ns)),
-            np.median(np.abs(pauses_ns - told_pauses_ns)),
+            np.median(np.abs(durations_ns - stated_ns)),
+            np.median(np.abs(pauses_ns - stated_pauses_ns)),
             np.max(np.abs(each_ns - np.median(each_ns)) * counts),
         )
         if max(off_ns) <= allowed_ns:
@@ -278,7 +278,7 @@ def find_edges(
     durations_ns, pauses_ns = _durations(pairs)
     # If all these windows were pauses, their lengths would fit the pauses by the lines; if some
     # windows were pauses, the lengths would fit the other pauses.
-    for pause_ns in (float(np.median(told_pauses_ns)), float(np.median(pauses_ns))):
+    for pause_ns in (float(np.median(stated_pauses_ns)), float(np.median(pauses_ns))):
         if abs(float(np.median(durations_ns)) - pause_ns) <= allowed_ns:
             raise EnergyRefused(
                 reasons.pauses_like_windows(

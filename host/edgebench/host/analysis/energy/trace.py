@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edgebench.host.analysis.energy.checks import CALIBRATION_TOLD
+from edgebench.host.analysis.energy.checks import IS_CALIBRATION_STATED
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
 from edgebench.host.result.energy import ASSUMED_GAIN, TraceAssumption, TraceFile
 from edgebench.host.result.facts import TraceRequest
@@ -66,7 +66,7 @@ def instrument_header(imported: Header, trace: TraceRequest) -> Header:
         capability=replace(capability, is_uniform=is_uniform, smoothing_s=smoothing_s),
         info=MeterInfo(vendor="", model=name),
         uncertainty=imported.uncertainty or _terms(trace),
-        facts={**facts, CALIBRATION_TOLD: False, "instrument": name},
+        facts={**facts, IS_CALIBRATION_STATED: False, "instrument": name},
     )
 
 

@@ -211,7 +211,7 @@ class MeterErrors:
         signed = {name: one.signed for name, one in effects.items()}
         parts = _parts(window)
         main = max(parts, key=lambda number: parts[number].energy_j)
-        rest = {name: one.beside_another(value, main) for name, one in effects.items()}
+        rest = {name: one.in_comparison(value, main) for name, one in effects.items()}
         return UncertainValue(
             value=value,
             components={name: abs(effect) for name, effect in signed.items()} | own,
@@ -234,7 +234,7 @@ class _Effect:
         """Effect at one standard deviation."""
         return self.slope * self.standard
 
-    def beside_another(self, value: float, main: int | None) -> float:
+    def in_comparison(self, value: float, main: int | None) -> float:
         """Effect that remains relative to another run with all of its energy in the main range."""
         if not (self.term.is_common and self.term.kind in _RATIOS):
             return self.signed

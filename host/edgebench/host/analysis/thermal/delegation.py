@@ -38,10 +38,10 @@ def find_delegation(
     """
     parts = list(placement)
     total = sum(part.count for part in parts)
-    beside = [part for part in parts if not is_cpu(part.place)]
-    if not total or sum(part.count for part in beside) < _MOST * total:
+    accelerated = [part for part in parts if not is_cpu(part.place)]
+    if not total or sum(part.count for part in accelerated) < _MOST * total:
         return None
-    kinds = accelerator_kinds(max(beside, key=lambda part: part.count).place)
+    kinds = accelerator_kinds(max(accelerated, key=lambda part: part.count).place)
     read = [
         one
         for one in expected.accelerators

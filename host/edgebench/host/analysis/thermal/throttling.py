@@ -98,7 +98,7 @@ def find_throttling(
             found = find_recurring_signals(
                 timeline, telemetry, expected, windows, threads=threads, delegation=delegation
             )
-            if found is not None and _is_told(again := _explained(found[1]), found[1]):
+            if found is not None and _is_slowdown(again := _explained(found[1]), found[1]):
                 result, (windows, signals) = again, found
         result = _with_numbers(result, signals, timeline, windows)
     elif signals.indications:
@@ -127,7 +127,7 @@ def find_throttling(
     )
 
 
-def _is_told(result: ThermalResult, signals: Signals) -> bool:
+def _is_slowdown(result: ThermalResult, signals: Signals) -> bool:
     """Whether slow slices have a known cause, or are too many to ignore without one."""
     slow = np.flatnonzero(signals.latency)
     return result.is_slowed or len(slow) >= UNEXPLAINED_SHARE * (slow[-1] - slow[0] + 1)

@@ -26,6 +26,7 @@ from edgebench.host.analysis.verdict.rule import (
     unknown,
 )
 from edgebench.host.analysis.verdict.run_set import OUTVOTED_RATIO, SetEvidence, TimedSetRule
+from edgebench.host.analysis.yardstick import integer_ns, memory_bytes_per_s
 from edgebench.protocol.record import Yardstick
 
 INTEGER_LIMIT_RATIO = 0.03
@@ -58,7 +59,7 @@ class YardstickRule(Rule[Evidence]):
     def integer(value: float, limit: float, *, is_slower: bool) -> str:
         return _of_ends("integer work", value, limit, is_slower=is_slower)
 
-    @reason("memory", advice.alone)
+    @reason("memory", advice.alone, Cause.BUSY_MACHINE)
     @staticmethod
     def memory(value: float, limit: float, *, is_slower: bool) -> str:
         return _of_ends("copy in memory", value, limit, is_slower=is_slower)
@@ -103,21 +104,17 @@ class YardstickOfSetRule(TimedSetRule):
     def integer(value: float, limit: float, *, last_to_first_ratio: float) -> str:
         return _of_runs("integer work", value, limit, last_to_first_ratio)
 
-    @reason("memory", advice.alone)
+    @reason("memory", advice.alone, Cause.BUSY_MACHINE)
     @staticmethod
     def memory(value: float, limit: float, *, last_to_first_ratio: float) -> str:
         return _of_runs("copy in memory", value, limit, last_to_first_ratio)
 
     def check_times(self, evidence: SetEvidence) -> Ruling:
-        runs = [
-            (one.before, one.after)
-            for one in evidence.yardsticks
-            if one is not None and _is_measured(one)
-        ]
+        runs = [one for one in evidence.yardsticks if one is not None and _is_measured(one)]
         if len(runs) < max(2, len(evidence.yardsticks)):
             return unknown(self.not_measured())
-        integers_ns = [min(end.integer_ns_per_unit for end in ends) for ends in runs]
-        rates = [max(end.memory_bytes_per_s or 0.0 for end in ends) for ends in runs]
+        integers_ns = list(map(integer_ns, runs))
+        rates = list(map(memory_bytes_per_s, runs))
         copies_ns = [1e9 / rate for rate in rates if rate]
         integer = _range_ratio(integers_ns)
         copy = _range_ratio(copies_ns) if len(copies_ns) == len(runs) else 0.0

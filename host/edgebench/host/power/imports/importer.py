@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from edgebench.host.analysis.energy.checks import CALIBRATION_TOLD
+from edgebench.host.analysis.energy.checks import IS_CALIBRATION_STATED
 from edgebench.host.analysis.energy.trace import FORMAT, IS_ASSUMED, IS_STEADY
 from edgebench.host.power.imports import (
     csv_file,
@@ -38,7 +38,7 @@ from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import FileRefused, StoreError, UsageError
 
 DRIVER = "import"
-BOUNDARY = "not told"
+BOUNDARY = "not stated"
 SUPPLY_LIMITS_V = (0.0, 1000.0)
 MAX_RATE_HZ = 1e8
 TOO_FEW = "fewer than two samples: energy needs at least two"
@@ -99,7 +99,7 @@ class ImportFile:
                 is_averaging=is_averaging,
                 clock_domain=self.clock_domain,
             ),
-            facts=self.facts(facts) | {CALIBRATION_TOLD: False},
+            facts=self.facts(facts) | {IS_CALIBRATION_STATED: False},
         )
 
     def refuse_power_given(self, why: str) -> None:

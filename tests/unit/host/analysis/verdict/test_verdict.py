@@ -812,6 +812,7 @@ NEVER_ASKED: list[tuple[str, Change]] = [
     ("profile", same),
     ("cpu_share", spec(scenario=Scenario.SERVER, target_qps=10.0)),
     ("cpu_share", worker(placement=(OperatorPlacement("cuda", "Conv", 3),))),
+    ("yardstick", worker(placement=(OperatorPlacement("cuda", "Conv", 3),))),
     ("cooldown", record(cooldown=CooldownFacts())),
     ("telemetry", lambda e: spec(telemetry_rate_hz=0.0)(watched(sensors=())(e))),
     *((name, same) for name in ("charging", "screen", "power_saver", "scheduling_group")),

@@ -94,7 +94,7 @@ class RunClocks:
 
     probes: ClockModel | None
     """Model of host clock and device clock."""
-    is_meter_beside_device: bool
+    is_meter_on_device: bool
     """Whether the agent recorded the meter: arrivals and polls have the device's timestamps."""
     span_ns: tuple[int, int]
     """First and last device time for which an error bound must hold."""
@@ -202,7 +202,7 @@ class _Methods:
             pass  # a file contains no arrival times
         elif capability.clock_domain != HOST_CLOCK:
             yield SyncMethod.ARRIVAL, self._arrival
-        elif self.clocks.is_meter_beside_device:
+        elif self.clocks.is_meter_on_device:
             yield SyncMethod.SHARED_CLOCK, self._shared_clock
         else:
             yield SyncMethod.PROBES, self._probes
@@ -243,8 +243,8 @@ class _Methods:
         if arrival is None or late_s is None:
             raise EnergyRefused(reasons.arrival_unknown())
         # Arrivals have the timestamps of the recording program.
-        beside = self.clocks.is_meter_beside_device
-        to_reader = self._shared_clock() if beside else self._probes()
+        is_local = self.clocks.is_meter_on_device
+        to_reader = self._shared_clock() if is_local else self._probes()
         return Alignment(
             SyncMethod.ARRIVAL,
             after_arrival(to_reader.line, arrival),
@@ -302,7 +302,7 @@ class _Methods:
     def _drift(self) -> float:
         """Error of a rate from arrivals, plus the error of the device's rate from probes."""
         model = self.clocks.probes
-        slope_error = 0.0 if self.clocks.is_meter_beside_device or not model else model.slope_error
+        slope_error = 0.0 if self.clocks.is_meter_on_device or not model else model.slope_error
         return ONE_CODE_DRIFT + slope_error
 
     def _blurred(self, alignment: Alignment) -> Alignment:

@@ -203,7 +203,7 @@ def test_clock_of_the_meter_decides_what_can_be_had(
     """Otherwise host probes would move a meter that has the device's own times."""
     trace = Trace(meter, arrival=arrival())
     found = find_sync(
-        trace, CHANNEL, SyncFacts(), replace(clocks(1e4), is_meter_beside_device=is_beside)
+        trace, CHANNEL, SyncFacts(), replace(clocks(1e4), is_meter_on_device=is_beside)
     )
     assert found.best is not None
     assert found.best.method is expected
@@ -283,7 +283,7 @@ def test_method_that_was_asked_for_is_read_back_as_itself(method: SyncMethod | N
 
 def test_line_of_a_shared_clock_moves_nothing() -> None:
     """Otherwise a polled meter next to the device would be shifted by a fit of noise."""
-    shared = replace(clocks(1e4), is_meter_beside_device=True)
+    shared = replace(clocks(1e4), is_meter_on_device=True)
     found = find_sync(Trace(header()), CHANNEL, SyncFacts(), shared)
     assert found.best is not None
     assert found.best.line == ClockLine(0, 0.0)

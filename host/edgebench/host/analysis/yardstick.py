@@ -1,0 +1,62 @@
+"""The yardsticks of several runs of a device, as far as they can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from edgebench.host.result.run import Run
+from edgebench.protocol.record import Yardstick
+
+MIN_EARLIER = 5
+"""Fewest earlier runs whose median is the usual speed of a device."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsualSpeed:
+    """Speed of a device in a run or a set, against that in earlier valid runs."""
+
+    integer_ratio: float
+    """Time of the integer work over the median of the earlier runs; above 1: slower than usual."""
+    run_count: int
+    """Number of earlier runs."""
+
+
+def integer_ns(yardstick: Yardstick) -> float:
+    """Time of a unit of integer work, nanoseconds: the faster of both readings.
+
+    Another process may have slowed down one of them.
+    """
+    return min(yardstick.before.integer_ns_per_unit, yardstick.after.integer_ns_per_unit)
+
+
+def memory_bytes_per_s(yardstick: Yardstick) -> float:
+    """Rate of the copy, the faster of both readings; 0 if none has it."""
+    ends = yardstick.before, yardstick.after
+    return max(end.memory_bytes_per_s or 0.0 for end in ends)
+
+
+def work_of(run: Run) -> tuple[object, ...]:
+    """What two runs must share for their yardsticks to be comparable: device, work and CPUs."""
+    scheduling = run.conditions.scheduling
+    return (
+        run.device.id,
+        run.environment.agent_version,
+        run.environment.python,
+        scheduling.cpus if scheduling is not None else None,
+    )
+
+
+def usual_speed(runs: Sequence[Run], earlier: Iterable[Run]) -> UsualSpeed | None:
+    """Speed during these runs against that during earlier ones; None if too few are comparable."""
+    now_ns = [integer_ns(one) for run in runs if (one := run.conditions.yardstick) is not None]
+    works = {work_of(run) for run in runs}
+    before_ns = [
+        integer_ns(one)
+        for run in earlier
+        if (one := run.conditions.yardstick) is not None and {work_of(run)} == works
+    ]
+    if not now_ns or len(before_ns) < MIN_EARLIER or median(before_ns) <= 0:
+        return None
+    return UsualSpeed(median(now_ns) / median(before_ns), len(before_ns))
