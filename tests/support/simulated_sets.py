@@ -117,7 +117,7 @@ def correlated(phi: float, sd: float) -> Callable[[np.random.Generator], Floats]
     def drawn(random: np.random.Generator) -> Floats:
         noise = random.standard_normal(QUERIES) * sd * (1 - phi**2) ** 0.5
         noise[0] /= (1 - phi**2) ** 0.5
-        series: Floats = lfilter([1.0], [1.0, -phi], noise)
+        series: Floats = np.asarray(lfilter([1.0], [1.0, -phi], noise))
         return series
 
     return drawn

@@ -16,13 +16,13 @@ from edgebench.host.result.facts import Replacement, SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 
-GOOD = analyse_run(
+MEASURED = analyse_run(
     run_record(worker_record(latencies())),
     traces_of(latencies()),
     created_utc=CREATED_UTC,
     clock=None,
 )
-GOOD = replace(GOOD, verdict=Verdict(state=State.VALID, rules=()))
+GOOD = replace(MEASURED, verdict=Verdict(state=State.VALID, rules=()))
 QUIET_NS = (1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007)
 BUSY = ("cpu_pressure",)
 

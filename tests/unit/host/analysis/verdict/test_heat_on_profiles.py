@@ -20,7 +20,9 @@ from edgebench.simulation.heat import Body
 
 SEEDS = range(2)
 """With 40, the same: no slowed set is plainly valid."""
-AT_AMBIENT = Body(junction_k_per_w=0.01, junction_j_per_k=5.0, case_k_per_w=0.01, case_j_per_k=5.0)
+AT_AMBIENT = Body(
+    junction_k_per_w=0.01, junction_j_per_k=500.0, case_k_per_w=0.01, case_j_per_k=500.0
+)
 """A device whose temperature is that of its surroundings, which the test chooses."""
 SLOWED, DRIFT = 0.85, 0.04
 
@@ -32,7 +34,7 @@ class Board:
     profile: str
     zone: str
     temp_c: float
-    """Within the hysteresis of its throttle temperature, if heat slows it."""
+    """A degree below its throttle temperature, within the hysteresis, if heat slows it."""
     policy: int
     freq_hz: float
     trip_c: float | None = None
@@ -42,11 +44,11 @@ class Board:
 BOARDS = (
     Board("raspberrypi-4b", "cpu-thermal", 79.0, 0, 1.8e9),
     Board("raspberrypi-5", "cpu-thermal", 79.0, 0, 2.4e9),
-    Board("rock-5b", "bigcore0-thermal", 83.0, 4, 2.4e9),
-    Board("jetson-orin-nano-devkit", "tj-thermal", 97.0, 0, 1.728e9, trip_c=99.0),
-    Board("google-pixel-8", "VIRTUAL-SKIN", 37.0, 8, 2.91e9, trip_c=39.0),
+    Board("rock-5b", "bigcore0-thermal", 84.0, 4, 2.4e9),
+    Board("jetson-orin-nano-devkit", "tj-thermal", 98.0, 0, 1.728e9, trip_c=99.0),
+    Board("google-pixel-8", "VIRTUAL-SKIN", 38.0, 8, 2.91e9, trip_c=39.0),
     Board("intel-n100", "x86_pkg_temp", 70.0, 0, 3.4e9),
-    Board("generic-arm64", "cpu-thermal", 83.0, 0, 1.8e9, trip_c=85.0),
+    Board("generic-arm64", "cpu-thermal", 84.0, 0, 1.8e9, trip_c=85.0),
 )
 
 
