@@ -23,7 +23,6 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from edgebench.host.analysis.thermal.telemetry import (
     Nanoseconds,
     Series,
     TelemetryTrace,
+    window_sums,
 )
 from edgebench.protocol.device import SAME_CLUSTER_RATIO
 from edgebench.protocol.thermal import Expectation
@@ -155,9 +155,13 @@ def _policy_by_window(telemetry: TelemetryTrace, edges_ns: Nanoseconds) -> Float
             return math.nan
         return next((float(p) for p, mask in masks.items() if mask >> int(cpu) & 1), math.nan)
 
-    holders = np.array([policy_of(cpu) for cpu in cpus.value])
-    bounds = np.searchsorted(cpus.time_ns, edges_ns)
-    return np.array([most_common(holders[first:last]) for first, last in pairwise(bounds)])
+    known_cpus, places = np.unique(cpus.value, return_inverse=True)
+    holders = np.array([policy_of(cpu) for cpu in known_cpus])[places]
+    counts = np.array(
+        [window_sums(cpus.time_ns, (holders == policy) * 1.0, edges_ns) for policy in policies]
+    )
+    is_known = counts.any(axis=0)
+    return np.where(is_known, np.array(policies, float)[counts.argmax(axis=0)], np.nan)
 
 
 def _clusters(telemetry: TelemetryTrace, policy_by_window: Floats) -> Floats:

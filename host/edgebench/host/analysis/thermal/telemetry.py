@@ -94,12 +94,7 @@ def window_medians(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -
         edges_ns: Ascending, shape (k + 1,); a window includes its first edge and excludes its last.
     """
     bounds = np.searchsorted(time_ns, edges_ns)
-    return np.array(
-        [
-            float(np.median(value[first:last])) if last > first else np.nan
-            for first, last in pairwise(bounds)
-        ]
-    )
+    return np.array([_median(value[first:last]) for first, last in pairwise(bounds)])
 
 
 def window_midmeans(time_ns: Nanoseconds, value: Floats, edges_ns: Nanoseconds) -> Floats:
@@ -124,6 +119,15 @@ def window_upper_trimmed_means(
     """
     bounds = np.searchsorted(time_ns, edges_ns)
     return np.array([_upper_trimmed_mean(value[first:last]) for first, last in pairwise(bounds)])
+
+
+def _median(values: Floats) -> float:
+    """Median, as by `np.median`, which takes five times as long for the few values of a window."""
+    if not values.size:
+        return math.nan
+    low, high = (values.size - 1) // 2, values.size // 2
+    ordered = np.partition(values, (low, high))
+    return (float(ordered[low]) + float(ordered[high])) / 2
 
 
 def _upper_trimmed_mean(values: Floats) -> float:
