@@ -264,7 +264,9 @@ def without(runs: Sequence[Document], how: str) -> list[Document]:
         metrics["energy"] = None
     else:
         names = metrics["energy"].keys() - {"meter", "checks", "edge_windows"}
-        metrics["energy"] |= dict.fromkeys(names) | {"refused": "complete: port /dev/x is gone"}
+        metrics["energy"] |= dict.fromkeys(names)
+        metrics["energy"] |= {"refusal": [], "net_refusal": []}
+        metrics["energy"]["refused"] = "complete: port /dev/x is gone"
     return found
 
 
