@@ -201,8 +201,9 @@ class Reader:
             done = subprocess.run(
                 command, env=environment, check=True, capture_output=True, text=True
             )
-            printed = parse_pairing_string(done.stdout.split()[0])
-            self.pairing.append(str(replace(printed, addresses=("127.0.0.1",))))
+            if words[0] == "pair":
+                printed = parse_pairing_string(done.stdout.split()[0])
+                self.pairing.append(str(replace(printed, addresses=("127.0.0.1",))))
 
 
 def shortened_command(words: Sequence[str]) -> list[str]:

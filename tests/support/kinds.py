@@ -73,7 +73,7 @@ KINDS = (
     Kind("simulated", (("simulated", True),), ("simulated",)),
     Kind("emulated", (("emulated", True),), ("emulated",)),
     Kind("synthetic", (("metrics.energy.boundary", "synthetic"),), ("synthetic",)),
-    Kind("unwatched", (("verdict.unwatched", ("clock", "heat")),), ("unwatched", "clock, heat")),
+    Kind("unwatched", (("verdict.unwatched", ("heat", "load")),), ("unwatched", "heat, load")),
 )
 
 
@@ -104,6 +104,7 @@ def of_kind(run: Run, kind: Kind, factor: float = 1.0) -> Run:
             {
                 "metrics.energy.gross_j_per_inference": GROSS_J * factor,
                 "metrics.energy.u95_absolute_j": 0.001,
+                "metrics.energy.refusal": (),
                 "metrics.energy.refused": None,
                 "metrics.energy.boundary": "device input",
                 "metrics.energy.common_j": {},

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from statistics import mean
 from time import perf_counter_ns
 
 from edgebench.agent.telemetry.source import read_text
@@ -72,7 +71,8 @@ def grid_step_ns(reads_ns: Sequence[int]) -> float | None:
         return None
     gaps_ns = [later - earlier for earlier, later in pairwise(reads_ns)]
     # Rounded to whole nanoseconds, the shortest gap has one of two lengths.
-    shortest_ns = mean(gap for gap in gaps_ns if gap <= min(gaps_ns) + 1)
+    shortest = [gap for gap in gaps_ns if gap <= min(gaps_ns) + 1]
+    shortest_ns = sum(shortest) / len(shortest)
     for steps in range(1, MAX_STEPS + 1):
         step_ns = _fitted(reads_ns, shortest_ns / steps, longest_ns=LONG_GAP * shortest_ns)
         if step_ns is not None:

@@ -31,8 +31,8 @@ WITHOUT_OPTION = {
     *("limits", "is_sustained"),  # --timeout, --memory-limit and --sustained have their own
 }
 """Settings that exist only in Python."""
-ELSEWHERE = {"on", "wait_s", "runs"}
-"""Settings that a campaign file has outside of `[settings]`."""
+ELSEWHERE = {"on", "wait_s", "runs", "extra_runs"}
+"""Settings that a campaign file has outside of `[settings]`, or not at all."""
 VALUES: dict[str, object] = {
     "on": ("pi5", "label:pi"),
     "cpus": (2, 3),

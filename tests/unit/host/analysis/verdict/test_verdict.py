@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,6 +55,7 @@ from edgebench.host.show.sentences import described
 from edgebench.host.show.verdict import advice_for
 from edgebench.protocol.clock import ClockJump, ClockModel
 from edgebench.protocol.device import AndroidSystem
+from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.record import (
     AndroidGroups,
     BindingFacts,
@@ -1049,6 +1051,13 @@ def test_clock_that_was_set_is_named() -> None:
         "the wall clock was set by +3 h during the run; the monotonic clock, which times the "
         "inferences, agrees with the host's within 0.001%"
     )
+
+
+def test_clock_that_was_set_back_can_be_stored() -> None:
+    """Otherwise a wall clock that was slewed back by 5 ms would cost the run."""
+    found = rule_of(judged(against_the_host(1e-6)(set_by(-3.0)(good()))), "clock")
+    assert found.facts["offset_ns"] == -3_000_000_000
+    assert from_plain(json.loads(json.dumps(to_plain(found))), Finding) == found
 
 
 def test_pause_suspend_and_step_are_told_apart() -> None:
