@@ -24,12 +24,14 @@ from edgebench.host.analysis.latency.warmup import Segment, SteadyClass, SteadyS
 from edgebench.host.analysis.measurement import measure_traces
 from edgebench.host.analysis.outputs import agreement
 from edgebench.host.analysis.phone import PhoneConditions
+from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.verdict.advice import Situation
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge
 from edgebench.host.analysis.verdict.outputs import accuracy_drop
 from edgebench.host.analysis.verdict.rule import EVERY_NUMBER, Cause
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, cause_of
+from edgebench.host.result.document import from_document, to_document
 from edgebench.host.result.energy import (
     EnergyResult,
     EnergySync,
@@ -55,7 +57,6 @@ from edgebench.host.show.sentences import described
 from edgebench.host.show.verdict import advice_for
 from edgebench.protocol.clock import ClockJump, ClockModel
 from edgebench.protocol.device import AndroidSystem
-from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.record import (
     AndroidGroups,
     BindingFacts,
@@ -1057,7 +1058,14 @@ def test_clock_that_was_set_back_can_be_stored() -> None:
     """Otherwise a wall clock that was slewed back by 5 ms would cost the run."""
     found = rule_of(judged(against_the_host(1e-6)(set_by(-3.0)(good()))), "clock")
     assert found.facts["offset_ns"] == -3_000_000_000
-    assert from_plain(json.loads(json.dumps(to_plain(found))), Finding) == found
+    run = analyse_run(
+        run_record(worker_record(latencies())),
+        traces_of(latencies()),
+        created_utc="2026-01-02T03:04:05+00:00",
+        clock=None,
+    )
+    stored = replace(run, verdict=replace(run.verdict, rules=(found,)))
+    assert from_document(json.loads(json.dumps(to_document(stored)))) == stored
 
 
 def test_pause_suspend_and_step_are_told_apart() -> None:
