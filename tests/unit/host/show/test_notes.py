@@ -131,7 +131,7 @@ def test_name_of_a_signature_cannot_write_on_the_terminal() -> None:
 def test_wall_clock_that_was_set_is_a_single_note() -> None:
     """Otherwise nobody would see why the times of the run's files jump, or see it twice."""
     run = measured_run()
-    was_set: dict[str, Fact] = {"offset_ns": 10_800_000_000_000, "error_ratio": 1e-4}
+    was_set: dict[str, Fact] = {"step_s": 10_800.0, "is_back": False, "error_ratio": 1e-4}
     rules = tuple(
         replace(rule, reason="set", value=0.0, limit=0.01, facts=was_set, detail="set by +3 h")
         if rule.id in {"clock", "clock_drift"}

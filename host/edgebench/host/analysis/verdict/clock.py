@@ -77,8 +77,10 @@ class _ClockRule(Rule[Evidence]):
 
     @reason("set")
     @staticmethod
-    def was_set(value: float, limit: float, *, offset_ns: int, error_ratio: float) -> str:
-        step = format_step(offset_ns / 1e9)
+    def was_set(
+        value: float, limit: float, *, step_s: float, is_back: bool, error_ratio: float
+    ) -> str:
+        step = format_step(-step_s if is_back else step_s)
         return (
             f"the wall clock was set by {step} during the run; the monotonic clock, "
             f"which times the inferences, agrees with the host's within {value + error_ratio:.3%}"
@@ -103,7 +105,9 @@ class _ClockRule(Rule[Evidence]):
         is_kept = abs(slope) - rounding <= self.limit
         found = self.rate(error_ratio=rounding, is_slow=slope < 0)
         if is_kept and error > self.limit:
-            found = self.was_set(offset_ns=step_ns, error_ratio=rounding)
+            found = self.was_set(
+                step_s=abs(step_ns) / 1e9, is_back=step_ns < 0, error_ratio=rounding
+            )
         return holds(is_kept, found, value=abs(slope), limit=self.limit, unit="ratio")
 
 
