@@ -235,20 +235,17 @@ def find_signals(
         # A slower window that is hot and has a lower clock counts without lasting.
         latency = _lasting(is_slower, is_known) | (is_slower & is_explained)
         latency |= _lasting(is_raised & is_explained, is_known)
+    memory_hz = {
+        name: reading(series, windows.edges_ns)
+        for name, series in memory_clocks(telemetry, delegation is not None).items()
+    }
+    fast = is_known & is_busy & ~is_slower
+    known = indications.known
     return Signals(
         indications=indications.indications,
-        indicator=Signal(np.zeros_like(indications.known), indications.known)
-        if indications.known.any()
-        else None,
+        indicator=Signal(np.zeros_like(known), known) if known.any() else None,
         frequency=clock,
-        memory=_memory_signal(
-            {
-                name: reading(series, windows.edges_ns)
-                for name, series in memory_clocks(telemetry, delegation is not None).items()
-            },
-            slow=latency,
-            fast=is_known & is_busy & ~is_slower,
-        ),
+        memory=_memory_signal(memory_hz, slow=latency, fast=fast),
         temperature=temperature,
         throttle_c=throttle_c,
         latency=latency,

@@ -37,6 +37,21 @@ heat, caches and memory. A slow core needs more time for the same readings, and 
 each reading with cold caches."""
 
 
+def _slowdown(
+    value: float,
+    limit: float,
+    *,
+    verdict: str,
+    onset_s: float | None,
+    why: str | tuple[Reason, ...],
+    is_certain: bool,
+) -> str:
+    from_s = "" if onset_s is None else f" from {onset_s:.0f} s on"
+    kept = "" if math.isnan(value) else f", performance retention {value:.0%} by latency"
+    certainty = "reported by the device" if is_certain else "probable"
+    return f"{verdict}{from_s}{kept}: {sentence_of(why)} ({certainty})"
+
+
 class SlowdownRule(Rule[EvidenceT]):
     """The device did not slow down by heat."""
 
@@ -50,37 +65,14 @@ class SlowdownRule(Rule[EvidenceT]):
         "no_sensor", "the device has no sensor of temperature that can be read", advice.see_sensors
     )
 
-    @reason("")
-    @staticmethod
-    def slowed(
-        value: float,
-        limit: float,
-        *,
-        verdict: str,
-        onset_s: float | None,
-        why: str | tuple[Reason, ...],
-        is_certain: bool,
-    ) -> str:
-        return _slowdown(value, verdict, onset_s, why, is_certain)
-
-    @reason(
+    slowed = reason("")(_slowdown)
+    slowed_by_memory = reason(
         "memory_clock",
         advice.again(
             "fix the clock of the memory during the run (as root: echo performance > "
             "/sys/class/devfreq/NAME/governor), then {}"
         ),
-    )
-    @staticmethod
-    def slowed_by_memory(
-        value: float,
-        limit: float,
-        *,
-        verdict: str,
-        onset_s: float | None,
-        why: str | tuple[Reason, ...],
-        is_certain: bool,
-    ) -> str:
-        return _slowdown(value, verdict, onset_s, why, is_certain)
+    )(_slowdown)
 
     @reason("not_throttled")
     @staticmethod
@@ -91,19 +83,6 @@ class SlowdownRule(Rule[EvidenceT]):
     @staticmethod
     def not_known(value: float, limit: float, *, why: str | tuple[Reason, ...]) -> str:
         return sentence_of(why)
-
-
-def _slowdown(
-    value: float,
-    verdict: str,
-    onset_s: float | None,
-    why: str | tuple[Reason, ...],
-    is_certain: bool,
-) -> str:
-    from_s = "" if onset_s is None else f" from {onset_s:.0f} s on"
-    kept = "" if math.isnan(value) else f", performance retention {value:.0%} by latency"
-    certainty = "reported by the device" if is_certain else "probable"
-    return f"{verdict}{from_s}{kept}: {sentence_of(why)} ({certainty})"
 
 
 class ThermalRule(SlowdownRule[Evidence]):
