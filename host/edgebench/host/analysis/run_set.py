@@ -272,17 +272,19 @@ def _verdict(
     if summary is not None and METRICS[precise].is_exact:
         # A reproducible count has no distribution: its precision is the range of the runs.
         half_width, needed = (summary.max - summary.min) / 2 / summary.median, 1
+    ordered = tuple(sorted(counted, key=lambda run: run.run_id))
     evidence = SetEvidence(
-        counted=len(counted),
+        runs=ordered,
         planned=_planned_count(runs),
         needed=needed,
         name=METRICS[precise].label,
         half_width_ratio=half_width,
         is_exact=METRICS[precise].is_exact,
-        values=_values(METRICS[precise], counted),
+        values=tuple(
+            float(value) for run in ordered if (value := METRICS[precise].value(run)) is not None
+        ),
         drift_ratio=set_drift_ratio(counted) if counted else 0.0,
-        thermal=tuple(run.metrics.thermal for run in counted),
-        yardsticks=_yardsticks(counted),
+        yardsticks=_yardsticks(ordered),
     )
     unwatched = dict.fromkeys(name for run in counted for name in run.verdict.unwatched)
     verdict = judge_set(evidence, _broken_by_runs(runs, counted, metrics), unwatched)
@@ -290,21 +292,14 @@ def _verdict(
 
 
 def _yardsticks(runs: Sequence[Run]) -> tuple[Yardstick | None, ...]:
-    """Yardsticks in the order of measurement; all None if work or CPUs differ between the runs.
+    """Yardsticks of the runs; all None if work or CPUs differ between the runs.
 
     All are None, too, if an accelerator ran the model, because they show the speed of the CPU.
     """
     is_compared = len(set(map(work_of, runs))) == 1 and not any(
         uses_accelerator(run.runtime.placement) for run in runs
     )
-    ordered = sorted(runs, key=lambda run: run.run_id)
-    return tuple(run.conditions.yardstick if is_compared else None for run in ordered)
-
-
-def _values(metric: Metric, runs: Iterable[Run]) -> tuple[float, ...]:
-    """Values of a metric in the order of measurement."""
-    values = (metric.value(run) for run in sorted(runs, key=lambda run: run.run_id))
-    return tuple(float(value) for value in values if value is not None)
+    return tuple(run.conditions.yardstick if is_compared else None for run in runs)
 
 
 def _broken_by_runs(
