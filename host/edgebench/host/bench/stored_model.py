@@ -26,7 +26,6 @@ from edgebench.host.options.values import name_list
 from edgebench.host.store.address import find_runs, is_run_directory
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import ModelFileMissing, NoSuchModel, NoSuchRun, UsageError
-from edgebench.protocol.record import ModelFacts
 from edgebench.system.paths import MODEL_SUFFIXES
 
 if TYPE_CHECKING:
@@ -102,7 +101,9 @@ def _find_side(store: Store, name: str, folders: Iterable[Path]) -> Model:
     for file in [*_opened(files), *builtin_models()]:
         if file.size_bytes == model.size_bytes and file.sha256 == sha256:
             return file
-    raise _missing_file(name, model, sha256)
+    raise ModelFileMissing(
+        f"the file that {name} measured is not here: {model.name}, SHA-256 {sha256}", sha256
+    )
 
 
 def _model_files(folder: Path) -> list[Path]:
@@ -116,9 +117,3 @@ def _opened(paths: Iterable[Path]) -> Iterable[Model]:
     for path in paths:
         with suppress(UsageError):
             yield open_model(path)
-
-
-def _missing_file(name: str, model: ModelFacts, sha256: str) -> ModelFileMissing:
-    return ModelFileMissing(
-        f"the file that {name} measured is not here: {model.name}, SHA-256 {sha256}", sha256
-    )
