@@ -126,10 +126,13 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     is_of_one = len(having) == 1 and metric.path.startswith("accuracy.")
     interval = metric.interval(having[0]) if is_of_one else median_interval(values)
     median = float(np.median(values))
-    if interval is not None and metric.group in _DRIFTING:
-        # Each run shows a part of the drift: a longer run could be anywhere in the drift's range.
-        reach = DRIFT_REACH * abs(median) * set_drift_ratio(having)
-        interval = (interval[0] - reach, interval[1] + reach)
+    if interval is not None and metric.group in _DRIFTING and (drift := set_drift_ratio(having)):
+        # Each run shows a part of the drift: a longer run could be anywhere in the drift's range,
+        # or stay at the level of the end.
+        reach, end = DRIFT_REACH * abs(median) * drift, _end_ratio(having)
+        factor = 1 / end if metric.group == "throughput_per_s" else end
+        low, high = interval
+        interval = min(low - reach, low * factor), max(high + reach, high * factor)
     if metric.budget is not None and interval is not None:
         # Interval between runs with the error of the meter; source: GUM, 5.1.2.
         meter = abs(median) * _meter_ratio(runs)
@@ -181,6 +184,20 @@ def set_drift_ratio(runs: Sequence[Run]) -> float:
     if interval is not None and (interval[0] > 0 or interval[1] < 0):
         drift = max(drift, abs(float(np.median(changes))))
     return drift
+
+
+def _end_ratio(runs: Sequence[Run]) -> float:
+    """Latency at the end of a run over its median, median of the runs; 1 if it is not known.
+
+    The latency at the end continues the line through the medians of the last two of ten blocks.
+    """
+    ends = []
+    for run in runs:
+        blocks = run.metrics.stability.block_p50_ns if run.metrics.stability else ()
+        if len(blocks) < 2:
+            return 1.0
+        ends.append((1.5 * blocks[-1] - 0.5 * blocks[-2]) / max(float(np.median(blocks)), 1.0))
+    return max(float(np.median(ends)), 0.0) or 1.0
 
 
 def _meter_ratio(runs: Sequence[Run]) -> float:
