@@ -125,7 +125,7 @@ def _export(
     """Write the runs to the files of --export; return whether all of them were written."""
     from edgebench.host.export.exported import ExportedRun, Judgement
     from edgebench.host.export.files import export_runs
-    from edgebench.host.options.command import Asked
+    from edgebench.host.options.command import CommandLine
     from edgebench.host.show.hints import hint_for
     from edgebench.system.unforeseen import named_error
 
@@ -139,10 +139,10 @@ def _export(
             export_runs(exported, form, path)
         except Exception as exc:  # the runs are stored, so a failed export costs only its file
             is_whole = False
-            asked = Asked(names={"RUN…": tuple(run.run_id for run in runs)})
+            given = CommandLine(names={"RUN…": tuple(run.run_id for run in runs)})
             error = named_error(exc)
             say(f"error: not exported: {error}")
-            say_hint(hint_for(error, asked))
+            say_hint(hint_for(error, given))
         else:
             say(f"exported: {path}")
     return is_whole

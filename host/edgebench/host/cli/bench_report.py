@@ -150,13 +150,13 @@ def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None
 
 def _hint(failure: RunFailure, options: argparse.Namespace) -> str:
     """The next step after a failure, based on the command that was typed."""
-    from edgebench.host.cli.options import asked
+    from edgebench.host.cli.options import given_command
     from edgebench.host.show.hints import hint_for
 
-    asked_for = asked("bench", options)
+    given = given_command("bench", options)
     if not hasattr(options, "models"):  # `collect`: its arguments are not those of `bench`
-        asked_for = replace(asked_for, arguments=())
-    return hint_for(failure.error, asked_for)
+        given = replace(given, arguments=())
+    return hint_for(failure.error, given)
 
 
 def failure_entry(failure: RunFailure, options: argparse.Namespace) -> ErrorEntry:

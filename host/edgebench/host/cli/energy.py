@@ -6,7 +6,7 @@ import argparse
 import json
 import shlex
 
-from edgebench.host.cli.options import add_columns, add_json, add_store, asked, new_parser
+from edgebench.host.cli.options import add_columns, add_json, add_store, given_command, new_parser
 from edgebench.host.options.values import capacity, column_or_volts, offset, percent
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import say
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> ExitCode:
                 say(f"error: run {run_id}: {exc}")
     if refused is not None and not runs:
         as_json = options.json
-        hint = hint_for(refused, asked("energy", options))
+        hint = hint_for(refused, given_command("energy", options))
         return report_failure(str(refused), hint, ExitCode.INVALID, as_json=as_json)
     _print(runs, options)
     return ExitCode.INVALID if refused is not None else ExitCode.DONE

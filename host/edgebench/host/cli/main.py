@@ -167,11 +167,13 @@ def _hint(error: EdgebenchError, command: str, options: Namespace | None) -> str
     # Not through show.hints, whose modules take long to import.
     if isinstance(error, ArgumentsRefused):
         return error.hint
-    from edgebench.host.cli.options import asked
-    from edgebench.host.options.command import Asked
+    from edgebench.host.cli.options import given_command
+    from edgebench.host.options.command import CommandLine
     from edgebench.host.show.hints import hint_for
 
-    return hint_for(error, asked(command, options) if options else Asked(command=command))
+    return hint_for(
+        error, given_command(command, options) if options else CommandLine(command=command)
+    )
 
 
 def _end_like_ctrl_c() -> None:

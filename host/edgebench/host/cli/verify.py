@@ -106,7 +106,7 @@ def _report(
 def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> ExitCode:
     """Verify every run of a set, of the pairs of a comparison, or of a bundle."""
     from edgebench.host.bench.verify import Difference, verify
-    from edgebench.host.options.command import Asked
+    from edgebench.host.options.command import CommandLine
     from edgebench.host.result.facts import is_pairs_id
     from edgebench.host.show.hints import hint_for
     from edgebench.host.store.address import find_runs
@@ -144,7 +144,7 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
             else:
                 _print_differences(f"run {run_id}", differences)
         if damaged:
-            say_hint(hint_for(next(iter(damaged.values())), Asked(command="verify")))
+            say_hint(hint_for(next(iter(damaged.values())), CommandLine(command="verify")))
         else:
             _print_hint(next(address.name for address in addresses if address.run_id in failed))
     else:
