@@ -37,7 +37,7 @@ from edgebench.system.control_address import ControlAddress
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.paths import Paths, refuse_long, user_paths
 from edgebench.system.python_environment import PythonEnvironment, this_environment
-from edgebench.system.terminal import say, say_hint
+from edgebench.system.terminal import echo, echo_hint
 from edgebench.system.variables import WIRING_VARIABLES
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         code: ExitCode | None = options.command(options)
     except EdgebenchError as exc:
-        say(f"error: {exc}")
+        echo(f"error: {exc}")
         if hint := _hint(exc, options):
-            say_hint(hint)
+            echo_hint(hint)
         return ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
     except ModuleNotFoundError as exc:
         if (message := why_missing(exc)) is None:
@@ -90,8 +90,8 @@ def _run(arguments: Sequence[str] | None) -> int:
             if exc.name == "numpy"
             else f"pip install {AGENT_DISTRIBUTION}"
         )
-        say(f"error: {message}")
-        say_hint(f"install the missing package: {what}")
+        echo(f"error: {message}")
+        echo_hint(f"install the missing package: {what}")
         return ExitCode.FAILED
     return code or ExitCode.DONE
 
@@ -358,9 +358,9 @@ def _warn(wiring: Wiring) -> None:
     line = (wiring.sync_line or "").partition(":")[2]
     if line and not os.access(line, os.W_OK):
         why = "permission denied" if os.path.exists(line) else "no such file"
-        say(f"warning: sync line {wiring.sync_line}: {why}: runs have no marks")
+        echo(f"warning: sync line {wiring.sync_line}: {why}: runs have no marks")
     for why in filter(None, map(why_not_there, wiring.meters)):
-        say(f"warning: {why}: runs have no energy")
+        echo(f"warning: {why}: runs have no energy")
 
 
 def _ask(options: argparse.Namespace, request: Message, answer: type[_T]) -> _T:
@@ -385,7 +385,7 @@ def _pair(options: argparse.Namespace) -> None:
         print(json.dumps({"pairing": str(string), "valid_s": PAIRING_VALID_S}))
         return
     print(string)
-    say(f"next: on the host, within {PAIRING_VALID_S / 60:.0f} minutes: edgebench pair '{string}'")
+    echo(f"next: on the host, within {PAIRING_VALID_S / 60:.0f} minutes: edgebench pair '{string}'")
 
 
 def _status(options: argparse.Namespace) -> None:
@@ -499,8 +499,8 @@ def _check_runtime(options: argparse.Namespace) -> ExitCode:
             print(f"{check.outcome.value:<8} {check.name:<14} {check.seen}")
     if not failed:
         return ExitCode.DONE
-    say(f"error: {options.name} fails {len(failed)} of {len(checks)} checks")
-    say_hint(
+    echo(f"error: {options.name} fails {len(failed)} of {len(checks)} checks")
+    echo_hint(
         "see what each check requires in docs/add-a-runtime.md, change the driver, then "
         f"edgebench-agent check-runtime {options.name} {options.model}"
     )
