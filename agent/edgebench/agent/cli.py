@@ -363,12 +363,12 @@ def _warn(wiring: Wiring) -> None:
         echo(f"warning: {why}: runs have no energy")
 
 
-def _ask(options: argparse.Namespace, request: Message, answer: type[_T]) -> _T:
+def _request(options: argparse.Namespace, request: Message, answer: type[_T]) -> _T:
     """The reply of the running agent, over its control socket."""
-    from edgebench.agent.control import ask
+    from edgebench.agent.control import send_request
 
     raise_when_interrupted()
-    return asyncio.run(ask(ControlAddress(_state(options)), request, answer))
+    return asyncio.run(send_request(ControlAddress(_state(options)), request, answer))
 
 
 def _pair(options: argparse.Namespace) -> None:
@@ -378,7 +378,7 @@ def _pair(options: argparse.Namespace) -> None:
     secret = secrets.token_bytes(identity.SECRET_BYTES)
     certificate = identity.pairing_identity(secret).certificate_pem
     request = PairingOpen(certificate, PAIRING_VALID_S)
-    ready = _ask(options, request, PairingReady)
+    ready = _request(options, request, PairingReady)
     addresses = ready.addresses or ("127.0.0.1",)
     string = identity.PairingString(addresses, ready.port, ready.fingerprint, secret)
     if options.json:
@@ -392,7 +392,7 @@ def _status(options: argparse.Namespace) -> None:
     from edgebench.protocol.messages import Status, StatusAsk
     from edgebench.protocol.plain import to_plain
 
-    status = _ask(options, StatusAsk(), Status)
+    status = _request(options, StatusAsk(), Status)
     if options.json:
         print(json.dumps(to_plain(status), indent=1))
         return
@@ -450,14 +450,14 @@ def seat_line(seat: SeatState) -> str:
 def _stop(options: argparse.Namespace) -> None:
     from edgebench.protocol.messages import Done, RunStop
 
-    _ask(options, RunStop(), Done)
+    _request(options, RunStop(), Done)
     print("stopped; partial results are kept for the host")
 
 
 def _forget(options: argparse.Namespace) -> None:
     from edgebench.protocol.messages import Done, SeatForget
 
-    _ask(options, SeatForget(options.seat), Done)
+    _request(options, SeatForget(options.seat), Done)
     print(f"forgotten: {options.seat}; its name is free for another device")
 
 

@@ -187,7 +187,7 @@ class ProgressWatcher:
             self._reports.start()
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             with suppress(ValueError):  # not in the main thread
-                signal.signal(signal.SIGINT, self._answer_interrupt)
+                signal.signal(signal.SIGINT, self._on_interrupt)
                 self._is_answering = True
         return self
 
@@ -197,7 +197,7 @@ class ProgressWatcher:
         self._is_over.set()
         self.bar.stop()
 
-    def _answer_interrupt(self, number: int, frame: FrameType | None) -> None:
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         """Acknowledge Ctrl-C immediately: stopping a run takes a moment."""
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if any(device.is_running for device in self._devices.values()):
