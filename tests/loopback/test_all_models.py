@@ -22,8 +22,8 @@ from edgebench.host.bench.verify import verify
 from edgebench.protocol.errors import EdgebenchError
 
 SETTINGS: dict[str, Any] = {
-    "duration_s": 0.1,
-    "min_query_count": 10,
+    "duration_s": 0.02,
+    "min_query_count": 3,
     "warmup_duration_s": 0.02,
     "warmup_query_count": 2,
     "telemetry_rate_hz": 0.0,
