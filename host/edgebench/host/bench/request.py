@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from edgebench.host.analysis.compare.comparability import check_keys
 from edgebench.host.analysis.compare.comparison import ALPHA
-from edgebench.host.analysis.compare.runs import check_metrics
+from edgebench.host.analysis.compare.runs import ComparisonOptions, check_metrics
 from edgebench.host.analysis.extra_runs import DEFAULT_EXTRA_RUNS
 from edgebench.host.analysis.verdict.machine import MIN_JUDGED_S
 from edgebench.host.bench.builtin import builtin_models, find_model
@@ -258,6 +258,14 @@ class BenchOptions(SpecChanges, total=False):
     battery_capacity_j: float | None
 
 
+class PairOptions(BenchOptions, ComparisonOptions, total=False):
+    """Settings of a measurement in pairs, and of the comparison."""
+
+    pairs: int | None
+    """Number of runs of each model; with fewer than 6, no difference can be significant. None: 10.
+    """
+
+
 def new_request(
     models: Sequence[str | Path],
     *,
@@ -280,10 +288,10 @@ def new_request(
         raise UsageError("a reference model needs a data set: --accuracy")
     on = options.get("on", (LOCAL_NAME,))
     devices = (on,) if isinstance(on, str) else tuple(on)
-    asked = _accuracy_request(opened, accuracy, reference) if accuracy else None
-    if asked is not None:
-        opened = with_references_first(opened, asked.references)
-        changes["dataset_sha256"] = asked.dataset.sha256
+    accuracy_request = _accuracy_request(opened, accuracy, reference) if accuracy else None
+    if accuracy_request is not None:
+        opened = with_references_first(opened, accuracy_request.references)
+        changes["dataset_sha256"] = accuracy_request.dataset.sha256
     own = None
     if (inputs := options.get("inputs")) is not None:
         own = open_inputs(Path(inputs), changes.get("input_shapes") or {})
@@ -321,7 +329,7 @@ def new_request(
             idle_duration_s=idle_duration_s,
         ),
         instrument=instrument,
-        accuracy=asked,
+        accuracy=accuracy_request,
         against=against,
         wait_s=options.get("wait_s") or 0.0,
     )

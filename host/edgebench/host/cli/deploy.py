@@ -14,7 +14,7 @@ from edgebench.protocol.errors import EdgebenchError, UsageError
 from edgebench.protocol.identity import DEFAULT_PORT
 from edgebench.protocol.text import printable
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say, say_hint
+from edgebench.system.terminal import echo, echo_hint
 
 if TYPE_CHECKING:
     from edgebench.host.devices.deploy import DeployReport
@@ -49,7 +49,12 @@ def parser() -> argparse.ArgumentParser:
         "host, or the installed package edgebench-kit)",
     )
     made.add_argument("--uninstall", action="store_true", help="remove the agent and all its data")
-    packages = made.add_argument_group("what is installed")
+    _add_packages(made.add_argument_group("what is installed"))
+    _add_agent(made.add_argument_group("the agent"))
+    return made
+
+
+def _add_packages(packages: argparse._ArgumentGroup) -> None:
     packages.add_argument(
         "--runtime",
         action="append",
@@ -68,7 +73,9 @@ def parser() -> argparse.ArgumentParser:
         help="also install the firmware bridge, for microcontrollers attached to the device "
         "(default: unchanged, initially not)",
     )
-    agent = made.add_argument_group("the agent")
+
+
+def _add_agent(agent: argparse._ArgumentGroup) -> None:
     agent.add_argument(
         "--port",
         type=_port,
@@ -103,7 +110,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="gpio:PATH|uart:PATH|none",
         help="line to a meter's digital input that marks the runs (default: unchanged)",
     )
-    return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
@@ -129,7 +135,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         for target in targets
     }
     if len(works) == 1:
-        works[targets[0]](say)()
+        works[targets[0]](echo)()
         return ExitCode.DONE
     if failures := _side_by_side(works):
         raise failures[0]
@@ -147,7 +153,7 @@ def _side_by_side(works: Mapping[str, _Work]) -> list[EdgebenchError]:
                     end.result()()
                 except EdgebenchError as exc:
                     failures.append(exc)
-                    say(f"note: {target} failed: {exc}")
+                    echo(f"note: {target} failed: {exc}")
         except KeyboardInterrupt:  # Ctrl-C also ends the programs of the targets in progress
             pool.shutdown(cancel_futures=True)
             raise
@@ -156,7 +162,7 @@ def _side_by_side(works: Mapping[str, _Work]) -> list[EdgebenchError]:
 
 def _naming(target: str) -> Callable[[str], None]:
     """A function that prints the steps of a target, with its name in front."""
-    return lambda step: say(f"{target}: {step}")
+    return lambda step: echo(f"{target}: {step}")
 
 
 def _undeploy(
@@ -219,7 +225,7 @@ def _report(report: DeployReport) -> None:
         print(printable(f"warning   {warning}"))
     if system.open_files is not None:
         print(printable(f"warning   models can access files: {system.open_files}"))
-        say_hint(CLOSE_FILES)
+        echo_hint(CLOSE_FILES)
 
 
 def _require_runtime(report: DeployReport, requested: Sequence[str] | None) -> None:
