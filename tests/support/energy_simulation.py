@@ -187,7 +187,7 @@ def simulate(
 ) -> Outcome:
     """One run with its analysis; the seed decides on which part of a sample a change falls."""
     chance = np.random.default_rng(seed)
-    played = _play(device, chance)
+    played = play(device, chance)
     with tempfile.TemporaryDirectory() as folder:
         seen = played.course
         if meter.elsewhere_s:
@@ -202,7 +202,7 @@ def simulate_file(
 ) -> Outcome | str:
     """One run, and the file of an instrument recorded with it; its outcome, or the refusal."""
     chance = np.random.default_rng(seed)
-    played = _play(device, chance)
+    played = play(device, chance)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         seen = played.course
@@ -255,7 +255,7 @@ def _clock_text(at_s: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Played:
+class PlayedRun:
     """A run that was played, and what is true of it."""
 
     device: SimulatedDevice
@@ -277,10 +277,10 @@ class _Played:
         return Outcome(found, gross_j, gross_j - idle_j)
 
 
-def _play(device: SimulatedDevice, chance: np.random.Generator) -> _Played:
+def play(device: SimulatedDevice, chance: np.random.Generator, run_id: str = RUN_ID) -> PlayedRun:
     """One run, step by step."""
     at_s = FIRST_S + float(chance.uniform(0, 0.1))
-    made = _Run(device, chance)
+    made = _Run(device, chance, run_id)
     made.enter("idle", at_s)
     at_s = made.stay(at_s, device.idle_s, device.idle_w)
     made.enter("idle_ended", at_s)
@@ -311,15 +311,16 @@ def _play(device: SimulatedDevice, chance: np.random.Generator) -> _Played:
         worker_record(np.full(len(starts_ns), 1000)), sync=SyncFacts(codes=tuple(made.codes))
     )
     events = tuple(Event(round(second * SECOND_NS), kind) for kind, second in made.events)
-    record = replace(run_record(worker), events=events)
+    record = replace(run_record(worker, run_id), events=events)
     timed = TimedQueries(queries, warmup_count)
-    return _Played(device, record, worker, timed, course, end_s)
+    return PlayedRun(device, record, worker, timed, course, end_s)
 
 
 @dataclass(slots=True)
 class _Run:
     device: SimulatedDevice
     chance: np.random.Generator
+    run_id: str
     events: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     codes: list[LoadCode] = field(default_factory=list[LoadCode])
     starts_s: list[float] = field(default_factory=list[float])
@@ -341,7 +342,7 @@ class _Run:
         device = self.device
         self.enter("syncing", at_s)
         at_s += QUIET_S + device.chip_s
-        chips = chips_of(RUN_ID, len(self.codes))
+        chips = chips_of(self.run_id, len(self.codes))
         edges_s = at_s + device.chip_s * np.arange(CHIP_COUNT + 1)
         busy_w = device.work_w if device.code_w is None else device.code_w
         for begin_s, end_s, is_busy in zip(edges_s, edges_s[1:], chips, strict=False):

@@ -512,7 +512,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         "host.client": [
             ("LEASE_TTL_S", 30.0, "the lease of the dead one has expired (30 s)"),
         ],
-        "host.lab": [
+        "host.campaign.commands": [
             ("MAX_PARALLEL_LANES", 512, "for each device, at most 512 at the same time"),
         ],
     },

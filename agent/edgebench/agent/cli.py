@@ -194,6 +194,31 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     )
     serve.add_argument("--local", action="store_true", help="serve this machine only, no network")
     serve.add_argument("--name", help="name of this device (default: the host name)")
+    _add_devices(serve)
+    serve.add_argument("--no-advertise", action="store_true", help="do not announce by mDNS")
+    serve.add_argument(
+        "--idle-exit",
+        type=float,
+        metavar="SECONDS",
+        help="stop after this time without a connection or a run",
+    )
+    serve.add_argument(
+        "--models-quota", type=int, metavar="BYTES", help="disk space for models (default: 4 GiB)"
+    )
+    serve.add_argument(
+        "--log",
+        type=Path,
+        metavar="FILE",
+        help="write the log to this file, of at most 1 MiB, and keep three older files "
+        "(default: standard error)",
+    )
+    # Digests of the environment of the command that starts its own agent.
+    serve.add_argument("--environment", help=argparse.SUPPRESS)
+    serve.set_defaults(command=_serve)
+
+
+def _add_devices(serve: argparse.ArgumentParser) -> None:
+    """Options of the simulated boards, the microcontrollers and the meters of an agent."""
     serve.add_argument(
         "--simulate",
         action="append",
@@ -227,26 +252,6 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
         help="wire to a meter's digital input, on which runs are marked "
         f"(default: ${SYNC_LINE_VARIABLE})",
     )
-    serve.add_argument("--no-advertise", action="store_true", help="do not announce by mDNS")
-    serve.add_argument(
-        "--idle-exit",
-        type=float,
-        metavar="SECONDS",
-        help="stop after this time without a connection or a run",
-    )
-    serve.add_argument(
-        "--models-quota", type=int, metavar="BYTES", help="disk space for models (default: 4 GiB)"
-    )
-    serve.add_argument(
-        "--log",
-        type=Path,
-        metavar="FILE",
-        help="write the log to this file, of at most 1 MiB, and keep three older files "
-        "(default: standard error)",
-    )
-    # Digests of the environment of the command that starts its own agent.
-    serve.add_argument("--environment", help=argparse.SUPPRESS)
-    serve.set_defaults(command=_serve)
 
 
 def _paths(options: argparse.Namespace) -> Paths:

@@ -2,82 +2,56 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgebench.host.analysis.compare.runs import RunComparison
-from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.cancellation import Cancellation
-from edgebench.host.bench.events import (
-    Notify,
-    ignore_events,
-    raise_failures,
-)
+from edgebench.host.bench.events import Notify, ignore_events, raise_failures
 from edgebench.host.bench.host import BenchHost
 from edgebench.host.bench.lease import stop_run
-from edgebench.host.bench.live import publish_status
-from edgebench.host.bench.request import (
-    DEFAULT_PAIRS,
-    BenchOptions,
-    BenchRequest,
-    ComparisonRequest,
-    new_request,
-)
+from edgebench.host.bench.request import BenchOptions, BenchRequest, PairOptions, new_request
 from edgebench.host.bench.runs import compare_measured
-from edgebench.host.bench.stored_model import find_sides
+from edgebench.host.bench.stored_model import comparison_request
+from edgebench.host.campaign import commands
 from edgebench.host.campaign.campaign import Campaign
-from edgebench.host.campaign.journal import LAST, begin_journal
-from edgebench.host.campaign.lanes import make_runs, paired_lanes, plan_campaign
-from edgebench.host.campaign.meters import refuse_unserved
-from edgebench.host.campaign.plan import CampaignPlan
-from edgebench.host.campaign.requests import CellRequests
+from edgebench.host.campaign.cluster.address import ClusterAddress
 from edgebench.host.client import Client
-from edgebench.host.devices.discovery import (
-    DiscoveredDevice,
-    named,
-)
+from edgebench.host.devices.discovery import DiscoveredDevice, named
 from edgebench.host.devices.farm import farm_path
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.devices.health import HealthCheck, HealthFiles
 from edgebench.host.devices.names import LOCAL_NAME
-from edgebench.host.devices.roster import forget, label, rename, take_over
+from edgebench.host.devices.roster import forget, label, rename
 from edgebench.host.devices.selection import ALL
+from edgebench.host.options.values import name_list
 from edgebench.host.result.run import Run
-from edgebench.host.store import index
-from edgebench.host.store.address import find_run, find_runs
-from edgebench.host.store.bundle import default_name, write_bundle
-from edgebench.host.store.bundle_file import BundleStore, open_store
-from edgebench.host.store.incomplete import follow_agent
-from edgebench.host.stored_run import StoredRun, StoredSet, compare_stored, runs_frame
-from edgebench.protocol.errors import (
-    EdgebenchError,
-    NoSuchCampaign,
-)
+from edgebench.host.stored_run import StoredResults, StoredRun
+from edgebench.protocol.errors import EdgebenchError
 
 if TYPE_CHECKING:
-    import pandas as pd
     from typing_extensions import Unpack
 
-    from edgebench.host.analysis.history.history import History
-    from edgebench.host.campaign.cluster.address import ClusterAddress
+    from edgebench.host.analysis.compare.runs import RunComparison
+    from edgebench.host.campaign.plan import CampaignPlan
     from edgebench.host.devices.deploy import DeployReport
     from edgebench.host.devices.install import OnStep
     from edgebench.host.devices.lab_file import JoinReport
     from edgebench.host.devices.on_device import UninstallReport
-    from edgebench.host.devices.pairing import Decide, Pairing
+    from edgebench.host.devices.pairing import Decide
     from edgebench.host.serve.server import PageAddress
     from edgebench.host.watch import Update
 
 
-MAX_PARALLEL_LANES = 512
-"""Maximum number of devices of lab hosts measured in parallel, each with a thread on this host."""
+class Lab(StoredResults):
+    """A result store, and the devices that this host is paired with.
 
-
-class Lab:
-    """A result store, and the devices that this host is paired with."""
+    Methods that contact devices raise a `UsageError` if the store is a bundle. `watcher` is called
+    with every event of a measurement; without a watcher, failures are raised. `cancellation` stops
+    a measurement from another thread, as Ctrl-C does in the main thread. `cluster` is the scheduler
+    of lab hosts, such as "tcp://server:8786"; without it, the devices are those paired with this
+    host.
+    """
 
     def __init__(
         self,
@@ -95,7 +69,7 @@ class Lab:
             agent_state: Directory of the agent that serves this machine.
             state: Directory of the health records of devices; default: `config`, if given.
         """
-        self.store = open_store(Path(store) if store is not None else None)
+        super().__init__(store)
         self._host = BenchHost(
             store=self.store,
             files=HostFiles(config),
@@ -103,111 +77,6 @@ class Lab:
             farm_file=farm_path(config),
             agent_state=agent_state,
         )
-
-    def _check_not_sent(self) -> None:
-        """Check that the store is not a bundle, before any device is contacted.
-
-        Raises:
-            UsageError: the store is a bundle, which is read-only.
-        """
-        if isinstance(self.store, BundleStore):
-            self.store.check_writable()
-
-    def runs(self, *names: str | Path, **selected: Unpack[index.RunSelection]) -> pd.DataFrame:
-        """The stored runs, one row each, oldest first; column `created` is the run's time in UTC.
-
-        Args:
-            *names: Bundles, tags, sets, or runs as for `run`; without names, all runs of the store.
-            **selected: model, device (names, or patterns such as `digits_*`), tag, since (earliest
-                time; local time if it has no zone), last (number of the newest runs).
-        """
-        return runs_frame(self.store, list(map(str, names)), index.RunFilter(**selected))
-
-    def run(self, name: str | Path = "last") -> StoredRun:
-        """A stored run, by id or a unique part of it, tag, directory, or bundle.
-
-        Raises:
-            UsageError: no such run.
-        """
-        address = find_run(self.store, str(name))
-        return StoredRun(address.store, address.run_id)
-
-    def bundle(
-        self,
-        runs: str | Path | Sequence[str | Path],
-        path: str | Path | None = None,
-        *,
-        is_annotated: bool = True,
-    ) -> Path:
-        """Write runs to a bundle, a file that can be used in place of a run.
-
-        Args:
-            runs: A run, set, tag, directory or bundle, or several.
-            path: `.zip` file to write, which must not exist; None: a file in the working directory,
-                named after the runs.
-            is_annotated: Whether to include tags and notes.
-
-        Raises:
-            UsageError: no such run, or the file exists or has another suffix.
-            StoreError: the file cannot be written.
-        """
-        addresses = [one for name in _listed(runs) for one in find_runs(self.store, name)]
-        target = Path(path) if path is not None else Path(default_name(addresses))
-        write_bundle(target, addresses, is_annotated=is_annotated)
-        return target
-
-    def history(
-        self,
-        *,
-        runs: Sequence[str] = (),
-        metric: str | None = None,
-        margin_ratio: float | None = None,
-        **selected: Unpack[index.RunSelection],
-    ) -> list[History]:
-        """A metric over time and its changes, for each model, device and settings.
-
-        Args:
-            runs: Only histories with these runs: ids, sets, tags; empty: all.
-            metric: A metric such as `latency_ns.p50` or `energy_j`; None: the headline of the runs.
-            margin_ratio: Largest change for the worse that is ignored; None: 1 %.
-            **selected: As for `runs`.
-
-        Raises:
-            UsageError: no such runs, or the metric is unknown or has no direction that is better.
-        """
-        from edgebench.host.store.history import read_histories
-
-        return read_histories(
-            self.store,
-            index.RunFilter(**selected),
-            runs=runs,
-            metric=metric,
-            margin_ratio=margin_ratio,
-        )
-
-    def export(self, *names: str, file: str | Path, file_format: str | None = None) -> None:
-        """Write stored runs in the format of another tool; docs/export.md lists the formats.
-
-        Args:
-            *names: Runs, as for `runs`.
-            file: File to write, or a directory for MLPerf's logs.
-            file_format: Name of a format; None: selected by the suffix of the file.
-
-        Raises:
-            UsageError: no such run or format.
-            FileNotWritten: the file cannot be written.
-        """
-        from edgebench.host.export.exported import find_exported
-        from edgebench.host.export.files import export_runs
-        from edgebench.host.export.registry import format_of_file, named_format
-
-        path = Path(file)
-        form = named_format(file_format) if file_format else format_of_file(path.name)
-        export_runs(find_exported(self.store, names), form, path)
-
-    def sets(self, runs: Sequence[StoredRun]) -> list[StoredSet]:
-        """Sets of runs of the same model, each with the interval between its runs."""
-        return [StoredSet.of(one) for one in find_sets(run.result for run in runs)]
 
     def devices(
         self, timeout_s: float = 3.0, *, on_doubt: Callable[[EdgebenchError], None] | None = None
@@ -272,22 +141,7 @@ class Lab:
             decide: Returns whether the agent replaces a known device that no longer responds, and
                 takes over its name, labels and history; None: the agent is always a new device.
         """
-        from edgebench.host.devices.pairing import pair
-
-        pairing = pair(self._host.files, text, decide=decide)
-        self._take_over(pairing)
-        return pairing.device
-
-    def _take_over(self, pairing: Pairing) -> None:
-        if pairing.replaced is not None:
-            take_over(
-                self._host.files,
-                self._host.health,
-                self._host.farm_file,
-                pairing.replaced,
-                pairing.device,
-            )
-            follow_agent(self.store, pairing.replaced.pin, pairing.device.pin)
+        return self._host.pair(text, decide)
 
     def export_lab(self, path: str | Path) -> tuple[KnownDevice, ...]:
         """Write this host's identity and devices to a new file, for hosts that will share them.
@@ -311,26 +165,25 @@ class Lab:
 
         return join_lab(self._host.files, Path(path), replaces=replaces)
 
-    def deploy(self, target: str, say: OnStep | None = None, **settings: Any) -> DeployReport:
+    def deploy(self, target: str, on_step: OnStep | None = None, **settings: Any) -> DeployReport:
         """Install an agent over SSH or adb, and pair with it.
 
         Args:
             target: Account or phone, as for `edgebench deploy`.
-            say: Called with each step.
+            on_step: Called with each step.
             settings: Fields of `DeployRequest`.
         """
-        from edgebench.host.devices.deploy import deploy, deploy_request
+        from edgebench.host.devices.deploy import deploy_request
 
-        request = deploy_request(target, **settings)
-        report = deploy(self._host.files, request, say, on_paired=self._take_over)
-        self._host.health.deployed(report.device)
-        return report
+        return self._host.deploy(deploy_request(target, **settings), on_step)
 
-    def undeploy(self, target: str, say: OnStep | None = None, **settings: Any) -> UninstallReport:
+    def undeploy(
+        self, target: str, on_step: OnStep | None = None, **settings: Any
+    ) -> UninstallReport:
         """Remove a deployed agent with all its data, and forget the device."""
         from edgebench.host.devices.deploy import deploy_request, undeploy
 
-        return undeploy(self._host.files, deploy_request(target, **settings), say)
+        return undeploy(self._host.files, deploy_request(target, **settings), on_step)
 
     def connect(self, device: str = LOCAL_NAME, *, any_environment: bool = False) -> Client:
         """Open a connection to a device.
@@ -353,8 +206,8 @@ class Lab:
 
         Args:
             *models: Paths, or names of built-in models.
-            watcher: Called with every event; without a watcher, failures are raised.
-            **options: Devices and settings of the measurement: on, duration_s, threads, meter, …
+            watcher: As described for the class.
+            **options: Devices and settings: on, duration_s, threads, meter, …; see `BenchOptions`.
 
         Raises:
             Interrupted: the user pressed Ctrl-C.
@@ -367,40 +220,28 @@ class Lab:
         baseline: str | Path,
         candidate: str | Path,
         *,
-        pairs: int = DEFAULT_PAIRS,
-        margin_ratio: float | None = None,
-        metrics: str | Sequence[str] | None = None,
-        allowed: str | Sequence[str] = (),
         watcher: Notify | None = None,
-        **options: Unpack[BenchOptions],
+        **options: Unpack[PairOptions],
     ) -> tuple[list[RunComparison], list[StoredRun]]:
         """Measure two models in pairs, in random order within each pair, and compare them.
+
+        The models are compared separately on each device.
 
         Args:
             baseline: Path, name of a built-in model, or stored runs such as the id of a set: the
                 file that they measured is found by its SHA-256 and measured again.
             candidate: As the baseline.
-            pairs: Runs of each model; with fewer than 6, no difference can be significant.
-            margin_ratio: Smallest relevant change; None: 1 %.
-            metrics: Metrics to compare, such as `latency_ns.p50` or `energy_j`.
-            allowed: Keys in which the sides may differ; see `comparability.KEYS`.
-            watcher: As for `bench`.
-            **options: As for `bench`; the models are compared separately on each device.
+            watcher: As described for the class.
+            **options: As for `bench`, and pairs, metrics, margin_ratio, allowed; see `PairOptions`.
 
         Raises:
             Interrupted: the user pressed Ctrl-C.
             EdgebenchError: a measurement failed, and there is no watcher.
         """
-        before, after = find_sides(self.store, str(baseline), str(candidate))
-        against = ComparisonRequest(
-            candidate=after,
-            pair_count=pairs,
-            metrics=tuple(_listed(metrics or ())),
-            margin_ratio=margin_ratio,
-            allowed=tuple(_listed(allowed)),
-        )
-        runs = self.measure(new_request([before.path], against=against, **options), watcher)
-        return compare_measured(against, [run.result for run in runs]), runs
+        request = comparison_request(self.store, str(baseline), str(candidate), **options)
+        assert request.against is not None, "it is a comparison"
+        runs = self.measure(request, watcher)
+        return compare_measured(request.against, [run.result for run in runs]), runs
 
     def measure(
         self,
@@ -410,17 +251,10 @@ class Lab:
     ) -> list[StoredRun]:
         """Make the runs of a request; return the runs that did not fail.
 
-        Args:
-            request: The models, the devices and the settings.
-            watcher: Called with every event; without a watcher, failures are raised.
-            cancellation: Stops the measurement from another thread, as Ctrl-C does in the main
-                thread.
-
         Raises:
             Interrupted: the user pressed Ctrl-C, or the command was cancelled.
             EdgebenchError: a measurement failed, and there is no watcher.
         """
-        self._check_not_sent()
         runs = self._host.measure(
             request, watcher or raise_failures, cancellation or Cancellation()
         )
@@ -428,6 +262,60 @@ class Lab:
 
     def _stored(self, runs: Sequence[Run]) -> list[StoredRun]:
         return [StoredRun(self.store, run.run_id) for run in runs]
+
+    def stop(self, device: str = LOCAL_NAME) -> str | None:
+        """Stop this user's run on a device; return its id, or None if no run is in progress.
+
+        `collect`, or the next `bench` on that device, stores the stopped run.
+
+        Raises:
+            LeaseHeld: another client is measuring on the device.
+            EdgebenchError: the device cannot be reached, or the run does not end.
+        """
+        with self.connect(device, any_environment=True) as client:
+            return stop_run(client)
+
+    def collect(
+        self,
+        on: str | Sequence[str] = (LOCAL_NAME,),
+        *,
+        is_waiting: bool = True,
+        watcher: Notify | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> list[StoredRun]:
+        """Store what earlier commands left on devices; a run in progress is followed to its end.
+
+        Args:
+            on: Devices, as for `bench`.
+            is_waiting: Whether to follow runs in progress; if not, their devices are skipped.
+            watcher: As described for the class.
+            cancellation: As described for the class; the runs that are followed also stop.
+
+        Returns:
+            The runs, including runs that failed on their device (`result.failure`).
+
+        Raises:
+            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+            LeaseHeld: another client is measuring on the only device.
+            EdgebenchError: the only device cannot be reached, or the store cannot be written.
+        """
+        notify, cancelled = watcher or raise_failures, cancellation or Cancellation()
+        runs = self._host.collect(name_list(on), notify, cancelled, is_waiting=is_waiting)
+        return self._stored(runs)
+
+    def analyse_set_aside(self, watcher: Notify | None = None) -> list[StoredRun]:
+        """Analyse again the runs that were set aside, for example after an upgrade.
+
+        Args:
+            watcher: Receives events for runs that are stored now, and for runs that stay set aside.
+
+        Returns:
+            The runs that are stored now, including runs that failed on their device.
+
+        Raises:
+            StoreError: the store cannot be read or written.
+        """
+        return self._stored(self._host.analyse_set_aside(watcher or raise_failures))
 
     def plan_campaign(
         self,
@@ -437,11 +325,7 @@ class Lab:
     ) -> CampaignPlan:
         """Plan a campaign file with the current devices; no run is made.
 
-        Args:
-            file: The campaign file.
-            watcher: Receives an event for each device that is left out because of its quarantine.
-            cluster: Scheduler, such as "tcp://server:8786", of the lab hosts that offer the
-                devices; None: the devices are paired with this host.
+        The watcher receives an event for each device that is left out because of its quarantine.
 
         Raises:
             UsageError: the file, or a model or setting in it, is invalid.
@@ -449,12 +333,60 @@ class Lab:
             DeviceNotOffered: the file names a device that no lab host offers.
             LabHostsUnreachable: the scheduler does not respond, or no lab host is connected.
         """
-        offered = None
-        if cluster is not None:
-            from edgebench.host.campaign.cluster.lanes import offered_devices
+        return commands.plan_campaign(self._host, Path(file), watcher or raise_failures, cluster)
 
-            offered = offered_devices(_address(cluster))
-        return plan_campaign(self._host, Path(file), watcher or raise_failures, offered)
+    def begin_campaign(
+        self,
+        file: str | Path,
+        watcher: Notify | None = None,
+        cluster: str | ClusterAddress | None = None,
+    ) -> Campaign:
+        """Write the plan of a campaign to the store; `resume_campaign` makes its runs.
+
+        Raises:
+            UsageError: the file, or a model or setting in it, is invalid.
+            NoSuchDevice: the file names a device that is not paired.
+            MeterNotServed: the agent of a device does not serve the meter.
+            StoreError: the store cannot be written.
+        """
+        notify = watcher or raise_failures
+        return self.campaign(commands.begin_campaign(self._host, Path(file), notify, cluster).id)
+
+    def resume_campaign(
+        self,
+        name: str = "last",
+        watcher: Notify | None = None,
+        cancellation: Cancellation | None = None,
+        cluster: str | ClusterAddress | None = None,
+        store_url: str | None = None,
+    ) -> Campaign:
+        """Fetch a campaign's finished runs from its devices, and make the runs that are left.
+
+        Args:
+            name: Id or name of the campaign, or `last`.
+            watcher: Called with every event; without a watcher, failures are ignored.
+            cancellation: As described for the class; the campaign can be resumed.
+            cluster: As described for the class.
+            store_url: fsspec URL through which lab hosts transfer finished runs, such as
+                "s3://bucket/runs"; None: through the scheduler.
+
+        Raises:
+            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+            NoSuchCampaign: the store has no such campaign.
+            CampaignRunning: another process is running the campaign.
+            FileChanged: a model changed since the campaign was planned.
+            LabHostsUnreachable: the scheduler does not respond.
+        """
+        campaign = self.campaign(name)
+        commands.resume_campaign(
+            self._host,
+            campaign,
+            notify=watcher or ignore_events,
+            cancellation=cancellation or Cancellation(),
+            cluster=cluster,
+            store_url=store_url,
+        )
+        return campaign
 
     def work_for(
         self,
@@ -469,7 +401,7 @@ class Lab:
         """Offer this host's devices to campaigns over several lab hosts, until Ctrl-C.
 
         Args:
-            cluster: Scheduler, such as "tcp://server:8786".
+            cluster: As described for the class.
             on: Devices to offer, as for `bench`; this machine itself is not offered.
             name: Name of this lab host; None: this machine's name.
             host: Address at which the scheduler reaches this machine; None: determined by Dask.
@@ -484,95 +416,15 @@ class Lab:
         """
         from edgebench.host.campaign.cluster.lab import work_for
 
-        self._check_not_sent()
         work_for(
             self._host,
-            _address(cluster),
-            words=_listed(on),
-            name=name or socket.gethostname(),
+            ClusterAddress.of(cluster),
+            words=name_list(on),
+            name=name,
             address=host,
             on_connected=on_connected,
             on_away=on_away,
         )
-
-    def begin_campaign(
-        self,
-        file: str | Path,
-        watcher: Notify | None = None,
-        cluster: str | ClusterAddress | None = None,
-    ) -> Campaign:
-        """Write the plan of a campaign to the store; `resume_campaign` makes its runs.
-
-        Args:
-            file: As for `plan_campaign`.
-            watcher: As for `plan_campaign`.
-            cluster: As for `plan_campaign`.
-
-        Raises:
-            UsageError: the file, or a model or setting in it, is invalid.
-            NoSuchDevice: the file names a device that is not paired.
-            MeterNotServed: the agent of a device does not serve the meter.
-            StoreError: the store cannot be written.
-        """
-        self._check_not_sent()
-        plan = self.plan_campaign(file, watcher, cluster)
-        if cluster is None:
-            refuse_unserved(plan, CellRequests(plan), self._host)
-        begin_journal(self.store, plan)
-        return self.campaign(plan.id)
-
-    def resume_campaign(
-        self,
-        name: str = "last",
-        watcher: Notify | None = None,
-        cancellation: Cancellation | None = None,
-        cluster: str | ClusterAddress | None = None,
-        store_url: str | None = None,
-    ) -> Campaign:
-        """Fetch a campaign's finished runs from its devices, and make the runs that are left.
-
-        Args:
-            name: Id or name of the campaign, or `last`.
-            watcher: Called with every event.
-            cancellation: Stops the campaign from another thread; it can be resumed.
-            cluster: As for `plan_campaign`.
-            store_url: fsspec URL through which lab hosts transfer finished runs, such as
-                "s3://bucket/runs"; None: through the scheduler.
-
-        Raises:
-            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
-            NoSuchCampaign: the store has no such campaign.
-            CampaignRunning: another process is running the campaign.
-            FileChanged: a model changed since the campaign was planned.
-            LabHostsUnreachable: the scheduler does not respond.
-        """
-        campaign, notify = self.campaign(name), watcher or ignore_events
-        parallel, lanes = self._host.farm().parallel, paired_lanes(self._host)
-        with publish_status(self.store, "campaign", notify, campaign.plan.id) as publisher:
-            if cluster is not None:
-                from edgebench.host.campaign.cluster.lanes import cluster_lanes
-
-                lanes = cluster_lanes(
-                    _address(cluster), campaign.journal, self.store, publisher, store_url
-                )
-                parallel = MAX_PARALLEL_LANES
-            make_runs(
-                campaign.journal,
-                self.store,
-                lanes,
-                notify=publisher,
-                cancellation=cancellation or Cancellation(),
-                parallel=parallel,
-            )
-        return campaign
-
-    def campaign(self, name: str = "last") -> Campaign:
-        """A campaign in this store, by id or name.
-
-        Raises:
-            NoSuchCampaign: the store has no such campaign.
-        """
-        return Campaign(self.store, name)
 
     def serve(
         self,
@@ -606,136 +458,3 @@ class Lab:
             campaigns=NewestCampaigns(self.store).read,
         )
         serve(sources, host=host, port=port, token=token, on_ready=on_ready)
-
-    def stop(self, device: str = LOCAL_NAME) -> str | None:
-        """Stop this user's run on a device; return its id, or None if no run is in progress.
-
-        `collect`, or the next `bench` on that device, stores the stopped run.
-
-        Raises:
-            LeaseHeld: another client is measuring on the device.
-            EdgebenchError: the device cannot be reached, or the run does not end.
-        """
-        with self.connect(device, any_environment=True) as client:
-            return stop_run(client)
-
-    def collect(
-        self,
-        on: str | Sequence[str] = (LOCAL_NAME,),
-        *,
-        is_waiting: bool = True,
-        watcher: Notify | None = None,
-        cancellation: Cancellation | None = None,
-    ) -> list[StoredRun]:
-        """Store what earlier commands left on devices; a run in progress is followed to its end.
-
-        Args:
-            on: Devices, as for `bench`.
-            is_waiting: Whether to follow runs in progress; if not, their devices are skipped.
-            watcher: Called with every event; without a watcher, failures are raised.
-            cancellation: Stops the collection and the runs that it follows, from another thread.
-
-        Returns:
-            The runs, including runs that failed on their device (`result.failure`).
-
-        Raises:
-            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
-            LeaseHeld: another client is measuring on the only device.
-            EdgebenchError: the only device cannot be reached, or the store cannot be written.
-        """
-        self._check_not_sent()
-        notify = watcher or raise_failures
-        cancelled = cancellation or Cancellation()
-        runs = self._host.collect(_listed(on), notify, cancelled, is_waiting=is_waiting)
-        return self._stored(runs)
-
-    def analyse_set_aside(self, watcher: Notify | None = None) -> list[StoredRun]:
-        """Analyse again the runs that were set aside, for example after an upgrade.
-
-        Args:
-            watcher: Receives events for runs that are stored now, and for runs that stay set aside.
-
-        Returns:
-            The runs that are stored now, including runs that failed on their device.
-
-        Raises:
-            StoreError: the store cannot be read or written.
-        """
-        return self._stored(self._host.analyse_set_aside(watcher or raise_failures))
-
-    def compare(
-        self,
-        baseline: str | Path | Sequence[str | Path],
-        candidate: str | Path | Sequence[str | Path] | None = None,
-        *,
-        metrics: str | Sequence[str] | None = None,
-        margin_ratio: float | None = None,
-        allowed: str | Sequence[str] = (),
-    ) -> list[RunComparison]:
-        """Compare stored runs, selected as for `runs`; one result per metric.
-
-        Args:
-            baseline: The runs of one side; without a candidate, runs that `bench_against` made,
-                named by the id of their comparison: `pairs-1f2e3d4c`.
-            candidate: The runs of the other side.
-            metrics: As for `bench_against`.
-            margin_ratio: As for `bench_against`.
-            allowed: As for `bench_against`.
-
-        Raises:
-            UsageError: no such run or metric, or the runs differ in more than the model.
-            MeasurementError: a run is invalid; for pairs, all pairs have an invalid run.
-        """
-        return compare_stored(
-            self.store,
-            _listed(baseline),
-            None if candidate is None else _listed(candidate),
-            metrics=None if metrics is None else _listed(metrics),
-            margin_ratio=margin_ratio,
-            allowed=_listed(allowed),
-        )
-
-    def report(
-        self,
-        *names: str,
-        output: str | Path | None = None,
-        allowed: Sequence[str] = (),
-        is_anonymous: bool = False,
-    ) -> Path:
-        """Write stored runs, or a campaign, as one self-contained HTML file.
-
-        Args:
-            *names: Runs by id, part of it, set, tag or directory; or one campaign by id or name.
-                The first run or set is the baseline of the others.
-            output: File to write; None: a file in the current directory, named after the first run.
-            allowed: Keys in which compared runs may differ; see `comparability.KEYS`.
-            is_anonymous: Leave out names of devices, hosts and users, paths and addresses.
-
-        Returns:
-            Path of the file.
-
-        Raises:
-            NoSuchRun: a name matches neither a run nor a campaign.
-            UsageError: the file exists and is not a report, or a key is unknown.
-            RunDamaged: traces of a run are damaged; the file is written without them.
-            StoreError: a run cannot be read, or the file cannot be written.
-        """
-        from edgebench.host.report.page import write_campaign_report, write_run_report
-
-        path = None if output is None else Path(output)
-        if len(names) == 1 and names[0] != LAST:  # `last` is a run
-            with suppress(NoSuchCampaign):
-                facts = self.campaign(names[0]).report_facts()
-                return write_campaign_report(facts, path, is_anonymous=is_anonymous)
-        return write_run_report(self.store, names, path, allowed=allowed, is_anonymous=is_anonymous)
-
-
-def _listed(names: str | Path | Sequence[str | Path]) -> list[str]:
-    """Names as a list of strings; a single name becomes a list with one item."""
-    return [str(one) for one in ([names] if isinstance(names, (str, Path)) else names)]
-
-
-def _address(cluster: str | ClusterAddress) -> ClusterAddress:
-    from edgebench.host.campaign.cluster.address import ClusterAddress
-
-    return cluster if isinstance(cluster, ClusterAddress) else ClusterAddress(cluster)

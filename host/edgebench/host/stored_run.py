@@ -1,33 +1,50 @@
-"""Stored runs for use from Python: numbers, traces, tags and note."""
+"""The results in a store, for use from Python: runs with their traces, sets, comparisons."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, compare_pairs
+from edgebench.host.analysis.compare.runs import (
+    ComparisonOptions,
+    RunComparison,
+    compare_groups,
+    compare_pairs,
+)
+from edgebench.host.analysis.run_set import find_sets
+from edgebench.host.campaign.campaign import Campaign
+from edgebench.host.campaign.journal import LAST
+from edgebench.host.options.values import name_list
 from edgebench.host.result.document import Document
 from edgebench.host.result.measured import Metrics
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.store.address import find_each, find_runs, list_named
+from edgebench.host.store.address import find_each, find_run, find_runs, list_named
 from edgebench.host.store.annotations import Annotations, read_annotations
-from edgebench.host.store.index import RunFilter, RunSummary, list_runs
+from edgebench.host.store.bundle import default_name, write_bundle
+from edgebench.host.store.bundle_file import open_store
+from edgebench.host.store.index import RunFilter, RunSelection, RunSummary, list_runs
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.host.store.occasions import spread_in
 from edgebench.protocol.device import DeviceDescription
-from edgebench.protocol.errors import NoSecondSide, StoreError
+from edgebench.protocol.errors import NoSecondSide, NoSuchCampaign, StoreError
 from edgebench.protocol.record import ModelFacts
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from typing_extensions import Unpack
 
+    from edgebench.host.analysis.history.history import History
     from edgebench.host.series.run_series import RunSeries
+
+Names = str | Path | Sequence[str | Path]
+"""Names of runs: one, or several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,57 +237,202 @@ class StoredRun:
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
 
 
-def runs_frame(store: Store, names: Sequence[str], wanted: RunFilter) -> pd.DataFrame:
-    """Stored runs, one row each, oldest first; see `Lab.runs`.
+class StoredResults:
+    """The results in a store or in a bundle; no device is needed."""
 
-    Raises:
-        UsageError: no such run.
-    """
-    import pandas as pd
+    def __init__(self, store: str | Path | None = None) -> None:
+        """Open the store.
 
-    rows = list_named(store, names, wanted) if names else list_runs(store, wanted)
-    columns = list(RunSummary.__dataclass_fields__)
-    frame = pd.DataFrame([asdict(row) for row in rows], columns=columns)
-    frame["created"] = pd.to_datetime(frame["created_utc"], utc=True, errors="coerce")
-    return frame
+        Args:
+            store: Directory of the results, or a bundle, which is read-only; None: the store of
+                this user.
+        """
+        self.store = open_store(Path(store) if store is not None else None)
 
+    def runs(self, *names: str | Path, **selected: Unpack[RunSelection]) -> pd.DataFrame:
+        """The stored runs, one row each, oldest first; column `created` is the run's time in UTC.
 
-def compare_stored(
-    store: Store,
-    baseline: Sequence[str],
-    candidate: Sequence[str] | None,
-    *,
-    metrics: Sequence[str] | None,
-    margin_ratio: float | None,
-    allowed: Sequence[str],
-) -> list[RunComparison]:
-    """Compare stored runs; one result per metric. See `Lab.compare`.
+        Args:
+            *names: Bundles, tags, sets, or runs as for `run`; without names, all runs of the store.
+            **selected: model, device (names, or patterns such as `digits_*`), tag, since (earliest
+                time; local time if it has no zone), last (number of the newest runs).
 
-    Raises:
-        UsageError: no such run or metric, or the runs differ in more than the model.
-        MeasurementError: a run is invalid; for pairs, all pairs have an invalid run.
-    """
-    if candidate is None:
-        runs = [address.run() for address in find_each(store, baseline)]
-        if len(runs) == 1 and (pair := runs[0].pair) and pair.comparison_id not in baseline:
+        Raises:
+            UsageError: no such run.
+        """
+        import pandas as pd
+
+        wanted = RunFilter(**selected)
+        named = name_list(names)
+        rows = list_named(self.store, named, wanted) if named else list_runs(self.store, wanted)
+        columns = list(RunSummary.__dataclass_fields__)
+        frame = pd.DataFrame([asdict(row) for row in rows], columns=columns)
+        frame["created"] = pd.to_datetime(frame["created_utc"], utc=True, errors="coerce")
+        return frame
+
+    def run(self, name: str | Path = "last") -> StoredRun:
+        """A stored run, by id or a unique part of it, tag, directory, or bundle.
+
+        Raises:
+            UsageError: no such run.
+        """
+        address = find_run(self.store, str(name))
+        return StoredRun(address.store, address.run_id)
+
+    def sets(self, runs: Sequence[StoredRun]) -> list[StoredSet]:
+        """Sets of runs of the same model, each with the interval between its runs."""
+        return [StoredSet.of(run_set) for run_set in find_sets(run.result for run in runs)]
+
+    def bundle(
+        self, runs: Names, path: str | Path | None = None, *, is_annotated: bool = True
+    ) -> Path:
+        """Write runs to a bundle, a file that can be used in place of a run.
+
+        Args:
+            runs: A run, set, tag, directory or bundle, or several.
+            path: `.zip` file to write, which must not exist; None: a file in the working directory,
+                named after the runs.
+            is_annotated: Whether to include tags and notes.
+
+        Raises:
+            UsageError: no such run, or the file exists or has another suffix.
+            StoreError: the file cannot be written.
+        """
+        addresses = [one for name in name_list(runs) for one in find_runs(self.store, name)]
+        target = Path(path) if path is not None else Path(default_name(addresses))
+        write_bundle(target, addresses, is_annotated=is_annotated)
+        return target
+
+    def history(
+        self,
+        *,
+        runs: Sequence[str] = (),
+        metric: str | None = None,
+        margin_ratio: float | None = None,
+        **selected: Unpack[RunSelection],
+    ) -> list[History]:
+        """A metric over time and its changes, for each model, device and settings.
+
+        Args:
+            runs: Only histories with these runs: ids, sets, tags; empty: all.
+            metric: A metric such as `latency_ns.p50` or `energy_j`; None: the headline of the runs.
+            margin_ratio: Largest change for the worse that is ignored; None: 1 %.
+            **selected: As for `runs`.
+
+        Raises:
+            UsageError: no such runs, or the metric is unknown or has no direction that is better.
+        """
+        from edgebench.host.store.history import read_histories
+
+        wanted = RunFilter(**selected)
+        return read_histories(
+            self.store, wanted, runs=runs, metric=metric, margin_ratio=margin_ratio
+        )
+
+    def compare(
+        self,
+        baseline: Names,
+        candidate: Names | None = None,
+        **options: Unpack[ComparisonOptions],
+    ) -> list[RunComparison]:
+        """Compare stored runs, selected as for `runs`; one result per metric.
+
+        Args:
+            baseline: The runs of one side; without a candidate, runs that `bench_against` made,
+                named by the id of their comparison: `pairs-1f2e3d4c`.
+            candidate: The runs of the other side.
+            **options: metrics, margin_ratio, allowed; see `ComparisonOptions`.
+
+        Raises:
+            UsageError: no such run or metric, or the runs differ in more than the model.
+            MeasurementError: a run is invalid; for pairs, all pairs have an invalid run.
+        """
+        before = name_list(baseline)
+        metrics, allowed = options.get("metrics"), name_list(options.get("allowed", ()))
+        paths, margin_ratio = name_list(metrics) if metrics else None, options.get("margin_ratio")
+        if candidate is not None:
+            sides = [
+                [address.run() for name in names for address in find_runs(self.store, name)]
+                for names in (before, name_list(candidate))
+            ]
+            return compare_groups(
+                [(sides[0], sides[1])],
+                metrics=paths,
+                margin_ratio=margin_ratio,
+                allowed=allowed,
+                spread_of=partial(spread_in, self.store),
+            )
+        runs = [address.run() for address in find_each(self.store, before)]
+        if len(runs) == 1 and (pair := runs[0].pair) and pair.comparison_id not in before:
             raise NoSecondSide(
                 f"a comparison needs a second side: {runs[0].run_id} is only one run of a pair",
                 pair.comparison_id,
             )
         if any(run.pair is None for run in runs):
             raise NoSecondSide(
-                f"a comparison needs a second side: {', '.join(baseline)} has no pairs",
-                sides=tuple(baseline) if len(baseline) == 2 else (),
+                f"a comparison needs a second side: {', '.join(before)} has no pairs",
+                sides=tuple(before) if len(before) == 2 else (),
             )
-        return compare_pairs(runs, metrics=metrics, margin_ratio=margin_ratio, allowed=allowed)
-    before, after = (
-        [address.run() for name in names for address in find_runs(store, name)]
-        for names in (baseline, candidate)
-    )
-    return compare_groups(
-        [(before, after)],
-        metrics=metrics,
-        margin_ratio=margin_ratio,
-        allowed=allowed,
-        spread_of=partial(spread_in, store),
-    )
+        return compare_pairs(runs, metrics=paths, margin_ratio=margin_ratio, allowed=allowed)
+
+    def export(self, *names: str, file: str | Path, file_format: str | None = None) -> None:
+        """Write stored runs in the format of another tool; docs/export.md lists the formats.
+
+        Args:
+            *names: Runs, as for `runs`.
+            file: File to write, or a directory for MLPerf's logs.
+            file_format: Name of a format; None: selected by the suffix of the file.
+
+        Raises:
+            UsageError: no such run or format.
+            FileNotWritten: the file cannot be written.
+        """
+        from edgebench.host.export.exported import find_exported
+        from edgebench.host.export.files import export_runs
+        from edgebench.host.export.registry import format_of_file, named_format
+
+        path = Path(file)
+        form = named_format(file_format) if file_format else format_of_file(path.name)
+        export_runs(find_exported(self.store, names), form, path)
+
+    def campaign(self, name: str = "last") -> Campaign:
+        """A campaign in this store, by id or name.
+
+        Raises:
+            NoSuchCampaign: the store has no such campaign.
+        """
+        return Campaign(self.store, name)
+
+    def report(
+        self,
+        *names: str,
+        output: str | Path | None = None,
+        allowed: Sequence[str] = (),
+        is_anonymous: bool = False,
+    ) -> Path:
+        """Write stored runs, or a campaign, as one self-contained HTML file.
+
+        Args:
+            *names: Runs by id, part of it, set, tag or directory; or one campaign by id or name.
+                The first run or set is the baseline of the others.
+            output: File to write; None: a file in the current directory, named after the first run.
+            allowed: Keys in which compared runs may differ; see `comparability.KEYS`.
+            is_anonymous: Leave out names of devices, hosts and users, paths and addresses.
+
+        Returns:
+            Path of the file.
+
+        Raises:
+            NoSuchRun: a name matches neither a run nor a campaign.
+            UsageError: the file exists and is not a report, or a key is unknown.
+            RunDamaged: traces of a run are damaged; the file is written without them.
+            StoreError: a run cannot be read, or the file cannot be written.
+        """
+        from edgebench.host.report.page import write_campaign_report, write_run_report
+
+        path = None if output is None else Path(output)
+        if len(names) == 1 and names[0] != LAST:  # `last` is a run
+            with suppress(NoSuchCampaign):
+                facts = self.campaign(names[0]).report_facts()
+                return write_campaign_report(facts, path, is_anonymous=is_anonymous)
+        return write_run_report(self.store, names, path, allowed=allowed, is_anonymous=is_anonymous)

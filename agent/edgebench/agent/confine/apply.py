@@ -117,23 +117,30 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
         "the worker can start programs, and signal processes",
     )
 
-    # With a capability that bypasses permissions, another user can open all files; and only the
-    # filter prevents leaving a view by open_by_handle_at(2).
-    is_shut = change.rights == 0 or calls.is_applied
-    details = [landlock.detail] if landlock.is_applied else []
-    details += [view.detail] if view.is_applied and is_shut else []
-    details += [user.detail] if user.is_applied and change.rights == 0 else []
-    files = Safeguard(is_applied=True, detail="; ".join(details)) if details else landlock
     record = Confinement(
         is_root=is_root,
         privileges=privileges,
         capabilities=capabilities,
         calls=calls,
-        files=files,
+        files=_protected_files(landlock, view, user, calls, has_rights=change.rights != 0),
         network=network,
         threads=threads,
     )
     return ConfinementResult(record, change.moved)
+
+
+def _protected_files(
+    landlock: Safeguard, view: Safeguard, user: Safeguard, calls: Safeguard, *, has_rights: bool
+) -> Safeguard:
+    """Safeguards that keep files of the device from the worker, as one; Landlock's if none does.
+
+    With a capability that bypasses permissions, another user can open all files; and only the
+    filter of system calls prevents leaving a view by open_by_handle_at(2).
+    """
+    details = [landlock.detail] if landlock.is_applied else []
+    details += [view.detail] if view.is_applied and (not has_rights or calls.is_applied) else []
+    details += [user.detail] if user.is_applied and not has_rights else []
+    return Safeguard(is_applied=True, detail="; ".join(details)) if details else landlock
 
 
 def _die_with(kernel: Kernel, parent: int, death_signal: int) -> None:

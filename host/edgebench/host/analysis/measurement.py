@@ -67,6 +67,8 @@ class Traces:
 class Measurement:
     """Numbers of a run."""
 
+    traces: Traces
+    """Raw data of the run. A rule computes from it a number that no other code needs."""
     steady: SteadyState
     first_row: int
     """First counted row, after both the issued and the detected warm-up."""
@@ -133,6 +135,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
     step_ns = _step_ns(record, invoke_ns)
     realtime = worker.scheduling.realtime
     return Measurement(
+        traces=traces,
         steady=steady,
         first_row=first_row,
         invoke_ns=invoke_ns,

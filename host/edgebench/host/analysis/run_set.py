@@ -127,10 +127,13 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     is_of_one = len(having) == 1 and metric.path.startswith("accuracy.")
     interval = metric.interval(having[0]) if is_of_one else median_interval(values)
     median = float(np.median(values))
-    if interval is not None and metric.group in _DRIFTING:
-        # Each run shows a part of the drift: a longer run could be anywhere in the drift's range.
-        reach = DRIFT_REACH * abs(median) * set_drift_ratio(having)
-        interval = (interval[0] - reach, interval[1] + reach)
+    if interval is not None and metric.group in _DRIFTING and (drift := set_drift_ratio(having)):
+        # Each run shows a part of the drift: a longer run could be anywhere in the drift's range,
+        # or stay at the level of the end.
+        reach, end = DRIFT_REACH * abs(median) * drift, _end_ratio(having)
+        factor = 1 / end if metric.group == "throughput_per_s" else end
+        low, high = interval
+        interval = min(low - reach, low * factor), max(high + reach, high * factor)
     if metric.budget is not None and interval is not None:
         # Interval between runs with the error of the meter; source: GUM, 5.1.2.
         meter = abs(median) * _meter_ratio(runs)
@@ -182,6 +185,20 @@ def set_drift_ratio(runs: Sequence[Run]) -> float:
     if interval is not None and (interval[0] > 0 or interval[1] < 0):
         drift = max(drift, abs(float(np.median(changes))))
     return drift
+
+
+def _end_ratio(runs: Sequence[Run]) -> float:
+    """Latency at the end of a run over its median, median of the runs; 1 if it is not known.
+
+    The latency at the end continues the line through the medians of the last two of ten blocks.
+    """
+    ends = []
+    for run in runs:
+        blocks = run.metrics.stability.block_p50_ns if run.metrics.stability else ()
+        if len(blocks) < 2:
+            return 1.0
+        ends.append((1.5 * blocks[-1] - 0.5 * blocks[-2]) / max(float(np.median(blocks)), 1.0))
+    return max(float(np.median(ends)), 0.0) or 1.0
 
 
 def _meter_ratio(runs: Sequence[Run]) -> float:
@@ -273,17 +290,19 @@ def _verdict(
     if summary is not None and METRICS[precise].is_exact:
         # A reproducible count has no distribution: its precision is the range of the runs.
         half_width, needed = (summary.max - summary.min) / 2 / summary.median, 1
+    ordered = tuple(sorted(counted, key=lambda run: run.run_id))
     evidence = SetEvidence(
-        counted=len(counted),
+        runs=ordered,
         planned=_planned_count(runs),
         needed=needed,
         name=METRICS[precise].label,
         half_width_ratio=half_width,
         is_exact=METRICS[precise].is_exact,
-        values=_values(METRICS[precise], counted),
+        values=tuple(
+            float(value) for run in ordered if (value := METRICS[precise].value(run)) is not None
+        ),
         drift_ratio=set_drift_ratio(counted) if counted else 0.0,
-        thermal=tuple(run.metrics.thermal for run in counted),
-        yardsticks=_yardsticks(counted),
+        yardsticks=_yardsticks(ordered),
     )
     unwatched = dict.fromkeys(name for run in counted for name in run.verdict.unwatched)
     verdict = judge_set(evidence, _broken_by_runs(runs, counted, metrics), unwatched)
@@ -291,21 +310,14 @@ def _verdict(
 
 
 def _yardsticks(runs: Sequence[Run]) -> tuple[Yardstick | None, ...]:
-    """Yardsticks in the order of measurement; all None if work or CPUs differ between the runs.
+    """Yardsticks of the runs; all None if work or CPUs differ between the runs.
 
     All are None, too, if an accelerator ran the model, because they show the speed of the CPU.
     """
     is_compared = len(set(map(work_of, runs))) == 1 and not any(
         uses_accelerator(run.runtime.placement) for run in runs
     )
-    ordered = sorted(runs, key=lambda run: run.run_id)
-    return tuple(run.conditions.yardstick if is_compared else None for run in ordered)
-
-
-def _values(metric: Metric, runs: Iterable[Run]) -> tuple[float, ...]:
-    """Values of a metric in the order of measurement."""
-    values = (metric.value(run) for run in sorted(runs, key=lambda run: run.run_id))
-    return tuple(float(value) for value in values if value is not None)
+    return tuple(run.conditions.yardstick if is_compared else None for run in runs)
 
 
 def _broken_by_runs(

@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.collect import analyse_set_aside
@@ -42,14 +43,21 @@ from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, load_farm
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.devices.health import CheckState, HealthCheck, HealthFiles, Outcomes
 from edgebench.host.devices.labgrid import LabgridPlaces, places_of, with_places
-from edgebench.host.devices.roster import recorder
+from edgebench.host.devices.roster import recorder, take_over
 from edgebench.host.devices.selection import select
 from edgebench.host.power.metering import check_wiring
 from edgebench.host.result.run import Run
 from edgebench.host.store import index
+from edgebench.host.store.bundle_file import refuse_bundle
+from edgebench.host.store.incomplete import follow_agent
 from edgebench.host.store.layout import Store
 from edgebench.host.transports import local as local_transport
 from edgebench.protocol.errors import EdgebenchError, NoSuchDevice
+
+if TYPE_CHECKING:
+    from edgebench.host.devices.deploy import DeployReport, DeployRequest
+    from edgebench.host.devices.install import OnStep
+    from edgebench.host.devices.pairing import Decide, Pairing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +92,28 @@ class BenchHost:
             on_doubt(doubt)
         record = recorder(farm, self.health, places)
         return find_devices(self.files, timeout_s=timeout_s, state=self.agent_state, record=record)
+
+    def pair(self, text: str, decide: Decide | None) -> KnownDevice:
+        """Pair with an agent, which takes over the history of the device that it replaces."""
+        from edgebench.host.devices.pairing import pair
+
+        pairing = pair(self.files, text, decide=decide)
+        self._take_over(pairing)
+        return pairing.device
+
+    def deploy(self, request: DeployRequest, on_step: OnStep | None) -> DeployReport:
+        """Install an agent, and pair with it."""
+        from edgebench.host.devices.deploy import deploy
+
+        report = deploy(self.files, request, on_step, on_paired=self._take_over)
+        self.health.deployed(report.device)
+        return report
+
+    def _take_over(self, pairing: Pairing) -> None:
+        old, new = pairing.replaced, pairing.device
+        if old is not None:
+            take_over(self.files, self.health, self.farm_file, old, new)
+            follow_agent(self.store, old.pin, new.pin)
 
     def watched(self, names: Sequence[str]) -> list[KnownDevice]:
         """Devices by name; without names, all paired devices, and this machine if it runs an agent.
@@ -174,8 +204,10 @@ class BenchHost:
 
         Raises:
             Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+            UsageError: the store is a bundle.
             EdgebenchError: a consumer of the events raised a failure, or the only device failed.
         """
+        refuse_bundle(self.store)
         farm, places = self.merged_farm(notify)
         devices = self.choose(request.devices, farm, notify)
         for device in devices:
@@ -218,6 +250,7 @@ class BenchHost:
             LeaseHeld: another client is measuring on the only device.
             EdgebenchError: the only device cannot be reached, or the store cannot be written.
         """
+        refuse_bundle(self.store)
         farm, _ = self.merged_farm(notify)
         devices = select(words, self.files.devices(), farm)
         with self._measuring("collect", notify, len(devices)) as (host, publish):

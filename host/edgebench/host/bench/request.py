@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from edgebench.host.analysis.compare.comparability import check_keys
 from edgebench.host.analysis.compare.comparison import ALPHA
-from edgebench.host.analysis.compare.runs import check_metrics
+from edgebench.host.analysis.compare.runs import ComparisonOptions, check_metrics
 from edgebench.host.analysis.extra_runs import DEFAULT_EXTRA_RUNS
 from edgebench.host.analysis.verdict.machine import MIN_JUDGED_S
 from edgebench.host.bench.builtin import builtin_models, find_model
@@ -256,6 +256,14 @@ class BenchOptions(SpecChanges, total=False):
     idle_duration_s: float | None
     """Idle time before and after each run; None: chosen for the meter."""
     battery_capacity_j: float | None
+
+
+class PairOptions(BenchOptions, ComparisonOptions, total=False):
+    """Settings of a measurement in pairs, and of the comparison."""
+
+    pairs: int | None
+    """Number of runs of each model; with fewer than 6, no difference can be significant. None: 10.
+    """
 
 
 def new_request(

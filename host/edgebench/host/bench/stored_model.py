@@ -1,4 +1,4 @@
-"""Model files of stored runs: the file that a run measured, found by its SHA-256.
+"""Requests for comparisons, with model files of stored runs, found by their SHA-256.
 
 A store has the numbers of a baseline and the digest of its model, but not the model. To measure the
 baseline again, its file is searched where it usually is: in the current directory, beside the other
@@ -10,14 +10,56 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from edgebench.host.bench.builtin import builtin_models, find_model
 from edgebench.host.bench.model import Model, open_model
+from edgebench.host.bench.request import (
+    DEFAULT_PAIRS,
+    BenchOptions,
+    BenchRequest,
+    ComparisonRequest,
+    PairOptions,
+    new_request,
+)
+from edgebench.host.options.values import name_list
 from edgebench.host.store.address import find_runs, is_run_directory
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import ModelFileMissing, NoSuchModel, NoSuchRun, UsageError
-from edgebench.protocol.record import ModelFacts
 from edgebench.system.paths import MODEL_SUFFIXES
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+def comparison_request(
+    store: Store, baseline: str, candidate: str, **options: Unpack[PairOptions]
+) -> BenchRequest:
+    """Build a request to compare two models in pairs of runs.
+
+    Args:
+        store: Store of the runs that a name may refer to.
+        baseline: Path, name of a built-in model, or name of stored runs, such as the id of a set.
+        candidate: As the baseline.
+        **options: Settings of the measurement and of the comparison.
+
+    Raises:
+        NoSuchModel: a name refers to no file, no built-in model and no runs.
+        ModelFileMissing: a name refers to stored runs, and the file of their model is not found.
+        UsageError: a file cannot be read, stored runs have several models or none with a file, or a
+            setting is invalid.
+    """
+    before, after = find_sides(store, baseline, candidate)
+    pairs, margin_ratio = options.pop("pairs", None), options.pop("margin_ratio", None)
+    metrics, allowed = options.pop("metrics", None), options.pop("allowed", ())
+    against = ComparisonRequest(
+        candidate=after,
+        pair_count=DEFAULT_PAIRS if pairs is None else pairs,
+        metrics=tuple(name_list(metrics or ())),
+        margin_ratio=margin_ratio,
+        allowed=tuple(name_list(allowed)),
+    )
+    return new_request([before.path], against=against, **cast("BenchOptions", options))
 
 
 def find_sides(store: Store, baseline: str, candidate: str) -> tuple[Model, Model]:
@@ -59,7 +101,9 @@ def _find_side(store: Store, name: str, folders: Iterable[Path]) -> Model:
     for file in [*_opened(files), *builtin_models()]:
         if file.size_bytes == model.size_bytes and file.sha256 == sha256:
             return file
-    raise _missing_file(name, model, sha256)
+    raise ModelFileMissing(
+        f"the file that {name} measured is not here: {model.name}, SHA-256 {sha256}", sha256
+    )
 
 
 def _model_files(folder: Path) -> list[Path]:
@@ -73,9 +117,3 @@ def _opened(paths: Iterable[Path]) -> Iterable[Model]:
     for path in paths:
         with suppress(UsageError):
             yield open_model(path)
-
-
-def _missing_file(name: str, model: ModelFacts, sha256: str) -> ModelFileMissing:
-    return ModelFileMissing(
-        f"the file that {name} measured is not here: {model.name}, SHA-256 {sha256}", sha256
-    )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from edgebench.host.bench import events
@@ -19,19 +17,13 @@ from edgebench.host.bench.lanes import measure_side_by_side
 from edgebench.host.bench.runs import DeviceRuns, local_runs
 from edgebench.host.bench.session import MeasuringHost, Target
 from edgebench.host.campaign.journal import Journal
-from edgebench.host.campaign.meters import refuse_own_meter
-from edgebench.host.campaign.plan import CampaignPlan, new_plan
+from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.run import CampaignRuns, CampaignWork
-from edgebench.host.campaign.spec import load_spec
 from edgebench.host.campaign.state import CampaignState, RunState, campaign_state
-from edgebench.host.devices.farm import Farm
-from edgebench.host.devices.files import KnownDevice
-from edgebench.host.devices.selection import select
-from edgebench.host.power.metering import check_wiring
 from edgebench.host.store import index
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import DeviceNotOffered, NoSuchDevice
+from edgebench.protocol.errors import NoSuchDevice
 
 
 class LaneFactory(Protocol):
@@ -148,47 +140,3 @@ def paired_lanes(host: BenchHost) -> OpenLanes:
             yield PairedLanes(host=host, measuring=measuring)
 
     return open_lanes
-
-
-def plan_campaign(
-    host: BenchHost,
-    file: Path,
-    notify: Notify,
-    offered: tuple[list[KnownDevice], Farm] | None = None,
-) -> CampaignPlan:
-    """Plan a campaign file with the current devices; no run is made.
-
-    Args:
-        host: This host.
-        file: The campaign file.
-        notify: Consumer of the events.
-        offered: The devices that lab hosts offer, and their farm; None for this host's devices.
-
-    Raises:
-        UsageError: the file, or a model or setting in it, is invalid.
-        NoSuchDevice: the file names a device that is not paired.
-        DeviceNotOffered: the file names a device that no lab host offers.
-    """
-    own_farm, _ = host.merged_farm(notify)
-
-    def choose(word: str) -> list[str]:
-        if offered is None:
-            return [device.name for device in host.choose([word], own_farm, notify)]
-        devices, farm = offered
-        known = [device.name for device in devices]
-        names = [device.name for device in select([word], devices, farm)]
-        if missing := [name for name in names if name not in known]:
-            raise DeviceNotOffered(
-                f"no lab host offers {missing[0]}; offered: {', '.join(known)}",
-                shlex.quote(missing[0]),
-            )
-        return names
-
-    plan = new_plan(load_spec(file), file, choose)
-    meter = plan.spec.settings.meter
-    if offered is not None:
-        refuse_own_meter(meter)
-    elif meter:
-        check_wiring(meter, plan.devices)
-    CellRequests(plan)
-    return plan

@@ -174,29 +174,27 @@ def _request(options: argparse.Namespace, store: Store) -> BenchRequest:
     Raises:
         UsageError: an option needs --against, or the number of models with --against is not 1.
     """
-    from edgebench.host.bench.request import DEFAULT_PAIRS, ComparisonRequest, new_request
-    from edgebench.host.bench.stored_model import find_sides
+    from edgebench.host.bench.request import new_request
+    from edgebench.host.bench.stored_model import comparison_request
     from edgebench.protocol.errors import UsageError
 
-    against, models = None, options.models
     if options.against is None:
         for option in OPTIONS:
             if option not in SETTINGS and getattr(options, option.name) is not None:
                 raise UsageError(f"{option.flag} needs --against B")
-    else:
-        if len(options.models) != 1:
-            count = len(options.models)
-            raise UsageError(f"--against takes a single baseline model, got {count}")
-        baseline, candidate = find_sides(store, options.models[0], options.against)
-        models = [baseline.path]
-        against = ComparisonRequest(
-            candidate=candidate,
-            pair_count=DEFAULT_PAIRS if options.pairs is None else options.pairs,
-            metrics=tuple(options.metric or ()),
-            margin_ratio=options.fail_on,
-            allowed=tuple(options.allow or ()),
-        )
-    return new_request(models, against=against, **_settings(options))
+        return new_request(options.models, **_settings(options))
+    if len(options.models) != 1:
+        raise UsageError(f"--against takes a single baseline model, got {len(options.models)}")
+    return comparison_request(
+        store,
+        options.models[0],
+        options.against,
+        pairs=options.pairs,
+        metrics=options.metric,
+        margin_ratio=options.fail_on,
+        allowed=options.allow or (),
+        **_settings(options),
+    )
 
 
 def _settings(options: argparse.Namespace) -> BenchOptions:

@@ -49,7 +49,12 @@ def parser() -> argparse.ArgumentParser:
         "host, or the installed package edgebench-kit)",
     )
     made.add_argument("--uninstall", action="store_true", help="remove the agent and all its data")
-    packages = made.add_argument_group("what is installed")
+    _add_packages(made.add_argument_group("what is installed"))
+    _add_agent(made.add_argument_group("the agent"))
+    return made
+
+
+def _add_packages(packages: argparse._ArgumentGroup) -> None:
     packages.add_argument(
         "--runtime",
         action="append",
@@ -68,7 +73,9 @@ def parser() -> argparse.ArgumentParser:
         help="also install the firmware bridge, for microcontrollers attached to the device "
         "(default: unchanged, initially not)",
     )
-    agent = made.add_argument_group("the agent")
+
+
+def _add_agent(agent: argparse._ArgumentGroup) -> None:
     agent.add_argument(
         "--port",
         type=_port,
@@ -103,7 +110,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="gpio:PATH|uart:PATH|none",
         help="line to a meter's digital input that marks the runs (default: unchanged)",
     )
-    return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:

@@ -8,7 +8,7 @@ import json
 from edgebench.host.cli.options import add_json, new_parser
 from edgebench.host.cli.watch import add_watch, run_watch
 from edgebench.host.options.values import seconds
-from edgebench.protocol.errors import EdgebenchError, UsageError
+from edgebench.protocol.errors import UsageError
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import say
 
@@ -73,17 +73,13 @@ def _list(options: argparse.Namespace) -> ExitCode:
     if not 0 <= options.timeout <= MAX_TIMEOUT_S:
         limit = f"0 to {MAX_TIMEOUT_S:g} s (10 minutes)"
         raise UsageError(f"timeout must be {limit}, got {options.timeout:.10g} s")
-    devices = Lab().devices(options.timeout, on_doubt=_say_doubt)
+    devices = Lab().devices(options.timeout, on_doubt=lambda error: say(f"warning: {error}"))
     if options.json:
         print(json.dumps({"devices": to_plain(tuple(devices))}, indent=1))
     else:
         out = console()
         out.print(devices_table(devices, width=out.width))
     return ExitCode.DONE
-
-
-def _say_doubt(error: EdgebenchError) -> None:
-    say(f"warning: {error}")
 
 
 def _check(options: argparse.Namespace) -> ExitCode:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
 _NUMBER = r"\d{1,18}(?:\.\d{1,18})?"
@@ -14,6 +16,15 @@ _SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "sec": 1.0, "s": 1.0, "ms": 1e-
 _LENGTH = rf"({_NUMBER})\s*(ms|min|m|sec|s|h)\s*"
 _MINUTES = {"m": 1, "min": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
 _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+def name_list(names: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Names from Python, of which a single name needs no list.
+
+    >>> name_list("all"), name_list(("pi4", "pi5"))
+    (['all'], ['pi4', 'pi5'])
+    """
+    return [str(name) for name in ([names] if isinstance(names, (str, os.PathLike)) else names)]
 
 
 def seconds(text: str) -> float:

@@ -214,9 +214,6 @@ class HistoryChart:
     kind: Literal["history"] = "history"
 
 
-Chart = TimeChart | DistributionChart | FrontChart | HistoryChart
-
-
 def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
     """Charts of all traces of a run; power without clock alignment is in a separate chart.
 

@@ -45,7 +45,6 @@ class NoteRow:
 
 
 Row = Union[LaneRow, DeviceRow, CampaignRow, RunRow, NoteRow]
-Sections = Mapping[str, Mapping[str, Row]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from edgebench.protocol.distributions import HOST_DISTRIBUTION, install_command
 from edgebench.protocol.errors import PageUnavailable, UsageError
 
 INSTALL = install_command("serve", HOST_DISTRIBUTION)
-DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 7750
 MIN_TOKEN = 16
 """Minimum length of a user's token, in characters: shorter tokens can be guessed."""

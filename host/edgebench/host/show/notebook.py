@@ -62,7 +62,7 @@ def run_html(run: Run, latency: LatencySeries | None, missing: str | None = None
         rows += _numbers(run)
     parts = [_head(title, run), _table(rows)]
     if missing is not None:
-        parts.append(_line(f"no picture: {missing}"))
+        parts.append(f"<p>{_text(f'no picture: {missing}')}</p>")
     elif latency is not None and len(latency.steady_ns) > 1 and not run.verdict.is_refused:
         parts.append(_picture(latency))
     return f"<div>{''.join(parts)}</div>"
@@ -82,14 +82,11 @@ def set_html(one: RunSet) -> str:
 def _head(title: str, one: Run | RunSet) -> str:
     """Title, verdict, and a line for each rule that failed."""
     verdict = one.verdict
-    coloured = f'<b style="color: {_COLOURS[_state(one)]}">{_text(one.marks.label)}</b>'
+    state = one.headline_state if isinstance(one, Run) else verdict.state
+    coloured = f'<b style="color: {_COLOURS[state]}">{_text(one.marks.label)}</b>'
     failed = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.FAIL]
     lines = (f"<li>{_text(f'{rule.id}: {sentence(rule)}')}</li>" for rule in failed)
     return f"<p><b>{_text(title)}</b>: {coloured}</p><ul>{''.join(lines)}</ul>"
-
-
-def _state(one: Run | RunSet) -> State:
-    return one.headline_state if isinstance(one, Run) else one.verdict.state
 
 
 def _numbers(run: Run) -> list[tuple[str, str]]:
@@ -116,10 +113,6 @@ def _numbers(run: Run) -> list[tuple[str, str]]:
 def _table(rows: Iterable[tuple[str, str]]) -> str:
     cells = (f"<tr><th>{_text(name)}</th><td>{_text(value)}</td></tr>" for name, value in rows)
     return f"<table>{''.join(cells)}</table>"
-
-
-def _line(words: str) -> str:
-    return f"<p>{_text(words)}</p>"
 
 
 def _text(words: str) -> str:

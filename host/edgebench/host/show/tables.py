@@ -474,10 +474,6 @@ def refused_cell() -> Text:
     return Text(REFUSED, style="yellow")
 
 
-def _verdict_of(one: RunSet) -> Text:
-    return marks_cell(one.marks)
-
-
 def marks_cell(marks: ResultMarks) -> Text:
     """A verdict with the labels of a simulated or emulated device, and the mark for unread sensors.
 
@@ -581,7 +577,12 @@ _RESULT_COLUMNS = (
         _median_of("memory_bytes.peak_rss", format_size),
         number=NumberKind.MEMORY,
     ),
-    _Column(ResultColumn.VERDICT, -ENERGY_WIDTH, _verdict_of, is_number=False),
+    _Column(
+        ResultColumn.VERDICT,
+        -ENERGY_WIDTH,
+        lambda run_set: marks_cell(run_set.marks),
+        is_number=False,
+    ),
 )
 _FIRST_TO_GO = (
     ResultColumn.PEAK_MEMORY,

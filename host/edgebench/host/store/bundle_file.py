@@ -97,6 +97,16 @@ def open_store(path: Path | None) -> Store:
     return Store(path) if path is None or not os.path.isfile(path) else open_bundle(path)
 
 
+def refuse_bundle(store: Store) -> None:
+    """Check that a store is not a bundle, before any device is contacted.
+
+    Raises:
+        UsageError: the store is a bundle, which is read-only.
+    """
+    if isinstance(store, BundleStore):
+        store.check_writable()
+
+
 def open_bundle(path: Path) -> BundleStore:
     """Open a bundle as a store; returns the same object while the file is unchanged.
 

@@ -28,6 +28,7 @@ from edgebench.host.analysis.run_set import (
 from edgebench.host.analysis.verdict.run_set import chance_of_order
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import Pair, SetMember
+from edgebench.host.result.latency import Stability
 from edgebench.host.result.numbers import numbers_of
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import Run
@@ -452,6 +453,34 @@ def test_interval_of_a_set_has_the_drift_of_its_runs() -> None:
     assert find_set(drifting).metrics["latency_ns.p50"].ci95 == pytest.approx((974, 1026))
     one_of_five = [*drifting[:1], *runs_of([1000, 1000, 1001, 999, 1000])[1:]]
     assert find_set(one_of_five).metrics["latency_ns.p50"].ci95 == (999, 1001)
+
+
+@pytest.mark.parametrize(
+    ("end_ns", "expected"),
+    [
+        ([1020, 1020], (986.5, 1021.02)),  # a step
+        ([1010, 1020], (986.5, 1026.025)),  # the line through both blocks goes on
+        ([990, 980], (974.025, 1013.5)),
+        ([1000, 1000], (986.5, 1013.5)),
+    ],
+)
+def test_interval_of_a_set_has_the_level_at_the_end_of_its_runs(
+    end_ns: list[float], expected: tuple[float, float]
+) -> None:
+    """Otherwise runs that become slower at their end would not contain the next, longer run."""
+    stability = Stability(0.01, (*[1000.0] * 8, *end_ns), 0.02, None)
+    drifting = [
+        changed(run, {"metrics.warmup.level_range_ratio": 0.02, "metrics.stability": stability})
+        for run in runs_of([1000, 1000, 1001, 999, 1000])
+    ]
+    found = find_set(drifting).metrics
+    assert found["latency_ns.p50"].ci95 == pytest.approx(expected)
+    throughput = found["throughput_per_s"]
+    assert throughput.ci95 is not None
+    low, high = (bound / throughput.median for bound in throughput.ci95)
+    is_at_end = 1000 / (1.5 * end_ns[1] - 0.5 * end_ns[0])
+    assert low <= is_at_end * 1.001
+    assert high >= is_at_end * 0.999
 
 
 @pytest.mark.parametrize(("drift_ratio", "state"), [(0.02, State.VALID), (0.04, State.SUSPECT)])

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import fields
 from enum import Enum
-from inspect import signature
 from typing import get_args, get_type_hints
 
 import pytest
 
-from edgebench.host.bench.request import BenchOptions
+from edgebench.host.bench.request import BenchOptions, PairOptions
 from edgebench.host.campaign.spec import SETTING_KEYS, Settings
 from edgebench.host.cli import bench
 from edgebench.host.cli.options import options_of
-from edgebench.host.lab import Lab
 from edgebench.host.options.bench import (
     COMPARISON,
     OPTIONS,
@@ -65,9 +63,8 @@ def test_types_have_the_fields_of_the_table() -> None:
     assert SpecChanges.__annotations__.keys() <= BenchOptions.__annotations__.keys()
     assert {one.name for one in fields(Settings)} == (of_table - ELSEWHERE) | {"is_sustained"}
     assert {option.field for option in SETTING_KEYS.values()} == of_table - ELSEWHERE
-    parameters = signature(Lab.bench_against).parameters.keys()
-    of_comparison = {option.field for option in SECTIONS[COMPARISON]}
-    assert of_comparison == parameters - {"self", "baseline", "watcher", "options"}
+    of_comparison = {option.field for option in SECTIONS[COMPARISON]} - {"candidate"}
+    assert of_comparison == PairOptions.__annotations__.keys() - BenchOptions.__annotations__.keys()
 
 
 @pytest.mark.parametrize("option", SETTINGS, ids=lambda option: option.name)

@@ -10,18 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from functools import partial
+from operator import attrgetter
 
 from edgebench.host.analysis.cpu_quota import tightest_quota
 from edgebench.host.result.run import Run
 from edgebench.protocol.device import Environment
 from edgebench.protocol.errors import NotComparable, UsageError, unknown_name
 from edgebench.protocol.spec import SCENARIOS, shape_text
-
-
-def _setting(name: str, run: Run) -> object:
-    """A setting that exists only in some scenarios."""
-    return getattr(run.spec, name)
 
 
 def _device(run: Run) -> object:
@@ -93,7 +88,11 @@ KEYS: dict[str, Callable[[Run], object]] = {
     "threads": lambda run: run.spec.threads,
     "delegate": lambda run: run.spec.delegate,
     "signature": lambda run: run.spec.signature,
-    **{name: partial(_setting, name) for traits in SCENARIOS.values() for name in traits.settings},
+    **{  # settings that exist only in some scenarios
+        name: attrgetter(f"spec.{name}")
+        for traits in SCENARIOS.values()
+        for name in traits.settings
+    },
     "sample_count": lambda run: run.spec.sample_count,
     "input_shapes": lambda run: {
         name: shape_text(shape) for name, shape in run.spec.input_shapes.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import NoReturn, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,18 @@ DEFAULT_MARGIN_RATIO = 0.01
 A change equal to the margin is found half of the time, a change of three times the margin nearly
 always.
 """
+
+
+class ComparisonOptions(TypedDict, total=False):
+    """What is compared, for all functions that compare runs."""
+
+    metrics: str | Sequence[str] | None
+    """Paths of metrics, such as `latency_ns.p50` or `energy_j`. None: the headline of the scenario,
+    or of each device that times itself."""
+    margin_ratio: float | None
+    """Smallest relevant change. None: 1 %, or no margin for a count that does not scatter."""
+    allowed: str | Sequence[str]
+    """Keys in which the sides may differ; see `comparability.KEYS`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,24 +201,18 @@ def find_signals(
     baseline_ns, limit_ns = _baseline_and_limit_ns(latency_ns, baseline)
     is_slower = (latency_ns > limit_ns) & is_known
 
-    nominal_hz = nominal_freq_hz(telemetry, expected, most_common(frequency.policy[baseline]))
-    if delegation is not None:
-        nominal_hz = _median_hz(frequency.cap_hz, baseline)
     is_busy = (_busy_ratio(timeline, telemetry, windows, threads) >= BUSY_LIMIT_RATIO) & is_home
     # The estimator of the latency, because a turbo may end within the first window.
     early = find_frequency(telemetry, expected, windows.edges_ns, Series.midmeans, delegation)
-    clock = _frequency_signal(
-        frequency,
-        baseline_hz=_fast_hz(early.freq_hz, latency_ns, baseline & is_busy),
-        cap_at_start_hz=_fast_hz(early.cap_hz, latency_ns, baseline),
-        is_busy=is_busy,
-        nominal_hz=nominal_hz,
-    )
+    if delegation is not None:
+        nominal_hz = _median_hz(frequency.cap_hz, baseline)
+    else:
+        nominal_hz = nominal_freq_hz(telemetry, expected, most_common(frequency.policy[baseline]))
+    baseline_hz = _fast_hz(early.freq_hz, latency_ns, baseline & is_busy)
+    start_hz = _fast_hz(early.cap_hz, latency_ns, baseline)
+    clock = _frequency_signal(frequency, is_busy, baseline_hz, start_hz, nominal_hz)
 
     temperature, throttle_c = _temperature_signal(telemetry, expected, windows)
-    is_explained = np.zeros_like(is_slower)
-    if clock is not None and temperature is not None:
-        is_explained = clock.is_set & temperature.is_set
     is_raised = (latency_ns > EXPLAINED_LIMIT_RATIO * baseline_ns) & is_known
     place = ModelPlace(
         policy=frequency.policy,
@@ -232,20 +226,24 @@ def find_signals(
         latency = _recurring(is_slower, is_known, windows)
         latency &= _stands_out(latency, latency_ns, is_known)
     else:
-        # A slower window that is hot and has a lower clock counts without lasting.
-        latency = _lasting(is_slower, is_known) | (is_slower & is_explained)
-        latency |= _lasting(is_raised & is_explained, is_known)
-    memory_hz = {
-        name: reading(series, windows.edges_ns)
-        for name, series in memory_clocks(telemetry, delegation is not None).items()
-    }
-    fast = is_known & is_busy & ~is_slower
+        latency = _lasting(is_slower, is_known)
+        if clock is not None and temperature is not None:
+            # A slower window that is hot and has a lower clock counts without lasting.
+            is_explained = clock.is_set & temperature.is_set
+            latency |= is_slower & is_explained
+            latency |= _lasting(is_raised & is_explained, is_known)
     known = indications.known
+    memories = memory_clocks(telemetry, delegation is not None)
+    memory = _memory_signal(
+        {name: reading(series, windows.edges_ns) for name, series in memories.items()},
+        slow=latency,
+        fast=is_known & is_busy & ~is_slower,
+    )
     return Signals(
         indications=indications.indications,
         indicator=Signal(np.zeros_like(known), known) if known.any() else None,
         frequency=clock,
-        memory=_memory_signal(memory_hz, slow=latency, fast=fast),
+        memory=memory,
         temperature=temperature,
         throttle_c=throttle_c,
         latency=latency,
@@ -392,10 +390,9 @@ def _memory_signal(
 
 def _frequency_signal(
     frequency: Frequency,
-    *,
+    is_busy: WindowMask,
     baseline_hz: float | None,
     cap_at_start_hz: float | None,
-    is_busy: WindowMask,
     nominal_hz: float | None,
 ) -> FrequencySignal | None:
     if baseline_hz is None and cap_at_start_hz is None:

@@ -266,7 +266,12 @@ class SteadyStateRule(Rule[Evidence]):
             # leave; the interval between several runs includes the drift.
             limit = LEVEL_LIMIT_RATIO if evidence.is_of_several else DELTA_RATIO
             found = self.slower() if is_slower else self.unsteady()
-            return at_most(range_ratio, limit, "ratio", found)
+            ruling = at_most(range_ratio, limit, "ratio", found)
+            # `set_drift` detects runs of a set that all change at the end.
+            is_median_kept = evidence.is_of_several and _most_agree(
+                evidence.measured.stability, evidence.measured.invoke.p50
+            )
+            return replace(ruling, harms=LOOP - {NumberKind.MEDIAN}) if is_median_kept else ruling
         kinds = {SteadyClass.FLAT: self.flat, SteadyClass.WARMUP: self.warmup}
         kind = kinds.get(steady.steady_class)
         found = self.switching() if kind is None else kind()

@@ -29,7 +29,7 @@ from edgebench.host.analysis.verdict.rule import (
     reason,
     unknown,
 )
-from edgebench.host.result.thermal import ThermalResult
+from edgebench.host.result.run import Run
 from edgebench.protocol.record import Yardstick
 
 OUTVOTED_RATIO = 1 / 8
@@ -49,9 +49,10 @@ independent normal values, 1 of 80 with five runs and 1 of 1800 with eight have 
 class SetEvidence:
     """Evidence for the rules of sets."""
 
-    counted: int
-    """Runs that are not invalid."""
+    runs: tuple[Run, ...]
+    """Runs that are not invalid, in the order of measurement."""
     planned: int
+    """Planned number of runs."""
     needed: int
     """Number of runs that an interval between runs needs."""
     name: str
@@ -61,14 +62,12 @@ class SetEvidence:
     is_exact: bool
     """Whether the metric is an exact count, which does not change with time, clock or heat."""
     values: tuple[float, ...]
-    """The metric of each counted run, in the order of measurement."""
+    """The metric of each run that has it."""
     drift_ratio: float
-    """Drift of the latency inside the counted runs, over the latency; 0 without drift."""
-    thermal: tuple[ThermalResult | None, ...]
-    """Result of the slowdown detector for each counted run."""
+    """Drift of the latency inside the runs, over the latency; 0 without drift."""
     yardsticks: tuple[Yardstick | None, ...]
-    """Speed of the device around each counted run, in the order of measurement; None for all runs
-    if it cannot be compared between them."""
+    """Speed of the device around each run; None for all runs if it cannot be compared between them.
+    """
 
 
 @advice.Advise
@@ -92,8 +91,8 @@ class RunCountRule(Rule[SetEvidence]):
 
     def check(self, evidence: SetEvidence) -> Ruling:
         found = self.counted(planned_count=evidence.planned)
-        ruling = at_least(evidence.counted, evidence.needed, "count", found)
-        return ruling if evidence.counted else replace(ruling, severity=INVALID)
+        ruling = at_least(len(evidence.runs), evidence.needed, "count", found)
+        return ruling if evidence.runs else replace(ruling, severity=INVALID)
 
 
 class _BetweenRunsRule(Rule[SetEvidence]):

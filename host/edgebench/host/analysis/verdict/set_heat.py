@@ -66,7 +66,7 @@ class HeatOfSetRule(TimedSetRule):
         return f"the clock was at least {value:.1%} of the nominal clock in all runs{heat}"
 
     def check_times(self, evidence: SetEvidence) -> Ruling:
-        runs = _known(evidence.thermal)
+        runs = _thermal(evidence)
         max_c = _of_all(max, [run.max_temp_c for run in runs])
         clock = _of_all(
             min,
@@ -104,7 +104,7 @@ class ClockOfSetRule(TimedSetRule):
         )
 
     def check_times(self, evidence: SetEvidence) -> Ruling:
-        clocks_hz = [run.baseline_freq_hz for run in _known(evidence.thermal)]
+        clocks_hz = [run.baseline_freq_hz for run in _thermal(evidence)]
         low_hz, high_hz = _of_all(min, clocks_hz), _of_all(max, clocks_hz)
         if not low_hz or not high_hz:
             return unknown(self.unseen())
@@ -128,10 +128,10 @@ class DriftOfSetRule(TimedSetRule):
         return at_most(evidence.drift_ratio, DRIFT_LIMIT_RATIO, "ratio", self.drift())
 
 
-def _known(thermal: Sequence[ThermalResult | None]) -> list[ThermalResult]:
-    """The results of all runs; empty if a run has none."""
-    known = [one for one in thermal if one is not None]
-    return known if len(known) == len(thermal) else []
+def _thermal(evidence: SetEvidence) -> list[ThermalResult]:
+    """The thermal results of all runs; empty if a run has none."""
+    known = [run.metrics.thermal for run in evidence.runs if run.metrics.thermal is not None]
+    return known if len(known) == len(evidence.runs) else []
 
 
 def _of_all(

@@ -42,10 +42,12 @@ LEAST_FIGURE = 1.0
 
 
 class YardstickRule(Rule[Evidence]):
-    """Fixed work took as long after the run as before it.
+    """Fixed work took no longer after the run than before it.
 
-    If neither the clock nor heat explains a difference, another process or machine shares the core,
-    so a further run of a set may replace this run.
+    Work that took longer before the run was disturbed before the run: a device that becomes faster
+    during the loop has latencies that change, which `steady_state` judges. If neither the clock nor
+    heat explains a difference, another process or machine shares the core, so a further run of a
+    set may replace this run.
     """
 
     id, severity, cause = "yardstick", SUSPECT, Cause.INTERFERENCE
@@ -54,15 +56,13 @@ class YardstickRule(Rule[Evidence]):
     not_measured = plain("not_measured", "no fixed work was measured before and after the run")
     on_accelerator = plain("on_accelerator", "the model did not run on the CPU")
 
-    @reason("")
-    @staticmethod
-    def integer(value: float, limit: float, *, is_slower: bool) -> str:
-        return _of_ends("integer work", value, limit, is_slower=is_slower)
-
-    @reason("memory", advice.alone, Cause.BUSY_MACHINE)
-    @staticmethod
-    def memory(value: float, limit: float, *, is_slower: bool) -> str:
-        return _of_ends("copy in memory", value, limit, is_slower=is_slower)
+    integer = plain("", lambda value, limit: _of_ends("integer work", value, limit))
+    memory = plain(
+        "memory",
+        lambda value, limit: _of_ends("copy in memory", value, limit),
+        advice.alone,
+        Cause.BUSY_MACHINE,
+    )
 
     def check(self, evidence: Evidence) -> Ruling:
         if uses_accelerator(evidence.worker.placement):
@@ -71,15 +71,12 @@ class YardstickRule(Rule[Evidence]):
         if yardstick is None or not _is_measured(yardstick):
             return unknown(self.not_measured())
         before, after = yardstick.before, yardstick.after
-        integer = after.integer_ns_per_unit / before.integer_ns_per_unit
+        integer = after.integer_ns_per_unit / before.integer_ns_per_unit - 1
         rates = before.memory_bytes_per_s, after.memory_bytes_per_s
-        copy = rates[0] / rates[1] if rates[0] and rates[1] else 1.0
-        integer_value, copy_value = max(integer, 1 / integer) - 1, max(copy, 1 / copy) - 1
-        if copy_value / MEMORY_LIMIT_RATIO > integer_value / INTEGER_LIMIT_RATIO:
-            slower_copy = self.memory(is_slower=copy > 1)
-            return at_most(copy_value, MEMORY_LIMIT_RATIO, "ratio", slower_copy)
-        slower = self.integer(is_slower=integer > 1)
-        return at_most(integer_value, INTEGER_LIMIT_RATIO, "ratio", slower)
+        copy = rates[0] / rates[1] - 1 if rates[0] and rates[1] else 0.0
+        if copy / MEMORY_LIMIT_RATIO > integer / INTEGER_LIMIT_RATIO:
+            return at_most(max(copy, 0.0), MEMORY_LIMIT_RATIO, "ratio", self.memory())
+        return at_most(max(integer, 0.0), INTEGER_LIMIT_RATIO, "ratio", self.integer())
 
 
 class YardstickOfSetRule(TimedSetRule):
@@ -125,10 +122,10 @@ class YardstickOfSetRule(TimedSetRule):
         return at_most(integer, INTEGER_LIMIT_RATIO, "ratio", found)
 
 
-def _of_ends(work: str, value: float, limit: float, *, is_slower: bool) -> str:
-    slow, fast = ("after", "before") if is_slower else ("before", "after")
-    longer = f"the same {work} took {value:.1%} longer {slow} the run than {fast} it"
-    return f"{longer}, limit {limit:.0%}"
+def _of_ends(work: str, value: float, limit: float) -> str:
+    return (
+        f"the same {work} took {value:.1%} longer after the run than before it, limit {limit:.0%}"
+    )
 
 
 def _of_runs(work: str, value: float, limit: float, last_to_first_ratio: float) -> str:

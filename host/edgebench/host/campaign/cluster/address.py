@@ -51,6 +51,15 @@ class ClusterAddress:
             if path is not None and not path.is_file():
                 raise UsageError(f"no such file: {path}")
 
+    @classmethod
+    def of(cls, cluster: str | ClusterAddress) -> ClusterAddress:
+        """The address from its text, without certificates.
+
+        Raises:
+            UsageError: the address is malformed.
+        """
+        return cluster if isinstance(cluster, ClusterAddress) else cls(cluster)
+
     @property
     def host(self) -> str:
         """Name or IP address of the scheduler's machine."""

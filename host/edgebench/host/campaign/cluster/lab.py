@@ -17,6 +17,7 @@ import hashlib
 import os
 import pickle
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +58,7 @@ from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.host.store.address import Address
 from edgebench.host.store.bundle import write_bundle
-from edgebench.host.store.bundle_file import SUFFIX
+from edgebench.host.store.bundle_file import SUFFIX, refuse_bundle
 from edgebench.host.store.layout import Store
 from edgebench.host.store.removal import remove_runs
 from edgebench.host.this_host import software
@@ -455,7 +456,7 @@ def work_for(
     cluster: ClusterAddress,
     *,
     words: Sequence[str],
-    name: str,
+    name: str | None,
     address: str | None,
     on_connected: Callable[[str, Sequence[str]], None],
     on_away: Callable[[str], None],
@@ -466,7 +467,7 @@ def work_for(
         bench: This host.
         cluster: The scheduler.
         words: Words that select the devices to offer.
-        name: Unique name of the lab host.
+        name: Unique name of the lab host; None: this machine's name.
         address: Address at which the scheduler reaches this host; None: determined by Dask.
         on_connected: Called each time the scheduler accepts the lab host, with its name and the
             names of its devices.
@@ -474,9 +475,10 @@ def work_for(
             again only if the reason changes.
 
     Raises:
-        UsageError: Dask is not installed.
+        UsageError: Dask is not installed, or the store is a bundle.
         NoSuchDevice: no paired device is selected.
     """
+    refuse_bundle(bench.store)
     configure_dask()
     farm = bench.farm()
     chosen = [device for device in bench.choose(words, farm) if device.pin]
@@ -495,6 +497,7 @@ def work_for(
         for device in chosen
     ]
     store = Store(bench.store.root / LAB_DIRECTORY)
+    name = name or socket.gethostname()
     host = LabHost(name=name, host=bench, store=store, offers=tuple(offers))
     with suppress(OSError):
         for kept in list((host.store.root / FILES_DIRECTORY).iterdir()):

@@ -1,0 +1,137 @@
+"""Commands on campaigns: plan, begin and resume, on devices of this host or of lab hosts."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from edgebench.host.bench.cancellation import Cancellation
+from edgebench.host.bench.events import Notify
+from edgebench.host.bench.host import BenchHost
+from edgebench.host.bench.live import publish_status
+from edgebench.host.campaign.campaign import Campaign
+from edgebench.host.campaign.cluster.address import ClusterAddress
+from edgebench.host.campaign.journal import begin_journal
+from edgebench.host.campaign.lanes import make_runs, paired_lanes
+from edgebench.host.campaign.meters import refuse_own_meter, refuse_unserved
+from edgebench.host.campaign.plan import CampaignPlan, new_plan
+from edgebench.host.campaign.requests import CellRequests
+from edgebench.host.campaign.spec import load_spec
+from edgebench.host.devices.selection import select
+from edgebench.host.power.metering import check_wiring
+from edgebench.host.store.bundle_file import refuse_bundle
+from edgebench.protocol.errors import DeviceNotOffered
+
+MAX_PARALLEL_LANES = 512
+"""Maximum number of devices of lab hosts measured in parallel, each with a thread on this host."""
+
+
+def plan_campaign(
+    host: BenchHost, file: Path, notify: Notify, cluster: str | ClusterAddress | None
+) -> CampaignPlan:
+    """Plan a campaign file with the current devices; no run is made.
+
+    Args:
+        host: This host.
+        file: The campaign file.
+        notify: Consumer of the events.
+        cluster: Scheduler of the lab hosts that offer the devices; None for this host's devices.
+
+    Raises:
+        UsageError: the file, or a model or setting in it, is invalid.
+        NoSuchDevice: the file names a device that is not paired.
+        DeviceNotOffered: the file names a device that no lab host offers.
+        LabHostsUnreachable: the scheduler does not respond, or no lab host is connected.
+    """
+    offered = None
+    if cluster is not None:
+        from edgebench.host.campaign.cluster.lanes import offered_devices
+
+        offered = offered_devices(ClusterAddress.of(cluster))
+    own_farm, _ = host.merged_farm(notify)
+
+    def choose(word: str) -> list[str]:
+        if offered is None:
+            return [device.name for device in host.choose([word], own_farm, notify)]
+        devices, farm = offered
+        known = [device.name for device in devices]
+        names = [device.name for device in select([word], devices, farm)]
+        if missing := [name for name in names if name not in known]:
+            raise DeviceNotOffered(
+                f"no lab host offers {missing[0]}; offered: {', '.join(known)}",
+                shlex.quote(missing[0]),
+            )
+        return names
+
+    plan = new_plan(load_spec(file), file, choose)
+    meter = plan.spec.settings.meter
+    if offered is not None:
+        refuse_own_meter(meter)
+    elif meter:
+        check_wiring(meter, plan.devices)
+    CellRequests(plan)
+    return plan
+
+
+def begin_campaign(
+    host: BenchHost, file: Path, notify: Notify, cluster: str | ClusterAddress | None
+) -> CampaignPlan:
+    """Plan a campaign file, and write the plan to the store.
+
+    Raises:
+        UsageError: the store is a bundle, or the file is invalid, as for `plan_campaign`.
+        NoSuchDevice: the file names a device that is not paired.
+        MeterNotServed: the agent of a device does not serve the meter.
+        StoreError: the store cannot be written.
+    """
+    refuse_bundle(host.store)
+    plan = plan_campaign(host, file, notify, cluster)
+    if cluster is None:
+        refuse_unserved(plan, CellRequests(plan), host)
+    begin_journal(host.store, plan)
+    return plan
+
+
+def resume_campaign(
+    host: BenchHost,
+    campaign: Campaign,
+    *,
+    notify: Notify,
+    cancellation: Cancellation,
+    cluster: str | ClusterAddress | None,
+    store_url: str | None,
+) -> None:
+    """Fetch a campaign's finished runs from its devices, and make the runs that are left.
+
+    Args:
+        host: This host.
+        campaign: The campaign.
+        notify: Consumer of the events.
+        cancellation: Stops the campaign from another thread.
+        cluster: Scheduler of the lab hosts that offer the devices; None for this host's devices.
+        store_url: fsspec URL through which lab hosts transfer finished runs; None: through the
+            scheduler.
+
+    Raises:
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+        CampaignRunning: another process is running the campaign.
+        FileChanged: a model changed since the campaign was planned.
+        LabHostsUnreachable: the scheduler does not respond.
+    """
+    parallel, lanes = host.farm().parallel, paired_lanes(host)
+    with publish_status(host.store, "campaign", notify, campaign.plan.id) as publisher:
+        if cluster is not None:
+            from edgebench.host.campaign.cluster.lanes import cluster_lanes
+
+            lanes = cluster_lanes(
+                ClusterAddress.of(cluster), campaign.journal, host.store, publisher, store_url
+            )
+            parallel = MAX_PARALLEL_LANES
+        make_runs(
+            campaign.journal,
+            host.store,
+            lanes,
+            notify=publisher,
+            cancellation=cancellation,
+            parallel=parallel,
+        )
