@@ -16,7 +16,7 @@ from support.copied_cards import CardFarm, Evidence
 
 from edgebench.host.devices.discovery import Access, DiscoveredDevice, find_devices
 from edgebench.host.devices.files import HostFiles
-from edgebench.host.options.command import Asked
+from edgebench.host.options.command import CommandLine
 from edgebench.host.show.hints import hint_for
 from edgebench.host.transports.local import LocalTransport
 from edgebench.host.transports.tls import TlsTransport
@@ -98,7 +98,7 @@ def test_copy_that_older_versions_made_is_refused_by_name(farm: CardFarm) -> Non
     assert board_of(farm, "b0")[0] == "b0"
     with pytest.raises(WrongBoard) as caught:
         farm.pair(second)
-    assert "edgebench-agent new-identity" in hint_for(caught.value, Asked(command="pair"))
+    assert "edgebench-agent new-identity" in hint_for(caught.value, CommandLine(command="pair"))
     # The remedy of the hint is applied.
     renewed = farm.on[1, 0][1]
     code, output = renewed.renew()

@@ -17,7 +17,7 @@ from support.onnx_bytes import addition_outside
 from support.tools import need_runtime, need_shared, skip_or_fail
 
 from edgebench.agent.runtimes.onnx_file import inspect_onnx
-from edgebench.host.options.command import Asked
+from edgebench.host.options.command import CommandLine
 from edgebench.host.show.hints import hint_for
 from edgebench.protocol.errors import ExternalDataRefused
 
@@ -79,7 +79,7 @@ def test_command_takes_models_of_hubs_and_of_a_report(tmp_path: Path, kind: str)
     folder = tmp_path / "models"
     path = reported(folder) if kind == "reported" else stored(folder, kind)
     error = ExternalDataRefused("weights are in another file")
-    hint = hint_for(error, Asked(names={"MODEL": (str(path),)}))
+    hint = hint_for(error, CommandLine(names={"MODEL": (str(path),)}))
     found = COMMAND.search(hint)
     assert found is not None, hint
     if kind == "links":  # which onnx refuses, as a link may lead to any file
@@ -87,6 +87,6 @@ def test_command_takes_models_of_hubs_and_of_a_report(tmp_path: Path, kind: str)
         subprocess.run(["cp", "-rL", folder, "plain"], cwd=tmp_path, check=True)
         folder = tmp_path / "plain"
         names = {"MODEL": (str(folder / path.name),)}
-        found = COMMAND.search(hint_for(error, Asked(names=names)))
+        found = COMMAND.search(hint_for(error, CommandLine(names=names)))
         assert found is not None
     assert not inspect_onnx(str(joined(found[1], folder))).weight_types - {1}

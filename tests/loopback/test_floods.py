@@ -22,7 +22,7 @@ from support.wire import Conversation, tls_context
 from edgebench.agent.admission import MAX_HANDSHAKES
 from edgebench.agent.server import MAX_CONNECTIONS
 from edgebench.host.devices.files import HostFiles, KnownDevice
-from edgebench.host.options.command import Asked
+from edgebench.host.options.command import CommandLine
 from edgebench.host.show.hints import hint_for
 from edgebench.host.transports import pinned
 from edgebench.host.transports.async_links import open_pinned
@@ -179,7 +179,7 @@ def test_end_before_the_certificate_is_no_refusal(
     assert type(error) is type(followed) is AgentBusy
     assert "before it showed a certificate: it is flooded, or is not an agent" in str(error)
     assert "ended a connection before it showed a certificate" in str(followed)
-    hint = hint_for(error, Asked(command="bench"))
+    hint = hint_for(error, CommandLine(command="bench"))
     assert "pair" not in hint
     assert "edgebench devices" in hint
 

@@ -30,7 +30,7 @@ from support.wire import (
 )
 
 from edgebench.agent.admission import COLLECT_EVERY, MAX_PARKED_PER_NETWORK
-from edgebench.agent.control import ask
+from edgebench.agent.control import send_request
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.run import new_run_id
 from edgebench.host.devices.files import HostFiles
@@ -145,7 +145,7 @@ def expired_secret(bench: Bench) -> ssl.SSLContext:
     once = pairing_identity(random.Random(5).randbytes(16))
     context = tls_context(bench.identity("expired", once.key_pem + once.certificate_pem))
     opening, began_s = m.PairingOpen(once.certificate_pem, 3.0), time.monotonic()
-    asyncio.run(ask(ControlAddress(bench.agent.state), opening, m.PairingReady))
+    asyncio.run(send_request(ControlAddress(bench.agent.state), opening, m.PairingReady))
     is_open = answer_to(bench.agent.port, UPGRADE, context).startswith(b"HTTP/1.1 101")
     assert is_open or time.monotonic() > began_s + opening.valid_s, "it was never open"
     wait_until(lambda: not answer_to(bench.agent.port, UPGRADE, context), "the pairing has expired")

@@ -23,7 +23,7 @@ from support.ppk2 import Faults, Ppk2Emulator
 from support.tools import need_runtime
 from support.undisturbed import undisturbed
 
-from edgebench.agent.control import ask
+from edgebench.agent.control import send_request
 from edgebench.host.bench.verify import verify
 from edgebench.host.store.index import list_runs
 from edgebench.host.store.power_file import read_power_facts
@@ -179,7 +179,7 @@ def is_measuring(host: Host) -> bool:
     """Whether this machine's agent, if it already runs, is in the timed loop of a run."""
     address = ControlAddress(store_root(host) / "agent")
     with suppress(OSError, EdgebenchError):
-        [seat] = asyncio.run(ask(address, StatusAsk(), Status)).seats
+        [seat] = asyncio.run(send_request(address, StatusAsk(), Status)).seats
         return seat.phase is Phase.MEASURING
     return False
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgebench.agent.control import ask
+from edgebench.agent.control import send_request
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.lab import Lab
 from edgebench.protocol.errors import EdgebenchError
@@ -97,13 +97,13 @@ class AgentProcess:
         """The output of `edgebench-agent pair`, with the address of loopback."""
         secret = secrets.token_bytes(SECRET_BYTES)
         request = PairingOpen(pairing_identity(secret).certificate_pem, PAIRING_VALID_S)
-        ready = asyncio.run(ask(ControlAddress(self.state), request, PairingReady))
+        ready = asyncio.run(send_request(ControlAddress(self.state), request, PairingReady))
         addresses = ready.addresses if self.prefix else ("127.0.0.1",)
         return str(PairingString(addresses, ready.port, ready.fingerprint, secret))
 
     def status(self) -> Status:
         """The status that the agent reports."""
-        return asyncio.run(ask(ControlAddress(self.state), StatusAsk(), Status))
+        return asyncio.run(send_request(ControlAddress(self.state), StatusAsk(), Status))
 
     def kill(self) -> None:
         """SIGKILL the daemon, and only the daemon."""
@@ -219,7 +219,7 @@ def end_local_agent(host: Host) -> None:
     if not address.is_there:
         return
     with suppress(EdgebenchError, ProcessLookupError):
-        os.kill(asyncio.run(ask(address, StatusAsk(), Status)).pid, signal.SIGTERM)
+        os.kill(asyncio.run(send_request(address, StatusAsk(), Status)).pid, signal.SIGTERM)
 
 
 def wait_until(condition: Any, what: str, timeout_s: float = 90.0) -> None:

@@ -25,7 +25,7 @@ from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 
-from edgebench.agent.control import ask
+from edgebench.agent.control import send_request
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.cluster.lab import LAB_DIRECTORY
 from edgebench.host.store.layout import Store
@@ -148,7 +148,7 @@ class Rack:
         Raises:
             EdgebenchError: it does not answer.
         """
-        return asyncio.run(ask(ControlAddress(self.state), StatusAsk(), Status))
+        return asyncio.run(send_request(ControlAddress(self.state), StatusAsk(), Status))
 
     def is_ready(self) -> bool:
         """Whether it answers."""
@@ -162,7 +162,7 @@ class Rack:
         """What `edgebench-agent pair` prints."""
         secret = secrets.token_bytes(SECRET_BYTES)
         request = PairingOpen(pairing_identity(secret).certificate_pem, PAIRING_VALID_S)
-        ready = asyncio.run(ask(ControlAddress(self.state), request, PairingReady))
+        ready = asyncio.run(send_request(ControlAddress(self.state), request, PairingReady))
         return str(PairingString((self.machine.address,), PORT, ready.fingerprint, secret))
 
 

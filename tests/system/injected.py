@@ -129,11 +129,11 @@ class AgentHandle:
         """The holder of its lease; raises if the agent has ended."""
         import asyncio
 
-        from edgebench.agent.control import ask
+        from edgebench.agent.control import send_request
         from edgebench.protocol.messages import Status, StatusAsk
         from edgebench.system.control_address import ControlAddress
 
-        status = asyncio.run(ask(ControlAddress(self.state), StatusAsk(), Status))
+        status = asyncio.run(send_request(ControlAddress(self.state), StatusAsk(), Status))
         return status.lease_holder or ""
 
     def pairing(self) -> str:
@@ -141,7 +141,7 @@ class AgentHandle:
         import asyncio
         import secrets
 
-        from edgebench.agent.control import ask
+        from edgebench.agent.control import send_request
         from edgebench.protocol import identity
         from edgebench.protocol.messages import PairingOpen, PairingReady
         from edgebench.system.control_address import ControlAddress
@@ -149,7 +149,7 @@ class AgentHandle:
         secret = secrets.token_bytes(identity.SECRET_BYTES)
         certificate = identity.pairing_identity(secret).certificate_pem
         request = PairingOpen(certificate, identity.PAIRING_VALID_S)
-        ready = asyncio.run(ask(ControlAddress(self.state), request, PairingReady))
+        ready = asyncio.run(send_request(ControlAddress(self.state), request, PairingReady))
         string = identity.PairingString(("127.0.0.1",), ready.port, ready.fingerprint, secret)
         return str(string)
 

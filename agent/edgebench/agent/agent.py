@@ -154,9 +154,9 @@ def _sources(settings: AgentSettings) -> Iterator[SeatSource]:
     if settings.boards != (NO_BOARDS,) and (settings.boards or not settings.simulate):
         # Probing restarts boards, so an agent that a command starts for itself must not probe; only
         # an agent with a network listener does.
-        asks = settings.listen is not None
+        is_probing = settings.listen is not None
         meters = settings.wiring.meters
-        yield TargetSource(settings.boards, settings.state, asks=asks, meters=meters)
+        yield TargetSource(settings.boards, settings.state, is_probing=is_probing, meters=meters)
 
 
 class Agent:

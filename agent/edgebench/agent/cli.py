@@ -37,7 +37,7 @@ from edgebench.system.control_address import ControlAddress
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.paths import Paths, refuse_long, user_paths
 from edgebench.system.python_environment import PythonEnvironment, this_environment
-from edgebench.system.terminal import say, say_hint
+from edgebench.system.terminal import echo, echo_hint
 from edgebench.system.variables import WIRING_VARIABLES
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         code: ExitCode | None = options.command(options)
     except EdgebenchError as exc:
-        say(f"error: {exc}")
+        echo(f"error: {exc}")
         if hint := _hint(exc, options):
-            say_hint(hint)
+            echo_hint(hint)
         return ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
     except ModuleNotFoundError as exc:
         if (message := why_missing(exc)) is None:
@@ -90,8 +90,8 @@ def _run(arguments: Sequence[str] | None) -> int:
             if exc.name == "numpy"
             else f"pip install {AGENT_DISTRIBUTION}"
         )
-        say(f"error: {message}")
-        say_hint(f"install the missing package: {what}")
+        echo(f"error: {message}")
+        echo_hint(f"install the missing package: {what}")
         return ExitCode.FAILED
     return code or ExitCode.DONE
 
@@ -358,17 +358,17 @@ def _warn(wiring: Wiring) -> None:
     line = (wiring.sync_line or "").partition(":")[2]
     if line and not os.access(line, os.W_OK):
         why = "permission denied" if os.path.exists(line) else "no such file"
-        say(f"warning: sync line {wiring.sync_line}: {why}: runs have no marks")
+        echo(f"warning: sync line {wiring.sync_line}: {why}: runs have no marks")
     for why in filter(None, map(why_not_there, wiring.meters)):
-        say(f"warning: {why}: runs have no energy")
+        echo(f"warning: {why}: runs have no energy")
 
 
-def _ask(options: argparse.Namespace, request: Message, answer: type[_T]) -> _T:
+def _request(options: argparse.Namespace, request: Message, answer: type[_T]) -> _T:
     """The reply of the running agent, over its control socket."""
-    from edgebench.agent.control import ask
+    from edgebench.agent.control import send_request
 
     raise_when_interrupted()
-    return asyncio.run(ask(ControlAddress(_state(options)), request, answer))
+    return asyncio.run(send_request(ControlAddress(_state(options)), request, answer))
 
 
 def _pair(options: argparse.Namespace) -> None:
@@ -378,21 +378,21 @@ def _pair(options: argparse.Namespace) -> None:
     secret = secrets.token_bytes(identity.SECRET_BYTES)
     certificate = identity.pairing_identity(secret).certificate_pem
     request = PairingOpen(certificate, PAIRING_VALID_S)
-    ready = _ask(options, request, PairingReady)
+    ready = _request(options, request, PairingReady)
     addresses = ready.addresses or ("127.0.0.1",)
     string = identity.PairingString(addresses, ready.port, ready.fingerprint, secret)
     if options.json:
         print(json.dumps({"pairing": str(string), "valid_s": PAIRING_VALID_S}))
         return
     print(string)
-    say(f"next: on the host, within {PAIRING_VALID_S / 60:.0f} minutes: edgebench pair '{string}'")
+    echo(f"next: on the host, within {PAIRING_VALID_S / 60:.0f} minutes: edgebench pair '{string}'")
 
 
 def _status(options: argparse.Namespace) -> None:
     from edgebench.protocol.messages import Status, StatusAsk
     from edgebench.protocol.plain import to_plain
 
-    status = _ask(options, StatusAsk(), Status)
+    status = _request(options, StatusAsk(), Status)
     if options.json:
         print(json.dumps(to_plain(status), indent=1))
         return
@@ -450,14 +450,14 @@ def seat_line(seat: SeatState) -> str:
 def _stop(options: argparse.Namespace) -> None:
     from edgebench.protocol.messages import Done, RunStop
 
-    _ask(options, RunStop(), Done)
+    _request(options, RunStop(), Done)
     print("stopped; partial results are kept for the host")
 
 
 def _forget(options: argparse.Namespace) -> None:
     from edgebench.protocol.messages import Done, SeatForget
 
-    _ask(options, SeatForget(options.seat), Done)
+    _request(options, SeatForget(options.seat), Done)
     print(f"forgotten: {options.seat}; its name is free for another device")
 
 
@@ -499,8 +499,8 @@ def _check_runtime(options: argparse.Namespace) -> ExitCode:
             print(f"{check.outcome.value:<8} {check.name:<14} {check.seen}")
     if not failed:
         return ExitCode.DONE
-    say(f"error: {options.name} fails {len(failed)} of {len(checks)} checks")
-    say_hint(
+    echo(f"error: {options.name} fails {len(failed)} of {len(checks)} checks")
+    echo_hint(
         "see what each check requires in docs/add-a-runtime.md, change the driver, then "
         f"edgebench-agent check-runtime {options.name} {options.model}"
     )

@@ -17,7 +17,7 @@ ANSWER_TIMEOUT_S = 10.0
 _T = TypeVar("_T")
 
 
-async def ask(address: ControlAddress, request: Message, answer: type[_T]) -> _T:
+async def send_request(address: ControlAddress, request: Message, answer: type[_T]) -> _T:
     """The reply of the running agent.
 
     Raises:

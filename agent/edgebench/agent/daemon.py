@@ -35,7 +35,7 @@ from edgebench.protocol.codec import MAX_FRAME_BYTES
 from edgebench.protocol.errors import AgentRunning, PortTaken
 from edgebench.protocol.hardware import BoardChange
 from edgebench.system.control_address import ControlAddress
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 MAX_PID_DIGITS = 10
 IDLE_CHECK_S = 0.5
@@ -146,7 +146,7 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
         if change is not None:
             print(change, flush=True)
         if settings.listen and sys.stderr.isatty():
-            say("next: to pair a host, in another terminal: edgebench-agent pair")
+            echo("next: to pair a host, in another terminal: edgebench-agent pair")
         await _until_done(settings, agent, connections, local, stop)
         if agent.hotplug is not None and following is not None:
             await agent.hotplug.end(following)

@@ -341,14 +341,14 @@ class ConnectionHandler:
         received_ns = monotonic_ns()
         await self._send(frame.number, m.ProbeReply(received_ns, monotonic_ns()))
 
-    async def _acquire(self, frame: Frame, ask: m.Acquire) -> None:
+    async def _acquire(self, frame: Frame, request: m.Acquire) -> None:
         self._seat.require_device()
         try:
             left_s = await self._seat.lease.acquire_within(
                 self._holder,
                 self._host_name,
-                ask.ttl_s,
-                wait_s=ask.wait_s,
+                request.ttl_s,
+                wait_s=request.wait_s,
                 is_wanted=lambda: self._seat.is_there and not self._gone.done(),
             )
         except LeaseHeld:
@@ -447,42 +447,42 @@ class ConnectionHandler:
         running = self._seat.running if is_own else None
         await self._send(frame.number, m.RunListing(finished, running))
 
-    async def _run_open(self, frame: Frame, ask: m.RunOpen) -> None:
+    async def _run_open(self, frame: Frame, request: m.RunOpen) -> None:
         spool, owner = self._seat.spool, self._peer.identity
-        files = await asyncio.to_thread(spool.files, ask.run_id, owner)
+        files = await asyncio.to_thread(spool.files, request.run_id, owner)
         if self._protocol < m.SEATS_SINCE:  # such a host rejects unknown files
             files = tuple(file for file in files if file.name != HOST_FILE)
-        await self._send(frame.number, m.RunFiles(ask.run_id, files))
+        await self._send(frame.number, m.RunFiles(request.run_id, files))
 
-    async def _file_read(self, frame: Frame, ask: m.FileRead) -> None:
+    async def _file_read(self, frame: Frame, request: m.FileRead) -> None:
         data = self._seat.spool.read(
-            ask.run_id,
+            request.run_id,
             self._peer.identity,
-            ask.name,
-            offset=ask.offset_bytes,
+            request.name,
+            offset=request.offset_bytes,
             size=MAX_PAYLOAD_BYTES,
         )
-        await self._send(frame.number, m.FileData(ask.offset_bytes), data)
+        await self._send(frame.number, m.FileData(request.offset_bytes), data)
 
-    async def _run_acknowledge(self, frame: Frame, ask: m.RunAcknowledge) -> None:
-        self._seat.spool.acknowledge(ask.run_id, self._peer.identity)
+    async def _run_acknowledge(self, frame: Frame, request: m.RunAcknowledge) -> None:
+        self._seat.spool.acknowledge(request.run_id, self._peer.identity)
         await self._send(frame.number, m.Done())
         if not self._agent.is_measuring:  # it would take CPU time from a timed loop
             give_back()  # memory that the transfer took
 
-    async def _pair_host(self, frame: Frame, ask: m.PairHost) -> None:
+    async def _pair_host(self, frame: Frame, request: m.PairHost) -> None:
         trust = self._agent.require_trust()
-        trust.pair(self._peer, ask.certificate_pem, ask.host_name)
+        trust.pair(self._peer, request.certificate_pem, request.host_name)
         await self._send(frame.number, m.Done())
 
-    async def _pairing_open(self, frame: Frame, ask: m.PairingOpen) -> None:
+    async def _pairing_open(self, frame: Frame, request: m.PairingOpen) -> None:
         trust = self._agent.require_trust()
-        trust.open_pairing(ask.certificate_pem, ask.valid_s)
+        trust.open_pairing(request.certificate_pem, request.valid_s)
         ready = m.PairingReady(trust.fingerprint, self._agent.addresses(), self._agent.port or 0)
         await self._send(frame.number, ready)
 
-    async def _seat_forget(self, frame: Frame, ask: m.SeatForget) -> None:
-        await self._agent.forget(ask.seat)
+    async def _seat_forget(self, frame: Frame, request: m.SeatForget) -> None:
+        await self._agent.forget(request.seat)
         await self._send(frame.number, m.Done())
 
     async def _agent_claim(self, frame: Frame, claim: m.AgentClaim) -> None:

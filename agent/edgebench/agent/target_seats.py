@@ -63,7 +63,7 @@ class TargetSource:
         named: Sequence[str],
         state: Path,
         *,
-        asks: bool,
+        is_probing: bool,
         meters: Sequence[str] = (),
         terminals: Path = _TERMINALS,
     ) -> None:
@@ -72,7 +72,7 @@ class TargetSource:
         Args:
             named: Addresses of targets, as `TargetDriver.ports` takes them.
             state: Directory of the agent's state.
-            asks: Whether to open ports that may have a target and are not named.
+            is_probing: Whether to open ports that may have a target and are not named.
             meters: Meters of the agent. Meters with their own wires may be wired to a target; a run
                 selects such a meter, and has no energy if the target's pulses are missing.
             terminals: Directory in which the system lists its terminals.
@@ -82,13 +82,13 @@ class TargetSource:
             TargetDriverMissing: an address is named, and no driver is installed.
         """
         self._memory = state / MEMORY_FILE
-        self._asks = asks
+        self._is_probing = is_probing
         self._meters = _external(meters)
         self._terminals = terminals
         self._is_missing = False
         self._ports: TargetPorts | None = None
         if named:
-            self._ports = find_driver().ports(named, self._memory, asks=asks)
+            self._ports = find_driver().ports(named, self._memory, is_probing=is_probing)
 
     async def offers(self) -> Sequence[SeatOffer]:
         """An offer for each target, and for each port that cannot be used."""
@@ -99,7 +99,7 @@ class TargetSource:
             if self._is_missing or not self._has_usb_terminal():
                 return []
             try:
-                self._ports = find_driver().ports([], self._memory, asks=self._asks)
+                self._ports = find_driver().ports([], self._memory, is_probing=self._is_probing)
             except TargetDriverMissing:
                 self._is_missing = True
                 return []

@@ -122,7 +122,7 @@ class BoardPorts:
         named: Sequence[str],
         memory: Path,
         *,
-        asks: bool,
+        is_probing: bool,
         list_ports: Callable[[], Iterable[SerialPortInfo]] = list_serial_ports,
         ask: Callable[[SerialPortInfo], KnownBoard] = probe_board,
         clock: Callable[[], float] = time.monotonic,
@@ -132,7 +132,7 @@ class BoardPorts:
         Args:
             named: As for `TargetDriver.ports`.
             memory: File of the known boards.
-            asks: Whether to probe ports that are not named, if a hint exists for their USB id.
+            is_probing: Whether to probe unnamed ports, if a hint exists for their USB id.
             list_ports: Lists the ports of this machine.
             ask: Probes the board at a port.
             clock: Monotonic clock, seconds.
@@ -148,7 +148,7 @@ class BoardPorts:
         if twice := [one for one in names if names.count(one) > 1]:
             raise UsageError(f"two boards are named {twice[0]!r}")
         self._memory = KnownBoards(memory)
-        self._asks = asks
+        self._is_probing = is_probing
         self._list_ports = list_ports
         self._ask = ask
         self._clock = clock
@@ -214,7 +214,7 @@ class BoardPorts:
             self._probes.pop(candidate.key, None)  # if the board is removed, it is probed again
             return TargetSighting(_target(candidate, known[port.key]))
         if not candidate.is_named:
-            if not self._asks:
+            if not self._is_probing:
                 return None
             if port.key is None:
                 return _trouble(

@@ -88,9 +88,9 @@ class BoardDriver:
             return []
         return [_emulated(name) for name in QEMU_MACHINES]
 
-    def ports(self, named: Sequence[str], memory: Path, *, asks: bool) -> BoardPorts:
+    def ports(self, named: Sequence[str], memory: Path, *, is_probing: bool) -> BoardPorts:
         """The ports of this machine, and the named addresses."""
-        return BoardPorts(named, memory, asks=asks)
+        return BoardPorts(named, memory, is_probing=is_probing)
 
     def open(
         self,

@@ -76,13 +76,13 @@ class BoardFlashing:
 class BoardTools:
     """Manual operations on boards; implements `BridgeTools`."""
 
-    def ports(self, memory: Path, *, asks: bool) -> list[PortReport]:
+    def ports(self, memory: Path, *, is_probing: bool) -> list[PortReport]:
         """Serial ports of this machine; a port that a program has open is not probed."""
         listed = list_serial_ports()
         used = {port.path: tuple(users_of(port.path)) for port in listed}
         known = KnownBoards(memory)
         boards = {one.port.path: one for one in find_boards(known, ask=False, ports=listed)}
-        if asks:
+        if is_probing:
             free = [port for port in listed if not used[port.path]]
             boards |= {one.port.path: one for one in find_boards(known, ask=True, ports=free)}
         return [_report(port, boards.get(port.path), used[port.path]) for port in listed]

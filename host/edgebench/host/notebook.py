@@ -20,7 +20,7 @@ from edgebench.host.show.verdict import extra_run_words
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.text import printable
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 MAX_LINES = 50
 """Maximum number of lines on the page; older lines are dropped."""
@@ -48,13 +48,15 @@ class NotebookProgress:
         events.raise_failures(event)
         match event:
             case events.MeterMissing(device):
-                self.say(f"note: no meter is wired to {device}")
+                self.echo(f"note: no meter is wired to {device}")
             case events.FarmSourceFailed(error):
-                self.say(f"warning: {error}")
+                self.echo(f"warning: {error}")
             case events.LabgridPlaceTaken(device, place, acquired_by):
-                self.say(f"warning: labgrid place {place} of {device} is acquired by {acquired_by}")
+                self.echo(
+                    f"warning: labgrid place {place} of {device} is acquired by {acquired_by}"
+                )
             case events.DeviceSkipped(device, health):
-                self.say(f"note: {device} is in quarantine: {health.quarantine_reason}")
+                self.echo(f"note: {device} is in quarantine: {health.quarantine_reason}")
             case events.DeviceBusy(device, reason, limit_s):
                 self.set(device, f"waiting for up to {format_duration(limit_s)}: {reason}")
             case events.DeviceUnavailable(device, reason, limit_s):
@@ -65,7 +67,7 @@ class NotebookProgress:
                 self._titles[device] = f"{which}{event.model} on {event.runtime}{settings}"
                 self.set(device, self._titles[device])
             case events.ExtraRunPlanned(device, model, member=member):
-                self.say(f"note: {device}: {model}: {extra_run_words(member)}")
+                self.echo(f"note: {device}: {model}: {extra_run_words(member)}")
             case events.PushProgress(device, done, total):
                 of = f"{format_bytes(done)} of {format_bytes(total)}"
                 self.set(device, f"{self._titles.get(device, '')}: sending {of}")
@@ -79,11 +81,11 @@ class NotebookProgress:
                     shown.append(f"{telemetry.freq_hz / 1e9:.2f} GHz")
                 self.set(device, f"{self._titles.get(device, '')}: {', '.join(shown)}")
             case events.EarlierRunStored(device, run):
-                self.say(f"note: {device}: the earlier run {run.run_id} is now stored")
+                self.echo(f"note: {device}: the earlier run {run.run_id} is now stored")
             case events.EarlierRunLost(device, lost):
-                self.say(f"warning: {device}: the earlier run {lost.run_id} is lost")
+                self.echo(f"warning: {device}: the earlier run {lost.run_id} is lost")
             case events.EarlierRunRejected(device, run_id, error):
-                self.say(f"warning: {device}: {rejection_line(run_id, error)}")
+                self.echo(f"warning: {device}: {rejection_line(run_id, error)}")
             case events.RunStored(device, run):
                 self._finish(device, run)
             case _:
@@ -102,14 +104,14 @@ class NotebookProgress:
     def _finish(self, device: str, run: Run) -> None:
         """Add the result line of a stored run."""
         self.set(device, "")
-        self.say(f"{device}: {self._titles.get(device, '')}: {headline_words(run)}")
+        self.echo(f"{device}: {self._titles.get(device, '')}: {headline_words(run)}")
 
-    def say(self, line: str) -> None:
+    def echo(self, line: str) -> None:
         """Add a permanent line."""
         with self._lock:
             self._lines = [*self._lines, printable(line)][-MAX_LINES:]
             if self._page is None:
-                say(line)
+                echo(line)
             self._draw()
 
     def set(self, device: str, activity: str) -> None:

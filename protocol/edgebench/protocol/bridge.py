@@ -59,12 +59,12 @@ class FlashCommand(Protocol):
 class BridgeTools(Protocol):
     """Manual operations on boards."""
 
-    def ports(self, memory: Path, *, asks: bool) -> Sequence[PortReport]:
+    def ports(self, memory: Path, *, is_probing: bool) -> Sequence[PortReport]:
         """Serial ports of this machine.
 
         Args:
             memory: File in which identified boards are stored.
-            asks: Whether to open candidates that no program has open, and request their name.
+            is_probing: Whether to open candidates that no program has open, and request their name.
 
         Raises:
             TargetError: the ports cannot be listed.

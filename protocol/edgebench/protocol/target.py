@@ -187,13 +187,13 @@ class TargetDriver(Protocol):
         """Targets that can be created here on request; never raises."""
         ...
 
-    def ports(self, named: Sequence[str], memory: Path, *, asks: bool) -> TargetPorts:
+    def ports(self, named: Sequence[str], memory: Path, *, is_probing: bool) -> TargetPorts:
         """The ports of this machine.
 
         Args:
             named: Addresses of targets, each as ADDRESS or NAME=ADDRESS.
             memory: File in which identified targets are stored.
-            asks: Whether to open and probe ports that may have a target and are not named.
+            is_probing: Whether to open and probe ports that may have a target and are not named.
 
         Raises:
             UsageError: an address is invalid.

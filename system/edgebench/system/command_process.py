@@ -63,12 +63,12 @@ def exit_code_of(run: Callable[[], int], program: str = "edgebench") -> int:
         if isinstance(exc, OSError) and exc.filename is None:
             discard_output()
         # Imported here: modules that load before Ctrl-C is handled are not protected.
-        from edgebench.system.terminal import say, say_hint
+        from edgebench.system.terminal import echo, echo_hint
         from edgebench.system.unforeseen import exit_code_for, hint_for, named_error
 
         error = named_error(exc)
-        say(f"error: {error}")
-        say_hint(hint_for(error, program))
+        echo(f"error: {error}")
+        echo_hint(hint_for(error, program))
         return exit_code_for(error)
     return code
 

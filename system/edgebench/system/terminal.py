@@ -16,7 +16,7 @@ DEFAULT_WIDTH = 80
 """Width assumed if the terminal reports none, such as a serial console."""
 
 
-def say(line: str, *, end: str = "\n") -> None:
+def echo(line: str, *, end: str = "\n") -> None:
     """Print a message on stderr, without control characters; on a terminal, wrapped to its width.
 
     Args:
@@ -26,7 +26,7 @@ def say(line: str, *, end: str = "\n") -> None:
     _print(printable(line), end)
 
 
-def say_hint(hint: str) -> None:
+def echo_hint(hint: str) -> None:
     """Print a hint on stderr; on a terminal, each of its steps starts a new line.
 
     Args:

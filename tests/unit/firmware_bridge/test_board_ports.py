@@ -42,7 +42,7 @@ class Bench:
 
     memory: Path
     named: list[str] = field(default_factory=list[str])
-    asks: bool = True
+    is_probing: bool = True
     plugged: list[SerialPortInfo] = field(default_factory=list[SerialPortInfo])
     errors: dict[str, EdgebenchError] = field(default_factory=dict[str, EdgebenchError])
     asked: list[str] = field(default_factory=list[str])
@@ -53,7 +53,7 @@ class Bench:
         self.ports = BoardPorts(
             self.named,
             self.memory,
-            asks=self.asks,
+            is_probing=self.is_probing,
             list_ports=lambda: self.plugged,
             ask=self._ask,
             clock=lambda: self.passed_s,
@@ -112,7 +112,7 @@ def test_board_that_answers_at_once_is_asked_once(
 
 def test_without_asking_only_known_boards_are_there(memory: Path) -> None:
     """Otherwise a command that starts an agent for itself would restart every board on the desk."""
-    shy = Bench(memory, asks=False, plugged=[NUCLEO])
+    shy = Bench(memory, is_probing=False, plugged=[NUCLEO])
     assert shy.targets() == []
     Bench(memory, plugged=[NUCLEO]).look()
     assert shy.targets() == [("kit", NUCLEO.path)]
@@ -204,7 +204,7 @@ def test_board_in_another_port_leaves_and_comes(memory: Path) -> None:
 def test_named_port_has_the_name_and_is_asked_whatever_it_is(memory: Path, tmp_path: Path) -> None:
     """Otherwise `--board` would wait for a hint, or a board without a serial number lack a name."""
     path = tmp_path / "port"
-    bench = Bench(memory, named=[f"desk={path}", "socket://127.0.0.1:7"], asks=False)
+    bench = Bench(memory, named=[f"desk={path}", "socket://127.0.0.1:7"], is_probing=False)
     assert bench.targets() == [("kit", "socket://127.0.0.1:7")]
     path.touch()
     assert bench.targets() == [("desk", str(path)), ("kit", "socket://127.0.0.1:7")]
@@ -242,14 +242,14 @@ def test_named_port_keeps_the_serial_number_of_its_board(memory: Path) -> None:
 def test_address_that_is_none_is_refused_at_once(named: list[str], memory: Path) -> None:
     """Otherwise a typing mistake would be a port that never has a board."""
     with pytest.raises(UsageError):
-        BoardPorts(named, memory, asks=True)
+        BoardPorts(named, memory, is_probing=True)
 
 
 def test_named_port_that_is_not_there_is_told(
     memory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Otherwise the agent would print `ready` for a mistyped port, and the board never come."""
-    ports = BoardPorts(["/dev/no-such-port"], memory, asks=True, list_ports=list)
+    ports = BoardPorts(["/dev/no-such-port"], memory, is_probing=True, list_ports=list)
     assert ports.look() == ports.look() == []
     assert caplog.messages == ["serial port does not exist yet: /dev/no-such-port"]
 

@@ -74,7 +74,7 @@ def test_notebook_has_one_place_that_changes(page: Page, tmp_path: Path) -> None
         "<pre>board: 1/5 digits_int8.tflite on litert: warming up, for about 0:00:02, 41.2 °C, "
         "2.40 GHz</pre>"
     ]
-    progress.say("<b>\x1b[2J")
+    progress.echo("<b>\x1b[2J")
     assert page.shown[0].startswith("<pre>&lt;b&gt;")
     assert "\x1b" not in page.shown[0]
     measure(progress, tmp_path)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebench.system.terminal import say, say_hint
+from edgebench.system.terminal import echo, echo_hint
 
 ERROR = "hint: see which devices there are: edgebench devices --timeout 10s; or measure here"
 
@@ -28,7 +28,7 @@ def said(
     line: str,
     columns: int,
     monkeypatch: pytest.MonkeyPatch,
-    speak: Callable[[str], None] = say,
+    speak: Callable[[str], None] = echo,
 ) -> list[str]:
     """The lines printed on stderr, if it is a terminal of this width."""
     ours, theirs = pty.openpty()
@@ -57,7 +57,7 @@ def test_sentence_is_broken_between_words_and_commands_stay_whole(
 def test_each_step_of_a_hint_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise copying to the end of the line would include the sentence behind the command."""
     hint = "wait: edgebench bench 'a; or b' --wait 10m; or stop it: edgebench stop; a\nb"
-    assert said(hint, 80, monkeypatch, say_hint) == [
+    assert said(hint, 80, monkeypatch, echo_hint) == [
         "hint: wait: edgebench bench 'a; or b' --wait 10m",
         "      or stop it: edgebench stop; a?b",
     ]
@@ -84,8 +84,8 @@ def test_file_gets_each_sentence_as_one_line(
     path = tmp_path / "stderr"
     with path.open("w") as stream:
         monkeypatch.setattr("sys.stderr", stream)
-        say(ERROR + "\x1b[31m")
-        say_hint(ERROR.removeprefix("hint: "))
+        echo(ERROR + "\x1b[31m")
+        echo_hint(ERROR.removeprefix("hint: "))
     assert path.read_text() == f"{ERROR}?[31m\n{ERROR}\n"
 
 
@@ -100,7 +100,7 @@ def test_stream_in_the_place_of_stderr_is_written_to(monkeypatch: pytest.MonkeyP
     """Otherwise an error would be lost in an error about its terminal."""
     stream = OwnStream()
     monkeypatch.setattr("sys.stderr", stream)
-    say("not written")
+    echo("not written")
     assert stream.getvalue() == "not written\n"
 
 
@@ -109,7 +109,7 @@ def test_nothing_goes_to_stdout_where_stderr_is_closed(
 ) -> None:
     """Otherwise a hint would be behind the document that a script reads."""
     monkeypatch.setattr("sys.stderr", None)
-    say("not written")
+    echo("not written")
     assert capsys.readouterr().out == ""
 
 

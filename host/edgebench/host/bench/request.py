@@ -288,10 +288,10 @@ def new_request(
         raise UsageError("a reference model needs a data set: --accuracy")
     on = options.get("on", (LOCAL_NAME,))
     devices = (on,) if isinstance(on, str) else tuple(on)
-    asked = _accuracy_request(opened, accuracy, reference) if accuracy else None
-    if asked is not None:
-        opened = with_references_first(opened, asked.references)
-        changes["dataset_sha256"] = asked.dataset.sha256
+    accuracy_request = _accuracy_request(opened, accuracy, reference) if accuracy else None
+    if accuracy_request is not None:
+        opened = with_references_first(opened, accuracy_request.references)
+        changes["dataset_sha256"] = accuracy_request.dataset.sha256
     own = None
     if (inputs := options.get("inputs")) is not None:
         own = open_inputs(Path(inputs), changes.get("input_shapes") or {})
@@ -329,7 +329,7 @@ def new_request(
             idle_duration_s=idle_duration_s,
         ),
         instrument=instrument,
-        accuracy=asked,
+        accuracy=accuracy_request,
         against=against,
         wait_s=options.get("wait_s") or 0.0,
     )

@@ -35,19 +35,10 @@ if TYPE_CHECKING:
 def comparison_request(
     store: Store, baseline: str, candidate: str, **options: Unpack[PairOptions]
 ) -> BenchRequest:
-    """Build a request to compare two models in pairs of runs.
-
-    Args:
-        store: Store of the runs that a name may refer to.
-        baseline: Path, name of a built-in model, or name of stored runs, such as the id of a set.
-        candidate: As the baseline.
-        **options: Settings of the measurement and of the comparison.
+    """Build a request to compare two models, named as for `find_sides`, in pairs of runs.
 
     Raises:
-        NoSuchModel: a name refers to no file, no built-in model and no runs.
-        ModelFileMissing: a name refers to stored runs, and the file of their model is not found.
-        UsageError: a file cannot be read, stored runs have several models or none with a file, or a
-            setting is invalid.
+        UsageError: a model is not found, a setting is invalid, or settings contradict each other.
     """
     before, after = find_sides(store, baseline, candidate)
     pairs, margin_ratio = options.pop("pairs", None), options.pop("margin_ratio", None)

@@ -29,20 +29,7 @@ MAX_PARALLEL_LANES = 512
 def plan_campaign(
     host: BenchHost, file: Path, notify: Notify, cluster: str | ClusterAddress | None
 ) -> CampaignPlan:
-    """Plan a campaign file with the current devices; no run is made.
-
-    Args:
-        host: This host.
-        file: The campaign file.
-        notify: Consumer of the events.
-        cluster: Scheduler of the lab hosts that offer the devices; None for this host's devices.
-
-    Raises:
-        UsageError: the file, or a model or setting in it, is invalid.
-        NoSuchDevice: the file names a device that is not paired.
-        DeviceNotOffered: the file names a device that no lab host offers.
-        LabHostsUnreachable: the scheduler does not respond, or no lab host is connected.
-    """
+    """Plan a campaign file with the current devices; see `Lab.plan_campaign`."""
     offered = None
     if cluster is not None:
         from edgebench.host.campaign.cluster.lanes import offered_devices
@@ -76,14 +63,7 @@ def plan_campaign(
 def begin_campaign(
     host: BenchHost, file: Path, notify: Notify, cluster: str | ClusterAddress | None
 ) -> CampaignPlan:
-    """Plan a campaign file, and write the plan to the store.
-
-    Raises:
-        UsageError: the store is a bundle, or the file is invalid, as for `plan_campaign`.
-        NoSuchDevice: the file names a device that is not paired.
-        MeterNotServed: the agent of a device does not serve the meter.
-        StoreError: the store cannot be written.
-    """
+    """Plan a campaign file, and write the plan to the store; see `Lab.begin_campaign`."""
     refuse_bundle(host.store)
     plan = plan_campaign(host, file, notify, cluster)
     if cluster is None:
@@ -101,23 +81,7 @@ def resume_campaign(
     cluster: str | ClusterAddress | None,
     store_url: str | None,
 ) -> None:
-    """Fetch a campaign's finished runs from its devices, and make the runs that are left.
-
-    Args:
-        host: This host.
-        campaign: The campaign.
-        notify: Consumer of the events.
-        cancellation: Stops the campaign from another thread.
-        cluster: Scheduler of the lab hosts that offer the devices; None for this host's devices.
-        store_url: fsspec URL through which lab hosts transfer finished runs; None: through the
-            scheduler.
-
-    Raises:
-        Interrupted: the user pressed Ctrl-C, or the command was cancelled.
-        CampaignRunning: another process is running the campaign.
-        FileChanged: a model changed since the campaign was planned.
-        LabHostsUnreachable: the scheduler does not respond.
-    """
+    """Make the runs of a campaign that are left; see `Lab.resume_campaign`."""
     parallel, lanes = host.farm().parallel, paired_lanes(host)
     with publish_status(host.store, "campaign", notify, campaign.plan.id) as publisher:
         if cluster is not None:

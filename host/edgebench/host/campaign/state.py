@@ -93,8 +93,6 @@ class CampaignState:
     plan: CampaignPlan
     runs: Mapping[PlannedRun, RunProgress]
     lanes: Mapping[str, LaneNote]
-    begun_utc: Mapping[str, str]
-    """Time at which each attempt was intended, by its id."""
 
     def count(self, *states: RunState, device: str | None = None) -> int:
         """Number of planned runs that are in any of these states."""
@@ -122,12 +120,7 @@ def campaign_state(
     # The journal is read first, so that a run stored in between counts as stored.
     record = journal.read()
     stored = {run.run_id: run for run in list_runs(store) if f"-{plan.id}-" in run.run_id}
-    return CampaignState(
-        plan=plan,
-        runs=_progress(plan, record, stored),
-        lanes=record.lanes,
-        begun_utc=record.intended,
-    )
+    return CampaignState(plan=plan, runs=_progress(plan, record, stored), lanes=record.lanes)
 
 
 def _progress(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -62,4 +62,4 @@ def _warn_of_unreadable(store: Store, run_id: str) -> None:
     if (fault := read_annotations(directory).fault) is not None:
         with suppress(OSError):
             content = (directory / ANNOTATIONS_FILE).read_text(errors="replace")
-            say(f"warning: {fault}; replaced; content: {one_line(content, MAX_NOTE) or 'nothing'}")
+            echo(f"warning: {fault}; replaced; content: {one_line(content, MAX_NOTE) or 'nothing'}")

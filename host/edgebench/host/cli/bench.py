@@ -16,7 +16,7 @@ from edgebench.host.cli.options import (
 )
 from edgebench.host.options.bench import GENERAL, OPTIONS, RUNTIME, SECTIONS, SETTINGS
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say, say_hint
+from edgebench.system.terminal import echo, echo_hint
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _export(
     """Write the runs to the files of --export; return whether all of them were written."""
     from edgebench.host.export.exported import ExportedRun, Judgement
     from edgebench.host.export.files import export_runs
-    from edgebench.host.options.command import Asked
+    from edgebench.host.options.command import CommandLine
     from edgebench.host.show.hints import hint_for
     from edgebench.system.unforeseen import named_error
 
@@ -139,12 +139,12 @@ def _export(
             export_runs(exported, form, path)
         except Exception as exc:  # the runs are stored, so a failed export costs only its file
             is_whole = False
-            asked = Asked(names={"RUN…": tuple(run.run_id for run in runs)})
+            given = CommandLine(names={"RUN…": tuple(run.run_id for run in runs)})
             error = named_error(exc)
-            say(f"error: not exported: {error}")
-            say_hint(hint_for(error, asked))
+            echo(f"error: not exported: {error}")
+            echo_hint(hint_for(error, given))
         else:
-            say(f"exported: {path}")
+            echo(f"exported: {path}")
     return is_whole
 
 
@@ -162,7 +162,7 @@ def _warn_of_few_pairs(request: BenchRequest) -> None:
     least, pairs = needed_pair_count(count), request.against.pair_count
     if pairs < least:
         together = f" in {count} comparisons" if count > 1 else ""
-        say(
+        echo(
             f"warning: --pairs {pairs} is too few to decide about times or energies{together}; "
             f"at least {least} pairs are needed"
         )
@@ -240,4 +240,4 @@ def _take_defaults(options: argparse.Namespace) -> None:
         setattr(options, option.name, value if option.join is None else [value])
         taken.append(option.variable)
     if taken:
-        say(f"from the environment: {', '.join(taken)}")
+        echo(f"from the environment: {', '.join(taken)}")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from edgebench.host.cli.failure import print_document
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say, say_hint
+from edgebench.system.terminal import echo, echo_hint
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -86,13 +86,13 @@ def report_runs(
                 for line in heat_lines(run.metrics.thermal):
                     print(f"sustained: {run.model.name}: {line}")
     for line in ratio_lines(sets):
-        watcher.say(line)
+        watcher.echo(line)
     watcher.show_doubts(sets)
     _print_failures(watcher)
     if watcher.failures:
-        say_hint(_hint(watcher.failures[-1], options))
+        echo_hint(_hint(watcher.failures[-1], options))
     if lab is not None and runs and not options.json:
-        say(f"results: {lab.store.runs}")
+        echo(f"results: {lab.store.runs}")
         print_next_step(options, sets)
 
 
@@ -107,7 +107,7 @@ def conclude(
     if is_interrupted:
         kept = len(watcher.runs)
         runs = f"{kept} run{'s' if kept != 1 else ''} kept in {lab.store.runs}"
-        say(f"interrupted: {runs if kept else 'nothing was measured'}")
+        echo(f"interrupted: {runs if kept else 'nothing was measured'}")
         return ExitCode.INTERRUPTED
     if watcher.failures:
         is_usage = all(isinstance(failure.error, UsageError) for failure in watcher.failures)
@@ -145,18 +145,18 @@ def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None
         words = ["show", *names[-MAX_NAMED:]]
     if options.store:
         words += ["--store", str(options.store)]
-    say(f"next: edgebench {shlex.join(words)}")
+    echo(f"next: edgebench {shlex.join(words)}")
 
 
 def _hint(failure: RunFailure, options: argparse.Namespace) -> str:
     """The next step after a failure, based on the command that was typed."""
-    from edgebench.host.cli.options import asked
+    from edgebench.host.cli.options import given_command
     from edgebench.host.show.hints import hint_for
 
-    asked_for = asked("bench", options)
+    given = given_command("bench", options)
     if not hasattr(options, "models"):  # `collect`: its arguments are not those of `bench`
-        asked_for = replace(asked_for, arguments=())
-    return hint_for(failure.error, asked_for)
+        given = replace(given, arguments=())
+    return hint_for(failure.error, given)
 
 
 def failure_entry(failure: RunFailure, options: argparse.Namespace) -> ErrorEntry:
@@ -177,4 +177,4 @@ def failure_entry(failure: RunFailure, options: argparse.Namespace) -> ErrorEntr
 
 def _print_failures(watcher: ProgressWatcher) -> None:
     for failure in watcher.failures:
-        say(f"error: {failure.title}: {failure.error}")
+        echo(f"error: {failure.title}: {failure.error}")

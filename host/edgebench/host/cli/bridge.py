@@ -79,7 +79,7 @@ def _list(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.devices.bridge import board_memory, find_tools
     from edgebench.host.show.boards import print_ports
 
-    reports = find_tools().ports(board_memory(), asks=options.confirm)
+    reports = find_tools().ports(board_memory(), is_probing=options.confirm)
     print_ports(reports, as_json=options.json, is_confirmed=options.confirm)
     return ExitCode.DONE
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 _ABOUT = """\
 Write stored runs to a single file for sharing. Commands of edgebench accept the file in place of a
@@ -57,6 +57,6 @@ def run(options: argparse.Namespace) -> ExitCode:
     count = f"{len(run_ids)} run{'' if len(run_ids) == 1 else 's'}"
     print(printable(f"bundled: {count}, {format_bytes(size_bytes)}: {path}"))
     added = "" if options.without_annotations else ", tags and notes"
-    say(f"note: contains all raw files, the worker's log, device names{added}; no models")
-    say(f"next: edgebench runs {shlex.quote(str(path))}")
+    echo(f"note: contains all raw files, the worker's log, device names{added}; no models")
+    echo(f"next: edgebench runs {shlex.quote(str(path))}")
     return ExitCode.DONE

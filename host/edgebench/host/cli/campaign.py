@@ -14,7 +14,7 @@ from edgebench.host.cli.options import (
     new_parser,
 )
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     return actions[options.action](options)
 
 
-def _say_new_names(file: str, say_line: Callable[[str], None]) -> None:
+def _print_new_names(file: str, echo: Callable[[str], None]) -> None:
     """Print which settings of a campaign file were renamed in this version."""
     from pathlib import Path
 
@@ -114,7 +114,7 @@ def _say_new_names(file: str, say_line: Callable[[str], None]) -> None:
 
     if renamed := renamed_settings(Path(file)):
         names = ", ".join(f"{old} is now {new}" for old, new in renamed.items())
-        say_line(f"note: old names in [settings] of {file}: {names}")
+        echo(f"note: old names in [settings] of {file}: {names}")
 
 
 def _plan(options: argparse.Namespace) -> ExitCode:
@@ -131,7 +131,7 @@ def _plan(options: argparse.Namespace) -> ExitCode:
 
     with ProgressWatcher() as watcher:
         plan = Lab(options.store).plan_campaign(options.file, watcher.notify, _cluster(options))
-    _say_new_names(options.file, say)
+    _print_new_names(options.file, echo)
     lanes_s = expected_plan_s(plan)
     rows, count = [asdict(cell) for cell in plan.cells], len(plan.planned)
     longest_s = max(lanes_s.values())
@@ -151,12 +151,12 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     about = format_duration(longest_s)
     print(printable(f"{plan.name}: {count} runs on {devices}, about {about} for fast models"))
     if 1 < plan.spec.repeats < MIN_RUNS:
-        say(
+        echo(
             f"note: {plan.spec.repeats} repeats are too few for an interval between runs, so cells "
             f"with times are suspect; to change that, set repeats = {MIN_RUNS} in {options.file}"
         )
     file = f"{shlex.quote(options.file)}{_cluster_words(options)}"
-    say(f"next: edgebench campaign run {file}")
+    echo(f"next: edgebench campaign run {file}")
     return ExitCode.DONE
 
 
@@ -184,7 +184,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
             campaign = lab.campaign(options.campaign)
         else:
             campaign = lab.begin_campaign(options.file, watcher.notify, cluster)
-            _say_new_names(options.file, watcher.say)
+            _print_new_names(options.file, watcher.echo)
         try:
             lab.resume_campaign(
                 campaign.plan.id, watcher.notify, cluster=cluster, store_url=options.store_url
@@ -267,23 +267,23 @@ def _report(
         watcher.show_doubts(sets, settings)
         for failure in watcher.failures:
             if failure.model is None:
-                say(f"error: {failure.title}: {failure.error}")
+                echo(f"error: {failure.title}: {failure.error}")
     elif not options.json:
         for line in verdict_lines(sets, settings):
             print_line(console(), line)
     left_count = summary.left_count
     store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
     if is_interrupted:
-        say(f"interrupted: finished runs are kept; {left_count} runs are left")
+        echo(f"interrupted: finished runs are kept; {left_count} runs are left")
     if summary.is_running:
-        say(f"next: edgebench campaign watch {campaign.plan.id}{store}")
+        echo(f"next: edgebench campaign watch {campaign.plan.id}{store}")
     elif left_count:
         cluster = _cluster_words(options)
         if not cluster and any(lane.lab for lane in campaign.lanes()):
             cluster = " --cluster ADDRESS"  # `status` has no option with the address
-        say(f"next: edgebench campaign resume {campaign.plan.id}{cluster}{store}")
+        echo(f"next: edgebench campaign resume {campaign.plan.id}{cluster}{store}")
     elif sets:
-        say(f"next: edgebench report {campaign.plan.id} --open{store}")
+        echo(f"next: edgebench report {campaign.plan.id} --open{store}")
     if is_interrupted:
         return ExitCode.INTERRUPTED
     if left_count or summary.failed_count:

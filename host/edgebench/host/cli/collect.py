@@ -6,7 +6,7 @@ import argparse
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> ExitCode:
                 )
             )
             if not (runs or watcher.failures or watcher.rejected_count):
-                say("nothing to store")
+                echo("nothing to store")
         except Interrupted:
             is_interrupted = True
         except BrokenPipeError:

@@ -14,7 +14,7 @@ from edgebench.protocol.errors import EdgebenchError, UsageError
 from edgebench.protocol.identity import DEFAULT_PORT
 from edgebench.protocol.text import printable
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say, say_hint
+from edgebench.system.terminal import echo, echo_hint
 
 if TYPE_CHECKING:
     from edgebench.host.devices.deploy import DeployReport
@@ -135,7 +135,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         for target in targets
     }
     if len(works) == 1:
-        works[targets[0]](say)()
+        works[targets[0]](echo)()
         return ExitCode.DONE
     if failures := _side_by_side(works):
         raise failures[0]
@@ -153,7 +153,7 @@ def _side_by_side(works: Mapping[str, _Work]) -> list[EdgebenchError]:
                     end.result()()
                 except EdgebenchError as exc:
                     failures.append(exc)
-                    say(f"note: {target} failed: {exc}")
+                    echo(f"note: {target} failed: {exc}")
         except KeyboardInterrupt:  # Ctrl-C also ends the programs of the targets in progress
             pool.shutdown(cancel_futures=True)
             raise
@@ -162,7 +162,7 @@ def _side_by_side(works: Mapping[str, _Work]) -> list[EdgebenchError]:
 
 def _naming(target: str) -> Callable[[str], None]:
     """A function that prints the steps of a target, with its name in front."""
-    return lambda step: say(f"{target}: {step}")
+    return lambda step: echo(f"{target}: {step}")
 
 
 def _undeploy(
@@ -225,7 +225,7 @@ def _report(report: DeployReport) -> None:
         print(printable(f"warning   {warning}"))
     if system.open_files is not None:
         print(printable(f"warning   models can access files: {system.open_files}"))
-        say_hint(CLOSE_FILES)
+        echo_hint(CLOSE_FILES)
 
 
 def _require_runtime(report: DeployReport, requested: Sequence[str] | None) -> None:

@@ -10,7 +10,7 @@ from edgebench.host.cli.watch import add_watch, run_watch
 from edgebench.host.options.values import seconds
 from edgebench.protocol.errors import UsageError
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 MAX_TIMEOUT_S = 600.0
 """Limit of --timeout; devices announce themselves within seconds."""
@@ -73,7 +73,7 @@ def _list(options: argparse.Namespace) -> ExitCode:
     if not 0 <= options.timeout <= MAX_TIMEOUT_S:
         limit = f"0 to {MAX_TIMEOUT_S:g} s (10 minutes)"
         raise UsageError(f"timeout must be {limit}, got {options.timeout:.10g} s")
-    devices = Lab().devices(options.timeout, on_doubt=lambda error: say(f"warning: {error}"))
+    devices = Lab().devices(options.timeout, on_doubt=lambda error: echo(f"warning: {error}"))
     if options.json:
         print(json.dumps({"devices": to_plain(tuple(devices))}, indent=1))
     else:
@@ -91,7 +91,7 @@ def _check(options: argparse.Namespace) -> ExitCode:
 
     def report(check: HealthCheck) -> None:
         if options.json:
-            say(check_line(check))
+            echo(check_line(check))
         else:
             print(printable(check_line(check)))
 
@@ -141,5 +141,5 @@ def _forget(options: argparse.Namespace) -> ExitCode:
         print(f"forgotten: {printable(device.name)}; its runs stay in the store")
     if device.deployed_to:
         target = printable(shlex.quote(device.deployed_to))
-        say(f"note: its agent still runs; to remove it: edgebench deploy {target} --uninstall")
+        echo(f"note: its agent still runs; to remove it: edgebench deploy {target} --uninstall")
     return ExitCode.DONE

@@ -6,10 +6,10 @@ import argparse
 import json
 import shlex
 
-from edgebench.host.cli.options import add_columns, add_json, add_store, asked, new_parser
+from edgebench.host.cli.options import add_columns, add_json, add_store, given_command, new_parser
 from edgebench.host.options.values import capacity, column_or_volts, offset, percent
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -84,10 +84,10 @@ def run(options: argparse.Namespace) -> ExitCode:
                 raise
             refused = exc
             if len(run_ids) > 1:
-                say(f"error: run {run_id}: {exc}")
+                echo(f"error: run {run_id}: {exc}")
     if refused is not None and not runs:
         as_json = options.json
-        hint = hint_for(refused, asked("energy", options))
+        hint = hint_for(refused, given_command("energy", options))
         return report_failure(str(refused), hint, ExitCode.INVALID, as_json=as_json)
     _print(runs, options)
     return ExitCode.INVALID if refused is not None else ExitCode.DONE
@@ -134,4 +134,4 @@ def _print(runs: list[Run], options: argparse.Namespace) -> None:
     store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
     # A single name covers all runs: it names a run or a set.
     name = options.runs[0] if len(options.runs) == 1 else runs[-1].run_id
-    say(f"next: edgebench show {shlex.quote(name)}{store}")
+    echo(f"next: edgebench show {shlex.quote(name)}{store}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.host.export.registry import FORMATS
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         print(json.dumps(document, indent=1))
     else:
         count = f"{len(runs)} run{'s' if len(runs) != 1 else ''}"
-        say(f"{count} as {form.name}: {options.output}")
+        echo(f"{count} as {form.name}: {options.output}")
     return ExitCode.DONE
 
 

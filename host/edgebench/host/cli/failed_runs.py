@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -18,4 +18,4 @@ def warn_of_failed(runs: Iterable[Address]) -> None:
     for one in runs:
         failure = stored_summary(one.store, one.run_id).failure
         if failure is not None:
-            say(f"warning: run {one.run_id} failed ({failure}) and has no numbers")
+            echo(f"warning: run {one.run_id} failed ({failure}) and has no numbers")

@@ -8,7 +8,7 @@ from itertools import takewhile
 from edgebench.host.cli.starting import end_starting
 from edgebench.protocol.errors import UsageError
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say, say_hint
+from edgebench.system.terminal import echo, echo_hint
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -118,6 +118,6 @@ def report_failure(
             document = {"runs": [], "sets": [], "errors": [error_entry(kind, message, hint)]}
         print_document(document)
     end_starting()
-    say(f"error: {message}")
-    say_hint(hint)
+    echo(f"error: {message}")
+    echo_hint(hint)
     return code

@@ -9,7 +9,7 @@ from pathlib import Path
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.host.options.values import moment, percent, whole
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         margin_ratio=options.fail_on,
     )
     if (newer := newer_line(lab.store, RunFilter(since=options.since))) is not None:
-        say(f"warning: {newer}")
+        echo(f"warning: {newer}")
     if options.output is not None:
         from edgebench.host.report.page import history_report, write_report
 
@@ -80,11 +80,11 @@ def run(options: argparse.Namespace) -> ExitCode:
         return ExitCode.DONE
     code = exit_code(histories)
     if code is not ExitCode.DONE:
-        _say_deciding(code, histories)
+        _print_deciding_changes(code, histories)
     return code
 
 
-def _say_deciding(code: ExitCode, histories: Sequence[History]) -> None:
+def _print_deciding_changes(code: ExitCode, histories: Sequence[History]) -> None:
     """Print which histories decided the exit code, and why."""
     from edgebench.host.analysis.history.history import HistoryOutcome
     from edgebench.host.show.history import outcome_sentence, subject_lines
@@ -96,14 +96,14 @@ def _say_deciding(code: ExitCode, histories: Sequence[History]) -> None:
         for title, one in zip(subject_lines(histories), histories, strict=True)
         if one.outcome is outcome
     ]
-    say(
+    echo(
         f"note: exit code {code}: {len(reasons)} of {len(histories)} histories "
         f"{'is' if len(reasons) == 1 else 'are'} {outcome.value}:"
     )
     for reason in reasons[:MAX_DECIDING]:
-        say(f"  {reason}")
+        echo(f"  {reason}")
     if (left := len(reasons) - MAX_DECIDING) > 0:
-        say(f"  and {left} more")
+        echo(f"  and {left} more")
 
 
 def exit_code(histories: Sequence[History]) -> ExitCode:

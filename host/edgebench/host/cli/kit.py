@@ -17,7 +17,7 @@ from edgebench.protocol.errors import PackagesMissing, UsageError, unknown_name
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.text import printable
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             raise UsageError(f"not a directory: {options.root}")
         return _build(Root(options.root), options.machine, options)
     machine = options.machine or PHONE_MACHINE
-    say(f"fetching Debian's packages for {machine}")
+    echo(f"fetching Debian's packages for {machine}")
     with tempfile.TemporaryDirectory(prefix="edgebench-kit-") as folder:
         return _build(fetch_root(machine, Path(folder)), machine, options)
 
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 def _build(root: Root, machine: str | None, options: argparse.Namespace) -> ExitCode:
     from edgebench.host.kit.build import build_kit
 
-    say("building the kit")
+    echo("building the kit")
     try:
         built = build_kit(root, options.output, machine=machine)
     except ModuleNotFoundError as exc:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from edgebench.host.cli.options import add_cluster_certificates, add_store, new_parser
 from edgebench.protocol.text import printable
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _work(options: argparse.Namespace) -> ExitCode:
         print(f"ready: lab host {printable(name)} at {options.address}: {names}", flush=True)
 
     def away(reason: str) -> None:
-        say(f"waiting: {reason}")
+        echo(f"waiting: {reason}")
 
     with suppress(KeyboardInterrupt):
         Lab(options.store).work_for(

@@ -121,7 +121,7 @@ def _dispatch(words: list[str]) -> ExitCode:
 
 def _run(command: str, words: list[str]) -> ExitCode:
     from edgebench.host.cli.failure import forget_document, report_failure, wants_json
-    from edgebench.host.cli.starting import say_starting, say_waiting
+    from edgebench.host.cli.starting import print_starting, print_waiting
 
     typed, options = command, None
     forget_document()
@@ -134,9 +134,9 @@ def _run(command: str, words: list[str]) -> ExitCode:
             return ExitCode.DONE
         typed = " ".join(filter(None, (command, getattr(options, "action", None))))
         if typed in _MEASURING:
-            say_starting(options.on if command == "bench" else ["all"])
+            print_starting(options.on if command == "bench" else ["all"])
         elif command == "report":
-            say_waiting("making the report…")
+            print_waiting("making the report…")
         for name in _LOADED.get(command, ()):
             import_module(name)
         raise_when_interrupted()
@@ -167,11 +167,13 @@ def _hint(error: EdgebenchError, command: str, options: Namespace | None) -> str
     # Not through show.hints, whose modules take long to import.
     if isinstance(error, ArgumentsRefused):
         return error.hint
-    from edgebench.host.cli.options import asked
-    from edgebench.host.options.command import Asked
+    from edgebench.host.cli.options import given_command
+    from edgebench.host.options.command import CommandLine
     from edgebench.host.show.hints import hint_for
 
-    return hint_for(error, asked(command, options) if options else Asked(command=command))
+    return hint_for(
+        error, given_command(command, options) if options else CommandLine(command=command)
+    )
 
 
 def _end_like_ctrl_c() -> None:

@@ -11,7 +11,7 @@ from edgebench.host.cli.options import add_columns, add_json, add_store, new_par
 from edgebench.host.options.values import seconds, volts
 from edgebench.protocol.errors import UsageError
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,7 +156,7 @@ def _selftest(options: argparse.Namespace) -> ExitCode:
         return _interrupted(session, options, "nothing kept")
     if session.is_trusted is False:
         return ExitCode.INVALID
-    say(f"next: edgebench meters record {shlex.quote(options.meter)}")
+    echo(f"next: edgebench meters record {shlex.quote(options.meter)}")
     return ExitCode.DONE
 
 
@@ -166,7 +166,7 @@ def _record(options: argparse.Namespace) -> ExitCode:
     if session.interrupted_s is not None:
         return _interrupted(session, options, f"kept in {session.directory}")
     if code is ExitCode.DONE:
-        say(f"next: edgebench bench MODEL --meter {shlex.quote(options.meter)}")
+        echo(f"next: edgebench bench MODEL --meter {shlex.quote(options.meter)}")
     return code
 
 
@@ -226,11 +226,11 @@ def _print(session: StoredSession, options: argparse.Namespace) -> ExitCode:
 
     show.print_session(session, as_json=options.json)
     names = ", ".join(sorted(path.name for path in session.directory.iterdir()))
-    say(f"session: {session.directory} ({names})")
+    echo(f"session: {session.directory} ({names})")
     return ExitCode.INVALID if session.is_trusted is False else ExitCode.DONE
 
 
 def _interrupted(session: StoredSession, options: argparse.Namespace, kept: str) -> ExitCode:
     passed = f"{session.interrupted_s:.1f} s of {options.duration:g} s"
-    say(f"interrupted after {passed}; {kept}")
+    echo(f"interrupted after {passed}; {kept}")
     return ExitCode.INTERRUPTED

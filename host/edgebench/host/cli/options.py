@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from edgebench.host.options.bench import BenchOption
-    from edgebench.host.options.command import Asked
+    from edgebench.host.options.command import CommandLine
 
 Add = Callable[..., object]
 """`add_argument` of a parser, or of a group of its options."""
@@ -73,33 +73,33 @@ _NAMES = {
 """Placeholders in hints, and the arguments that replace them."""
 
 
-def asked(command: str, options: argparse.Namespace) -> Asked:
+def given_command(command: str, options: argparse.Namespace) -> CommandLine:
     """The contents of a command line, for hints.
 
     A placeholder is filled in only if it stands for a single word, except `RUN…`.
 
-    >>> given = argparse.Namespace(run=["r1", "r 2"], meter="ppk2", given=[])
-    >>> asked("show", given).names
+    >>> options = argparse.Namespace(run=["r1", "r 2"], meter="ppk2", given=[])
+    >>> given_command("show", options).names
     {'RUN…': ('r1', 'r 2'), 'METER': ('ppk2',)}
     """
-    from edgebench.host.options.command import Asked  # only here: keeps --help fast
+    from edgebench.host.options.command import CommandLine  # only here: keeps --help fast
 
     names: dict[str, tuple[str, ...]] = {}
     is_action = getattr(options, "action", None) is not None  # its names may be device names
     for name, arguments in _NAMES.items():
-        given: list[str] = []
+        values: list[str] = []
         for argument in arguments:
             value = None if is_action and argument == "names" else getattr(options, argument, None)
             words = value if isinstance(value, list) else [value]
-            given += [str(word) for word in words if isinstance(word, (str, Path))]
-        if given and name == "RUN":
-            names["RUN…"] = tuple(given)
-        if len(given) == 1:
-            names[name] = tuple(given)
+            values += [str(word) for word in words if isinstance(word, (str, Path))]
+        if values and name == "RUN":
+            names["RUN…"] = tuple(values)
+        if len(values) == 1:
+            names[name] = tuple(values)
     if hasattr(options, "models") and not options.on:
         names["DEVICE"] = ("local",)
     store = getattr(options, "store", None)
-    return Asked(
+    return CommandLine(
         command=command,
         arguments=tuple(map(tuple, options.given)),
         names=names,

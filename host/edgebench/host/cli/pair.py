@@ -8,7 +8,7 @@ import sys
 from edgebench.host.cli.options import new_parser
 from edgebench.protocol.text import printable
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ def run(options: argparse.Namespace) -> ExitCode:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise BoardKnown(text)
         question = f"{text}. Replace {known.name!r}, keeping name, labels and history? [y/N]"
-        say(question, end=" ")
+        echo(question, end=" ")
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return True
-        say("note: pairing as a new device")
+        echo("note: pairing as a new device")
         return False
 
     device = Lab().pair(options.string, decide)

@@ -187,7 +187,7 @@ class ProgressWatcher:
             self._reports.start()
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             with suppress(ValueError):  # not in the main thread
-                signal.signal(signal.SIGINT, self._answer_interrupt)
+                signal.signal(signal.SIGINT, self._on_interrupt)
                 self._is_answering = True
         return self
 
@@ -197,12 +197,12 @@ class ProgressWatcher:
         self._is_over.set()
         self.bar.stop()
 
-    def _answer_interrupt(self, number: int, frame: FrameType | None) -> None:
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         """Acknowledge Ctrl-C immediately: stopping a run takes a moment."""
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if any(device.is_running for device in self._devices.values()):
             with suppress(RuntimeError):  # the signal interrupted another line
-                self.say("stopping; Ctrl-C again gives up waiting")
+                self.echo("stopping; Ctrl-C again gives up waiting")
         signal.default_int_handler(number, frame)
 
     def begin(self) -> None:
@@ -238,7 +238,7 @@ class ProgressWatcher:
                 continue
             what = task.fields["what"] or "preparing"
             took = PhaseTime().render(task).plain
-            self.say(f"run: {task.fields['title']}: {what}{f', {took}' if took else ''}")
+            self.echo(f"run: {task.fields['title']}: {what}{f', {took}' if took else ''}")
 
     def notify(self, event: events.MeasurementEvent) -> None:
         """Show an event; a device's events go to its `DeviceProgress`."""
@@ -247,25 +247,25 @@ class ProgressWatcher:
                 self._devices[device] = DeviceProgress(self, device, is_alone=device_count == 1)
             case events.MeterMissing(device):
                 without = "is measured without energy: no meter in the farm file"
-                self.say(f"note: {device} {without}")
+                self.echo(f"note: {device} {without}")
             case events.FarmSourceFailed(error):
-                self.say(f"warning: {error}; using the rest of the farm")
+                self.echo(f"warning: {error}; using the rest of the farm")
             case events.LabgridPlaceTaken(device, place, acquired_by):
-                self.say(
+                self.echo(
                     f"warning: {device}: labgrid place {place} is acquired by {acquired_by}, "
                     "whose use may disturb the measurement"
                 )
             case events.DeviceSkipped(device, health):
-                self.say(
+                self.echo(
                     f"warning: {device} is left out, in quarantine since "
                     f"{health.quarantined_utc}: {health.quarantine_reason}"
                 )
                 again = f"edgebench devices check {shlex.quote(device)}"
-                self.say(f"hint: check it again: {again}")
+                self.echo(f"hint: check it again: {again}")
             case events.DeviceFailed(device, error):
                 self.failures.append(self._devices[device].failure(error))
                 self.unmeasured.append(device)
-                self.say(f"warning: {device}: {error}; continuing with the other devices")
+                self.echo(f"warning: {device}: {error}; continuing with the other devices")
             case _:
                 if event.device in self._devices:  # else a late event of an earlier command's lane
                     self._devices[event.device].notify(event)
@@ -285,9 +285,9 @@ class ProgressWatcher:
             settings: Text that distinguishes sets of the same model on the same device.
         """
         for line in verdict_lines(sets, settings):
-            self.say(line)
+            self.echo(line)
 
-    def say(self, line: str) -> None:
+    def echo(self, line: str) -> None:
         """Print a line above the bars."""
         print_line(self.console, printable(line, keep_lines=True))
 
@@ -333,7 +333,7 @@ class DeviceProgress:
                 self._display.bar.update(self._task, what=", ".join(shown))
             case events.HashProgress(done=done, total=total):
                 if not self._display.console.is_terminal and not self._is_hashing:
-                    self._display.say(f"note: hashing {format_bytes(total)}: {self._title}")
+                    self._display.echo(f"note: hashing {format_bytes(total)}: {self._title}")
                 self._is_hashing = True
                 self._transfer("hashing", done, total)
             case events.PushProgress(done=done, total=total):
@@ -358,30 +358,30 @@ class DeviceProgress:
                 self._run, self._phase, self._entered = None, "", None
                 self._title = self._shown = printable(f"{run_id}, {device}")
                 if not self._display.console.is_terminal:
-                    self._display.say(f"run: {self._title}")
+                    self._display.echo(f"run: {self._title}")
                 self._draw("", None)
             case _:
                 self._mention(event)
 
     def _mention(self, event: events.DeviceEvent) -> None:
         """Print the lines of an event that does not change the bar."""
-        say = self._display.say
+        echo = self._display.echo
         match event:
             case events.DeviceBusy(device, refusal, wait_s):
-                say(f"waiting: {device}, for up to {format_duration(wait_s)}: {refusal}")
+                echo(f"waiting: {device}, for up to {format_duration(wait_s)}: {refusal}")
             case events.DeviceStillBusy(device, elapsed_s, wait_s):
                 limit = format_duration(wait_s)
-                say(f"waiting: {device}, {format_duration(elapsed_s)} of {limit}")
+                echo(f"waiting: {device}, {format_duration(elapsed_s)} of {limit}")
             case events.DeviceUnavailable(device, error, limit_s):
                 self._clear()
                 if str(error) != self._paused_by:  # once per cause
                     self._paused_by = str(error)
-                    say(f"waiting: {device}, for up to {format_duration(limit_s)}: {error}")
+                    echo(f"waiting: {device}, for up to {format_duration(limit_s)}: {error}")
             case events.FilesOpen(device, reason):
                 if not self._display.trusts_models and not self._is_warned:
                     self._is_warned = True
-                    say(f"warning: {device} lets models access files: {reason}")
-                    say(f"hint: {CLOSE_FILES}")
+                    echo(f"warning: {device} lets models access files: {reason}")
+                    echo(f"hint: {CLOSE_FILES}")
             case events.RuntimeLeftOut(report=report):
                 install = f"; install it there with {report.install}" if report.install else ""
                 self._note("note", f"runtime {report.name} is left out: {report.reason}{install}")
@@ -406,13 +406,13 @@ class DeviceProgress:
             case events.EarlierRunLost(run=lost):
                 self._note("warning", incomplete_line(lost))
                 if not lost.is_empty:
-                    say("hint: see its remaining files, and how to remove them: edgebench runs")
+                    echo("hint: see its remaining files, and how to remove them: edgebench runs")
             case events.RunStoredElsewhere(device, run_id):
                 self._clear()
-                say(f"note: run {run_id} of {device} was stored by the host that started it")
+                echo(f"note: run {run_id} of {device} was stored by the host that started it")
             case events.BusyDeviceSkipped(device, run_id):
                 again = f"edgebench collect --on {shlex.quote(device)}"
-                say(f"note: run {run_id} is in progress on {device}; to wait for it: {again}")
+                echo(f"note: run {run_id} is in progress on {device}; to wait for it: {again}")
             case _:
                 pass
 
@@ -425,7 +425,7 @@ class DeviceProgress:
         on = f" on {run.runtime}" if run.runtime else ""
         self._title = printable(f"{which}{run.model}{on}{settings}, {run.shown_name}")
         if not self._display.console.is_terminal:
-            self._display.say(f"run: {self._title}")
+            self._display.echo(f"run: {self._title}")
         # A narrow terminal cuts off the end of the title: the model's name, not the device.
         is_whole = len(self._title) <= self._display.name_width
         short = printable(f"{which}{run.shown_name}: {run.model} on {run.runtime}")
@@ -464,7 +464,7 @@ class DeviceProgress:
         self.runs.append(run)
         self._end()
         if not self._display.console.is_terminal:
-            self._display.say(f"done: {self._title}: {headline_words(run)}")
+            self._display.echo(f"done: {self._title}: {headline_words(run)}")
 
     def _fail(self, failure: RunFailure) -> None:
         self._clear()
@@ -494,4 +494,4 @@ class DeviceProgress:
 
     def _note(self, kind: str, line: str) -> None:
         """Print a line, with the device's name in front if several are measured."""
-        self._display.say(f"{kind}: {self._prefix}{line}")
+        self._display.echo(f"{kind}: {self._prefix}{line}")

@@ -11,7 +11,7 @@ from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.host.cli.starting import end_starting
 from edgebench.protocol.text import one_line
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 
 def parser() -> argparse.ArgumentParser:
@@ -61,5 +61,5 @@ def run(options: argparse.Namespace) -> ExitCode:
         import webbrowser
 
         if not webbrowser.open(path.as_uri()):
-            say(f"warning: no browser found to open it: {one_line(path)}")
+            echo(f"warning: no browser found to open it: {one_line(path)}")
     return ExitCode.DONE

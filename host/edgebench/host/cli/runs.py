@@ -12,7 +12,7 @@ from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.host.options.values import moment, whole
 from edgebench.protocol.text import printable
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say, say_hint
+from edgebench.system.terminal import echo, echo_hint
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -81,14 +81,14 @@ def run(options: argparse.Namespace) -> ExitCode:
         if options.last is None and out.is_terminal and len(rows) > out.height:
             given = [word for words in options.given for word in words]
             fewer = shlex.join(["edgebench", "runs", *given, "--last", "20"])
-            say(f"note: {len(rows)} runs; to list only the newest: {fewer}")
+            echo(f"note: {len(rows)} runs; to list only the newest: {fewer}")
     else:
         where = " ".join(options.runs) or store.root
         print(printable(f"{'no' if wanted is None else 'no such'} runs in {where}"))
         if wanted is not None:
             words = ["edgebench", "runs", *options.runs]
             words += ["--store", str(options.store)] if options.store else []
-            say_hint(f"list all runs: {shlex.join(words)}")
+            echo_hint(f"list all runs: {shlex.join(words)}")
     if wanted is None:
         from edgebench.host.show.incomplete import incomplete_line
         from edgebench.host.store.incomplete import IncompleteState

@@ -7,7 +7,7 @@ import json
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             print(json.dumps(document), flush=True)
         else:
             print(f"open {address.url}; Ctrl-C ends it", flush=True)
-            say(f"serving the store {lab.store.root} and the devices of this user")
+            echo(f"serving the store {lab.store.root} and the devices of this user")
 
     lab = Lab(options.store)
     lab.serve(ready, host=options.host, port=options.port, token=options.token)

@@ -118,14 +118,14 @@ def _usual_speed(address: Address, runs: Sequence[Run]) -> UsualSpeed | None:
 
 def _report_damage(damage: StoreError | None) -> ExitCode:
     """Report damaged traces after everything else: the numbers cannot be checked without them."""
-    from edgebench.host.options.command import Asked
+    from edgebench.host.options.command import CommandLine
     from edgebench.host.show.hints import hint_for
-    from edgebench.system.terminal import say, say_hint
+    from edgebench.system.terminal import echo, echo_hint
 
     if damage is None:
         return ExitCode.DONE
-    say(f"error: the numbers above cannot be checked: {damage}")
-    say_hint(hint_for(damage, Asked(command="show")))
+    echo(f"error: the numbers above cannot be checked: {damage}")
+    echo_hint(hint_for(damage, CommandLine(command="show")))
     return ExitCode.FAILED
 
 

@@ -15,17 +15,17 @@ _ERASE = "\r\x1b[2K"
 _shown: list[str] = []
 
 
-def say_starting(devices: Sequence[str] | None) -> None:
+def print_starting(devices: Sequence[str] | None) -> None:
     """Show that an agent is starting or that devices are being connected, if stderr is a terminal.
 
     Args:
         devices: Words that select the devices; None for this machine.
     """
     is_here = all(map(is_on_this_machine, devices or ()))
-    say_waiting("starting agent…" if is_here else "connecting to devices…")
+    print_waiting("starting agent…" if is_here else "connecting to devices…")
 
 
-def say_waiting(text: str) -> None:
+def print_waiting(text: str) -> None:
     """Show a text that `end_starting` erases, if stderr is a terminal."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return

@@ -9,7 +9,7 @@ import shlex
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.protocol.text import printable
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say, say_hint
+from edgebench.system.terminal import echo, echo_hint
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,23 +46,23 @@ def run(options: argparse.Namespace) -> ExitCode:
         counts += f", {report.same_count} already here"
         print(printable(f"merged: {counts}: {store.root}"))
     for run_id in report.differing:
-        say(f"error: run {run_id} differs between the stores; the run in this store is kept")
+        echo(f"error: run {run_id} differs between the stores; the run in this store is kept")
     for run_id in report.unreadable:
-        say(f"error: tags and note of run {run_id} there are not readable; those here are kept")
+        echo(f"error: tags and note of run {run_id} there are not readable; those here are kept")
     for run_id, why in report.damaged.items():
-        say(f"error: run {run_id} there was not copied: {why}")
+        echo(f"error: run {run_id} there was not copied: {why}")
     there = shlex.quote(options.other)
     if report.differing:
         name = shlex.quote(report.differing[0])
         here = f" --store {shlex.quote(str(options.store))}" if options.store else ""
         both = f"edgebench verify {name}{here}, and edgebench verify {name} --store {there}"
-        say_hint(f"see which copy is damaged: {both}")
+        echo_hint(f"see which copy is damaged: {both}")
     elif report.unreadable:
         file = f"{report.unreadable[0]}/{ANNOTATIONS_FILE}"
-        say_hint(f"repair or remove {file} there; then edgebench store merge {there}")
+        echo_hint(f"repair or remove {file} there; then edgebench store merge {there}")
     elif report.damaged:
         name = shlex.quote(next(iter(report.damaged)))
-        say_hint(f"see the damage: edgebench verify {name} --store {there}")
+        echo_hint(f"see the damage: edgebench verify {name} --store {there}")
     is_whole = not (report.differing or report.unreadable or report.damaged)
     return ExitCode.DONE if is_whole else ExitCode.FAILED
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from edgebench.host.cli.options import add_json, add_run, add_store, new_parser
 from edgebench.system.exit_code import ExitCode
-from edgebench.system.terminal import say, say_hint
+from edgebench.system.terminal import echo, echo_hint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _report(
 def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> ExitCode:
     """Verify every run of a set, of the pairs of a comparison, or of a bundle."""
     from edgebench.host.bench.verify import Difference, verify
-    from edgebench.host.options.command import Asked
+    from edgebench.host.options.command import CommandLine
     from edgebench.host.result.facts import is_pairs_id
     from edgebench.host.show.hints import hint_for
     from edgebench.host.store.address import find_runs
@@ -128,7 +128,7 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
     failed = {run_id: differences for run_id, differences in results.items() if differences}
     is_damaged = any(row.verdict == DAMAGED for row in list_runs(addresses[0].store))
     if is_set and is_damaged and len(results) < planned_count:
-        say("note: a damaged run may belong to the set: edgebench runs")
+        echo("note: a damaged run may belong to the set: edgebench runs")
     if as_json:
         runs = [
             {"run_id": run_id, "differences": _plain(differences)}
@@ -140,11 +140,11 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
     elif failed:
         for run_id, differences in failed.items():
             if run_id in damaged:
-                say(f"error: {damaged[run_id]}")
+                echo(f"error: {damaged[run_id]}")
             else:
                 _print_differences(f"run {run_id}", differences)
         if damaged:
-            say_hint(hint_for(next(iter(damaged.values())), Asked(command="verify")))
+            echo_hint(hint_for(next(iter(damaged.values())), CommandLine(command="verify")))
         else:
             _print_hint(next(address.name for address in addresses if address.run_id in failed))
     else:
@@ -165,13 +165,13 @@ def _print_json(document: Mapping[str, object]) -> None:
 def _print_differences(what: str, differences: Sequence[Difference]) -> None:
     count = len(differences)
     files = f"{count} difference{'s' if count != 1 else ''} from its raw files"
-    say(f"error: {what} does not verify: {files}")
+    echo(f"error: {what} does not verify: {files}")
     for difference in differences:
         print(f"{difference.key}: stored {difference.stored!r}, computed {difference.computed!r}")
 
 
 def _print_hint(name: str) -> None:
-    say_hint(f"see the stored values: edgebench show {shlex.quote(name)}")
+    echo_hint(f"see the stored values: edgebench show {shlex.quote(name)}")
 
 
 def _rejudge_run(store: Store, run_id: str, *, as_json: bool) -> ExitCode:

@@ -112,8 +112,8 @@ def find_devices(
         return any((via, address) in places for address in endpoint.addresses)
 
     with ThreadPoolExecutor(MAX_PARALLEL) as pool:
-        heard = pool.map(lambda transport: transport.discover(timeout_s), registry.values())
-        announced = dict(zip(registry, heard, strict=True))
+        discovered = pool.map(lambda transport: transport.discover(timeout_s), registry.values())
+        announced = dict(zip(registry, discovered, strict=True))
         known = pool.map(
             lambda device: _look_at(files, device, registry, announced.get(device.via, [])),
             (THIS_MACHINE, *paired),

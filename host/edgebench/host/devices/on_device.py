@@ -292,10 +292,10 @@ class Places:
         The recorded packages are synced as well: if a power cut left empty files, they would never
         be installed again. Source: sync(2).
         """
-        beside = self.record.with_suffix(".new")
-        beside.write_text(json.dumps(asdict(replace(self.read_record(), **changes)), indent=1))
+        replacement = self.record.with_suffix(".new")
+        replacement.write_text(json.dumps(asdict(replace(self.read_record(), **changes)), indent=1))
         os.sync()
-        beside.replace(self.record)
+        replacement.replace(self.record)
         os.sync()
 
     def held(self) -> tuple[WheelFile, ...]:

@@ -100,7 +100,7 @@ class NextStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CommandLine:
     """The contents of a command line, or of the command line that would measure a run again."""
 
     command: str = ""
@@ -127,7 +127,7 @@ class Asked:
     def named(self, name: str) -> tuple[str, ...]:
         """Words for a placeholder; the placeholder itself if the command has none.
 
-        >>> Asked(names={"METER": ("ppk2",)}).named("METER"), Asked().named("METER")
+        >>> CommandLine(names={"METER": ("ppk2",)}).named("METER"), CommandLine().named("METER")
         (('ppk2',), ('METER',))
         """
         return self.names.get(name, (Placeholder(name),))
@@ -137,16 +137,16 @@ class Asked:
         if field_name in self.settings:
             return self.settings[field_name]
         for option in OPTIONS:
-            given = [words[1:] for words in self.arguments if words[0] == option.flag]
-            if option.field == field_name and given:
-                return option.constant if not given[-1] else option.kind.read(given[-1][-1])
+            values = [words[1:] for words in self.arguments if words[0] == option.flag]
+            if option.field == field_name and values:
+                return option.constant if not values[-1] else option.kind.read(values[-1][-1])
         return None
 
     def more(self, field_name: str, least: float) -> float:
         """Twice the option's current value, but at least `least`.
 
-        >>> asked = Asked(command="bench", arguments=(("m.onnx",), ("--timeout", "20m")))
-        >>> asked.more("load_timeout_s", 600.0), asked.more("idle_duration_s", 10.0)
+        >>> given = CommandLine(command="bench", arguments=(("m.onnx",), ("--timeout", "20m")))
+        >>> given.more("load_timeout_s", 600.0), given.more("idle_duration_s", 10.0)
         (2400.0, 10.0)
         """
         return max(least, 2 * (self.value(field_name) or 0))
@@ -162,8 +162,8 @@ class Asked:
         Raises:
             KeyError: no option has such a field.
 
-        >>> asked = Asked(command="bench", arguments=(("a b.onnx",), ("--wait", "1m")))
-        >>> str(asked.bench(wait_s=600.0)), str(Asked().bench(runs=15))
+        >>> given = CommandLine(command="bench", arguments=(("a b.onnx",), ("--wait", "1m")))
+        >>> str(given.bench(wait_s=600.0)), str(CommandLine().bench(runs=15))
         ("edgebench bench 'a b.onnx' --wait 10m", 'edgebench bench MODEL --runs 15')
         """
         if unknown := changes.keys() - FIELDS:
@@ -178,8 +178,8 @@ class Asked:
     def energy(self, run_id: str) -> Command:
         """The `energy` command of this command line, for another run.
 
-        >>> given = (("r1",), ("--trace", "a.csv"))
-        >>> str(Asked(command="energy", arguments=given, names={"RUN…": ("r1",)}).energy("r2"))
+        >>> words, names = (("r1",), ("--trace", "a.csv")), {"RUN…": ("r1",)}
+        >>> str(CommandLine(command="energy", arguments=words, names=names).energy("r2"))
         'edgebench energy r2 --trace a.csv'
         """
         if self.command != "energy":

@@ -15,7 +15,7 @@ from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, find_metric
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.lab import Lab
-from edgebench.host.options.command import Asked
+from edgebench.host.options.command import CommandLine
 from edgebench.host.options.values import percent
 from edgebench.host.result.facts import CANDIDATE
 from edgebench.host.result.metrics import METRICS
@@ -235,7 +235,7 @@ def _compared_facts(compared: RunComparison) -> dict[str, object]:
 
 def _with_hint(error: EdgebenchError, command: str) -> str:
     """An error with its hint, as the command prints it."""
-    hint = hint_for(error, Asked(command=command))
+    hint = hint_for(error, CommandLine(command=command))
     return f"{error}\nhint: {hint}" if hint else str(error)
 
 

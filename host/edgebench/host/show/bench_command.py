@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from edgebench.host.devices.names import EMULATED, LOCAL_NAME
 from edgebench.host.options.bench import words_of
-from edgebench.host.options.command import Asked
+from edgebench.host.options.command import CommandLine
 from edgebench.host.result.run import Run
 from edgebench.protocol.spec import (
     DEFAULT_PRESET,
@@ -28,15 +28,15 @@ _USUAL_RUNTIMES = {"tflite": "litert", "onnx": "onnx"}
 """Default runtime of each model format, which the command omits."""
 
 
-def asked_of(run: Run, run_count: int) -> Asked:
+def command_line_of(run: Run, run_count: int) -> CommandLine:
     """The command that made these runs; see `bench_words` for the parameters.
 
     A model in firmware has no file to name, so its command is a template.
     """
-    spec = with_all_runs(_as_asked(run), run_count)
+    spec = with_all_runs(_requested_spec(run), run_count)
     words = [] if run.model.sha256 is None else bench_words(run, run_count)
     address = device_address(run)
-    return Asked(
+    return CommandLine(
         command="bench",
         arguments=tuple(map(tuple, words)),
         settings={**_by_field(spec), "runs": run_count},
@@ -55,7 +55,7 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
         run: One of the runs.
         run_count: Number of runs that share the requested duration and queries.
     """
-    spec = with_all_runs(_as_asked(run), run_count)
+    spec = with_all_runs(_requested_spec(run), run_count)
     usual = _usual(spec)
     if 0 <= spec.min_query_count - usual.min_query_count < run_count:  # rounded up for each run
         spec = replace(spec, min_query_count=usual.min_query_count)
@@ -92,7 +92,7 @@ def _by_field(spec: RunSpec) -> dict[str, object]:
     }
 
 
-def _as_asked(run: Run) -> RunSpec:
+def _requested_spec(run: Run) -> RunSpec:
     """The requested specification; a later run of a set or of pairs does only a part of it."""
     spec = run.spec
     if spec.engine is Engine.TARGET:  # the device determines this engine

@@ -12,7 +12,7 @@ from edgebench.host.show.tables import console, text
 from edgebench.protocol.bridge import PortReport
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.text import printable
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 
 def print_ports(reports: Sequence[PortReport], *, as_json: bool, is_confirmed: bool) -> None:
@@ -35,8 +35,8 @@ def print_ports(reports: Sequence[PortReport], *, as_json: bool, is_confirmed: b
             )
         console().print(table)
     if not is_confirmed and any(report.is_candidate and report.board is None for report in reports):
-        say("next: identify the boards: edgebench bridge list --confirm")
-    say(
+        echo("next: identify the boards: edgebench bridge list --confirm")
+    echo(
         "for a board on another port (a pseudo-terminal, a socket), start the agent with: "
         "edgebench-agent serve --board ADDRESS"
     )

@@ -7,15 +7,15 @@ import shlex
 from collections.abc import Callable
 from typing import Any
 
-from edgebench.host.options.command import Asked, Command, NextStep, Placeholder, command
+from edgebench.host.options.command import Command, CommandLine, NextStep, Placeholder, command
 from edgebench.protocol import errors as e
 from edgebench.protocol.identity import DEFAULT_PORT
 from edgebench.protocol.spec import MAX_LENGTH_S
 from edgebench.system import unforeseen
 
-Value = Callable[[Any, Asked], object] | Command
+Value = Callable[[Any, CommandLine], object] | Command
 """A command or another value of a hint, computed from the error and the failed command."""
-Hint = Callable[[Any, Asked], NextStep]
+Hint = Callable[[Any, CommandLine], NextStep]
 Row = tuple[type[e.EdgebenchError], Hint]
 _DEVICES, _METERS, _BRIDGE = command("devices"), command("meters"), command("bridge", "list")
 _IMPORT_HELP = command("meters", "import", "--help")
@@ -27,8 +27,8 @@ _ACCOUNT, _OTHER, _SCHEDULER = "USER@HOST", "OTHER", "tcp://SCHEDULER:8786"
 def _on(kind: type[e.EdgebenchError], text: str, *values: Value) -> Row:
     """A row of a hint table; each value is a command, or a function that computes the value."""
 
-    def hint(error: Any, asked: Asked) -> NextStep:
-        made = (one if isinstance(one, Command) else one(error, asked) for one in values)
+    def hint(error: Any, given: CommandLine) -> NextStep:
+        made = (one if isinstance(one, Command) else one(error, given) for one in values)
         return NextStep(text, *made)
 
     return kind, hint
@@ -36,22 +36,22 @@ def _on(kind: type[e.EdgebenchError], text: str, *values: Value) -> Row:
 
 def _with_dataset(kind: type[e.EdgebenchError], text: str) -> Row:
     """A hint that fixes the data set and then measures with it."""
-    return _on(kind, f"{text}; then {{}}", lambda _, asked: asked.bench(accuracy="set.npz"))
+    return _on(kind, f"{text}; then {{}}", lambda _, given: given.bench(accuracy="set.npz"))
 
 
-def _for_lease(error: e.LeaseHeld, asked: Asked) -> NextStep:
+def _for_lease(error: e.LeaseHeld, given: CommandLine) -> NextStep:
     """Wait for the client that holds the device, or end its run."""
-    if asked.command == "stop" and error.is_by_this_host:
+    if given.command == "stop" and error.is_by_this_host:
         return NextStep(
             "end your other command with Ctrl-C in its terminal: it has no run in progress"
         )
-    if asked.command == "stop":
+    if given.command == "stop":
         return NextStep(
             "end it from the host that started it, or on the device: edgebench-agent stop"
         )
     longer_s = max(600.0, min(10 * error.waited_s, MAX_LENGTH_S))
     wait = f"wait for {'longer' if error.waited_s > 0 else 'it'}: {{}}; or "
-    measure = asked.bench(wait_s=longer_s)
+    measure = given.bench(wait_s=longer_s)
     if error.stoppable_on:
         stop = command("stop", "--on", error.stoppable_on)
         return NextStep(f"{wait}end your run there: {{}}", measure, stop)
@@ -60,26 +60,26 @@ def _for_lease(error: e.LeaseHeld, asked: Asked) -> NextStep:
     return NextStep(f"{wait}end its run on the device: edgebench-agent stop", measure)
 
 
-def _for_missing_run(error: e.NoSuchRun, asked: Asked) -> NextStep:
+def _for_missing_run(error: e.NoSuchRun, given: CommandLine) -> NextStep:
     if error.is_store_empty:
         text = "measure a model: {}; or open a bundle: {}"
-        return NextStep(text, asked.bench(), command("show", "FILE.zip"))
+        return NextStep(text, given.bench(), command("show", "FILE.zip"))
     if error.bundle is not None:
         one = Placeholder(f"{shlex.quote(error.bundle)}#ID")
         text = "list its runs: {}; then choose a run: {}"
         return NextStep(text, command("runs", error.bundle), command("show", one))
     if error.model is None:
         return NextStep("list the stored runs: {}", command("runs"))
-    if asked.command in ("history", "runs"):
-        named = command(asked.command, "--model", error.model)
+    if given.command in ("history", "runs"):
+        named = command(given.command, "--model", error.model)
         return NextStep("name the model with --model: {}", named)
-    if asked.command == "compare":
+    if given.command == "compare":
         both = command("bench", error.model, "--against", "B")
         return NextStep("measure two models and compare them: {}", both)
     return NextStep("measure it: {}", command("bench", error.model))
 
 
-def _for_second_side(error: e.NoSecondSide, _asked: Asked) -> NextStep:
+def _for_second_side(error: e.NoSecondSide, _given: CommandLine) -> NextStep:
     if error.sides:
         first, second = error.sides
         return NextStep(
@@ -95,12 +95,12 @@ def _for_second_side(error: e.NoSecondSide, _asked: Asked) -> NextStep:
     )
 
 
-def _for_meter_not_served(error: e.MeterNotServed, asked: Asked) -> NextStep:
-    is_campaign = asked.group == "campaign"
+def _for_meter_not_served(error: e.MeterNotServed, given: CommandLine) -> NextStep:
+    is_campaign = given.group == "campaign"
     if error.meant and is_campaign:
         return NextStep('write its full name in the campaign file: meter = "agent:{}"', error.meant)
     if error.meant:
-        return NextStep("write its full name: {}", asked.bench(meter=f"agent:{error.meant}"))
+        return NextStep("write its full name: {}", given.bench(meter=f"agent:{error.meant}"))
     if is_campaign:
         return NextStep(
             "serve it there: edgebench-agent serve --meter {}, which assigns it to the first of "
@@ -115,8 +115,8 @@ def _for_meter_not_served(error: e.MeterNotServed, asked: Asked) -> NextStep:
     )
 
 
-def _for_permission(error: e.NoSuchMeter | e.NotPermitted, asked: Asked) -> NextStep:
-    again = _BRIDGE if asked.group == "bridge" else _METERS
+def _for_permission(error: e.NoSuchMeter | e.NotPermitted, given: CommandLine) -> NextStep:
+    again = _BRIDGE if given.group == "bridge" else _METERS
     if error.permission is e.Permission.SERIAL_PORT:
         join = "join the group dialout, then log in again: sudo usermod -aG dialout $USER"
         return NextStep(f"{join}; then {{}}", again)
@@ -129,64 +129,64 @@ def _for_permission(error: e.NoSuchMeter | e.NotPermitted, asked: Asked) -> Next
     return NextStep("see which meters are available, and why others are not: {}", _METERS)
 
 
-def _for_difference(error: e.NotComparable, asked: Asked) -> NextStep:
+def _for_difference(error: e.NotComparable, given: CommandLine) -> NextStep:
     text = "allow the difference if it is what you compare: {}"
     allow = [["--allow", key] for key in error.keys]
-    if type(error) is e.NotComparable and asked.command == "bench" and error.comparison_id:
+    if type(error) is e.NotComparable and given.command == "bench" and error.comparison_id:
         return NextStep(text, command("compare", error.comparison_id, *allow))
-    return NextStep(text, asked.compare(allow))
+    return NextStep(text, given.compare(allow))
 
 
-def _for_slow_dataset(_error: e.DatasetTooSlow, asked: Asked) -> NextStep:
-    dataset = asked.value("accuracy") or "set.npz"
+def _for_slow_dataset(_error: e.DatasetTooSlow, given: CommandLine) -> NextStep:
+    dataset = given.value("accuracy") or "set.npz"
     return NextStep(
         "run a random sample of it: {}; or allow more time: --accuracy-limit {}h",
-        asked.bench(accuracy=dataset, dataset_sample_count=100),
-        math.ceil(asked.more("dataset_limit_s", 86400.0) / 3600),
+        given.bench(accuracy=dataset, dataset_sample_count=100),
+        math.ceil(given.more("dataset_limit_s", 86400.0) / 3600),
     )
 
 
 def _for_model(text: str) -> Hint:
     """Try the other runtimes, unless the command has already tried all of them."""
 
-    def hint(_error: e.EdgebenchError, asked: Asked) -> NextStep:
-        if asked.value("runtime") == "all":
+    def hint(_error: e.EdgebenchError, given: CommandLine) -> NextStep:
+        if given.value("runtime") == "all":
             return NextStep("check the file, or measure another model: {}", _BUILT_IN)
-        return NextStep(text, asked.bench(runtime="all"))
+        return NextStep(text, given.bench(runtime="all"))
 
     return hint
 
 
-def _for_page(error: e.PageUnavailable, _asked: Asked) -> NextStep:
+def _for_page(error: e.PageUnavailable, _given: CommandLine) -> NextStep:
     if error.install:
         return NextStep("install them: {}; then {}", error.install, command("serve"))
     here = command("serve", "--port", "0")
     return NextStep("use a free port on this machine: {}", here)
 
 
-def _for_runtime(error: e.RuntimeUnavailable, _asked: Asked) -> NextStep:
+def _for_runtime(error: e.RuntimeUnavailable, _given: CommandLine) -> NextStep:
     if error.install:
         text = "install it there: {}; then see whether it works: {}"
         return NextStep(text, error.install, _DEVICES)
     return NextStep("see what is installed there: {}", _DEVICES)
 
 
-def _for_unreachable(error: e.Unreachable, _asked: Asked) -> NextStep:
+def _for_unreachable(error: e.Unreachable, _given: CommandLine) -> NextStep:
     if error.is_offline:
         return NextStep("see whether this machine has a network: ip route; then {}", _DEVICES)
     return NextStep("see which devices are reachable: {}", _DEVICES)
 
 
-def _for_measurement(error: e.MeasurementError, asked: Asked) -> NextStep:
+def _for_measurement(error: e.MeasurementError, given: CommandLine) -> NextStep:
     if error.invalid is not None:
         text = "see the reasons and how to improve: {}"
         return NextStep(text, command("show", error.invalid))
-    longer = asked.bench(duration_s=asked.more("duration_s", 60.0))
+    longer = given.bench(duration_s=given.more("duration_s", 60.0))
     return NextStep("measure again for longer: {}", longer)
 
 
 def _deploy(*words: str) -> Value:
-    return lambda _, asked: command("deploy", asked.named(_ACCOUNT), *words)
+    return lambda _, given: command("deploy", given.named(_ACCOUNT), *words)
 
 
 def _bundle_again(kind: type[e.EdgebenchError]) -> Row:
@@ -201,7 +201,7 @@ _HINTS: tuple[Row, ...] = (
     _on(
         e.FileExists,
         "choose another file, for example: {}",
-        lambda _, asked: command("bundle", asked.named(_RUN), "-o", "FILE.zip"),
+        lambda _, given: command("bundle", given.named(_RUN), "-o", "FILE.zip"),
     ),
     (e.NoSecondSide, _for_second_side),
     _on(
@@ -218,7 +218,7 @@ _HINTS: tuple[Row, ...] = (
     _on(
         e.ModelNotFetched,
         "fetch it, in its repository: git lfs pull; then {}",
-        lambda _, asked: asked.bench(),
+        lambda _, given: given.bench(),
     ),
     _on(e.NotAModel, "name a .tflite or .onnx file, or try a built-in model: {}", _BUILT_IN),
     _on(
@@ -232,20 +232,20 @@ _HINTS: tuple[Row, ...] = (
         "name the root directory of a system, such as a mounted Raspberry Pi image: {}; or name a "
         "kit: {}",
         command("kit", "build", "--root", "DIR"),
-        lambda _, asked: command("deploy", asked.named(_TARGET), "--kit", "FILE"),
+        lambda _, given: command("deploy", given.named(_TARGET), "--kit", "FILE"),
     ),
     _on(e.NoSuchCampaign, "start a campaign: {}", command("campaign", "run", "FILE.toml")),
     _on(e.CampaignRunning, "follow it: {}", command("campaign", "watch")),
     _on(
         e.LabHostsUnreachable,
         "start the scheduler, dask scheduler, and on each lab host: {}; then resume: {}",
-        lambda _, asked: command("lab", "work", asked.named(_SCHEDULER)),
-        lambda _, asked: command("campaign", "resume", "--cluster", asked.named(_SCHEDULER)),
+        lambda _, given: command("lab", "work", given.named(_SCHEDULER)),
+        lambda _, given: command("campaign", "resume", "--cluster", given.named(_SCHEDULER)),
     ),
     _on(
         e.DeviceNotOffered,
         "offer it, on its lab host: {}",
-        lambda error, asked: command("lab", "work", asked.named(_SCHEDULER), "--on", error.device),
+        lambda error, given: command("lab", "work", given.named(_SCHEDULER), "--on", error.device),
     ),
     _on(
         e.AllQuarantined,
@@ -271,40 +271,40 @@ _HINTS: tuple[Row, ...] = (
     _on(
         e.RunsTooShort,
         "measure for longer: {}; or in fewer runs: --runs {}",
-        lambda error, asked: asked.bench(without=["runs"], duration_s=error.enough_s),
+        lambda error, given: given.bench(without=["runs"], duration_s=error.enough_s),
         lambda error, _: error.run_limit,
     ),
     _on(
         e.NoLoadgenLog,
         "make a valid run with LoadGen: {}",
-        lambda _, asked: asked.bench(engine="loadgen"),
+        lambda _, given: given.bench(engine="loadgen"),
     ),
     _on(
         e.FileNotWritten,
         "write the stored runs elsewhere: {}",
-        lambda _, asked: command("export", asked.named(_ALL_RUNS), "-o", "FILE"),
+        lambda _, given: command("export", given.named(_ALL_RUNS), "-o", "FILE"),
     ),
     _on(
         e.NoLoadCode,
         "make a run that plays the load code: {}",
-        lambda _, asked: asked.bench(sync="coded_load"),
+        lambda _, given: given.bench(sync="coded_load"),
     ),
     _on(
         e.TraceOfAnotherRun,
         "compute the energy of that run: {}",
-        lambda error, asked: asked.energy(error.run_id),
+        lambda error, given: given.energy(error.run_id),
     ),
     _on(
         e.SamplesUnknown,
         "if the instrument's data sheet states that samples are means: {}",
-        lambda _, asked: command(
-            "energy", asked.named(_RUN), "--trace", "FILE", "--samples", "means"
+        lambda _, given: command(
+            "energy", given.named(_RUN), "--trace", "FILE", "--samples", "means"
         ),
     ),
     _on(
         e.TraceRefused,
         "record the device's supply from before the run until after it, with its sample rate: {}",
-        lambda _, asked: asked.bench("--trace-rate", "HZ", sync="coded_load"),
+        lambda _, given: given.bench("--trace-rate", "HZ", sync="coded_load"),
     ),
     _on(
         e.OtherEnvironment,
@@ -313,14 +313,14 @@ _HINTS: tuple[Row, ...] = (
         lambda error, _: error.pid,
         command("pair", "STRING"),
     ),
-    _on(e.FileChanged, "measure while nothing writes to it: {}", lambda _, asked: asked.bench()),
+    _on(e.FileChanged, "measure while nothing writes to it: {}", lambda _, given: given.bench()),
     _bundle_again(e.BundleRefused),
     _on(e.FileRefused, "see which files and columns are accepted: {}", _IMPORT_HELP),
     (e.RuntimeUnavailable, _for_runtime),
     _on(
         e.InputsRefused,
         "provide inputs that fit: {}, or --inputs FILE.npz",
-        lambda _, asked: asked.bench("--shape", "NAME=1x128", without=["inputs"]),
+        lambda _, given: given.bench("--shape", "NAME=1x128", without=["inputs"]),
     ),
     _with_dataset(
         e.DatasetIncomplete,
@@ -355,31 +355,31 @@ _HINTS: tuple[Row, ...] = (
         e.DatasetRefused,
         "store the array x of the data set as numbers that the input accepts, or measure without "
         "--accuracy: {}",
-        lambda _, asked: asked.bench(without=["accuracy"]),
+        lambda _, given: given.bench(without=["accuracy"]),
     ),
     _on(
         e.InferenceFailed,
         "provide inputs that the model accepts: {}, or --inputs FILE.npz; or try other runtimes: "
         "--runtime all",
-        lambda _, asked: asked.bench("--shape", "NAME=1x128", without=["inputs", "runtime"]),
+        lambda _, given: given.bench("--shape", "NAME=1x128", without=["inputs", "runtime"]),
     ),
     _on(
         e.DelegateRefused,
         "choose a delegate of the runtime: {}; or omit --delegate; or try other runtimes: "
         "--runtime all",
-        lambda _, asked: asked.bench("--delegate", "D", without=["runtime"]),
+        lambda _, given: given.bench("--delegate", "D", without=["runtime"]),
     ),
     _on(
         e.SignatureRefused,
         "choose a signature of the file: {}; or omit --signature",
-        lambda _, asked: asked.bench("--signature", "NAME"),
+        lambda _, given: given.bench("--signature", "NAME"),
     ),
     _on(
         e.ExternalDataRefused,
         "put everything into one file of at most 2 GB: pip install onnx; python -I -c "
         '"import onnx, sys; onnx.save(onnx.load(sys.argv[1]), sys.argv[2])" {} whole.onnx; '
         "{}; first replace links, as in the caches of model hubs, by files: cp -rL FOLDER plain",
-        lambda _, asked: " ".join(map(shlex.quote, asked.named(_MODEL))),
+        lambda _, given: " ".join(map(shlex.quote, given.named(_MODEL))),
         command("bench", "whole.onnx"),
     ),
     (e.ModelRefused, _for_model("check the file, or try other runtimes: {}")),
@@ -387,7 +387,7 @@ _HINTS: tuple[Row, ...] = (
     _on(
         e.WorkerTimeout,
         "allow it more time: {}",
-        lambda _, asked: asked.bench(load_timeout_s=asked.more("load_timeout_s", 600.0)),
+        lambda _, given: given.bench(load_timeout_s=given.more("load_timeout_s", 600.0)),
     ),
     _on(e.SeatLeft, "plug it in again, then check that its agent finds it: {}", _DEVICES),
     _on(
@@ -399,25 +399,25 @@ _HINTS: tuple[Row, ...] = (
     _on(
         e.TooHot,
         "cool the device, or wait longer before the run: {}",
-        lambda _, asked: asked.bench(cooldown_timeout_s=asked.more("cooldown_timeout_s", 1200.0)),
+        lambda _, given: given.bench(cooldown_timeout_s=given.more("cooldown_timeout_s", 1200.0)),
     ),
     _on(
         e.GovernorRefused,
         "measure without --governor: {}; the option needs an agent that runs as root, on a kernel "
         "with governors",
-        lambda _, asked: asked.bench(without=["governor"]),
+        lambda _, given: given.bench(without=["governor"]),
     ),
     _on(
         e.SettingRefused,
         "measure without it: {}; --airplane-mode and --brightness need a phone that applies them",
-        lambda _, asked: asked.bench(without=["airplane_mode", "brightness"]),
+        lambda _, given: given.bench(without=["airplane_mode", "brightness"]),
     ),
     _on(
         e.MetersDiffer,
         "measure both sides with one meter: {}; name the instrument of trace files: {}",
-        lambda _, asked: command("bench", "A", "--against", "B", "--meter", asked.named(_METER)),
-        lambda _, asked: command(
-            "energy", asked.named(_RUN), "--trace", "FILE", "--instrument", "NAME"
+        lambda _, given: command("bench", "A", "--against", "B", "--meter", given.named(_METER)),
+        lambda _, given: command(
+            "energy", given.named(_RUN), "--trace", "FILE", "--instrument", "NAME"
         ),
     ),
     (e.NotComparable, _for_difference),
@@ -426,7 +426,7 @@ _HINTS: tuple[Row, ...] = (
         e.DeployRunning,
         "wait until it has ended, then deploy again: {}; an interrupted deployment stops counting "
         "after two minutes",
-        lambda _, asked: command("deploy", asked.named(_TARGET)),
+        lambda _, given: command("deploy", given.named(_TARGET)),
     ),
     _on(
         e.TooLarge,
@@ -438,7 +438,7 @@ _HINTS: tuple[Row, ...] = (
         e.KitMissing,
         "build a kit from Debian's packages: {}; or name a kit: {}",
         lambda error, _: command("kit", "build", "--machine", error.machine),
-        lambda _, asked: command("deploy", asked.named(_TARGET), "--kit", "FILE"),
+        lambda _, given: command("deploy", given.named(_TARGET), "--kit", "FILE"),
     ),
     _on(e.PythonMissing, "install Python there, or name it: {}", _deploy("--python", "PATH")),
     _on(e.PackagesMissing, "provide the wheels: {}", _deploy("--wheels", "DIRECTORY")),
@@ -468,7 +468,7 @@ _HINTS: tuple[Row, ...] = (
     _on(
         e.LinkLost,
         "fetch the run, which continues while its agent runs: {}",
-        lambda _, asked: asked.collect(),
+        lambda _, given: given.collect(),
     ),
     _on(
         e.AgentBusy,
@@ -516,29 +516,29 @@ _HINTS: tuple[Row, ...] = (
     _on(
         e.RunSetAside,
         "measure again: {}; list what is set aside: {}; remove it: {}",
-        lambda _, asked: asked.bench(),
+        lambda _, given: given.bench(),
         command("runs"),
-        lambda _, asked: command("rm", asked.named(_RUN)),
+        lambda _, given: command("rm", given.named(_RUN)),
     ),
     _on(
         e.RunDamaged,
         "measure again: {}; or restore the file from a copy",
-        lambda _, asked: asked.bench(),
+        lambda _, given: given.bench(),
     ),
     _on(
         e.RunNotStored,
         "free disk space (df -h), or make the store writable; then store the run: {}",
-        lambda _, asked: asked.collect(),
+        lambda _, given: given.collect(),
     ),
     _on(
         e.StoreError,
         "choose another store: {}",
-        lambda _, asked: asked.bench("--store", "DIRECTORY"),
+        lambda _, given: given.bench("--store", "DIRECTORY"),
     ),
     _on(
         e.NotMetered,
         "measure again with a meter: {}",
-        lambda _, asked: asked.bench("--meter", *asked.named(_METER)),
+        lambda _, given: given.bench("--meter", *given.named(_METER)),
     ),
     _on(
         e.NoPairLeft,
@@ -548,7 +548,7 @@ _HINTS: tuple[Row, ...] = (
     _on(
         e.OutOfMemory,
         "close other programs (free -h), or name fewer runs, for example: {}",
-        lambda _, asked: command("show", asked.named(_RUN)),
+        lambda _, given: command("show", given.named(_RUN)),
     ),
     (e.MeasurementError, _for_measurement),
     _on(e.ProtocolError, "use the same version on both sides: {}", command("--version")),
@@ -560,7 +560,7 @@ _HINTS: tuple[Row, ...] = (
 
 
 def _record(*words: str) -> Value:
-    return lambda _, asked: command("meters", "record", asked.named(_METER), *words)
+    return lambda _, given: command("meters", "record", given.named(_METER), *words)
 
 
 _OF_COMMAND: dict[str, tuple[Row, ...]] = {
@@ -618,7 +618,7 @@ _OF_COMMAND: dict[str, tuple[Row, ...]] = {
         _on(
             e.FileNotWritten,
             "write the report elsewhere: {}",
-            lambda _, asked: command("report", asked.named(_RUN), "-o", "FILE.html"),
+            lambda _, given: command("report", given.named(_RUN), "-o", "FILE.html"),
         ),
     ),
     "history": (
@@ -639,12 +639,12 @@ _OF_STORE: dict[str, Row] = {
         e.StoreError,
         "free disk space (df -h), or make the store writable; then repeat the merge, which "
         "resumes: {}",
-        lambda _, asked: command("store", "merge", asked.named(_OTHER), asked.store),
+        lambda _, given: command("store", "merge", given.named(_OTHER), given.store),
     ),
     "bundle": _on(
         e.StoreError,
         "choose a directory with enough space (df -h): {}",
-        lambda _, asked: command("bundle", asked.named(_ALL_RUNS), "-o", "DIRECTORY/FILE.zip"),
+        lambda _, given: command("bundle", given.named(_ALL_RUNS), "-o", "DIRECTORY/FILE.zip"),
     ),
     **dict.fromkeys(
         ("tag", "note", "rm", "prune"),
@@ -663,26 +663,26 @@ REFUSED_RECORDING = (
 """Hint for a stored recording whose energy is refused."""
 
 
-def hint_for(error: e.EdgebenchError, asked: Asked | None = None) -> str:
+def hint_for(error: e.EdgebenchError, given: CommandLine | None = None) -> str:
     """The next step after an error, as a line of text.
 
     Args:
         error: The error.
-        asked: The command that failed, with its arguments; None if it is not known.
+        given: The command that failed, with its arguments; None if it is not known.
     """
     if isinstance(error, (e.SystemFailure, e.Unforeseen)):
         return unforeseen.hint_for(error)
-    return "; ".join(map(str, steps_after(error, asked or Asked())))
+    return "; ".join(map(str, steps_after(error, given or CommandLine())))
 
 
-def steps_after(error: e.EdgebenchError, asked: Asked) -> list[NextStep]:
+def steps_after(error: e.EdgebenchError, given: CommandLine) -> list[NextStep]:
     """The next steps after an error; if the failed run is stored, the last step shows the run.
 
     Args:
         error: An error that edgebench raised.
-        asked: The command that failed, with its arguments.
+        given: The command that failed, with its arguments.
     """
-    step = _hint(error, asked)(error, asked)
+    step = _hint(error, given)(error, given)
     if isinstance(error, e.UsageError) and error.meant and not isinstance(error, e.MeterNotServed):
         step = NextStep("did you mean {}? otherwise {}", error.meant, step)
     if error.run_id is None:
@@ -690,17 +690,17 @@ def steps_after(error: e.EdgebenchError, asked: Asked) -> list[NextStep]:
     return [step, NextStep("what is kept: {}", command("show", error.run_id))]
 
 
-def _hint(error: e.EdgebenchError, asked: Asked) -> Hint:
+def _hint(error: e.EdgebenchError, given: CommandLine) -> Hint:
     """The hint of the first row that fits: rows of the command first, then the general rows."""
-    name = asked.group
+    name = given.group
     if isinstance(error, e.NotPermitted):
         return _for_permission
     if isinstance(error, e.Unreachable) and error.is_offline:
         return _for_unreachable
     if type(error) is e.UsageError and name and name != "pair":
-        words = ("meters", "info") if asked.command == "meters" else asked.words
+        words = ("meters", "info") if given.command == "meters" else given.words
         return lambda *_: NextStep("see its arguments: {}", command(*words, "--help"))
-    if type(error) is e.StoreError and asked.command in _OF_STORE:
-        return _OF_STORE[asked.command][1]
+    if type(error) is e.StoreError and given.command in _OF_STORE:
+        return _OF_STORE[given.command][1]
     rows = (*_OF_COMMAND.get(name, ()), *_HINTS)
     return next(hint for kind, hint in rows if isinstance(error, kind))

@@ -26,7 +26,7 @@ from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.registry import DRIVERS
 from edgebench.meters.uncertainty import CurrentLimit, Distribution, UncertaintyTerm, Unit
 from edgebench.protocol.plain import to_plain
-from edgebench.system.terminal import say, say_hint
+from edgebench.system.terminal import echo, echo_hint
 
 _OUTCOMES = {True: ("pass", "green"), False: ("fail", "red"), None: ("unknown", "yellow")}
 
@@ -44,8 +44,8 @@ def print_list(headers: Mapping[str, Header | AbsentMeter], *, as_json: bool) ->
             here = Text(", ".join(c.name for c in one.capability.channels), style="green")
         table.add_row(name, DRIVERS[name].summary, here)
     console().print(table)
-    say("addresses and options: edgebench meters --help")
-    say("next: edgebench meters info METER")
+    echo("addresses and options: edgebench meters --help")
+    echo("next: edgebench meters info METER")
 
 
 def print_info(header: Header, *, as_json: bool) -> None:
@@ -104,7 +104,7 @@ def print_checks(session: StoredSession, *, as_json: bool) -> None:
         return
     console().print(_checks_table(session))
     if session.is_trusted is False:
-        _say_why(session, "the meter fails its self-test")
+        _print_reasons(session, "the meter fails its self-test")
 
 
 def print_session(session: StoredSession, *, as_json: bool) -> None:
@@ -130,18 +130,18 @@ def print_session(session: StoredSession, *, as_json: bool) -> None:
             )
         out.print(table)
     elif session.is_trusted is False:
-        _say_why(session, "no energy, because the recording cannot be trusted")
+        _print_reasons(session, "no energy, because the recording cannot be trusted")
     else:
-        say("error: no energy: no channel has a value")
-        say_hint(REFUSED_RECORDING)
+        echo("error: no energy: no channel has a value")
+        echo_hint(REFUSED_RECORDING)
 
 
-def _say_why(session: StoredSession, what: str) -> None:
+def _print_reasons(session: StoredSession, what: str) -> None:
     """Print the first failed check, with its value and limit; the table lists the others."""
     failed = next(check for check in session.checks if check.is_passed is False)
     for line in f"error: {what}: {failed.id}: {failed.detail}".splitlines():
-        say(line)
-    say_hint(REFUSED_RECORDING)
+        echo(line)
+    echo_hint(REFUSED_RECORDING)
 
 
 def _checks_table(session: StoredSession) -> Table:

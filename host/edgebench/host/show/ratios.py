@@ -11,7 +11,7 @@ from edgebench.host.result.metrics import Better, Quantity
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import ABSENT, format_sides, format_times
 from edgebench.host.result.verdict import State
-from edgebench.host.show.bench_command import asked_of
+from edgebench.host.show.bench_command import command_line_of
 from edgebench.protocol.text import printable
 
 _WIDE_RATIO = 0.5
@@ -135,5 +135,5 @@ def _profile_words(one: RunSet) -> str:
     """The command that shows which operators take the time; empty without a profiler."""
     if one.runtime not in _PROFILED:
         return ""
-    profiled = asked_of(one.first, one.planned_count).bench(is_profiled=True)
+    profiled = command_line_of(one.first, one.planned_count).bench(is_profiled=True)
     return f"; which operators take the time: {profiled}"

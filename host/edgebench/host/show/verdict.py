@@ -20,7 +20,7 @@ from edgebench.host.result.marks import in_words
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
-from edgebench.host.show.bench_command import asked_of
+from edgebench.host.show.bench_command import command_line_of
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import hint_for
 from edgebench.host.show.sentences import sentence
@@ -88,7 +88,7 @@ def advised(one: RunSet, made: Run | None = None) -> list[Advice]:
     longest = max((cut.query_count for cut in cuts if cut is not None), default=0)
     step: int = 10 ** max(len(str(longest)) - 2, 0)
     situation = Situation(
-        asked=asked_of(made, _run_count(made)),
+        given=command_line_of(made, _run_count(made)),
         free_cpus=free_cpus(made),
         own_cpus=own_cpus(made),
         has_governors=before is None or bool(before.governors),
@@ -118,7 +118,7 @@ def failure_advice(run: Run) -> str:
     assert run.failure is not None
     code = ErrorCode.__members__.get(run.failure.code.upper(), ErrorCode.UNKNOWN)
     error = error_from_code(code, run.failure.message)
-    return hint_for(error, asked_of(run, _run_count(run)))
+    return hint_for(error, command_line_of(run, _run_count(run)))
 
 
 def _run_count(run: Run) -> int:

@@ -50,6 +50,8 @@ class Layout:
     columns: Mapping[str, Any]
     """Arrow type of each column by name; other tools may write wider numbers, and older files may
     lack a column."""
+    rows_per_byte: int = ROWS_PER_BYTE
+    """Limit on the rows per byte of a file."""
 
     @property
     def texts(self) -> list[str]:
@@ -77,7 +79,7 @@ def open_parquet(path: Path, layout: Layout, *, max_rows: int | None) -> Iterato
     try:
         _check_footer_size(path)
         metadata = pq.read_metadata(path)
-        fault = _fault_of_rows(metadata, max_rows, path.stat().st_size)
+        fault = _fault_of_rows(metadata, layout, max_rows, path.stat().st_size)
         if fault is not None:
             raise RunDamaged(f"trace is damaged: {fault}: {path}")
         texts = [name for name in layout.texts if name in metadata.schema.names]
@@ -112,12 +114,14 @@ def _check_footer_size(path: Path) -> None:
         )
 
 
-def _fault_of_rows(metadata: Any, max_rows: int | None, size_bytes: int) -> str | None:
+def _fault_of_rows(
+    metadata: Any, layout: Layout, max_rows: int | None, size_bytes: int
+) -> str | None:
     """Why the row counts in the footer of a file of this size are impossible; None if possible."""
     row_count = metadata.num_rows
     if max_rows is not None and row_count > max_rows:
         return f"{row_count} rows, at most {max_rows} according to the run's record"
-    if row_count > (most := FREE_ROWS + ROWS_PER_BYTE * size_bytes):
+    if row_count > (most := FREE_ROWS + layout.rows_per_byte * size_bytes):
         return f"{row_count} rows, at most {most} in a file of {size_bytes} bytes"
     total = 0
     for number in range(metadata.num_row_groups):

@@ -58,7 +58,12 @@ Read = Callable[[int, list[str]], Any]
 """Reads these columns of a row group by number."""
 _SAMPLE_COLUMNS = [name for name in SCHEMA.names if name not in ("channel", "digital")]
 """Columns with numbers; the channel of a row group is in the metadata."""
-POWER_LAYOUT = Layout({field.name: field.type for field in SCHEMA} | {"channel": TEXT})
+CONSTANT_ROWS_PER_BYTE = 32
+"""Limit on the rows per byte of power.parquet, which is read by row group: a fast meter whose value
+never changes, as a dead one, takes a byte for 18 rows."""
+POWER_LAYOUT = Layout(
+    {field.name: field.type for field in SCHEMA} | {"channel": TEXT}, CONSTANT_ROWS_PER_BYTE
+)
 """Columns of power.parquet."""
 
 

@@ -15,10 +15,10 @@ from edgebench.host.campaign.spec import (
     load_spec,
     renamed_settings,
 )
-from edgebench.host.cli.campaign import _say_new_names
+from edgebench.host.cli.campaign import _print_new_names
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.plain import from_outside, to_plain
-from edgebench.system.terminal import say
+from edgebench.system.terminal import echo
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -202,9 +202,9 @@ def test_old_names_are_reported_with_the_new_ones(
     assert renamed["is_sustained"] == "sustained"
     assert renamed.keys() == tomllib.loads(OLD).keys() - SETTING_KEYS.keys()
     assert set(renamed.values()) <= SETTING_KEYS.keys()
-    _say_new_names(str(written(tmp_path, f"{LEAST}[settings]\nduration_s = 1\nseed = 2\n")), say)
+    _print_new_names(str(written(tmp_path, f"{LEAST}[settings]\nduration_s = 1\nseed = 2\n")), echo)
     assert capsys.readouterr().err.endswith("campaign.toml: duration_s is now duration\n")
-    _say_new_names(str(written(tmp_path, GOOD)), say)
+    _print_new_names(str(written(tmp_path, GOOD)), echo)
     assert capsys.readouterr().err == ""
 
 

@@ -11,9 +11,9 @@ import pytest
 from edgebench.host.cli.bench import parser as bench_parser
 from edgebench.host.cli.compare import parser as compare_parser
 from edgebench.host.cli.failure import ArgumentsRefused
-from edgebench.host.cli.options import OneLineParser, asked
+from edgebench.host.cli.options import OneLineParser, given_command
 from edgebench.host.cli.store import parser as store_parser
-from edgebench.host.options.command import Asked
+from edgebench.host.options.command import CommandLine
 from edgebench.host.show.hints import hint_for
 from edgebench.protocol.errors import LeaseHeld, NotComparable, RunNotStored, StoreError
 
@@ -38,7 +38,7 @@ def test_option_of_another_command_is_kept() -> None:
     """Otherwise the hint of a busy board, once pasted, would measure this machine instead."""
     options = parsed(bench_parser(), ("a.onnx", "--on", "pixel-8", "--wait", "1m"))
     held = LeaseHeld("busy", stoppable_on="pixel-8")
-    assert hint_for(held, asked("bench", options)) == (
+    assert hint_for(held, given_command("bench", options)) == (
         "wait for it: edgebench bench a.onnx --on pixel-8 --wait 10m; or end your run there: "
         "edgebench stop --on pixel-8"
     )
@@ -59,7 +59,7 @@ def test_option_of_another_command_is_kept() -> None:
 def test_hint_repeats_the_command_that_was_given(words: tuple[str, ...], hint: str) -> None:
     """Otherwise the advice would measure differently: one thread, this machine, at full length."""
     options = parsed(bench_parser(), words)
-    steps = hint_for(LeaseHeld("busy"), asked("bench", options))
+    steps = hint_for(LeaseHeld("busy"), given_command("bench", options))
     assert steps.startswith(f"wait for it: {hint}")
 
 
@@ -69,11 +69,11 @@ def test_hint_of_compare_repeats_its_runs_and_what_was_allowed() -> None:
         compare_parser(), ["r1", "--against", "r2", "--allow", "os", "--fail-on", "2%"]
     )
     differ = NotComparable("they differ in kernel", ["kernel"])
-    assert hint_for(differ, asked("compare", options)).endswith(
+    assert hint_for(differ, given_command("compare", options)).endswith(
         ": edgebench compare r1 --against r2 --allow os --fail-on 2% --allow kernel"
     )
     measured = NotComparable("they differ in kernel", ["kernel"], "pairs-1")
-    assert hint_for(measured, Asked(command="bench")).endswith(
+    assert hint_for(measured, CommandLine(command="bench")).endswith(
         ": edgebench compare pairs-1 --allow kernel"
     )
 
@@ -81,18 +81,18 @@ def test_hint_of_compare_repeats_its_runs_and_what_was_allowed() -> None:
 def test_run_is_collected_into_the_store_that_was_given() -> None:
     """Otherwise, after a full disk, the run would be collected into another store."""
     options = parsed(bench_parser(), ["a.onnx", "--store", "a b"])
-    hint = hint_for(RunNotStored("full"), asked("bench", options))
+    hint = hint_for(RunNotStored("full"), given_command("bench", options))
     assert hint.endswith("edgebench collect --on local --store 'a b'")
 
 
 def test_names_of_runs_are_not_the_number_of_runs() -> None:
     """Otherwise `--runs 3` of bench would be taken for the name of a run."""
     options = parsed(bench_parser(), ["a.onnx", "--runs", "3"])
-    assert "RUN" not in asked("bench", options).names
+    assert "RUN" not in given_command("bench", options).names
 
 
 def test_store_is_a_part_of_the_other_store_to_merge() -> None:
     """Otherwise the repeated merge would go into another store."""
     options = parsed(store_parser(), ["merge", "there", "--store", "a b"])
-    hint = hint_for(StoreError("full"), asked("store merge", options))
+    hint = hint_for(StoreError("full"), given_command("store merge", options))
     assert hint.endswith("edgebench store merge there --store 'a b'")

@@ -12,7 +12,7 @@ from support.records import DEVICE, ENVIRONMENT
 from edgebench.host.devices import discovery
 from edgebench.host.devices.discovery import Access, DiscoveredDevice, find_devices, open_device
 from edgebench.host.devices.files import HostFiles, KnownDevice
-from edgebench.host.options.command import Asked
+from edgebench.host.options.command import CommandLine
 from edgebench.host.show.hints import hint_for
 from edgebench.host.transports.base import Announcement, Endpoint, Transport
 from edgebench.host.transports.link import Link
@@ -128,7 +128,7 @@ def test_other_board_with_the_identity_is_refused(files: HostFiles, wire: Wire) 
         "agent at 10.0.0.2:7747 has the identity of pi, but runs on another board: its serial "
         "number differs"
     )
-    assert "edgebench-agent new-identity" in hint_for(caught.value, Asked(command="bench"))
+    assert "edgebench-agent new-identity" in hint_for(caught.value, CommandLine(command="bench"))
     assert files.devices() == (PI,), "nothing of it is remembered"
     [line] = listed(files)
     assert (line.address, line.access) == ("10.0.0.2:7747", Access.COPIED)

@@ -13,7 +13,7 @@ from support.km003c import Km003cEmulator
 from support.lpm01a import Lpm01aEmulator
 from support.usb_bus import UsbBus
 
-from edgebench.host.options.command import Asked
+from edgebench.host.options.command import CommandLine
 from edgebench.host.power.session import look_at_meters, open_meter, record
 from edgebench.host.show.hints import hint_for
 from edgebench.meters.base import Header
@@ -156,4 +156,4 @@ def test_file_in_the_place_of_a_directory_is_told_from_a_full_disk(tmp_path: Pat
     with pytest.raises(StoreError, match="Not a directory") as refused:
         record(meter, tmp_path / "existing" / "session", 0.1, lambda passed_s: None)
     meter.close()
-    assert "df -h" in hint_for(refused.value, Asked(command="meters record"))
+    assert "df -h" in hint_for(refused.value, CommandLine(command="meters record"))

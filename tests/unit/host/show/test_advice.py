@@ -14,9 +14,9 @@ from edgebench.host.analysis.verdict.advice import Situation, without_repeats
 from edgebench.host.analysis.verdict.table import ALL_RULES, BY_ID
 from edgebench.host.cli.bench import parser
 from edgebench.host.cli.main import COMMANDS
-from edgebench.host.cli.options import OneLineParser, asked, options_of
+from edgebench.host.cli.options import OneLineParser, given_command, options_of
 from edgebench.host.options.bench import OPTIONS
-from edgebench.host.options.command import Asked, Command
+from edgebench.host.options.command import Command, CommandLine
 from edgebench.host.result.verdict import Finding, RuleOutcome, State
 from edgebench.host.show.hints import steps_after
 from edgebench.host.show.verdict import advice_for
@@ -56,21 +56,21 @@ def finding(rule: str, outcome: RuleOutcome, reason: str = "") -> Finding:
     )
 
 
-def asked_for(line: str) -> Asked:
+def given_for(line: str) -> CommandLine:
     """The request of a bench command line."""
     import shlex
 
     bench = parser()
     assert isinstance(bench, OneLineParser)
-    return asked("bench", bench.parse_words(shlex.split(line)))
+    return given_command("bench", bench.parse_words(shlex.split(line)))
 
 
-def commands(asked: Asked) -> Iterator[tuple[str, Command]]:
+def commands(given: CommandLine) -> Iterator[tuple[str, Command]]:
     """Commands of every advice and hint, each with the name of its rule or error."""
     for rule, reason in KINDS:
         for cpus, is_free in (((2, 3), True), ((), False)):
             situation = Situation(
-                asked=asked,
+                given=given,
                 free_cpus=cpus,
                 own_cpus=cpus,
                 has_governors=is_free,
@@ -82,7 +82,7 @@ def commands(asked: Asked) -> Iterator[tuple[str, Command]]:
             for step in advised.steps:
                 yield from ((f"{rule.id} {reason.id}", command) for command in step.commands)
     for kind in LEAVES:
-        for step in steps_after(made(kind), asked):
+        for step in steps_after(made(kind), given):
             yield from ((kind.__name__, command) for command in step.commands)
 
 
@@ -90,7 +90,7 @@ def commands(asked: Asked) -> Iterator[tuple[str, Command]]:
 def test_every_command_is_one_that_is_accepted(line: str) -> None:
     """Otherwise an advised command would fail with an unknown or contradictory option."""
     refused: list[str] = []
-    for name, command in commands(asked_for(line)):
+    for name, command in commands(given_for(line)):
         try:
             check(command.words)
         except EdgebenchError as exc:
@@ -117,13 +117,13 @@ def check(words: Sequence[str]) -> None:
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
 def test_more_is_more_than_what_was_asked_for(line: str) -> None:
     """Otherwise a `--timeout 20m` that failed would be followed by the advice `--timeout 10m`."""
-    before, less = asked_for(line), []
+    before, less = given_for(line), []
     for name, command in commands(before):
         if command.words[0] != "bench" or name == "RunsTooShort":
             continue
         values = [STANDINS.get(word, word) for word in command.words]
         groups = tuple((word, values[i + 1]) for i, word in flags(command))
-        after = Asked(command="bench", arguments=groups)
+        after = CommandLine(command="bench", arguments=groups)
         for field in MORE | LESS:
             old, new = before.value(field), after.value(field)
             if old is None or new is None or new == old:
@@ -159,13 +159,13 @@ def test_numbers_follow_from_the_finding_and_from_what_was_asked_for(
     rule: str, reason: str, part: str
 ) -> None:
     """Otherwise an advice would lower what its own first line reports as too low."""
-    situation = Situation(asked=asked_for(LINES["a model of 4 s"]))
+    situation = Situation(given=given_for(LINES["a model of 4 s"]))
     assert part in str(advice_for(finding(rule, RuleOutcome.FAIL, reason), situation))
 
 
 def test_hints_ask_for_more_than_what_was_not_enough() -> None:
     """Otherwise a load that took longer than 20 minutes would be given ten."""
-    given = asked_for(f"a.onnx {LONG}")
+    given = given_for(f"a.onnx {LONG}")
     assert str(steps_after(WorkerTimeout("late"), given)[0]).endswith("--timeout 40m")
     assert str(steps_after(MeasurementError("short"), given)[0]).endswith("--duration 20m")
 

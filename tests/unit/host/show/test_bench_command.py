@@ -20,7 +20,7 @@ from edgebench.host.cli import bench
 from edgebench.host.result.facts import BASELINE, Pair, SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Finding, RuleOutcome, State
-from edgebench.host.show.bench_command import asked_of, bench_words
+from edgebench.host.show.bench_command import bench_words, command_line_of
 from edgebench.host.show.verdict import advice_for
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import UsageError
@@ -136,7 +136,7 @@ def test_every_advice_is_a_command_that_is_accepted(options: str) -> None:
     """Otherwise the advised command would contradict the request."""
     request = requested(f"{MODEL} {options}")
     situation = Situation(
-        asked=asked_of(made(request), request.run_count),
+        given=command_line_of(made(request), request.run_count),
         free_cpus=(0,),
         own_cpus=(0,),
         warmup_query_count=1000,

@@ -8,7 +8,7 @@ import pytest
 from support.errors import LEAVES, made
 
 from edgebench.host.cli.main import COMMANDS
-from edgebench.host.options.command import Asked
+from edgebench.host.options.command import CommandLine
 from edgebench.host.show.hints import hint_for
 from edgebench.protocol import errors
 from edgebench.protocol.errors import (
@@ -88,4 +88,4 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
 )
 def test_hint_knows_the_command(error: EdgebenchError, command: str, words: str) -> None:
     """Otherwise a hint would name an option that the command lacks, or an irrelevant help page."""
-    assert words in hint_for(error, Asked(command=command))
+    assert words in hint_for(error, CommandLine(command=command))

@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.bombs import BOMBS, GROUP_ROWS, write_bomb
+from support.energy import recorded
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.cli.main import main
@@ -57,6 +59,14 @@ def test_file_with_more_rows_than_it_may_have_is_refused(store: Store, name: str
     run = store.run(METERED)
     with pytest.raises(RunDamaged, match=f"{ROWS} rows, at most "):
         read_clock(directory) if name == CLOCK_FILE else read_series(directory, run)
+
+
+def test_recording_of_a_value_that_never_changes_is_read(tmp_path: Path) -> None:
+    """Otherwise the file of a dead meter of 100 kS/s would count as damaged after 12 s."""
+    count = 1 << 21
+    time_ns = 10_000 * np.arange(count, dtype=np.int64)
+    power = recorded(tmp_path, time_ns, np.zeros(count))
+    assert power.span_ns("supply") == (0, 10_000 * (count - 1))
 
 
 _UNDER_LIMIT = """

@@ -246,11 +246,11 @@ def _battery(text: str) -> list[float]:
     if is_faked:
         return [math.nan, math.nan, 1.0, math.nan, math.nan, math.nan]
     known = [bit for name, bit in _PLUGS if values.get(f"{name} powered") == "true"]
-    is_told = any(f"{name} powered" in values for name, _ in _PLUGS)
+    is_reported = any(f"{name} powered" in values for name, _ in _PLUGS)
     level, scale = _number(values, "level"), _number(values, "scale")
     return [
         _number(values, "status"),
-        float(sum(known)) if is_told else math.nan,
+        float(sum(known)) if is_reported else math.nan,
         0.0,
         _number(values, "temperature") / 10,
         _number(values, "voltage") / 1000,

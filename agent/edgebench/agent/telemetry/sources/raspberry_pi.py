@@ -60,14 +60,14 @@ class VcgencmdReader:
 
     def read(self) -> Sequence[float]:
         """Bits 0…3 now, 16…19 since boot; Hz, NaN if the clock was not read."""
-        bits = self._ask("get_throttled", pattern=_THROTTLED, base=16)
+        bits = self._query("get_throttled", pattern=_THROTTLED, base=16)
         is_due = self._count % CLOCK_EVERY == 0
         self._count += 1
         if not is_due:
             return [bits, math.nan]
-        return [bits, self._ask("measure_clock", "arm", pattern=_FREQUENCY, base=10)]
+        return [bits, self._query("measure_clock", "arm", pattern=_FREQUENCY, base=10)]
 
-    def _ask(self, *words: str, pattern: re.Pattern[bytes], base: int) -> float:
+    def _query(self, *words: str, pattern: re.Pattern[bytes], base: int) -> float:
         try:
             output = subprocess.run(
                 [self._command, *words], capture_output=True, timeout=_TIMEOUT_S, check=False

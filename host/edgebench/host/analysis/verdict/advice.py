@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from edgebench.host.options.bench import OPTIONS
-from edgebench.host.options.command import Asked, NextStep, command
+from edgebench.host.options.command import CommandLine, NextStep, command
 
 AWAKE = "adb shell svc power stayon true"
 _SHARED = (
@@ -35,7 +35,7 @@ class Advice(NamedTuple):
 class Situation:
     """Settings of the measured runs, and the changes that the device allows."""
 
-    asked: Asked = field(default_factory=Asked)
+    given: CommandLine = field(default_factory=CommandLine)
     """Options that the runs were requested with."""
     free_cpus: tuple[int, ...] = ()
     """CPUs for the model that leave others to the remaining processes; empty if there are none."""
@@ -73,7 +73,7 @@ def always(text: str, *values: object) -> Advise:
 
 def again(text: str, *words: str, **changes: Any) -> Advise:
     """Measure again, with other settings."""
-    return Advise(lambda to: do(text, to.asked.bench(*words, **changes)))
+    return Advise(lambda to: do(text, to.given.bench(*words, **changes)))
 
 
 def more(text: str, field_name: str, least: float, needs: str | None = None) -> Advise:
@@ -89,11 +89,11 @@ def more(text: str, field_name: str, least: float, needs: str | None = None) -> 
 
     @Advise
     def advise(to: Situation) -> Advice:
-        changes: dict[str, Any] = {field_name: to.asked.more(field_name, least)}
+        changes: dict[str, Any] = {field_name: to.given.more(field_name, least)}
         row = next((row for row in OPTIONS if row.field == needs), None)
-        is_given = row is None or to.asked.value(row.field) is not None
+        is_given = row is None or to.given.value(row.field) is not None
         words = [] if row is None or is_given else [row.flag, str(row.metavar)]
-        return do(text, to.asked.bench(*words, **changes))
+        return do(text, to.given.bench(*words, **changes))
 
     return advise
 
@@ -121,7 +121,7 @@ def alone(to: Situation) -> Advice:
     text = (
         "end other programs on the device (top lists them), or give the model CPUs of its own: {}"
     )
-    return do(text, to.asked.bench(cpus=to.own_cpus))
+    return do(text, to.given.bench(cpus=to.own_cpus))
 
 
 @Advise
@@ -134,7 +134,7 @@ def alone_or_longer(to: Situation) -> Advice:
 def alone_and_more_runs(to: Situation) -> Advice:
     """Keep other programs off the model's CPUs, and make more runs."""
     cpus: dict[str, Any] = {"cpus": to.own_cpus} if to.own_cpus else {}
-    runs = to.asked.bench(**cpus, runs=int(to.asked.more("runs", 15)))
+    runs = to.given.bench(**cpus, runs=int(to.given.more("runs", 15)))
     return Advice((*alone(to).steps, NextStep("make more runs: {}", runs)), joint="and")
 
 
@@ -146,7 +146,7 @@ def one_level(to: Situation) -> Advice:
     if not to.own_cpus:
         return governor(to)
     text = "bind the model to CPUs of the same type, and fix their frequency: {}"
-    return do(text, to.asked.bench(cpus=to.own_cpus, governor="performance"))
+    return do(text, to.given.bench(cpus=to.own_cpus, governor="performance"))
 
 
 @Advise
@@ -154,8 +154,8 @@ def one_kind(to: Situation) -> Advice:
     """Keep the model on CPUs of the same type."""
     if not to.own_cpus:
         text = "measure while no other process uses the device's memory: {}"
-        return do(text, to.asked.bench())
-    return do("bind the model to CPUs of the same type: {}", to.asked.bench(cpus=to.own_cpus))
+        return do(text, to.given.bench())
+    return do("bind the model to CPUs of the same type: {}", to.given.bench(cpus=to.own_cpus))
 
 
 @Advise
@@ -163,7 +163,7 @@ def governor(to: Situation) -> Advice:
     """Fix the frequency of the CPU if the kernel has governors."""
     if not to.has_governors:
         return do(_SHARED)
-    return do("fix the CPU's frequency during the run: {}", to.asked.bench(governor="performance"))
+    return do("fix the CPU's frequency during the run: {}", to.given.bench(governor="performance"))
 
 
 @Advise
@@ -171,16 +171,16 @@ def schedule(to: Situation) -> Advice:
     """Request scheduling that the agent is permitted to apply."""
     if not to.free_cpus:
         text = "start the agent as root for --priority realtime: {}"
-        return do(text, to.asked.bench())
+        return do(text, to.given.bench())
     text = "choose CPUs that the agent may use, or start it as root for --priority realtime: {}"
-    return do(text, to.asked.bench(cpus=to.free_cpus))
+    return do(text, to.given.bench(cpus=to.free_cpus))
 
 
 @Advise
 def sample_less(to: Situation) -> Advice:
     """Sample less often, or on another CPU."""
-    rate_hz = min(2.0, (to.asked.value("telemetry_rate_hz") or 4.0) / 2)
-    slower = to.asked.bench(telemetry_rate_hz=rate_hz)
+    rate_hz = min(2.0, (to.given.value("telemetry_rate_hz") or 4.0) / 2)
+    slower = to.given.bench(telemetry_rate_hz=rate_hz)
     if not to.free_cpus:
         return do("sample less often: {}", slower)
     text = "sample less often, or leave a CPU free for the sampler: {}, or --cpus {}"
@@ -190,18 +190,18 @@ def sample_less(to: Situation) -> Advice:
 @Advise
 def warm_up(to: Situation) -> Advice:
     """Warm up for long enough."""
-    longer_warmup = to.asked.bench(warmup_query_count=to.warmup_query_count)
+    longer_warmup = to.given.bench(warmup_query_count=to.warmup_query_count)
     return do("warm up until the latency is steady: {}", longer_warmup)
 
 
 @Advise
 def settle(to: Situation) -> Advice:
     """Let the device settle before the runs, or see where it settles."""
-    runs = int(to.asked.more("runs", 15))
+    runs = int(to.given.more("runs", 15))
     return Advice(
         (
-            NextStep("let the device settle, then {}", to.asked.bench()),
-            NextStep("make more runs, to see where it settles: {}", to.asked.bench(runs=runs)),
+            NextStep("let the device settle, then {}", to.given.bench()),
+            NextStep("make more runs, to see where it settles: {}", to.given.bench(runs=runs)),
         )
     )
 

@@ -169,7 +169,7 @@ class EnergyIdleRule(_EnergyRule[Evidence]):
 
 def _use_real_meter(to: Situation) -> Advice:
     text = "measure with a real meter: {}; list the meters: {}"
-    return advice.do(text, to.asked.bench("--meter", "METER"), command("meters"))
+    return advice.do(text, to.given.bench("--meter", "METER"), command("meters"))
 
 
 class EnergyRule(_EnergyRule[MeteredEvidence]):

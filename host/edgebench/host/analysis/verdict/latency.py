@@ -67,7 +67,7 @@ class ProfileRule(Rule[Evidence]):
 
     id, severity = "profile", INVALID
     advise = advice.again("profile on another runtime: {}", is_profiled=True, runtime="onnx")
-    not_asked = plain("not_asked", "no operator profile was requested")
+    not_requested = plain("not_asked", "no operator profile was requested")
 
     @reason("")
     @staticmethod
@@ -82,7 +82,7 @@ class ProfileRule(Rule[Evidence]):
     def check(self, evidence: Evidence) -> Ruling:
         check = evidence.worker.check
         if not evidence.record.spec.is_profiled:
-            return not_applicable(self.not_asked())
+            return not_applicable(self.not_requested())
         if check.profile_error is not None or not check.operators:
             why = check.profile_error or "the runtime returned no profile"
             return holds(False, self.absent(why=why))

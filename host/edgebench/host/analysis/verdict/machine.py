@@ -256,7 +256,7 @@ class CpuPressureRule(_StallRule):
     @more_threads.advice
     @staticmethod
     def _(value: float, to: Situation, *, threads: int, cpu_count: int) -> Advice:
-        fewer = to.asked.bench(threads=max(1, cpu_count))
+        fewer = to.given.bench(threads=max(1, cpu_count))
         return advice.do("use no more threads than CPUs: {}", fewer)
 
     @reason("of_threads")

@@ -83,10 +83,10 @@ class FiniteOutputsRule(Rule[OutputEvidence]):
 
 @advice.Advise
 def _check_driver(to: Situation) -> Advice:
-    runtime = to.asked.value("runtime") or "NAME"
+    runtime = to.given.value("runtime") or "NAME"
     text = f"check its driver on the device: edgebench-agent check-runtime {runtime} MODEL"
     return Advice(
-        (NextStep("try another runtime: {}", to.asked.bench(runtime="all")), NextStep(text))
+        (NextStep("try another runtime: {}", to.given.bench(runtime="all")), NextStep(text))
     )
 
 
@@ -171,7 +171,7 @@ class _AgreementRule(Rule[OutputEvidence]):
     """The outputs agree with those of reference kernels."""
 
     advise = advice.other_runtime
-    not_asked = plain("not_asked", "not compared: the comparison is switched off")
+    not_requested = plain("not_asked", "not compared: the comparison is switched off")
 
     @reason("")
     @staticmethod
@@ -271,7 +271,7 @@ class _AgreementRule(Rule[OutputEvidence]):
         if agreement is None:
             why = evidence.measured.quality.agreement_error or check.reference_error
             if why is None and not evidence.record.spec.is_checked:
-                return not_applicable(self.not_asked())
+                return not_applicable(self.not_requested())
             why = why or "the run has no outputs of reference kernels"
             return unknown(self.not_compared(why=why))
         if agreement.is_constant:
@@ -396,9 +396,9 @@ def accuracy_drop(accuracy: Accuracy, reference: ReferenceAccuracy | None) -> fl
 
 @advice.Advise
 def _quantise_again(to: Situation) -> Advice:
-    words = [] if to.asked.value("accuracy") else ["--accuracy", "DATASET"]
+    words = [] if to.given.value("accuracy") else ["--accuracy", "DATASET"]
     text = "quantise the model again, with calibration data like its inputs; then {}"
-    return advice.do(text, to.asked.bench(*words))
+    return advice.do(text, to.given.bench(*words))
 
 
 def _measured(metric: str, accuracy: float, sample_count: int) -> str:

@@ -65,7 +65,7 @@ class _PhoneRule(Rule[Evidence]):
 def _pull_the_cable(to: Situation) -> Advice:
     heeds = "if the phone supports it: adb shell setprop power.battery_input.suspended true"
     steps = (
-        NextStep("unplug the cable; the run then waits on the phone for: {}", to.asked.collect()),
+        NextStep("unplug the cable; the run then waits on the phone for: {}", to.given.collect()),
         NextStep(f"{heeds}, and false after"),
     )
     return Advice(steps)
@@ -120,7 +120,7 @@ class PowerSaverRule(_PhoneRule):
 
 
 def _sample_or_upgrade(to: Situation) -> Advice:
-    sampled = NextStep("enable sampling: {}", to.asked.bench(telemetry_rate_hz=10.0))
+    sampled = NextStep("enable sampling: {}", to.given.bench(telemetry_rate_hz=10.0))
     return Advice((sampled, NextStep("upgrade its agent: {}", command("deploy", "adb:SERIAL"))))
 
 
@@ -131,7 +131,7 @@ class PhoneSettingsRule(Rule[Evidence]):
     harms = TIMES
     advise = advice.always("leave the phone alone during the run, and measure again")
     as_requested = plain("", "airplane mode and brightness were as requested")
-    not_asked = plain("not_asked", "neither airplane mode nor a brightness was requested")
+    not_requested = plain("not_asked", "neither airplane mode nor a brightness was requested")
     not_reported = plain(
         "not_told",
         "airplane mode or brightness was requested, and the agent does not report it",
@@ -154,7 +154,7 @@ class PhoneSettingsRule(Rule[Evidence]):
         spec, state = evidence.record.spec, evidence.measured.phone
         requested = spec.screen_brightness
         if not spec.is_airplane_mode and requested is None:
-            return not_applicable(self.not_asked())
+            return not_applicable(self.not_requested())
         is_reported = state.airplane_mode_ratio is not None or not spec.is_airplane_mode
         if not is_reported or (requested is not None and state.screen_brightness is None):
             return holds(False, self.not_reported())  # earlier agents ignore the request

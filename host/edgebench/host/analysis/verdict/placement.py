@@ -27,7 +27,7 @@ DELEGATED_LIMIT_RATIO = 0.5
 
 def _other_delegate(to: Situation) -> Advice:
     listed = NextStep("see which delegates the device has: {}", command("devices"))
-    without = to.asked.bench(without=("delegate",))
+    without = to.given.bench(without=("delegate",))
     return Advice((listed, NextStep("measure without a delegate: {}", without)))
 
 

@@ -155,8 +155,8 @@ class QueryCountRule(Rule[EvidenceT]):
     @cut_off.advice
     @staticmethod
     def _(value: float, to: Situation, *, counted: str, max_duration_s: float) -> Advice:
-        more = to.asked.bench(max_duration_s=to.asked.more("max_duration_s", 3600.0))
-        done = max(1, int(value * (to.asked.value("runs") or 1)))
+        more = to.given.bench(max_duration_s=to.given.more("max_duration_s", 3600.0))
+        done = max(1, int(value * (to.given.value("runs") or 1)))
         text = "allow more time, or request fewer queries: {}, or --min-queries {}"
         return advice.do(text, more, done)
 
@@ -222,10 +222,12 @@ def fewer_qps(qps: float, per_s: float) -> float:
 
 @advice.Advise
 def _half_of_arrivals(to: Situation) -> Advice:
-    asked_qps = to.asked.value("target_qps")
-    changes: dict[str, Any] = {} if asked_qps is None else {"target_qps": fewer_qps(asked_qps, 0.0)}
+    requested_qps = to.given.value("target_qps")
+    changes: dict[str, Any] = (
+        {} if requested_qps is None else {"target_qps": fewer_qps(requested_qps, 0.0)}
+    )
     words = [] if changes else ["--qps", "N"]
-    return advice.do("send fewer queries: {}", to.asked.bench(*words, **changes))
+    return advice.do("send fewer queries: {}", to.given.bench(*words, **changes))
 
 
 class KeepsUpRule(Rule[Evidence]):
@@ -250,7 +252,7 @@ class KeepsUpRule(Rule[Evidence]):
     @staticmethod
     def _(value: float, to: Situation, *, mean_ns: float, qps: float) -> Advice:
         fewer = fewer_qps(qps, qps / value if value else 0.0)
-        return advice.do("send fewer queries: {}", to.asked.bench(target_qps=fewer))
+        return advice.do("send fewer queries: {}", to.given.bench(target_qps=fewer))
 
     def check(self, evidence: Evidence) -> Ruling:
         spec = evidence.record.spec
@@ -307,9 +309,9 @@ class LatencyTargetRule(Rule[Evidence]):
         target_s: float,
         target_percentile: float,
     ) -> Advice:
-        all_needed = needed * (to.asked.value("runs") or 1)
-        enough = math.ceil(max(all_needed, to.asked.more("min_query_count", 10_000)))
-        return advice.do("measure more queries: {}", to.asked.bench(min_query_count=enough))
+        all_needed = needed * (to.given.value("runs") or 1)
+        enough = math.ceil(max(all_needed, to.given.more("min_query_count", 10_000)))
+        return advice.do("measure more queries: {}", to.given.bench(min_query_count=enough))
 
     @reason("missed")
     @staticmethod
@@ -341,7 +343,7 @@ class LatencyTargetRule(Rule[Evidence]):
         target_s: float,
         target_percentile: float,
     ) -> Advice:
-        fewer = to.asked.bench(target_qps=fewer_qps(qps or 0.0, per_s))
+        fewer = to.given.bench(target_qps=fewer_qps(qps or 0.0, per_s))
         later_ms = math.ceil(1e3 * max(2 * target_s, 1.1e-9 * (p99_ns or 0.0)))
         text = "send fewer queries, or allow a longer latency: {}, or --target-latency {}ms"
         return advice.do(text, fewer, later_ms)

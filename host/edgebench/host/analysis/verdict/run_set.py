@@ -73,8 +73,8 @@ class SetEvidence:
 @advice.Advise
 def _enough_runs(to: Situation) -> Advice:
     text = "make more runs (in a campaign's file, repeats = 5; with --against B, --pairs 10): {}"
-    runs = max(MIN_RUNS, to.asked.value("runs") or 0)
-    return advice.do(text, to.asked.bench(runs=runs))
+    runs = max(MIN_RUNS, to.given.value("runs") or 0)
+    return advice.do(text, to.given.bench(runs=runs))
 
 
 class RunCountRule(Rule[SetEvidence]):

@@ -250,7 +250,7 @@ class CooldownRule(Rule[Evidence]):
     id, severity, cause = "cooldown", SUSPECT, Cause.HEAT
     harms = TIMES
     advise = advice.cool
-    not_asked = plain("not_asked", "no wait was requested")
+    not_requested = plain("not_asked", "no wait was requested")
     no_sensor = plain("no_sensor", "no readable temperature has a known target")
 
     @reason("")
@@ -274,7 +274,7 @@ class CooldownRule(Rule[Evidence]):
     def check(self, evidence: Evidence) -> Ruling:
         cooldown = evidence.record.cooldown
         if cooldown.outcome is CooldownOutcome.NOT_ASKED:
-            return not_applicable(self.not_asked())
+            return not_applicable(self.not_requested())
         if cooldown.outcome is CooldownOutcome.NO_SENSOR or cooldown.reached_c is None:
             return unknown(self.no_sensor())
         is_cool = cooldown.outcome is CooldownOutcome.COOL
@@ -299,7 +299,7 @@ class TelemetryRule(Rule[Evidence]):
     harms = TIMES
     advise = advice.sample_less
     none = plain("none", "no telemetry")
-    not_asked = plain("not_asked", "switched off")
+    not_requested = plain("not_asked", "switched off")
 
     @reason("")
     @staticmethod
@@ -321,15 +321,15 @@ class TelemetryRule(Rule[Evidence]):
 
     def check(self, evidence: Evidence) -> Ruling:
         facts = evidence.record.telemetry
-        is_asked = evidence.record.spec.telemetry_rate_hz > 0
-        if not is_asked and not facts.sensors:
-            return not_applicable(self.not_asked())
+        is_requested = evidence.record.spec.telemetry_rate_hz > 0
+        if not is_requested and not facts.sensors:
+            return not_applicable(self.not_requested())
         lost = next((item.reason for item in facts.absent if item.sensor == "all"), None)
         if lost is not None:
             return holds(False, self.lost(why=lost))
         if not facts.sensors or facts.wall_s <= 0:
             return unknown(self.none())
-        kind = self.sampled if is_asked else self.guarded
+        kind = self.sampled if is_requested else self.guarded
         return at_most(
             facts.cpu_s / facts.wall_s,
             APART_LIMIT_RATIO if _is_apart(evidence) else SAMPLER_LIMIT_RATIO,
