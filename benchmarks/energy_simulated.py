@@ -35,6 +35,8 @@ from support.energy_simulation import (
 DRIFT_PPM = 200.0
 """Drift of a meter's clock in the first cases, at most."""
 BAR_RATIO = 0.95
+GENTLE = {"idle_w": 0.5, "work_w": 2.0}
+"""Powers of an ordinary board."""
 Case = tuple[SimulatedDevice, SimulatedMeter]
 FileCase = tuple[SimulatedDevice, SimulatedMeter, SimulatedFile]
 
@@ -105,6 +107,86 @@ def step_cases() -> Mapping[str, Case]:
     averaging = replace(instants, is_averaging=True, rate_hz=1e3)
     cases["tick 1 ms, 100 us active, 1000 S/s averaged"] = ticking, averaging
     return cases
+
+
+def polled_cases() -> Mapping[str, Case]:
+    """Meters that a program polls, whose drivers declare neither filter nor step nor interval."""
+    device = SimulatedDevice(**GENTLE, idle_s=6.0, duration_s=20.0)
+    meter = SimulatedMeter(is_polled=True, rate_hz=10.0, noise_w=5e-3)
+    long = replace(device, idle_s=40.0, duration_s=60.0, period_s=0.1)
+    slow = replace(meter, rate_hz=1.0)
+    near = replace(device, idle_w=2.5, work_w=2.54, active_ratio=1.0)
+    return {
+        "polled 60 S/s": (device, replace(meter, rate_hz=60.0)),
+        "polled 10 S/s": (device, meter),
+        "polled 10 S/s, steady loop": (replace(device, active_ratio=1.0), meter),
+        "polled 10 S/s, no warm-up": (replace(device, warmup_s=0.01), meter),
+        "polled 10 S/s, filter of 0.5 s": (device, replace(meter, lag_s=0.5)),
+        "polled 10 S/s, filter of 0.5 s, steady loop": (
+            replace(device, active_ratio=1.0),
+            replace(meter, lag_s=0.5),
+        ),
+        "polled 60 S/s, filter of 0.1 s, no warm-up": (
+            replace(device, warmup_s=0.01, duration_s=5.0),
+            replace(meter, rate_hz=60.0, lag_s=0.1),
+        ),
+        "polled 1 S/s": (long, slow),
+        "polled 1 S/s, filter of 2 s": (long, replace(slow, lag_s=2.0)),
+        "polled 10 S/s, new value each second": (device, replace(meter, hold_s=1.0)),
+        "polled 10 S/s, new value each second, steady loop": (
+            replace(device, active_ratio=1.0),
+            replace(meter, hold_s=1.0),
+        ),
+        "polled 10 S/s, new instant each second, steady loop": (
+            replace(device, active_ratio=1.0),
+            replace(meter, hold_s=1.0, is_averaging=False),
+        ),
+        "polled 10 S/s, new value each second, filter of 1 s": (
+            device,
+            replace(meter, hold_s=1.0, lag_s=1.0),
+        ),
+        "polled 10 S/s, steps of 0.1 W, loop 0.04 W above idle": (
+            near,
+            replace(meter, step_w=0.1),
+        ),
+        "polled 10 S/s, steps of 0.1 W": (device, replace(meter, step_w=0.1)),
+        "polled 10 S/s, steps of 0.1 W, steady loop": (
+            replace(device, active_ratio=1.0),
+            replace(meter, step_w=0.1),
+        ),
+        "polled 60 S/s, 1 % of the samples 1 W too high": (
+            device,
+            replace(meter, rate_hz=60.0, glitch_ratio=0.01, glitch_w=1.0),
+        ),
+    }
+
+
+def gentle_cases() -> Mapping[str, Case]:
+    """An ordinary device and ordinary means, with jitter of milliseconds, and with glitches."""
+    device = SimulatedDevice(**GENTLE, jitter_ratio=0.1)
+    meter = SimulatedMeter(rate_hz=1000.0, noise_w=5e-3)
+    fast = replace(meter, rate_hz=5e3)
+    return {
+        "gentle, 1 kS/s": (device, meter),
+        "gentle, 5 kS/s": (device, fast),
+        "gentle, 5 kS/s, noise of 2 % of the power": (device, replace(fast, noise_ratio=0.02)),
+        "gentle, 5 kS/s, noise of 20 mW over 5 values": (
+            device,
+            replace(fast, noise_w=0.02, noise_span=5),
+        ),
+        "gentle, 1 kS/s, steps of 0.1 W, steady loop": (
+            replace(device, active_ratio=1.0),
+            replace(meter, step_w=0.1),
+        ),
+        "gentle, 1 kS/s, 0.1 % of the samples 2 W too high": (
+            device,
+            replace(meter, glitch_ratio=1e-3, glitch_w=2.0),
+        ),
+        "gentle, 1 kS/s, 1 % of the samples 1 W too high": (
+            device,
+            replace(meter, glitch_ratio=1e-2, glitch_w=1.0),
+        ),
+    }
 
 
 def file_cases() -> dict[str, FileCase]:
@@ -179,6 +261,9 @@ def slow_file_cases() -> dict[str, FileCase]:
     }
 
 
+CASES = late_cases, blind_cases, step_cases, polled_cases, gentle_cases
+
+
 def file_trial(case: FileCase, seed: int) -> Outcome | None:
     """One run with a file; None where the file was refused."""
     device, meter, file = case
@@ -231,7 +316,7 @@ def main() -> None:
     began = machine()
     rows: list[list[str]] = []
     first = 1 if options.smoke else None
-    cases = [one for kind in (late_cases, blind_cases, step_cases) for one in kind().items()]
+    cases = [one for kind in CASES for one in kind().items()]
     for name, case in cases[:first]:
         if options.only in name:
             rows.append(row_of(name, [trial(case, seed) for seed in range(options.trials)]))

@@ -22,6 +22,9 @@ SECOND_NS = 1_000_000_000
 SUPPLY_V = 3.3
 GAIN = UncertaintyTerm(kind=Kind.GAIN, value=0.03, unit=Unit.RATIO, origin=Origin.DATASHEET)
 OFFSET = UncertaintyTerm(kind=Kind.OFFSET, value=1e-3, unit=Unit.AMPERE)
+RESOLUTION = UncertaintyTerm(kind=Kind.RESOLUTION, value=1e-9, unit=Unit.WATT, is_common=False)
+"""Step of a meter whose values are exact; otherwise one would be estimated from the few powers of
+a made-up recording."""
 NOISE = UncertaintyTerm(kind=Kind.NOISE, value=1e-3, unit=Unit.WATT, is_common=False)
 
 
@@ -48,7 +51,7 @@ def header(
             clock_domain=clock,
             **(values | capability),
         ),
-        uncertainty=(GAIN, OFFSET, NOISE),
+        uncertainty=(GAIN, OFFSET, NOISE, RESOLUTION),
         facts={"supply_v": SUPPLY_V} if facts is None else facts,
     )
 

@@ -7,6 +7,7 @@ timed loop follows from the course, to the last bit.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -34,11 +35,12 @@ from edgebench.meters.base import (
     MeterInfo,
     SampleBlock,
 )
+from edgebench.meters.polled import HOST_CLOCK, INTERVAL_RATIOS
 from edgebench.meters.uncertainty import UncertaintyTerm
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import Event, LoadCode, RunRecord, SyncFacts, WorkerRecord
-from support.energy import SECOND_NS
+from support.energy import SECOND_NS, recorded
 from support.records import RUN_ID, run_record, worker_record
 
 Floats = NDArray[np.float64]
@@ -90,10 +92,25 @@ class SimulatedMeter:
     rate_step_ppm: float = 0.0
     """Change of its clock's rate in the middle of the recording."""
     noise_w: float = 1e-4
+    noise_ratio: float = 0.0
+    """Standard deviation of a noise that grows with the power, relative to it."""
+    noise_span: int = 1
+    """Number of values over which the noise is averaged, so that successive values are alike."""
     lag_s: float = 0.0
     """Time constant of a filter that the meter does not tell of."""
     smoothing_s: float | None = None
     uncertainty: tuple[UncertaintyTerm, ...] = ()
+    is_polled: bool = False
+    """A program polls instants by the clock of the device, at random intervals; the device plays no
+    load code."""
+    hold_s: float = 0.0
+    """Interval after which a polled meter has a new value, the mean since the last one if it
+    averages; in between, it repeats its value."""
+    step_w: float = 0.0
+    """Step to which values are rounded."""
+    glitch_ratio: float = 0.0
+    """Share of single samples that are too high by `glitch_w`."""
+    glitch_w: float = 0.0
     elsewhere_s: float = 0.0
     """It is wired to another device, which is active and idle for so long on average; 0: it is
     not."""
@@ -142,6 +159,19 @@ class Course:
         powers: Floats = self.power_w[np.clip(piece, 0, len(self.power_w) - 1)]
         return powers
 
+    def filtered(self, time_s: Floats, lag_s: float) -> Floats:
+        """Power at these times behind a filter of this time constant, exact at each edge."""
+        kept = np.exp(-np.diff(self.edges_s) / lag_s).tolist()
+        states_w = [float(self.power_w[0])]
+        for share, power_w in zip(kept, self.power_w.tolist(), strict=True):
+            states_w.append(power_w + (states_w[-1] - power_w) * share)
+        piece = np.searchsorted(self.edges_s, time_s, side="right") - 1
+        piece = np.clip(piece, 0, len(self.power_w) - 1)
+        share = np.exp(-(time_s - self.edges_s[piece]) / lag_s)
+        target_w = self.power_w[piece]
+        powers_w: Floats = target_w + (np.array(states_w)[piece] - target_w) * share
+        return powers_w
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -187,7 +217,7 @@ def simulate(
 ) -> Outcome:
     """One run with its analysis; the seed decides on which part of a sample a change falls."""
     chance = np.random.default_rng(seed)
-    played = play(device, chance)
+    played = play(device, chance, has_code=not meter.is_polled)
     with tempfile.TemporaryDirectory() as folder:
         seen = played.course
         if meter.elsewhere_s:
@@ -277,7 +307,13 @@ class PlayedRun:
         return Outcome(found, gross_j, gross_j - idle_j)
 
 
-def play(device: SimulatedDevice, chance: np.random.Generator, run_id: str = RUN_ID) -> PlayedRun:
+def play(
+    device: SimulatedDevice,
+    chance: np.random.Generator,
+    run_id: str = RUN_ID,
+    *,
+    has_code: bool = True,
+) -> PlayedRun:
     """One run, step by step."""
     at_s = FIRST_S + float(chance.uniform(0, 0.1))
     made = _Run(device, chance, run_id)
@@ -288,14 +324,16 @@ def play(device: SimulatedDevice, chance: np.random.Generator, run_id: str = RUN
     at_s = made.stay(at_s, GAP_S, device.idle_w)
     made.enter("loading", at_s)
     at_s = made.stay(at_s, LOADING_S, 0.7 * device.work_w)
-    at_s = made.code(at_s)
+    if has_code:
+        at_s = made.code(at_s)
     made.enter("warming_up", at_s)
     at_s = made.loop(at_s, device.warmup_s)
     warmup_count = len(made.starts_s)
     made.enter("measuring", at_s)
     at_s = made.loop(at_s, device.duration_s)
     at_s = made.stay(at_s, GAP_S, device.idle_w)
-    at_s = made.code(at_s)
+    if has_code:
+        at_s = made.code(at_s)
     made.enter("spooling", at_s)
     at_s = made.stay(at_s, LOADING_S, 0.5 * device.work_w)
     made.enter("idle", at_s)
@@ -410,6 +448,8 @@ def _sampled(
     course: Course, end_s: float, meter: SimulatedMeter, chance: np.random.Generator
 ) -> tuple[Floats, Floats]:
     """Times on the device's clock, and powers, that the meter makes of a course."""
+    if meter.is_polled:
+        return _polled(course, end_s, meter, chance)
     interval_s = 1 / meter.rate_hz / (1 + meter.drift_ppm * 1e-6)
     phase_s = float(chance.uniform(0, interval_s))
     at_s = np.arange(phase_s + interval_s, end_s, interval_s)
@@ -425,7 +465,42 @@ def _sampled(
         kept = float(np.exp(-interval_s / meter.lag_s))
         for index in range(1, len(power_w)):
             power_w[index] = kept * power_w[index - 1] + (1 - kept) * power_w[index]
-    return at_s, power_w + chance.normal(0, meter.noise_w, len(power_w))
+    return at_s, _read_out(power_w, meter, chance)
+
+
+def _polled(
+    course: Course, end_s: float, meter: SimulatedMeter, chance: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Times and powers of a meter that is polled at random intervals, as `PolledSession` does."""
+    low, high = INTERVAL_RATIOS
+    count = math.ceil(end_s * meter.rate_hz / low)
+    at_s = np.cumsum(chance.uniform(low, high, count) / meter.rate_hz)
+    at_s = at_s[at_s < end_s]
+    value_s = at_s
+    if meter.hold_s:
+        phase_s = float(chance.uniform(0, meter.hold_s))
+        value_s = phase_s + np.floor((at_s - phase_s) / meter.hold_s) * meter.hold_s
+    value_s, place = np.unique(np.clip(value_s, 0.0, None), return_inverse=True)
+    if meter.lag_s:
+        power_w = course.filtered(value_s, meter.lag_s)
+    elif meter.hold_s and meter.is_averaging:
+        passed_j = course.energy_j(value_s) - course.energy_j(value_s - meter.hold_s)
+        power_w = passed_j / meter.hold_s
+    else:
+        power_w = course.at(value_s)
+    return at_s, _read_out(power_w, meter, chance)[place]
+
+
+def _read_out(power_w: Floats, meter: SimulatedMeter, chance: np.random.Generator) -> Floats:
+    """Values as the meter reports them: with its noise, glitches and rounding."""
+    white = chance.normal(0, 1, len(power_w) + meter.noise_span - 1)
+    noise = np.convolve(white, np.ones(meter.noise_span), "valid") / math.sqrt(meter.noise_span)
+    values_w: Floats = power_w + noise * np.hypot(meter.noise_w, meter.noise_ratio * power_w)
+    if meter.glitch_ratio:
+        values_w = values_w + meter.glitch_w * (chance.random(len(power_w)) < meter.glitch_ratio)
+    if meter.step_w:
+        values_w = np.rint(values_w / meter.step_w) * meter.step_w
+    return values_w
 
 
 def _recorded(
@@ -437,6 +512,9 @@ def _recorded(
 ) -> PowerFile:
     """The meter's recording of a course."""
     at_s, power_w = _sampled(course, end_s, meter, chance)
+    if meter.is_polled:
+        times_ns = np.rint(at_s * SECOND_NS).astype(np.int64)
+        return recorded(directory, times_ns, power_w, of=_header(meter))
     # The meter counts its own intervals, from an arbitrary zero.
     ends_ns = np.rint((np.arange(len(at_s)) + 1) * (SECOND_NS / meter.rate_hz)).astype(np.int64)
     begins_ns = ends_ns - round(SECOND_NS / meter.rate_hz)
@@ -464,11 +542,11 @@ def _header(meter: SimulatedMeter) -> Header:
         driver="simulated",
         channels=(Channel("supply", "board"),),
         rate_hz=meter.rate_hz,
-        is_averaging=meter.is_averaging,
-        clock_domain="meter:7",
-        is_uniform=True,
+        is_averaging=meter.is_averaging and not meter.is_polled,
+        clock_domain=HOST_CLOCK if meter.is_polled else "meter:7",
+        is_uniform=not meter.is_polled,
         smoothing_s=meter.smoothing_s,
-        loss_detection="counter",
+        loss_detection="wallclock" if meter.is_polled else "counter",
     )
     return Header(
         driver="simulated",

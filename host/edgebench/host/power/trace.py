@@ -22,6 +22,7 @@ from edgebench.host.analysis.energy.sync.find_codes import choose_place, find_co
 from edgebench.host.analysis.energy.sync.load_code import align_code
 from edgebench.host.analysis.energy.sync.smear import smear_s
 from edgebench.host.analysis.energy.trace import instrument_header
+from edgebench.host.analysis.energy.values import step_w
 from edgebench.host.analysis.energy.windows import idle_windows
 from edgebench.host.power.imports.importer import ImportFile, open_file, write_samples
 from edgebench.host.result.facts import TraceRequest
@@ -171,13 +172,10 @@ def _apart_ns(one: RunRecord, other: RunRecord) -> int:
 
 
 def _resolution_w(directory: Path) -> float:
-    """Resolution: the smallest difference between two of the first STEP_SAMPLES distinct powers."""
+    """Step of the powers of a trace, from the first STEP_SAMPLES."""
     with open_parquet(directory / POWER_FILE, POWER_LAYOUT, max_rows=None) as file:
         power_w = to_numpy(file.read_row_group(0, ["watts_w"])["watts_w"])
-    steps_w = np.diff(np.unique(power_w[np.isfinite(power_w)][:STEP_SAMPLES]))
-    # Products of rounded numbers differ in their last digits, by less than any real step.
-    steps_w = steps_w[steps_w > 1e-9 * float(np.abs(power_w[np.isfinite(power_w)]).max(initial=0))]
-    return float(steps_w.min(initial=np.inf)) if len(steps_w) else 0.0
+    return step_w(power_w[np.isfinite(power_w)][:STEP_SAMPLES])
 
 
 def trace_trouble(directory: Path, request: TraceRequest) -> str | None:

@@ -58,6 +58,12 @@ class PowerTrace(Protocol):
         """
         ...
 
+    def samples(
+        self, channel: str, begin_ns: int | None, end_ns: int | None
+    ) -> tuple[Nanoseconds, Floats]:
+        """Times and powers of a channel's samples between two times; NaN if missing."""
+        ...
+
     def peak_w(self, channel: str, begin_ns: int, end_ns: int) -> float:
         """Highest sample in a window, W."""
         ...

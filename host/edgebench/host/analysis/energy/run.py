@@ -104,7 +104,8 @@ def find_energy(
         is_coded = sync.result.method is SyncMethod.CODED_LOAD
         codes = worker.sync.codes if is_coded and place is None else ()
         idles_ns = idle_windows(record.events)
-        seen = look_at_meter(power, site.channels[0], sync.best.line, codes, idles_ns)
+        channel, loop_ns = site.channels[0], timed.window_ns
+        seen = look_at_meter(power, channel, sync.best, codes, idles_ns, loop_ns, timed.count)
         trace = AlignedTrace(power, site, sync.best, seen)
         return _with_numbers(result, trace, record, timed, request.battery_capacity_j)
     except ENERGY_ERRORS as exc:
@@ -206,7 +207,7 @@ def _with_numbers(
     Raises:
         MeasurementError: the timed window has no energy or a negative energy.
     """
-    errors = MeterErrors(trace.power.header.uncertainty)
+    errors = MeterErrors((*trace.power.header.uncertainty, *trace.seen.terms))
     window = _steady_window(trace, timed)
     result = with_gross(
         result,

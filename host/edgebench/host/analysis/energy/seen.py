@@ -1,25 +1,53 @@
-"""Filter and noise of a meter, estimated from a trace if the driver does not declare them."""
+"""Filter, noise, step and repeated values of a meter, estimated from a trace.
+
+Drivers declare the errors of the meters they know; an instrument behind a file, or a chip behind a
+driver's interface, may have others. All estimates are made from samples, so they are the same for
+polled meters, meters with their own clock and files.
+
+Only a load code or the loop itself aligns a trace by changes of the recorded power, and so includes
+the delay of the meter's values. After any other alignment, the values are late by the interval
+between new values and the time constant of a filter: the lag.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from edgebench.host.analysis.energy.integrate import Floats
+from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.energy.power_trace import PowerTrace
-from edgebench.host.analysis.energy.sync.alignment import ClockLine
+from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
+from edgebench.host.analysis.energy.sync.choose import is_made_up
+from edgebench.host.analysis.energy.sync.falls import fall_s
 from edgebench.host.analysis.energy.sync.smear import smear_s
-from edgebench.meters.uncertainty import Kind
+from edgebench.host.analysis.energy.values import (
+    SPIKE_SIGMAS,
+    SPIKE_STEPS,
+    Spikes,
+    idle_spikes,
+    is_new,
+    loop_spikes,
+    noise_w,
+    step_w,
+    update_interval_s,
+)
+from edgebench.host.result.energy import SyncMethod
+from edgebench.meters.base import Flag
+from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit, term
 from edgebench.protocol.record import LoadCode
 
-MAX_NOISE_SAMPLES = 20_000
-"""Maximum number of samples used per idle window: they give the noise to 1 %."""
-
-ROUNDING = 1e-9
-"""Ratio of step to power below which the step is a rounding error."""
+MAX_SAMPLES = 20_000
+"""Maximum number of samples used per window: they give the noise to 1 %."""
+BY_POWER = SyncMethod.CODED_LOAD, SyncMethod.LOOP
+"""Alignments that include the delay of the meter's values."""
+DITHER_RATIO = 0.5
+"""Ratio of noise to step from which rounding averages out."""
+Window = tuple[int, int]
+Samples = tuple[Nanoseconds, Floats]
+"""Times and values of consecutive samples, each of shape (n,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +57,121 @@ class SeenMeter:
     smoothing_s: float = 0.0
     """Time constant with which the meter smooths changes of the power."""
     noise_w: float = 0.0
-    """Standard deviation of a sample while the device is idle."""
+    """Standard deviation of a sample."""
+    update_s: float = 0.0
+    """Interval between new values, if the meter repeats its values."""
+    lag_s: float = 0.0
+    """Bound on the delay of the values that the alignment does not include."""
+    terms: tuple[UncertaintyTerm, ...] = ()
+    """Errors of all values: half a step, and the mean power of isolated spikes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Readings:
+    """New values of a meter in the idle windows and in the loop, at most `MAX_SAMPLES` each."""
+
+    idles: tuple[Samples, ...]
+    loop: Samples
+    before: Samples
+    """Samples right before the loop, when the model is loaded and the device warms up."""
+    update_s: float
+    """Interval between new values; 0 if each sample may be new."""
+
+    @classmethod
+    def of(
+        cls,
+        power: PowerTrace,
+        channel: str,
+        line: ClockLine,
+        idles_ns: Sequence[Window],
+        loop_ns: Window,
+    ) -> _Readings:
+        """The values of a recording, without repeated values."""
+        sample_s = 1 / power.header.capability.rate_hz
+        longest_ns = round(MAX_SAMPLES * sample_s * 1e9)
+        before_ns = loop_ns[0] - longest_ns, loop_ns[0]
+        before, loop, *idles = [
+            _samples(power, channel, line, (begin_ns, min(end_ns, begin_ns + longest_ns)))
+            for begin_ns, end_ns in (before_ns, loop_ns, *idles_ns)
+        ]
+        update_s = max(update_interval_s(*part, sample_s) for part in (loop, *idles))
+        if update_s:
+            loop, *idles = [_new(part) for part in (loop, *idles)]
+        return cls(tuple(idles), loop, before, update_s)
+
+    @property
+    def idle_runs_w(self) -> list[Floats]:
+        """Values of each idle window."""
+        return [values_w for _, values_w in self.idles]
+
+    @property
+    def noise_w(self) -> float:
+        """Standard deviation of a value while the device is idle."""
+        return noise_w(self.idle_runs_w)
+
+    @property
+    def loop_noise_w(self) -> float:
+        """Standard deviation of a value in the loop, where noise may grow with the power.
+
+        The device's own changes of power look like noise, so the noise is assumed to grow in
+        proportion to the power at most.
+        """
+        idle_w, most = self.noise_w, 1.0
+        if level_w := self.idle_w:
+            most = max(1.0, abs(_median(self.loop[1]) / level_w))
+        return max(idle_w, min(noise_w([self.loop[1]]), most * idle_w))
+
+    @property
+    def idle_w(self) -> float:
+        """Lowest median power of an idle window; 0 if there is none."""
+        return min((_median(values_w) for values_w in self.idle_runs_w if len(values_w)), default=0)
+
+    @property
+    def step_w(self) -> float:
+        """Step of the values; 0 if the noise is high enough for rounding to average out."""
+        found_w = step_w(np.concatenate([self.before[1], self.loop[1], *self.idle_runs_w]))
+        return found_w if self.noise_w < DITHER_RATIO * found_w else 0.0
+
+    def spikes(self, inference_count: float) -> Spikes:
+        """Spikes of the idle device or of the loop, whichever have the higher mean power.
+
+        Args:
+            inference_count: Number of inferences in the part of the loop that was read.
+        """
+        limit_w = max(SPIKE_SIGMAS * self.noise_w, SPIKE_STEPS * self.step_w)
+        found = (
+            idle_spikes(self.idle_runs_w, limit_w),
+            loop_spikes(self.loop[1], limit_w, inference_count),
+        )
+        return max(found, key=lambda spikes: spikes.most_w)
 
 
 def look_at_meter(
     power: PowerTrace,
     channel: str,
-    line: ClockLine,
+    alignment: Alignment,
     codes: Sequence[LoadCode],
-    idles_ns: Sequence[tuple[int, int]],
+    idles_ns: Sequence[Window],
+    loop_ns: Window,
+    inference_count: int,
 ) -> SeenMeter:
     """Estimate what the driver does not declare.
 
     Args:
         power: The recording.
         channel: Channel in which the codes were found.
-        line: Line from the device's clock to the meter's.
+        alignment: Alignment of the device's clock with the meter's.
         codes: Load codes that were found in the trace; may be empty.
         idles_ns: Idle windows, device clock.
+        loop_ns: Window of the timed inferences, device clock.
+        inference_count: Number of the timed inferences.
     """
-    capability = power.header.capability
-    declared = {term.kind for term in power.header.uncertainty}
-    smoothing_s = noise_w = 0.0
+    if is_made_up(power):
+        return SeenMeter()
+    capability, line = power.header.capability, alignment.line
+    declared = {one.kind for one in power.header.uncertainty}
+    readings = _Readings.of(power, channel, line, idles_ns, loop_ns)
+    smoothing_s = lag_s = noise = 0.0
     if codes and not capability.smoothing_s:
         smoothing_s = smear_s(
             codes,
@@ -58,36 +179,81 @@ def look_at_meter(
             line,
             1 / capability.rate_hz,
         )
-    # For instants, the term for the power between samples includes their noise.
-    if capability.is_averaging and Kind.NOISE not in declared:
-        noise_w = idle_noise_w(power, channel, line, idles_ns)
-    return SeenMeter(smoothing_s=smoothing_s, noise_w=noise_w)
+    if alignment.method not in BY_POWER and not capability.smoothing_s:
+        after_ns = max([end_ns for _, end_ns in idles_ns], default=loop_ns[1])
+        fall = _fall_s(power, channel, line, readings, (loop_ns[1], after_ns))
+        lag_s = readings.update_s + fall
+    read_ratio = min(1.0, MAX_SAMPLES / capability.rate_hz / ((loop_ns[1] - loop_ns[0]) / 1e9))
+    spikes = readings.spikes(read_ratio * inference_count)
+    # For instants, the term for the power between samples includes their noise and spikes.
+    if capability.is_averaging:
+        own_w = 0.0 if Kind.NOISE in declared else readings.loop_noise_w
+        noise = math.hypot(own_w, spikes.deviation_w)
+    return SeenMeter(
+        smoothing_s=smoothing_s,
+        noise_w=noise,
+        # The term for the power between samples leaves out flagged repetitions.
+        update_s=0.0 if power.flags & Flag.DUPLICATE else readings.update_s,
+        lag_s=lag_s,
+        terms=_terms(spikes.most_w, 0.0 if Kind.RESOLUTION in declared else readings.step_w),
+    )
 
 
 def idle_noise_w(
-    power: PowerTrace, channel: str, line: ClockLine, idles_ns: Sequence[tuple[int, int]]
+    power: PowerTrace, channel: str, line: ClockLine, idles_ns: Sequence[Window]
 ) -> float:
-    """Standard deviation of a sample, from successive samples while the device is idle.
+    """Standard deviation of a sample while the device is idle."""
+    return noise_w([_samples(power, channel, line, window)[1] for window in idles_ns])
 
-    Uses the median of their differences: occasional activity of the device is not meter noise.
 
-    Source: Rousseeuw & Croux, Alternatives to the median absolute deviation (1993), for 1.4826.
-    """
-    interval_ns = 1e9 / power.header.capability.rate_hz
-    first_ns, last_ns = power.span_ns(channel)
-    steps_w: list[Floats] = []
-    highest_w = 0.0
-    for begin_ns, end_ns in idles_ns:
-        begin, end = (int(one) for one in line.to_meter([begin_ns, end_ns]))
-        # Samples are evenly spaced, so each piece is one sample.
-        first = max(0, math.ceil((begin - first_ns) / interval_ns))
-        last = math.floor((min(end, last_ns) - first_ns) / interval_ns)
-        places = np.arange(first, min(last, first + MAX_NOISE_SAMPLES) + 1)
-        times_ns = first_ns + np.rint(places * interval_ns).astype(np.int64)
-        powers_w = np.diff(power.cumulative_j(channel, times_ns)) / interval_ns * 1e9
-        steps_w.append(np.abs(np.diff(powers_w)))
-        highest_w = max(highest_w, float(np.abs(powers_w).max(initial=0)))
-    if not any(len(one) for one in steps_w):
-        return 0.0
-    step_w = float(np.median(np.concatenate(steps_w)))
-    return 1.4826 * step_w / math.sqrt(2) if step_w > ROUNDING * highest_w else 0.0
+def _fall_s(
+    power: PowerTrace, channel: str, line: ClockLine, readings: _Readings, fall_ns: Window
+) -> float:
+    """Bound on the time constant; one interval between new values if no fall is seen."""
+    end_ns, after_ns = fall_ns
+    time_ns, power_w = _samples(power, channel, line, (2 * end_ns - after_ns, after_ns))
+    if readings.update_s:
+        time_ns, power_w = _new((time_ns, power_w))
+    # The ends of blocks, so that a long recording takes no longer than a short one.
+    length = 1 + len(power_w) // MAX_SAMPLES
+    whole = len(power_w) // length * length
+    power_w = power_w[:whole].reshape(-1, length).mean(axis=1)
+    bound_s = fall_s(
+        time_ns[:whole:length],
+        power_w,
+        idle_w=readings.idle_w,
+        loop_w=_median(readings.loop[1]),
+        noise_w=readings.noise_w,
+    )
+    interval_s = readings.update_s or length / power.header.capability.rate_hz
+    return interval_s if bound_s is None else bound_s
+
+
+def _terms(spike_w: float, step_w: float) -> tuple[UncertaintyTerm, ...]:
+    """Errors that all values have: spikes, which are or are not real, and half a step."""
+    found: list[UncertaintyTerm] = []
+    if spike_w:
+        offset = term(Kind.OFFSET, spike_w, "mean power of isolated spikes", Unit.WATT)
+        found.append(replace(offset, is_common=False))
+    if step_w:
+        what = "step of the values, estimated from the trace"
+        found.append(term(Kind.RESOLUTION, step_w / 2, what, Unit.WATT))
+    return tuple(found)
+
+
+def _samples(power: PowerTrace, channel: str, line: ClockLine, window_ns: Window) -> Samples:
+    """Times and values of the samples in a window of the device's clock; none is NaN."""
+    begin_ns, end_ns = (int(time) for time in line.to_meter(window_ns))
+    time_ns, power_w = power.samples(channel, begin_ns, end_ns)
+    is_known = ~np.isnan(power_w)
+    return time_ns[is_known], power_w[is_known]
+
+
+def _new(samples: Samples) -> Samples:
+    """The samples with a value that differs from the previous value."""
+    time_ns, power_w = samples
+    return time_ns[is_new(power_w)], power_w[is_new(power_w)]
+
+
+def _median(values: Floats) -> float:
+    return float(np.median(values)) if len(values) else 0.0

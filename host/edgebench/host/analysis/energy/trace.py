@@ -95,7 +95,7 @@ def _terms(trace: TraceRequest) -> tuple[UncertaintyTerm, ...]:
         )
     # Rounding averages out if the noise is at least half a step.
     if trace.noise_w < trace.resolution_w / 2:
-        step = "smallest difference between its values"
+        step = "step of its values"
         terms.append(term(Kind.RESOLUTION, trace.resolution_w / 2, step, Unit.WATT))
     if trace.offset is not None:
         terms.append(

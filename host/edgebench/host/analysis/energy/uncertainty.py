@@ -75,7 +75,10 @@ class EnergyWindow:
     edge_error_s: float = 0.0
     """Standard uncertainty of each end from the clock synchronisation."""
     sample_s: float = 0.0
-    """Time that a sample represents: its interval, or the smoothing time of the meter."""
+    """Time that a sample represents: its interval, the smoothing time of the meter, or the interval
+    between new values."""
+    lag_j: float = 0.0
+    """Largest energy that a delay of the values moves into or out of the window."""
     rate_j: float = 0.0
     """Standard uncertainty from the rates of the two clocks, if they differ by more than the driver
     declares."""
@@ -307,6 +310,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
                anywhere between the end of the range and the reading of the higher range
     sampling   each end of the window lies in a sample, in which the power may have been anywhere in
                its span: interval · (highest - lowest power) / sqrt(12), twice
+    lag        delay of the values · difference of the powers before the two ends / sqrt(3)
     range switches  energy that a filter removed / sqrt(3): it was an artefact of the meter, or real
     drift      of the idle power: the mean of two values that differ by d has the uncertainty d / 2
     resolution of the signal in each range: independent for each signal
@@ -333,6 +337,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
         "missing": window.missing_s * window.power_w_span / math.sqrt(12),
         "saturated": window.saturated_s * window.power_w_span / math.sqrt(3),
         "sampling": math.sqrt(2 / 12) * window.sample_s * window.power_w_span,
+        "lag": window.lag_j / math.sqrt(3),
         "range switches": abs(window.spike_j) / math.sqrt(3),
         "drift": window.duration_s * window.drift_w / 2,
         "resolution": math.sqrt(window.channel_count) * math.hypot(*resolution_j),

@@ -174,14 +174,41 @@ class AlignedTrace:
             )
         mean_w = window.energy_j / window.duration_s
         edge_w = self._edges_w(np.array([begin, end]))
+        update_s, interval_s = self.seen.update_s, 1 / self.power.header.capability.rate_hz
+        if update_s:
+            # Only new values are samples; each change between two of them lasts for `update_s`.
+            window = replace(
+                window,
+                sample_count=min(window.sample_count, max(1, round(duration_s / update_s))),
+                between_j=window.between_j * max(1.0, update_s / interval_s),
+            )
         return replace(
             window,
-            sample_s=max(window.sample_s, self.seen.smoothing_s),
+            sample_s=max(window.sample_s, self.seen.smoothing_s, update_s),
+            lag_j=self._lag_j(begin, end),
             rate_j=abs(window.energy_j) * self._rate_ratio,
             noise_w=self.seen.noise_w,
             edge_error_s=self.edge_error_s,
             edge_power_w=(float(max(mean_w, edge_w[0])), float(max(mean_w, edge_w[1]))),
         )
+
+    def _lag_j(self, begin_ns: int, end_ns: int) -> float:
+        """Largest energy that the delay of the values moves into or out of a window, J.
+
+        A causal filter of mean delay T records T · P of the power P before each end after that
+        end. So the error is T times the difference between the powers before the two ends.
+        """
+        lag_ns = round(self.seen.lag_s * 1e9)
+        if not lag_ns:
+            return 0.0
+        lag_j = 0.0
+        for name in self.site.channels:
+            first_ns, _ = self.power.span_ns(name)
+            times = np.array([begin_ns - lag_ns, begin_ns, end_ns - lag_ns, end_ns])
+            passed_j = self.power.cumulative_j(name, np.maximum(times, first_ns))
+            before_j, after_j = passed_j[1] - passed_j[0], passed_j[3] - passed_j[2]
+            lag_j += float(after_j - before_j)
+        return abs(lag_j)
 
     def _channel_window(self, channel: str, begin_ns: int, end_ns: int) -> EnergyWindow:
         """Energy between two meter times, with the uncertainty from ticks of the device."""
@@ -305,6 +332,7 @@ def in_a_row(windows: Sequence[EnergyWindow]) -> EnergyWindow:
         saturated_s=sum(window.saturated_s for window in windows),
         spike_j=sum(window.spike_j for window in windows),
         rate_j=sum(window.rate_j for window in windows),
+        lag_j=sum(window.lag_j for window in windows),
         between_j=math.hypot(*(window.between_j for window in windows)),
         power_w_span=max(window.power_w_span for window in windows),
     )

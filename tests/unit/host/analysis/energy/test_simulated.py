@@ -212,6 +212,52 @@ def test_what_the_driver_does_not_tell_is_seen_in_the_trace(name: str) -> None:
     assert sum(one.is_inside for one in found) >= 7
 
 
+BOARD = SimulatedDevice(
+    idle_w=0.5, work_w=2.0, active_ratio=1.0, idle_s=6.0, duration_s=20.0, period_s=0.1
+)
+POLLED = SimulatedMeter(is_polled=True, rate_hz=10.0, noise_w=5e-3)
+PLAIN = {
+    "filter of 0.5 s": (BOARD, replace(POLLED, lag_s=0.5)),
+    "filter of 2 s at 1 S/s": (
+        replace(BOARD, idle_s=40.0, duration_s=60.0),
+        replace(POLLED, rate_hz=1.0, lag_s=2.0),
+    ),
+    "new value each second": (BOARD, replace(POLLED, hold_s=1.0)),
+    "steps of 0.1 W": (
+        replace(BOARD, idle_w=2.5, work_w=2.54),
+        replace(POLLED, step_w=0.1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_what_a_polled_meter_does_to_its_values_is_seen(name: str) -> None:
+    """Otherwise energies that are 0.6 to 2.6 % off would be printed with 0.01 to 0.5 %."""
+    outcomes = [simulate(*PLAIN[name], seed) for seed in range(3)]
+    assert all(one.is_inside and one.is_net_inside for one in outcomes)
+    assert max(abs(one.off_ratio) for one in outcomes) > 5e-3, "or there is nothing to see"
+    assert max(one.u95_ratio for one in outcomes) < 0.1
+
+
+def test_polled_meter_without_these_errors_is_not_called_worse() -> None:
+    """Otherwise every polled meter would be taken for one with a filter."""
+    outcomes = [simulate(BOARD, POLLED, seed) for seed in range(3)]
+    assert all(one.is_inside and one.is_net_inside for one in outcomes)
+    assert max(one.u95_ratio for one in outcomes) < 3e-3
+
+
+def test_spikes_are_in_the_interval_and_not_in_the_net_energy() -> None:
+    """Otherwise a watt too much in each hundredth value would be 0.6 % off at a stated 0.03 %."""
+    meter = SimulatedMeter(rate_hz=1e3, noise_w=5e-3, glitch_ratio=0.01, glitch_w=1.0)
+    device = SimulatedDevice(idle_w=0.5, work_w=2.0)
+    for seed in range(2):
+        outcome = simulate(device, meter, seed)
+        assert outcome.off_ratio > 3e-3
+        assert outcome.is_inside
+        assert outcome.is_net_inside
+        assert outcome.u95_ratio < 0.02
+
+
 def test_meter_without_filter_and_noise_is_not_called_worse() -> None:
     """Otherwise every meter would be taken for a slow meter."""
     found = [simulate(SimulatedDevice(), SimulatedMeter(rate_hz=1e3), seed) for seed in range(3)]

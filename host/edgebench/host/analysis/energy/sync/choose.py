@@ -138,7 +138,7 @@ def find_sync(
     is_played = bool(marks.codes) and SyncMethod.CODED_LOAD in methods
     if (
         is_played
-        and not _is_made_up(power)
+        and not is_made_up(power)
         and not any(one in alignments and one not in wrong for one in _BETTER_MARKS)
     ):
         wrong.setdefault(SyncMethod.ARRIVAL, reasons.lateness_unbounded())
@@ -157,7 +157,7 @@ def find_sync(
     return SyncChoice(best, tuple(tried), wanted)
 
 
-def _is_made_up(power: PowerTrace) -> bool:
+def is_made_up(power: PowerTrace) -> bool:
     """Whether the power is synthetic: independent of the device and without a buffer."""
     return all(one.boundary == SYNTHETIC for one in power.header.capability.channels)
 
@@ -212,7 +212,7 @@ class _Methods:
         chips_ns = [e - b for code in self.marks.codes for b, e in pairwise(code.edges_ns)]
         if not chips_ns or (capability.smoothing_s or 0.0) * 1e9 <= min(chips_ns):
             yield SyncMethod.CODED_LOAD, self._coded_load
-        has_loop = self.clocks.loop is not None and not _is_made_up(self.power)
+        has_loop = self.clocks.loop is not None and not is_made_up(self.power)
         if capability.clock_domain != HOST_CLOCK and has_loop:
             yield SyncMethod.LOOP, self._loop
 

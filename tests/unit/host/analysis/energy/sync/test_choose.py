@@ -48,7 +48,7 @@ _COMPLETE = LossReport(received_count=1)
 class Trace:
     """A recording whose clock is `TRUE_NS` ahead; implements `PowerTrace`.
 
-    Aligning clocks needs no window and no peak: these two methods are not implemented.
+    Aligning clocks needs no window, no samples and no peak: these methods are not implemented.
     """
 
     header: Header
@@ -75,6 +75,11 @@ class Trace:
         return found
 
     def window(self, channel: str, begin_ns: int, end_ns: int) -> EnergyWindow:
+        raise NotImplementedError
+
+    def samples(
+        self, channel: str, begin_ns: int | None, end_ns: int | None
+    ) -> tuple[Nanoseconds, Floats]:
         raise NotImplementedError
 
     def peak_w(self, channel: str, begin_ns: int, end_ns: int) -> float:

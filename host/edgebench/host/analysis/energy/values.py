@@ -1,0 +1,206 @@
+"""Noise, step, update interval and isolated spikes of a meter, estimated from its values.
+
+All functions take consecutive values of one channel, in watts, without NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
+
+ROUNDING = 1e-9
+"""Ratio of step to power below which the step is a rounding error."""
+NOISE_BLOCKS = (1, 2, 4, 8)
+"""Lengths, in values, of the blocks whose means are compared: the noise of an instrument with a
+filter is correlated over several values, and averages out less."""
+MIN_BLOCKS = 30
+"""Least number of blocks; with fewer, their scatter is itself uncertain by 20 %."""
+_MAD_TO_SIGMA = 1.4826
+MIN_DISTINCT = 2
+"""Least number of distinct values that show a common step; a single value is no evidence."""
+ENOUGH_DISTINCT = 8
+"""Number of distinct values from which the step is the largest number of which all are multiples.
+Fewer may all be multiples of a larger number by chance, so that the step is a decimal digit."""
+FINE_RATIO = 1e-4
+"""Ratio of step to power below which a step is not searched: it changes an energy by 0.003 %."""
+_SAME_RATIO = 1e-6
+"""Ratio of difference to highest power below which values are equal: files have seven digits."""
+REPEATED = 1.5
+"""Number of samples between new values, above which values are repeated."""
+SPIKE_SIGMAS = 8.0
+"""Least distance of a spike from its neighbours, in standard deviations of the noise …"""
+SPIKE_STEPS = 3.0
+"""… and in steps of the value."""
+SPIKE_LIMIT_RATIO = 0.02
+"""Largest share of spikes; if more values are apart from their neighbours, the power itself
+changes from value to value."""
+
+
+def noise_w(runs: Sequence[Floats]) -> float:
+    """Standard deviation of a value, as far as it averages out like independent noise.
+
+    From the median difference of successive values, and of successive means over blocks, times the
+    square root of their length; the highest counts. Occasional activity of the device does not
+    change a median.
+
+    Args:
+        runs: Values of several windows, each of shape (n,).
+
+    Source: Rousseeuw & Croux, Alternatives to the median absolute deviation (1993), for 1.4826;
+    Flyvbjerg & Petersen, Error estimates on averages of correlated data (1989), for the blocks.
+    """
+    highest_w = max((float(np.abs(values).max(initial=0)) for values in runs), default=0.0)
+    found_w = single_w = 0.0
+    for length in NOISE_BLOCKS:
+        means = [
+            values[: len(values) // length * length].reshape(-1, length).mean(axis=1)
+            for values in runs
+        ]
+        steps_w = np.concatenate([np.zeros(0), *(np.abs(np.diff(mean)) for mean in means)])
+        if not len(steps_w) or (length > 1 and len(steps_w) < MIN_BLOCKS):
+            break
+        block_w = _MAD_TO_SIGMA * float(np.median(steps_w)) * math.sqrt(length / 2)
+        if length == 1:
+            single_w = found_w = block_w if block_w > ROUNDING * highest_w else 0.0
+        # Noise that is alike over that many values has no more; the rest is a change of power.
+        found_w = max(found_w, min(block_w, length * single_w))
+    return found_w
+
+
+def step_w(values: Floats) -> float:
+    """Step of a meter's values; 0 if there is none, or if it is below `FINE_RATIO` of the values.
+
+    The step is the largest number of which all values are multiples: 0.1 W if the values are 1.8,
+    2.0 and 2.3 W. Products of two rounded quantities usually have none; then it is their smallest
+    difference.
+    """
+    distinct = np.unique(np.abs(values))
+    highest_w = float(distinct.max(initial=0))
+    # Computed values of one reading differ in their last digits.
+    distinct = distinct[np.diff(distinct, prepend=-1.0) > ROUNDING * highest_w]
+    if len(distinct) < MIN_DISTINCT:
+        return 0.0
+    step_w = 0.0
+    for value in distinct.tolist():
+        step_w = _common(step_w, value, _SAME_RATIO * highest_w)
+        if 0 < step_w < FINE_RATIO * highest_w:
+            break
+    else:
+        is_shown = len(distinct) >= ENOUGH_DISTINCT
+        return step_w if is_shown else 10.0 ** math.floor(math.log10(step_w) + _SAME_RATIO)
+    if len(distinct) < ENOUGH_DISTINCT:
+        return 0.0
+    return float(np.diff(distinct).min())
+
+
+def _common(one: float, other: float, tolerance: float) -> float:
+    """Largest number of which both are multiples, by Euclid's algorithm; 0 of two zeros."""
+    larger, smaller = max(one, other), min(one, other)
+    while smaller > tolerance:
+        rest = math.fmod(larger, smaller)
+        # Just below a multiple, the rest is almost the divisor.
+        larger, smaller = smaller, min(rest, smaller - rest)
+    return larger
+
+
+def is_new(values: Floats) -> NDArray[np.bool_]:
+    """Whether each value differs from the previous value, shape (n,); the first value is new."""
+    new: NDArray[np.bool_] = np.concatenate([[True], np.diff(values) != 0])[: len(values)]
+    return new
+
+
+def update_interval_s(time_ns: Nanoseconds, values: Floats, sample_s: float) -> float:
+    """Interval after which the meter has a new value; 0 if each sample may be new.
+
+    A meter that repeats its last value never has two new values in quick succession. So one of the
+    shortest intervals between changes, plus one sample by which a change is seen late, is taken.
+    The result is too long for a coarse meter whose value rarely changes.
+
+    Args:
+        time_ns: Times of the samples, ascending, shape (n,).
+        values: Values, shape (n,).
+        sample_s: Mean sample interval.
+    """
+    changed_ns = time_ns[is_new(values)][1:]
+    if len(changed_ns) < 2:
+        return 0.0
+    shortest_s = float(np.percentile(np.diff(changed_ns), 5)) / 1e9
+    return shortest_s + sample_s if shortest_s > REPEATED * sample_s else 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spikes:
+    """Isolated spikes among values: errors of the meter, or brief activity of the device."""
+
+    height_w: Floats
+    """Height of each above its neighbours, shape (k,)."""
+    value_count: int
+    """Number of values that were searched."""
+
+    @property
+    def most_w(self) -> float:
+        """Highest mean power of the spikes among other values.
+
+        The number of spikes is random: two of its standard deviations are added.
+        """
+        total_w = abs(float(self.height_w.sum())) + 2 * math.hypot(*self.height_w)
+        return total_w / max(1, self.value_count)
+
+    @property
+    def deviation_w(self) -> float:
+        """Standard deviation that the spikes add to each value."""
+        return math.hypot(*self.height_w) / math.sqrt(max(1, self.value_count))
+
+
+def idle_spikes(runs: Sequence[Floats], limit_w: float) -> Spikes:
+    """Spikes while the device is idle: single values far from the two on either side, which agree.
+
+    Args:
+        runs: Values of the idle windows, each of shape (n,).
+        limit_w: Least distance from the neighbours; 0: no spikes.
+    """
+    heights_w = [np.zeros(0)]
+    for values in runs:
+        if len(values) >= 5 and limit_w:
+            around_w = _around(values)
+            height_w = values[2:-2] - np.median(around_w, axis=0)
+            is_spike = (np.abs(height_w) > limit_w) & (np.ptp(around_w, axis=0) <= limit_w)
+            heights_w.append(height_w[is_spike])
+    return _sporadic(np.concatenate(heights_w), sum(map(len, runs)))
+
+
+def loop_spikes(values: Floats, limit_w: float, inference_count: float) -> Spikes:
+    """Spikes in the loop: single values far above those of all inferences.
+
+    Inferences have bursts, but as many as there are inferences: those are no spikes.
+
+    Args:
+        values: Values in the loop, shape (n,).
+        limit_w: Least distance from the other values; 0: no spikes.
+        inference_count: Number of inferences in that time.
+    """
+    if len(values) < 5 or not limit_w:
+        return Spikes(np.zeros(0), len(values))
+    usual_w = float(np.percentile(values, 100 * (1 - SPIKE_LIMIT_RATIO)))
+    height_w = values[2:-2] - np.maximum(usual_w, _around(values).max(axis=0))
+    height_w = height_w[height_w > limit_w]
+    if len(height_w) >= inference_count / 2:
+        height_w = np.zeros(0)
+    return _sporadic(height_w, len(values))
+
+
+def _around(values: Floats) -> Floats:
+    """The two values on either side of each value but the outermost, shape (4, n - 4)."""
+    return np.stack([values[:-4], values[1:-3], values[3:-1], values[4:]])
+
+
+def _sporadic(height_w: Floats, value_count: int) -> Spikes:
+    """The spikes; none if there are so many that the power itself changes from value to value."""
+    is_sporadic = len(height_w) <= SPIKE_LIMIT_RATIO * value_count
+    return Spikes(height_w if is_sporadic else np.zeros(0), value_count)
