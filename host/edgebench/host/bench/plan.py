@@ -185,7 +185,7 @@ def run_request(
         reference=reference if accuracy else None,
         pair=step.pair,
         member=step.member,
-        ambient_c=request.ambient_c,
+        ambient_c=request.options.get("ambient_c"),
         meter=meter,
     )
 

@@ -20,6 +20,7 @@ from edgebench.host.bench.lease import check_wait
 from edgebench.host.bench.model import Model, model_on_device
 from edgebench.host.bench.references import find_references, with_references_first
 from edgebench.host.devices.names import LOCAL_NAME
+from edgebench.host.options.bench import HostOptions
 from edgebench.host.power.metering import (
     FARM_METER,
     OtherInstrument,
@@ -122,8 +123,6 @@ class BenchRequest:
     """Largest number of further runs of each set, in place of disturbed runs."""
     is_duration_fixed: bool = False
     """The user chose the duration, so a meter must not extend it."""
-    ambient_c: float | None = None
-    """Ambient temperature."""
     energy: EnergyRequest | None = None
     instrument: OtherInstrument | None = None
     """Instrument that edgebench does not drive; the load code is played for it."""
@@ -131,14 +130,15 @@ class BenchRequest:
     """Inputs for every model; None: random inputs drawn by the seed."""
     accuracy: AccuracyRequest | None = None
     against: ComparisonRequest | None = None
-    wait_s: float = 0.0
-    """Longest wait for a device while another command is measuring on it; 0: none."""
+    options: HostOptions = field(default_factory=HostOptions)
+    """The settings as given. The code that puts an option into effect reads it here, unless the
+    option changes another field."""
 
     def __post_init__(self) -> None:
         check_wait(self.wait_s)
         if isinstance(self.devices, str):
             raise UsageError(f"devices must be a list of names, got {self.devices!r}")
-        ambient_c = self.ambient_c
+        ambient_c = self.options.get("ambient_c")
         if ambient_c is not None and not MIN_AMBIENT_C <= ambient_c <= MAX_AMBIENT_C:
             raise UsageError(
                 f"ambient temperature must be {MIN_AMBIENT_C} to {MAX_AMBIENT_C} °C, "
@@ -146,6 +146,11 @@ class BenchRequest:
             )
         if self.against is not None:
             self._check_comparison(self.against)
+
+    @property
+    def wait_s(self) -> float:
+        """Longest wait for a device while another command is measuring on it; 0: none."""
+        return self.options.get("wait_s") or 0.0
 
     def on_device(self, device: str, wired: str | None) -> BenchRequest:
         """The request for one of the devices.
@@ -215,47 +220,12 @@ class BenchRequest:
         )
 
 
-class BenchOptions(SpecChanges, total=False):
+class BenchOptions(SpecChanges, HostOptions, total=False):
     """Settings of a measurement; for None or a missing key, the preset or the device decides.
 
     Most settings correspond to an option of the command line; its help is in
     `host/options/bench.py`.
     """
-
-    on: str | Sequence[str]
-    """Name of a device, "all", or conditions like "label:pi,arch:aarch64"; or a list of these."""
-    wait_s: float | None
-    """Longest wait for a device while another command is measuring on it; 0: none."""
-    runtime: str | None
-    """Name of a runtime, "all", or None for the preferred runtime of each format."""
-    load_timeout_s: float | None
-    memory_limit_bytes: int | None
-    """Limits of the worker; they take precedence over `limits`."""
-    inputs: str | Path | None
-    """A .npz file of inputs by name, first axis: samples; None: random inputs drawn by the seed."""
-    sustained_s: float | None
-    """Duration of a run that measures sustained performance."""
-    runs: int | None
-    """Number of runs of each model, which share duration and queries. Their combined result is a
-    `StoredSet`. None: 5; 8 with the preset `quick`; 1 if the request is about a single run."""
-    extra_runs: int | None
-    """Largest number of further runs of each model, in place of disturbed runs. None: 3."""
-    preset: str | None
-    """Preset that the settings modify."""
-    accuracy: str | None
-    """A labelled data set for the accuracy of every model: a .npz file, or "digits"."""
-    reference: str | Path | None
-    """The unquantised model to compare the accuracy with."""
-    ambient_c: float | None
-    meter: str | None
-    """Energy meter of this machine, or `agent:NAME` for a meter served by the device's agent."""
-    sync: str | None
-    """Method that aligns the meter's clock with the device's; None: the best available."""
-    trace_rate_hz: float | None
-    """Samples per second of an instrument that edgebench does not drive."""
-    idle_duration_s: float | None
-    """Idle time before and after each run; None: chosen for the meter."""
-    battery_capacity_j: float | None
 
 
 class PairOptions(BenchOptions, ComparisonOptions, total=False):
@@ -310,6 +280,7 @@ def new_request(
         is_comparison=against is not None,
         is_for_trace=instrument is not None,
     )
+    of_host = {key: value for key, value in options.items() if key in HostOptions.__annotations__}
     return BenchRequest(
         inputs=own,
         models=tuple(opened),
@@ -320,7 +291,6 @@ def new_request(
         run_count=run_count,
         extra_run_count=_extra_run_count(options.get("extra_runs")),
         is_duration_fixed=changes.get("duration_s") is not None,
-        ambient_c=options.get("ambient_c"),
         energy=new_energy_request(
             meter,
             devices,
@@ -331,7 +301,7 @@ def new_request(
         instrument=instrument,
         accuracy=accuracy_request,
         against=against,
-        wait_s=options.get("wait_s") or 0.0,
+        options=cast("HostOptions", of_host),
     )
 
 

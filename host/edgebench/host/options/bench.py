@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import chain
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
 
 from edgebench.host.options.values import (
     capacity,
@@ -289,6 +290,45 @@ SETTINGS = tuple(option for option in OPTIONS if option not in SECTIONS[COMPARIS
 """Options with a field of `BenchOptions`."""
 JUDGEMENT = tuple(option for option in OPTIONS if option.name in ("metric", "fail_on", "allow"))
 """Options of all commands that compare runs."""
+
+
+class HostOptions(TypedDict, total=False):
+    """Keywords of options that are not fields of a run's specification; None: the default."""
+
+    on: str | Sequence[str]
+    """Name of a device, "all", or conditions like "label:pi,arch:aarch64"; or a list of these."""
+    wait_s: float | None
+    """Longest wait for a device while another command is measuring on it; 0: none."""
+    runtime: str | None
+    """Name of a runtime, "all", or None for the preferred runtime of each format."""
+    load_timeout_s: float | None
+    memory_limit_bytes: int | None
+    """Limits of the worker; they take precedence over `limits`."""
+    inputs: str | Path | None
+    """A .npz file of inputs by name, first axis: samples; None: random inputs drawn by the seed."""
+    sustained_s: float | None
+    """Duration of a run that measures sustained performance."""
+    runs: int | None
+    """Number of runs of each model, which share duration and queries. Their combined result is a
+    `StoredSet`. None: 5; 8 with the preset `quick`; 1 if the request is about a single run."""
+    extra_runs: int | None
+    """Largest number of further runs of each model, in place of disturbed runs. None: 3."""
+    preset: str | None
+    """Preset that the settings modify."""
+    accuracy: str | None
+    """A labelled data set for the accuracy of every model: a .npz file, or "digits"."""
+    reference: str | Path | None
+    """The unquantised model to compare the accuracy with."""
+    ambient_c: float | None
+    meter: str | None
+    """Energy meter of this machine, or `agent:NAME` for a meter served by the device's agent."""
+    sync: str | None
+    """Method that aligns the meter's clock with the device's; None: the best available."""
+    trace_rate_hz: float | None
+    """Samples per second of an instrument that edgebench does not drive."""
+    idle_duration_s: float | None
+    """Idle time before and after each run; None: chosen for the meter."""
+    battery_capacity_j: float | None
 
 
 def words_of(options: Mapping[str, object]) -> list[list[str]]:
