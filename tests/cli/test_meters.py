@@ -100,7 +100,7 @@ def test_record_prints_the_energy_and_keeps_everything(
     assert whole_j == pytest.approx(MEAN_W * (end_ns - begin_ns) / 1e9, rel=0.001)
     middle = file.energy_j(CHANNEL, begin_ns + 10**8, begin_ns + 3 * 10**8)
     assert middle == pytest.approx(MEAN_W * 0.2, rel=0.001)
-    with pytest.raises(MeasurementError, match="beyond what the meter recorded"):
+    with pytest.raises(MeasurementError, match="beyond the meter's recording"):
         file.energy_j(CHANNEL, begin_ns, end_ns + 10**9)
     said = edgebench("meters", "record", name(ppk2), "--duration", "0.3s", "--json")
     plain = json.loads(said.out)

@@ -172,7 +172,7 @@ def _rail(
 def _product(fitted: FittedChip) -> tuple[RailPlan, tuple[UncertaintyTerm, ...]]:
     """Plan and uncertainty of power computed as current times voltage."""
     plan = RailPlan(kind="product", scales=[MILLI, MILLI], limit_a=fitted.sysfs_limit_a)
-    # The step of the voltage is at most a thousandth of it, less than its gain error.
+    # The voltage's step is at most a thousandth of the voltage, which is below its gain error.
     step_a = max(SYSFS_CURRENT_STEP_A, fitted.current_step_a)
     return plan, fitted.terms(step_a * fitted.voltage_v)
 

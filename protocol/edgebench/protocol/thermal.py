@@ -138,7 +138,7 @@ class Expectation:
 
     @property
     def believed_freq_sources(self) -> tuple[str, ...]:
-        """Sources of `freq_truth`; without `FREQ_REQUESTS` if those are requests on this device."""
+        """Sources in `freq_truth`, except those that only report requests on this device."""
         refused = FREQ_REQUESTS if self.is_freq_a_request else frozenset[str]()
         return tuple(source for source in self.freq_truth if source not in refused)
 

@@ -101,7 +101,8 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
     count = len(load_codes(record))
     if count < CODES_OF_RUN:
         raise NoLoadCode(
-            f"run {run_id} played {count or 'no'} load code; aligning a file needs {CODES_OF_RUN}"
+            f"run {run_id} played {count or 'no'} load code; "
+            f"aligning a file requires {CODES_OF_RUN} load codes"
         )
     if record.spec.meter is not None or (facts.energy is not None and facts.energy.trace is None):
         meter = record.spec.meter or (facts.energy.meter if facts.energy else "")

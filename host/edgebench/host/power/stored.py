@@ -115,7 +115,7 @@ def judge(directory: Path, facts: PowerFacts) -> StoredSession:
 def _with_parts_checked(session: StoredSession) -> StoredSession:
     """Check the rails of a meter against their total, as in a run.
 
-    A total that does not change, as may be that of a platform, is left out; its parts are kept.
+    A total that does not change, such as that of some platforms, is left out; its parts are kept.
 
     Raises:
         RunDamaged: the samples cannot be read.

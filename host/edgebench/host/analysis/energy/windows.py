@@ -42,7 +42,7 @@ CODES_OF_RUN = 2
 EDGE_PIECES = 8
 """Number of pieces into which the time where an end may lie is cut, to find the highest power."""
 AROUND = 50
-"""Divisor of the sample interval: for so long, the power on either side of a sample is its own."""
+"""Divisor of the sample interval: within this part, the power counts as that of the sample."""
 IDLE_BEGIN_RATIO, IDLE_END_RATIO = 0.2, 0.05
 """Shares of an idle window that are discarded: at its start the device settles, and the time of its
 end has an error."""
@@ -141,7 +141,7 @@ class AlignedTrace:
 
     @property
     def _rate_ratio(self) -> float:
-        """Relative standard uncertainty of the meter's rate; 0 if the driver declares no less."""
+        """Relative standard uncertainty of the meter's rate; 0 if the driver declares it."""
         terms = self.power.header.uncertainty
         declared = math.hypot(*(one.standard for one in terms if one.kind is Kind.TIMEBASE))
         seen = abs(self.alignment.line.slope) / math.sqrt(3)

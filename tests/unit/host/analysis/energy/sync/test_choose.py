@@ -274,7 +274,7 @@ def test_code_that_a_meter_smears_is_no_way(smoothing_s: float, is_tried: bool) 
     [
         (SyncMethod.EDGE, "edge: the device has no line to the meter"),
         (SyncMethod.CODED_LOAD, "coded_load: the device played no load code"),
-        (SyncMethod.PROBES, "probes: not a way for a meter with the clock meter:7"),
+        (SyncMethod.PROBES, "probes: not applicable to a meter with the clock meter:7"),
         (SyncMethod.ARRIVAL, "arrival: the device's clock was not probed"),
     ],
 )
