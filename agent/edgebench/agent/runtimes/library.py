@@ -61,7 +61,7 @@ def library_facts(module: str) -> LibraryFacts:
 
 
 def distribution_of(module: str) -> str | None:
-    """Name of the package that contains a module, which may not be imported."""
+    """Name of the package that contains a module; the module need not be imported."""
     distribution = _distribution(module)
     return distribution.name if distribution else None
 

@@ -201,7 +201,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             default="5, with --quick 8; 1 where a single run is judged",
             excludes=("--profile", "--sustained")),
         BenchOption("extra_runs", "extra_runs", WHOLE,
-            "largest number of further runs of each model, in place of runs in which the machine "
+            "maximum number of extra runs of each model, which replace runs in which the machine "
             "was disturbed; 0: none", default="3"),
         BenchOption("quick", "preset", FLAG,
             "short for --preset quick", constant="quick", excludes=("--preset",)),
@@ -220,7 +220,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
         BenchOption("target_latency", "target_latency_s", LATENCY,
             "server: limit on the p99 latency"),
         BenchOption("engine", "engine", TEXT,
-            "load generator: native (default), or loadgen, that of MLPerf", metavar="E",
+            "load generator: native (default), or loadgen, MLPerf's own", metavar="E",
             completions=("native", "loadgen")),
     ),
     "outputs, operators and temperature": (
@@ -229,7 +229,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
         BenchOption("accuracy_samples", "dataset_sample_count", WHOLE,
             "run N samples of the data set, drawn at random by the seed", default="all"),
         BenchOption("accuracy_limit", "dataset_limit_s", SECONDS,
-            "microcontrollers: refuse a data set that would take longer", metavar="1h",
+            "microcontrollers: refuse a data set that would take longer than this", metavar="1h",
             default="1h"),
         BenchOption("reference", "reference", TEXT,
             "unquantised model to compare the accuracy with", metavar="MODEL"),
