@@ -50,7 +50,10 @@ def parser() -> argparse.ArgumentParser:
     errors("--gain", type=percent, metavar="1%", help=gain)
     zero = "largest offset, from its data sheet: 30uA, 1mW (default: none is assumed)"
     errors("--offset", type=offset, metavar="30uA", help=zero)
-    name = "its name; files with the same name share its errors, so their runs can be compared"
+    name = (
+        "name of the instrument; files with the same name share its errors, "
+        "so their runs can be compared"
+    )
     errors("--instrument", metavar="NAME", help=name)
     charge = "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"
     made.add_argument("--battery", type=capacity, metavar="CAPACITY", help=charge)
