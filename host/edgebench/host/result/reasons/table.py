@@ -7,9 +7,9 @@ from types import ModuleType
 from typing import Any
 
 from edgebench.host.result.reason import Reason, ReasonKind
-from edgebench.host.result.reasons import alignment, comparison, energy, recording, thermal
+from edgebench.host.result.reasons import alignment, comparison, energy, reading, recording, thermal
 
-MODULES: tuple[ModuleType, ...] = (thermal, recording, alignment, energy, comparison)
+MODULES: tuple[ModuleType, ...] = (thermal, recording, reading, alignment, energy, comparison)
 KINDS: dict[str, ReasonKind[Any]] = {
     kind.id: kind
     for module in MODULES
