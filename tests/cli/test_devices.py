@@ -55,5 +55,5 @@ def test_check_of_a_device_that_is_off(
     assert "pi5: not well: cannot reach pi5" in said.err
     said = edgebench("bench", "digits_int8.tflite", "--on", "all")
     assert said.code == 2
-    assert "'all' fits only devices in quarantine: pi5" in said.err
+    assert "'all' matches only devices in quarantine: pi5" in said.err
     assert "edgebench devices check pi5" in said.err

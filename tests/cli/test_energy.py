@@ -184,9 +184,9 @@ def test_hints_about_meters_lead_to_the_meters(edgebench: Run) -> None:
 @pytest.mark.parametrize(
     ("method", "reason"),
     [
-        ("edge", "edge: not a way for a meter with the clock meter:synthetic"),
-        ("probes", "probes: not a way for a meter with the clock meter:synthetic"),
-        ("shared_clock", "shared_clock: not a way for a meter with the clock meter:synthetic"),
+        ("edge", "edge: not applicable to a meter with the clock meter:synthetic"),
+        ("probes", "probes: not applicable to a meter with the clock meter:synthetic"),
+        ("shared_clock", "shared_clock: not applicable to a meter with the clock meter:synthetic"),
     ],
 )
 def test_way_that_cannot_be_had_refuses_the_energy(

@@ -26,7 +26,7 @@ MODEL = "digits_int8.tflite"
 COLUMNS = ("--time", "Zeit:s", "--power", "Leistung:mW")
 SHORT = (
     *("--quick", "--runtime", "litert", "--duration", "1s", "--min-queries", "50"),
-    *("--warmup", "2", "--no-check", "--cooldown", "0s"),
+    *("--warmup", "2", "--warmup-duration", "0.05s", "--no-check", "--cooldown", "0s"),
 )
 
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
     "docs/scripts.md": {
         "host.cli.progress": [
-            ("REPORT_S", 10.0, "a line when a run begins, every 10 s,"),
+            ("REPORT_S", 10.0, "a line is printed when a run begins, every 10 s,"),
         ],
         "system.exit_code": [
             ("ExitCode.INVALID", 3, "| 3, 4 | fails: a result is invalid"),
@@ -97,7 +97,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("FREQ_DROP_LIMIT_RATIO", 0.97, "below 0.97 of the highest clock"),
         ],
         "host.analysis.run_set": [
-            ("OUTVOTED_RATIO", 0.125, "seven runs outvote one that was disturbed"),
+            ("OUTVOTED_RATIO", 0.125, "seven runs outvote one disturbed run"),
             ("DRIFT_REACH", 0.625, "by another 5/8 of the drift"),
         ],
         "host.analysis.extra_runs": [
@@ -200,7 +200,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         "host.analysis.verdict.outputs": [
             ("ACCURACY_INVALID_RATIO", 0.93, "accuracy is below 93 %"),
             ("ACCURACY_SUSPECT_RATIO", 0.98, "as above, 98 % | suspect"),
-            ("FLOAT_AGREEMENT_LIMIT", 0.05, "limit: 0.05 for models of floats"),
+            ("FLOAT_AGREEMENT_LIMIT", 0.05, "Limit: 0.05 for models of floats"),
             ("QUANTIZED_AGREEMENT_LIMIT", 0.3, "0.3 for quantised models"),
         ],
         "host.analysis.verdict.placement": [
@@ -485,8 +485,8 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("MAX_REPEATS", 999, "runs of each cell, 1 to 999"),
             ("MAX_RUNS", 100_000, "a campaign has at most 100,000 runs"),
             ("CampaignSpec.repeats", 5, "at most 100,000 runs | 5 |"),
-            ("DEFAULT_AWAY_S", 600.0, "the others go on without it | 600 |"),
-            ("DEFAULT_LAB_WAIT_S", 30.0, "then another one takes over | 30 |"),
+            ("DEFAULT_AWAY_S", 600.0, "the other devices continue without that device | 600 |"),
+            ("DEFAULT_LAB_WAIT_S", 30.0, "after it, another lab host takes over | 30 |"),
             ("MAX_COMBINATIONS", 100_000, "from at most 100,000 combinations"),
             ("MAX_CELLS", 10_000, "the axes have at most 10,000"),
             (

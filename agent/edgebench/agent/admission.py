@@ -134,7 +134,7 @@ class Admission:
         return bool(self._ready)
 
     def grant(self) -> tuple[socket.socket, Any] | None:
-        """The next connection to get a handshake, with its peer's address; None: no one may now."""
+        """The next connection to get a handshake, with its peer's address; None: not now."""
         while self._ready:
             network = min(self._ready, key=lambda network: self._turns.get(network, 0))
             if not self._has_room(network):

@@ -149,7 +149,7 @@ def _sources(settings: AgentSettings) -> Iterator[SeatSource]:
     if settings.simulate_directory is not None:
         yield SimulatedDirectory(settings.simulate_directory)
     if NO_BOARDS in settings.boards and settings.boards != (NO_BOARDS,):
-        raise UsageError("--board none stands alone: it serves no microcontrollers")
+        raise UsageError("--board none excludes other boards: it serves no microcontrollers")
     # An agent of simulated boards serves boards at the ports of this machine only if named.
     if settings.boards != (NO_BOARDS,) and (settings.boards or not settings.simulate):
         # Probing restarts boards, so an agent that a command starts for itself must not probe; only
@@ -367,8 +367,8 @@ class Agent:
         """
         if self.trust is None:
             raise UsageError(
-                "the running agent serves this machine only and stops when idle; "
-                "then start a network agent: edgebench-agent serve"
+                "the running agent serves this machine only and stops when idle; after that, start "
+                "a network agent: edgebench-agent serve"
             )
         return self.trust
 

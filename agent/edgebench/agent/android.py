@@ -35,8 +35,8 @@ from edgebench.system.android_settings import ChangedSettings, recover
 SHELL_UID = 2000
 """User of adb's shell. Source: platform/system/core, android_filesystem_config.h, AID_SHELL."""
 FRESH_S, KEPT_S = 10.0, 60.0
-"""Age at which a temperature is read again, and age at which it is discarded. If every look
-read it anew, a watched phone would start a command every second."""
+"""Age at which a temperature is read again, and age at which it is discarded. If every request read
+it again, a watched phone would start a command every second."""
 LATEST_WAIT_S = 0.5
 """Time for which a reply waits for a temperature: `dumpsys` takes some tens of milliseconds."""
 SETTINGS_MARK = "phone-settings"

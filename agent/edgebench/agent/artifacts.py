@@ -203,7 +203,7 @@ class ArtifactStore:
         return path
 
     def hold(self, *digests: str) -> None:
-        """Keep these models until `let_go`: a run of some seat needs them, now or next."""
+        """Keep these models until `let_go`: a current or coming run needs them."""
         self._in_use.update(digests)
 
     def let_go(self, *digests: str) -> None:

@@ -170,7 +170,7 @@ def command_parser() -> argparse.ArgumentParser:
     forget.add_argument("seat", metavar="SEAT", help="name of its seat, as status shows it")
     forget.set_defaults(command=_forget)
     check = commands.add_parser(
-        "check-runtime", help="check that a driver keeps the promises on which results depend"
+        "check-runtime", help="check that a runtime's driver does what results rely on"
     )
     check.add_argument("name", metavar="NAME", help="name of the runtime, as in bench --runtime")
     check.add_argument(

@@ -28,11 +28,11 @@ DISTINCT = 20
 MIN_STEP_NS = 8.0
 """Finest step that is found; a finer one is negligible for all models above 1 µs."""
 MAX_STEPS = 12
-"""Most steps in the shortest time between two readings, which is 40 to 100 ns."""
+"""Maximum number of steps in the shortest time between two readings, 40 to 100 ns."""
 LONG_GAP = 5
-"""Time between two readings, over the shortest one, of which the steps are not counted."""
+"""Ratio to the shortest time between two readings above which the steps are not counted."""
 ROUNDING_NS = 2.0
-"""Distance of a reading from the grid, by rounding to whole nanoseconds."""
+"""Maximum distance of a reading from the grid, due to rounding to whole nanoseconds."""
 
 
 def describe_clock(
@@ -62,7 +62,7 @@ def describe_clock(
 
 
 def grid_step_ns(reads_ns: Sequence[int]) -> float | None:
-    """Step of the grid of readings; None if they lie on none, or on one too fine to matter.
+    """Step of the grid of readings; None if there is no grid, or it is too fine to matter.
 
     Args:
         reads_ns: Distinct readings, ascending.

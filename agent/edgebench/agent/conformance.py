@@ -193,8 +193,8 @@ def _check_order(subject: _Subject) -> str:
     numbers = range(len(subject.samples))
     _run_prepared(subject, subject.model.prepare(subject.samples), numbers)
     if before != [[part.tobytes() for part in sample] for sample in subject.samples]:
-        raise _BrokenPromise("a sample was written to")
-    return f"{len(ORDER)} inferences of prepared samples have the outputs of these samples"
+        raise _BrokenPromise("a sample was overwritten")
+    return f"{len(ORDER)} inferences of prepared samples return the outputs of these samples"
 
 
 def _check_prepare_again(subject: _Subject) -> str:
@@ -264,7 +264,8 @@ def _check_timed_path(subject: _Subject) -> str:
         )
     if not facts.inference_count:
         raise _Impossible(facts.reason or "the outputs were not compared")
-    return f"{facts.inference_count} inferences by the timed calls have the outputs of the checks"
+    count = facts.inference_count
+    return f"{count} inferences by the timed calls have the same outputs as the checks"
 
 
 def _check_state(subject: _Subject) -> str:
@@ -324,7 +325,7 @@ def _check_reference(subject: _Subject) -> str:
 
 
 def _differences(used: Sequence[list[Tensor]], wanted: Sequence[list[Tensor]]) -> list[float]:
-    """RMS difference over standard deviation, for each output that varies and is of numbers."""
+    """RMS difference over standard deviation, for each numeric output that varies."""
     ratios: list[float] = []
     for some, others in zip(zip(*used, strict=True), zip(*wanted, strict=True), strict=True):
         if others[0].dtype.kind not in "biuf":

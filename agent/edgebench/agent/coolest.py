@@ -1,7 +1,7 @@
 """The lowest idle temperature of this device, the reference of the cool-down gate.
 
-The temperature is stored on disk: an agent may start right after a hot run, and must not take the
-device for idle then. It is stored per machine, because homes may be shared. It expires, because in
+The temperature is stored on disk: an agent may start right after a hot run, and must not treat the
+device as idle then. It is stored per machine, because homes may be shared. It expires, because in
 summer a room never gets as cool as in winter, and the gate would wait in vain.
 """
 
@@ -90,7 +90,7 @@ class Coolest:
         entry: Any = self._read().get(self._machine)
         try:
             temp_c, seen = entry["temp_c"], datetime.fromisoformat(entry["seen_utc"])
-            # An entry from the far future, by a clock that was ahead, is not fresh either.
+            # An entry from the far future, made while the clock was ahead, is not fresh either.
             is_fresh = abs(self._now() - seen) < KEPT_FOR
         except (TypeError, ValueError, LookupError):
             return None

@@ -47,7 +47,7 @@ HANDSHAKE_TIMEOUT_S = 30.0
 """Time for the TLS handshake; a board that swaps, or measures on its only core, takes seconds."""
 
 _WEBSOCKET_OPTIONS: dict[str, Any] = {
-    "compression": None,  # models do not compress, and a bomb must not expand
+    "compression": None,  # models hardly compress, and a decompression bomb must not expand
     "max_size": MAX_FRAME_BYTES,
     "max_queue": 4,
     "open_timeout": 10.0,

@@ -52,7 +52,7 @@ class Governors:
             raise GovernorRefused(
                 f"governor {name} not set: cannot read the current governor of {unread[0]}"
             )
-        # A stored governor that was not restored yet is older: it is the operator's choice.
+        # A stored governor that was not restored yet has priority: it is the operator's choice.
         with disk_errors(f"governor {name} not set", self._kept):
             self._keep(before | self._kept_before())
         try:

@@ -165,7 +165,7 @@ class Runner:
 
     async def abandon(self, error: SeatLeft) -> None:
         """End the run in progress with this error, wait until it is spooled, and start no more."""
-        async with self._starting:  # a start that is under way goes first
+        async with self._starting:  # after a start in progress
             self._left = error
         if self.current:
             self.current.left = error
@@ -192,7 +192,7 @@ class Runner:
             await worker.start()
             if simulation := self._surroundings.simulation:
                 simulation.attach(worker.pid)
-        except BaseException:  # a cancelled start leaves nothing either
+        except BaseException:  # also when cancelled
             self._spool.discard(request.run_id)
             raise
         return run
@@ -351,7 +351,7 @@ class Runner:
         finally:
             self._sampler = None
             try:
-                telemetry = await sampler.end()  # its last readings are of the settings of the run
+                telemetry = await sampler.end()  # last readings before the restore
             finally:
                 await asyncio.to_thread(self._surroundings.restore_settings)
         run.too_hot = guard.error

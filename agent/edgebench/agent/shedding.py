@@ -6,7 +6,7 @@ themselves, a filter on the listening sockets drops SYN packets:
 
 - of networks that a paired host connected from: none, up to `KNOWN_PER_S`;
 - of networks with more than `NETWORK_PER_S`: all but one in `SHED_PASS`, drawn at random;
-- of all others: as many, drawn at random, as exceed `FULL_PER_S`.
+- of all others: as many as exceed `FULL_PER_S`, drawn at random.
 
 Source: OpenSSH, sshd_config(5), MaxStartups (random early drop); Linux,
 Documentation/networking/filter.rst (classic BPF, SO_ATTACH_FILTER, which needs no rights).

@@ -180,7 +180,7 @@ def virtualization(root: Path = Path("/")) -> str | None:
 
 
 def _unread_mark(root: Path) -> str | None:
-    """A file that would reveal a layer and cannot be read, with the reason; None if all can.
+    """First file that might reveal a layer but cannot be read, with the reason; None if all can.
 
     An emulator is visible in the first file, a container in the second, and a hypervisor in the
     third.

@@ -51,7 +51,7 @@ _ANY = (-math.inf, math.inf)
 
 
 def out_of_range(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Path and reason of every number inside a value of a profile that is out of range."""
+    """Every number that is out of range in a value of a profile: its path, and what is wrong."""
     if is_dataclass(value):
         for field in fields(value):
             inner, inner_path = getattr(value, field.name), (*path, field.name)

@@ -1,6 +1,6 @@
 """Boards at the ports of this machine, as they are connected and disconnected.
 
-Theory of operation. Every look lists the ports, and reports the boards on them. Most of them are
+Theory of operation. Every poll lists the ports, and reports the boards on them. Most of them are
 known: a board with a USB serial number is stored in a file, and is not probed again until
 `edgebench bridge flash` has written firmware onto it, which removes it from the file. A new port is
 probed by a separate thread, because a port without a board takes seconds to time out. These ports
@@ -57,7 +57,7 @@ AWAY_S = 3.0
 PROBE_AGAIN_S = 10.0
 """Interval of probes of a port that could not be opened, or was named by the user."""
 FIRST_LOOK_S = 8.0
-"""Maximum wait of the first look for the named boards; a bootloader takes the first two seconds."""
+"""Maximum wait of the first poll for the named boards; a bootloader takes the first two seconds."""
 _OPENED = (BoardSilent, LineDamaged, BoardRefusal, BoardRestarted)
 """Errors of ports that were opened, but have no usable board."""
 _NAMED = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9._-]{0,47})=)?(.+)", re.DOTALL)
@@ -127,7 +127,7 @@ class BoardPorts:
         ask: Callable[[SerialPortInfo], KnownBoard] = probe_board,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Store the settings; no port is opened before the first look.
+        """Store the settings; no port is opened before the first poll.
 
         Args:
             named: As for `TargetDriver.ports`.
@@ -234,9 +234,9 @@ class BoardPorts:
         if probe.board is None:  # a bug ended the thread, with its own traceback
             return None
         if port.key is not None:
-            with suppress(OSError):  # the next look tries again
+            with suppress(OSError):  # the next poll tries again
                 self._memory.remember(port, probe.board)
-                known[port.key] = probe.board  # the first look does this twice
+                known[port.key] = probe.board  # the first poll does this twice
                 del self._probes[candidate.key]
         return TargetSighting(_target(candidate, probe.board))
 

@@ -274,7 +274,8 @@ def main() -> int:
         "--output", type=Path, help="file for the blob, or .c for its source; default: print sizes"
     )
     parser.add_argument(
-        "--id", help="name that the firmware reports; default: MLPerf Tiny's, or the file's"
+        "--id",
+        help="name that the firmware reports; default: MLPerf Tiny's for the model, or the file's",
     )
     parser.add_argument("--encoding", choices=_INPUT_ENCODINGS, help="encoding of the sent inputs")
     parser.add_argument("--rounding", choices=_ROUNDINGS, default="litert")

@@ -51,7 +51,7 @@ CLOCKS_RATIO = 0.02
 as long as a window may end slightly early, and is not played again in that case. An RC oscillator
 is off by 1 % over temperature (STM32L4 data sheet, HSI16)."""
 AFTER_SOUND_S = 0.25
-"""Time for the last frames. Source: script.py; without this time, the board is busy at the
+"""Time to wait for the last frames. Source: script.py; without this time, the board is busy at the
 next command."""
 _COUNTER_WRAP = 1 << 32
 

@@ -78,7 +78,7 @@ class ArrivalLine:
     slope: float
     """Drift of the host's clock against the meter's; 0 if the recording is too short."""
     residual_ns: float
-    """Median distance of the earliest arrivals per second above the line."""
+    """Median height of the earliest arrivals of each second above the line."""
 
 
 @dataclass(slots=True)

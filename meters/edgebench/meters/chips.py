@@ -1,7 +1,8 @@
 """Power-monitor chips on I2C: resolution and accuracy of the values from their Linux drivers.
 
 Limits are those that the maker guarantees at 25 °C, if a data sheet was available; otherwise they
-are assumed on the wide side, and marked so. fitted_chip.py derives the limits on a board.
+are assumed, rather too wide than too narrow, and marked as such. fitted_chip.py derives the limits
+on a board.
 
 Source: linux, drivers/hwmon/{ina2xx,ina238,ina3221,tsc1641}.c, for steps, codes, defaults and
 averaging
@@ -37,7 +38,7 @@ class Chip:
     shunt_ohm: float | None = None
     """Resistance of the built-in shunt; None: the shunt is external."""
     full_gain: int | None = None
-    """Value of ti,shunt-gain with full steps; smaller gains shrink them; None: a fixed gain."""
+    """Value of ti,shunt-gain with full steps; smaller gains have smaller steps; None: fixed."""
     least_gain: float | None = None
     """Lowest in_voltage0_hardwaregain of a chip with amplifier; higher gains have fewer steps."""
     default_shunt_ohm: float = DEFAULT_SHUNT_OHM
@@ -84,7 +85,7 @@ _INA230 = replace(
     bus_gain_ratio=0.005,
     bus_offset_v=15e-3,
     origin=Origin.ASSUMED,
-    reference="steps of an INA226; limits assumed",
+    reference="resolution of an INA226; the other limits are assumed",
 )
 _INA238 = Chip(
     shunt_step_v=5e-6,
@@ -105,7 +106,7 @@ _INA237 = replace(
     offset_v=50e-6,
     bus_gain_ratio=0.003,
     origin=Origin.ASSUMED,
-    reference="as an INA238, less accurate; limits assumed",
+    reference="as an INA238, but less accurate; the limits are assumed",
 )
 CHIPS: dict[str, Chip] = {
     "ina219": _INA219,
@@ -128,7 +129,7 @@ CHIPS: dict[str, Chip] = {
         power_factor_v=16 * 0.8,  # its power step is that of the others
         kernel_steps=16,
         origin=Origin.ASSUMED,
-        reference="limits of an INA238 assumed",
+        reference="the limits of an INA238 are assumed",
     ),
     "ina237": _INA237,
     "ina238": _INA238,
@@ -141,9 +142,11 @@ CHIPS: dict[str, Chip] = {
         shunt_ohm=0.0004,
         full_gain=None,
         origin=Origin.ASSUMED,
-        reference="steps of linux ina238.c; assumed to be as an INA745A, TI SBOSAC3A",
+        reference="resolution of linux ina238.c; else assumed to be as an INA745A, TI SBOSAC3A",
     ),
-    "sq52206": replace(_INA237, power_factor_v=4 * 0.24, reference="as an INA237; limits assumed"),
+    "sq52206": replace(
+        _INA237, power_factor_v=4 * 0.24, reference="as an INA237; the limits are assumed"
+    ),
     "tsc1641": replace(
         _INA237,
         shunt_step_v=2.5e-6,
@@ -154,7 +157,7 @@ CHIPS: dict[str, Chip] = {
         default_shunt_ohm=DEFAULT_SHUNT_OHM,
         voltage_file="in0_input",  # has no file of the shunt's voltage
         update_s=1.024e-3,
-        reference="steps of linux tsc1641.c; limits assumed",
+        reference="resolution of linux tsc1641.c; the limits are assumed",
     ),
     "ina3221": Chip(
         shunt_step_v=40e-6,

@@ -152,7 +152,7 @@ def _unit_of_current(count: int, hints: GaugeHints) -> str:
     if unit is None:
         raise TargetError(
             f"battery current {count} may be in uA or mA: add unit=ua or unit=ma, or put the "
-            "device under load and add loaded"
+            "device under load and add `loaded`"
         )
     if (current_a := abs(count) * _UNITS[unit]) > CURRENT_MAX_A:
         raise TargetError(
@@ -171,8 +171,8 @@ def _unit_of_power(count: int, voltage_v: float, hints: GaugeHints) -> str:
     current_a = abs(count) * _WATTS["uw"] / voltage_v
     if not CURRENT_MAX_A / 1000 < current_a <= CURRENT_MAX_A:
         raise TargetError(
-            f"battery power {count} may not be in uW: in uW it is a current of {current_a:.3g} A, "
-            f"which must be between {CURRENT_MAX_A / 1000:g} and {CURRENT_MAX_A:g} A; put the "
+            f"battery power {count} may not be in uW, because the current would then be "
+            f"{current_a:.3g} A; expected {CURRENT_MAX_A / 1000:g} to {CURRENT_MAX_A:g} A; put the "
             "device under load"
         )
     return "uw"

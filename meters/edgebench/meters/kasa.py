@@ -39,7 +39,7 @@ from edgebench.protocol.errors import TargetError, UsageError
 PORT = 9999
 _FIRST_KEY = 171
 _ANSWER_S = 2.0
-"""Assumed, as for the other plugs: longer than a busy radio delays a response."""
+"""Assumed, as for the other plugs, to exceed the delay of a busy radio."""
 _ANSWER_MAX_BYTES = 1 << 16
 _SYSTEM: dict[str, Any] = {"system": {"get_sysinfo": {}}}
 _METER: dict[str, Any] = {"emeter": {"get_realtime": {}}}

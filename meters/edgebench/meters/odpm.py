@@ -50,7 +50,7 @@ _CHANNEL = re.compile(rb"^CH(\d+)\(T=\d+\)\[([^\]\n]+)\], (-?\d+)$", re.MULTILIN
 _NS_PER_MS = 1_000_000
 _UNCERTAINTY = (
     term(Kind.GAIN, GAIN_RATIO, "odpm.c, bounds of odpm_estimate_sampling_frequency"),
-    term(Kind.EDGE, 1 / RATE_HZ, "times of the counters are this far apart"),
+    term(Kind.EDGE, 1 / RATE_HZ, "interval between the counters' timestamps"),
 )
 
 

@@ -67,7 +67,7 @@ _VOLTAGE = "supply_v"
 """Name of the fact that converts errors of current into errors of power."""
 _ACCOUNT = ("No license", "Not logged in", "License could not be reserved")
 _GAINS = {"Arc": 1e-3, "Ace": 5e-4}
-_SHEET = "qoitech.com/?p=4659: of the low range"
+_SHEET = "qoitech.com/?p=4659, low range"
 _OFFSET_A = 30e-6
 
 

@@ -40,7 +40,7 @@ MIN_WINDOW_S = 60.0
 _HTTP_PORT = 80
 """Port of a web server if the address has none: RFC 9110, section 4.2.1."""
 _ANSWER_S = 2.0
-"""Assumed: longer than a plug's busy radio delays a response; five missing responses are 10 s."""
+"""Assumed to exceed the delay of a plug's busy radio; five missing responses take 10 s."""
 _ANSWER_MAX_BYTES = 1 << 16
 _SILENT_ANSWERS = 5
 
@@ -130,7 +130,12 @@ class Plug(InstrumentMeter[PlugLink]):
                     *(Kind.GAIN, traits.gain_ratio, traits.gain_reference),
                     origin=traits.gain_origin,
                 ),
-                term(Kind.OFFSET, traits.offset_w, f"{assumed}: less is shown as 0", Unit.WATT),
+                term(
+                    Kind.OFFSET,
+                    traits.offset_w,
+                    f"{assumed}: a lower power is shown as 0",
+                    Unit.WATT,
+                ),
                 term(Kind.RESOLUTION, reading.step_w / 2, "half a step as shown", Unit.WATT),
                 term(
                     *(Kind.EDGE, max(traits.lag_s, 1 / self._rate_hz)),

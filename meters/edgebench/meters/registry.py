@@ -197,7 +197,7 @@ DRIVERS: dict[str, Driver] = {
     "iio": Driver(
         "iio:make_meter",
         "rail_decoder:RailDecoder",
-        "the same chips through industrial I/O, and JetPack 4",
+        "the same chips through industrial I/O; also Jetson with JetPack 4",
         usage="[:CHIP|RAIL][,root=/]",
     ),
     "rpi5": Driver(

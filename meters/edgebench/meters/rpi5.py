@@ -133,7 +133,7 @@ class Rpi5Meter(InstrumentMeter[Vcgencmd]):
             ),
             uncertainty=(
                 term(Kind.MODEL, MODEL_RATIO, _NO_ACCURACY),
-                term(Kind.EDGE, 1 / rate_hz, "instants are this far apart"),
+                term(Kind.EDGE, 1 / rate_hz, "interval between the instantaneous samples"),
             ),
             facts={TOTAL: rails},
         )

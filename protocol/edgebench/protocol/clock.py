@@ -33,7 +33,7 @@ DRIFT_LIMIT = 200e-6
 Source: IEEE 802.1AS-2020, annex B.1.1, for the clock of a networked device; this assumes that other
 crystals are as good, and that no clock is set in the meantime."""
 SLEW_LIMIT = 500e-6
-"""Most that a time server changes the rate of a clock. Source: adjtimex(2), `freq`."""
+"""Largest change of a clock's rate by a time server. Source: adjtimex(2), `freq`."""
 MIN_JUMP_NS = 20e6
 """Smallest step that is attributed to a clock that stood still; a suspend with its resume takes
 longer."""
@@ -180,7 +180,7 @@ class _Step:
 
 
 def _step_in(best: Sequence[ClockProbe]) -> _Step | None:
-    """The step that explains the probes if no rate does; None if a rate does, or if none does.
+    """The step that explains the probes; None if one rate explains them, or if no step does.
 
     The error of an offset is at most half the round trip, so each pair of successive probes bounds
     the rate between them. Of two possible steps, the one with the smaller rate elsewhere is real: a
@@ -205,7 +205,7 @@ def _step_in(best: Sequence[ClockProbe]) -> _Step | None:
         high = min((gain + error) / span for _, span, gain, error in others)
         if low - high > 2 * SLEW_LIMIT:
             continue
-        # The lower bound may be the larger one, where a time server changed the rate in between.
+        # If a time server changed the rate in between, the lower bound may exceed the upper bound.
         slope, slope_error = (low + high) / 2, abs(high - low) / 2 + SLEW_LIMIT
         step_ns = gain_ns - slope * span_ns
         if abs(step_ns) - error_ns - slope_error * span_ns > MIN_JUMP_NS:

@@ -39,7 +39,7 @@ def from_plain(value: Any, kind: type[_T]) -> _T:
 
 
 def from_outside(value: Any, kind: type[_T]) -> _T:
-    """As `from_plain`, with texts made printable: for data from a peer or from another version.
+    """Like `from_plain`, with texts made printable: for data from a peer or from another version.
 
     Raises:
         RemoteProtocolError: a field is missing, of the wrong type, or beyond its bounds.

@@ -408,14 +408,14 @@ class CheckFacts:
 
 
 class TimedPathFault(Enum):
-    """Difference of the outputs of the timed calls from those of the checks."""
+    """How the outputs of the timed calls differ from the outputs of the checks."""
 
     FORM = "form"
-    """Another number of outputs, another shape or another element type."""
+    """The number of outputs, a shape or an element type differs."""
     OTHER_SAMPLE = "other_sample"
     """Outputs of another sample: an inference was skipped, or the inputs or outputs are old."""
     VALUES = "values"
-    """Outputs of none of the samples: the inputs are others, or the outputs are not those."""
+    """Outputs that belong to no sample: other inputs were run, or other outputs were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,8 +431,8 @@ class TimedPathFacts:
     reason: str | None = None
     """Reason why the comparison is undecided, a line of text."""
     is_repeatable: bool = True
-    """False if repeated inferences of a sample have different outputs, which no other sample has:
-    the model draws random numbers, or has a state that its driver does not reset."""
+    """False if repeated inferences of a sample have different outputs, and these belong to no other
+    sample: the model draws random numbers, or has a state that its driver does not reset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,7 +482,7 @@ class WorkerRecord:
     harness: HarnessFacts
     output: OutputFacts
     warmup_query_count: int
-    """Rows of the query trace that are warm-up, at its beginning."""
+    """Number of warm-up rows at the beginning of the query trace."""
     query_count: int
     """Rows of the query trace, warm-up included."""
     is_interrupted: bool

@@ -227,7 +227,7 @@ class RunSpec:
     is_sustained: bool = False
     """Measures the sustained performance: the run has a duration instead of a count of queries."""
     cooldown_timeout_s: float | None = None
-    """Maximum wait for a cool device; None: that of its profile; 0: do not wait."""
+    """Maximum wait for a cool device; None: as its profile states; 0: do not wait."""
     meter: str | None = None
     """Meter that the agent serves, to record during the run."""
     idle_duration_s: float = 0.0
@@ -447,10 +447,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 """Field values of `RunSpec` by preset name."""
 
 DEFAULT_RUN_COUNT = 5
-"""Runs of a model: the smallest number whose range is an interval of their median."""
+"""Default number of runs of a model: the fewest that have an interval between runs."""
 RUN_COUNTS = {"quick": 8}
-"""Runs of a model under presets with another number. Of eight short runs, seven outvote one that
-was disturbed: the interval of the median hardly extends to the highest and the lowest run."""
+"""Number of runs of a model under presets with another number. One disturbed run among eight short
+runs has little effect: the interval of the median hardly extends to the highest and the lowest."""
 
 
 def usual_run_count(preset: str) -> int:
@@ -470,7 +470,8 @@ MAX_DURATION_RATIO = {"default": 30.0, "quick": 6.0}
 """Ratio of the maximum duration to the duration."""
 
 SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
-    # The minimum count for the p99 of the scenario's rule, and MLPerf's count for offline.
+    # For multi-stream, the smallest count that MLPerf's rule for a p99 allows; for offline,
+    # MLPerf's count.
     # Source: mlcommons/inference, loadgen/mlperf.conf.
     (MLPERF_PRESET, Scenario.MULTI_STREAM): {"min_query_count": 662},
     (MLPERF_PRESET, Scenario.OFFLINE): {"min_query_count": 24576},
@@ -479,7 +480,7 @@ SCENARIO_PRESETS: dict[tuple[str, Scenario], dict[str, Any]] = {
 
 
 def with_duration(spec: RunSpec, duration_s: float) -> RunSpec:
-    """The specification with another duration, and a maximum duration scaled by the same ratio.
+    """The specification with this duration, and a maximum duration scaled by the same ratio.
 
     >>> with_duration(RunSpec("litert", duration_s=10.0, max_duration_s=60.0), 2.0).max_duration_s
     12.0

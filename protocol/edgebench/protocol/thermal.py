@@ -64,6 +64,15 @@ class ExpectedAccelerator:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectedPower:
+    """Mean powers that a device of this class can take as a whole while a model runs."""
+
+    device_class: str
+    lowest_w: float
+    highest_w: float
+
+
+@dataclass(frozen=True, slots=True)
 class Mismatch:
     """A difference between a device and its profile."""
 
@@ -123,11 +132,13 @@ class Expectation:
     """Firmware bits that report a power supply problem."""
     power_sticky: int = 0
     abort_c: float | None = None
+    power: ExpectedPower | None = None
+    """Possible powers; None for emulators, and from older agents."""
     mismatches: tuple[Mismatch, ...] = ()
 
     @property
     def believed_freq_sources(self) -> tuple[str, ...]:
-        """Sources of `freq_truth`; without `FREQ_REQUESTS` if those are requests on this device."""
+        """Sources in `freq_truth`, except those that only report requests on this device."""
         refused = FREQ_REQUESTS if self.is_freq_a_request else frozenset[str]()
         return tuple(source for source in self.freq_truth if source not in refused)
 

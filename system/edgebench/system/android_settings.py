@@ -50,7 +50,8 @@ class AndroidSetting:
     put: tuple[str, ...]
     """The command, to which the value is appended."""
     words: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Argument of the command for each value as it is read, where the two differ."""
+    """The command's argument by the value as `get` reads it; only values for which the two
+    differ."""
     unset: Mapping[str, str] = field(default_factory=dict[str, str])
     """Value of a setting that was never set, by the text that is read in that case."""
     is_lost_at_boot: bool = False
@@ -116,7 +117,7 @@ class ChangedSettings:
         if not before:
             return
         assert self._guard is None, "one change at a time"
-        # A value that was not restored yet is older: it is the value that the owner has chosen.
+        # A value that was not restored yet has priority: it is the value that the owner chose.
         undo = before | _read_mark(self._mark, self._root)
         try:
             make_directory(self._mark.parent, mode=0o700)

@@ -114,7 +114,7 @@ def test_quarantined_device_is_measured_only_if_it_is_named(
     assert measure("all", "pi4") == ["pi5", "pi4"]
     assert measure("pi4") == ["pi4"]
     assert left == []
-    with pytest.raises(AllQuarantined, match="'name:pi4' fits only devices in quarantine: pi4"):
+    with pytest.raises(AllQuarantined, match="'name:pi4' matches only devices in quarantine: pi4"):
         lab.bench(MODEL, on=["name:pi4"])
     (tmp_path / "config" / "farm.toml").write_text("schema = 1\nquarantine_after = 0\n")
     assert measure("all") == ["pi4", "pi5"]

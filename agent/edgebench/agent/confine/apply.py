@@ -322,9 +322,12 @@ def _drop_capabilities(kernel: Kernel, change: _Change, paths: AllowedPaths) -> 
             change.rights = 0 if _can_work(paths) else READ_ALL | WRITE_ALL
         kernel.drop_capabilities(change.rights, change.rights)
         if os.geteuid() == 0 and change.rights:
-            return "only to bypass file permissions: the agent's are in a directory of another user"
+            return (
+                "only to bypass file permissions: "
+                "the agent's files are in a directory of another user"
+            )
         if change.rights & WRITE_ALL:
-            return "only to bypass file permissions: a device of the run is for root alone"
+            return "only to bypass file permissions: only root may open a device of the run"
         if change.rights:
             return "only to read all files: Python or the agent's files are in closed directories"
         return "none"

@@ -53,8 +53,8 @@ CUDA_DEVICE = "/dev/nvidiactl"
 CUDA_WRITABLE = ("/proc/self/task",)
 """Files that CUDA writes: it names its threads there, and fails to start if it cannot.
 
-Observed with driver 580 on an H200. A worker can then also undo that the kernel kills it first when
-memory runs out."""
+Observed with driver 580 on an H200. A worker can then also keep the kernel from killing it first
+when memory runs out."""
 
 
 def readable_paths() -> tuple[str, ...]:

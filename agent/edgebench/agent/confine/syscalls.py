@@ -216,13 +216,13 @@ CONDITIONAL: dict[str, Numbers] = {
     "sched_setattr": (314, 274, 380),
     "setpriority": (141, 140, 97),
     "ioprio_set": (251, 30, 314),
-    # Not to outlive the daemon, nor to hide what it writes.
+    # A worker could outlive the daemon, or hide what it writes.
     "prctl": (157, 167, 172),
-    # Not to have the kernel signal others, by the owner of a descriptor.
+    # The kernel would signal other processes, through the owner of a descriptor.
     "fcntl": (72, 25, 55),
     "fcntl64": (None, None, 221),
     "ioctl": (16, 29, 54),
-    # Not to take space that no counter counts, nor to cut files that it may read.
+    # A worker could take space that is not counted, or truncate files that it may only read.
     "open": (2, None, 5),
     "openat": (257, 56, 322),
     "fallocate": (285, 47, 352),

@@ -23,7 +23,7 @@ its process number.
 
 Source: systemd, docs/UIDS-GIDS.md: nothing uses 1879048192 to 2147352575."""
 SPARE_USER = 65533
-"""User if those numbers do not exist, as in a container with 65536 users; it owns no files."""
+"""User id if those numbers do not exist, as in a container with 65536 users; it owns no files."""
 READ_ALL, WRITE_ALL = 1 << 2, 1 << 1
 """CAP_DAC_READ_SEARCH and CAP_DAC_OVERRIDE. Source: include/uapi/linux/capability.h."""
 _PR_SET_KEEPCAPS = 8

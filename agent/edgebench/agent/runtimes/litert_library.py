@@ -19,7 +19,7 @@ from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.errors import ModelRefused
 
 TRIED_VERSIONS = ((2, 1, 6), (2, 3))
-"""First and last tested release; any patch of the last."""
+"""First and last tested release; every patch release of the last is accepted."""
 _ERRORS = {
     1: "invalid argument",
     2: "out of memory",

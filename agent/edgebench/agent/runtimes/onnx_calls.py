@@ -17,7 +17,7 @@ binding creates; there, and if samples differ in shape, each sample is bound aga
 the output tensor of the first run for later runs, and rejects a run that needs another shape; so
 outputs without a fixed shape are also bound again with each sample.
 
-The library ends the process when an output is read that is bound and not yet computed.
+The library ends the process if a bound output is read before it is computed.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class BoundCall:
 
     def _binder(self, values: Sequence[Tensor]) -> Callable[[], Any]:
         bind = self._binding._iobinding.bind_ortvalue_input
-        # The library's own object keeps the array alive to which its native object points.
+        # The library's own object keeps alive the array to which its native object points.
         bound = [self._value_from_numpy(value) for value in values]
         pairs = list(zip(self._names, bound, strict=True))
 

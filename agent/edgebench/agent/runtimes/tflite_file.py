@@ -39,7 +39,7 @@ from edgebench.protocol.record import QuantizedOperands
 
 _MODEL_CODES, _MODEL_GRAPHS, _MODEL_BUFFERS = 1, 2, 4
 _CODE_OLD, _CODE = 0, 3
-"""Codes up to 127 are a byte in a separate field, and in old files only there."""
+"""Codes up to 127 are also stored as a byte in a separate field; old files have only that field."""
 _GRAPH_TENSORS, _GRAPH_OPERATORS = 0, 3
 _TENSOR_SHAPE, _TENSOR_TYPE, _TENSOR_BUFFER = 0, 1, 2
 _OPERATOR_CODE, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS = 0, 1, 2

@@ -13,7 +13,7 @@ from edgebench.agent.telemetry.source import found_sensors
 FIRMWARE = "vcgencmd:arm"
 FIRMWARE_SENSOR = "rpi.arm_freq_hz"
 KEPT_LOOKS = 3
-"""Looks for which a clock is shown: the firmware is read at every second look only."""
+"""Rounds for which a reading is shown: the firmware is read in every second round only."""
 _CYCLES = "time_in_state"
 _SUFFIXES = {
     "cpuinfo_avg_freq": ".freq_hz_average",
@@ -55,7 +55,7 @@ class LiveClock:
         return max((hz for hz in read if hz > 0), default=None)
 
     def _mean_hz(self, time_ns: int, cycles: dict[int, float]) -> dict[int, float]:
-        """Mean frequencies since the last look."""
+        """Mean frequencies since the last round."""
         passed_s = (time_ns - self._last_ns) / 1e9
         last, self._last_cycles, self._last_ns = self._last_cycles, cycles, time_ns
         return {

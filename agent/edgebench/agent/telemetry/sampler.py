@@ -49,7 +49,7 @@ class OpenedSource:
     rate_hz: float
     is_slow: bool
     every: int = 1
-    """Number of looks between two readings, for a source without its own thread."""
+    """Number of rounds from one reading to the next, for a source without its own thread."""
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ def sample(
 
 
 def _wait_until(next_s: float, observer: Observer) -> bool:
-    """Wait for the next look, and read whether the seat is watched; False: the pipe is closed."""
+    """Wait for the next round, and read whether the seat is watched; False: the pipe is closed."""
     while select.select([sys.stdin], [], [], max(0.0, next_s - time.monotonic()))[0]:
         words = os.read(sys.stdin.fileno(), 64)
         if not words:  # closed by the daemon or its end

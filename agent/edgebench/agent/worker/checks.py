@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 CHECKED_SAMPLES = 8
 """Prepared samples on which the model and the reference run again."""
 REFERENCE_BUDGET_S = 20.0
-"""Time for the reference kernels, up to a hundred times slower; beyond it, fewer samples are
-run."""
+"""Time limit of the reference kernels, which are up to a hundred times slower; at the limit, fewer
+samples are run."""
 FINITE_BUDGET_S = 10.0
 """Time for the samples whose outputs are only searched for NaN and infinity."""
 PROFILE_BUDGET_S = 5.0
@@ -239,7 +239,7 @@ def _reference(
     """
     shapes, signature = subject.options.shapes, subject.options.signature
     for other in built_in_for(subject.runtime):
-        with suppress(Exception):  # not installed, or the file is none of its own
+        with suppress(Exception):  # not installed, or it does not load this file
             facts = RuntimeFacts(other.name, other.import_library())
             return reference_outputs(other, subject.model_path, samples, shapes, signature), facts
     return reference_outputs(subject.runtime, subject.model_path, samples, shapes, signature), None

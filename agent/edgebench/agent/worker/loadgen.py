@@ -50,7 +50,7 @@ def import_loadgen() -> Any:
 
 
 class _Test:
-    """A test in its own thread."""
+    """A LoadGen test that runs in its own thread."""
 
     def __init__(self, calls: Calls) -> None:
         self.times = new_times()

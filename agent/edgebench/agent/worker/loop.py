@@ -125,8 +125,9 @@ def run_closed(
 ) -> Times:
     """Issue inferences in sequence until time and count are both met, or a maximum is reached.
 
-    Inferences that the count still requires after the time run in extra blocks of just that length.
-    So a block ends when it is full or at its deadline, and the loop checks nothing else.
+    If the count requires more inferences after the time is over, they run in extra blocks of
+    exactly that length. So a block ends when it is full or at its deadline, and the loop checks
+    nothing else.
 
     Args:
         calls: The inference.

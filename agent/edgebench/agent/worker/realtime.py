@@ -30,7 +30,7 @@ from edgebench.protocol.record import RealtimeLimit
 from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
 
 MARGIN_S = 0.01
-"""Time by which a pause is longer than the time that the kernel keeps: other tasks begin late."""
+"""Excess of a pause over the time that the kernel reserves, because other tasks begin late."""
 
 
 def realtime_limit(root: Path = Path("/")) -> RealtimeLimit | None:

@@ -130,7 +130,7 @@ class WorkerReports:
             return None
         if COMPLETE in fields:
             if self.phase is not Phase.CHECKING or self.is_complete:
-                raise WorkerDied("worker reported the end of its checks out of place")
+                raise WorkerDied("worker reported the end of its checks out of order")
             self.is_complete = True
             self._begin(timeouts.COMPLETE_TIMEOUT_S, now_s)
             return None

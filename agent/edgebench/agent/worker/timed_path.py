@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
 MOST_STEPS, FEWEST_STEPS = 8, 2
-"""Samples that are compared; even, as explained above. Runs with a single sample compare that."""
+"""Samples that are compared; even, as explained above. A run with a single sample compares only
+that sample."""
 SEQUENCES = 3
 """Inferences of each sample: `timed`, `checked`, `again`."""
 BUDGET_S = 0.3
@@ -166,13 +167,14 @@ def compare(outputs: PathOutputs) -> TimedPathFacts:
         is_other = 2 * len(known) >= len(differing)
         fault = TimedPathFault.OTHER_SAMPLE if is_other else TimedPathFault.VALUES
         return TimedPathFacts(len(pairs), len(differing), fault)
-    # A skipped inference leaves the outputs of the step before; before the first step ran the last.
+    # A skipped inference leaves the outputs of the previous step; before the first step, the last
+    # sample ran.
     visible = {step % 2 for step in range(count) if not is_same(checked[step - 1], checked[step])}
     if len(visible) < FEWEST_STEPS:
         what = (
             "the run has a single sample" if count == 1 else f"{count} samples have equal outputs"
         )
-        return TimedPathFacts(reason=f"{what}, so that a skipped inference would not be noticed")
+        return TimedPathFacts(reason=f"{what}, so a skipped inference would go undetected")
     return TimedPathFacts(len(pairs))
 
 
@@ -182,7 +184,7 @@ def _are_of_other_samples(
     unequal: Sequence[int],
     is_same: OutputComparison,
 ) -> bool:
-    """Whether outputs that were not repeated are those of other samples, not new outputs.
+    """Whether the outputs that differ on repetition belong to other samples, and are not new.
 
     With few distinct outputs, as of a model that draws a class, equality shows nothing.
     """
@@ -207,7 +209,7 @@ def _are_of_other_samples(
 
 
 class OutputComparison:
-    """Equality of outputs, up to a small part of the differences between samples."""
+    """Equality of outputs, within a small part of the differences between samples."""
 
     def __init__(self, outputs: Sequence[list[Tensor]]) -> None:
         """Compute the limit on differences of each output, from those of all samples."""

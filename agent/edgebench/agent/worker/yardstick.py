@@ -45,7 +45,7 @@ PART_COUNT = 40
 process run in between. Source: Linux, kernel/sched/fair.c, sysctl_sched_base_slice: 0.7 ms, times
 1 + log2 of the number of CPUs, at most 8."""
 CALIBRATION_COUNT = 32
-"""Units whose fastest determines the number of units in a part."""
+"""Number of trial units; the fastest of them determines the number of units in a part."""
 MODULUS = 2**521 - 1
 """A prime; source: NIST SP 800-186, P-521."""
 EXPONENT = 65537

@@ -17,7 +17,7 @@ from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
 PAUSE_LIMIT_S = 0.5
 """Shortest pause that is found: five periods of the sampler."""
 MIN_READINGS = 5
-"""Fewest readings whose usual distance is known."""
+"""Minimum number of readings that show their usual interval."""
 
 
 def paused_s(queries: Queries, telemetry: TelemetryTrace) -> float | None:
@@ -31,7 +31,7 @@ def paused_s(queries: Queries, telemetry: TelemetryTrace) -> float | None:
     read_ns = np.unique(np.concatenate(times_ns)) if times_ns else np.empty(0, np.int64)
     if read_ns.size < MIN_READINGS:
         return None
-    # An inference is due when its query is, and the one before it has ended.
+    # An inference is due when its query is due and the previous inference has ended.
     due_ns = np.maximum(queries.scheduled_ns, np.append(queries.start_ns[:1], queries.end_ns[:-1]))
     limit_ns = PAUSE_LIMIT_S * 1e9
     usual_read_ns = np.median(np.diff(read_ns))

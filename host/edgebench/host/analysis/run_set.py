@@ -39,8 +39,9 @@ SHORTEST_LOOP_S = 0.5
 shorter loop."""
 
 DRIFT_REACH = 5 / 8
-"""Reach of the interval to each side, in drifts of the runs: half of the whole of a linear drift,
-whose first and last fifths show four fifths of it."""
+"""Widening of the interval on each side, in units of the drift inside the runs. It is half of the
+whole linear drift; the measured change, from the first to the last fifth, is four fifths of the
+whole."""
 _DRIFTING = (*LATENCY_SPANS, "throughput_per_s")
 """Groups of metrics that a drift inside the runs changes."""
 
@@ -169,9 +170,9 @@ def next_run_interval(values: NDArray[np.float64]) -> tuple[float, float] | None
 def set_drift_ratio(runs: Sequence[Run]) -> float:
     """Drift of the latency inside the runs, over the latency; 0 without drift.
 
-    The larger of two medians over the runs: of the range of the levels, which only runs have whose
-    drift shows in the run alone; and of the change from the start to the end, if its 95 % interval
-    shows that the runs change in the same direction.
+    The larger of two medians over the runs: the median range of the levels, which exists only for
+    runs that drift visibly by themselves; and the median change from the start to the end, if its
+    95 % interval shows that the runs change in the same direction.
 
     Args:
         runs: The runs, at least one.
@@ -367,7 +368,7 @@ def _is_checked(run: Run, name: str) -> bool:
 
 
 def _is_outvoted(kind: NumberKind, others: Sequence[Run], metrics: Mapping[str, SetMetric]) -> bool:
-    """Whether the other runs alone give each number of a kind a value inside its interval."""
+    """Whether each number of a kind stays inside its interval if only the other runs count."""
     for path, summary in metrics.items():
         if METRICS[path].kind is not kind:
             continue

@@ -45,7 +45,7 @@ _SENTENCE_WITH_NUMBERS = re.compile(
     r"verdict\.rules\[\d+\]\.facts\.(?:why|checks)|metrics\.thermal\.reason"
     r"|metrics\.energy\.(?:.+\.)?(?:refused|net_refused|detail|reason)"
 )
-"""Sentences whose numbers documents of older versions have nowhere else."""
+"""Sentences with numbers that documents of older versions contain nowhere else."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 

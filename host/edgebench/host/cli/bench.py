@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench bench`."""
-    made = new_parser("bench", "Measure models. Without a model, the built-in ones.")
+    made = new_parser("bench", "Measure models; without a model, measure the built-in models.")
     made.epilog = (
         "Without a model, a microcontroller that can load models runs the built-in int8 model; any "
         "other runs the model in its firmware (also: `firmware`)."

@@ -47,7 +47,8 @@ def parser() -> argparse.ArgumentParser:
         "console",
         help="print a board's output, and send it commands",
         description="Prints the board's output, and sends each line of standard input to the board "
-        "as a command; the % at its end is added. Ctrl-C or the end of the input ends it.",
+        "as a command, with the final % that the board expects. "
+        "Ctrl-C or the end of the input ends it.",
     )
     talk.add_argument("port", metavar="PORT", help="/dev/ttyACM0, or socket://HOST:PORT")
     talk.add_argument(

@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
         "--on",
         action="append",
         metavar="DEVICE",
-        help="device, several with commas, all, or conditions, as for bench (default: local)",
+        help="devices, separated by commas; all; or conditions, as for bench (default: local)",
     )
     leave = "skip devices on which a run is in progress"
     made.add_argument("--no-wait", action="store_true", help=leave)

@@ -80,13 +80,13 @@ def _add_agent(agent: argparse._ArgumentGroup) -> None:
         "--port",
         type=_port,
         metavar="N",
-        help=f"port that it listens on (default: unchanged, initially {DEFAULT_PORT})",
+        help=f"port that the agent listens on (default: unchanged, initially {DEFAULT_PORT})",
     )
     agent.add_argument(
         "--no-boot",
         dest="at_boot",
         action="store_false",
-        help="do not start it at boot (default: started by systemd or cron, if available)",
+        help="do not start the agent at boot (default: started by systemd or cron, if available)",
     )
     agent.add_argument(
         "--via",

@@ -55,7 +55,10 @@ def parser() -> argparse.ArgumentParser:
     columns("--voltage", type=column_or_volts, metavar="COLUMN|V", help=voltage)
     errors = made.add_argument_group("errors of the instrument").add_argument
     add_instrument_errors(errors)
-    name = "its name; files with the same name share its errors, so their runs can be compared"
+    name = (
+        "name of the instrument; files with the same name share its errors, "
+        "so their runs can be compared"
+    )
     errors("--instrument", metavar="NAME", help=name)
     charge = "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"
     made.add_argument("--battery", type=capacity, metavar="CAPACITY", help=charge)

@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
     """Add --yes."""
-    dry = "remove the runs; without it, they are only listed, with their size"
+    dry = "remove the runs; without this option, they are only listed, with their size"
     parser.add_argument("--yes", action="store_true", help=dry)
 
 

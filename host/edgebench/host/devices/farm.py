@@ -32,7 +32,8 @@ FARM_VARIABLE = "EDGEBENCH_FARM"
 MAX_PARALLEL = 64
 DEFAULT_PARALLEL = 16
 DEFAULT_QUARANTINE_AFTER = 3
-"""Consecutive failures. The first may be a loose cable, the second may come from replugging it."""
+"""Consecutive failures. The first failure may be a loose cable, the second may come from replugging
+it."""
 MAX_QUARANTINE_AFTER = 1000
 MAX_SIZE_BYTES = 2**20
 

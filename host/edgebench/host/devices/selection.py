@@ -84,7 +84,7 @@ def _without(left_out: Collection[str], fitting: list[KnownDevice], word: str) -
     if healthy := [device for device in fitting if device.name not in left_out]:
         return healthy
     names, first = ", ".join(device.name for device in fitting), shlex.quote(fitting[0].name)
-    raise AllQuarantined(f"{word!r} fits only devices in quarantine: {names}", first)
+    raise AllQuarantined(f"{word!r} matches only devices in quarantine: {names}", first)
 
 
 def every_device(paired: Sequence[KnownDevice], farm: Farm) -> list[KnownDevice]:

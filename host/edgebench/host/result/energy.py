@@ -189,7 +189,7 @@ class EnergySync:
 
     @property
     def refusal(self) -> tuple[Reason, ...]:
-        """Why each allowed method failed; that nothing could be tried, if there is no method."""
+        """Why each allowed method failed; without a method, that none could be tried."""
         allowed = [one for one in self.tried if self.asked in (None, one.method)]
         reasons = tuple(chain.from_iterable(about(a.method.value, a.reasons) for a in allowed))
         return reasons or (no_method(),)
@@ -223,7 +223,7 @@ class EnergyResult:
     power_w_peak: float | None = None
     """Highest sample; None where several channels are added up."""
     power_w_peak_u95_absolute: float | None = None
-    """Expanded uncertainty in the range that may be wrong by most."""
+    """Expanded uncertainty in the measuring range with the largest possible error."""
     power_w_idle: float | None = None
     power_w_idle_u95_absolute: float | None = None
     power_w_idle_before: float | None = None

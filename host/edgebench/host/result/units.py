@@ -238,7 +238,7 @@ def format_times(ratio: float, half_width: float = 0.0) -> str:
 
 
 def _place(half_width: float) -> int:
-    """Decimals of the second significant digit, negative before the point; 99 for no half width.
+    """Decimal place of the second significant digit, negative before the point; 99 without a width.
 
     >>> _place(0.0123), _place(0.0996), _place(4200.0)
     (3, 2, -2)

@@ -111,7 +111,8 @@ def comparison_lines(comparisons: Sequence[RunComparison], run_names: str = "") 
 
     Args:
         comparisons: The comparisons.
-        run_names: Their runs, as arguments of `edgebench show`; empty: the id of the pairs.
+        run_names: The runs compared, as arguments of `edgebench show`; empty: use the id of the
+            pairs.
     """
     lines = []
     names = _differing(comparisons)

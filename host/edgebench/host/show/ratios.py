@@ -74,8 +74,8 @@ def ratio_lines(sets: Sequence[RunSet]) -> list[str]:
         if (ratio := ratio_of_sets(sets[0], one)) is not None
     )
     note = (
-        "note: to the first is the median of the ratios of all pairs of runs, which here is far "
-        "from the ratio of the medians"
+        "note: the column `to the first` has the median of the ratios of all pairs of runs, which "
+        "here is far from the ratio of the medians"
     )
     return [*([note] if is_unlike else []), *_unlike_lines(sets), *slower_int8_lines(sets)]
 
@@ -92,7 +92,7 @@ def _unlike_lines(sets: Sequence[RunSet]) -> list[str]:
     named = [f"{key} ({' / '.join(values)})" for key, values in found.items()]
     if not named:
         return []
-    return [f"note: the ratios are not of the models alone; the sets differ in {', '.join(named)}"]
+    return [f"note: the ratios compare more than the models; the sets differ in {', '.join(named)}"]
 
 
 def _times_of_medians(ratio: SetRatio, first: RunSet, other: RunSet) -> float:

@@ -126,7 +126,7 @@ def _next_run_line(one: RunSet) -> str | None:
 
 
 def next_time_line(sets: Iterable[RunSet], found: Iterable[NextTime | None]) -> str | None:
-    """A note below a table about the sets whose next time may be farther away than ± shows."""
+    """A note below a table, about sets whose next result may differ by more than the ± shown."""
     parts = [
         f"{one.model} on {one.runtime} ±{100 * that.half_width_ratio:.2g} %"
         for one, that in zip(sets, found, strict=True)

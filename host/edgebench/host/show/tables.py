@@ -47,7 +47,7 @@ _VERDICT_STYLES = {
     DAMAGED: "red",
 }
 ENERGY_WIDTH = 32
-"""Width of the energy column, by which the other columns have less room."""
+"""Width of the energy column, which leaves less room for the other columns."""
 UNMEASURED = "not measured"
 """Verdict of a device that was off, busy or incapable; the error lines below the table give the
 reason."""
@@ -348,10 +348,10 @@ def tails_line(sets: Sequence[RunSet], table: ResultTable) -> str | None:
     ]
     if not missing:
         return None
-    verb, own = ("is", "its") if len(missing) == 1 else ("are", "their")
+    verb = "is" if len(missing) == 1 else "are"
     return (
-        f"note: {' and '.join(missing)} {verb} missing ({ABSENT}) where too few queries are "
-        f"independent of each other for {own} own interval"
+        f"note: {' and '.join(missing)} {verb} missing ({ABSENT}) where a run has too few "
+        "independent queries for an interval"
     )
 
 

@@ -48,7 +48,7 @@ def spool_trouble(spool: Path, directory: Path) -> str | None:
         if decoded.is_damaged and trouble != read_power_facts(directory).loss.trouble:
             return trouble
         if not have_same_rows(stored, Path(folder) / POWER_FILE):
-            return f"not what {spool.relative_to(directory)} decodes to"
+            return f"differs from the decoded {spool.relative_to(directory)}"
     return None
 
 

@@ -53,7 +53,7 @@ def open_recording(path: Path, trouble: str | None = None) -> Recording:
     try:
         return Recording(path, read_header(path), trouble)
     except MeasurementError:
-        return Recording(path, UNKNOWN, trouble or f"{DAMAGED}: nothing says of which")
+        return Recording(path, UNKNOWN, trouble or f"{DAMAGED}: the kind of meter is unknown")
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class Fnirsi(InstrumentMeter[KeepAlive]):
             uncertainty=(
                 term(Kind.GAIN, 0.01, _ASSUMED),
                 term(Kind.OFFSET, 1e-3, _ASSUMED, Unit.AMPERE),
-                term(Kind.TIMEBASE, 200e-6, "assumed: an error that a minute would reveal"),
+                term(Kind.TIMEBASE, 200e-6, "assumed: a larger error would show within a minute"),
                 term(Kind.EDGE, smoothing_s, smears),
             ),
             facts=to_plain(settings),

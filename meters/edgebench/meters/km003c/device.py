@@ -185,7 +185,7 @@ class Km003c(InstrumentMeter[Km003cDialog]):
                 *(crystal if setup.is_queue else ()),
                 term(Kind.GAIN, 5e-3, _ASSUMED),
                 term(Kind.OFFSET, 1e-3, _ASSUMED, Unit.AMPERE),
-                term(Kind.EDGE, 1 / setup.rate_hz, "instants are this far apart"),
+                term(Kind.EDGE, 1 / setup.rate_hz, "interval between the instantaneous samples"),
             ),
             facts=to_plain(Km003cSettings(is_reversed=setup.is_reversed, is_queue=setup.is_queue)),
         )

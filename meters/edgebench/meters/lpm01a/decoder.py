@@ -107,7 +107,7 @@ class Lpm01aDecoder(UniformDecoder):
             )
 
     def _flag_of(self, voltage_v: float) -> Flag:
-        """Flag of powers computed with the configured voltage, while the actual voltage is this."""
+        """Flag of powers that were computed with the configured voltage, by the actual voltage."""
         if self.settings.setup.is_energy:
             return Flag.NONE  # the meter uses the voltage that it measures
         if voltage_v < self.settings.supply_v - DROP_V:

@@ -16,7 +16,7 @@ SUPPLY_LIMITS_V = (1.8, 3.3)
 RATES_HZ = (*(m * 10**e for e in range(5) for m in (1, 2, 5)), 100_000)
 ENERGY_MAX_HZ = 10_000
 ASCII_MAX_HZ = 5_000
-"""Highest rate of text for an unlimited time; 10 kHz last a second."""
+"""Highest rate of an unlimited recording as text; at 10 kHz, a recording lasts a second."""
 
 
 class EventEdge(Enum):

@@ -72,7 +72,7 @@ class Ppk2Setup:
     """How the device is connected and powered."""
 
     supply_v: float | None = None
-    """Voltage to output as a source, or the device's own; None: as configured in the unit."""
+    """Voltage of the output as a source, or of the device's own supply; None: as configured."""
     is_source: bool = False
     """The unit powers the device; this alone does not switch the supply on."""
     is_power_on: bool = False

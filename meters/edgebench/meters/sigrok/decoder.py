@@ -186,6 +186,6 @@ def make_decoder(header: Header) -> Decoder:
     """Create the decoder of a sigrok-cli recording."""
     settings = from_plain(header.facts, SigrokSettings)
     if not (settings.power or settings.current):
-        raise ValueError("no channel of a power or a current")
+        raise ValueError("no channel measures power or current")
     kind = PacedSigrokDecoder if settings.is_paced else UniformSigrokDecoder
     return kind(header, settings)

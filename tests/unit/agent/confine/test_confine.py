@@ -268,7 +268,7 @@ def test_worker_can_do_what_runtimes_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "group", "kept"),
-    [(0o660, 4242, "none"), (0o600, 0, "only to bypass file permissions: a device of the run")],
+    [(0o660, 4242, "none"), (0o600, 0, "only to bypass file permissions: only root may open")],
     ids=["of a group", "of root"],
 )
 @pytest.mark.usefixtures("python_for_all")

@@ -241,7 +241,7 @@ def test_phases_come_in_their_order_and_once() -> None:
 def test_end_of_the_checks_leaves_a_moment() -> None:
     """Otherwise a library that hangs, or a second report, would keep a valid record back."""
     reports = WorkerReports(JOB, 0.0)
-    with pytest.raises(WorkerDied, match="out of place"):
+    with pytest.raises(WorkerDied, match="out of order"):
         reports.take(line(complete=True), 0.0)
     reports.take(phase(Phase.CHECKING), 0.0)
     reports.take(line(complete=True), 100.0)

@@ -214,7 +214,7 @@ def test_recording_that_a_killed_host_cut_short_gives_no_energy(tmp_path: Path) 
     store = Store(tmp_path / "store")
     recorder(samples(int(LATENCY_NS.sum()))[:3200])(expect(store))
     document = collected(store, FakeClient(finished()))
-    assert "beyond what the meter recorded" in document["metrics"]["energy"]["refused"]
+    assert "beyond the meter's recording" in document["metrics"]["energy"]["refused"]
     assert verify(store, RUN_ID) == []
 
 
@@ -224,7 +224,7 @@ def test_recording_that_a_killed_host_cut_short_gives_no_energy(tmp_path: Path) 
         (rapl_spool(b"\x92\x00"), "complete: the recording of the meter is damaged: "),
         (rapl_spool(b"\x07"), "complete: the recording of the meter is damaged: 'int' object"),
         (rapl_spool(b"\x93\x92\x00\xc4\x011" * 3), "complete: the recording of the meter is"),
-        (garbage, "complete: the recording of the meter is damaged: nothing says of which"),
+        (garbage, "complete: the recording of the meter is damaged: the kind of meter is unknown"),
     ],
 )
 def test_recording_that_is_damaged_costs_the_energy_alone(

@@ -301,7 +301,7 @@ def test_meter_without_inputs_has_no_edges(tmp_path: Path) -> None:
 def test_window_beyond_the_recording_is_refused(tmp_path: Path) -> None:
     """Otherwise the last sample would be extrapolated without limit."""
     file = recorded(tmp_path, np.arange(1000) * 1_000_000, np.ones(1000), of=header())
-    with pytest.raises(MeasurementError, match="beyond what the meter recorded"):
+    with pytest.raises(MeasurementError, match="beyond the meter's recording"):
         file.window("supply", 0, 2 * SECOND_NS)
     with pytest.raises(MeasurementError, match="nothing of this channel"):
         file.window("other", 0, 1000)

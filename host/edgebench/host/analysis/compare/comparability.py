@@ -120,7 +120,7 @@ KEYS_OF_DEVICE = frozenset(
 )
 """Keys that usually differ if the devices differ."""
 IMPLIED = {"runtime": frozenset({"runtime_version", "delegates_used", "delegate"})}
-"""Keys that are allowed to differ if a given key is: two runtimes have different versions."""
+"""Keys that may differ whenever a given key may: two runtimes have different versions."""
 
 Fingerprint = dict[str, str]
 Differences = dict[str, tuple[str, ...]]

@@ -316,7 +316,7 @@ def _compare(
     rules: Rules,
     p_values: tuple[float, float, float],
 ) -> Comparison:
-    """Compare two sides; `p_values` holds the p value, the adjusted, and the smallest adjusted."""
+    """Compare two sides; `p_values`: the p value, the adjusted p value, the smallest possible."""
     baseline, candidate = (np.asarray(side, np.float64) for side in sides)
     p_value, p_adjusted, smallest_p = p_values
     wide = _interval(test, 1 - rules.alpha, rules)

@@ -52,7 +52,7 @@ class PowerLine:
         self.check(begin_ns, end_ns)
         first = int(np.searchsorted(self.time_ns, begin_ns, side="right"))
         last = int(np.searchsorted(self.time_ns, end_ns, side="left"))
-        # At a step, the window includes the side inside it.
+        # At a step of the power, a window includes the side that lies inside it.
         at_end = (
             float(self.power_w[last])
             if self.time_ns[last] == end_ns

@@ -116,7 +116,7 @@ def _terms(trace: TraceRequest) -> tuple[UncertaintyTerm, ...]:
     timebase = TIMEBASE_RATIO + abs(trace.slope)
     terms = [
         term(Kind.GAIN, gain, where, origin=origin),
-        term(Kind.TIMEBASE, timebase, "crystals, and the rate by the load codes"),
+        term(Kind.TIMEBASE, timebase, "crystals, and the rate derived from the load codes"),
     ]
     if trace.noise_w:
         terms.append(

@@ -61,8 +61,8 @@ medians that are 3.2 % apart. Shorter parts vary more by chance, longer parts hi
 MIN_VISITS = 2
 """Fewest separate stays on each level; a single stay is a warm-up or a slowdown."""
 RETURN_SHARE = 0.05
-"""Least share of the run after a cut that is on the level before the cut, for that level to count
-as having returned."""
+"""Minimum share of the run after a cut that is on the level from before the cut, for the run to
+count as returned to that level."""
 _HYSTERESIS = 0.3
 """Distance from a level within which it is reached, relative to the distance of the levels."""
 

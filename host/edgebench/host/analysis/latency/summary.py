@@ -39,7 +39,7 @@ fewer, the share of the level is chance. With 20, the runs with an interval of p
 happened to switch often: of runs of 10,000 queries with stays of 300, 12 % have an interval, and
 81 % of these are right."""
 LEVEL_REACH = 0.2
-"""A percentile depends on a level with at least this share, relative to the share of the queries
+"""Minimum share of a level on which a percentile depends, relative to the share of the queries
 above the percentile."""
 DEPENDENT_MARGIN = 1.6
 """Factor by which the effective count of dependent queries must exceed the fewest queries with an

@@ -53,8 +53,8 @@ from edgebench.protocol.thermal import Expectation
 FREQ_DROP_LIMIT_RATIO = 0.97
 LATENCY_LIMIT_RATIO = 1.05
 BASELINE_QUANTILE = 0.25
-"""The lower quartile of the baseline's windows makes the baseline, because a remaining warm-up, or
-a turbo that has ended, makes some of them slow."""
+"""The baseline is the lower quartile of its windows, because a remaining warm-up, or a turbo that
+has ended, makes some of them slow."""
 EXPLAINED_LIMIT_RATIO = 1.02
 """Smallest increase of the latency that counts if heat and a lower clock explain it. The mean of
 the middle half of a window repeats to well within 1 % on a quiet device."""
@@ -129,7 +129,7 @@ class Move:
     """Time that the model spent on another type of core than for most of the run."""
 
     ratio: float
-    """Share of the windows, including those in which the model moved."""
+    """Share of the windows that were spent there, including those in which the model moved."""
     latency_ratio: float | None
     """Latency on the other type of core over that on the usual type; None if the model never stayed
     on the other type for a whole window."""
@@ -369,7 +369,7 @@ def _fast_hz(freq_hz: Floats | None, latency_ns: Floats, baseline: WindowMask) -
 def _memory_signal(
     clocks_hz: dict[str, Floats], *, slow: WindowMask, fast: WindowMask
 ) -> MemorySignal | None:
-    """Signal of the clock that fell most from the fast windows to the slow; None if none fell.
+    """Signal of the clock that fell most from fast to slow windows; None if no clock fell.
 
     Args:
         clocks_hz: Clock by window, shape (k,), of each memory and bus; NaN where not read.
@@ -453,7 +453,7 @@ def _zone_type(sensor: str) -> str:
 
 
 def _lasting(windows: WindowMask, is_known: WindowMask) -> WindowMask:
-    """Windows in a long enough row of set windows; unknown windows do not interrupt a row."""
+    """Windows in a long enough row of windows with the signal; unknown windows do not end a row."""
     lasting = np.zeros_like(windows)
     where = np.flatnonzero(is_known)
     for row in np.split(where, np.flatnonzero(np.diff(windows[where])) + 1):

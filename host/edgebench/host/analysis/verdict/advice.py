@@ -41,7 +41,7 @@ class Situation:
     """CPUs for the model that leave others to the remaining processes; empty if there are none."""
     own_cpus: tuple[int, ...] = ()
     """CPUs of the same type for the model; empty if the CPUs are all of one type and the model did
-    not move to another: the scheduler then chooses no worse."""
+    not move to another: the scheduler's choice is then as good."""
     has_governors: bool = True
     """Whether the kernel reports governors of the CPU's frequency."""
     can_be_longer: bool = True
@@ -183,7 +183,7 @@ def sample_less(to: Situation) -> Advice:
     slower = to.given.bench(telemetry_rate_hz=rate_hz)
     if not to.free_cpus:
         return do("sample less often: {}", slower)
-    text = "sample less often, or leave a CPU free for it: {}, or --cpus {}"
+    text = "sample less often, or leave a CPU free for the sampler: {}, or --cpus {}"
     return do(text, slower, ",".join(map(str, to.free_cpus)))
 
 
@@ -201,7 +201,7 @@ def settle(to: Situation) -> Advice:
     return Advice(
         (
             NextStep("let the device settle, then {}", to.given.bench()),
-            NextStep("make more runs, which show where it settles: {}", to.given.bench(runs=runs)),
+            NextStep("make more runs, to see where it settles: {}", to.given.bench(runs=runs)),
         )
     )
 

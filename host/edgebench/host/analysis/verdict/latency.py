@@ -96,7 +96,7 @@ class _HarnessRule(Rule[Evidence]):
     limit: float
     advise = advice.always(
         "use the number to compare models of similar size, not as the model's own time: the loop "
-        "adds the same to each"
+        "adds the same time to each model"
     )
 
     @reason("")
@@ -384,8 +384,8 @@ class SpreadRule(Rule[Evidence]):
 class BlockStabilityRule(Rule[Evidence]):
     """Each tenth of the run has about the same median.
 
-    If the medians agree but for those of a few blocks, the run's median is not harmed: like a rare
-    level, these blocks shift it by a few percentiles of the others.
+    If the medians of all but a few blocks agree, the run's median is not harmed: like a rare level,
+    these blocks shift it by a few percentiles of the others.
     """
 
     id, severity, cause = "block_stability", SUSPECT, Cause.SCATTER
@@ -414,7 +414,7 @@ class BlockStabilityRule(Rule[Evidence]):
 
 
 def _most_agree(stability: Stability, median_ns: float | None) -> bool:
-    """Whether the medians of the blocks are close together, but for a quarter of the blocks."""
+    """Whether the medians of at least three quarters of the blocks are close together."""
     ordered = sorted(stability.block_p50_ns)
     kept_count = len(ordered) - int(RARE_LEVEL_RATIO * len(ordered))
     ranges = (high - low for low, high in zip(ordered, ordered[kept_count - 1 :], strict=False))

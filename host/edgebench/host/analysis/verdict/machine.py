@@ -40,8 +40,9 @@ CPU_STALL_LIMIT_RATIO = 0.05
 """Part of the run in which a thread waited for a CPU; on a quiet machine it is below 1 %."""
 MEMORY_STALL_LIMIT_RATIO = 0.01
 REALTIME_STOP_FACTOR = 2.0
-"""Longest wait that the kernel's limit on real-time tasks explains, over the time that it keeps
-from them. Measured on Linux 6.18: 5.0 to 6.9 % of the run where the kernel keeps 5 %."""
+"""Longest wait that the kernel's limit on real-time tasks explains, as a multiple of the time that
+the limit takes from these tasks. Measured on Linux 6.18: 5.0 to 6.9 % of the run where the kernel
+keeps 5 %."""
 QUOTA_LIMIT_RATIO = 0.01
 """Share of the run in periods whose quota was used up; a smaller share cannot change percentiles up
 to p99."""

@@ -95,14 +95,16 @@ class TimedPathRule(Rule[Evidence]):
 
     id, severity = "timed_path", INVALID
     advise = _check_driver
-    not_recorded = plain("not_recorded", "not compared: the run was stopped, or its agent is older")
+    not_recorded = plain(
+        "not_recorded", "not compared: the run was stopped, or its agent is too old"
+    )
 
     @reason("")
     @staticmethod
     def same(value: float, limit: float, *, inference_count: int) -> str:
         return (
             f"timed path: {inference_count} inferences by the calls of the timed loop have the "
-            "outputs of the checks"
+            "same outputs as in the checks"
         )
 
     @reason(TimedPathFault.VALUES.value)
@@ -125,8 +127,8 @@ class TimedPathRule(Rule[Evidence]):
     @staticmethod
     def form(value: float, limit: float, *, inference_count: int) -> str:
         return (
-            f"{_timed(value, inference_count)} have outputs of another number, shape or type than "
-            "in the checks"
+            f"{_timed(value, inference_count)} differ from the checks in the number, shape or type "
+            "of their outputs"
         )
 
     @reason("not_compared")

@@ -65,7 +65,7 @@ class _PhoneRule(Rule[Evidence]):
 def _pull_the_cable(to: Situation) -> Advice:
     heeds = "if the phone supports it: adb shell setprop power.battery_input.suspended true"
     steps = (
-        NextStep("pull the cable (the run waits there for {})", to.given.collect()),
+        NextStep("unplug the cable; the run then waits on the phone for: {}", to.given.collect()),
         NextStep(f"{heeds}, and false after"),
     )
     return Advice(steps)

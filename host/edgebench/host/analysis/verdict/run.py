@@ -30,7 +30,7 @@ from edgebench.protocol.errors import ErrorCode
 from edgebench.protocol.record import TOO_HOT, Outcome
 from edgebench.protocol.spec import MLPERF_PRESET, Engine, samples_per_query
 
-COUNTED = "counts of instructions are reproducible to the counter's resolution: one is enough"
+COUNTED = "counts of instructions are reproducible to the counter's resolution: one run is enough"
 
 
 class RunEndRule(Rule[EvidenceT]):

@@ -38,7 +38,7 @@ median of eight runs leaves out most of the highest and of the lowest."""
 TREND_LEVEL = 2 / 120
 """Largest probability of an order that counts as a trend: that of five runs in order."""
 TREND_LIMIT_RATIO = 0.02
-"""Range of the runs, over the lowest, up to which a trend is small next to other errors."""
+"""Largest range of the runs, as a share of the lowest value, at which a trend is negligible."""
 
 STEP_RANGES = 2
 """Least size of a step between fast and slow runs, in ranges of the runs on either side. Of sets of

@@ -47,7 +47,7 @@ class HeatOfSetRule(TimedSetRule):
     unseen = plain(
         "unseen",
         "neither a temperature with a known throttle temperature nor a clock with a known nominal "
-        "clock was read in all runs",
+        "clock was read in every run",
         advice.see_sensors,
     )
 
@@ -93,7 +93,7 @@ class ClockOfSetRule(TimedSetRule):
     id, severity = "set_clock", SUSPECT
     harms = TIMES
     advise = advice.governor
-    unseen = plain("unseen", "no trusted clock was read in all runs", advice.see_sensors)
+    unseen = plain("unseen", "no trusted clock was read in every run", advice.see_sensors)
 
     @reason("")
     @staticmethod

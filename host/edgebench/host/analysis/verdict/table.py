@@ -53,7 +53,7 @@ SET_RULES: tuple[Rule[SetEvidence], ...] = (
 )
 ALL_RULES: tuple[Rule[Any], ...] = (*RULES, *TARGET_RULES, *SET_RULES)
 BY_ID: dict[str, Rule[Any]] = {rule.id: rule for rule in ALL_RULES}
-"""Rules by name. Of two with one name, this is the rule for targets, with the reasons of both."""
+"""Rules by name; of two with the same name, the rule for targets, with the reasons of both."""
 
 
 def kind_of(finding: Finding) -> RuleReason[Any] | None:

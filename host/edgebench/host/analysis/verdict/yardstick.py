@@ -82,9 +82,9 @@ class YardstickRule(Rule[Evidence]):
 class YardstickOfSetRule(TimedSetRule):
     """Fixed work took as long in the slowest run of the set as in the fastest.
 
-    Each run counts with its faster reading, and as many of the slowest runs as the others outvote
-    do not count. So the rule detects a device that is slower from the second run on, or in the
-    last half of the runs, but not one that was disturbed during one run of eight.
+    Each run counts with its faster reading. The slowest runs are left out, as many as the other
+    runs outvote. So the rule detects a device that is slower from the second run on, or in the last
+    half of the runs, but not one that was disturbed during one run of eight.
     """
 
     id, severity = "set_yardstick", SUSPECT

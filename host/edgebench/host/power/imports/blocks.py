@@ -27,7 +27,8 @@ _FLAG_LIMIT = 255
 MAX_ROWS_OF_ONE_TIME = 1 << 20
 """Maximum number of buffered rows that share a time: 200 s at 5000 samples per second."""
 FULL_RATIO = 0.9
-"""Ratio to an instrument's full rate above which it ran at the full rate, and samples were lost."""
+"""Ratio to an instrument's full rate, above which the instrument counts as running at that rate
+with lost samples."""
 STEADY_SHARE = 0.9
 """Minimum share of uniform steps for gap detection: our own choice."""
 ALIKE_RATIO = 0.5

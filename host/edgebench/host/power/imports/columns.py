@@ -57,8 +57,8 @@ _BARE = {unit: name for name, units in _UNITS.items() for unit in units if name 
 _NAME = re.compile(r"((?:[A-Za-z]+\s+)*[A-Za-z]+)(?:[\s_]*[\[(]\s*([^\])]+?)\s*[\])]|[\s_]+(\S+))?")
 _LAST_UNIT = re.compile(r".*?(?:[\[(]\s*([^\])]+?)\s*[\])]|[\s_]([^\s_\[\]()]+))\s*")
 _EPOCHS = ((1e9, 4e9, 1e9), (1e12, 4e12, 1e6), (1e15, 4e15, 1e3), (1e18, 4e18, 1.0))
-"""Lowest and highest number of a time since 1970, from 2001 to 2096, and its unit in ns: seconds,
-milliseconds, microseconds and nanoseconds differ by factors of a thousand."""
+"""Ranges of numbers that are times since 1970 (the years 2001 to 2096), each with its unit in ns:
+seconds, milliseconds, microseconds and nanoseconds differ by factors of a thousand."""
 ROWS = "#rows"
 """Name of a time that is computed as row number over rate."""
 SHOWN_COLUMNS = 12

@@ -168,7 +168,10 @@ def _at_once(layout: CsvLayout, lines: bytes, first_line: int) -> dict[str, Valu
         return None
     values: dict[str, Values] = {name: table[name].to_numpy() for name in kinds}
     time_ns = _times_ns(layout, values)
-    return None if time_ns is None else values | {LINE: numbers, TIME: time_ns}
+    if time_ns is None:
+        return None
+    values[LINE], values[TIME] = numbers, time_ns
+    return values
 
 
 def _times_ns(layout: CsvLayout, values: dict[str, Values]) -> NDArray[np.int64] | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from edgebench.host.analysis.energy.checks import IS_CALIBRATION_STATED
+from edgebench.host.analysis.energy.checks import COLUMNS, IS_CALIBRATION_STATED
 from edgebench.host.analysis.energy.trace import (
     EDGE_S,
     FORMAT,
@@ -350,7 +350,7 @@ def _from_csv(file: ImportFile) -> ImportSamples:
         known=known,
     )
     facts = {
-        "columns": layout.columns.facts,
+        COLUMNS: layout.columns.facts,
         NOTES: [to_plain(note) for note in plan.notes],
         EDGE_S: plan.edge_s,
     }
@@ -448,7 +448,7 @@ def _from_table(
             IS_ASSUMED: is_assumed,
             IS_STEADY: table.pace.is_steady,
             IS_HELD: table.samples is Samples.HELD,
-            "columns": table.columns.facts,
+            COLUMNS: table.columns.facts,
         },
         is_averaging=table.samples is not Samples.INSTANTS,
     )

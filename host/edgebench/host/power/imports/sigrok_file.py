@@ -135,7 +135,7 @@ def read_samples(source: SigrokFile, table: TableDecoder) -> Iterator[SampleBloc
     counts = {name: sum(map(len, parts)) for name, parts in waiting.items()}
     if any(counts.values()):
         more = ", ".join(f"{name} by {count}" for name, count in counts.items() if count)
-        raise FileRefused(f"channels of different lengths: longer are {more}")
+        raise FileRefused(f"channels have different lengths; the longer are {more}")
 
 
 def _part_name(source: SigrokFile, name: str, part: int) -> str:

@@ -77,7 +77,7 @@ def _tegrastats(line: str) -> LogSample | None:
         return None
     if not (total := total_of(rails_w)):
         names = ", ".join(rails_w)[:200]
-        raise ValueError(f"which rails add up to the board's power is not known: {names}")
+        raise ValueError(f"cannot tell which rails add up to the board's power: {names}")
     time = _JETSON_TIME.match(line)
     time_ns = clock_ns(time[1], is_month_first=True) if time else None
     return LogSample(time_ns, sum(rails_w[name] for name in total))

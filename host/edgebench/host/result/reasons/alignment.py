@@ -18,7 +18,7 @@ def no_method() -> str:
 
 @ReasonKind
 def not_of_this_meter(*, clock: str) -> str:
-    return f"not a way for a meter with the clock {clock}"
+    return f"not applicable to a meter with the clock {clock}"
 
 
 @ReasonKind
@@ -38,7 +38,7 @@ def late_samples(*, late_ns: float, stronger: str) -> str:
 
 @ReasonKind
 def samples_before_taken(*, early_ns: float) -> str:
-    return f"samples would have come {early_ns / 1e6:.3g} ms before they were taken"
+    return f"samples would have arrived {early_ns / 1e6:.3g} ms before they were taken"
 
 
 @ReasonKind
@@ -93,7 +93,7 @@ def no_code_played() -> str:
 
 @ReasonKind
 def code_damaged() -> str:
-    return "the device's account of its code is damaged"
+    return "the device's record of its load code is damaged"
 
 
 @ReasonKind
@@ -171,7 +171,7 @@ def loop_in_two_places(*, explained_ratio: float, rival_ratio: float) -> str:
 
 @ReasonKind
 def no_steady_loop() -> str:
-    return "the meter recorded nothing in which the loop is steady"
+    return "no part of the meter's recording shows the loop in a steady state"
 
 
 @ReasonKind
@@ -184,7 +184,7 @@ def trace_shorter_than_code(*, trace_s: float, code_s: float) -> str:
 def trace_too_long(*, trace_s: float, chip_s: float) -> str:
     chips = f"chips of {format_seconds(chip_s)}"
     trace = f"the trace lasts {trace_s / 3600:.3g} h"
-    return f"{trace}, too long to search a code with {chips}: cut it to the run"
+    return f"{trace}, too long to search for a code with {chips}: cut it to the run"
 
 
 @ReasonKind
@@ -211,8 +211,8 @@ def several_places_fit(*, place_count: int, places: str) -> str:
 @ReasonKind
 def performance_mode(*, firmware: str) -> str:
     return (
-        f"{firmware} is in performance mode: it makes no pulses that a meter could see, and no "
-        "clock of it is aligned with the meter's"
+        f"{firmware} is in performance mode: it makes no pulses that a meter could see, and none "
+        "of its clocks is aligned with the meter's"
     )
 
 
@@ -224,7 +224,7 @@ def stopped_in_window() -> str:
 @ReasonKind
 def no_digital_input() -> str:
     return (
-        "this meter records no digital input, by which the pulses of the board are seen (an LPM01A "
+        "this meter records no digital input, which is needed to see the board's pulses (an LPM01A "
         "does with format=ascii,events=fal)"
     )
 
@@ -254,6 +254,6 @@ def two_inputs_fit(*, number: int, other: int) -> str:
 def pauses_like_windows(*, window_s: float, pause_s: float, allowed_s: float) -> str:
     return (
         f"windows of {format_seconds(window_s)} and pauses of {format_seconds(pause_s)} are alike "
-        f"within {format_seconds(allowed_s)}, so a lost pulse would not be seen: it takes longer "
-        "windows"
+        f"within {format_seconds(allowed_s)}, so a lost pulse would go undetected: longer windows "
+        f"are needed"
     )

@@ -8,8 +8,8 @@ from edgebench.host.result.reason import ReasonKind
 @ReasonKind
 def too_few_occasions(*, occasion_count: int, needed_count: int) -> str:
     return (
-        f"the sides were measured on different occasions, and the store has {occasion_count} of "
-        f"these models, at least {needed_count} needed"
+        f"the sides were measured on different occasions, and the store has {occasion_count} "
+        f"occasions of these models, at least {needed_count} needed"
     )
 
 
@@ -74,7 +74,7 @@ def exact_count() -> str:
     return _DECIDED
 
 
-_DECIDED = "a count that does not scatter: one run per side decides"
+_DECIDED = "the count does not vary between runs: one run per side decides"
 
 
 @ReasonKind

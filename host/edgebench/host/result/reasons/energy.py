@@ -48,7 +48,7 @@ def window_too_short(*, window_s: float, needed_s: float, sync_error_s: float) -
 
 @ReasonKind
 def settling(*, settling_s: float) -> str:
-    return f"{format_seconds(settling_s)} of the loop went before it was steady"
+    return f"{format_seconds(settling_s)} of the loop passed before it was steady"
 
 
 @ReasonKind
@@ -63,12 +63,12 @@ def empty_window(*, window_s: float) -> str:
 
 @ReasonKind
 def window_before_recording(*, reach_s: float) -> str:
-    return f"window reaches {reach_s:.6g} s before what the meter recorded"
+    return f"window reaches {reach_s:.6g} s before the meter's recording"
 
 
 @ReasonKind
 def window_beyond_recording(*, reach_s: float) -> str:
-    return f"window reaches {reach_s:.6g} s beyond what the meter recorded"
+    return f"window reaches {reach_s:.6g} s beyond the meter's recording"
 
 
 @ReasonKind
@@ -97,7 +97,7 @@ def idle_on_one_side() -> str:
 
 @ReasonKind
 def idle_above_run() -> str:
-    return "the device took more when it was idle than in the run"
+    return "the device used more power when it was idle than in the run"
 
 
 @ReasonKind
@@ -112,7 +112,7 @@ def no_such_phase() -> str:
 
 @ReasonKind
 def queries_overlap(*, scenario: str) -> str:
-    return f"queries of {scenario} are not apart"
+    return f"queries of {scenario} are not separate in time"
 
 
 @ReasonKind

@@ -28,7 +28,7 @@ def own_constants() -> str:
 @ReasonKind
 def constants_missing(*, names: str) -> str:
     missing = f": {names}" if names else ""
-    return f"the meter did not give all constants{missing}"
+    return f"the meter did not send all constants{missing}"
 
 
 @ReasonKind
@@ -57,17 +57,17 @@ def framing_lost(*, desync_count: int) -> str:
 
 @ReasonKind
 def rate_shows_no_more() -> str:
-    return "the rate does not show more"
+    return "the sample rate shows no further loss"
 
 
 @ReasonKind
 def rate_cannot_exclude_more() -> str:
-    return "the rate cannot rule out more"
+    return "the sample rate cannot rule out further losses"
 
 
 @ReasonKind
 def own_timestamps() -> str:
-    return "samples have times of their own"
+    return "samples have their own timestamps"
 
 
 @ReasonKind

@@ -7,9 +7,25 @@ from types import ModuleType
 from typing import Any
 
 from edgebench.host.result.reason import Reason, ReasonKind
-from edgebench.host.result.reasons import alignment, comparison, energy, reading, recording, thermal
+from edgebench.host.result.reasons import (
+    alignment,
+    comparison,
+    energy,
+    plausible,
+    reading,
+    recording,
+    thermal,
+)
 
-MODULES: tuple[ModuleType, ...] = (thermal, recording, reading, alignment, energy, comparison)
+MODULES: tuple[ModuleType, ...] = (
+    thermal,
+    recording,
+    reading,
+    plausible,
+    alignment,
+    energy,
+    comparison,
+)
 KINDS: dict[str, ReasonKind[Any]] = {
     kind.id: kind
     for module in MODULES

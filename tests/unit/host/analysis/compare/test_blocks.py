@@ -156,7 +156,7 @@ def test_too_few_occasions_are_inconclusive_and_name_the_way_out(count: int) -> 
     assert found.result.minimum_detectable_ratio is None
     text = _text(found)
     assert "is undecided against" in text
-    assert f"{count} of these models, at least {MIN_OCCASIONS} needed" in text
+    assert f"{count} occasions of these models, at least {MIN_OCCASIONS} needed" in text
     assert "edgebench bench A --against B" in text
     assert f"at least {OCCASION_S / 60:g} minutes apart: edgebench bench A" in text
 

@@ -132,7 +132,7 @@ def test_phase_that_is_too_short_is_told_from_one_that_was_not_recorded(tmp_path
         "warmup": True,
         "steady": False,
     }
-    assert "before what the meter recorded" in given(phases["load"].refused)
+    assert "before the meter's recording" in given(phases["load"].refused)
     assert "window of 5 ms is too short" in given(phases["warmup"].refused)
 
 
@@ -187,7 +187,7 @@ def test_device_that_takes_more_when_idle_has_no_net_energy(tmp_path: Path) -> N
     levels = ((LEVELS[0][0], busier), *LEVELS[1:-1], (LEVELS[-1][0], busier))
     found = numbers_of(found_in(recorded(tmp_path, time_ns, steps(time_ns, levels))))
     assert found.net_j_per_inference is None
-    assert found.net_refused == "the device took more when it was idle than in the run"
+    assert found.net_refused == "the device used more power when it was idle than in the run"
     assert found.power_w_idle is not None, "which says by how much"
 
 
@@ -221,7 +221,7 @@ def test_meter_with_swapped_wires_gives_no_joules(tmp_path: Path) -> None:
     found = found_in(recorded(tmp_path, time_ns, -steps(time_ns, LEVELS)))
     assert has_no_number(found)
     assert found.refused is not None
-    assert found.refused.startswith("energy is negative, -")
+    assert found.refused.startswith("direction: -")
     assert "the other way round" in found.refused
 
 
@@ -262,7 +262,7 @@ def test_idle_on_one_side_only_gives_no_net(tmp_path: Path) -> None:
     found = numbers_of(found_in(trace(tmp_path, until_s=15.4)))
     assert found.net_j_per_inference is None
     assert found.net_refused is not None
-    assert "beyond what the meter recorded" in found.net_refused
+    assert "beyond the meter's recording" in found.net_refused
     assert found.gross_j_per_inference == pytest.approx(WORK_W * QUERY_S, rel=1e-3)
 
 
@@ -397,7 +397,7 @@ def test_ends_of_single_queries_have_the_power_of_the_query(tmp_path: Path) -> N
     ("query_s", "count", "scenario", "reason"),
     [
         (0.005, 2000, Scenario.SINGLE_STREAM, "an inference takes 5 ms, this meter"),
-        (0.1, 100, Scenario.OFFLINE, "queries of offline are not apart"),
+        (0.1, 100, Scenario.OFFLINE, "queries of offline are not separate in time"),
     ],
 )
 def test_single_queries_are_refused_with_the_mean_kept(
@@ -465,11 +465,11 @@ def test_recording_that_cannot_be_trusted_gives_no_number(
         (
             {"first_row": WARMUP_COUNT + COUNT - 1, "clock": replace(SAME_CLOCK, error_ns=1e7)},
             "window of 100 ms is too short: this meter, synchronised to 10 ms, needs 200 ms; "
-            "9.9 s of the loop went before it was steady",
+            "9.9 s of the loop passed before it was steady",
         ),
         (
             {"clock": replace(SAME_CLOCK, offset_ns=5e9)},
-            "window reaches 4 s before what the meter recorded",
+            "window reaches 4 s before the meter's recording",
         ),
         (
             {"asked": EnergyRequest(meter="synthetic", sync=SyncMethod.CODED_LOAD)},
@@ -477,7 +477,7 @@ def test_recording_that_cannot_be_trusted_gives_no_number(
         ),
         (
             {"asked": EnergyRequest(meter="synthetic", sync=SyncMethod.ARRIVAL)},
-            f"{UNALIGNED}; arrival: not a way for a meter with the clock host:monotonic",
+            f"{UNALIGNED}; arrival: not applicable to a meter with the clock host:monotonic",
         ),
     ],
 )

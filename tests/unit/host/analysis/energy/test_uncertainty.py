@@ -100,8 +100,8 @@ def test_lost_samples_are_bridged_and_counted() -> None:
     [
         (5, 5, "has no energy"),
         (9, 5, "has no energy"),
-        (-1, 5, "before what the meter recorded"),
-        (0, SECOND_NS + 1, "beyond what the meter recorded"),
+        (-1, 5, "before the meter's recording"),
+        (0, SECOND_NS + 1, "beyond the meter's recording"),
     ],
 )
 def test_window_that_was_not_recorded_is_refused(begin_ns: int, end_ns: int, reason: str) -> None:

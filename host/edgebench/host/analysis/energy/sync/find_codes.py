@@ -41,7 +41,7 @@ MIN_MEAN = 0.75
 (standard deviation), so the mean has 0.13. 0.75 is 5.9 such standard deviations, which noise
 exceeds at one of a hundred million positions."""
 RIVAL_PLACE_RATIO = 0.8
-"""Least ratio of a position's correlation to the best for the position to be a candidate too."""
+"""Minimum ratio of a position's correlation to the best correlation, to be a candidate too."""
 MAX_PLACES = 64
 
 

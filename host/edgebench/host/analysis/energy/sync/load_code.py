@@ -63,7 +63,7 @@ ONE_CODE_DRIFT = 50e-6
 FLAT_RATIO = 0.2
 """Size of a change, relative to the typical change, below which it is not a mark."""
 OUTLIER_FACTOR = 5.0
-"""Distance of an outlier, in standard deviations of a normal spread with this median deviation."""
+"""Distance that makes an outlier, in standard deviations, estimated from the median deviation."""
 _MAD_TO_SIGMA = 1.4826
 CODE_COVERAGE = 2.0
 

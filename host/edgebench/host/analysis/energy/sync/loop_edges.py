@@ -35,8 +35,9 @@ from edgebench.protocol.record import LoadCode
 MAX_SEARCHED = 20_000_000
 """Maximum number of pairs of shift and time piece; each takes some 60 bytes."""
 HALF_OF_LOOP = 8
-"""Divisor of the loop: the power on each side of a mark is evaluated for this part of the loop,
-which leaves enough positions to estimate its fluctuation, and for at most the idle time."""
+"""Divisor of the loop's duration: the power on each side of a mark is evaluated over this part of
+the loop, or over the idle time if that is shorter. The part leaves enough positions to estimate the
+fluctuation."""
 MIN_HALF_SAMPLES = 4
 """Least number of samples on each side of a mark; with fewer, the meter is too slow to resolve a
 change."""
