@@ -17,7 +17,10 @@ from edgebench.host.store.layout import Store
 ROOT = Path(__file__).resolve().parents[2]
 ACTION = ROOT / "action.yml"
 WORKFLOWS = sorted((ROOT / "examples" / "workflows").glob("*.yml"))
-QUICK = "--quick --runs=1 --duration 0.1s --min-queries 50 --warmup 2 --runtime litert"
+QUICK = (
+    "--quick --runs=1 --duration 0.1s --min-queries 50 --warmup 2 --warmup-duration 0.05s "
+    "--runtime litert"
+)
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,8 @@ def test_paired_campaign_measures_and_decides(measured: Measured, tmp_path: Path
     result = measured.host.run(
         *("bench", "digits_int8.tflite", "--against", "digits_fp32.tflite", "--json"),
         *("--quick", "--runtime", "litert", "--pairs", "6", "--duration", "0.2s"),
-        *("--min-queries", "50", "--warmup", "5", "--no-check", "--store", str(store)),
+        *("--min-queries", "50", "--warmup", "5", "--warmup-duration", "0.05s"),
+        *("--no-check", "--store", str(store)),
     )
     document = json.loads(result.stdout)
     assert len(document["runs"]) == 12

@@ -50,7 +50,8 @@ EXECUTED = (
     "results.md",
 )
 SHORT = (
-    *("--runs", "1", "--duration", "0.1s", "--min-queries", "50", "--warmup", "2"),
+    *("--runs", "1", "--duration", "0.1s", "--min-queries", "50"),
+    *("--warmup", "2", "--warmup-duration", "0.05s"),
     *("--no-check", "--cooldown", "0s"),
 )
 """Options of every `bench`, in the place of those that the page has."""

@@ -238,11 +238,13 @@ def test_record_says_what_it_kept_and_what_is_next(edgebench: Run, tmp_path: Pat
 
 def test_counter_of_a_processor_is_recorded(edgebench: Run, tmp_path: Path) -> None:
     """Otherwise only one kind of meter would work."""
-    Counter(tmp_path)
-    said = edgebench("meters", "record", f"rapl:{tmp_path}", "--duration", "0.5s", "--json")
+    counter = Counter(tmp_path)
+    with counter.burning(5.0):
+        said = edgebench("meters", "record", f"rapl:{tmp_path}", "--duration", "0.5s", "--json")
     assert said.code == 0, said.err
     [channel] = json.loads(said.out)["channels"]
-    assert (channel["name"], channel["energy_j"]) == ("package-0", 0.0)
+    assert channel["name"] == "package-0"
+    assert channel["energy_j"] > 0
 
 
 def test_refused_recording_says_why_and_what_to_do(edgebench: Run, tmp_path: Path) -> None:

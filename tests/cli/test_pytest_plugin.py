@@ -22,7 +22,7 @@ pytest_plugins = ["pytester"]
 
 SETTINGS = (
     'runtime="litert", preset="quick", runs=1, duration_s=0.1, min_query_count=50, '
-    "warmup_query_count=2"
+    "warmup_query_count=2, warmup_duration_s=0.05"
 )
 """Those of the shared run, which the baselines are made of."""
 MEASURES = f"""

@@ -12,7 +12,10 @@ from support.agents import Host, end_local_agent
 from support.commands import Said
 from support.tools import need_runtime
 
-SHORT = ("--quick", "--runtime", "litert", "--duration", "1s", "--min-queries", "100")
+SHORT = (
+    *("--quick", "--runtime", "litert", "--duration", "1s", "--min-queries", "100"),
+    *("--warmup-duration", "0.05s"),
+)
 MODELS = ("digits_int8.tflite", "digits_fp32.tflite")
 
 
@@ -50,6 +53,7 @@ def test_every_model_is_a_set_of_eight_runs_that_take_turns(made: Sets) -> None:
     names = [run["model"]["name"] for run in made.runs]
     assert names == list(MODELS) * 8
     assert {run["spec"]["duration_s"] for run in made.runs} == {0.125}
+    assert {run["spec"]["warmup_duration_s"] for run in made.runs} == {0.05}
     assert [run["set"]["number"] for run in made.runs] == [n for n in range(8) for _ in MODELS]
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.alone  # next to other load, the load code is played la
 MODEL = "digits_int8.tflite"
 SHORT = (
     *("--quick", "--runtime", "litert", "--duration", "1s", "--min-queries", "50"),
-    *("--warmup", "2", "--no-check", "--cooldown", "0s"),
+    *("--warmup", "2", "--warmup-duration", "0.05s", "--no-check", "--cooldown", "0s"),
 )
 
 

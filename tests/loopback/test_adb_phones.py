@@ -33,7 +33,10 @@ from edgebench.host.devices.adb import ready_phones
 from edgebench.protocol.errors import AgentNotStarted, PhoneUnavailable
 
 MODEL = "digits_int8.tflite"
-QUICK = ("--runs=1", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
+QUICK = (
+    *("--runs=1", "--duration", "0.2s", "--min-queries", "50"),
+    *("--warmup", "5", "--warmup-duration", "0.05s"),
+)
 LONG = ("--runs=1", "--duration", "3s", "--min-queries", "50", "--warmup", "5")
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(240)
 
 LOAD_TIMEOUT_S = 4.0
 QUICK: dict[str, Any] = {
-    "duration_s": 0.1,
+    "duration_s": 0.02,
     "min_query_count": 20,
     "warmup_query_count": 1,
     "warmup_duration_s": 0.0,
@@ -239,7 +239,7 @@ def test_command_line_says_what_failed_and_what_to_do(
     result = bench.host.run(
         *("bench", str(path), "--on", "board", "--runtime", runtime, "--timeout", "4s"),
         *("--quick", "--runs=1", "--duration", "0.1s", "--min-queries", "20"),
-        *("--warmup", "1", "--json"),
+        *("--warmup", "1", "--warmup-duration", "0.05s", "--json"),
     )
     assert result.returncode == 1, result.stderr
     lines = result.stderr.splitlines()
@@ -265,7 +265,7 @@ def test_names_inside_a_model_cannot_reach_the_terminal(bench: Bench, name: str)
     path = need_shared("models/bad/odd_but_valid") / name
     result = bench.host.run(
         *("bench", str(path), "--on", "board", "--quick", "--runs=1", "--duration", "0.1s"),
-        *("--min-queries", "20", "--warmup", "1", "--timeout", "10s"),
+        *("--min-queries", "20", "--warmup", "1", "--warmup-duration", "0.05s", "--timeout", "10s"),
     )
     shown = bench.host.run("show", "last")
     for text in (result.stdout, result.stderr, shown.stdout, shown.stderr):

@@ -36,7 +36,12 @@ if TYPE_CHECKING:
     from edgebench.protocol.spec import SpecChanges
 
 MODEL = "digits_int8.tflite"
-SHORT: SpecChanges = {"duration_s": 0.5, "min_query_count": 5, "warmup_query_count": 1}
+SHORT: SpecChanges = {
+    "duration_s": 0.5,
+    "min_query_count": 5,
+    "warmup_duration_s": 0.05,
+    "warmup_query_count": 1,
+}
 TWELVE: SpecChanges = {**SHORT, "dataset_sample_count": 12}
 
 

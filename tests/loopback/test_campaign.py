@@ -32,6 +32,7 @@ scenario = ["server"]           # a run waits more than it computes
 preset = "quick"
 target_qps = 20
 duration_s = {duration_s}
+warmup_duration_s = 0.05
 min_query_count = 5
 is_checked = false
 {more}
@@ -99,6 +100,11 @@ def status(host: Host) -> dict[str, Any]:
     assert result.returncode == 0, result.stderr
     document: dict[str, Any] = json.loads(result.stdout)
     return document
+
+
+def is_waiting(host: Host) -> bool:
+    """Whether the campaign waits for its first device."""
+    return bool(status(host)["devices"][0]["state"] == "waiting")
 
 
 def check_complete(host: Host, run_count: int) -> dict[str, Any]:
@@ -258,7 +264,7 @@ def test_meter_that_is_unplugged_is_waited_for_by_the_next_process_too(
         host.communicate()
         cable.pull()
         host = operator.popen("campaign", "resume")
-        wait_until(lambda: status(operator)["devices"][0]["state"] == "waiting", "it waits")
+        wait_until(lambda: is_waiting(operator), "it waits", period_s=0.5)
         cable.plug()
         output = host.communicate(timeout=150)
         assert host.returncode in (0, 3), output
@@ -321,8 +327,10 @@ def test_meter_of_an_agent_that_was_away_costs_no_run(
         file = written(tmp_path, "one", repeats=3, wait_s=60, more=METERED.format("synthetic"))
         host = operator.popen("campaign", "run", str(file))
         begun = ("campaign", "status")
-        wait_until(lambda: operator.run(*begun).returncode == 0, "the campaign is begun")
-        wait_until(lambda: status(operator)["devices"][0]["state"] == "waiting", "it waits")
+        wait_until(
+            lambda: operator.run(*begun).returncode == 0, "the campaign is begun", period_s=0.5
+        )
+        wait_until(lambda: is_waiting(operator), "it waits", period_s=0.5)
     finally:
         restart(agents[0])
     stdout, _ = host.communicate(timeout=150)

@@ -41,6 +41,7 @@ scenario = ["server"]           # a run waits more than it computes
 preset = "quick"
 target_qps = 20
 duration_s = {duration_s}
+warmup_duration_s = 0.05
 min_query_count = 5
 is_checked = false
 cooldown_timeout_s = 0

@@ -52,7 +52,12 @@ def test_run_that_has_ended_is_stored_in_spite_of_ctrl_c(
     try:
         with pytest.raises(Interrupted) as interrupted:
             paired.lab.bench(
-                "digits_int8.onnx", on=["board"], runs=1, preset="quick", duration_s=0.1
+                "digits_int8.onnx",
+                on=["board"],
+                runs=1,
+                preset="quick",
+                duration_s=0.1,
+                warmup_duration_s=0.05,
             )
     finally:
         signal.signal(signal.SIGINT, before)

@@ -17,7 +17,10 @@ from edgebench.host.store.layout import RAW_DIRECTORY
 from edgebench.protocol.traces import QUERIES_FILE, RECORD_FILE, TELEMETRY_FILE
 
 MODEL = "digits_int8.tflite"
-SHORT = ("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "20", "--warmup", "1")
+SHORT = (
+    *("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "20"),
+    *("--warmup", "1", "--warmup-duration", "0.05s"),
+)
 DAMAGES: tuple[tuple[str, Any], ...] = (
     ("worker.after.own_cpu_s", 1e308),
     ("worker.after.own_cpu_s", -1.0),

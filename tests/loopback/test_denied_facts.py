@@ -10,7 +10,10 @@ from support.agents import AgentProcess, Host
 from support.denied import denying_environment
 from support.tools import need_runtime
 
-QUICK = ("--quick", "--runs=1", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
+QUICK = (
+    *("--quick", "--runs=1", "--duration", "0.2s", "--min-queries", "50"),
+    *("--warmup", "5", "--warmup-duration", "0.05s"),
+)
 
 
 @pytest.fixture(scope="module")

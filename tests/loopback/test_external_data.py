@@ -68,7 +68,13 @@ def test_refusal_has_a_command_that_makes_one_file(paired: Host, tmp_path: Path)
     assert found is not None, hint
     whole = joined(found[1], path.parent)
     (run,) = paired.lab.bench(
-        whole, on="board", runs=1, preset="quick", duration_s=0.2, min_query_count=20
+        whole,
+        on="board",
+        runs=1,
+        preset="quick",
+        duration_s=0.2,
+        min_query_count=20,
+        warmup_duration_s=0.05,
     )
     assert run.result.failure is None
 

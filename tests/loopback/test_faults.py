@@ -22,7 +22,10 @@ from edgebench.protocol.errors import LinkLost, NoSpace, TransportError
 from edgebench.protocol.record import Phase
 
 MODEL = "digits_int8.tflite"
-SHORT = ("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "20", "--warmup", "1")
+SHORT = (
+    *("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "20"),
+    *("--warmup", "1", "--warmup-duration", "0.05s"),
+)
 LONG = ("--quick", "--runs=1", "--duration", "60s", "--min-queries", "20", "--warmup", "1")
 
 

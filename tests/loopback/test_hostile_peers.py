@@ -653,4 +653,6 @@ def test_python_interface_says_who_holds_the_device(bench: Bench) -> None:
     with bench.talk(bench.bob) as bob:
         assert isinstance(bob.ask(m.Acquire(60.0)), m.Granted)
         with pytest.raises(LeaseHeld, match="in use by bob"):
-            bench.ada.lab.bench(MODEL.path, runs=1, on=["board"], duration_s=0.1)
+            bench.ada.lab.bench(
+                MODEL.path, runs=1, on=["board"], duration_s=0.1, warmup_duration_s=0.05
+            )

@@ -32,6 +32,7 @@ SHORT: SpecChanges = {
     "duration_s": 0.2,
     "min_query_count": 5,
     "warmup_query_count": 1,
+    "warmup_duration_s": 0.05,
     "is_checked": False,
     "cooldown_timeout_s": 0.0,
 }

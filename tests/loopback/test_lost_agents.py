@@ -15,7 +15,12 @@ from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import SpecChanges
 
 MODEL = "digits_int8.tflite"
-SHORT: SpecChanges = {"duration_s": 0.2, "min_query_count": 20, "is_checked": False}
+SHORT: SpecChanges = {
+    "duration_s": 0.2,
+    "warmup_duration_s": 0.05,
+    "min_query_count": 20,
+    "is_checked": False,
+}
 RECORDED_S = 0.4
 
 

@@ -29,7 +29,10 @@ from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import Limits
 
 MODEL = "digits_int8.tflite"
-SHORT = ("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "20", "--warmup", "1")
+SHORT = (
+    *("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "20"),
+    *("--warmup", "1", "--warmup-duration", "0.05s"),
+)
 LONG = ("--quick", "--runs=1", "--duration", "60s", "--min-queries", "20", "--warmup", "1")
 WAITS = ("--scenario", "server", "--qps", "100")
 """A run that waits more than it computes."""

@@ -19,7 +19,10 @@ from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
 
-QUICK = ("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "50", "--warmup", "5")
+QUICK = (
+    *("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "50"),
+    *("--warmup", "5", "--warmup-duration", "0.05s"),
+)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,10 @@ from edgebench.host.kit.root import Root
 from edgebench.protocol.errors import TargetError
 
 MODEL = "digits_int8.tflite"
-QUICK = ("--runs=1", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
+QUICK = (
+    *("--runs=1", "--duration", "0.2s", "--min-queries", "50"),
+    *("--warmup", "5", "--warmup-duration", "0.05s"),
+)
 STRANGER = """
 import errno, json, os, socket, ssl
 answers = {"sockets": {}}

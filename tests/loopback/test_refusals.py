@@ -15,6 +15,7 @@ from edgebench.protocol.errors import EdgebenchError, LeaseHeld
 SHORT: dict[str, Any] = {
     "preset": "quick",
     "duration_s": 0.3,
+    "warmup_duration_s": 0.05,
     "min_query_count": 5,
     "is_checked": False,
 }

@@ -208,7 +208,8 @@ def test_fast_model_that_answers_wrongly_is_invalid(paired: Host, tmp_path: Path
     result = paired.run(
         *("bench", str(path), "--on", "board", "--runtime", "litert", "--json"),
         *("--accuracy", "digits", "--reference", "digits_fp32.tflite"),
-        *("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "30", "--warmup", "3"),
+        *("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "30"),
+        *("--warmup", "3", "--warmup-duration", "0.05s"),
     )
     assert result.returncode == 3, result.stderr
     assert "note: digits_fp32.tflite is measured first, as the reference" in result.stderr

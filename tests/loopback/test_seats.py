@@ -29,6 +29,7 @@ SHORT: SpecChanges = {
     "duration_s": 1.0,
     "min_query_count": 20,
     "warmup_query_count": 1,
+    "warmup_duration_s": 0.05,
     "is_checked": False,
     "cooldown_timeout_s": 0.0,
 }

@@ -38,7 +38,12 @@ FOREIGN = BoardHabits(
     inference_us=200,
 )
 """Third-party firmware, which has the keyword model in it."""
-SHORT: SpecChanges = {"duration_s": 0.3, "min_query_count": 5, "warmup_query_count": 1}
+SHORT: SpecChanges = {
+    "duration_s": 0.3,
+    "min_query_count": 5,
+    "warmup_duration_s": 0.05,
+    "warmup_query_count": 1,
+}
 
 FEW: SpecChanges = {**SHORT, "max_query_count": 50}
 

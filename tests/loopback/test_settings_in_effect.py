@@ -28,7 +28,12 @@ from edgebench.protocol.spec import Priority, Scenario, SpecChanges
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-QUICK: SpecChanges = {"duration_s": 0.3, "min_query_count": 50, "warmup_query_count": 5}
+QUICK: SpecChanges = {
+    "duration_s": 0.3,
+    "warmup_duration_s": 0.05,
+    "min_query_count": 50,
+    "warmup_query_count": 5,
+}
 QUOTA = 0.2
 
 

@@ -25,6 +25,7 @@ SHORT: SpecChanges = {
     "duration_s": 0.5,
     "min_query_count": 20,
     "warmup_query_count": 1,
+    "warmup_duration_s": 0.05,
     "is_checked": False,
 }
 

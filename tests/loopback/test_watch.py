@@ -32,6 +32,7 @@ RUN: SpecChanges = {
     "duration_s": 2.0,
     "min_query_count": 20,
     "warmup_query_count": 1,
+    "warmup_duration_s": 0.05,
     "is_checked": False,
     "cooldown_timeout_s": 0.0,
 }

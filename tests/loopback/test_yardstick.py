@@ -14,7 +14,10 @@ from edgebench.host.bench.verify import verify
 from edgebench.host.show.sentences import sentence
 from edgebench.protocol.record import Phase
 
-QUICK = ("--quick", "--runs=2", "--duration", "0.6s", "--min-queries", "50", "--warmup", "5")
+QUICK = (
+    *("--quick", "--runs=2", "--duration", "0.6s", "--min-queries", "50"),
+    *("--warmup", "5", "--warmup-duration", "0.05s"),
+)
 
 
 def test_each_run_of_a_set_has_a_yardstick(host: Host) -> None:

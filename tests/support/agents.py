@@ -185,7 +185,7 @@ class Host:
         """Run `edgebench` with these arguments; a failure is one error and one hint."""
         self.folder.mkdir(parents=True, exist_ok=True)
         variables = os.environ | self.environment
-        result = None if prefix else command_server().run(words, variables, timeout_s)
+        result = command_server().run(words, variables, timeout_s, prefix)
         if result is None:
             result = subprocess.run(
                 [*prefix, sys.executable, "-m", "edgebench.host.cli", *words],
@@ -222,9 +222,12 @@ def end_local_agent(host: Host) -> None:
         os.kill(asyncio.run(send_request(address, StatusAsk(), Status)).pid, signal.SIGTERM)
 
 
-def wait_until(condition: Any, what: str, timeout_s: float = 90.0) -> None:
-    """Wait for an action of another process; fails the test when it does not happen."""
+def wait_until(condition: Any, what: str, timeout_s: float = 90.0, period_s: float = 0.02) -> None:
+    """Wait for an action of another process; fails the test when it does not happen.
+
+    A condition that runs a command needs a longer period, else it takes a CPU from that process.
+    """
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s, f"did not happen within {timeout_s} s: {what}"
-        time.sleep(0.02)
+        time.sleep(period_s)

@@ -2,14 +2,15 @@
 
 These are real processes that do not need a second of imports each.
 
-    Host.run ──▶ CommandServer ──socket: words, directory, variables, two files──▶ serve()
-                                                                                     │ fork
-                               ◀──────────── pid, then the exit status ─────────  edgebench
+    Host.run ──▶ CommandServer ──socket: command, directory, variables, two files──▶ serve()
+                                                                                       │ fork
+                               ◀──────────── pid, then the exit status ───────────  edgebench
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import json
 import os
@@ -27,6 +28,10 @@ REQUEST_BYTES = 2**20
 START_TIMEOUT_S = 90.0
 _AT_START = ("PYTHON", "LD_", "LC_", "LANG", "OMP_", "OPENBLAS_", "MKL_")
 """Variables that a process reads when it starts or imports: the server's are those of its start."""
+_IN_NAMESPACE = ("ip", "netns", "exec")
+"""Words before the name of a network namespace and a command."""
+_CLONE_NEWNET = 0x40000000
+"""Network namespace, for setns. Source: linux/sched.h."""
 
 
 class CommandServer:
@@ -52,23 +57,34 @@ class CommandServer:
         self._process.wait(START_TIMEOUT_S)
 
     def run(
-        self, words: Sequence[str], variables: Mapping[str, str], timeout_s: float
+        self,
+        words: Sequence[str],
+        variables: Mapping[str, str],
+        timeout_s: float,
+        prefix: Sequence[str] = (),
     ) -> subprocess.CompletedProcess[str] | None:
         """Run a command; None if it needs a process of its own from the start.
 
-        That is so during another command, and where variables differ that imports depend on.
+        That is so during another command, where variables differ that imports depend on, and after
+        other words than those that enter a network namespace.
         """
+        if prefix and tuple(prefix[:-1]) != _IN_NAMESPACE:
+            return None
         if _read_at_start(variables) != self._variables or not self._lock.acquire(blocking=False):
             return None
         try:
-            return self._run(list(words), variables, timeout_s)
+            return self._run(list(words), variables, timeout_s, [*prefix[-1:]])
         finally:
             self._lock.release()
 
     def _run(
-        self, words: list[str], variables: Mapping[str, str], timeout_s: float
+        self,
+        words: list[str],
+        variables: Mapping[str, str],
+        timeout_s: float,
+        namespaces: list[str],
     ) -> subprocess.CompletedProcess[str]:
-        request = json.dumps([words, os.getcwd(), dict(variables)]).encode()
+        request = json.dumps([words, os.getcwd(), dict(variables), namespaces]).encode()
         assert len(request) < REQUEST_BYTES
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             socket.send_fds(self._link, [request], [out.fileno(), err.fileno()])
@@ -106,7 +122,9 @@ def serve(link: socket.socket) -> None:
         _, status = os.waitpid(pid, 0)
         link.send(str(os.waitstatus_to_exitcode(status)).encode())
     link.close()
-    words, directory, variables = json.loads(request)
+    words, directory, variables, namespaces = json.loads(request)
+    for name in namespaces:
+        enter(name)
     for number, file in enumerate(files, 1):
         os.dup2(file, number)
         os.close(file)
@@ -115,6 +133,14 @@ def serve(link: socket.socket) -> None:
     os.environ.clear()
     os.environ.update(variables)
     sys.argv = ["edgebench", *words]
+
+
+def enter(namespace: str) -> None:
+    """Move this process to a named network namespace, without the mount of /sys that `ip` makes."""
+    with open(f"/run/netns/{namespace}") as file:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(file.fileno(), _CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"not entered: {namespace}")
 
 
 def _import_commands() -> None:

@@ -12,10 +12,23 @@ from support.agents import Host
 
 METERED = (
     *("--quick", "--runs=1", "--runtime", "litert", "--duration", "0.5s", "--min-queries", "50"),
-    *("--warmup", "2", "--no-check", "--cooldown", "0s", "--idle", "0.5s"),
+    *(
+        "--warmup",
+        "2",
+        "--warmup-duration",
+        "0.05s",
+        "--no-check",
+        "--cooldown",
+        "0s",
+        "--idle",
+        "0.5s",
+    ),
 )
 """A short run for a meter, on whatever device."""
-QUICK = ("--quick", "--runs=1", "--duration", "0.1s", "--min-queries", "50", "--warmup", "2")
+QUICK = (
+    *("--quick", "--runs=1", "--duration", "0.1s", "--min-queries", "50"),
+    *("--warmup", "2", "--warmup-duration", "0.05s"),
+)
 
 
 _NOTICES_SOON = """

@@ -117,9 +117,9 @@ def mutated_words(data: bytes, chance: random.Random) -> bytes:
 
 
 class Budget:
-    """Time for as many damaged runs as fit into it: 2.5 s of CPU, of 30 s where others run, too."""
+    """Time for as many damaged runs as fit into it: 1 s of CPU, of 30 s where others run, too."""
 
-    CPU_S = 2.5
+    CPU_S = 1.0
     WALL_S = 30.0
 
     def __init__(self) -> None:

@@ -294,6 +294,7 @@ duration_s = {run_s * repeats}
 min_query_count = {10 * repeats}
 target_qps = 200
 warmup_query_count = 2
+warmup_duration_s = 0.05
 is_checked = false
 cooldown_timeout_s = 0
 meter = "farm"

@@ -36,8 +36,8 @@ for place in [place for place in sys.path if place.endswith("-packages")]:
 print("\\n".join(sorted(name for name in names if name.isidentifier())))
 """
 QUICK = (
-    *("--quick", "--runs", "1", "--duration", "0.2s", "--min-queries", "50", "--warmup", "2"),
-    *("--cooldown", "0s"),
+    *("--quick", "--runs", "1", "--duration", "0.2s", "--min-queries", "50"),
+    *("--warmup", "2", "--warmup-duration", "0.05s", "--cooldown", "0s"),
 )
 _CAMPAIGN = """\
 schema = 1

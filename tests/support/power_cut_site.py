@@ -60,6 +60,7 @@ threads = [1]
 duration_s = 0.2
 min_query_count = 20
 warmup_query_count = 20
+warmup_duration_s = 0.05
 is_checked = false
 """
 CUTS = (

@@ -52,7 +52,10 @@ if __name__ == "__main__":
 ROUND_S = 60.0
 """Time after which a command hangs."""
 RUNS = TESTS / "fixtures" / "runs" / "v7"
-QUICK = ("--quick", "--runs=1", "--duration=0.1s", "--min-queries=20", "--warmup=5", "--no-check")
+QUICK = (
+    *("--quick", "--runs=1", "--duration=0.1s", "--min-queries=20"),
+    *("--warmup=5", "--warmup-duration=0.05s", "--no-check"),
+)
 EXIT_CODES = (0, 1, 2, 3, 4, 5)
 PROGRESS_ROUNDS = 200
 """Rounds between two lines of progress."""

@@ -24,7 +24,10 @@ from edgebench.host.wheel_file import write_wheel
 
 MODEL = "digits_int8.onnx"
 BOARD_MODEL = "digits_int8.tflite"
-QUICK = ("--quick", "--runs=1", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
+QUICK = (
+    *("--quick", "--runs=1", "--duration", "0.2s", "--min-queries", "50"),
+    *("--warmup", "5", "--warmup-duration", "0.05s"),
+)
 METER = "synthetic:constant,power=1"
 ABSENT = "um25c:/dev/rfcomm-of-nobody"
 """A meter on a serial port that does not exist; its library has to be installed."""
@@ -33,26 +36,33 @@ SERVED = f"\nmeters    {METER}, {ABSENT}\n"
 
 
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator[Site]:
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, dict[str, str]]]:
+    """A device before its first deploy, and the files of its account."""
+    need_machines()
+    with fresh_site(tmp_path_factory.mktemp("site")) as made:
+        yield made, made.account.listing()
+
+
+@pytest.fixture(scope="module")
+def deployed(machines: tuple[Site, dict[str, str]], wheels: Path) -> Site:
     """A device `board` with a deployed agent, meters and the firmware bridge.
 
-    Every test leaves it in this state.
+    Every test leaves it in this state, except the last one, which uninstalls.
     """
-    need_machines()
+    made, _ = machines
     meters = ("--meter", METER, "--meter", ABSENT)
-    with fresh_site(tmp_path_factory.mktemp("site")) as made:
-        words = ("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
-        # Files in the home of the account, where a login begins, are not run.
-        marks = made.account.home / "marks"
-        traps = set_traps(made.account.home, marks, Path(SYSTEM_PYTHON))
-        result = made.deploy(*words, *meters, "--bridge")
-        assert marks.read_text() == ""
-        for path in (*traps, marks):
-            path.unlink()
-        assert result.returncode == 0, result.stderr
-        assert SERVED in result.stdout
-        assert f"\nwarning   meter {ABSENT} is not available yet: no such file: " in result.stdout
-        yield made
+    words = ("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
+    # Files in the home of the account, where a login begins, are not run.
+    marks = made.account.home / "marks"
+    traps = set_traps(made.account.home, marks, Path(SYSTEM_PYTHON))
+    result = made.deploy(*words, *meters, "--bridge")
+    assert marks.read_text() == ""
+    for path in (*traps, marks):
+        path.unlink()
+    assert result.returncode == 0, result.stderr
+    assert SERVED in result.stdout
+    assert f"\nwarning   meter {ABSENT} is not available yet: no such file: " in result.stdout
+    return made
 
 
 def known(host: Host) -> list[KnownDevice]:
@@ -251,24 +261,6 @@ def test_name_of_another_device_is_refused(deployed: Site, wheels: Path) -> None
     assert "'pi' belongs to another device, pi@10.0.0.9" in result.stderr
 
 
-def test_uninstall_leaves_nothing(site: Site, wheels: Path) -> None:
-    """Otherwise our files would remain in a user's home directory, or processes keep running."""
-    before = site.account.listing()
-    words = ("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
-    assert site.deploy(*words).returncode == 0
-    assert site.run("bench", MODEL, "--on", "board", *QUICK).returncode in (0, 3)
-    result = site.deploy("--uninstall")
-    assert result.returncode == 0, result.stderr
-    assert f"removed the agent from {site.target}" in result.stdout
-    assert site.account.listing() == before
-    assert known(site.host) == []
-    wait_until(lambda: not site.account.processes(), "everything of the account ends")
-    assert site.account.temporary_files() == []
-    again = site.deploy("--uninstall")
-    assert again.returncode == 0
-    assert "nothing was deployed" in again.stdout
-
-
 def add_source(path: Path) -> None:
     """Add a package in source form that takes ten minutes to build."""
     files = {
@@ -301,3 +293,18 @@ def test_device_fetches_for_itself_when_the_host_has_no_network(site: Site, whee
     assert site.deploy("--uninstall").returncode == 0
     # These two are not ours, and existed before.
     assert site.account.listing() == before
+
+
+def test_uninstall_leaves_nothing(deployed: Site, machines: tuple[Site, dict[str, str]]) -> None:
+    """Otherwise our files would remain in a user's home directory, or processes keep running."""
+    _, before = machines
+    result = deployed.deploy("--uninstall")
+    assert result.returncode == 0, result.stderr
+    assert f"removed the agent from {deployed.target}" in result.stdout
+    assert deployed.account.listing() == before
+    assert known(deployed.host) == []
+    wait_until(lambda: not deployed.account.processes(), "everything of the account ends")
+    assert deployed.account.temporary_files() == []
+    again = deployed.deploy("--uninstall")
+    assert again.returncode == 0
+    assert "nothing was deployed" in again.stdout

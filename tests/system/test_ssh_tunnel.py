@@ -15,7 +15,10 @@ from support.agents import AgentProcess, wait_until
 from support.tunnels import TunnelSite, tunnel_site
 
 MODEL = "digits_int8.onnx"
-QUICK = ("--runs=1", "--quick", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
+QUICK = (
+    *("--runs=1", "--quick", "--duration", "0.2s", "--min-queries", "50"),
+    *("--warmup", "5", "--warmup-duration", "0.05s"),
+)
 WATCH = (
     "import asyncio; from edgebench.host.devices.files import HostFiles; "
     "from edgebench.host.watch import watch\n"

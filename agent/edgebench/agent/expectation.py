@@ -7,11 +7,13 @@ from pathlib import Path
 
 from edgebench.agent.telemetry.source import numbered, read_text
 from edgebench.device_profiles.checks import GENERIC_PREFIX
+from edgebench.device_profiles.power import POWER_W_BOUNDS
 from edgebench.device_profiles.schema import Cluster, Indicator, Profile
 from edgebench.protocol.thermal import (
     Expectation,
     ExpectedAccelerator,
     ExpectedCluster,
+    ExpectedPower,
     ExpectedZone,
     Mismatch,
 )
@@ -22,6 +24,7 @@ def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
     indicators = {one.kind: one for one in profile.throttle.indicator}
     firmware = indicators.get("vcgencmd", Indicator(kind="none"))
     cooling = indicators.get("cooling_device", Indicator(kind="none"))
+    bounds_w = POWER_W_BOUNDS.get(profile.device_class)
     return Expectation(
         profile=profile.id,
         zones=tuple(
@@ -48,6 +51,7 @@ def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
         power_now=firmware.power_now,
         power_sticky=firmware.power_sticky,
         abort_c=profile.limits.abort_c,
+        power=None if bounds_w is None else ExpectedPower(profile.device_class, *bounds_w),
         mismatches=tuple(find_mismatches(profile, root)),
     )
 

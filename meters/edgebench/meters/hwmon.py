@@ -17,9 +17,11 @@ Source: https://docs.kernel.org/hwmon/ina2xx.html, ina238.html, ina3221.html and
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Literal
 
+from edgebench.meters.base import AbsentMeter
 from edgebench.meters.chips import CHIPS, Chip
 from edgebench.meters.file_meter import is_there, number_of, text_of
 from edgebench.meters.fitted_chip import (
@@ -42,6 +44,11 @@ _FOLDERS = (
 )
 _RAILS_OF_INA3221 = (1, 2, 3)
 _SHUNT_VOLTAGE = "in0_input"
+PRODUCT_RATIO = 5.0
+"""Largest ratio of power to current times voltage. Assumed: a load that changes between two
+readings differs by more only now and then; a driver with another unit differs by 1,000."""
+_CONTRADICTIONS = 5
+_LEAST_MA = 5
 _UNWATCHED = "; no current reading: values beyond its range go unnoticed"
 
 
@@ -51,10 +58,12 @@ class HwmonMeter(RailMeter):
     name = "hwmon"
     _patterns = _FOLDERS
 
-    def _rails_in(self, folder: Path) -> list[Rail]:
+    def _rails_in(self, folder: Path) -> list[Rail | AbsentMeter]:
         name = text_of(folder / "name").lower()
         if name == "ina3221":
-            rails = [_rail_of_three(folder, n) for n in _RAILS_OF_INA3221]
+            rails: list[Rail | AbsentMeter | None] = [
+                _rail_of_three(folder, n) for n in _RAILS_OF_INA3221
+            ]
         else:
             rails = [_only_rail(folder, name)] if name in CHIPS else []
         return [rail for rail in rails if rail is not None]
@@ -67,7 +76,7 @@ def make_meter(options: Options) -> HwmonMeter:
     return HwmonMeter(root, choice)
 
 
-def _only_rail(folder: Path, name: str) -> Rail | None:
+def _only_rail(folder: Path, name: str) -> Rail | AbsentMeter | None:
     chip = CHIPS[name]
     fitted = _fitted(folder, chip, "shunt_resistor", chip.voltage_file)
     energy, power = folder / "energy1_input", folder / "power1_input"
@@ -78,6 +87,8 @@ def _only_rail(folder: Path, name: str) -> Rail | None:
         note = "" if current in files else _UNWATCHED
         terms = fitted.terms(fitted.energy_step_j, Unit.JOULE, note=note)
     elif power_uw is not None:
+        if contradiction := _contradiction(folder, chip):
+            return AbsentMeter(f"{name} {folder.name}: {contradiction}")
         files, plan = _watched(folder, fitted, power, "power")
         terms = fitted.terms(fitted.power_step_w(power_uw * MICRO))
     elif is_there(current) and is_there(voltage):
@@ -86,6 +97,31 @@ def _only_rail(folder: Path, name: str) -> Rail | None:
     else:
         return None
     return _rail(folder, text_of(folder / "label") or name, files, plan, terms)
+
+
+def _contradiction(folder: Path, chip: Chip) -> str | None:
+    """Why the power of a chip contradicts its current and voltage; None if it does not.
+
+    The three are read one after the other, so all of several readings must contradict.
+    """
+    power_w = product_w = 0.0
+    for _ in range(_CONTRADICTIONS):
+        power_uw = number_of(folder / "power1_input")
+        current_ma = number_of(folder / "curr1_input")
+        voltage_mv = number_of(folder / chip.voltage_file)
+        if power_uw is None or current_ma is None or voltage_mv is None:
+            return None
+        product_w = abs(current_ma * MILLI) * voltage_mv * MILLI
+        power_w = abs(power_uw) * MICRO
+        # Fewer milliamperes are too coarse for a comparison.
+        is_within = power_w <= PRODUCT_RATIO * product_w and product_w <= PRODUCT_RATIO * power_w
+        if abs(current_ma) < _LEAST_MA or is_within:
+            return None
+    factor = product_w / power_w if power_w else math.inf
+    return (
+        f"power1_input is {power_w:.3g} W, but {chip.voltage_file} times curr1_input is "
+        f"{product_w:.3g} W, {factor:.4g} times as much: the driver's unit or its shunt is wrong"
+    )
 
 
 def _watched(

@@ -64,6 +64,15 @@ class ExpectedAccelerator:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectedPower:
+    """Mean powers that a device of this class can take as a whole while a model runs."""
+
+    device_class: str
+    lowest_w: float
+    highest_w: float
+
+
+@dataclass(frozen=True, slots=True)
 class Mismatch:
     """A difference between a device and its profile."""
 
@@ -123,6 +132,8 @@ class Expectation:
     """Firmware bits that report a power supply problem."""
     power_sticky: int = 0
     abort_c: float | None = None
+    power: ExpectedPower | None = None
+    """Possible powers; None for emulators, and from older agents."""
     mismatches: tuple[Mismatch, ...] = ()
 
     @property

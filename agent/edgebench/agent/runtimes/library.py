@@ -47,18 +47,14 @@ def has_module(module: str) -> bool:
 
 def library_version(module: str) -> str:
     """Version of an imported module: its own, or that of its package; `unknown` without either."""
-    version = getattr(_top(module), "__version__", None)
-    if isinstance(version, str) and version:
-        return version
-    distribution = _distribution(module)
-    return distribution.version if distribution else "unknown"
+    return _version(module, None) or _version(module, _distribution(module)) or "unknown"
 
 
 def library_facts(module: str) -> LibraryFacts:
     """Version, package and directory of an imported module."""
     distribution, place = _distribution(module), _place(module)
     return LibraryFacts(
-        library_version(module),
+        _version(module, distribution) or "unknown",
         distribution.name if distribution else None,
         None if place is None else str(place),
     )
@@ -68,6 +64,14 @@ def distribution_of(module: str) -> str | None:
     """Name of the package that contains a module; the module need not be imported."""
     distribution = _distribution(module)
     return distribution.name if distribution else None
+
+
+def _version(module: str, distribution: Distribution | None) -> str | None:
+    """Version of an imported module, else that of its package."""
+    version = getattr(_top(module), "__version__", None)
+    if isinstance(version, str) and version:
+        return version
+    return distribution.version if distribution else None
 
 
 def _top(module: str) -> object:

@@ -40,10 +40,15 @@ BUILT_IN: tuple[type[Runtime], ...] = (LiteRt, TfliteRuntime, OnnxRuntime)
 
 
 def known_runtimes() -> dict[str, Runtime]:
-    """Every driver by name; no library is imported, only the drivers themselves."""
-    drivers = [kind() for kind in BUILT_IN]
-    drivers += [point.load()() for point in entry_points(group=ENTRY_POINT_GROUP)]
-    return {driver.name: driver for driver in drivers}
+    """Every driver by name; no library is imported, only the drivers themselves.
+
+    The name of a built-in driver is reserved: a third-party driver cannot replace it.
+    """
+    drivers = _built_in()
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        driver: Runtime = point.load()()
+        drivers.setdefault(driver.name, driver)
+    return drivers
 
 
 def find_runtime(name: str) -> Runtime:
@@ -52,18 +57,25 @@ def find_runtime(name: str) -> Runtime:
     Raises:
         RuntimeUnavailable: no driver has this name.
     """
-    drivers = known_runtimes()
+    # Entry points are read only for other names: the metadata of every package costs 40 ms of CPU
+    # time, in each worker.
+    drivers = _built_in()
+    if name not in drivers:
+        drivers = known_runtimes()
     if name not in drivers:
         raise RuntimeUnavailable(f"unknown runtime {name[:40]!r}; available: {', '.join(drivers)}")
     return drivers[name]
+
+
+def _built_in() -> dict[str, Runtime]:
+    return {driver.name: driver for driver in (kind() for kind in BUILT_IN)}
 
 
 def built_in_for(driver: Runtime) -> list[Runtime]:
     """Built-in drivers that may load the files of a third-party driver; none for a built-in one."""
     if type(driver) in BUILT_IN:
         return []
-    built_in = [kind() for kind in BUILT_IN]
-    return [other for other in built_in if set(other.formats) & set(driver.formats)]
+    return [other for other in _built_in().values() if set(other.formats) & set(driver.formats)]
 
 
 def probe_all() -> tuple[RuntimeReport, ...]:

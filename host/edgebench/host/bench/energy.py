@@ -16,11 +16,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from edgebench.host.analysis.energy.in_step import MIN_INSTANTS_HZ, refuse_few_instants
+from edgebench.host.analysis.energy.plausible.screen import screen
 from edgebench.host.analysis.energy.sync.find_codes import RATE_LIMIT, are_alike
 from edgebench.host.analysis.energy.trace import IS_ASSUMED
 from edgebench.host.analysis.energy.windows import CODES_OF_RUN
 from edgebench.host.analysis.run import analyse_run, fit_clock
-from edgebench.host.power.imports.importer import ImportFile
+from edgebench.host.power.imports.importer import ImportFile, open_file
 from edgebench.host.power.trace import kept_path, load_codes, placed, write_trace
 from edgebench.host.result.document import created_utc, to_document
 from edgebench.host.result.energy import SyncMethod
@@ -113,6 +114,7 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
     with tempfile.TemporaryDirectory(prefix=".energy-", dir=store.root) as folder:
         scratch = Path(folder)
         request, file = _read(scratch, path, options)
+        _refuse_implausible(scratch, path, request, record)
         around = list(_runs_around(store, run_id, record))
         twins = _twins(record, facts, around)
         others = [other for other, _ in around]
@@ -164,6 +166,25 @@ def _read(scratch: Path, path: Path, options: TraceOptions) -> tuple[TraceReques
         # In this command, --voltage also takes a constant voltage.
         raise type(exc)(str(exc).replace("--supply", "--voltage")) from exc
     return replace(request, sha256=file.sha256), file
+
+
+def _refuse_implausible(
+    scratch: Path, path: Path, request: TraceRequest, record: RunRecord
+) -> None:
+    """Refuse samples that cannot be true before the load codes are searched in them.
+
+    In a reversed recording, for example, they would not be found.
+
+    Raises:
+        TraceRefused: a check of the samples fails.
+    """
+    # The stored header describes the instrument, and not the columns of the file.
+    _, samples = open_file(path, request.options)
+    power = PowerFile.open(scratch)
+    power = replace(power, facts=replace(power.facts, header=samples.header))
+    for check in screen(power, record.expected.power, is_loaded=True).checks:
+        if check.is_passed is False:
+            raise TraceRefused(f"{request.name}: {check.detail}")
 
 
 def _energy_request(request: TraceRequest, options: TraceOptions) -> EnergyRequest:

@@ -12,6 +12,7 @@ from operator import or_
 from pathlib import Path
 
 from edgebench.host.analysis.energy.checks import check_recording
+from edgebench.host.analysis.energy.plausible.screen import screen
 from edgebench.host.analysis.energy.refusal import reasons_of
 from edgebench.host.analysis.energy.site import site_in, site_of
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, MeterErrors
@@ -53,11 +54,11 @@ class StoredSession:
 
     directory: Path
     facts: PowerFacts
+    power: PowerFile
+    """Recording without the samples that cannot be true."""
     checks: tuple[MeterCheck, ...]
     interrupted_s: float | None = None
     """Time from the start to Ctrl-C; None if it was not interrupted, or was read from a store."""
-    samples_directory: Path | None = None
-    """Directory of its samples, if they are not in `directory`."""
     left_out: tuple[str, ...] = ()
     """Channels without an energy, because their values contradict those of other channels."""
 
@@ -71,14 +72,11 @@ class StoredSession:
 
     def channels(self) -> list[ChannelEnergy]:
         """Energy of each channel that has values and is not left out."""
+        power = self.power
         return [
-            _energy(
-                PowerFile.open(self.samples_directory or self.directory),
-                channel.name,
-                channel.boundary,
-            )
+            _energy(power, channel.name, channel.boundary)
             for channel in self.facts.header.capability.channels
-            if self.facts.of(channel.name) and channel.name not in self.left_out
+            if power.facts.of(channel.name) and channel.name not in self.left_out
         ]
 
 
@@ -97,7 +95,7 @@ def stored_session(directory: Path) -> Iterator[StoredSession]:
             folder = tempfile.TemporaryDirectory(prefix="edgebench-show-")
             samples = Path(stack.enter_context(folder))
             facts = decode_into(samples, directory / METER_FILE).facts
-        yield replace(judge(samples, facts), directory=directory, samples_directory=samples)
+        yield replace(judge(samples, facts), directory=directory)
 
 
 def judge(directory: Path, facts: PowerFacts) -> StoredSession:
@@ -107,8 +105,11 @@ def judge(directory: Path, facts: PowerFacts) -> StoredSession:
         RunDamaged: the samples cannot be read.
     """
     flags = reduce(or_, (group.flags for group in facts.groups), 0)
-    checks = check_recording(facts.header, facts.loss, flags, _mean_power_w(facts))
-    return _with_parts_checked(StoredSession(directory, facts, checks))
+    screening = screen(PowerFile.open(directory))
+    power = screening.power
+    checks = check_recording(facts.header, facts.loss, flags, _mean_power_w(power.facts))
+    session = StoredSession(directory, facts, power, (*checks, *screening.checks))
+    return _with_parts_checked(session)
 
 
 def _with_parts_checked(session: StoredSession) -> StoredSession:
@@ -119,7 +120,7 @@ def _with_parts_checked(session: StoredSession) -> StoredSession:
     Raises:
         RunDamaged: the samples cannot be read.
     """
-    facts = session.facts
+    facts = session.power.facts
     names = [channel.name for channel in facts.header.capability.channels]
     if len(names) < 2 or not all(map(facts.of, names)):
         return session
@@ -128,7 +129,7 @@ def _with_parts_checked(session: StoredSession) -> StoredSession:
     except MeasurementError:  # their sum is undefined: each channel is reported separately
         return session
     try:
-        used = site_in(PowerFile.open(session.directory))
+        used = site_in(session.power)
     except MeasurementError as exc:
         return replace(session, checks=(*session.checks, MeterCheck(PARTS, False, reasons_of(exc))))
     if used == whole:

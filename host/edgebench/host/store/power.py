@@ -27,12 +27,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.integrate import (
+    Floats,
     PowerLine,
     between_j,
     line_of_instants,
     line_of_means,
 )
 from edgebench.host.analysis.energy.outline import OutlineBuilder
+from edgebench.host.analysis.energy.plausible.texture import SampleRows, Texture, texture_of
 from edgebench.host.store.arrow import table_of, to_arrow, to_numpy
 from edgebench.host.store.layout import POWER_FILE, POWER_OUTLINE_FILE
 from edgebench.meters.arrival import ArrivalEnvelope, ArrivalLine
@@ -114,6 +116,8 @@ class RowGroup:
     """Number of rows that are NaN, and whose time no other row covers."""
     rows_ns: tuple[int, int] | None = None
     """Times of the first and the last row, if rows are missing; None otherwise."""
+    texture: Texture | None = None
+    """Repeated values; None in files of older versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +207,7 @@ class _RowGroupWriter:
         table = _table(blocks, self.names[channel])
         self.parquet.write_table(table, row_group_size=len(table))
         line = line_of(table, self.is_averaging)
-        self.groups.append(_row_group(self.names[channel], table, line, self.is_averaging))
+        self.groups.append(row_group_of(self.names[channel], table, self.is_averaging, line))
         self._outlines.setdefault(channel, OutlineBuilder(OUTLINE_ROWS)).add(line)
 
     def write_outline(self, path: Path) -> None:
@@ -246,7 +250,8 @@ def _table(blocks: list[SampleBlock], channel: str) -> Any:  # a pyarrow table
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _row_group(channel: str, table: Any, line: PowerLine, is_averaging: bool) -> RowGroup:
+def row_group_of(channel: str, table: Any, is_averaging: bool, line: PowerLine) -> RowGroup:
+    """Summary of the rows of a channel, whose power line was made from them."""
     flags = int(np.bitwise_or.reduce(to_numpy(table["flags"])))
     group = RowGroup(channel=channel, row_count=len(table), flags=flags)
     if count := len(missing_ns(table, is_averaging)):
@@ -270,6 +275,29 @@ def _row_group(channel: str, table: Any, line: PowerLine, is_averaging: bool) ->
         shares=shares_of(table, line, is_averaging, begin_ns, end_ns),
         spike_j=spikes_j(table),
         between_j=between_samples_j(table, is_averaging),
+        texture=texture_of(samples_of(table)),
+    )
+
+
+def samples_of(table: Any) -> SampleRows:
+    """Samples of a table that have a value, without the repeats that the driver marked."""
+    power_w = to_numpy(table["watts_w"])
+    flags = to_numpy(table["flags"])
+    is_kept = np.isfinite(power_w) & ((flags & np.uint8(Flag.DUPLICATE)) == 0)
+    kept = table if is_kept.all() else table.filter(to_arrow(is_kept))
+
+    def column(name: str) -> Floats | None:
+        values = kept[name]
+        if values.null_count:
+            return None
+        found: Floats = to_numpy(values).astype(np.float64)
+        return found if np.isfinite(found).all() else None
+
+    return SampleRows(
+        time_ns=to_numpy(kept["time_ns"]),
+        power_w=to_numpy(kept["watts_w"]),
+        current_a=column("amps_a"),
+        voltage_v=column("volts_v"),
     )
 
 

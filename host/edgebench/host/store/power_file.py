@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from operator import or_
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds, PowerLine
+from edgebench.host.analysis.energy.plausible.texture import SampleRows, texture_of
+from edgebench.host.analysis.energy.power_trace import TracePiece
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, RangePart
 from edgebench.host.store.arrow import to_arrow, to_numpy
 from edgebench.host.store.layout import POWER_FILE
@@ -40,6 +42,8 @@ from edgebench.host.store.power import (
     mean_volts_v,
     missing_ns,
     missing_spans_ns,
+    row_group_of,
+    samples_of,
     shares_of,
     spikes_j,
 )
@@ -75,6 +79,10 @@ class PowerFile:
     facts: PowerFacts
     _metadata: Any = field(repr=False, compare=False)
     """Parquet metadata of the file."""
+    _left_out: Mapping[str, Nanoseconds] = field(
+        default_factory=dict[str, Nanoseconds], compare=False
+    )
+    """Times of samples that are read as missing, by channel, ascending."""
 
     @classmethod
     def open(cls, directory: Path) -> PowerFile:
@@ -265,6 +273,56 @@ class PowerFile:
                 powers.append(to_numpy(table["watts_w"])[slice(*bounds)].astype(np.float64))
         return np.concatenate(times), np.concatenate(powers)
 
+    def pieces(self, channel: str) -> list[TracePiece]:
+        """Parts of a channel's recording: its row groups.
+
+        Raises:
+            RunDamaged: the file is damaged.
+        """
+        found: list[TracePiece] = []
+        for number, group in self._numbered(channel):
+            texture = group.texture or texture_of(self._rows(number))
+            if texture is not None:
+                found.append(
+                    TracePiece(
+                        first_ns=group.first_ns,
+                        last_ns=group.last_ns,
+                        sample_count=group.row_count,
+                        lowest_w=group.min_w,
+                        highest_w=group.max_w,
+                        texture=texture,
+                        read=partial(self._rows, number),
+                    )
+                )
+        return found
+
+    def without(self, times_ns: Mapping[str, Nanoseconds]) -> PowerFile:
+        """The recording in which the samples at these times, by channel, are missing.
+
+        Raises:
+            RunDamaged: the file is damaged.
+        """
+        left_out = dict(self._left_out)
+        for channel, some_ns in times_ns.items():
+            before_ns = left_out.get(channel, np.zeros(0, np.int64))
+            left_out[channel] = np.union1d(before_ns, some_ns)
+        masked = replace(self, _left_out=left_out)
+        groups = list(self.facts.groups)
+        with masked._reading() as read:
+            for channel, some_ns in times_ns.items():
+                for number, group in self._numbered(channel):
+                    first, last = np.searchsorted(some_ns, [group.first_ns, group.last_ns + 1])
+                    if first < last:
+                        table = read(number, _SAMPLE_COLUMNS)
+                        line = line_of(table, self._is_averaging)
+                        groups[number] = row_group_of(channel, table, self._is_averaging, line)
+        return replace(masked, facts=replace(self.facts, groups=tuple(groups)))
+
+    def _rows(self, number: int) -> SampleRows:
+        """Samples of a row group that have a value."""
+        with self._reading() as read:
+            return samples_of(read(number, ["time_ns", "watts_w", "flags", "amps_a", "volts_v"]))
+
     def falling_edges(self) -> dict[int, Nanoseconds]:
         """Midpoints between the last high and the first low sample, by digital input."""
         falls: dict[int, list[Nanoseconds]] = {}
@@ -353,13 +411,23 @@ class PowerFile:
                     if not opened:
                         file = pq.ParquetFile(self.path, metadata=self._metadata)
                         opened.append(stack.enter_context(file))
-                    return opened[0].read_row_group(number, columns)
+                    return self._masked(number, opened[0].read_row_group(number, columns))
                 except MemoryError as exc:
                     raise OutOfMemory(f"power does not fit into memory: {self.path}") from exc
                 except (OSError, pa.ArrowException) as exc:
                     raise _unreadable(exc, self.path) from exc
 
             yield read
+
+    def _masked(self, number: int, table: Any) -> Any:
+        """The table of a row group, with NaN for the power of samples that are left out."""
+        times_ns = self._left_out.get(self.facts.groups[number].channel)
+        if times_ns is None or "watts_w" not in table.column_names:
+            return table
+        power_w = to_numpy(table["watts_w"]).copy()
+        power_w[np.isin(to_numpy(table["time_ns"]), times_ns)] = np.nan
+        place = table.column_names.index("watts_w")
+        return table.set_column(place, "watts_w", to_arrow(power_w))
 
 
 def _note_falls(

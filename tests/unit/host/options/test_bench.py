@@ -24,7 +24,7 @@ from edgebench.protocol.errors import UsageError
 from edgebench.protocol.spec import PRESETS, Engine, RunSpec, SpecChanges
 
 WITHOUT_OPTION = {
-    *("max_query_count", "warmup_duration_s", "target_percentile", "sample_count"),
+    *("max_query_count", "target_percentile", "sample_count"),
     *("inputs_sha256", "dataset_sha256"),  # Follow from --inputs and --accuracy
     *("limits", "is_sustained"),  # --timeout, --memory-limit and --sustained have their own
 }

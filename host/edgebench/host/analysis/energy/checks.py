@@ -7,8 +7,8 @@
                   later samples in time
     rate          the sample rate is within 200 ppm of the nominal rate by the host's clock, plus
                   the error from arrivals that may be 2 ms late
-    saturation    no sample is at the end of the meter's range. Samples right before samples in a
-                  higher range are excepted: they add to the uncertainty, and may be at most 0.1 %
+    saturation    at most 0.1 % of the samples are at the end of the meter's range; these add to the
+                  uncertainty
     direction     no power flows back from the device
 
 Source: our own limits: 0.1 % is below any meter's gain error; the crystals of instruments and
@@ -18,8 +18,10 @@ hosts are within 100 ppm each.
 from __future__ import annotations
 
 from edgebench.host.result.energy import MeterCheck
+from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons import recording
 from edgebench.host.result.reasons.energy import stated
+from edgebench.host.result.reasons.plausible import reversed_columns
 from edgebench.meters.base import Flag, Header, LossReport
 from edgebench.meters.cable import BACKWARDS_W
 
@@ -27,6 +29,8 @@ LOSS_LIMIT_RATIO = 1e-3
 RATE_LIMIT_PPM = 200.0
 ARRIVAL_S = 2e-3
 """Maximum delay of an arrival: USB polls once per millisecond, and a busy host adds to it."""
+COLUMNS = "columns"
+"""Fact of a header: columns of a table, by quantity."""
 IS_CALIBRATION_STATED = "is_calibration_told"
 """Fact of a header; false if the calibration of the meter behind a file is unknown."""
 
@@ -43,7 +47,7 @@ def check_recording(
         power_w_mean: Mean power of the whole recording; None: skip the direction check.
     """
     rate = _rate(header, loss)
-    is_few = loss.bounded_count <= LOSS_LIMIT_RATIO * loss.received_count
+    is_few = loss.saturated_count <= LOSS_LIMIT_RATIO * loss.received_count
     at_end = recording.samples_at_range_end(
         sample_count=loss.saturated_count, bounded_count=loss.bounded_count
     )
@@ -52,13 +56,23 @@ def check_recording(
         _calibration(header, Flag(flags)),
         _loss(header, loss, rate),
         rate,
-        MeterCheck("saturation", is_few and loss.saturated_count <= loss.bounded_count, (at_end,)),
+        MeterCheck("saturation", is_few, (at_end,)),
     )
     if power_w_mean is None:
         return checks
     is_forwards = power_w_mean >= -BACKWARDS_W
-    power = recording.mean_power if is_forwards else recording.reversed_power
-    return (*checks, MeterCheck("direction", is_forwards, (power(power_w_mean=power_w_mean),)))
+    power = recording.mean_power(power_w_mean=power_w_mean)
+    reason = power if is_forwards else reversed_reason(header, power_w_mean)
+    return (*checks, MeterCheck("direction", is_forwards, (reason,)))
+
+
+def reversed_reason(header: Header, power_w_mean: float) -> Reason:
+    """Why the power is negative: the leads, or the sign of a column of a table."""
+    columns = header.facts.get(COLUMNS)
+    if not isinstance(columns, dict):
+        return recording.reversed_power(power_w_mean=power_w_mean)
+    names = [repr(columns[quantity]) for quantity in ("power", "current") if quantity in columns]
+    return reversed_columns(power_w_mean=power_w_mean, columns=f"column {' or '.join(names)}")
 
 
 def _complete(loss: LossReport) -> MeterCheck:

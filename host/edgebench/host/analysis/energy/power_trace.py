@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
+from edgebench.host.analysis.energy.plausible.texture import SampleRows, Texture
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow
 from edgebench.meters.arrival import ArrivalLine
 from edgebench.meters.base import Header, LossReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracePiece:
+    """A part of a channel's recording, with a summary that is known without reading its samples."""
+
+    first_ns: int
+    last_ns: int
+    sample_count: int
+    lowest_w: float
+    highest_w: float
+    texture: Texture
+    read: Callable[[], SampleRows]
+    """Read its samples."""
+
+
+TraceT = TypeVar("TraceT")
 
 
 class PowerTrace(Protocol):
@@ -66,6 +85,14 @@ class PowerTrace(Protocol):
 
     def peak_w(self, channel: str, begin_ns: int, end_ns: int) -> float:
         """Highest sample in a window, W."""
+        ...
+
+    def pieces(self, channel: str) -> Sequence[TracePiece]:
+        """Parts of a channel's recording that have a sample with a value, in order of time."""
+        ...
+
+    def without(self: TraceT, times_ns: Mapping[str, Nanoseconds]) -> TraceT:
+        """The recording in which the samples at these times, by channel, are missing."""
         ...
 
     def falling_edges(self) -> Mapping[int, Nanoseconds]:

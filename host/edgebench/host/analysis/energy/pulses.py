@@ -36,6 +36,7 @@ import numpy as np
 
 from edgebench.host.analysis.energy.in_step import refuse_few_instants
 from edgebench.host.analysis.energy.integrate import Nanoseconds
+from edgebench.host.analysis.energy.plausible.screen import screen
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.refusal import EnergyRefused
 from edgebench.host.analysis.energy.run import (
@@ -117,9 +118,15 @@ def find_pulsed_energy(
 
     The durations of the windows are reported even if their energy is refused.
     """
-    result = metered_result(record, power, request)
-    if power is None:
+    try:
+        # A board may take the same power all the time: its edges show that it ran.
+        screening = None if power is None else screen(power, record.expected.power)
+    except ENERGY_ERRORS as exc:
+        return with_refusal(EnergyResult(meter=request.meter), exc, record.run_id)
+    result = metered_result(record, screening, request)
+    if screening is None:
         return result
+    power = screening.power
     windows = [
         PulsedWindow(one.count, one.begin_ns, one.end_ns, target.pace_ns) for one in target.windows
     ]
@@ -155,6 +162,7 @@ def find_pulsed_energy(
             median.window.count,
             mean_s=median.duration_s / median.window.count,
             battery_capacity_j=request.battery_capacity_j,
+            board=record.expected.power,
         )
     except ENERGY_ERRORS as exc:
         return result if result.refused is not None else with_refusal(result, exc, record.run_id)

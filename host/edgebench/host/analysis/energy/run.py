@@ -31,10 +31,17 @@ from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.checks import check_recording
 from edgebench.host.analysis.energy.in_step import refuse_few_instants
+from edgebench.host.analysis.energy.plausible.bounds import ceiling_w, refused_power
+from edgebench.host.analysis.energy.plausible.screen import (
+    Screening,
+    screen,
+    without_below_idle,
+)
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.refusal import EnergyRefused, WindowTooShort, reasons_of
 from edgebench.host.analysis.energy.seen import look_at_meter
-from edgebench.host.analysis.energy.site import site_in
+from edgebench.host.analysis.energy.site import Site, site_in
+from edgebench.host.analysis.energy.sync.alignment import ClockLine
 from edgebench.host.analysis.energy.sync.choose import RunClocks, find_sync
 from edgebench.host.analysis.energy.trace import trace_file, trace_line
 from edgebench.host.analysis.energy.uncertainty import (
@@ -65,6 +72,7 @@ from edgebench.host.result.reasons.alignment import clocks_not_aligned
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
+from edgebench.protocol.thermal import ExpectedPower
 
 IDLE_WINDOWS = 2
 """Idle windows needed for a net energy: a single window does not show changes of idle power."""
@@ -84,10 +92,15 @@ def find_energy(
     request: EnergyRequest,
 ) -> EnergyResult:
     """Energy of a run, or why it is refused."""
-    result = metered_result(record, power, request)
-    if power is None or result.refused is not None:
+    try:
+        screening = None if power is None else screen(power, record.expected.power, is_loaded=True)
+    except ENERGY_ERRORS as exc:
+        return with_refusal(EnergyResult(meter=request.meter), exc, record.run_id)
+    result = metered_result(record, screening, request)
+    if screening is None or result.refused is not None:
         return result
     try:
+        power = screening.power
         refuse_few_instants(power.header.capability)
         site = site_in(power)
         result = replace(result, boundary=site.boundary, channels=site.channels)
@@ -104,31 +117,58 @@ def find_energy(
         is_coded = sync.result.method is SyncMethod.CODED_LOAD
         codes = worker.sync.codes if is_coded and place is None else ()
         idles_ns = idle_windows(record.events)
+        screening = _without_below_idle(screening, site, sync.best.line, idles_ns)
+        power = screening.power
         channel, loop_ns = site.channels[0], timed.window_ns
         seen = look_at_meter(power, channel, sync.best, codes, idles_ns, loop_ns, timed.count)
-        trace = AlignedTrace(power, site, sync.best, seen)
+        trace = AlignedTrace(
+            power,
+            site,
+            sync.best,
+            seen,
+            ceiling_w=ceiling_w(power, record.expected.power),
+            left_out=screening.left_out,
+        )
         return _with_numbers(result, trace, record, timed, request.battery_capacity_j)
     except ENERGY_ERRORS as exc:
         return with_refusal(result, exc, record.run_id)
 
 
+def _without_below_idle(
+    screening: Screening[PowerTrace],
+    site: Site,
+    line: ClockLine,
+    idles_ns: Sequence[tuple[int, int]],
+) -> Screening[PowerTrace]:
+    """The recording without the samples far below the idle power, between the idle windows."""
+    if not idles_ns:
+        return screening
+    on_meter_ns = line.to_meter(list(chain(*idles_ns))).tolist()
+    windows_ns = list(zip(on_meter_ns[::2], on_meter_ns[1::2], strict=True))
+    return without_below_idle(screening, site.channels, windows_ns, on_meter_ns[-1])
+
+
 def metered_result(
-    record: RunRecord, power: PowerTrace | None, request: EnergyRequest
+    record: RunRecord, screening: Screening[PowerTrace] | None, request: EnergyRequest
 ) -> EnergyResult:
     """Facts and checks of the meter, without energy; or why the energy is refused."""
-    if power is None:
+    if screening is None:
         # The host that collected the run is not the host with the meter.
         reason = reasons.recorded_elsewhere()
         if record.metered is not None:
             trouble = record.metered.trouble
             reason = reasons.stated(text=trouble) if trouble else reasons.nothing_recorded()
         return EnergyResult(meter=request.meter, refusal=(reason,), refused_by="meter")
+    power = screening.power
     info, facts = power.header.info, power.header.facts
     result = EnergyResult(
         meter=" ".join(part for part in (info.vendor, info.model, info.serial) if part),
         supply_v=facts.get("supply_v"),
         settings_sha256=hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest(),
-        checks=check_recording(power.header, power.loss, power.flags),
+        checks=(
+            *check_recording(power.header, power.loss, power.flags),
+            *screening.checks,
+        ),
         trace=trace_file(request.trace, power.header) if request.trace else None,
     )
     if failed := [check for check in result.checks if check.is_passed is False]:
@@ -155,6 +195,7 @@ def with_gross(
     *,
     mean_s: float,
     battery_capacity_j: float | None,
+    board: ExpectedPower | None,
 ) -> EnergyResult:
     """The result with the gross energy of a window and derived quantities.
 
@@ -165,15 +206,19 @@ def with_gross(
         inference_count: Number of inferences in the window.
         mean_s: Mean time of an inference, for the energy-delay product.
         battery_capacity_j: Capacity that the user stated, if any.
+        board: Possible powers of the device; None: unknown.
 
     Raises:
-        MeasurementError: the energy is not a number, or negative.
+        MeasurementError: the energy is not a number or negative, or no board takes this power.
     """
     gross, power_w = errors.gross_per_inference(window, inference_count), errors.mean_power(window)
     if not math.isfinite(gross.value + gross.u95_absolute):
         raise EnergyRefused(reasons.energy_not_a_number())
     if gross.value + gross.u95_absolute < 0:
         raise EnergyRefused(reasons.negative_energy(energy_j=gross.value))
+    impossible = refused_power(power_w.value, result.boundary or "", board)
+    if impossible is not None:
+        raise EnergyRefused(impossible)
     per_s = inference_count / window.duration_s
     return replace(
         result,
@@ -216,6 +261,7 @@ def _with_numbers(
         timed.count,
         mean_s=timed.mean_s,
         battery_capacity_j=battery_capacity_j,
+        board=record.expected.power,
     )
     peak_w = trace.peak_w(*timed.window_ns)
     load_ns = phase_window(record.events, Phase.LOADING)

@@ -11,7 +11,6 @@ rails of a Jetson are on its module and which on the carrier board)
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,7 +85,9 @@ def site_in(power: PowerTrace) -> Site:
         parts = tuple(one.name for one in others if _PROCESSORS & set(one.name.split("_")))
     if not parts:
         return site
-    whole_w, parts_w = (_mean_w(power, names) for names in (site.channels, parts))
+    whole_w, parts_w = (
+        sum(mean_power_w(power, name) for name in names) for names in (site.channels, parts)
+    )
     if parts_w <= whole_w * PARTS_LIMIT_RATIO:
         return site
     if site.boundary == "platform":
@@ -102,11 +103,12 @@ def site_in(power: PowerTrace) -> Site:
     )
 
 
-def _mean_w(power: PowerTrace, names: Sequence[str]) -> float:
-    """Mean power of these channels together, over the whole recording."""
-    mean_w = 0.0
-    for name in names:
-        ends_ns = np.array(power.span_ns(name))
-        begin_j, end_j = power.cumulative_j(name, ends_ns)
-        mean_w += float(end_j - begin_j) * 1e9 / max(float(ends_ns[1] - ends_ns[0]), 1.0)
-    return mean_w
+def mean_power_w(power: PowerTrace, channel: str) -> float:
+    """Mean power of a channel over the whole recording.
+
+    Raises:
+        MeasurementError: the channel has no value.
+    """
+    ends_ns = np.array(power.span_ns(channel))
+    begin_j, end_j = power.cumulative_j(channel, ends_ns)
+    return float(end_j - begin_j) * 1e9 / max(float(ends_ns[1] - ends_ns[0]), 1.0)

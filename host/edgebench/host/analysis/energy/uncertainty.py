@@ -69,7 +69,9 @@ class EnergyWindow:
     missing_s: float = 0.0
     """Time inside the window without a sample."""
     saturated_s: float = 0.0
-    """Time of samples at the end of a range right before a higher range."""
+    """Time of samples at the end of a range."""
+    ceiling_w: float = 0.0
+    """Highest power of such a sample; 0: a higher range shows it."""
     power_w_span: float = 0.0
     """Highest power minus lowest power."""
     edge_error_s: float = 0.0
@@ -307,7 +309,8 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
     between samples  for instants: sqrt(sum (dt · dP)² / 2) over the pieces, minus the noise in it
     missing    lost time · (highest - lowest power) / sqrt(12)
     saturated  time at the end of a range · (highest - lowest power) / sqrt(3): the true power was
-               anywhere between the end of the range and the reading of the higher range
+               anywhere between the end of the range and the reading of the higher range; without a
+               higher range, below the highest power that the board can take
     sampling   each end of the window lies in a sample, in which the power may have been anywhere in
                its span: interval · (highest - lowest power) / sqrt(12), twice
     lag        delay of the values · difference of the powers before the two ends / sqrt(3)
@@ -335,7 +338,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
         "count": window.count_j,
         "between samples": math.sqrt(max(0.0, window.between_j**2 - noise_j**2)),
         "missing": window.missing_s * window.power_w_span / math.sqrt(12),
-        "saturated": window.saturated_s * window.power_w_span / math.sqrt(3),
+        "saturated": window.saturated_s * max(window.power_w_span, window.ceiling_w) / math.sqrt(3),
         "sampling": math.sqrt(2 / 12) * window.sample_s * window.power_w_span,
         "lag": window.lag_j / math.sqrt(3),
         "range switches": abs(window.spike_j) / math.sqrt(3),

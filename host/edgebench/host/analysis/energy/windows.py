@@ -25,6 +25,7 @@ from edgebench.host.analysis.energy.sync.alignment import Alignment
 from edgebench.host.analysis.energy.sync.loop_edges import LoopTimes
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow
 from edgebench.host.analysis.latency.queries import Queries
+from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons.energy import samples_missing, window_too_short
 from edgebench.meters.base import Capability
 from edgebench.meters.uncertainty import Kind
@@ -98,6 +99,10 @@ class AlignedTrace:
     site: Site
     alignment: Alignment
     seen: SeenMeter = field(default_factory=SeenMeter)
+    ceiling_w: float = 0.0
+    """Highest power of a sample at the end of a range; 0 if a higher range shows its power."""
+    left_out: tuple[Reason, ...] = ()
+    """Samples that were left out because they cannot be true."""
 
     @property
     def min_window_s(self) -> float:
@@ -170,7 +175,8 @@ class AlignedTrace:
                 samples_missing(
                     missing_ratio=window.missing_s / window.duration_s,
                     limit_ratio=MISSING_LIMIT_RATIO,
-                )
+                ),
+                *self.left_out,
             )
         mean_w = window.energy_j / window.duration_s
         edge_w = self._edges_w(np.array([begin, end]))
@@ -186,6 +192,7 @@ class AlignedTrace:
             window,
             sample_s=max(window.sample_s, self.seen.smoothing_s, update_s),
             lag_j=self._lag_j(begin, end),
+            ceiling_w=self.ceiling_w,
             rate_j=abs(window.energy_j) * self._rate_ratio,
             noise_w=self.seen.noise_w,
             edge_error_s=self.edge_error_s,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from edgebench.host.analysis.energy.checks import IS_CALIBRATION_STATED
+from edgebench.host.analysis.energy.checks import COLUMNS, IS_CALIBRATION_STATED
 from edgebench.host.analysis.energy.trace import FORMAT, IS_ASSUMED, IS_STEADY
 from edgebench.host.power.imports import (
     csv_file,
@@ -355,7 +355,7 @@ def _from_table(
             FORMAT: name,
             IS_ASSUMED: is_assumed,
             IS_STEADY: table.pace.is_steady,
-            "columns": table.columns.facts,
+            COLUMNS: table.columns.facts,
         },
         is_averaging=table.samples is not Samples.INSTANTS,
     )

@@ -7,9 +7,16 @@ from types import ModuleType
 from typing import Any
 
 from edgebench.host.result.reason import Reason, ReasonKind
-from edgebench.host.result.reasons import alignment, comparison, energy, recording, thermal
+from edgebench.host.result.reasons import (
+    alignment,
+    comparison,
+    energy,
+    plausible,
+    recording,
+    thermal,
+)
 
-MODULES: tuple[ModuleType, ...] = (thermal, recording, alignment, energy, comparison)
+MODULES: tuple[ModuleType, ...] = (thermal, recording, plausible, alignment, energy, comparison)
 KINDS: dict[str, ReasonKind[Any]] = {
     kind.id: kind
     for module in MODULES

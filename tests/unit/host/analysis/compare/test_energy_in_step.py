@@ -14,7 +14,7 @@ from edgebench.host.analysis.run import analyse_run
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State, Verdict
 
-TICKING = SimulatedDevice(tick_s=1e-3, tick_active_s=7.5e-5, tick_w=1.0, duration_s=1.0)
+TICKING = SimulatedDevice(tick_s=1e-3, tick_active_s=7.5e-5, tick_w=1.0, duration_s=0.5)
 INSTANTS = SimulatedMeter(is_averaging=False, rate_hz=20_000.0, noise_w=1e-5)
 SIDE = 6
 """Runs of each side: enough for a verdict."""

@@ -221,7 +221,7 @@ def test_meter_with_swapped_wires_gives_no_joules(tmp_path: Path) -> None:
     found = found_in(recorded(tmp_path, time_ns, -steps(time_ns, LEVELS)))
     assert has_no_number(found)
     assert found.refused is not None
-    assert found.refused.startswith("energy is negative, -")
+    assert found.refused.startswith("direction: -")
     assert "the other way round" in found.refused
 
 

@@ -124,7 +124,7 @@ FILE_METERS = {
         SimulatedMeter(rate_hz=10.0, drift_ppm=90.0, lag_s=0.5),
     ),
     "in step": (
-        SimulatedDevice(active_ratio=0.005, work_w=1.0),
+        SimulatedDevice(active_ratio=0.005, work_w=1.0, duration_s=1.0),
         SimulatedMeter(is_averaging=False, rate_hz=2e4, drift_ppm=3.0, noise_w=1e-5),
     ),
 }

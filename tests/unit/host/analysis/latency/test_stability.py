@@ -35,7 +35,7 @@ from edgebench.host.result.verdict import RuleOutcome
 
 Series = NDArray[np.int64]
 Make = Callable[[np.random.Generator], Series]
-SEEDS = int(os.environ.get("EDGEBENCH_TESTS_SEEDS", "3"))
+SEEDS = int(os.environ.get("EDGEBENCH_TESTS_SEEDS", "1"))
 """Number of series of each kind; a release is tested with 20."""
 FAST_NS, SLOW_NS = 28_000, 57_000
 SCATTER_RULES = {"steady_state", "precision_floor", "precision", "spread", "block_stability"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -36,7 +37,8 @@ from edgebench.simulation.controllers import (
     UnderVoltage,
 )
 
-SEEDS = range(20)
+SEEDS = range(int(os.environ.get("EDGEBENCH_TESTS_SEEDS", "3")))
+"""Seeds of each simulated device; a release is tested with 20."""
 COOLED = replace(BARE_BOARD, case_k_per_w=1.5)
 TRIP = {"thermal.cpu-thermal.0.throttle_c": 85.0}
 

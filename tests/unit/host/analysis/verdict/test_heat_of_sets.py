@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from edgebench.simulation.controllers import (
     StepWise,
 )
 
-SEEDS = range(10)
+SEEDS = range(int(os.environ.get("EDGEBENCH_TESTS_SEEDS", "3")))
 """With 40, the same: no slowed set is plainly valid (decision 0078)."""
 COOLED = replace(BARE_BOARD, case_k_per_w=1.5)
 TRIP = {"thermal.cpu-thermal.0.throttle_c": 85.0}
@@ -81,7 +82,7 @@ def test_set_on_a_throttled_device_is_not_plainly_valid(name: str, hot_s: float)
     make, expected = THROTTLED[name]
     found = [quick_set(make(), expected, seed=seed, hot_s=hot_s) for seed in SEEDS]
     slowed = [one for one in found if slowest_ratio(one) > SLOWER_RATIO]
-    assert len(slowed) > 7 or hot_s < HOT_S, len(slowed)
+    assert len(slowed) > 0.7 * len(SEEDS) or hot_s < HOT_S, len(slowed)
     assert [one for one in slowed if is_plainly_valid(one)] == []
 
 
@@ -90,5 +91,5 @@ def test_set_on_a_cool_device_is_valid_and_watched(name: str) -> None:
     """Otherwise every quick set would be suspect, or have a mark that nobody reads any more."""
     make, expected = COOL[name]
     found = [quick_set(make(), expected, seed=seed, hot_s=30.0) for seed in SEEDS]
-    assert sum(one.verdict.state is State.VALID for one in found) >= 9
+    assert sum(one.verdict.state is State.VALID for one in found) >= 0.9 * len(SEEDS)
     assert not any("heat" in one.verdict.unwatched for one in found)

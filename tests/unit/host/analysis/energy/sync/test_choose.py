@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.energy import SECOND_NS, header
 
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
+from edgebench.host.analysis.energy.power_trace import TracePiece
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
 from edgebench.host.analysis.energy.sync.choose import RunClocks, SyncChoice, find_sync
 from edgebench.host.analysis.energy.sync.load_code import ONE_CODE_DRIFT
@@ -83,6 +84,12 @@ class Trace:
         raise NotImplementedError
 
     def peak_w(self, channel: str, begin_ns: int, end_ns: int) -> float:
+        raise NotImplementedError
+
+    def pieces(self, channel: str) -> Sequence[TracePiece]:
+        raise NotImplementedError
+
+    def without(self, times_ns: Mapping[str, Nanoseconds]) -> Trace:
         raise NotImplementedError
 
     def falling_edges(self) -> Mapping[int, Nanoseconds]:

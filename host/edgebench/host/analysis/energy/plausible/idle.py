@@ -1,0 +1,76 @@
+"""Samples of a run far below its idle power, and sources that never change.
+
+A device takes no less than when it is idle. So samples far below every idle phase are no
+measurements: a program wrote zeros where it had no value, or a connection was loose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgebench.host.analysis.energy.integrate import Nanoseconds
+from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.result.reason import Reason
+from edgebench.host.result.reasons.plausible import source_stands_still
+
+BELOW_IDLE_RATIO = 0.5
+"""Share of the median idle power below which a sample can be far below the idle power."""
+LOW_QUANTILE = 0.02
+"""Quantile of the idle samples that counts as the lowest idle power: fewer may be wrong."""
+_BELOW_WIDTHS = 3.0
+"""Distance from the median, in distances from the median to this quantile. Of normal noise, no
+sample in a billion is 6 standard deviations below the median."""
+_LEAST_SAMPLES = 20
+"""Least number of samples in an idle window whose lowest values show something."""
+_LEAST_STILL = 50
+"""Least number of equal samples of a source that counts as dead: a plug with a new value each
+second, in steps of 0.1 W, may repeat a value for half a minute."""
+
+
+def far_below_idle(
+    power: PowerTrace, channel: str, idles_ns: Sequence[tuple[int, int]], end_ns: int
+) -> tuple[Nanoseconds, float]:
+    """Times of samples far below the idle power, and that power.
+
+    Args:
+        power: The recording.
+        channel: Channel of the device.
+        idles_ns: Idle windows on the meter's clock; the first begins the run.
+        end_ns: End of the run on the meter's clock.
+    """
+    nothing = np.zeros(0, np.int64)
+    sampled_w = (power.samples(channel, *window_ns)[1] for window_ns in idles_ns)
+    idle_w = [powers_w[np.isfinite(powers_w)] for powers_w in sampled_w]
+    if not idle_w or min(map(len, idle_w)) < _LEAST_SAMPLES:
+        return nothing, 0.0
+    limits_w: list[float] = []
+    for powers_w in idle_w:
+        median_w, low_w = np.quantile(powers_w, [0.5, LOW_QUANTILE])
+        width_w = _BELOW_WIDTHS * (median_w - low_w)
+        limits_w.append(float(min(BELOW_IDLE_RATIO * median_w, median_w - width_w)))
+    limit_w, begin_ns = min(limits_w), idles_ns[0][0]
+    found: list[Nanoseconds] = [nothing]
+    for piece in power.pieces(channel):
+        if piece.lowest_w < limit_w and piece.first_ns <= end_ns and begin_ns <= piece.last_ns:
+            rows = piece.read()
+            is_inside = (begin_ns <= rows.time_ns) & (rows.time_ns <= end_ns)
+            found.append(rows.time_ns[is_inside & (rows.power_w < limit_w)])
+    return np.concatenate(found), float(min(np.median(one) for one in idle_w))
+
+
+def standing_still(power: PowerTrace, channels: Sequence[str]) -> Reason | None:
+    """Why a source is dead that recorded an idle time and a load; None if a value changed."""
+    power_w, sample_count = 0.0, 0
+    for channel in channels:
+        pieces = power.pieces(channel)
+        lowest_w = min((piece.lowest_w for piece in pieces), default=0.0)
+        highest_w = max((piece.highest_w for piece in pieces), default=0.0)
+        if lowest_w != highest_w:
+            return None
+        power_w += lowest_w
+        sample_count += sum(piece.sample_count for piece in pieces)
+    if sample_count < _LEAST_STILL:
+        return None
+    return source_stands_still(power_w=power_w, sample_count=sample_count)

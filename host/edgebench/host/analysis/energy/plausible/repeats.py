@@ -1,0 +1,170 @@
+"""Values that stand still, or that end at a range, in a source that has noise.
+
+Theory of operation. A reading with noise of more than two of its steps repeats a value rarely, and
+hardly ever 16 times in a row. So if the samples around a run of equal values have such noise, the
+run is no measurement: the program or the bus repeated the last value, or the instrument reached the
+end of its range. A source without noise, such as a plug with steps of 0.1 W, may repeat its values
+for hours, and a value that the recording often repeats is not suspicious either.
+
+    held      the value lies among the samples before the run, which have noise
+    clipped   the value is the highest of the recording, is repeated for long, and hardly any sample
+              is just below it
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.energy.integrate import Floats
+from edgebench.host.analysis.energy.plausible.texture import SampleRows, repeats_in
+
+LONG_REPEAT = 16
+"""Least number of equal samples in a row that can be suspicious."""
+_LOOSE_REPEAT = 8
+"""Equal samples in a row from which they do not count for the noise."""
+_NEAR = 64
+"""Samples before and after a run of equal values whose noise is examined."""
+_MARGIN = 2.0
+"""How far the held value may be outside the samples before it, in standard deviations: one of 32
+values is the lowest or the highest of 64."""
+_LEAST = 32
+"""Least number of differences, and of clipped samples, that show something."""
+_LEAST_VALUES = 16
+"""Least number of different values in a source with noise: a load with two levels has two."""
+_MAX_SAME_RATIO = 0.25
+"""Share of equal neighbours up to which a source has noise: that of normal noise with a standard
+deviation of 1.1 steps, sqrt(4 pi) · sigma being the inverse of the share."""
+_QUARTILE_SIGMAS = 0.4506
+"""Lower quartile of the difference of two normal values, in standard deviations of a value."""
+_CHANCE = 14.0
+"""Negative natural logarithm of the accepted chance that a recording has such a run."""
+_LEAST_SAME_RATIO = 0.05
+"""Assumed share of equal neighbours of a source that was not seen to repeat a value."""
+_BELOW_SIGMAS = 4.0
+"""Distance below the highest value; most samples of a load that is not clipped are within it."""
+_CLIPPED_RATIO = 0.05
+"""Least share of the highest value among the samples in this distance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Differences of successive samples, outside long runs of equal samples."""
+
+    steps: Floats
+    """Absolute differences, shape (n,)."""
+    value_count: int
+    """Number of different values."""
+
+    @property
+    def same_ratio(self) -> float:
+        """Share of differences that are zero."""
+        return float(np.mean(self.steps == 0)) if len(self.steps) else 1.0
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of a sample, from the lower quartile of the differences.
+
+        Changes of the load make less than half of the differences larger.
+        """
+        return float(np.quantile(self.steps, 0.25)) / _QUARTILE_SIGMAS if len(self.steps) else 0.0
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the source has noise of at least two of its steps."""
+        return (
+            len(self.steps) >= _LEAST
+            and self.value_count >= _LEAST_VALUES
+            and self.same_ratio <= _MAX_SAME_RATIO
+            and self.sigma > 0
+        )
+
+
+def noise_of(values: Floats, is_loose: NDArray[np.bool_]) -> Noise:
+    """Noise of samples, shape (n,), outside runs: a difference counts if both its samples do."""
+    kept = values[is_loose]
+    steps = np.abs(np.diff(values))[is_loose[1:] & is_loose[:-1]]
+    return Noise(steps, len(np.unique(kept)))
+
+
+def held_in(rows: SampleRows, *, is_end: bool) -> NDArray[np.bool_]:
+    """Whether a sample repeats the last value of a source that has noise, shape (n,).
+
+    Args:
+        rows: Samples of a part of a recording.
+        is_end: Whether the recording ends with them: the source may have stopped before the end.
+    """
+    is_held = np.zeros(len(rows.power_w), np.bool_)
+    first, last = repeats_in(rows)
+    values, is_loose = rows.measured, _is_loose(first, last)
+    if not noise_of(values, is_loose).is_seen:
+        return is_held
+    for begin, end in _long(first, last):
+        near = slice(max(0, begin - _NEAR), begin), slice(end + 1, end + 1 + _NEAR)
+        before, after = (noise_of(values[part], is_loose[part]) for part in near)
+        is_stopped = is_end and end == len(values) - 1
+        if not (before.is_seen and (after.is_seen or is_stopped)):
+            continue
+        value = values[begin]
+        lowest, highest = values[near[0]].min(), values[near[0]].max()
+        if not lowest - _MARGIN * before.sigma <= value <= highest + _MARGIN * before.sigma:
+            continue
+        ratio = max(_same_ratio(values, begin, end), before.same_ratio, _LEAST_SAME_RATIO)
+        if end - begin >= (math.log(len(values)) + _CHANCE) / -math.log(min(ratio, 0.999)):
+            is_held[begin + 1 : end + 1] = True
+    return is_held
+
+
+def _same_ratio(values: Floats, begin: int, end: int) -> float:
+    """Share of samples with a run's value that have it again, outside the run."""
+    others = np.concatenate([values[:begin], [np.nan], values[end + 1 :]])
+    is_value = others == values[begin]
+    count = int(np.count_nonzero(is_value))
+    return int(np.count_nonzero(is_value[1:] & is_value[:-1])) / count if count else 0.0
+
+
+def clipped_in(parts: Sequence[SampleRows]) -> list[NDArray[np.bool_]]:
+    """Whether a sample is at the end of the instrument's range, for each part of a recording.
+
+    Args:
+        parts: Parts that contain the highest value of the recording, and others with its noise.
+    """
+    nothing = [np.zeros(len(rows.power_w), np.bool_) for rows in parts]
+    highest = max((float(rows.measured.max()) for rows in parts), default=math.nan)
+    is_at_end: list[NDArray[np.bool_]] = []
+    steps: list[Floats] = []
+    others: list[Floats] = []
+    for rows in parts:
+        first, last = repeats_in(rows)
+        values = rows.measured
+        is_in_run = np.zeros(len(values), np.bool_)
+        for begin, end in _long(first, last):
+            is_in_run[begin : end + 1] = values[begin] == highest
+        is_at_end.append(is_in_run)
+        # A sample on each side of the highest value belongs to a change of the load.
+        noise = noise_of(values, _is_loose(first, last) & (values != highest))
+        steps.append(noise.steps)
+        others.append(values[values != highest])
+    below = np.concatenate(others) if others else np.zeros(0)
+    noise = Noise(np.concatenate(steps) if steps else np.zeros(0), len(np.unique(below)))
+    count = sum(int(np.count_nonzero(part)) for part in is_at_end)
+    if count < _LEAST or not noise.is_seen:
+        return nothing
+    near_count = int(np.count_nonzero(below > highest - _BELOW_SIGMAS * noise.sigma))
+    return is_at_end if count >= _CLIPPED_RATIO * (count + near_count) else nothing
+
+
+def _is_loose(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each sample is outside long runs of equal samples."""
+    lengths = last - first + 1
+    return np.repeat(lengths < _LOOSE_REPEAT, lengths)
+
+
+def _long(first: NDArray[np.int64], last: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """First and last index of each suspiciously long run."""
+    for place in np.flatnonzero(last - first + 1 >= LONG_REPEAT):
+        yield int(first[place]), int(last[place])

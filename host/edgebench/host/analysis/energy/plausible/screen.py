@@ -1,0 +1,256 @@
+"""All checks of whether a recording can be true, and the recording without what cannot be.
+
+Theory of operation. Every source, live or a file, passes this room before any energy is computed.
+Samples that cannot be true are left out, and count as missing: a few of them add to the
+uncertainty, more than 0.1 % refuse the recording, or the window in which they are. What cannot be
+bounded that way, such as a wrong unit, refuses the energy. A check is listed only if it found
+something, so a recording without remarks is a plausible one.
+
+    plausible     samples that no board can take, values that stand still, a counter that is dead
+    saturation    samples at the end of a range that the driver does not know
+    redundancy    voltage times current against power
+    direction     power that flows back from a device under load
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from edgebench.host.analysis.energy.checks import LOSS_LIMIT_RATIO, reversed_reason
+from edgebench.host.analysis.energy.integrate import Nanoseconds
+from edgebench.host.analysis.energy.plausible.bounds import PEAK_RATIO, UNKNOWN_BOARD
+from edgebench.host.analysis.energy.plausible.idle import far_below_idle, standing_still
+from edgebench.host.analysis.energy.plausible.repeats import LONG_REPEAT, clipped_in, held_in
+from edgebench.host.analysis.energy.power_trace import PowerTrace, TracePiece
+from edgebench.host.analysis.energy.site import mean_power_w, site_in
+from edgebench.host.result.energy import MeterCheck
+from edgebench.host.result.reason import Reason
+from edgebench.host.result.reasons import plausible as reasons
+from edgebench.meters.base import Channel
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.thermal import ExpectedPower
+
+PRODUCT_RATIO = 3.0
+"""Largest ratio between power and the product of voltage and current. A converter that reads the
+three one after the other, or in whole milliamperes, is off by less, an error of a unit by more."""
+LEAST_POWER_FACTOR = 0.02
+"""Least ratio of power to voltage times current if the current may alternate. Assumed: a device in
+standby, whose filter takes mostly reactive power, is above it, and an error of a unit below."""
+_ALTERNATING = ("wall", "not stated")
+"""Boundaries whose current may alternate."""
+_REVERSED_RATIO = 3.0
+"""Lowest power of a reversed recording, relative to its highest."""
+_PROCESSORS = ("package", "platform")
+"""Boundaries that contain the processor that runs the reader: they never take 0 W."""
+
+
+TraceT = TypeVar("TraceT", bound=PowerTrace)
+
+
+@dataclass(frozen=True, slots=True)
+class Screening(Generic[TraceT]):
+    """A recording, without the samples that cannot be true."""
+
+    power: TraceT
+    checks: tuple[MeterCheck, ...] = ()
+    """Checks with a remark; empty if there is none."""
+    left_out: tuple[Reason, ...] = ()
+    """What was left out; part of the refusal of a window that misses too many samples."""
+
+
+def screen(
+    power: TraceT, board: ExpectedPower | None = None, *, is_loaded: bool = False
+) -> Screening[TraceT]:
+    """Check a recording, without the times of a run.
+
+    Args:
+        power: The recording.
+        board: Possible powers of the device; None: unknown.
+        is_loaded: Whether the device was idle in it, and ran a model: its power must then change,
+            and rise.
+
+    Raises:
+        RunDamaged: the samples cannot be read.
+    """
+    capability = power.header.capability
+    peak_w = PEAK_RATIO * (board or UNKNOWN_BOARD).highest_w
+    times_ns: dict[str, Nanoseconds] = {}
+    left_out: list[Reason] = []
+    clipped: list[Reason] = []
+    checks: list[MeterCheck] = []
+    sample_count = clipped_count = left_out_count = 0
+    for channel in capability.channels:
+        pieces = power.pieces(channel.name)
+        sample_count += sum(piece.sample_count for piece in pieces)
+        implausible = _Implausible()
+        implausible.look_for_peaks(pieces, peak_w)
+        implausible.look_for_held(pieces)
+        left_out_count += len(implausible)
+        left_out += implausible.reasons
+        at_end_ns, reason = _clipped(pieces)
+        if reason is not None:
+            clipped.append(reason)
+            clipped_count += len(at_end_ns)
+        if len(gone_ns := np.union1d(implausible.times_ns, at_end_ns)):
+            times_ns[channel.name] = gone_ns
+        disagreement = _disagreement(pieces, channel)
+        if disagreement is not None:
+            checks.append(MeterCheck("redundancy", False, (disagreement,)))
+    if left_out:
+        checks.append(_share("plausible", left_out_count, sample_count, left_out))
+    if clipped:
+        checks.append(_share("saturation", clipped_count, sample_count, clipped))
+    screened = power.without(times_ns) if times_ns else power
+    checks += _of_site(screened, is_loaded=is_loaded)
+    return Screening(screened, tuple(checks), (*left_out, *clipped))
+
+
+def without_below_idle(
+    screening: Screening[TraceT],
+    channels: Sequence[str],
+    idles_ns: Sequence[tuple[int, int]],
+    end_ns: int,
+) -> Screening[TraceT]:
+    """The recording of a run without the samples far below its idle power.
+
+    Args:
+        screening: The recording, screened.
+        channels: Channels of the device.
+        idles_ns: Idle windows on the meter's clock.
+        end_ns: End of the run on the meter's clock.
+
+    Raises:
+        RunDamaged: the samples cannot be read.
+    """
+    power, left_out = screening.power, list(screening.left_out)
+    times_ns: dict[str, Nanoseconds] = {}
+    for channel in channels:
+        low_ns, idle_w = far_below_idle(power, channel, idles_ns, end_ns)
+        if len(low_ns):
+            times_ns[channel] = low_ns
+            lowest_w = min(piece.lowest_w for piece in power.pieces(channel))
+            reason = reasons.below_idle(
+                sample_count=len(low_ns), power_w=lowest_w, power_w_idle=idle_w
+            )
+            left_out.append(reason)
+    if not times_ns:
+        return screening
+    return replace(screening, power=power.without(times_ns), left_out=tuple(left_out))
+
+
+@dataclass(slots=True)
+class _Implausible:
+    """Samples of a channel that cannot be true."""
+
+    times_ns: Nanoseconds
+    reasons: list[Reason]
+
+    def __init__(self) -> None:
+        self.times_ns, self.reasons = np.zeros(0, np.int64), []
+
+    def __len__(self) -> int:
+        return len(self.times_ns)
+
+    def look_for_peaks(self, pieces: Sequence[TracePiece], limit_w: float) -> None:
+        """Find powers that no board takes for a single sample, in either direction."""
+        count, highest_w = 0, 0.0
+        for piece in pieces:
+            if max(abs(piece.lowest_w), abs(piece.highest_w)) > limit_w:
+                rows = piece.read()
+                is_peak = np.abs(rows.power_w) > limit_w
+                self.times_ns = np.union1d(self.times_ns, rows.time_ns[is_peak])
+                count += int(np.count_nonzero(is_peak))
+                highest_w = max(highest_w, float(np.abs(rows.power_w).max()))
+        if count:
+            peaks = reasons.peaks_impossible(sample_count=count, power_w=highest_w, limit_w=limit_w)
+            self.reasons.append(peaks)
+
+    def look_for_held(self, pieces: Sequence[TracePiece]) -> None:
+        """Find values that stand still in a source that has noise."""
+        count, longest_count = 0, 0
+        for place, piece in enumerate(pieces):
+            if piece.texture.longest_repeat >= LONG_REPEAT:
+                rows = piece.read()
+                is_held = held_in(rows, is_end=place == len(pieces) - 1)
+                if is_held.any():
+                    self.times_ns = np.union1d(self.times_ns, rows.time_ns[is_held])
+                    count += int(np.count_nonzero(is_held))
+                    longest_count = max(longest_count, piece.texture.longest_repeat)
+        if count:
+            self.reasons.append(
+                reasons.values_held(sample_count=count, longest_count=longest_count)
+            )
+
+
+def _clipped(pieces: Sequence[TracePiece]) -> tuple[Nanoseconds, Reason | None]:
+    """Times of the samples at the end of the instrument's range, and what was found."""
+    nothing = np.zeros(0, np.int64)
+    highest = max((piece.texture.highest for piece in pieces), default=0.0)
+    suspicious = [one for one in pieces if one.texture.highest == highest]
+    if sum(one.texture.at_highest_count for one in suspicious) < LONG_REPEAT:
+        return nothing, None
+    if max(one.texture.longest_repeat for one in suspicious) < LONG_REPEAT:
+        return nothing, None
+    # The first part shows the noise if the loop fills all others.
+    parts = [one.read() for one in {id(one): one for one in (pieces[0], *suspicious)}.values()]
+    at_end = clipped_in(parts)
+    times_ns = np.concatenate(
+        [rows.time_ns[is_at] for rows, is_at in zip(parts, at_end, strict=True)]
+    )
+    if not len(times_ns):
+        return nothing, None
+    power_w = max(float(rows.power_w.max()) for rows in parts)
+    return times_ns, reasons.values_clipped(sample_count=len(times_ns), power_w=power_w)
+
+
+def _share(name: str, count: int, sample_count: int, found: Sequence[Reason]) -> MeterCheck:
+    """A check that fails if too many samples are left out."""
+    ratio = count / sample_count
+    share = reasons.too_many_left_out(left_out_ratio=ratio, limit_ratio=LOSS_LIMIT_RATIO)
+    return MeterCheck(name, ratio <= LOSS_LIMIT_RATIO, (*found, share))
+
+
+def _disagreement(pieces: Sequence[TracePiece], channel: Channel) -> Reason | None:
+    """Why power contradicts voltage times current; None if it does not, or only one is known."""
+    power_w = product_w = 0.0
+    sample_count = sum(piece.sample_count for piece in pieces)
+    for piece in pieces:
+        if piece.texture.product_w is not None:
+            share = piece.sample_count / sample_count
+            power_w += share * piece.texture.power_w
+            product_w += share * piece.texture.product_w
+    if not power_w or not product_w:
+        return None
+    may_alternate = channel.boundary in _ALTERNATING
+    lowest_ratio = LEAST_POWER_FACTOR if may_alternate else 1 / PRODUCT_RATIO
+    if lowest_ratio <= abs(power_w / product_w) <= PRODUCT_RATIO:
+        return None
+    return reasons.product_disagrees(channel=channel.name, power_w=power_w, product_w=product_w)
+
+
+def _of_site(power: PowerTrace, *, is_loaded: bool) -> list[MeterCheck]:
+    """Checks of the power of the whole device: its direction, and that a processor takes any."""
+    try:
+        site = site_in(power)
+    except MeasurementError:  # no value, or no sum: each channel is reported separately
+        return []
+    pieces = [piece for name in site.channels for piece in power.pieces(name)]
+    lowest_w = min((piece.lowest_w for piece in pieces), default=0.0)
+    highest_w = max((piece.highest_w for piece in pieces), default=0.0)
+    if lowest_w == highest_w == 0 and pieces and site.boundary in _PROCESSORS:
+        count = sum(piece.sample_count for piece in pieces)
+        dead = reasons.processor_without_power(sample_count=count)
+        return [MeterCheck("plausible", False, (dead,))]
+    if is_loaded and (still := standing_still(power, site.channels)) is not None:
+        return [MeterCheck("plausible", False, (still,))]
+    # A load raises the power: one that lowers it is measured in the other direction. An offset of
+    # the meter may be negative, too, but not with a load.
+    if is_loaded and -lowest_w > _REVERSED_RATIO * max(highest_w, 0.0):
+        mean_w = sum(mean_power_w(power, name) for name in site.channels)
+        if mean_w < 0:
+            return [MeterCheck("direction", False, (reversed_reason(power.header, mean_w),))]
+    return []

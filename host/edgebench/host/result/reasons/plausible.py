@@ -1,0 +1,91 @@
+"""Reasons why a recording of power cannot be true."""
+
+from __future__ import annotations
+
+from edgebench.host.result.reason import ReasonKind
+from edgebench.host.result.reasons.words import format_watts
+
+
+@ReasonKind
+def power_impossible(
+    *, power_w: float, lowest_w: float, highest_w: float, device_class: str, factor: float | None
+) -> str:
+    possible = f"{format_watts(lowest_w)} to {format_watts(highest_w)}"
+    text = f"{format_watts(power_w)} on average; {device_class} takes {possible}"
+    if factor is None:
+        return text
+    times = f"{factor:.4g} times" if factor >= 1 else f"1/{1 / factor:.4g} of"
+    return f"{text}: {times} this, {format_watts(power_w * factor)}, would fit: check the unit"
+
+
+@ReasonKind
+def peaks_impossible(*, sample_count: int, power_w: float, limit_w: float) -> str:
+    count = _samples(sample_count)
+    return f"{count} left out: up to {format_watts(power_w)}, limit {format_watts(limit_w)}"
+
+
+@ReasonKind
+def values_held(*, sample_count: int, longest_count: int) -> str:
+    return (
+        f"{_samples(sample_count)} left out: up to {longest_count} in a row have the same value, "
+        "although the source has noise"
+    )
+
+
+@ReasonKind
+def below_idle(*, sample_count: int, power_w: float, power_w_idle: float) -> str:
+    low = f"down to {format_watts(power_w)}, far below the idle power of "
+    return f"{_samples(sample_count)} left out: {low}{format_watts(power_w_idle)}"
+
+
+@ReasonKind
+def too_many_left_out(*, left_out_ratio: float, limit_ratio: float) -> str:
+    return f"{left_out_ratio:.3%} of the samples, limit {limit_ratio:.1%}"
+
+
+@ReasonKind
+def values_clipped(*, sample_count: int, power_w: float) -> str:
+    return (
+        f"{_samples(sample_count)} in runs of the highest value, up to {format_watts(power_w)}, "
+        "although the source has noise: the range of the instrument ends there"
+    )
+
+
+@ReasonKind
+def source_stands_still(*, power_w: float, sample_count: int) -> str:
+    return (
+        f"all {sample_count} samples are {format_watts(power_w)}, idle and under load: the source "
+        "does not measure this device"
+    )
+
+
+@ReasonKind
+def processor_without_power(*, sample_count: int) -> str:
+    return f"all {sample_count} samples are 0 W: the counter of the processor stands still"
+
+
+@ReasonKind
+def product_disagrees(*, channel: str, power_w: float, product_w: float) -> str:
+    power, product = format_watts(power_w), format_watts(product_w)
+    return (
+        f"power of {channel} is {power}, but its voltage times its current is {product}: "
+        f"a factor of {_factor(product_w, power_w)}"
+    )
+
+
+@ReasonKind
+def reversed_columns(*, power_w_mean: float, columns: str) -> str:
+    return (
+        f"{format_watts(power_w_mean)} on average: the instrument's leads are reversed, or the "
+        f"sign of {columns} is"
+    )
+
+
+def _factor(one: float, other: float) -> str:
+    """Ratio of two numbers, at least 1; `unknown` if one is 0."""
+    low, high = sorted((abs(one), abs(other)))
+    return f"{high / low:.3g}" if low else "unknown size"
+
+
+def _samples(count: int) -> str:
+    return f"{count} sample" if count == 1 else f"{count} samples"

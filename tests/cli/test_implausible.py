@@ -1,0 +1,105 @@
+"""Sources that are broken in a plausible way, through the commands; some are from reports."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.commands import Run
+from support.powercap import Counter
+from support.tools import need_shared
+
+WRAP_UJ = 2**37
+"""Where the counters of some processors wrap, whatever their range says (amanusk/s-tui#29)."""
+
+
+def recorded(edgebench: Run, meter: str, seconds: float = 2.0) -> tuple[int, str]:
+    """Exit code and error of a recording without a run."""
+    said = edgebench("meters", "record", meter, "--duration", f"{seconds}s")
+    return said.code, said.err
+
+
+def test_counter_that_stands_still_has_no_energy(edgebench: Run) -> None:
+    """Otherwise a processor would take 0 J (RRZE-HPC/likwid#533)."""
+    root = need_shared("cases/05-counter-that-stands-still/rapl")
+    code, error = recorded(edgebench, f"rapl:{root}", 0.5)
+    assert code == 3
+    assert "the counter of the processor stands still" in error
+
+
+def test_counter_that_wraps_early_has_no_energy(edgebench: Run, tmp_path: Path) -> None:
+    """Otherwise 9 s would have 120 kJ."""
+    counter = Counter(tmp_path)
+    counter.show(WRAP_UJ - 1_000_000)
+    wrap = threading.Timer(0.6, lambda: counter.show(1_000_000))
+    wrap.start()
+    code, error = recorded(edgebench, f"rapl:{tmp_path}", 1.5)
+    wrap.join()
+    assert code == 3
+    assert "1 sample left out: up to 1." in error
+    assert "MW, limit 36.8 kW" in error
+
+
+def test_power_in_milliwatts_is_refused_when_the_meter_is_opened(edgebench: Run) -> None:
+    """Otherwise a driver of another unit would be wrong by a thousand (OFS/linux-dfl#25)."""
+    root = need_shared("cases/11-power-in-milliwatts/power_in_mw")
+    code, error = recorded(edgebench, f"hwmon:root={root}")
+    assert code == 2
+    assert (
+        "power1_input is 0.0271 W, but in1_input times curr1_input is 27.1 W, 1000 times" in error
+    )
+    assert "hint: " in error
+
+
+@pytest.mark.parametrize(
+    ("folder", "channels"),
+    [("ina3221_driver_folder", ["VDD_IN", "VDD_GPU_SOC"]), ("ina3221_eio", ["VDD_IN", "VDD_CPU"])],
+)
+def test_rails_are_found_by_both_ways_and_without_a_lost_channel(
+    edgebench: Run, folder: str, channels: list[str]
+) -> None:
+    """Otherwise a board with an unconnected channel would have no meter (alumet-dev/alumet#212)."""
+    root = need_shared("cases/25-ina3221-below-the-driver") / folder
+    said = edgebench("meters", "info", f"hwmon:root={root}")
+    assert said.code == 0, said.err
+    for channel in channels:
+        assert f"{channel}: " in said.out
+
+
+def table(path: Path, power_mw: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Path:
+    """A file with these powers, a millisecond apart."""
+    rows = enumerate(power_mw.tolist())
+    path.write_text("time_ms,power_mW\n" + "".join(f"{row},{value:.6g}\n" for row, value in rows))
+    return path
+
+
+def noisy_mw(seed: int = 1) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """A second of idle, two of load and one of idle, with noise of 5 mW."""
+    power_mw = np.full(4000, 500.0)
+    power_mw[1000:3000] = 2000.0
+    noisy: np.ndarray[tuple[int], np.dtype[np.float64]] = power_mw + np.random.default_rng(
+        seed
+    ).normal(0, 5, 4000)
+    return noisy
+
+
+def test_files_that_cannot_be_true_have_no_energy(edgebench: Run, tmp_path: Path) -> None:
+    """Otherwise a clipped, a reversed or a hanging instrument would have an energy."""
+    good = noisy_mw()
+    held = good.copy()
+    held[2000:2200] = held[2000]
+    expected = {
+        "clipped": (np.minimum(good, 1800.0), "the range of the instrument ends there"),
+        "reversed": (
+            -good,
+            "leads are reversed, or the sign of column 'power_mW' is",
+        ),
+        "held": (held, "199 samples left out: up to 200 in a row have the same value"),
+    }
+    assert edgebench("meters", "import", str(table(tmp_path / "good.csv", good))).code == 0
+    for name, (power_mw, said) in expected.items():
+        refused = edgebench("meters", "import", str(table(tmp_path / f"{name}.csv", power_mw)))
+        assert refused.code == 3, name
+        assert said in refused.err, name
