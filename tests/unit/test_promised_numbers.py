@@ -108,7 +108,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("OCCASION_S", 600.0, "within ten minutes of each other"),
         ],
         "protocol.spec": [
-            ("DEFAULT_RUN_COUNT", 5, "| default | 5 short runs, which together"),
+            ("DEFAULT_RUN_COUNT", 5, "| default | 5 short runs"),
             ("RUN_COUNTS", {"quick": 8}, "| `--quick` | 8, because"),
         ],
     },

@@ -15,7 +15,10 @@ PEAK_RATIO = 10.0
 charges its capacitors with several times its rated current."""
 UNIT_FACTORS = (1e-3, 1e3, 1 / 60, 60.0, 1e-6, 1e6, 1 / 3600, 3600.0)
 """Errors of a unit: milli for none, minutes for seconds, micro for none, hours for seconds."""
-_PARTS = {"rail", "sum of rails", "package", "GPU board", SYNTHETIC}
+PACKAGE_LOWEST_W = 0.05
+"""Lowest power of a processor package that runs a model. Assumed: a tenth of what the smallest
+processors with such a counter take."""
+_PARTS = {"rail", "sum of rails", "GPU board", SYNTHETIC}
 """Boundaries that need not contain the whole device: they have no lowest power."""
 
 
@@ -30,7 +33,9 @@ def refused_power(power_w: float, boundary: str, board: ExpectedPower | None) ->
     if boundary == SYNTHETIC:
         return None
     known = board or UNKNOWN_BOARD
-    lowest_w = 0.0 if boundary in _PARTS else known.lowest_w
+    lowest_w = PACKAGE_LOWEST_W if boundary == "package" else known.lowest_w
+    if boundary in _PARTS:
+        lowest_w = 0.0
     if lowest_w <= power_w <= known.highest_w or power_w <= 0:
         return None
     fitting = (one for one in UNIT_FACTORS if lowest_w <= power_w * one <= known.highest_w)

@@ -46,10 +46,16 @@ def far_below_idle(
     if not idle_w or min(map(len, idle_w)) < _LEAST_SAMPLES:
         return nothing, 0.0
     limits_w: list[float] = []
+    medians_w: list[float] = []
     for powers_w in idle_w:
         median_w, low_w = np.quantile(powers_w, [0.5, LOW_QUANTILE])
+        if median_w <= 0:  # the source may have stopped before this idle time
+            continue
+        medians_w.append(float(median_w))
         width_w = _BELOW_WIDTHS * (median_w - low_w)
         limits_w.append(float(min(BELOW_IDLE_RATIO * median_w, median_w - width_w)))
+    if not limits_w:
+        return nothing, 0.0
     limit_w, begin_ns = min(limits_w), idles_ns[0][0]
     found: list[Nanoseconds] = [nothing]
     for piece in power.pieces(channel):
@@ -57,7 +63,7 @@ def far_below_idle(
             rows = piece.read()
             is_inside = (begin_ns <= rows.time_ns) & (rows.time_ns <= end_ns)
             found.append(rows.time_ns[is_inside & (rows.power_w < limit_w)])
-    return np.concatenate(found), float(min(np.median(one) for one in idle_w))
+    return np.concatenate(found), min(medians_w)
 
 
 def standing_still(power: PowerTrace, channels: Sequence[str]) -> Reason | None:

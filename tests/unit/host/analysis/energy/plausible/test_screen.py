@@ -169,6 +169,7 @@ def test_power_is_compared_with_voltage_times_current(
         (2000.0, "not stated", "1/1000 of this, 2 W, would fit"),
         (600.0, "wall", "1/1000 of this, 600 mW, would fit"),
         (0.002, "rail", None),
+        (0.006, "package", "1000 times this, 6 W, would fit"),
         (2000.0, "synthetic", None),
     ],
 )
@@ -213,6 +214,18 @@ def test_only_samples_far_below_the_idle_power_are_left_out(tmp_path: Path) -> N
     found_ns, idle_w = far_below_idle(power, "supply", idles_ns, int(TIMES_NS[-1]))
     assert list(found_ns) == list(TIMES_NS[4000:4100])
     assert idle_w == pytest.approx(0.5, rel=0.01)
+
+
+def test_source_that_stops_in_the_loop_is_compared_with_the_idle_power_before(
+    tmp_path: Path,
+) -> None:
+    """Otherwise a counter that stops would lower the idle power after the run to 0, too."""
+    power_w = powers()
+    power_w[4000:] = 0.0
+    power = recorded(tmp_path, TIMES_NS, power_w)
+    idles_ns = [(0, SECOND_NS - 1), (3 * SECOND_NS, int(TIMES_NS[-1]))]
+    found_ns, _ = far_below_idle(power, "supply", idles_ns, int(TIMES_NS[-1]))
+    assert list(found_ns) == list(TIMES_NS[4000:])
 
 
 def spoilt_file(monkeypatch: pytest.MonkeyPatch, zero_s: float) -> Outcome:
