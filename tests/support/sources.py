@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
+from edgebench.agent.expectation import expect
+from edgebench.device_profiles.load import find_profile
 from edgebench.host.power.metering import OpenMeter, OtherInstrument
 from edgebench.host.power.trace import placed, write_trace
 from edgebench.host.result.energy import SyncMethod
@@ -26,6 +29,7 @@ from edgebench.meters.spool import SpoolWriter
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import SyncFacts
 from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.thermal import Expectation
 from support.energy_simulation import Course, Outcome, PlayedRun, SimulatedDevice, play
 from support.meter_bytes import Instrument, Load
 from support.meter_texts import Program
@@ -97,7 +101,13 @@ class Sampling:
         sync = played.worker.sync if spec.load_code_chip_s else SyncFacts()
         worker = replace(played.worker, sync=sync)
         described = replace(DEVICE, profile=load.profile)
-        record = replace(played.record, worker=worker, device=described, spec=spec)
+        record = replace(
+            played.record,
+            worker=worker,
+            device=described,
+            spec=spec,
+            expected=expectation_of(load.profile),
+        )
         return replace(played, record=record, worker=worker)
 
     def readings(self, played: PlayedRun, supply_v: float, seed: int) -> Readings:
@@ -109,9 +119,11 @@ class Sampling:
         else:
             interval_s /= 1 + self.drift_ppm * 1e-6
             time_s = np.arange(1, int(played.end_s / interval_s)) * interval_s
-        power_w = self._powers(played.course, time_s)
-        power_w += chance.normal(0, self.noise_ratio * played.device.work_w, len(time_s))
-        energy_j = played.course.energy_j(time_s)
+        noise_w = chance.normal(0, self.noise_ratio * played.device.work_w, len(time_s))
+        power_w = self._powers(played.course, time_s) + noise_w
+        # A counter counts the noise, too; it never counts down.
+        noise_j = noise_w * np.diff(time_s, prepend=time_s[0] - interval_s)
+        energy_j = np.maximum.accumulate(played.course.energy_j(time_s) + np.cumsum(noise_j))
         return Readings.of(time_s, power_w, energy_j, supply_v)
 
     def _powers(self, course: Course, time_s: Floats) -> Floats:
@@ -120,6 +132,14 @@ class Sampling:
         begins_s = np.concatenate([[max(0.0, 2 * time_s[0] - time_s[1])], time_s[:-1]])
         powers: Floats = (course.energy_j(time_s) - course.energy_j(begins_s)) / (time_s - begins_s)
         return powers
+
+
+@cache
+def expectation_of(profile: str) -> Expectation:
+    """What an agent sends of the profile of its device, such as the powers that it can take."""
+    found = find_profile(profile)
+    assert found is not None, profile
+    return expect(found, Path("/nonexistent"))
 
 
 def polled_times(

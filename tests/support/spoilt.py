@@ -150,10 +150,22 @@ def _frozen(begin_share: float) -> Callable[[Readings, Scene], Readings]:
     return spoil
 
 
-def _held_as_idle(readings: Readings, scene: Scene) -> Readings:
-    """A tenth of the loop has the value of the idle time before it."""
-    is_held = scene.rows(readings, 0.1)
-    return readings.at(np.where(is_held, 1, np.arange(len(is_held))))
+def _held(begin: float, end: float) -> Callable[[Readings, Scene], Readings]:
+    """Rows between these parts of the loop repeat the last value before them.
+
+    A value that is held from before the loop on is one of the idle time; the warm-up is before it.
+    """
+
+    def spoil(readings: Readings, scene: Scene) -> Readings:
+        first_s, last_s = scene.loop_s
+        length_s = last_s - first_s
+        edges_s = (first_s + begin * length_s, first_s + end * length_s)
+        first, last = np.searchsorted(readings.time_s, edges_s).tolist()
+        place = np.arange(len(readings.time_s))
+        place[first:last] = max(0, first - 1)
+        return readings.at(place)
+
+    return spoil
 
 
 def _clipped(ratio: float) -> Callable[[Readings, Scene], Readings]:
@@ -252,7 +264,8 @@ FAULTS = (
     _fault("zeros, all", ANY_POWER, _scaled(0.0)),
     _fault("zeros, 2.5 % of the loop", ANY_POWER, _zeros(0.025)),
     _fault("zeros, 10 % of the loop", ANY_POWER, _zeros(0.1)),
-    _fault("idle value held, 10 % of the loop", (Trait.NOISE,), _held_as_idle),
+    _fault("held, 10 % of the loop", (Trait.NOISE,), _held(0.4, 0.5)),
+    _fault("held from before the loop on", (Trait.NOISE,), _held(-0.25, 0.2)),
     _fault("unit, times 1,000", (Trait.UNIT,), _scaled(1000.0)),
     _fault("unit, by 1,000", (Trait.UNIT,), _scaled(1e-3)),
     _fault("unit of the power alone, times 1,000", (Trait.REDUNDANT,), _power_scaled(1000.0)),

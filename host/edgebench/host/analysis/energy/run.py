@@ -78,6 +78,9 @@ IDLE_WINDOWS = 2
 """Idle windows needed for a net energy: a single window does not show changes of idle power."""
 ENERGY_ERRORS = (MeasurementError, ArithmeticError, LookupError, ValueError, TypeError)
 """Exceptions that refuse the energy of a run but keep its other results."""
+NEGATIVE_IDLE_RATIO = 0.01
+"""Most negative idle power that is accepted, relative to the power of the timed inferences: an idle
+device takes none or some, so a negative reading is an offset of at least its size."""
 EDGE_QUERIES = 1000
 """Least number of inferences for which the power at the ends is read, if the run has as many."""
 logger = logging.getLogger(__name__)
@@ -316,7 +319,11 @@ def _with_net(
     window: EnergyWindow,
     events: Sequence[Event],
 ) -> EnergyResult:
-    """The result with the idle power and the net energy, or why the net energy is refused."""
+    """The result with the idle power and the net energy, or why the net energy is refused.
+
+    Raises:
+        MeasurementError: the idle power is negative.
+    """
     try:
         idles = [trace.window(*times) for times in idle_windows(events)]
     except MeasurementError as exc:
@@ -326,6 +333,10 @@ def _with_net(
     powers_w = [idle.energy_j / idle.duration_s for idle in idles]
     idle = replace(in_a_row(idles), drift_w=max(powers_w) - min(powers_w))
     idle_w = errors.mean_power(idle)
+    lowest_w = -max(NEGATIVE_IDLE_RATIO * (result.power_w_mean or 0.0), idle_w.u95_absolute)
+    if idle_w.value < lowest_w:
+        negative = reasons.negative_idle(power_w_idle=idle_w.value, limit_w=lowest_w)
+        raise EnergyRefused(negative)
     result = replace(
         result,
         power_w_idle=idle_w.value,

@@ -33,6 +33,14 @@ def energy_not_a_number() -> str:
 
 
 @ReasonKind
+def negative_idle(*, power_w_idle: float, limit_w: float) -> str:
+    return (
+        f"idle power is {power_w_idle:.3g} W, limit {limit_w:.3g} W: the readings have an offset, "
+        "or the wrong sign"
+    )
+
+
+@ReasonKind
 def negative_energy(*, energy_j: float) -> str:
     return (
         f"energy is negative, {energy_j:.3g} J per inference: power flows back from the device, or "
