@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from support.ppk2_files import write_ppk2
 
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.registry import DRIVERS
+from edgebench.meters.uncertainty import Kind
 from edgebench.protocol.errors import MeasurementError
 
 CHANNEL = "current"
@@ -309,24 +311,55 @@ def test_import_prints_what_record_prints(edgebench: Run, tmp_path: Path) -> Non
     folder = tmp_path / "session"
     said = edgebench("meters", "import", str(path), "--output", str(folder))
     assert said.code == 0, said.err
-    assert "3.00 J (uncertainty unknown)" in said.out
-    assert "2.00 W (uncertainty unknown)" in said.out
+    assert "3.00 J ±17 %" in said.out
+    assert "gain error not stated: 15% is assumed" in said.out
     assert [line.split()[:2] for line in said.out.splitlines() if " unknown " in line] == [
         ["calibration", "unknown"],
         ["loss", "unknown"],
         ["rate", "unknown"],
     ]
     header = PowerFile.open(folder).facts.header
-    assert (header.driver, header.uncertainty) == ("import", ())
+    assert header.driver == "import"
+    assert [term.kind for term in header.uncertainty] == [Kind.GAIN, Kind.TIMEBASE]
     assert header.facts["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert header.facts["file"] == "trace.csv"
     said = edgebench("meters", "import", str(path), "--json")
     plain = json.loads(said.out)
     assert plain["channels"][0]["energy_j"] == 3.0
     assert plain["is_trusted"] is None, "nothing is known of the meter"
-    assert plain["channels"][0]["u95_absolute_j"] is None
-    assert plain["channels"][0]["power_w_mean_u95_absolute"] is None
-    assert plain["channels"][0]["power_w_peak_u95_absolute"] is None
+    assert plain["verdict"]["state"] == "suspect"
+    assert [one["id"] for one in plain["verdict"]["reasons"]] == ["sample_kind_not_stated"]
+
+
+def test_strict_import_needs_a_valid_verdict(edgebench: Run, tmp_path: Path) -> None:
+    """Otherwise a script would take a number whose kind of samples is unknown."""
+    path = tmp_path / "trace.csv"
+    path.write_text("t_s,power_W\n0,2.0\n1,2.0\n2,4.0\n3,4.0\n")
+    words = ("meters", "import", str(path), "--gain", "1%", "--json", "--strict")
+    assert edgebench(*words).code == 3
+    said = edgebench(*words, "--samples", "means", "--from", "0", "--until", "1s")
+    assert said.code == 0, said.err
+    plain = json.loads(said.out)
+    assert plain["verdict"]["state"] == "valid"
+    assert plain["channels"][0]["energy_j"] == pytest.approx(4.0)  # the mean before 0 s included
+    said = edgebench(*words, "--from", "noon")
+    assert said.code == 2
+    assert "--from takes 10s since the first sample" in said.err
+
+
+def test_hint_of_a_refused_table_is_a_command_that_reads_it(edgebench: Run, tmp_path: Path) -> None:
+    """Otherwise a user would have to guess which options an unknown export needs."""
+    path = tmp_path / "trace.csv"
+    path.write_text("Zeit;Strom\n" + "".join(f"0,{n:02d};0,5\n" for n in range(50)))
+    said = edgebench("meters", "import", str(path))
+    assert said.code == 2
+    hint = shlex.split(said.err.partition("hint: ")[2])
+    words = hint[hint.index("edgebench") + 1 :]
+    assert words == [
+        *("meters", "import", str(path)),
+        *("--time", "Zeit:s", "--current", "Strom:A", "--supply", "3.3"),
+    ]
+    assert edgebench(*words).code == 0
 
 
 def test_import_of_a_bad_file_is_one_line_and_a_hint(edgebench: Run, tmp_path: Path) -> None:

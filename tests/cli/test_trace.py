@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from edgebench.host.store.layout import Store
 pytestmark = pytest.mark.alone  # next to other load, the load code is played late
 
 MODEL = "digits_int8.tflite"
+COLUMNS = ("--time", "Zeit:s", "--power", "Leistung:mW")
 SHORT = (
     *("--quick", "--runtime", "litert", "--duration", "1s", "--min-queries", "50"),
     *("--warmup", "2", "--warmup-duration", "0.05s", "--no-check", "--cooldown", "0s"),
@@ -86,12 +88,11 @@ def test_file_beside_a_run_gives_its_energy(coded: Measured, recording: Path) ->
     refused = host.run(*words)
     assert refused.returncode == 2
     assert "columns found: 'Zeit', 'Leistung'" in refused.stderr
-    assert "hint: name its columns" in refused.stderr
-    columns = ("--time", "Zeit:s", "--power", "Leistung:mW")
-    unsure = host.run(*words, *columns)
+    assert f"edgebench {shlex.join((*words, *COLUMNS))}" in refused.stderr
+    unsure = host.run(*words, *COLUMNS)
     assert unsure.returncode == 3
     assert "hint: if the instrument's data sheet states" in unsure.stderr
-    said = host.run(*words, *columns, "--samples", "means", "--gain", "0.5%")
+    said = host.run(*words, *COLUMNS, "--samples", "means", "--gain", "0.5%")
     assert said.returncode == 0, said.stderr
     assert "coded_load, within" in said.stdout
     document = json.loads(host.run("show", run_id, "--json").stdout)

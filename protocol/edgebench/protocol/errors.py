@@ -368,7 +368,12 @@ class MeterNotServed(UsageError):
 
 
 class FileRefused(UsageError):
-    """A file to import is damaged, incomplete, or of an unknown kind."""
+    """A file to import is damaged, incomplete, or of an unknown kind.
+
+    `works_with` are words of options with which it can be read, which were tried.
+    """
+
+    works_with: tuple[tuple[str, ...], ...] = ()
 
 
 class BundleRefused(FileRefused):

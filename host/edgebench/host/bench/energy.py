@@ -18,7 +18,7 @@ from pathlib import Path
 from edgebench.host.analysis.energy.in_step import MIN_INSTANTS_HZ, refuse_few_instants
 from edgebench.host.analysis.energy.plausible.screen import screen
 from edgebench.host.analysis.energy.sync.find_codes import RATE_LIMIT, are_alike
-from edgebench.host.analysis.energy.trace import IS_ASSUMED
+from edgebench.host.analysis.energy.trace import IS_ASSUMED, MAX_GAIN_RATIO
 from edgebench.host.analysis.energy.windows import CODES_OF_RUN
 from edgebench.host.analysis.run import analyse_run, fit_clock
 from edgebench.host.power.imports.importer import ImportFile, open_file
@@ -67,8 +67,6 @@ from edgebench.system.whole_files import make_directory, whole_file, write_whole
 
 NEIGHBOURS = 100
 """Number of runs before a run, and after it, whose load codes may be in the same file."""
-MAX_GAIN_RATIO = 1.0
-"""Largest meaningful gain error: as large as the reading itself."""
 SAME_PLACE_NS = 100_000_000
 """Largest difference, without drift, between the clock offsets of two runs aligned with one file: a
 few chips of a load code."""
@@ -164,7 +162,9 @@ def _read(scratch: Path, path: Path, options: TraceOptions) -> tuple[TraceReques
         file = write_trace(scratch, path, request)
     except FileRefused as exc:
         # In this command, --voltage also takes a constant voltage.
-        raise type(exc)(str(exc).replace("--supply", "--voltage")) from exc
+        refused = type(exc)(str(exc).replace("--supply", "--voltage"))
+        refused.works_with = exc.works_with
+        raise refused from exc
     return replace(request, sha256=file.sha256), file
 
 

@@ -6,8 +6,16 @@ import argparse
 import json
 import shlex
 
-from edgebench.host.cli.options import add_columns, add_json, add_store, given_command, new_parser
-from edgebench.host.options.values import capacity, column_or_volts, offset, percent
+from edgebench.host.cli.options import (
+    add_columns,
+    add_instrument_errors,
+    add_json,
+    add_store,
+    given_command,
+    new_parser,
+    stated_columns,
+)
+from edgebench.host.options.values import capacity, column_or_volts
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import echo
 
@@ -46,10 +54,7 @@ def parser() -> argparse.ArgumentParser:
     voltage = "column of the voltage, or its value: 3.3"
     columns("--voltage", type=column_or_volts, metavar="COLUMN|V", help=voltage)
     errors = made.add_argument_group("errors of the instrument").add_argument
-    gain = "largest gain error, from its data sheet (default: 15%% is assumed)"
-    errors("--gain", type=percent, metavar="1%", help=gain)
-    zero = "largest offset, from its data sheet: 30uA, 1mW (default: none is assumed)"
-    errors("--offset", type=offset, metavar="30uA", help=zero)
+    add_instrument_errors(errors)
     name = (
         "name of the instrument; files with the same name share its errors, "
         "so their runs can be compared"
@@ -96,23 +101,11 @@ def run(options: argparse.Namespace) -> ExitCode:
 def _trace_options(options: argparse.Namespace) -> TraceOptions:
     """Properties of the file and its instrument, from the options."""
     from edgebench.host.bench.energy import TraceOptions
-    from edgebench.host.result.facts import ImportOptions
     from edgebench.meters.uncertainty import Unit
 
-    is_constant = isinstance(options.voltage, float)
-    column, supply_v = (None, options.voltage) if is_constant else (options.voltage, None)
-    columns = ImportOptions(
-        time=options.time,
-        power=options.power,
-        current=options.current,
-        voltage=column,
-        supply_v=supply_v,
-        rate_hz=options.rate,
-        is_averaging=None if options.samples is None else options.samples == "means",
-    )
     zero = (options.offset[0], Unit(options.offset[1])) if options.offset else None
     return TraceOptions(
-        columns=columns,
+        columns=stated_columns(options),
         gain_ratio=options.gain,
         offset=zero,
         instrument=options.instrument,

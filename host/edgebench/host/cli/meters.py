@@ -7,7 +7,14 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
-from edgebench.host.cli.options import add_columns, add_json, add_store, new_parser
+from edgebench.host.cli.options import (
+    add_columns,
+    add_instrument_errors,
+    add_json,
+    add_store,
+    new_parser,
+    stated_columns,
+)
 from edgebench.host.options.values import seconds, volts
 from edgebench.protocol.errors import UsageError
 from edgebench.system.exit_code import ExitCode
@@ -70,6 +77,9 @@ def parser() -> argparse.ArgumentParser:
     action.add_argument("--supply", type=volts, metavar="V", help="voltage of a current-only file")
     add_columns(action.add_argument)
     action.add_argument("--voltage", metavar="COLUMN", help="column of the voltage")
+    add_instrument_errors(action.add_argument)
+    strict = "exit with 3 also if the verdict is suspect"
+    action.add_argument("--strict", action="store_true", help=strict)
     add_json(action)
     _add_output(action)
     made.set_defaults(json=False)
@@ -174,18 +184,17 @@ def _import(options: argparse.Namespace) -> ExitCode:
     from pathlib import Path
 
     from edgebench.host.power.imports.importer import import_file
-    from edgebench.host.result.facts import ImportOptions
+    from edgebench.host.result.facts import InstrumentErrors
+    from edgebench.host.result.verdict import State
+    from edgebench.meters.uncertainty import Unit
 
-    stated = ImportOptions(
-        time=options.time,
-        power=options.power,
-        current=options.current,
-        voltage=options.voltage,
-        supply_v=options.supply,
-        rate_hz=options.rate,
-        is_averaging=None if options.samples is None else options.samples == "means",
-    )
-    return _print(import_file(Path(options.file), _directory(options), stated), options)
+    value, unit = options.offset or (None, Unit.WATT)
+    errors = InstrumentErrors(gain_ratio=options.gain, offset=value, offset_unit=Unit(unit))
+    path, directory = Path(options.file), _directory(options)
+    session = import_file(path, directory, stated_columns(options), errors)
+    code = _print(session, options)
+    is_refused = options.strict and session.verdict.state is not State.VALID
+    return ExitCode.INVALID if is_refused else code
 
 
 def _session(options: argparse.Namespace, directory: Path) -> StoredSession:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from edgebench.host.cli.failure import ArgumentsRefused
-from edgebench.host.options.values import hertz
+from edgebench.host.options.values import hertz, offset, percent
 from edgebench.protocol.errors import with_meant
 from edgebench.system.command_line import CommandParser
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from edgebench.host.options.bench import BenchOption
     from edgebench.host.options.command import CommandLine
+    from edgebench.host.result.facts import ImportOptions
 
 Add = Callable[..., object]
 """`add_argument` of a parser, or of a group of its options."""
@@ -236,6 +237,37 @@ def add_columns(add: Add) -> None:
     samples = "meaning of a sample: its interval's mean, or an instant (default: according to the "
     samples += "program's documentation)"
     add("--samples", choices=("means", "instants"), help=samples)
+    bound = "first time that is read: 10s after the first sample, or a time of the file such as "
+    bound += "4000.5 or 09:00:05"
+    add("--from", dest="begin", metavar="TIME", help=bound)
+    add("--until", metavar="TIME", help="last time that is read, in the same forms")
+
+
+def add_instrument_errors(add: Add) -> None:
+    """Add options for the errors of an instrument."""
+    gain = "largest gain error, from its data sheet (default: 15%% is assumed)"
+    add("--gain", type=percent, metavar="1%", help=gain)
+    zero = "largest offset, from its data sheet: 30uA, 1mW (default: none is assumed)"
+    add("--offset", type=offset, metavar="30uA", help=zero)
+
+
+def stated_columns(options: argparse.Namespace) -> ImportOptions:
+    """Properties of a power file, from the options of `add_columns`, --voltage and --supply."""
+    from edgebench.host.result.facts import ImportOptions  # only here: keeps --help fast
+
+    # `energy` also takes a constant voltage in --voltage.
+    constant_v = options.voltage if isinstance(options.voltage, float) else None
+    return ImportOptions(
+        time=options.time,
+        power=options.power,
+        current=options.current,
+        voltage=None if constant_v is not None else options.voltage,
+        supply_v=getattr(options, "supply", constant_v),
+        rate_hz=options.rate,
+        is_averaging=None if options.samples is None else options.samples == "means",
+        begin=options.begin,
+        until=options.until,
+    )
 
 
 def add_json(parser: argparse.ArgumentParser, default: bool | str = False) -> None:

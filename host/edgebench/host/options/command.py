@@ -187,6 +187,17 @@ class CommandLine:
         runs = {(name,) for name in self.named("RUN…")}
         return command("energy", run_id, *(words for words in self.arguments if words not in runs))
 
+    def again(self, added: Arguments) -> Command:
+        """This command line, with these options added or replaced.
+
+        >>> given = (("import",), ("a.csv",))
+        >>> str(CommandLine(command="meters import", arguments=given).again([("--rate", "10")]))
+        'edgebench meters import a.csv --rate 10'
+        """
+        changed = {words[0] for words in added}
+        kept = [word for words in self.arguments if words[0] not in changed for word in words]
+        return command(self.group, kept, [word for words in added for word in words])
+
     def collect(self) -> Command:
         """The command that collects the runs of the named devices."""
         return self._again("collect", ("--on", *self.named("DEVICE"), *self.store), ())

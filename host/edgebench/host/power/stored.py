@@ -13,10 +13,11 @@ from pathlib import Path
 
 from edgebench.host.analysis.energy.checks import check_recording
 from edgebench.host.analysis.energy.plausible.screen import screen
+from edgebench.host.analysis.energy.recording_verdict import verdict_of
 from edgebench.host.analysis.energy.refusal import reasons_of
 from edgebench.host.analysis.energy.site import site_in, site_of
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, MeterErrors
-from edgebench.host.result.energy import MeterCheck
+from edgebench.host.result.energy import MeterCheck, RecordingVerdict
 from edgebench.host.result.reasons.recording import whole_left_out
 from edgebench.host.store.decode import decode_into
 from edgebench.host.store.layout import POWER_FILE
@@ -69,6 +70,11 @@ class StoredSession:
             return False
         of_meter = [check for check in self.checks if check.id in METER_CHECKS]
         return None if all(check.is_passed is None for check in of_meter) else True
+
+    @property
+    def verdict(self) -> RecordingVerdict:
+        """Whether its energy can be trusted, with the reasons."""
+        return verdict_of(self.facts.header, self.checks)
 
     def channels(self) -> list[ChannelEnergy]:
         """Energy of each channel that has values and is not left out."""

@@ -9,6 +9,7 @@ from itertools import chain
 from edgebench.host.result.reason import Reason, about
 from edgebench.host.result.reasons.alignment import no_method
 from edgebench.host.result.reasons.table import text_of
+from edgebench.host.result.verdict import State
 
 SYNTHETIC = "synthetic"
 """Boundary of power that no instrument measured."""
@@ -76,6 +77,19 @@ class MeterCheck:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "detail", text_of(self.reasons, self.detail))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingVerdict:
+    """Verdict of a recording that belongs to no run, with its reasons as data."""
+
+    state: State
+    reasons: tuple[Reason, ...] = ()
+    """Why it is not valid."""
+    not_stated: tuple[Reason, ...] = ()
+    """What neither the file nor the user states; assumptions are part of the uncertainty."""
+    reading: tuple[Reason, ...] = ()
+    """Notes on how the file was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

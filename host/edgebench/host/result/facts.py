@@ -79,6 +79,21 @@ class ImportOptions:
     """Sampling rate of a file without times, samples per second."""
     is_averaging: bool | None = None
     """Whether samples are means over their intervals; None: the default of the file's format."""
+    begin: str | None = None
+    """Begin of the part to read, as the user wrote it; None: the begin of the file."""
+    until: str | None = None
+    """End of the part to read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstrumentErrors:
+    """Largest errors of an instrument according to its data sheet, as the user states them."""
+
+    gain_ratio: float | None = None
+    """None: not stated."""
+    offset: float | None = None
+    """In `offset_unit`; None: not stated."""
+    offset_unit: Unit = Unit.WATT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

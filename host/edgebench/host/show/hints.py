@@ -185,6 +185,26 @@ def _for_measurement(error: e.MeasurementError, given: CommandLine) -> NextStep:
     return NextStep("measure again for longer: {}", longer)
 
 
+def _for_file(error: e.FileRefused, given: CommandLine) -> NextStep:
+    """Add options that were tried with the file, or name its columns."""
+    if error.works_with and given.group in ("meters", "energy"):
+        # `energy` has the constant voltage in --voltage.
+        name = "--supply" if given.group == "meters" else "--voltage"
+        added = [(name if one == "--supply" else one, text) for one, text in error.works_with]
+        return NextStep(
+            "state what the file does not contain; this command reads it, correct its units and "
+            "values: {}",
+            given.again(added),
+        )
+    if isinstance(error, e.ColumnsUnknown):
+        return NextStep(
+            "name its columns and their units: --time COLUMN:s --power COLUMN:W, or --current "
+            "COLUMN:mA --voltage 3.3; more: {}",
+            _IMPORT_HELP,
+        )
+    return NextStep("see which files and columns are accepted: {}", _IMPORT_HELP)
+
+
 def _deploy(*words: str) -> Value:
     return lambda _, given: command("deploy", given.named(_ACCOUNT), *words)
 
@@ -257,12 +277,7 @@ _HINTS: tuple[Row, ...] = (
     (e.NoSuchMeter, _for_permission),
     _on(e.WrongMeterOption, "see each meter's options: {}", command("meters", "info", "--help")),
     (e.MeterNotServed, _for_meter_not_served),
-    _on(
-        e.ColumnsUnknown,
-        "name its columns and their units: --time COLUMN:s --power COLUMN:W, or --current "
-        "COLUMN:mA --voltage 3.3; more: {}",
-        _IMPORT_HELP,
-    ),
+    (e.ColumnsUnknown, _for_file),
     _on(
         e.OwnModelOnly,
         "measure that model, which needs no name: {}",
@@ -315,7 +330,7 @@ _HINTS: tuple[Row, ...] = (
     ),
     _on(e.FileChanged, "measure while nothing writes to it: {}", lambda _, given: given.bench()),
     _bundle_again(e.BundleRefused),
-    _on(e.FileRefused, "see which files and columns are accepted: {}", _IMPORT_HELP),
+    (e.FileRefused, _for_file),
     (e.RuntimeUnavailable, _for_runtime),
     _on(
         e.InputsRefused,
@@ -661,6 +676,11 @@ REFUSED_RECORDING = (
     "edgebench meters selftest METER --duration 60s"
 )
 """Hint for a stored recording whose energy is refused."""
+REFUSED_IMPORT = (
+    "import a part of the file that passes the check: "
+    "edgebench meters import FILE --from 10s --until 60s"
+)
+"""Hint for an import whose energy is refused."""
 
 
 def hint_for(error: e.EdgebenchError, given: CommandLine | None = None) -> str:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.energy.windows import shortest_window_s
+from edgebench.host.power.imports.importer import DRIVER
 from edgebench.host.power.stored import StoredSession
+from edgebench.host.result.energy import RecordingVerdict
+from edgebench.host.result.reason import Reason
+from edgebench.host.result.reasons.table import text_of
 from edgebench.host.result.units import (
     format_amperes,
     format_joules_within,
@@ -19,8 +23,9 @@ from edgebench.host.result.units import (
     format_watts,
     format_watts_within,
 )
+from edgebench.host.result.verdict import State
 from edgebench.host.show.data_table import DataTable
-from edgebench.host.show.hints import REFUSED_RECORDING
+from edgebench.host.show.hints import REFUSED_IMPORT, REFUSED_RECORDING
 from edgebench.host.show.tables import console, text
 from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.registry import DRIVERS
@@ -129,11 +134,29 @@ def print_session(session: StoredSession, *, as_json: bool) -> None:
                 format_watts(channel.power_w_peak),
             )
         out.print(table)
+        _print_verdict(session.verdict)
     elif session.is_trusted is False:
+        if session.verdict.reading:
+            _print_verdict(session.verdict)
         _print_reasons(session, "no energy, because the recording cannot be trusted")
     else:
         echo("error: no energy: no channel has a value")
         echo_hint(REFUSED_RECORDING)
+
+
+def _print_verdict(verdict: RecordingVerdict) -> None:
+    """Print the verdict with its reasons, and what is not stated or was repaired in a file."""
+    facts = Table.grid(padding=(0, 2))
+    style = {State.VALID: "green", State.SUSPECT: "yellow", State.INVALID: "red"}[verdict.state]
+    facts.add_row(Text("verdict", style="bold"), Text(verdict.state.value, style=style))
+    for name, reasons in (
+        ("because", verdict.reasons),
+        ("not stated", verdict.not_stated),
+        ("reading", verdict.reading),
+    ):
+        for number, reason in enumerate(reasons):
+            facts.add_row(Text("" if number else name, style="bold"), text(text_of((reason,))))
+    console().print(facts)
 
 
 def _print_reasons(session: StoredSession, what: str) -> None:
@@ -141,7 +164,8 @@ def _print_reasons(session: StoredSession, what: str) -> None:
     failed = next(check for check in session.checks if check.is_passed is False)
     for line in f"error: {what}: {failed.id}: {failed.detail}".splitlines():
         echo(line)
-    echo_hint(REFUSED_RECORDING)
+    is_import = session.facts.header.driver == DRIVER
+    echo_hint(REFUSED_IMPORT if is_import else REFUSED_RECORDING)
 
 
 def _checks_table(session: StoredSession) -> Table:
@@ -157,12 +181,28 @@ def _plain_checks(session: StoredSession) -> dict[str, object]:
         "directory": str(session.directory),
         "meter": to_plain(session.facts.header.info),
         "is_trusted": session.is_trusted,
+        "verdict": _plain_verdict(session.verdict),
         "interrupted_s": session.interrupted_s,
         "loss": to_plain(session.facts.loss),
         "checks": [
             {"id": one.id, "outcome": _OUTCOMES[one.is_passed][0], "detail": one.detail}
             for one in session.checks
         ],
+    }
+
+
+def _plain_verdict(verdict: RecordingVerdict) -> dict[str, object]:
+    def plain(reasons: Sequence[Reason]) -> list[dict[str, object]]:
+        return [
+            {"id": one.id, "facts": to_plain(one.facts), "detail": text_of((one,))}
+            for one in reasons
+        ]
+
+    return {
+        "state": verdict.state.value,
+        "reasons": plain(verdict.reasons),
+        "not_stated": plain(verdict.not_stated),
+        "reading": plain(verdict.reading),
     }
 
 

@@ -11,19 +11,28 @@ from dataclasses import replace
 from edgebench.host.analysis.energy.checks import IS_CALIBRATION_STATED
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
 from edgebench.host.result.energy import ASSUMED_GAIN, TraceAssumption, TraceFile
-from edgebench.host.result.facts import TraceRequest
+from edgebench.host.result.facts import InstrumentErrors, TraceRequest
 from edgebench.meters.base import Header, MeterInfo
 from edgebench.meters.rails import TOTAL
 from edgebench.meters.uncertainty import Distribution, Kind, Origin, UncertaintyTerm, Unit, term
+from edgebench.protocol.errors import UsageError
 
 TIMEBASE_RATIO = 1e-4
 """Error of a crystal; the difference between file clock and device clock is added."""
+MAX_GAIN_RATIO = 1.0
+"""Largest meaningful gain error: as large as the reading itself."""
 FORMAT = "format"
 """Fact of a header: the kind of file."""
 IS_ASSUMED = "is_instants_assumed"
 """Fact of a header: samples are assumed to be instants."""
 IS_STEADY = "is_steady"
 """Fact of a header: samples are evenly spaced, as from an instrument with its own clock."""
+IS_HELD = "is_held"
+"""Fact of a header: a value holds until the next sample, as in a log of changes."""
+NOTES = "reading"
+"""Fact of a header: notes on how the file was read, as data."""
+EDGE_S = "edge_s"
+"""Fact of a header: largest error of the first and last time, because of coarse timestamps."""
 _STATED = "as the user states it"
 
 
@@ -34,20 +43,48 @@ def trace_line(trace: TraceRequest) -> ClockLine:
 
 def trace_file(trace: TraceRequest, header: Header) -> TraceFile:
     """The facts of the file that a run stores."""
-    kinds = {one.kind for one in header.uncertainty if one.origin is Origin.ASSUMED}
-    assumed = [TraceAssumption.GAIN] if Kind.GAIN in kinds and trace.gain_ratio is None else []
-    if all(one.kind is not Kind.OFFSET for one in header.uncertainty):
-        assumed.append(TraceAssumption.OFFSET)
-    if header.facts.get(IS_ASSUMED):
-        assumed.append(TraceAssumption.INSTANTS)
     return TraceFile(
         name=trace.name,
         sha256=trace.sha256,
         format=str(header.facts.get(FORMAT)),
         is_averaging=header.capability.is_averaging,
         smoothing_s=header.capability.smoothing_s or 0.0,
-        assumed=tuple(assumed),
+        assumed=assumptions_of(header),
     )
+
+
+def assumptions_of(header: Header) -> tuple[TraceAssumption, ...]:
+    """What neither the file nor the user states about the instrument."""
+    kinds = {one.kind for one in header.uncertainty if one.origin is Origin.ASSUMED}
+    assumed = [TraceAssumption.GAIN] if Kind.GAIN in kinds else []
+    if all(one.kind is not Kind.OFFSET for one in header.uncertainty):
+        assumed.append(TraceAssumption.OFFSET)
+    if header.facts.get(IS_ASSUMED):
+        assumed.append(TraceAssumption.INSTANTS)
+    return tuple(assumed)
+
+
+def with_instrument(imported: Header, errors: InstrumentErrors) -> Header:
+    """Header of an import, with the errors of the instrument if the file does not state them.
+
+    Raises:
+        UsageError: both the user and the file state them.
+    """
+    if imported.uncertainty:
+        if errors != InstrumentErrors():
+            raise UsageError("the file states its own errors: omit --gain and --offset")
+        return imported
+    request = TraceRequest(
+        name="",
+        sha256="",
+        gain_ratio=errors.gain_ratio,
+        offset=errors.offset,
+        offset_unit=errors.offset_unit,
+    )
+    terms = _terms(request)
+    if edge_s := imported.facts.get(EDGE_S):
+        terms += (term(Kind.EDGE, float(edge_s), "timestamps coarser than the samples"),)
+    return replace(imported, uncertainty=terms)
 
 
 def instrument_header(imported: Header, trace: TraceRequest) -> Header:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS, clock_times_ns
+from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS
 from edgebench.host.power.imports.columns import ROWS, TableColumn, TableColumns
 from edgebench.host.power.imports.known_tables import Samples
 from edgebench.meters.base import Flag, Floats, Gap, LossReport, SampleBlock
@@ -64,6 +64,8 @@ def pace_of(time_ns: NDArray[np.int64]) -> Pace:
 class GapFinder:
     """Detects gaps and counts the samples missing in them."""
 
+    tick_ns: int = 0
+    """Step of times that are coarser than the samples: a step may be longer by as much."""
     count: int = 0
     gaps: list[Gap] = field(default_factory=list[Gap])
 
@@ -72,9 +74,12 @@ class GapFinder:
         if not pace.is_steady:
             return
         steps = np.diff(time_ns) * (pace.rate_hz / 1e9)
+        allowed = self.tick_ns * (pace.rate_hz / 1e9)
         # A sample that was only written late is followed closely by the next.
         with_next = steps + np.append(steps[1:], np.inf)
-        for place in np.flatnonzero((steps > GAP_STEPS) & (with_next > LATE_STEPS)):
+        for place in np.flatnonzero(
+            (steps > GAP_STEPS + allowed) & (with_next > LATE_STEPS + allowed)
+        ):
             begin_ns, end_ns = int(time_ns[place]), int(time_ns[place + 1])
             count = round(float(steps[place])) - 1
             self.count += count
@@ -120,6 +125,8 @@ class TableDecoder:
     """Whether values that are not numbers are missing samples, as known for the program."""
     full_rate_hz: float | None = None
     """Full rate of the instrument, at which its program does not average."""
+    tick_ns: int = 0
+    """Step of the times, if it is coarser than the samples, else 0."""
     tally: SampleTally = field(default_factory=SampleTally)
     pace: Pace | None = None
     """Pace of the first block, the only source of the rate in a table."""
@@ -128,6 +135,10 @@ class TableDecoder:
     _channel: object = None
     _held: tuple[float, int] = (np.nan, int(Flag.MISSING))
     """Power and flags of the last row, for a file that writes changes only."""
+
+    def __post_init__(self) -> None:
+        """Let gaps be detected by the step of the times."""
+        self._gaps.tick_ns = self.tick_ns
 
     def loss(self) -> LossReport:
         """Samples marked as missing in the table, and those missing in its gaps."""
@@ -193,7 +204,7 @@ class TableDecoder:
         begin_ns = np.concatenate([[last_ns], block.time_ns[:-1]])
         if self.pace is not None and self.pace.is_steady:
             step_ns = 1e9 / self.pace.rate_hz
-            is_gap = block.time_ns - begin_ns > GAP_STEPS * step_ns
+            is_gap = block.time_ns - begin_ns > GAP_STEPS * step_ns + self.tick_ns
             begin_ns = np.where(is_gap, block.time_ns - round(step_ns), begin_ns)
         return replace(block, begin_ns=begin_ns.astype(np.int64))
 
@@ -245,40 +256,23 @@ class TableDecoder:
         return flags
 
     def _time_ns(self, values: Mapping[str, Values]) -> NDArray[np.int64]:
-        """Times of the rows: clock times, row numbers over the rate, or numbers."""
-        column = self.columns.time
-        time_ns = self._plain_time_ns(values)
-        if (milliseconds := self.columns.millisecond) is not None:
-            raw = values[milliseconds.name]
-            is_wrong = ~(np.abs(raw) < TIME_LIMIT_NS / milliseconds.scale)  # also where it is NaN
-            self._refuse_first(is_wrong, milliseconds, "not a time")
-            time_ns = time_ns + np.rint(raw * milliseconds.scale).astype(np.int64)
-        before_ns = time_ns[0] - 1 if self._last_ns is None else self._last_ns
-        is_late = np.diff(time_ns, prepend=before_ns) <= 0
-        self._refuse_first(is_late, column, "not later than the sample before it")
-        return time_ns
-
-    def _plain_time_ns(self, values: Mapping[str, Values]) -> NDArray[np.int64]:
+        """Times of the rows: row numbers over the rate, or numbers."""
         column = self.columns.time
         if column.name == ROWS:
             count = len(next(iter(values.values())))
             rows = np.arange(self.tally.count, self.tally.count + count)
-            numbered_ns: NDArray[np.int64] = np.rint(rows * column.scale).astype(np.int64)
-            return numbered_ns
-        raw = values[column.name]
-        if column.is_clock:
-            texts = [str(text) for text in raw]
-            if (date := self.columns.date) is not None:
-                texts = [
-                    f"{day} {text}" for day, text in zip(values[date.name], texts, strict=True)
-                ]
-            return clock_times_ns(texts, self._last_ns)
-        limit = TIME_LIMIT_NS / column.scale
-        self._refuse_first(~(np.abs(raw) < limit), column, "not a time")  # also where it is NaN
-        # Integers stay integers: as floats, nanoseconds since 1970 are off by about a hundred.
-        scaled = raw * int(column.scale)
-        rounded = scaled if scaled.dtype.kind == "i" else np.rint(scaled)
-        time_ns: NDArray[np.int64] = rounded.astype(np.int64)
+            time_ns: NDArray[np.int64] = np.rint(rows * column.scale).astype(np.int64)
+        else:
+            raw = values[column.name]
+            limit = TIME_LIMIT_NS / column.scale
+            self._refuse_first(~(np.abs(raw) < limit), column, "not a time")  # also where it is NaN
+            # Integers stay integers: as floats, nanoseconds since 1970 are off by about a hundred.
+            scaled = raw * int(column.scale)
+            rounded = scaled if scaled.dtype.kind == "i" else np.rint(scaled)
+            time_ns = rounded.astype(np.int64)
+        before_ns = time_ns[0] - 1 if self._last_ns is None else self._last_ns
+        is_late = np.diff(time_ns, prepend=before_ns) <= 0
+        self._refuse_first(is_late, column, "not later than the sample before it")
         return time_ns
 
     def _refuse_first(self, is_wrong: NDArray[np.bool_], column: TableColumn, why: str) -> None:
@@ -301,7 +295,7 @@ def spread_rows(batches: Iterator[dict[str, Values]], name: str) -> Iterator[dic
         FileRefused: more than MAX_ROWS_OF_ONE_TIME rows share a time.
     """
     held: dict[str, Values] = {}
-    typical_ns = 0
+    typical_ns, is_begin = 0, True
     for batch in batches:
         if not held:
             held = batch
@@ -310,7 +304,7 @@ def spread_rows(batches: Iterator[dict[str, Values]], name: str) -> Iterator[dic
         for key, values in batch.items():
             parts: list[Any] = [held[key], values]
             rows[key] = np.concatenate(parts)
-        time_ns, is_first, typical_ns = _spread_ns(rows[name], typical_ns)
+        time_ns, is_first, typical_ns = _spread_ns(rows[name], typical_ns, is_begin=is_begin)
         count = int(np.flatnonzero(is_first)[-1])
         if len(time_ns) - count > MAX_ROWS_OF_ONE_TIME:
             raise FileRefused(
@@ -320,19 +314,24 @@ def spread_rows(batches: Iterator[dict[str, Values]], name: str) -> Iterator[dic
         held = {key: values[count:] for key, values in rows.items()}
         held[name] = np.maximum(held[name], time_ns[count])
         if count:
+            is_begin = False
             yield {key: values[:count] for key, values in rows.items()} | {name: time_ns[:count]}
     if held:
-        yield held | {name: _spread_ns(held[name], typical_ns)[0]}
+        yield held | {name: _spread_ns(held[name], typical_ns, is_begin=is_begin)[0]}
 
 
 def _spread_ns(
-    time_ns: Values, typical_ns: int
+    time_ns: Values, typical_ns: int, *, is_begin: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
     """Spread equal times evenly up to the next time.
+
+    Rows before a gap keep the typical duration of a row. If a file begins within a time, its first
+    rows are the last ones of that time.
 
     Args:
         time_ns: Times of the rows, shape (n,), n >= 1.
         typical_ns: Typical duration of a row so far, used if all rows share a time.
+        is_begin: Whether these are the first rows of the file.
 
     Returns:
         The times, shape (n,); whether each row is the first of its time; the typical duration of a
@@ -345,8 +344,13 @@ def _spread_ns(
     steps_ns = np.diff(stamped_ns[starts])
     if len(steps_ns):
         typical_ns = round(float(np.median(steps_ns / counts[:-1])))
+        is_gap = steps_ns > GAP_STEPS * float(np.median(steps_ns))
+        steps_ns = np.where(is_gap, np.minimum(steps_ns, typical_ns * counts[:-1]), steps_ns)
     lasting_ns = np.append(steps_ns, max(1, typical_ns * int(counts[-1])))
     group = np.cumsum(is_first) - 1
     place = np.arange(len(stamped_ns)) - starts[group]
     spread: NDArray[np.int64] = stamped_ns + (place * lasting_ns[group]) // counts[group]
+    if is_begin and len(starts) > 1 and typical_ns * counts[0] < lasting_ns[0]:
+        first = np.arange(-counts[0], 0) * typical_ns
+        spread[: counts[0]] = stamped_ns[starts[1]] + first
     return spread, is_first, typical_ns

@@ -1,6 +1,7 @@
 """Clock times as text, in the formats that instruments and programs write.
 
     2026-11-22T09:00:00.123456+01:00   2026/11/22 09:00:00.5   22.11.2026 09:00:00,5   09:00:00.5
+    11/22/2026 9:00:00 PM              (a 12-hour clock has the month first)
     11-22-2026 09:00:00                (only for programs that are known to write the month first)
 
 Only differences of times are used, so a date or zone may be missing; times without a date continue
@@ -10,18 +11,18 @@ across midnight.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
-
-from edgebench.protocol.errors import FileRefused
 
 _CLOCK = re.compile(
     r"""\s*(?:(?P<ymd>\d{4}[-/.]\d{1,2}[-/.]\d{1,2})|(?P<dmy>\d{1,2}[-/.]\d{1,2}[-/.]\d{4}))?
     [T ]?\s*(?P<h>\d{1,2}):(?P<m>\d{2})(?::(?P<s>\d{2})(?:[.,:](?P<part>\d{1,9}))?)?
-    \s*(?P<zone>Z|UTC|[+-]\d{2}:?\d{2})?\s*""",
+    \s*(?P<half>[AaPp][Mm])?\s*(?P<zone>Z|UTC|[+-]\d{2}:?\d{2})?\s*""",
     re.VERBOSE,
 )
 _DAY_NS = 86_400_000_000_000
@@ -53,7 +54,9 @@ def clock_ns(text: str, *, is_month_first: bool = False) -> int:
     match = _CLOCK.fullmatch(text)
     if match is None:
         raise ValueError(f"not a time: {text[:40]!r}")
-    seconds = int(match["h"]) * 3600 + int(match["m"]) * 60 + int(match["s"] or 0)
+    half = (match["half"] or "").lower()
+    hours = int(match["h"]) % 12 + 12 * (half == "pm") if half else int(match["h"])
+    seconds = hours * 3600 + int(match["m"]) * 60 + int(match["s"] or 0)
     time_ns = seconds * 1_000_000_000 + int((match["part"] or "0").ljust(9, "0"))
     zone = match["zone"]
     if zone and zone[0] in "+-":
@@ -64,37 +67,63 @@ def clock_ns(text: str, *, is_month_first: bool = False) -> int:
         return time_ns
     parts = [int(part) for part in re.split(r"[-/.]", day)]
     if match["dmy"]:
-        parts = [parts[2], *(parts[:2] if is_month_first else parts[1::-1])]
+        # A 12-hour clock is that of the United States, where the month comes first.
+        parts = [parts[2], *(parts[:2] if is_month_first or half else parts[1::-1])]
     time_ns += (date(parts[0], parts[1], parts[2]).toordinal() - _EPOCH) * _DAY_NS
     if abs(time_ns) >= TIME_LIMIT_NS:
         raise ValueError(f"not a time: {text[:40]!r}")
     return time_ns
 
 
-def clock_times_ns(texts: Iterable[str], last_ns: int | None = None) -> NDArray[np.int64]:
-    """Clock times in nanoseconds, shape (n,); times without a date continue across midnight.
+def has_zone(text: str) -> bool:
+    """Whether a clock time states its offset from UTC.
+
+    >>> has_zone("2026-11-22T09:00:00Z"), has_zone("2026-11-22 09:00:00")
+    (True, False)
+    """
+    match = _CLOCK.fullmatch(text)
+    return match is not None and match["zone"] is not None
+
+
+def has_date(text: str) -> bool:
+    """Whether a clock time has a date.
+
+    >>> has_date("2026-11-22T09:00:00"), has_date("09:00:00")
+    (True, False)
+    """
+    match = _CLOCK.fullmatch(text)
+    return match is not None and bool(match["ymd"] or match["dmy"])
+
+
+def clock_column_ns(texts: Sequence[str]) -> NDArray[np.int64] | None:
+    """Clock times in nanoseconds, shape (n,), as `clock_ns` reads them; None if one is no time."""
+    array = pa.array(texts, pa.string())
+    if array.null_count:
+        return None
+    for kind in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
+        with suppress(pa.ArrowInvalid):  # other formats than ISO 8601, or a mix of them
+            time_ns: NDArray[np.int64] = array.cast(kind).cast(pa.int64()).to_numpy()
+            return time_ns if bool((np.abs(time_ns) < TIME_LIMIT_NS).all()) else None
+    try:
+        return np.array([clock_ns(text) for text in texts], np.int64)
+    except ValueError:
+        return None
+
+
+def continued_ns(time_ns: NDArray[np.int64], last_ns: int | None) -> NDArray[np.int64]:
+    """Times of day, continued across midnight; times with a date are unchanged.
+
+    A step back by over half a day is midnight; a smaller step back is another kind of step.
 
     Args:
-        texts: The times in file order.
-        last_ns: Time of the preceding row.
-
-    Raises:
-        FileRefused: a text is not a clock time.
+        time_ns: Times of successive rows, shape (n,), n >= 1.
+        last_ns: Result for the row before them; None for the first.
     """
-    times: list[int] = []
-    before_ns = last_ns
-    for text in texts:
-        try:
-            time_ns = clock_ns(str(text))
-        except ValueError as exc:
-            raise FileRefused(f"not a clock time: {str(text)[:40]!r}") from exc
-        if before_ns is not None and time_ns < _DAY_NS:
-            days = max(0, before_ns // _DAY_NS)
-            time_ns += days * _DAY_NS
-            # A step back by over half a day is midnight; a smaller step back is a disordered log,
-            # which is refused later.
-            if before_ns - time_ns > _DAY_NS // 2:
-                time_ns += _DAY_NS
-        times.append(time_ns)
-        before_ns = time_ns
-    return np.array(times, np.int64)
+    if time_ns.max() >= _DAY_NS:
+        return time_ns
+    before_ns = int(time_ns[0]) if last_ns is None else last_ns % _DAY_NS
+    days = (last_ns or 0) // _DAY_NS + np.cumsum(
+        np.diff(time_ns, prepend=before_ns) < -_DAY_NS // 2
+    )
+    continued: NDArray[np.int64] = time_ns + _DAY_NS * days
+    return continued

@@ -22,9 +22,9 @@ from edgebench.protocol.errors import ColumnsUnknown, FileRefused
 
 _QUANTITIES = {
     "time": ("t", "time", "timestamp"),
-    "current": ("i", "current", "amps"),
-    "voltage": ("u", "v", "voltage", "volts"),
-    "power": ("p", "power", "watts"),
+    "current": ("i", "current", "amps", "curr", "ibus"),
+    "voltage": ("u", "v", "voltage", "volts", "volt", "vbus"),
+    "power": ("p", "power", "watts", "wattage"),
 }
 _QUANTITY_OF = {word: name for name, words in _QUANTITIES.items() for word in words}
 _SAME = ("main", "avg", "average", "mean", "dc")
@@ -35,6 +35,23 @@ _UNITS: dict[str, dict[str, float]] = {
     "voltage": {"V": 1.0, "v": 1.0, "mV": 1e-3, "uV": 1e-6, "µV": 1e-6},
     "power": {"W": 1.0, "w": 1.0, "mW": 1e-3, "uW": 1e-6, "µW": 1e-6, "nW": 1e-9},
 }
+_UNIT_WORDS = {
+    "s": ("sec", "secs", "second", "seconds"),
+    "ms": ("msec", "msecs", "millisecond", "milliseconds", "millis"),
+    "us": ("usec", "usecs", "microsecond", "microseconds", "micros"),
+    "V": ("volt", "volts"),
+    "mV": ("millivolt", "millivolts"),
+    "A": ("amp", "amps", "ampere", "amperes"),
+    "mA": ("milliamp", "milliamps", "milliampere", "milliamperes"),
+    "W": ("watt", "watts"),
+    "mW": ("milliwatt", "milliwatts"),
+}
+_UNIT_OF_WORD = {word: unit for unit, words in _UNIT_WORDS.items() for word in words}
+_OTHER_MEANING = re.compile(r"(?i)\b(max|min|peak|shunt|set|limit|std|rms|range)")
+"""Words of columns that do not hold the samples."""
+_COUNTERS = ("sample", "samples", "index", "count", "counter", "no", "nr", "seq", "sequence", "n")
+"""Names of sample counters."""
+_TIME_WORDS = re.compile(r"(?i)time|elapsed|epoch|date|^ts$")
 _BARE = {unit: name for name, units in _UNITS.items() for unit in units if name != "time"}
 """A unit alone as a column name identifies an electrical quantity."""
 _NAME = re.compile(r"((?:[A-Za-z]+\s+)*[A-Za-z]+)(?:[\s_]*[\[(]\s*([^\])]+?)\s*[\])]|[\s_]+(\S+))?")
@@ -58,6 +75,8 @@ class TableColumn:
     """Factor to SI units; for the time, to nanoseconds."""
     is_clock: bool = False
     """Whether it holds clock times, as text."""
+    is_counter: bool = False
+    """Whether it counts samples, and the time is computed from the rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +154,9 @@ def find_columns(
         quantity, scale = meaning
         if quantity in _named(options) or (has_power and quantity in _BARE.values()):
             continue  # the user's options take precedence over the names
+        unit = _unit_of_value(first_row, index)
+        if isinstance(scale, str) and unit in _UNITS[quantity]:
+            scale = _UNITS[quantity][unit]
         if isinstance(scale, str):
             time = _time_without_unit(name, index, first_row) if quantity == "time" else None
             if time is None:
@@ -146,8 +168,12 @@ def find_columns(
         if known is not None and not (quantity == "time" and known.is_clock):
             raise FileRefused(f"two columns of {quantity}: {known.name!r} and {name!r}")
         columns[quantity] = TableColumn(name, index, scale)
+    if "time" not in columns and (time := _other_time(names, first_row)) is not None:
+        columns["time"] = time
+    if "power" not in columns and not {"current", "voltage"} <= columns.keys():
+        columns |= _by_units(names, columns, options.supply_v)
     if options.rate_hz is not None:
-        columns["time"] = TableColumn(ROWS, -1, 1e9 / options.rate_hz)
+        columns["time"] = _by_rate(names, first_row, options.rate_hz)
     for quantity, why in unknown_units.items():
         is_told = quantity in columns or (quantity != "time" and "power" in columns)
         if not is_told:
@@ -174,12 +200,105 @@ def known_columns(
     if time is not None and not time.is_clock and _is_clock_at(first_row, time.index):
         columns["time"] = TableColumn(time.name, time.index, 1.0, is_clock=True)
     if options.rate_hz is not None:
-        columns["time"] = TableColumn(ROWS, -1, 1e9 / options.rate_hz)
+        columns["time"] = _by_rate(names, first_row, options.rate_hz)
     if "power" in columns and options.supply_v is None:
         columns.pop("current", None)
         columns.pop("voltage", None)
     _check(columns, names, options.supply_v)
     return TableColumns(**columns)
+
+
+def unit_of(text: str) -> str | None:
+    """The unit in a text such as `[mA]`, `Volt` or `s`; None for any other text.
+
+    >>> unit_of("[mA]"), unit_of("Volt"), unit_of("Sequence")
+    ('mA', 'V', None)
+    """
+    unit = text.strip().strip("()[]").strip().replace("\u03bc", "\u00b5")
+    unit = _UNIT_OF_WORD.get(unit.lower(), unit)
+    return unit if any(unit in units for units in _UNITS.values()) else None
+
+
+def is_counter(name: str) -> bool:
+    """Whether a column counts samples, by its name.
+
+    >>> is_counter("Sample"), is_counter("No."), is_counter("Samples per s")
+    (True, True, False)
+    """
+    return name.strip("#. ").lower() in _COUNTERS
+
+
+def _by_rate(names: Sequence[str], first_row: Sequence[str], rate_hz: float) -> TableColumn:
+    """Times from the rate: of the sample counter if there is one, whose steps show losses."""
+    for index, name in enumerate(names):
+        if is_counter(name) and index < len(first_row) and first_row[index].isdigit():
+            return TableColumn(name, index, 1e9 / rate_hz, is_counter=True)
+    return TableColumn(ROWS, -1, 1e9 / rate_hz)
+
+
+def _other_time(names: Sequence[str], first_row: Sequence[str]) -> TableColumn | None:
+    """A time by its values, such as a clock time, or by a name such as `Elapsed (s)`."""
+    for index, name in enumerate(names):
+        if _is_clock_at(first_row, index):
+            return TableColumn(name, index, 1.0, is_clock=True)
+    for index, name in enumerate(names):
+        unit = _unit_in(name) or unit_of(name.removesuffix("()"))
+        is_alone = unit is not None and not _unit_in(name)
+        if unit in _UNITS["time"] and (is_alone or _TIME_WORDS.search(name)):
+            return TableColumn(name, index, _UNITS["time"][unit])
+    for index, name in enumerate(names):
+        if _TIME_WORDS.search(name) and (time := _time_without_unit(name, index, first_row)):
+            return time
+    return None
+
+
+def _by_units(
+    names: Sequence[str], columns: dict[str, TableColumn], supply_v: float | None
+) -> dict[str, TableColumn]:
+    """Electrical columns by the units in their names, if only one column has each quantity.
+
+    The shunt's voltage, set points, limits and extremes are no samples. Of several voltages, that
+    of the bus is used, from which the device is supplied.
+    """
+    units = {index: _unit_in(name) or _unit_behind(name) for index, name in enumerate(names)}
+    chosen: dict[str, TableColumn] = {}
+    for quantity in ("power", "current", "voltage"):
+        fits = [
+            index
+            for index, unit in units.items()
+            if unit in _UNITS[quantity] and not _OTHER_MEANING.search(names[index])
+        ]
+        if quantity == "voltage" and len(fits) > 1:
+            fits = [index for index in fits if "bus" in names[index].lower()]
+        if len(fits) == 1 and quantity not in columns:
+            unit = units[fits[0]]
+            assert unit is not None, "it is among the units of the quantity"
+            chosen[quantity] = TableColumn(names[fits[0]], fits[0], _UNITS[quantity][unit])
+    if supply_v is not None:  # a voltage in the file contradicts it, unless nothing needs it
+        chosen.pop("voltage", None)
+        return {} if "power" in chosen and "current" in columns else chosen
+    if "power" in chosen and "current" not in columns:
+        return {"power": chosen["power"]}
+    return chosen
+
+
+def _unit_in(name: str) -> str | None:
+    """The unit in brackets in a name; None if there is none."""
+    match = re.search(r"[\[(]([^\])]*)[\])]\s*$", name)
+    return unit_of(match[1]) if match else None
+
+
+def _unit_behind(name: str) -> str | None:
+    """The unit behind the last underscore or blank of a name; a lower-case letter is a word."""
+    match = re.search(r"\w[_ ]([mun\u00b5\u03bc]?[AVW])$", name)
+    return unit_of(match[1]) if match else None
+
+
+def _unit_of_value(first_row: Sequence[str], index: int) -> str | None:
+    """The unit behind the number in the first row; None if there is none."""
+    text = first_row[index] if index < len(first_row) else ""
+    match = re.fullmatch(r"[-+]?[\d.,]+\s*([A-Za-z\u00b5\u03bc]+)", text.strip())
+    return unit_of(match[1]) if match else None
 
 
 def _named(options: ImportOptions) -> dict[str, str]:
@@ -229,6 +348,7 @@ def _meaning(name: str) -> tuple[str, float | str] | None:
     if quantity is None:
         return None
     unit = match[2] or match[3] or ""
+    unit = _UNIT_OF_WORD.get(unit.lower(), unit)
     units = _UNITS[quantity]
     if unit not in units:
         what = f"has the unit {unit!r}" if unit else "has no unit"

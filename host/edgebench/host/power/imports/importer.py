@@ -13,9 +13,19 @@ from itertools import chain
 from pathlib import Path
 
 from edgebench.host.analysis.energy.checks import COLUMNS, IS_CALIBRATION_STATED
-from edgebench.host.analysis.energy.trace import FORMAT, IS_ASSUMED, IS_STEADY
+from edgebench.host.analysis.energy.trace import (
+    EDGE_S,
+    FORMAT,
+    IS_ASSUMED,
+    IS_HELD,
+    IS_STEADY,
+    MAX_GAIN_RATIO,
+    NOTES,
+    with_instrument,
+)
 from edgebench.host.power.imports import (
     csv_file,
+    csv_layout,
     jls_file,
     lpm01a_log,
     parquet_file,
@@ -27,15 +37,19 @@ from edgebench.host.power.imports import (
 from edgebench.host.power.imports.blocks import SampleTally, TableDecoder
 from edgebench.host.power.imports.columns import TableColumns
 from edgebench.host.power.imports.known_tables import KnownTable, Samples
+from edgebench.host.power.imports.suggestion import options_that_work, words_of
+from edgebench.host.power.imports.table_times import plan_table
+from edgebench.host.power.imports.time_window import cut_blocks, window_of
 from edgebench.host.power.session import new_recording, sync_recording
 from edgebench.host.power.stored import StoredSession, judge
-from edgebench.host.result.facts import ImportOptions
+from edgebench.host.result.facts import ImportOptions, InstrumentErrors
 from edgebench.host.store.power import PowerFacts, write_blocks
 from edgebench.host.store.power_file import read_facts_of
 from edgebench.meters.base import Capability, Channel, Header, LossReport, MeterInfo, SampleBlock
 from edgebench.meters.rails import TOTAL
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import FileRefused, StoreError, UsageError
+from edgebench.protocol.plain import to_plain
 
 DRIVER = "import"
 BOUNDARY = "not stated"
@@ -133,9 +147,15 @@ class ImportSamples:
 
 AS_IT_IS = ImportOptions()
 """Options for a file that is self-describing."""
+NOT_STATED = InstrumentErrors()
 
 
-def import_file(path: Path, directory: Path, options: ImportOptions = AS_IT_IS) -> StoredSession:
+def import_file(
+    path: Path,
+    directory: Path,
+    options: ImportOptions = AS_IT_IS,
+    errors: InstrumentErrors = NOT_STATED,
+) -> StoredSession:
     """Read a file into a session's directory.
 
     Raises:
@@ -143,7 +163,11 @@ def import_file(path: Path, directory: Path, options: ImportOptions = AS_IT_IS) 
         UsageError: an option is outside its limits.
         StoreError: the directory cannot be written, or holds a recording.
     """
+    gain_ratio = errors.gain_ratio
+    if gain_ratio is not None and not 0 < gain_ratio <= MAX_GAIN_RATIO:
+        raise UsageError(f"--gain must be above 0 and at most 100 %, got {gain_ratio:.3%}")
     file, samples = open_file(path, options)
+    samples = replace(samples, header=with_instrument(samples.header, errors))
     with new_recording(directory):
         facts = write_samples(directory, file, samples)
         sync_recording(directory)
@@ -167,11 +191,30 @@ def open_file(path: Path, options: ImportOptions) -> tuple[ImportFile, ImportSam
         raise UsageError(f"--rate must be above 0 and at most {MAX_RATE_HZ:g} Hz, got {rate_hz:g}")
     try:
         file = ImportFile.of(path, options)
-        return file, _reader_of(path)(file)
+        read = _reader_of(path)
+        return file, _cut(read(file), options) if read is not _from_csv else read(file)
     except FileRefused as exc:
-        raise type(exc)(f"{path}: {exc}") from exc
+        raise _with_suggestion(exc, path, options) from exc
     except OSError as exc:
         raise FileRefused(f"{path}: not readable: {exc.strerror or exc}") from exc
+
+
+def _with_suggestion(error: FileRefused, path: Path, options: ImportOptions) -> FileRefused:
+    """The error with the file's path, and with options that make the file readable, if any do."""
+    named = type(error)(f"{path}: {error}")
+    try:
+        file, read = ImportFile.of(path, options), _reader_of(path)
+    except FileRefused:  # not a file, or damaged
+        return named
+    works = options_that_work(
+        path,
+        options,
+        lambda tried: read(replace(file, options=tried)),
+        is_table=read is _from_csv,
+    )
+    if works is not None:
+        named.works_with = words_of(works, options)
+    return named
 
 
 def write_samples(directory: Path, file: ImportFile, samples: ImportSamples) -> PowerFacts:
@@ -289,20 +332,30 @@ def _from_text_log(file: ImportFile) -> ImportSamples:
 
 
 def _from_csv(file: ImportFile) -> ImportSamples:
-    layout = csv_file.read_layout(file.path, file.options)
+    layout = csv_layout.read_layout(file.path, file.options)
+    window = window_of(file.options, layout.columns.time.scale)
+    plan = plan_table(layout, window)
     known = layout.known
     kind = _samples_of(file.options, known.samples if known else None)
-    table = _table_decoder(
-        layout.columns, file, lambda row: csv_file.line_of(layout, row), kind, known
-    )
-    return _from_table(
+    numbers = csv_file.LineNumbers()
+    columns = csv_file.sample_columns(layout)
+    table = _table_decoder(columns, file, numbers.of, kind, known)
+    table = replace(table, may_miss=True, tick_ns=plan.tick_ns)
+    samples = _from_table(
         file,
-        csv_file.read_rows(layout, table),
+        csv_file.read_blocks(layout, plan, window, table, numbers),
         table,
         name=known.name if known else "CSV",
         is_assumed=kind is None,
         known=known,
     )
+    facts = {
+        COLUMNS: layout.columns.facts,
+        NOTES: [to_plain(note) for note in plan.notes],
+        EDGE_S: plan.edge_s,
+    }
+    header = replace(samples.header, facts=samples.header.facts | facts)
+    return replace(samples, header=header)
 
 
 def _table_decoder(
@@ -317,7 +370,6 @@ def _table_decoder(
         file.supply_v,
         place_of,
         samples=kind or Samples.INSTANTS,
-        may_miss=known is not None,
         full_rate_hz=known.full_rate_hz if known and kind is known.samples else None,
     )
 
@@ -335,6 +387,46 @@ def _from_parquet(file: ImportFile) -> ImportSamples:
     table = _table_decoder(columns, file, lambda row: f"row {row + 1}", kind)
     blocks = parquet_file.read_rows(file.path, table)
     return _from_table(file, blocks, table, name="Parquet", is_assumed=kind is None)
+
+
+def _cut(samples: ImportSamples, options: ImportOptions) -> ImportSamples:
+    """The samples between `--from` and `--until`, with the losses between them.
+
+    Raises:
+        UsageError: a bound is not a time.
+        FileRefused: no sample is between them.
+    """
+    if options.begin is None and options.until is None:
+        return samples
+    cut = cut_blocks(samples.blocks, window_of(options))
+    first = next(cut, None)
+    if first is None:
+        raise FileRefused("no sample between --from and --until")
+    tally, last_ns = SampleTally(), int(first.time_ns[0])
+
+    def counted() -> Iterator[SampleBlock]:
+        nonlocal last_ns
+        for block in chain([first], cut):
+            tally.add(block.flags)
+            last_ns = int(block.time_ns[-1])
+            yield block
+
+    def loss() -> LossReport:
+        gaps = tuple(
+            gap
+            for gap in samples.loss().gaps
+            if first.time_ns[0] <= gap.begin_ns and gap.end_ns <= last_ns
+        )
+        flagged = tally.loss()
+        return replace(
+            samples.loss(),
+            received_count=flagged.received_count,
+            lost_count=flagged.lost_count + sum(gap.count for gap in gaps),
+            gaps=gaps,
+            saturated_count=flagged.saturated_count,
+        )
+
+    return replace(samples, blocks=counted(), loss=loss)
 
 
 def _from_table(
@@ -355,6 +447,7 @@ def _from_table(
             FORMAT: name,
             IS_ASSUMED: is_assumed,
             IS_STEADY: table.pace.is_steady,
+            IS_HELD: table.samples is Samples.HELD,
             COLUMNS: table.columns.facts,
         },
         is_averaging=table.samples is not Samples.INSTANTS,

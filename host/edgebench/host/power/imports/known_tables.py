@@ -53,6 +53,30 @@ class KnownTable:
 
 
 KNOWN = (
+    # jetperch/pyjoulescope_ui, issue 291: the statistics that the UI records, per interval, in SI
+    # units; behind #.
+    KnownTable(
+        name="Joulescope UI statistics",
+        marks=frozenset({"time", "current", "voltage", "power", "charge", "energy"}),
+        columns={"time": (("time", S),), "power": (("power", 1.0),)},
+        samples=Samples.MEANS,
+    ),
+    # turbostat(8): PkgWatt is the energy since the row before over its time; with --Summary, a row
+    # is the whole machine.
+    KnownTable(
+        name="turbostat",
+        marks=frozenset({"Time_Of_Day_Seconds", "PkgWatt"}),
+        columns={"time": (("Time_Of_Day_Seconds", S),), "power": (("PkgWatt", 1.0),)},
+        samples=Samples.MEANS,
+    ),
+    # powerstat(8): average power since the row before; a rule and the averages follow.
+    KnownTable(
+        name="powerstat",
+        marks=frozenset({"Time", "Ctxt/s", "Watts"}),
+        columns={"time": (("Time", CLOCK),), "power": (("Watts", 1.0),)},
+        samples=Samples.MEANS,
+        has_footer=True,
+    ),
     # Monsoon Solutions, PowerTool manual, "Export": one row per interval, means and peaks.
     KnownTable(
         name="Monsoon PowerTool CSV",

@@ -12,11 +12,20 @@ from edgebench.host.result.reasons import (
     comparison,
     energy,
     plausible,
+    reading,
     recording,
     thermal,
 )
 
-MODULES: tuple[ModuleType, ...] = (thermal, recording, plausible, alignment, energy, comparison)
+MODULES: tuple[ModuleType, ...] = (
+    thermal,
+    recording,
+    reading,
+    plausible,
+    alignment,
+    energy,
+    comparison,
+)
 KINDS: dict[str, ReasonKind[Any]] = {
     kind.id: kind
     for module in MODULES

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebench.host.power.imports import csv_file
+from edgebench.host.power.imports import csv_rows
 from edgebench.host.power.imports.importer import import_file
 from edgebench.host.power.stored import StoredSession
 from edgebench.host.result.facts import ImportOptions
@@ -378,7 +378,7 @@ def test_blocks_go_on_where_the_last_one_ended(
     name: str, block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a file of several blocks would lose a sample at each."""
-    monkeypatch.setattr(csv_file, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", block_bytes)
     example = EXAMPLES[name]
     head, *rows = example.text.splitlines(keepends=True)
     session = imported(tmp_path, example)

@@ -16,6 +16,7 @@ from support.energy_simulation import (
     simulate_file,
 )
 
+from edgebench.host.analysis.energy.checks import IS_CALIBRATION_STATED
 from edgebench.host.analysis.energy.integrate import Floats
 from edgebench.host.analysis.energy.plausible.bounds import ceiling_w, refused_power
 from edgebench.host.analysis.energy.plausible.idle import far_below_idle
@@ -91,7 +92,10 @@ def test_held_values_refuse_a_recording(tmp_path: Path) -> None:
 
 def test_end_of_the_range_refuses_a_recording(tmp_path: Path) -> None:
     """Otherwise a file that ends at 1.8 of 2 W would have an uncertainty of 0.1 %."""
-    found = failed(screened(tmp_path, np.minimum(powers(), 1.8)))
+    clipped_w = np.minimum(powers(), 1.8)
+    assert failed(screened(tmp_path, clipped_w)) == {}, "a driver knows the range"
+    file = header(facts={IS_CALIBRATION_STATED: False})
+    found = failed(screen(recorded(tmp_path, TIMES_NS, clipped_w, of=file), SBC))
     assert "runs of the highest value, up to 1.8 W" in found["saturation"]
 
 

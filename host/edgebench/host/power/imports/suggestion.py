@@ -1,0 +1,159 @@
+"""Options with which a refused table can be read: each is tried before it is suggested.
+
+A table may lack its units, its rate or its voltage, which only the user knows. A suggestion names
+the columns that look right, with the units that their numbers suggest, and is a command that works;
+the user corrects the units and values in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from edgebench.host.power.imports.columns import is_counter
+from edgebench.host.power.imports.csv_layout import head_of
+from edgebench.host.power.imports.number_text import style_of
+from edgebench.host.result.facts import ImportOptions
+from edgebench.protocol.errors import FileRefused
+
+RATE_HZ = 1000.0
+SUPPLY_V = 3.3
+MAX_TRIES = 24
+MAX_COLUMNS = 20
+"""Number of columns among which likely ones are searched."""
+_WORDS = {
+    "power": re.compile(r"(?i)pow|watt|leist|puiss|potenc|^p\d?$|[mu\u00b5]?w\b"),
+    "current": re.compile(r"(?i)curr|amp|strom|cour|corr|^i\d?$|[mu\u00b5]?a\b"),
+}
+_SMALL_UNITS = {"power": ("W", "mW", 300.0), "current": ("A", "mA", 10.0)}
+"""Unit, smaller unit, and the number from which the smaller unit is likely."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """A column of numbers in the first rows."""
+
+    name: str
+    values: tuple[float, ...]
+
+
+def options_that_work(
+    path: Path,
+    given: ImportOptions,
+    try_to_read: Callable[[ImportOptions], object],
+    *,
+    is_table: bool,
+) -> ImportOptions | None:
+    """The given options with the fewest additions that make the file readable.
+
+    Args:
+        path: A file that was refused.
+        given: Options with which it was refused.
+        try_to_read: Reads the file with other options.
+        is_table: Whether it is a table in text, whose columns may be named.
+
+    Returns:
+        The options; None if none of the likely ones work.
+    """
+    for tried, options in enumerate(_likely(path, given, is_table=is_table)):
+        if tried == MAX_TRIES:
+            break
+        try:
+            try_to_read(options)
+        except FileRefused:
+            continue
+        return options
+    return None
+
+
+def words_of(options: ImportOptions, given: ImportOptions) -> tuple[tuple[str, ...], ...]:
+    """Command-line words of the options that are not given."""
+    texts = {
+        "--time": options.time,
+        "--power": options.power,
+        "--current": options.current,
+        "--rate": None if options.rate_hz == given.rate_hz else f"{options.rate_hz:g}",
+        "--supply": None if options.supply_v == given.supply_v else f"{options.supply_v:g}",
+    }
+    known = {given.time, given.power, given.current}
+    return tuple((name, text) for name, text in texts.items() if text and text not in known)
+
+
+def _likely(path: Path, given: ImportOptions, *, is_table: bool) -> Iterator[ImportOptions]:
+    """Likely options, those with the fewest additions first."""
+    columns = _columns(path) if is_table else []
+    ascending = [one for one in columns if _is_time(one)]
+    times = [
+        ImportOptions(),
+        *(ImportOptions(time=f"{one.name}:{_time_unit(one)}") for one in ascending),
+        ImportOptions(rate_hz=RATE_HZ),
+    ]
+    power, current = (
+        [one for one in columns if _WORDS[quantity].search(one.name)]
+        for quantity in ("power", "current")
+    )
+    values = [
+        ImportOptions(),
+        *(ImportOptions(power=f"{one.name}:{_unit('power', one)}") for one in power),
+        *(ImportOptions(current=f"{one.name}:{_unit('current', one)}") for one in current),
+    ]
+    if not power and not current:
+        others = [one for one in columns if not _is_time(one) and not is_counter(one.name)]
+        values += [ImportOptions(power=f"{one.name}:W") for one in others]
+    supplies = [ImportOptions(), ImportOptions(supply_v=SUPPLY_V)]
+    every = [_added(given, *parts) for parts in product(times, values, supplies)]
+    # In the order of the columns if as many are added.
+    for options in sorted(every, key=lambda one: len(words_of(one, given))):
+        if options != given:
+            yield options
+
+
+def _added(given: ImportOptions, *parts: ImportOptions) -> ImportOptions:
+    """The given options with additions, which never replace one."""
+    for part in parts:
+        given = replace(
+            given,
+            time=given.time or part.time,
+            power=given.power or part.power,
+            current=given.current or part.current,
+            rate_hz=given.rate_hz or part.rate_hz,
+            supply_v=given.supply_v or part.supply_v,
+        )
+    return given
+
+
+def _columns(path: Path) -> list[_Numbers]:
+    """Columns of numbers in the first rows."""
+    names, rows = head_of(path)
+    columns: list[_Numbers] = []
+    for index, name in enumerate(names[:MAX_COLUMNS]):
+        texts = [row[index] for row in rows if index < len(row)]
+        try:
+            style = style_of(texts, ",")
+            columns.append(_Numbers(name, tuple(style.number(text)[0] for text in texts if text)))
+        except (ValueError, FileRefused):
+            continue
+    return columns
+
+
+def _is_time(column: _Numbers) -> bool:
+    """Whether numbers ascend, as those of a time; a sample counter takes a rate instead."""
+    return (
+        not is_counter(column.name)
+        and len(column.values) > 1
+        and bool((np.diff(column.values) > 0).mean() > 0.9)
+    )
+
+
+def _time_unit(column: _Numbers) -> str:
+    return "ms" if float(np.median(np.diff(column.values))) >= 2 else "s"
+
+
+def _unit(quantity: str, column: _Numbers) -> str:
+    unit, smaller, limit = _SMALL_UNITS[quantity]
+    return smaller if max(column.values, default=0.0) >= limit else unit
