@@ -5,8 +5,9 @@ r"""Raw bytes of a meter on disk: a header, then packets with their arrival time
             payload, little-endian; then `length` bytes of payload
 
 All bytes are stored before they are decoded, so a bug in a decoder never costs a measurement.
-A file whose end is cut off or zeroed, as after a crash, is read up to that point, and so is a file
-that is damaged in the middle. `Packets` reports which of the two happened after the last packet.
+A file whose end is cut off or zeroed, as after a crash, is read up to that point. A file that is
+damaged in the middle is also read up to the damage. `Packets` reports which of the two happened
+after the last packet.
 """
 
 from __future__ import annotations

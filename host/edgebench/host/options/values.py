@@ -19,7 +19,7 @@ _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def name_list(names: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Names from Python, of which a single name needs no list.
+    """The names as a list; Python code may pass a single name without a list.
 
     >>> name_list("all"), name_list(("pi4", "pi5"))
     (['all'], ['pi4', 'pi5'])

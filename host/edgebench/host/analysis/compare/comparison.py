@@ -142,8 +142,8 @@ class Comparison:
     equivalence_interval: Bounds | None
     """Interval of the ratio at 1 - 2 alpha."""
     p_value: float
-    """P value for no true difference, in blocks the largest of all tests; for counts that do not
-    scatter, 0 if they differ, else 1."""
+    """P value of the hypothesis that there is no difference; with blocks, the largest p value of
+    all tests. For counts that do not scatter, it is 0 if they differ, else 1."""
     p_adjusted: float
     """P value after Holm's correction, over all comparisons that were made together."""
     smallest_p: float

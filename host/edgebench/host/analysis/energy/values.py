@@ -159,7 +159,7 @@ class Spikes:
 
 
 def idle_spikes(runs: Sequence[Floats], limit_w: float) -> Spikes:
-    """Spikes while the device is idle: single values far from the two on either side, which agree.
+    """Spikes of an idle device: values far from the four around them, which agree with each other.
 
     Args:
         runs: Values of the idle windows, each of shape (n,).

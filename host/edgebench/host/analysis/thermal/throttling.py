@@ -62,8 +62,8 @@ from edgebench.protocol.thermal import Expectation
 
 MIN_WINDOWS = 8
 UNEXPLAINED_SHARE = 0.2
-"""Least share of slow slices, between the first and the last slow slice, for slow slices of unknown
-cause to count: housekeeping of the system takes less."""
+"""Slow slices of unknown cause count only if, from the first to the last slow slice, at least this
+share is slow. Housekeeping of the system takes a smaller share."""
 SUSTAINED_SHARE = 0.2
 """Share of a run, at its end, that represents the sustained performance."""
 

@@ -53,7 +53,7 @@ class JlsSignal:
 
     @property
     def end(self) -> int:
-        """Number after its last sample."""
+        """Number of its last sample, plus one."""
         return self.first + self.count
 
 
