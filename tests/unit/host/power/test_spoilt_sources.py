@@ -30,7 +30,17 @@ def outcomes(fault: Fault | None) -> dict[str, Outcome | str]:
     return found
 
 
-SEEN = [fault for fault in FAULTS if fault.name == "offset below zero"]
+UNSEEN = (
+    "dead from the middle on",
+    "held from before the loop on",
+    "unit, by 1,000",
+    "at full scale, 10 % of the loop",
+    "at full scale, the second half",
+    "clipped at 60 %",
+    "another rail than the input",
+)
+"""Faults that one of the four sources can have unseen; docs/performance.md has the others."""
+SEEN = [fault for fault in FAULTS if fault.name not in UNSEEN]
 
 
 @pytest.mark.parametrize("fault", SEEN, ids=lambda fault: fault.name)
