@@ -109,6 +109,35 @@ def step_cases() -> Mapping[str, Case]:
     return cases
 
 
+def unsampled_cases() -> Mapping[str, Case]:
+    """Instants of meters as slow as usual ones: steady loads, and activity in step with them.
+
+    Idle times and gaps are those that `bench` chooses for such a meter.
+    """
+    steady = SimulatedDevice(idle_w=0.5, work_w=2.0, active_ratio=1.0, duration_s=12.0)
+    instants = SimulatedMeter(is_averaging=False, noise_w=5e-3)
+    cases: dict[str, Case] = {}
+    for rate_hz in (1e3, 4e3, 5e3):
+        slow = replace(instants, rate_hz=rate_hz)
+        usual = replace(steady, idle_s=25e3 / rate_hz, jitter_s=1 / rate_hz)
+        cases[f"steady 2 W, {rate_hz:g} S/s"] = usual, slow
+        ticking = replace(usual, tick_s=1e-3, tick_active_s=1e-4, tick_w=1.0)
+        pulsed = replace(usual, tick_s=1 / rate_hz, tick_active_s=0.3 / rate_hz, tick_w=2.0)
+        in_step = replace(slow, drift_ppm=3.0)
+        cases[f"2 W, tick 1 ms of +1 W, {rate_hz:g} S/s"] = ticking, in_step
+        small = replace(ticking, idle_w=0.01, work_w=0.06)
+        cases[f"60 mW, tick 1 ms of +1 W, {rate_hz:g} S/s"] = small, replace(in_step, noise_w=1e-5)
+        cases[f"2 W, PWM 30 % of +2 W, {rate_hz:g} S/s"] = pulsed, in_step
+    fast = replace(instants, rate_hz=25e3, drift_ppm=2.0)
+    half_watt = replace(steady, idle_w=0.1, work_w=0.5, duration_s=2.0)
+    fine = replace(half_watt, tick_s=40e-6, tick_active_s=2e-6, tick_w=2.0)
+    cases["0.5 W, PWM 25 kHz 5 % of +2 W, 25000 S/s"] = fine, fast
+    finer = replace(half_watt, tick_s=20e-6, tick_active_s=6e-6, tick_w=2.0)
+    cases["0.5 W, PWM 50 kHz 30 % of +2 W, 25000 S/s"] = finer, fast
+    cases["steady 2 W, 25000 S/s"] = replace(steady, duration_s=2.0), replace(fast, drift_ppm=0.0)
+    return cases
+
+
 def polled_cases() -> Mapping[str, Case]:
     """Meters that a program polls, whose drivers declare neither filter nor step nor interval."""
     device = SimulatedDevice(**GENTLE, idle_s=6.0, duration_s=20.0)
@@ -261,7 +290,7 @@ def slow_file_cases() -> dict[str, FileCase]:
     }
 
 
-CASES = late_cases, blind_cases, step_cases, polled_cases, gentle_cases
+CASES = late_cases, blind_cases, step_cases, unsampled_cases, polled_cases, gentle_cases
 
 
 def file_trial(case: FileCase, seed: int) -> Outcome | None:

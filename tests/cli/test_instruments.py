@@ -146,16 +146,27 @@ class CpuTrace:
 
 
 @pytest.mark.alone(is_exclusive=True)  # its power follows every worker of this machine
-def test_run_with_a_unit_that_has_a_clock_of_its_own_is_aligned(host: Host) -> None:
+@pytest.mark.parametrize(
+    ("model", "rate_hz", "jitter_s"), [("Ace", 20_000, None), ("Arc", 4000, 0.25e-3)]
+)
+def test_run_with_a_unit_that_has_a_clock_of_its_own_is_aligned(
+    host: Host, model: str, rate_hz: int, jitter_s: float | None
+) -> None:
     """Otherwise the energy of an Otii would be no number, or that of another moment."""
-    with CpuTrace() as trace, OtiiEmulator(rate_hz=20_000, currents=trace.currents) as server:
-        energy = measured(host, f"otii:{server.address}")["metrics"]["energy"]
+    unit = OtiiEmulator(model=model, rate_hz=rate_hz, drift_ppm=300.0)
+    with CpuTrace() as trace, unit as server:
+        server.currents = trace.currents
+        document = measured(host, f"otii:{server.address}", "--idle", "2s")
+    energy = document["metrics"]["energy"]
     assert energy["refused"] is None
     seen = {one["method"]: one["error_ns"] for one in energy["sync"]["tried"]}
     assert seen["coded_load"] is not None, energy["sync"]
     assert energy["power_w_idle"] == pytest.approx(0.1 * 3.7, rel=0.05)
     assert energy["power_w_mean"] > 0.2 * 3.7
     assert 0 < energy["net_j_per_inference"] < energy["gross_j_per_inference"]
+    # Few instants: the loop has random gaps, which are no part of its energy.
+    assert document["spec"]["jitter_s"] == jitter_s
+    assert (energy["gaps_s"] is not None) == (jitter_s is not None)
 
 
 def test_run_with_a_plug_has_its_power_and_says_what_an_energy_takes(host: Host) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.agent.worker.jitter import STRETCH_GAPS, STRETCH_QUERIES
 from edgebench.agent.worker.load_code import CHIP_COUNT, chips_of
 from edgebench.agent.worker.marks import QUIET_S
 from edgebench.host.analysis.energy.run import find_energy
@@ -78,6 +79,8 @@ class SimulatedDevice:
     chip_s: float = CHIP_S
     """Length of a chip of the load code."""
     idle_s: float = IDLE_S
+    jitter_s: float = 0.0
+    """Longest random gap of the timed loop; 0: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,11 +302,13 @@ class PlayedRun:
         """The findings in a recording."""
         found = find_energy(self.record, self.worker, self.timed, power, SAME_CLOCK, request)
         device, timed = self.device, self.timed
-        window_s = np.array(timed.window_ns) / SECOND_NS
-        begin_j, end_j = self.course.energy_j(window_s)
-        gross_j = float(end_j - begin_j) / timed.count
+        begins_s, ends_s = (
+            times[timed.first_row :] / SECOND_NS
+            for times in (timed.queries.start_ns, timed.queries.end_ns)
+        )
+        gross_j = float(np.mean(self.course.energy_j(ends_s) - self.course.energy_j(begins_s)))
         tick_w = device.tick_w * device.tick_active_s / device.tick_s if device.tick_s else 0.0
-        idle_j = (device.idle_w + tick_w) * float(window_s[1] - window_s[0]) / timed.count
+        idle_j = (device.idle_w + tick_w) * float(np.mean(ends_s - begins_s))
         return Outcome(found, gross_j, gross_j - idle_j)
 
 
@@ -330,7 +335,7 @@ def play(
     at_s = made.loop(at_s, device.warmup_s)
     warmup_count = len(made.starts_s)
     made.enter("measuring", at_s)
-    at_s = made.loop(at_s, device.duration_s)
+    at_s = made.loop(at_s, device.duration_s, device.jitter_s)
     at_s = made.stay(at_s, GAP_S, device.idle_w)
     if has_code:
         at_s = made.code(at_s)
@@ -350,7 +355,7 @@ def play(
     )
     events = tuple(Event(round(second * SECOND_NS), kind) for kind, second in made.events)
     record = replace(run_record(worker, run_id), events=events)
-    timed = TimedQueries(queries, warmup_count)
+    timed = TimedQueries(queries, warmup_count, has_gaps=device.jitter_s > 0)
     return PlayedRun(device, record, worker, timed, course, end_s)
 
 
@@ -390,8 +395,11 @@ class _Run:
         self.codes.append(LoadCode(tuple(edges_ns), chips))
         return float(edges_s[-1]) + device.chip_s
 
-    def loop(self, at_s: float, duration_s: float) -> float:
+    def loop(self, at_s: float, duration_s: float, jitter_s: float = 0.0) -> float:
+        """Inferences; with jitter, gaps between them as `agent/worker/jitter.py` makes them."""
         device = self.device
+        stretch_s = max(STRETCH_GAPS * jitter_s, STRETCH_QUERIES * device.period_s)
+        gap_due_s = at_s + stretch_s
         pause_w = device.idle_w if device.pause_w is None else device.pause_w
         end_s = at_s + duration_s
         while at_s < end_s:
@@ -403,6 +411,9 @@ class _Run:
             self.starts_s.append(at_s)
             at_s += period_s
             self.ends_s.append(at_s)
+            if jitter_s and at_s >= gap_due_s:
+                at_s += float(self.chance.uniform(0, jitter_s))
+                gap_due_s = at_s + stretch_s
         return at_s
 
     def queries_ns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -30,6 +30,8 @@ class OtiiEmulator(TcpServer):
     currents: Callable[[NDArray[np.float64]], list[float]] | None = None
     """Instead, of the samples between these times of the host's monotonic clock."""
     rate_hz: int = 50_000
+    drift_ppm: float = 0.0
+    """Error of the unit's clock."""
     model: str = "Ace"
     is_main_on: bool = True
     license: str | None = "Automation"
@@ -133,14 +135,19 @@ class OtiiEmulator(TcpServer):
     def _due(self) -> int:
         if self.began_s is None or "mc" not in self.enabled:
             return 0
-        return int(((self.ended_s or time.monotonic()) - self.began_s) * self.rate_hz)
+        return int(((self.ended_s or time.monotonic()) - self.began_s) * self._true_rate_hz)
+
+    @property
+    def _true_rate_hz(self) -> float:
+        """Samples per second of the host's clock."""
+        return self.rate_hz * (1 + self.drift_ppm * 1e-6)
 
     def _values(self, index: int, count: int) -> dict[str, Any]:
         places = range(index, min(index + count, self._due()))
         values: list[Any] = [self.current_a(at) for at in places]
         if self.currents is not None and self.began_s is not None:
             edges = np.arange(places.start, places.stop + 1)
-            values = self.currents(self.began_s + edges / self.rate_hz)
+            values = self.currents(self.began_s + edges / self._true_rate_hz)
         self.fetched_count += len(values)
         return {
             "data_type": "analog",

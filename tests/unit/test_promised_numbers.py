@@ -239,6 +239,18 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("MIN_INSTANTS_HZ", 20_000.0, "fewer than 20,000 instantaneous"),
             ("TICK_MIN_HZ", 100.0, "activity that repeats at 100 Hz or more"),
         ],
+        "host.analysis.energy.unsampled": [
+            ("BURST_W", 1.0, "but at least 1 W"),
+            ("PULSE_RATIO", 4.0, "four times the highest level"),
+        ],
+        "host.power.metering": [
+            ("INSTANTS_DRIFT", 20e-6, "a difference of 20 ppm suffices"),
+            ("MAX_INSTANTS_IDLE_S", 30.0, "at most 30 s"),
+        ],
+        "agent.worker.jitter": [
+            ("STRETCH_GAPS", 50, "after each 50 longest gaps"),
+            ("STRETCH_QUERIES", 20, "at least 20 inferences"),
+        ],
         "protocol.clock": [
             ("DRIFT_LIMIT", 200e-6, "it grows by 200 ppm of the time from them"),
         ],

@@ -236,6 +236,10 @@ class RunSpec:
     """Length of a chip of the load code, a sequence of active and idle times before the warm-up and
     after the timed loop, by which a meter's trace is aligned with the device's clock; None: no load
     code."""
+    jitter_s: float | None = None
+    """Longest random gap between two queries of the timed loop, so that a meter with instantaneous
+    samples is not in step with it; None or 0: no gaps. An agent of an earlier version makes none.
+    """
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -327,6 +331,16 @@ class RunSpec:
             chip_s is None or MIN_CHIP_S <= chip_s <= MAX_CHIP_S,
             f"chips of the load code must be {MIN_CHIP_S:g} to {MAX_CHIP_S:g} s, got {chip_s}",
         )
+        jitter_s = self.jitter_s
+        _require(
+            jitter_s is None or 0 <= jitter_s <= MAX_JITTER_S,
+            f"gaps of the loop must be 0 to {MAX_JITTER_S:g} s, got {jitter_s}",
+        )
+        _require(
+            not jitter_s or has_gaps(self.scenario, self.engine),
+            "gaps between queries require the single_stream scenario and the native engine, got "
+            f"{self.scenario.value} and {self.engine.value}: leave out --jitter",
+        )
 
     def _check_samples(self) -> None:
         _require(
@@ -414,6 +428,8 @@ MAX_SUSTAINED_QUERIES = 10_000_000
 MAX_IDLE_S = 600.0
 MIN_CHIP_S, MAX_CHIP_S = 1e-3, 10.0
 """A sleep of less than a millisecond does not end when it should."""
+MAX_JITTER_S = 0.1
+"""A longer gap would let the device cool down and its clock fall."""
 MIN_TELEMETRY_HZ = 0.1
 """A sampler without a reading for 30 s is considered lost."""
 MAX_TELEMETRY_HZ = 100.0
@@ -534,6 +550,11 @@ def shape_text(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "a single number"
 
 
+def has_gaps(scenario: Scenario, engine: Engine) -> bool:
+    """Whether a loop may leave gaps between queries: in the others, gaps would change a result."""
+    return scenario.traits.is_single and engine is Engine.NATIVE
+
+
 def samples_per_query(spec: RunSpec) -> int:
     """Inferences in a query."""
     return spec.samples_per_query if spec.scenario.traits.is_grouped else 1
@@ -577,6 +598,7 @@ class SpecChanges(TypedDict, total=False):
     telemetry_rate_hz: float | None
     is_sustained: bool | None
     cooldown_timeout_s: float | None
+    jitter_s: float | None
     limits: Limits | None
 
 

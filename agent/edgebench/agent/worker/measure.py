@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from edgebench.agent.cpu_quota import QuotaGroups
 from edgebench.agent.simulated import slowed
 from edgebench.agent.worker import facts
+from edgebench.agent.worker.jitter import jitter_for
 from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.loop import Calls, Pauses, Times, new_times, run_closed
 from edgebench.agent.worker.marks import Marks
@@ -188,7 +189,8 @@ def measure(
     timed = new_times()
     if not warmup.is_interrupted:
         marks.pulse()
-        timed = _run(calls, spec, query_ns, directory, pauses_for(limit, spec, query_ns))
+        pauses = jitter_for(spec, job.run_id, query_ns) or pauses_for(limit, spec, query_ns)
+        timed = _run(calls, spec, query_ns, directory, pauses)
         marks.pulse()
     after = facts.read_moment(root, groups)
     if not (warmup.is_interrupted or timed.is_interrupted):

@@ -134,6 +134,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         query_ns = queries.query_ns(spec, first_row)
     step_ns = _step_ns(record, invoke_ns)
     realtime = worker.scheduling.realtime
+    is_paused = bool(spec.jitter_s) or (realtime is not None and realtime.paused_s > 0)
     return Measurement(
         traces=traces,
         steady=steady,
@@ -146,9 +147,7 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         outliers=label_outliers(invoke_ns),
         stability=stability(invoke_ns, queries.start_ns[first_row:], int(queries.end_ns[-1])),
         early_stopping=_early_stopping(queries, query_ns, spec),
-        span_ns=queries.span_ns(
-            first_row, is_paused=realtime is not None and realtime.paused_s > 0
-        ),
+        span_ns=queries.span_ns(first_row, is_paused=is_paused),
         warmup_ns=int(queries.end_ns[first_row - 1] - queries.start_ns[0]) if first_row else 0,
         quality=judge_outputs(
             worker.check, worker.outputs, traces.outputs, traces.labels, traces.facts.metric

@@ -271,7 +271,7 @@ def _energy(
     request = _energy_request(record, traces.facts)
     if request is None:
         return None
-    timed = TimedQueries(traces.queries, measured.first_row)
+    timed = TimedQueries(traces.queries, measured.first_row, has_gaps=bool(record.spec.jitter_s))
     return find_energy(record, worker, timed, traces.power, clock, request)
 
 

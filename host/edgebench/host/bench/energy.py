@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from edgebench.host.analysis.energy.in_step import MIN_INSTANTS_HZ, refuse_few_instants
 from edgebench.host.analysis.energy.plausible.screen import screen
 from edgebench.host.analysis.energy.sync.find_codes import RATE_LIMIT, are_alike
 from edgebench.host.analysis.energy.trace import IS_ASSUMED, MAX_GAIN_RATIO
@@ -24,8 +23,9 @@ from edgebench.host.analysis.run import analyse_run, fit_clock
 from edgebench.host.power.imports.importer import ImportFile, open_file
 from edgebench.host.power.trace import kept_path, load_codes, placed, write_trace
 from edgebench.host.result.document import created_utc, to_document
-from edgebench.host.result.energy import SyncMethod
+from edgebench.host.result.energy import EnergyResult, SyncMethod
 from edgebench.host.result.facts import EnergyRequest, HostFacts, ImportOptions, TraceRequest
+from edgebench.host.result.reasons.energy import unsampled_activity
 from edgebench.host.result.run import Run
 from edgebench.host.show.sentences import described
 from edgebench.host.store.change import changed_run
@@ -51,7 +51,6 @@ from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import (
     EdgebenchError,
     FileRefused,
-    MeasurementError,
     NoLoadCode,
     RunDamaged,
     SamplesUnknown,
@@ -122,12 +121,12 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
         write_trace(scratch, path, request)
         facts = replace(facts, energy=_energy_request(request, options))
         power = PowerFile.open(scratch)
-        _refuse_unknown_samples(power)
         made_utc = created_utc(run_id) or str(store.document(run_id).get("created_utc"))
         run = _analysed(directory, record, facts, power, made_utc)
         energy = run.metrics.energy
         assert energy is not None, "it was requested"
         if energy.refused is not None:
+            _refuse_unknown_samples(power, energy)
             raise TraceRefused(f"{request.name}: {energy.refused}")
         file.check_unchanged()
         try:
@@ -196,21 +195,19 @@ def _energy_request(request: TraceRequest, options: TraceOptions) -> EnergyReque
     )
 
 
-def _refuse_unknown_samples(power: PowerFile) -> None:
-    """Reject samples that may be instants if their rate is too low for instants.
+def _refuse_unknown_samples(power: PowerFile, energy: EnergyResult) -> None:
+    """Reject samples that may be means, if they have no energy because they may be instants.
 
     Raises:
         SamplesUnknown: the file does not state whether the samples are means.
     """
-    try:
-        refuse_few_instants(power.header.capability)
-    except MeasurementError as exc:
-        if power.header.facts.get(IS_ASSUMED):
-            rate = power.header.capability.rate_hz
-            raise SamplesUnknown(
-                f"the file does not state whether its {rate:.4g} samples per second are means over "
-                f"their intervals; for instants, the minimum is {MIN_INSTANTS_HZ:g}"
-            ) from exc
+    is_of_instants = any(reason.id == unsampled_activity.id for reason in energy.refusal)
+    if is_of_instants and power.header.facts.get(IS_ASSUMED):
+        rate = power.header.capability.rate_hz
+        raise SamplesUnknown(
+            f"the file does not state whether its {rate:.4g} samples per second are means over "
+            f"their intervals or instants; for instants, {energy.refused}"
+        )
 
 
 def _analysed(

@@ -71,6 +71,7 @@ class Step:
             engine=Engine.TARGET if self.is_target else spec.engine,
             # Targets play no load code: the meter records the pulses of a pin instead.
             load_code_chip_s=None if self.is_target else spec.load_code_chip_s,
+            jitter_s=None if self.is_target else spec.jitter_s,
             is_checked=spec.is_checked and is_first and not self.model.is_on_device,
             dataset_sha256=spec.dataset_sha256 if is_first else None,
             seed=(spec.seed + drawn) % MAX_SEED,

@@ -264,6 +264,11 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
             "samples per second of that instrument (default: 1000); a low rate needs a long code"),
         BenchOption("idle", "idle_duration_s", SECONDS,
             "idle time before and after each run", metavar="2s", default="as the meter needs it"),
+        BenchOption("jitter", "jitter_s", LATENCY,
+            "single_stream: longest of the random gaps between queries, so that a meter of "
+            "instantaneous samples is not in step with the loop; 0ms: no gaps", metavar="1ms",
+            default="a sample interval of a meter of fewer than 20,000 instants per second; else "
+            "no gaps"),
         BenchOption("battery", "battery_capacity_j", CAPACITY,
             "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"),
     ),

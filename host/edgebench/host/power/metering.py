@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from edgebench.host.analysis.energy.in_step import (
+    MIN_INSTANTS_HZ,
+    has_own_clock,
+    samples_instants,
+)
 from edgebench.host.analysis.energy.windows import (
     IDLE_BEGIN_RATIO,
     IDLE_END_RATIO,
@@ -20,7 +25,7 @@ from edgebench.meters.polled import HOST_CLOCK
 from edgebench.meters.registry import is_external
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import MeterNotServed, UsageError, unknown_name
-from edgebench.protocol.spec import RunSpec, with_duration
+from edgebench.protocol.spec import MAX_JITTER_S, RunSpec, has_gaps, with_duration
 
 AGENT_PREFIX = "agent:"
 """Prefix of a meter that the device's agent serves."""
@@ -29,6 +34,11 @@ FARM_METER = "farm"
 IDLE_S = 2.0
 IDLE_SAMPLES = 60
 """Meter samples in an idle window, a quarter of which is discarded."""
+INSTANTS_DRIFT = 20e-6
+"""Difference of two clocks with which instants shall move by a sample interval while the device is
+idle: what they miss is bounded by how far they move (see `analysis.energy.unsampled`)."""
+MAX_INSTANTS_IDLE_S = 30.0
+"""Longest idle window for that."""
 LOOP_WINDOWS = 2
 """Length of a timed loop in shortest windows of the meter; half of the loop may be warm-up."""
 _TYPICAL_RATE_HZ = 10.0
@@ -234,7 +244,16 @@ class OpenMeter:
             meter=self.served_name,
             idle_duration_s=self._idle_s(),
             load_code_chip_s=self._chip_s() if self._is_code_wanted() else None,
+            jitter_s=self._jitter_s(spec),
         )
+
+    def _jitter_s(self, spec: RunSpec) -> float | None:
+        """Longest gap of the loop: as requested, or a sample interval if instants are few."""
+        if spec.jitter_s is not None or self.header is None:
+            return spec.jitter_s
+        capability = self.header.capability
+        is_needed = _is_of_few_instants(capability) and has_gaps(spec.scenario, spec.engine)
+        return min(MAX_JITTER_S, 1 / capability.rate_hz) if is_needed else None
 
     def _idle_s(self) -> float:
         requested_s = self.request.idle_duration_s
@@ -273,7 +292,18 @@ def _idle_s(capability: Capability, requested_s: float | None) -> float:
         return requested_s
     # What remains of the idle window must not be shorter than the meter resolves.
     shortest_s = shortest_window_s(capability) / (1 - IDLE_BEGIN_RATIO - IDLE_END_RATIO)
-    return max(IDLE_S, IDLE_SAMPLES / capability.rate_hz, 1.1 * shortest_s)
+    idle_s = max(IDLE_S, IDLE_SAMPLES / capability.rate_hz, 1.1 * shortest_s)
+    if _is_of_few_instants(capability):
+        # Half of it before the run, and half after.
+        moved_s = 1 / capability.rate_hz / INSTANTS_DRIFT
+        idle_s = max(idle_s, min(MAX_INSTANTS_IDLE_S, moved_s / 2))
+    return idle_s
+
+
+def _is_of_few_instants(capability: Capability) -> bool:
+    """Whether a meter samples instants by its own clock, at a low rate."""
+    is_paced_by_it = capability.is_uniform and has_own_clock(capability)
+    return is_paced_by_it and samples_instants(capability) and capability.rate_hz < MIN_INSTANTS_HZ
 
 
 def _chip_s(capability: Capability) -> float:

@@ -220,6 +220,9 @@ class EnergyResult:
     inferences_per_s_per_w: float | None = None
     duration_s: float | None = None
     inference_count: int | None = None
+    gaps_s: float | None = None
+    """Total time of the loop's random gaps, whose energy is not in the gross energy; None if the
+    loop made none."""
     power_w_peak: float | None = None
     """Highest sample; None where several channels are added up."""
     power_w_peak_u95_absolute: float | None = None

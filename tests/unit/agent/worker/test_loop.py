@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -151,6 +152,25 @@ def test_pauses_lie_between_queries_and_in_no_inference(
         issued_ns = times.end_ns[last] - times.start_ns[first]
         # A block of its own begins with one more look at the clock.
         assert issued_ns <= every_ns + group * (longest_ns + 1)
+
+
+def test_random_pauses_have_lengths_by_their_seed() -> None:
+    """Otherwise a loop would stay in step with a meter, or a run could not be repeated."""
+
+    def gaps_ns(seed: str) -> list[int]:
+        clock = Clock()
+        pauses = Pauses(every_ns=50, length_ns=10_000, random=Random(seed))
+        times = run(
+            clock, Model(clock, 20), duration_ns=10**6, min_count=1, max_count=500, pauses=pauses
+        )
+        both = zip(times.start_ns[1:], times.end_ns, strict=False)
+        return [gap for start, end in both if (gap := start - end) > LOOKS]
+
+    gaps = gaps_ns("a run")
+    assert gaps == gaps_ns("a run") != gaps_ns("another run")
+    assert max(gaps) <= 10_000 + LOOKS
+    assert min(gaps) < 2_500
+    assert max(gaps) > 7_500
 
 
 LOOKS = 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -15,7 +16,7 @@ from edgebench.meters.base import Header, Meter
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import MeterNotServed, UsageError
-from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.spec import RunSpec, Scenario
 
 FULL = "ppk2:/dev/ttyACM0,supply=3.3"
 BESIDE = cast("Meter", SimpleNamespace())
@@ -65,8 +66,38 @@ def test_idle_is_long_enough_for_the_meter(
     rate_hz: float, min_window_s: float, least_s: float, most_s: float
 ) -> None:
     """Otherwise the rest of an idle window would be too short, and every net energy be refused."""
-    found = header(rate_hz=rate_hz, min_window_s=min_window_s)
+    found = header(rate_hz=rate_hz, min_window_s=min_window_s, clock=HOST_CLOCK)
     assert least_s <= spec_for(found).idle_duration_s <= most_s
+
+
+@pytest.mark.parametrize(
+    ("clock", "rate_hz", "is_averaging", "scenario", "jitter_s", "idle_s"),
+    [
+        ("meter:7", 1e3, False, Scenario.SINGLE_STREAM, 1e-3, 25.0),
+        ("meter:7", 4e3, False, Scenario.SINGLE_STREAM, 0.25e-3, 6.25),
+        ("meter:7", 10.0, False, Scenario.SINGLE_STREAM, 0.1, 30.0),
+        ("meter:7", 4e3, False, Scenario.OFFLINE, None, 6.25),
+        ("meter:7", 4e3, True, Scenario.SINGLE_STREAM, None, 2.0),
+        ("meter:7", 5e4, False, Scenario.SINGLE_STREAM, None, 2.0),
+        (HOST_CLOCK, 60.0, False, Scenario.SINGLE_STREAM, None, 2.0),
+    ],
+)
+def test_loop_has_gaps_for_a_meter_of_few_instants(
+    clock: str,
+    rate_hz: float,
+    is_averaging: bool,
+    scenario: Scenario,
+    jitter_s: float | None,
+    idle_s: float,
+) -> None:
+    """Otherwise the loop would be in step with such a meter, or have gaps for every meter."""
+    opened_meter = opened("otii", header(rate_hz=rate_hz, clock=clock, is_averaging=is_averaging))
+    plain = RunSpec("tflite", scenario=scenario, duration_s=10.0)
+    spec = opened_meter.spec(plain, is_duration_fixed=True)
+    assert spec.jitter_s == jitter_s
+    assert spec.idle_duration_s == pytest.approx(idle_s)
+    without = opened_meter.spec(replace(plain, jitter_s=0.0), is_duration_fixed=True)
+    assert without.jitter_s == 0.0
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ random walk of the inferences' spread. If they move further, the error falls pro
 Any other periodic activity of the device may also be in step: the tick of its scheduler, a PWM, a
 radio. Its period is unknown beforehand, but it shows in the samples: the mean of every M-th sample
 differs from the mean of their neighbours. A tick that falls on a single position, or between two,
-does not show, and the error is the whole energy of the tick. So a sample rate that cannot resolve a
-tick of a millisecond into many positions is refused.
+does not show; `unsampled` bounds what it may take.
 
 Source: our own, compared with simulated loops in the tests; the error of M evenly spaced samples of
 a power with two steps in a period, each anywhere between two samples, is span / M · sqrt(2 / 12).
@@ -42,7 +41,7 @@ FOLD_TIMES = 8
 """Minimum number of ticks in these samples."""
 _BLOCK = 1 << 12
 """How many numbers of moments are tried at a time."""
-_WHOLE = math.sqrt(2 / 12)
+ONE_MOMENT = math.sqrt(2 / 12)
 """Error of a single moment of a power with two steps in a period, relative to the power's span."""
 _LEFT = 3.0
 """Factor on the error that remains when the samples have moved by the distance of two moments. A
@@ -59,6 +58,8 @@ class Loop:
     deviation_s: float
     """Spread of a period, from its quartiles: a rare late inference moves the samples only once."""
     count: int
+    stretch_count: int = 1
+    """Number of stretches at random moments of the sample interval, between random gaps."""
 
     @classmethod
     def of(cls, start_ns: NDArray[np.int64]) -> Loop | None:
@@ -74,13 +75,26 @@ class Loop:
 def refuse_few_instants(capability: Capability) -> None:
     """Refuse instants that cannot resolve periodic activity of the device.
 
+    For recordings without a measured rate between the device's clock and the meter's, by which
+    `unsampled` bounds that activity.
+
     Raises:
         MeasurementError: the rate is too low, and the meter does not average.
     """
-    # Polls happen at random times; paced samples that the host only timestamps do not.
-    is_own = capability.is_paced or capability.clock_domain != HOST_CLOCK
-    if is_own and samples_instants(capability) and capability.rate_hz < MIN_INSTANTS_HZ:
+    if (
+        has_own_clock(capability)
+        and samples_instants(capability)
+        and capability.rate_hz < MIN_INSTANTS_HZ
+    ):
         raise EnergyRefused(too_few_instants(rate_hz=capability.rate_hz, limit_hz=MIN_INSTANTS_HZ))
+
+
+def has_own_clock(capability: Capability) -> bool:
+    """Whether the meter decides when it samples.
+
+    Polls happen at random times; paced samples that the host only timestamps do not.
+    """
+    return capability.is_paced or capability.clock_domain != HOST_CLOCK
 
 
 def samples_instants(capability: Capability) -> bool:
@@ -102,7 +116,7 @@ def ticks_w(power_w: NDArray[np.float64], rate_hz: float) -> float:
         whole = power_w[: len(power_w) // places * places]
         profile_w = whole.reshape(-1, places).mean(axis=0)
         largest_w = max(largest_w, float(np.ptp(profile_w)) / places)
-    return _WHOLE * largest_w
+    return ONE_MOMENT * largest_w
 
 
 def in_step_ratio(loop: Loop, interval_s: float, rate_error: float = 0.0) -> float:
@@ -115,7 +129,7 @@ def in_step_ratio(loop: Loop, interval_s: float, rate_error: float = 0.0) -> flo
     """
     largest = 0.0
     for first in range(1, MAX_PHASES, _BLOCK):
-        if _WHOLE / first <= largest:
+        if ONE_MOMENT / first <= largest:
             return largest  # more moments give a smaller error, in step or not
         phases = np.arange(first, first + _BLOCK)
         # Uncertainty for each number of samples after which the moments repeat, shape (n,).
@@ -125,6 +139,8 @@ def in_step_ratio(loop: Loop, interval_s: float, rate_error: float = 0.0) -> flo
         moved_s = loop.count * off_s + math.sqrt(loop.count) * loop.deviation_s
         left = np.ones(len(phases))
         np.divide(_LEFT * interval_s / inferences, moved_s, out=left, where=moved_s > 0)
-        ratios: NDArray[np.float64] = _WHOLE / phases * np.minimum(1.0, left)
+        # The errors of stretches at random moments are independent of each other.
+        left = np.minimum(left, 1 / math.sqrt(loop.stretch_count))
+        ratios: NDArray[np.float64] = ONE_MOMENT / phases * left
         largest = max(largest, float(ratios.max()))
-    return max(largest, _WHOLE / MAX_PHASES)
+    return max(largest, ONE_MOMENT / MAX_PHASES)

@@ -23,6 +23,7 @@ import json
 import logging
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 
@@ -49,6 +50,7 @@ from edgebench.host.analysis.energy.uncertainty import (
     EnergyWindow,
     MeterErrors,
     UncertainValue,
+    without_gaps,
 )
 from edgebench.host.analysis.energy.windows import (
     AlignedTrace,
@@ -104,7 +106,8 @@ def find_energy(
         return result
     try:
         power = screening.power
-        refuse_few_instants(power.header.capability)
+        if not power.header.capability.is_uniform:
+            refuse_few_instants(power.header.capability)
         site = site_in(power)
         result = replace(result, boundary=site.boundary, channels=site.channels)
         load_ns = phase_window(record.events, Phase.LOADING) or timed.window_ns
@@ -132,6 +135,7 @@ def find_energy(
             ceiling_w=ceiling_w(power, record.expected.power),
             left_out=screening.left_out,
         )
+        trace = trace.with_unsampled(timed.window_ns, idles_ns, worker.sync.codes)
         return _with_numbers(result, trace, record, timed, request.battery_capacity_j)
     except ENERGY_ERRORS as exc:
         return with_refusal(result, exc, record.run_id)
@@ -257,6 +261,10 @@ def _with_numbers(
     """
     errors = MeterErrors((*trace.power.header.uncertainty, *trace.seen.terms))
     window = _steady_window(trace, timed)
+    if timed.has_gaps:
+        idle_w = _idle_w(trace, record.events)
+        window = without_gaps(window, timed.gaps_s, idle_w)
+        result = replace(result, gaps_s=timed.gaps_s)
     result = with_gross(
         result,
         errors,
@@ -293,7 +301,7 @@ def _steady_window(trace: AlignedTrace, timed: TimedQueries) -> EnergyWindow:
     starts_ns = timed.queries.start_ns[timed.first_row :]
     try:
         window = trace.window(*timed.window_ns)
-        return _with_loop(trace, window, starts_ns, timed.window_ns)
+        return _with_loop(trace, window, starts_ns, timed.window_ns, timed.stretch_count)
     except WindowTooShort as exc:
         if not timed.settling_s:
             raise
@@ -306,10 +314,21 @@ def _with_loop(
     window: EnergyWindow,
     starts_ns: NDArray[np.int64],
     window_ns: tuple[int, int],
+    stretch_count: int = 1,
 ) -> EnergyWindow:
     """The window, with the uncertainty from inferences in step added."""
-    loop_j = trace.in_step_j(starts_ns, window_ns)
+    loop_j = trace.in_step_j(starts_ns, window_ns, stretch_count)
     return replace(window, in_step_j=math.hypot(window.in_step_j, loop_j))
+
+
+def _idle_w(trace: AlignedTrace, events: Sequence[Event]) -> float:
+    """Lowest mean power of the idle windows that were recorded; 0 if none was."""
+    powers_w: list[float] = []
+    for begin_ns, end_ns in idle_windows(events):
+        with suppress(MeasurementError):
+            idle = trace.window(begin_ns, end_ns)
+            powers_w.append(idle.energy_j / idle.duration_s)
+    return min(powers_w, default=0.0)
 
 
 def _with_net(

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,8 @@ class EnergyWindow:
     """Parts by range number; a meter without ranges has one part, under None."""
     in_step_j: float = 0.0
     """Standard uncertainty from inferences that may be in step with the samples."""
+    gaps_j: float = 0.0
+    """Standard uncertainty from the energy of gaps between inferences, which was subtracted."""
     count_j: float = 0.0
     """Standard uncertainty from time in the window outside its inferences."""
     missing_s: float = 0.0
@@ -94,6 +96,35 @@ class EnergyWindow:
     """Number of summed channels; each has the meter's offset, all with the same sign."""
     drift_w: float = 0.0
     """Change of the idle power from before to after the run; when it changed is unknown."""
+
+
+def without_gaps(window: EnergyWindow, gaps_s: float, idle_w: float) -> EnergyWindow:
+    """The window without the gaps between its inferences.
+
+    The power in a gap is between the idle power and the mean power of the window: the processor
+    needs a while to become idle. The middle of both is subtracted.
+
+    Args:
+        window: Window of the inferences.
+        gaps_s: Total time of the gaps.
+        idle_w: Idle power of the device; 0 if it is unknown.
+    """
+    mean_w = window.energy_j / window.duration_s
+    energy_j = window.energy_j - gaps_s * (idle_w + mean_w) / 2
+    kept_ratio = energy_j / window.energy_j if window.energy_j else 1.0
+    time_ratio = 1 - gaps_s / window.duration_s
+    return replace(
+        window,
+        energy_j=energy_j,
+        duration_s=window.duration_s - gaps_s,
+        gaps_j=gaps_s * abs(mean_w - idle_w) / math.sqrt(12),
+        ranges={
+            number: RangePart(
+                energy_j=part.energy_j * kept_ratio, duration_s=part.duration_s * time_ratio
+            )
+            for number, part in window.ranges.items()
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +336,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
     clock rate one of the two clocks, it is unknown which, has a wrong rate: energy · difference of
                the rates / sqrt(3)
     in step    samples at the same moments of every inference, in_step.py
+    gaps       energy of the gaps, between that of the idle power and of the mean: range / sqrt(12)
     count      energy of the time outside inferences: from none to all / sqrt(3)
     between samples  for instants: sqrt(sum (dt · dP)² / 2) over the pieces, minus the noise in it
     missing    lost time · (highest - lowest power) / sqrt(12)
@@ -335,6 +367,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
         "noise": noise_j,
         "clock rate": window.rate_j,
         "in step": window.in_step_j,
+        "gaps": window.gaps_j,
         "count": window.count_j,
         "between samples": math.sqrt(max(0.0, window.between_j**2 - noise_j**2)),
         "missing": window.missing_s * window.power_w_span / math.sqrt(12),

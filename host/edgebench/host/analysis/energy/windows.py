@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.energy.in_step import (
     FOLD_SAMPLES,
     Loop,
+    has_own_clock,
     in_step_ratio,
     samples_instants,
     ticks_w,
@@ -24,12 +26,19 @@ from edgebench.host.analysis.energy.site import Site
 from edgebench.host.analysis.energy.sync.alignment import Alignment
 from edgebench.host.analysis.energy.sync.loop_edges import LoopTimes
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow
+from edgebench.host.analysis.energy.unsampled import (
+    QUARTERS,
+    ClockDifference,
+    PowerLevels,
+    unsampled_w,
+)
 from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons.energy import samples_missing, window_too_short
 from edgebench.meters.base import Capability
 from edgebench.meters.uncertainty import Kind
-from edgebench.protocol.record import IDLE_ENDED, Event, Phase, SyncFacts
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import IDLE_ENDED, Event, LoadCode, Phase, SyncFacts
 
 EDGE_LIMIT_RATIO = 0.05
 """Maximum error of a window's ends, relative to its length."""
@@ -59,6 +68,18 @@ class TimedQueries:
 
     queries: Queries
     first_row: int
+    has_gaps: bool = False
+    """Whether the loop made random gaps between queries."""
+
+    @property
+    def gaps_s(self) -> float:
+        """Total time of the gaps between the timed inferences; 0 if the loop made none."""
+        return float(np.sum(self.queries.gaps_ns(self.first_row))) / 1e9 if self.has_gaps else 0.0
+
+    @property
+    def stretch_count(self) -> int:
+        """Number of stretches of timed inferences between gaps; 1 if the loop made no gaps."""
+        return 1 + int(np.count_nonzero(self.queries.gaps_ns(self.first_row))) * self.has_gaps
 
     @property
     def count(self) -> int:
@@ -99,6 +120,8 @@ class AlignedTrace:
     site: Site
     alignment: Alignment
     seen: SeenMeter = field(default_factory=SeenMeter)
+    unsampled_w: float = 0.0
+    """Standard uncertainty of every mean power from activity between instantaneous samples."""
     ceiling_w: float = 0.0
     """Highest power of a sample at the end of a range; 0 if a higher range shows its power."""
     left_out: tuple[Reason, ...] = ()
@@ -112,7 +135,9 @@ class AlignedTrace:
             self.alignment.error_ns / 1e9 / EDGE_LIMIT_RATIO,
         )
 
-    def in_step_j(self, start_ns: NDArray[np.int64], window_ns: tuple[int, int]) -> float:
+    def in_step_j(
+        self, start_ns: NDArray[np.int64], window_ns: tuple[int, int], stretch_count: int = 1
+    ) -> float:
         """Standard uncertainty from inferences that may be in step with the samples, J.
 
         Nothing is in step with a meter that averages or samples at random times. The span of the
@@ -121,6 +146,7 @@ class AlignedTrace:
         Args:
             start_ns: Starts of the inferences, device clock, shape (n,).
             window_ns: Begin and end of their window.
+            stretch_count: Number of stretches between random gaps.
         """
         capability = self.power.header.capability
         interval_s = 1 / capability.rate_hz
@@ -129,7 +155,7 @@ class AlignedTrace:
             return 0.0
         passed_ns = window_ns[1] - window_ns[0]
         ratio = in_step_ratio(
-            loop,
+            replace(loop, stretch_count=stretch_count),
             interval_s / (1 + self.alignment.line.slope),
             2 * self.alignment.error_ns / passed_ns,
         )
@@ -195,9 +221,59 @@ class AlignedTrace:
             ceiling_w=self.ceiling_w,
             rate_j=abs(window.energy_j) * self._rate_ratio,
             noise_w=self.seen.noise_w,
+            in_step_j=math.hypot(window.in_step_j, self.unsampled_w * window.duration_s),
             edge_error_s=self.edge_error_s,
             edge_power_w=(float(max(mean_w, edge_w[0])), float(max(mean_w, edge_w[1]))),
         )
+
+    def levels(self, begin_ns: int, end_ns: int) -> PowerLevels:
+        """Mean powers of the quarters of a window, device times.
+
+        Raises:
+            MeasurementError: the window is outside the trace.
+        """
+        ends_ns = np.linspace(begin_ns, end_ns, QUARTERS + 1).astype(np.int64)
+        begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
+        parts = [self.power.window(name, begin, end) for name in self.site.channels]
+        duration_s = (end_ns - begin_ns) / 1e9
+        return PowerLevels(
+            self.energies_j(ends_ns[:-1], ends_ns[1:]) / np.diff(ends_ns) * 1e9,
+            math.sqrt(QUARTERS) * math.hypot(*(part.between_j for part in parts)) / duration_s,
+            duration_s,
+        )
+
+    def with_unsampled(
+        self,
+        window_ns: tuple[int, int],
+        idles_ns: Sequence[tuple[int, int]],
+        codes: Sequence[LoadCode],
+    ) -> AlignedTrace:
+        """The trace with the uncertainty from activity between instants of the meter's own clock.
+
+        Args:
+            window_ns: Begin and end of the timed loop, device clock.
+            idles_ns: Idle windows; those that were not recorded are left out.
+            codes: Load codes of the run, whose distance determines how exactly the rate is known.
+
+        Raises:
+            MeasurementError: the loop was not recorded, or the activity may take too much.
+        """
+        capability = self.power.header.capability
+        if not (capability.is_uniform and has_own_clock(capability)):
+            return self
+        if not samples_instants(capability):
+            return self
+        idles: list[PowerLevels] = []
+        for idle_ns in idles_ns:
+            with suppress(MeasurementError):
+                idles.append(self.levels(*idle_ns))
+        loop = self.levels(*window_ns)
+        interval_s = 1 / capability.rate_hz
+        span_s = loop.duration_s
+        if len(codes) == CODES_OF_RUN and all(code.edges_ns for code in codes):
+            span_s = max(span_s, (codes[1].edges_ns[0] - codes[0].edges_ns[0]) / 1e9)
+        clocks = ClockDifference.of(self.alignment, span_s, interval_s)
+        return replace(self, unsampled_w=unsampled_w(clocks, loop, idles, capability.rate_hz))
 
     def _lag_j(self, begin_ns: int, end_ns: int) -> float:
         """Largest energy that the delay of the values moves into or out of a window, J.

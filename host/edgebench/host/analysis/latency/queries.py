@@ -77,9 +77,12 @@ class Queries:
                 left out.
         """
         passed_ns = int(self.end_ns[-1] - self.start_ns[first_row])
-        if not is_paused:
-            return passed_ns
-        return passed_ns - int(np.sum(self.start_ns[first_row + 1 :] - self.end_ns[first_row:-1]))
+        return passed_ns - int(np.sum(self.gaps_ns(first_row))) if is_paused else passed_ns
+
+    def gaps_ns(self, first_row: int) -> Nanoseconds:
+        """Time between each inference from this row on and the next, shape (rows - 1,)."""
+        gaps_ns: Nanoseconds = self.start_ns[first_row + 1 :] - self.end_ns[first_row:-1]
+        return gaps_ns
 
     def query_ns(self, spec: RunSpec, first_row: int) -> Nanoseconds | None:
         """Latency of each query from this row on, as the scenario defines it, shape (queries,).

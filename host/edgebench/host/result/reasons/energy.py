@@ -88,6 +88,28 @@ def too_few_instants(*, rate_hz: float, limit_hz: float) -> str:
 
 
 @ReasonKind
+def unsampled_activity(
+    *,
+    rate_hz: float,
+    missed_ratio: float,
+    limit_ratio: float,
+    difference_ppm: float,
+    deviation_ppm: float,
+    watched_s: float,
+    needed_ppm: float,
+) -> str:
+    missed = (
+        f"{rate_hz:g} instantaneous samples per second may miss periodic activity that takes up to "
+        f"{missed_ratio:.0%} of the energy, limit {limit_ratio:.0%}"
+    )
+    clocks = (
+        f"in {format_seconds(watched_s)}, the clocks of meter and device must differ by "
+        f"{needed_ppm:.2g} ppm, they differ by {difference_ppm:.2g} ± {deviation_ppm:.2g} ppm"
+    )
+    return f"{missed}: {clocks}; measure for longer, at a higher rate, or let the meter average"
+
+
+@ReasonKind
 def unknown_rails(*, rails: str) -> str:
     return f"cannot tell which rails supply the device: {rails}"
 

@@ -1,0 +1,166 @@
+"""Activity of the device that falls between instantaneous samples.
+
+Theory of operation. A meter takes one sample in each interval of its own clock, and the device does
+many things at a fixed rate of its clock: a scheduler's tick, a backlight's PWM, a regulator's
+pulses. If the two rates have a simple ratio, all samples fall on the same moments of that activity.
+No sample shows it then, or every sample does, and the mean power is wrong by as much as the
+activity takes. The spread of the samples does not show this.
+
+Two clocks never agree exactly, so the samples move along the activity. Once they have moved by one
+sample interval, they have been at every moment of any such activity, and what they did not show
+does not exist. The distance in intervals, over the time that is compared, is
+
+    r = |rate difference of the two clocks| · time / sample interval
+
+An activity that was never seen, or always, is shorter than 1 - r of the interval. Its power is
+unknown, and therefore assumed (`assumed_w`). The rate difference is measured by the alignment with
+an uncertainty, so the least r at 95 % is used.
+
+An activity that was seen in a part of that time changes the level of the power: from idle to idle,
+or from quarter to quarter of a window. Such a change is taken as one, by its full height.
+
+Not covered: an activity by a clock that is neither the device's nor the meter's, and that agrees
+with the meter's clock by chance; an activity that takes more than is assumed; an activity that
+exists only while the loop runs is covered only as far as the samples moved within the loop.
+
+Source: our own, compared with simulated runs in benchmarks/energy_simulated.py; the error of a
+sample at one moment of a power with two steps in a period is span · sqrt(2 / 12), as in in_step.py.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.energy.in_step import MIN_INSTANTS_HZ, ONE_MOMENT
+from edgebench.host.analysis.energy.refusal import EnergyRefused
+from edgebench.host.analysis.energy.sync.alignment import Alignment
+from edgebench.host.result.reasons.energy import unsampled_activity
+
+BURST_W = 1.0
+"""Power that a small board may take periodically, whatever its loop takes.
+
+Source: ESP32 Series Datasheet, RF power consumption: 240 mA at 3.3 V for 802.11b at 19.5 dBm."""
+PULSE_RATIO = 4.0
+"""Highest power of a regulator's pulses over the mean: a duty of a quarter, assumed."""
+LIMIT_RATIO = 1.0
+"""Largest expanded uncertainty from unsampled activity, relative to the energy: if it were larger,
+hardly anything would be known about the energy."""
+QUARTERS = 4
+"""Pieces of a window whose levels are compared."""
+NOISE_FACTOR = 3.6
+"""Range of four normal values, in standard deviations, that 5 % exceed.
+
+Source: Harter, Tables of range and studentized range, Ann. Math. Statist. 31 (1960), n = 4."""
+BEATS = 3.0
+"""Number of beats from which on the error of their mean falls with their number; as in in_step."""
+_EXPANDED = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClockDifference:
+    """Relative difference between the rates of meter and device, as measured."""
+
+    ratio: float
+    deviation: float
+    """Its standard uncertainty."""
+
+    @classmethod
+    def of(cls, alignment: Alignment, span_s: float, interval_s: float) -> ClockDifference:
+        """The slope of an alignment by two ends.
+
+        Args:
+            alignment: The alignment.
+            span_s: Time between its ends: of the load codes, else the length of the loop.
+            interval_s: Sample interval: an edge in the power is known to a part of it, and edges in
+                step with the samples all have the same error.
+        """
+        end_s = alignment.error_ns / 1e9 / math.sqrt(3)
+        if alignment.residual_ns is not None and alignment.mark_count:
+            marks_s = alignment.residual_ns / 1e9 / math.sqrt(alignment.mark_count / 2)
+            end_s = math.hypot(marks_s, interval_s / math.sqrt(12))
+        return cls(alignment.line.slope, math.sqrt(2) * end_s / span_s)
+
+    def least_beats(self, watched_s: float, interval_s: float) -> float:
+        """Sample intervals by which the samples moved at least, at 95 %.
+
+        Args:
+            watched_s: Time in which activity would have been seen.
+            interval_s: Sample interval.
+        """
+        least = max(0.0, abs(self.ratio) - _EXPANDED * self.deviation)
+        return least * watched_s / interval_s
+
+
+@dataclass(frozen=True, slots=True)
+class PowerLevels:
+    """Mean powers of consecutive pieces of a window."""
+
+    power_w: NDArray[np.float64]
+    """Shape (`QUARTERS`,)."""
+    noise_w: float
+    """Standard uncertainty of each, from the differences of successive samples."""
+    duration_s: float
+
+    @property
+    def change_w(self) -> float:
+        """Range of the levels beyond that of noise."""
+        return max(0.0, float(np.ptp(self.power_w)) - NOISE_FACTOR * self.noise_w)
+
+
+def unsampled_w(
+    clocks: ClockDifference, loop: PowerLevels, idles: Sequence[PowerLevels], rate_hz: float
+) -> float:
+    """Standard uncertainty of the loop's mean power from activity between the samples, W.
+
+    Args:
+        clocks: Rates of the two clocks.
+        loop: The timed loop.
+        idles: Idle windows before and after it.
+        rate_hz: Samples per second.
+
+    Raises:
+        EnergyRefused: the activity may take more than `LIMIT_RATIO` of the loop's power.
+    """
+    interval_s = 1 / rate_hz
+    watched_s = loop.duration_s + sum(idle.duration_s for idle in idles)
+    highest_w = max(float(one.power_w.max()) for one in (loop, *idles))
+    unseen_ratio = max(0.0, 1 - clocks.least_beats(watched_s, interval_s))
+    unseen_w = unseen_ratio * assumed_w(highest_w, rate_hz)
+    idle_w = [float(idle.power_w.mean()) for idle in idles] or [0.0]
+    change_w = max(max(idle_w) - min(idle_w), *(one.change_w for one in (loop, *idles)))
+    beats = clocks.least_beats(loop.duration_s, interval_s)
+    seen_w = change_w * min(1.0, BEATS / beats if beats else 1.0)
+    unsampled = ONE_MOMENT * math.hypot(unseen_w, seen_w)
+    mean_w = abs(float(loop.power_w.mean()))
+    if _EXPANDED * unsampled > LIMIT_RATIO * mean_w:
+        raise EnergyRefused(
+            unsampled_activity(
+                rate_hz=rate_hz,
+                missed_ratio=_EXPANDED * unsampled / max(mean_w, sys.float_info.min),
+                limit_ratio=LIMIT_RATIO,
+                difference_ppm=abs(clocks.ratio) * 1e6,
+                deviation_ppm=_EXPANDED * clocks.deviation * 1e6,
+                watched_s=watched_s,
+                needed_ppm=1e6 * interval_s / watched_s,
+            )
+        )
+    return unsampled
+
+
+def assumed_w(highest_w: float, rate_hz: float) -> float:
+    """Highest power that an unseen activity may take, W.
+
+    Below `MIN_INSTANTS_HZ`, the interval is as long as bursts of a processor or a radio, which take
+    up to the highest level of the recording, or `BURST_W`. Above, only pulses of a regulator are
+    shorter than the interval.
+    """
+    highest_w = abs(highest_w)
+    if rate_hz < MIN_INSTANTS_HZ:
+        return max(highest_w, BURST_W)
+    return PULSE_RATIO * highest_w

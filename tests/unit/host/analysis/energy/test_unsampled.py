@@ -1,0 +1,118 @@
+"""Activity between instants, bounded by how far the samples moved along it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from edgebench.host.analysis.energy.in_step import ONE_MOMENT
+from edgebench.host.analysis.energy.refusal import EnergyRefused
+from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
+from edgebench.host.analysis.energy.uncertainty import EnergyWindow, RangePart, without_gaps
+from edgebench.host.analysis.energy.unsampled import (
+    BURST_W,
+    ClockDifference,
+    PowerLevels,
+    assumed_w,
+    unsampled_w,
+)
+from edgebench.host.result.energy import SyncMethod
+
+MS = 1e-3
+
+
+def level(*power_w: float, duration_s: float = 10.0, noise_w: float = 0.0) -> PowerLevels:
+    """A window with these levels, or with one level."""
+    powers = power_w if len(power_w) > 1 else power_w * 4
+    return PowerLevels(np.array(powers), noise_w, duration_s)
+
+
+@pytest.mark.parametrize(
+    ("ppm", "deviation_ppm", "expected"),
+    [
+        (0.0, 0.0, 0.0),
+        (30.0, 0.0, 0.3),  # 10 s at 30 ppm: 0.3 of a millisecond
+        (-30.0, 0.0, 0.3),
+        (100.0, 20.0, 0.6),
+        (30.0, 50.0, 0.0),
+    ],
+)
+def test_samples_move_by_the_least_difference_of_the_clocks(
+    ppm: float, deviation_ppm: float, expected: float
+) -> None:
+    """Otherwise what samples in step miss would be too small, or never vanish."""
+    clocks = ClockDifference(ppm * 1e-6, deviation_ppm * 1e-6)
+    assert clocks.least_beats(10.0, MS) == pytest.approx(expected)
+
+
+def test_unseen_activity_is_as_high_as_the_recording() -> None:
+    """Otherwise a tick on a load of 2 W would exceed what is stated."""
+    in_step = ClockDifference(0.0, 0.0)
+    found = unsampled_w(in_step, level(2.0), [level(0.5), level(0.5)], 1000.0)
+    assert found == pytest.approx(ONE_MOMENT * 2.0)
+    swept = ClockDifference(200e-6, 1e-6)
+    assert unsampled_w(swept, level(2.0), [level(0.5)], 1000.0) < 1e-6
+
+
+def test_activity_that_may_exceed_the_energy_is_refused() -> None:
+    """Otherwise 60 mW would be printed where a radio may take 1 W between the samples."""
+    with pytest.raises(EnergyRefused, match="may miss periodic activity"):
+        unsampled_w(ClockDifference(0.0, 0.0), level(0.06), [level(0.01)], 1000.0)
+    assert assumed_w(0.06, 1000.0) == BURST_W
+    # Pulses of a regulator, which are shorter than the interval of fast samples.
+    assert assumed_w(0.5, 25_000.0) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("loop", "idles"),
+    [
+        (level(2.0, 2.0, 2.4, 2.4), [level(0.5), level(0.5)]),
+        (level(2.0), [level(0.5), level(0.9)]),
+        (level(2.0), [level(0.5, 0.9, 0.9, 0.5), level(0.7)]),
+    ],
+)
+def test_activity_that_is_seen_for_a_time_counts_in_full(
+    loop: PowerLevels, idles: list[PowerLevels]
+) -> None:
+    """Otherwise a beat that covers the loop only in part would be printed as its mean."""
+    # Over the whole recording, the samples moved by 1.5 intervals, within the loop by 0.5.
+    clocks = ClockDifference(50e-6, 0.0)
+    assert unsampled_w(clocks, loop, idles, 1000.0) == pytest.approx(ONE_MOMENT * 0.4)
+
+
+def test_noise_is_no_change_of_the_level() -> None:
+    """Otherwise every noisy meter would be in step with something."""
+    assert level(2.0, 2.1, 2.0, 2.1, noise_w=0.03).change_w == 0.0
+    assert level(2.0, 2.1, 2.0, 2.1, noise_w=0.01).change_w == pytest.approx(0.064)
+
+
+def test_rate_of_marks_is_known_to_a_sample() -> None:
+    """Otherwise edges in step with the samples would pass for an exactly known rate."""
+    line = ClockLine(0, 0.0, 30e-6)
+    marks = Alignment(SyncMethod.CODED_LOAD, line, 1e5, residual_ns=0.0, mark_count=60)
+    found = ClockDifference.of(marks, 10.0, MS)
+    assert found.ratio == 30e-6
+    assert found.deviation == pytest.approx(math.sqrt(2 / 12) * MS / 10.0)
+    arrivals = Alignment(SyncMethod.ARRIVAL, line, 2e6)
+    assert ClockDifference.of(arrivals, 10.0, MS).deviation == pytest.approx(163e-6, rel=0.01)
+
+
+@pytest.mark.parametrize("gap_w", [0.5, 1.0, 2.0])
+def test_energy_of_gaps_is_subtracted(gap_w: float) -> None:
+    """Otherwise the energy of an inference would contain idle time, or lack it."""
+    energy_j = 9.9 * 2.0 + 0.1 * gap_w
+    window = EnergyWindow(
+        energy_j=energy_j,
+        duration_s=10.0,
+        sample_count=1000,
+        supply_v=5.0,
+        edge_power_w=(2.0, 2.0),
+        ranges={1: RangePart(energy_j=energy_j, duration_s=10.0)},
+    )
+    kept = without_gaps(window, 0.1, 0.5)
+    assert kept.duration_s == pytest.approx(9.9)
+    assert abs(kept.energy_j - 9.9 * 2.0) <= 2 * kept.gaps_j
+    assert kept.ranges[1].energy_j == pytest.approx(kept.energy_j)
+    assert kept.ranges[1].duration_s == pytest.approx(9.9)
