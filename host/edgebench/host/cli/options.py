@@ -261,7 +261,7 @@ def stated_columns(options: argparse.Namespace) -> ImportOptions:
         time=options.time,
         power=options.power,
         current=options.current,
-        voltage=None if constant_v is not None else options.voltage,
+        voltage=options.voltage if isinstance(options.voltage, str) else None,
         supply_v=getattr(options, "supply", constant_v),
         rate_hz=options.rate,
         is_averaging=None if options.samples is None else options.samples == "means",

@@ -38,6 +38,7 @@ VALUES: dict[str, object] = {
     "memory_limit_bytes": 3 * 2**30,
     "duration_s": 7.5,
     "target_latency_s": 0.05,
+    "jitter_s": 0.001,
     "margin_ratio": 0.03,
     "metrics": ("energy_j", "latency_ns.p50"),
     "allowed": ("os",),

@@ -283,7 +283,8 @@ def test_file_that_is_still_written_to_is_refused(
 
 @given(
     st.lists(
-        st.tuples(st.integers(1, 10**7), st.floats(-1e3, 1e3), st.floats(0, 50)),
+        # Powers above ten times that of an outlet are missing samples.
+        st.tuples(st.integers(1, 10**7), st.floats(-700, 700), st.floats(0, 50)),
         min_size=2,
         max_size=40,
     ),
