@@ -142,7 +142,9 @@ def test_trace_that_is_too_short_or_too_long_says_so(monkeypatch: pytest.MonkeyP
     with pytest.raises(MeasurementError, match=r"the trace lasts 100 ms, shorter than the load"):
         find_codes(codes, cumulative, (0, SECOND_NS // 10))
     monkeypatch.setattr(finder, "MAX_STEPS", 1000)
-    with pytest.raises(MeasurementError, match=r"too long to search for a code .*: cut it to the run"):
+    with pytest.raises(
+        MeasurementError, match=r"too long to search for a code .*: cut it to the run"
+    ):
         find_codes(codes, cumulative, span_ns)
 
 
