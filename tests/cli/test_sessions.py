@@ -149,7 +149,7 @@ def test_import_is_shown_and_has_nothing_to_verify(edgebench: Run, tmp_path: Pat
     path, folder = tmp_path / "trace.csv", tmp_path / "session"
     path.write_text("t_s,power_W\n0,2.0\n1.5,2.0\n")
     edgebench("meters", "import", str(path), "--output", str(folder))
-    assert "3.00 J (uncertainty unknown)" in edgebench("show", str(folder)).out
+    assert "3.00 J ±17 %" in edgebench("show", str(folder)).out
     said = edgebench("verify", str(folder))
     assert said.code == 2
     assert said.err.startswith(f"error: nothing to verify: {folder} has samples, but no raw bytes")

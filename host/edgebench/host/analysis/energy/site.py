@@ -23,9 +23,7 @@ from edgebench.meters.rails import TOTAL
 
 WIDEST_FIRST = ("wall", "board", "platform", "module", "battery", "package")
 """Boundaries that cover a device, alone or, for packages, as a sum; widest first."""
-_PARTS = ("rail",)
-"""Boundaries that do not cover a device when measured alone."""
-_PROCESSORS = {"CPU", "GPU", "SOC", "CV", "DDR"}
+_PROCESSOR_WORDS = {"CPU", "GPU", "SOC", "CV", "DDR"}
 """Words in the names of rails that are part of a Jetson's total. Other rails, such as a TX2's
 VDD_MUX, may not be part of it."""
 PARTS_LIMIT_RATIO = 1.1
@@ -63,7 +61,8 @@ def site_of(header: Header) -> Site:
         if inside:
             # Packages add up; for other boundaries, a second channel measures the same power.
             return Site(inside if boundary == "package" else inside[:1], boundary)
-    if len(channels) == 1 and channels[0].boundary not in _PARTS:
+    # A rail does not cover a device when it is measured alone.
+    if len(channels) == 1 and channels[0].boundary != "rail":
         return Site((channels[0].name,), channels[0].boundary)
     raise EnergyRefused(reasons.unknown_rails(rails=", ".join(boundary_of)))
 
@@ -82,7 +81,7 @@ def site_in(power: PowerTrace) -> Site:
     elif not power.header.facts.get(TOTAL):
         parts = ()
     else:
-        parts = tuple(one.name for one in others if _PROCESSORS & set(one.name.split("_")))
+        parts = tuple(one.name for one in others if _PROCESSOR_WORDS & set(one.name.split("_")))
     if not parts:
         return site
     whole_w, parts_w = (

@@ -51,7 +51,7 @@ PULSE_RATIO = 4.0
 LIMIT_RATIO = 1.0
 """Largest expanded uncertainty from unsampled activity, relative to the energy: if it were larger,
 hardly anything would be known about the energy."""
-QUARTERS = 4
+LEVELS_PER_WINDOW = 4
 """Pieces of a window whose levels are compared."""
 NOISE_FACTOR = 3.6
 """Range of four normal values, in standard deviations, that 5 % exceed.
@@ -102,7 +102,7 @@ class PowerLevels:
     """Mean powers of consecutive pieces of a window."""
 
     power_w: NDArray[np.float64]
-    """Shape (`QUARTERS`,)."""
+    """Shape (`LEVELS_PER_WINDOW`,)."""
     noise_w: float
     """Standard uncertainty of each, from the differences of successive samples."""
     duration_s: float

@@ -21,7 +21,7 @@ NOISE_BLOCKS = (1, 2, 4, 8)
 filter is correlated over several values, and averages out less."""
 MIN_BLOCKS = 30
 """Least number of blocks; with fewer, their scatter is itself uncertain by 20 %."""
-_MAD_TO_SIGMA = 1.4826
+MAD_TO_SIGMA = 1.4826
 MIN_DISTINCT = 2
 """Least number of distinct values that show a common step; a single value is no evidence."""
 ENOUGH_DISTINCT = 8
@@ -65,7 +65,7 @@ def noise_w(runs: Sequence[Floats]) -> float:
         steps_w = np.concatenate([np.zeros(0), *(np.abs(np.diff(mean)) for mean in means)])
         if not len(steps_w) or (length > 1 and len(steps_w) < MIN_BLOCKS):
             break
-        block_w = _MAD_TO_SIGMA * float(np.median(steps_w)) * math.sqrt(length / 2)
+        block_w = MAD_TO_SIGMA * float(np.median(steps_w)) * math.sqrt(length / 2)
         if length == 1:
             single_w = found_w = block_w if block_w > ROUNDING * highest_w else 0.0
         # Noise that is alike over that many values has no more; the rest is a change of power.

@@ -27,7 +27,7 @@ from edgebench.host.analysis.energy.sync.alignment import Alignment
 from edgebench.host.analysis.energy.sync.loop_edges import LoopTimes
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow
 from edgebench.host.analysis.energy.unsampled import (
-    QUARTERS,
+    LEVELS_PER_WINDOW,
     ClockDifference,
     PowerLevels,
     unsampled_w,
@@ -232,13 +232,15 @@ class AlignedTrace:
         Raises:
             MeasurementError: the window is outside the trace.
         """
-        ends_ns = np.linspace(begin_ns, end_ns, QUARTERS + 1).astype(np.int64)
+        ends_ns = np.linspace(begin_ns, end_ns, LEVELS_PER_WINDOW + 1).astype(np.int64)
         begin, end = (int(time) for time in self.alignment.line.to_meter([begin_ns, end_ns]))
         parts = [self.power.window(name, begin, end) for name in self.site.channels]
         duration_s = (end_ns - begin_ns) / 1e9
         return PowerLevels(
             self.energies_j(ends_ns[:-1], ends_ns[1:]) / np.diff(ends_ns) * 1e9,
-            math.sqrt(QUARTERS) * math.hypot(*(part.between_j for part in parts)) / duration_s,
+            math.sqrt(LEVELS_PER_WINDOW)
+            * math.hypot(*(part.between_j for part in parts))
+            / duration_s,
             duration_s,
         )
 

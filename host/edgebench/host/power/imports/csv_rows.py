@@ -34,6 +34,13 @@ LINE, TIME = "#line", "#time"
 _COMMENTS = ("#", "//")
 
 
+class _WrongValue(ValueError):
+    """A value of a column that cannot be read."""
+
+    def __init__(self, column: str, why: str) -> None:
+        super().__init__(f"column {column!r}: {why}")
+
+
 @dataclass(slots=True)
 class LineCount:
     """Lines of one kind: their count, and the first of them."""
@@ -42,11 +49,13 @@ class LineCount:
     first_line: int = 0
     why: str = ""
     """What is wrong with the first."""
+    is_of_column: bool = False
+    """Whether `why` names a column."""
 
-    def add(self, line: int, why: str = "", count: int = 1) -> None:
+    def add(self, line: int, why: str = "", count: int = 1, *, is_of_column: bool = False) -> None:
         """Count lines of which this is the first."""
         if not self.first_line:
-            self.first_line, self.why = line, why
+            self.first_line, self.why, self.is_of_column = line, why, is_of_column
         self.count += count
 
 
@@ -235,7 +244,7 @@ def _by_line(
             row = [_number(layout, column, fields[column.index], number, tally) for column in used]
             _check_clock(layout.columns, fields)
         except ValueError as exc:
-            tally.irregular.add(number, str(exc))
+            tally.irregular.add(number, str(exc), is_of_column=isinstance(exc, _WrongValue))
             continue
         rows.append(row)
         texts.append([fields[column.index] for column in words])
@@ -274,20 +283,20 @@ def _number(layout: CsvLayout, column: TableColumn, text: str, line: int, tally:
     is_time = column in (layout.columns.time, layout.columns.millisecond)
     if text in layout.missing:
         if is_time:
-            raise ValueError(f"column {column.name!r}: not a time: {text!r}")
+            raise _WrongValue(column.name, f"not a time: {text!r}")
         return np.nan
     if text.upper() in OVERLOAD:
         return OVERLOAD_NUMBER
     try:
         number, unit = layout.style.number(text)
     except ValueError as exc:
-        why = f"column {column.name!r}: {exc}"
+        wrong = _WrongValue(column.name, str(exc))
         if is_time:
-            raise ValueError(why) from exc
-        tally.missing.add(line, why, count=0)
+            raise wrong from exc
+        tally.missing.add(line, str(wrong), count=0, is_of_column=True)
         return np.nan
     if is_time and not abs(number) < TIME_LIMIT_NS / column.scale:
-        raise ValueError(f"column {column.name!r}: not a time: {text[:40]!r}")
+        raise _WrongValue(column.name, f"not a time: {text[:40]!r}")
     if unit and not layout.columns.has_unit(column, unit):
         raise FileRefused(f"line {line}, column {column.name!r}: wrong unit: {text[:40]!r}")
     return number
@@ -301,5 +310,5 @@ def _count_missing(layout: CsvLayout, values: dict[str, Values], tally: RowTally
             is_missing &= (values[flags.name].astype(np.float64) % 2) != 1
         if is_missing.any():
             line = int(values[LINE][np.argmax(is_missing)])
-            why = f"column {column.name!r}: not a number"
-            tally.missing.add(line, why, int(is_missing.sum()))
+            wrong = str(_WrongValue(column.name, "not a number"))
+            tally.missing.add(line, wrong, int(is_missing.sum()), is_of_column=True)

@@ -142,7 +142,7 @@ def _refuse_irregular(layout: CsvLayout, tally: RowTally, survey: _Survey) -> No
     for lines in counts:
         if lines.count > IRREGULAR_RATIO * total and not (known and known.has_footer):
             more = f"; {lines.count} of {total} lines are irregular" if lines.count > 1 else ""
-            separator = ", " if lines.why.startswith("column") else ": "
+            separator = ", " if lines.is_of_column else ": "
             raise FileRefused(f"line {lines.first_line}{separator}{lines.why}{more}")
     is_usual = known is not None and known.may_repeat
     if survey.late.count > IRREGULAR_RATIO * survey.row_count and not is_usual:

@@ -48,7 +48,7 @@ _ALTERNATING = ("wall", "not stated")
 """Boundaries whose current may alternate."""
 _REVERSED_RATIO = 3.0
 """Lowest power of a reversed recording, relative to its highest."""
-_PROCESSORS = ("package", "platform")
+_PROCESSOR_BOUNDARIES = ("package", "platform")
 """Boundaries that contain the processor that runs the reader: they never take 0 W."""
 
 
@@ -247,7 +247,7 @@ def _of_site(power: PowerTrace, *, is_loaded: bool) -> list[MeterCheck]:
     pieces = [piece for name in site.channels for piece in power.pieces(name)]
     lowest_w = min((piece.lowest_w for piece in pieces), default=0.0)
     highest_w = max((piece.highest_w for piece in pieces), default=0.0)
-    if lowest_w == highest_w == 0 and pieces and site.boundary in _PROCESSORS:
+    if lowest_w == highest_w == 0 and pieces and site.boundary in _PROCESSOR_BOUNDARIES:
         count = sum(piece.sample_count for piece in pieces)
         dead = reasons.processor_without_power(sample_count=count)
         return [MeterCheck("plausible", False, (dead,))]

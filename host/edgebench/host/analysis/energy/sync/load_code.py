@@ -32,6 +32,7 @@ from edgebench.host.analysis.energy.sync.alignment import (
     fit_line,
     residuals_ns,
 )
+from edgebench.host.analysis.energy.values import MAD_TO_SIGMA
 from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.reasons import alignment as reasons
 from edgebench.protocol.record import LoadCode
@@ -64,7 +65,6 @@ FLAT_RATIO = 0.2
 """Size of a change, relative to the typical change, below which it is not a mark."""
 OUTLIER_FACTOR = 5.0
 """Distance that makes an outlier, in standard deviations, estimated from the median deviation."""
-_MAD_TO_SIGMA = 1.4826
 CODE_COVERAGE = 2.0
 
 Cumulative = Callable[[Nanoseconds], Floats]
@@ -225,7 +225,7 @@ def _refined(
     # Keep only marks with a consistent offset: other processes on the device may be active.
     off_ns = residuals_ns(line, marks.device_ns, marks.meter_ns)
     off_ns -= np.median(off_ns)
-    limit_ns = OUTLIER_FACTOR * _MAD_TO_SIGMA * float(np.median(np.abs(off_ns)))
+    limit_ns = OUTLIER_FACTOR * MAD_TO_SIGMA * float(np.median(np.abs(off_ns)))
     keep = np.abs(off_ns) <= max(limit_ns, 1.0)
     marks = _Marks(marks.device_ns[keep], marks.meter_ns[keep], marks.is_rise[keep])
     slope = None if len(codes) > 1 else guess.slope
