@@ -14,7 +14,11 @@ does not exist. The distance in intervals, over the time that is compared, is
 
 An activity that was never seen, or always, is shorter than 1 - r of the interval. Its power is
 unknown, and therefore assumed (`assumed_w`). The rate difference is measured by the alignment with
-an uncertainty, so the least r at 95 % is used.
+an uncertainty. Below `MIN_INSTANTS_HZ`, ticks and bursts of any processor fall between the samples,
+so the least r at 95 % is used. From there on, only pulses of a regulator do, and most regulators
+have a clock of their own. So the largest r at 95 % is used: the clocks count as equal only if the
+recording shows it. With the least r, runs of a second would have no energy at all, because edges
+that are known to a sample cannot show that the samples moved by one.
 
 An activity that was seen in a part of that time changes the level of the power: from idle to idle,
 or from quarter to quarter of a window. Such a change is taken as one, by its full height.
@@ -86,15 +90,18 @@ class ClockDifference:
             end_s = math.hypot(marks_s, interval_s / math.sqrt(12))
         return cls(alignment.line.slope, math.sqrt(2) * end_s / span_s)
 
-    def least_beats(self, watched_s: float, interval_s: float) -> float:
-        """Sample intervals by which the samples moved at least, at 95 %.
+    def beats(self, watched_s: float, rate_hz: float) -> float:
+        """Sample intervals by which the samples moved: the least at 95 % for few instants.
+
+        For `MIN_INSTANTS_HZ` and more, the most at 95 %.
 
         Args:
             watched_s: Time in which activity would have been seen.
-            interval_s: Sample interval.
+            rate_hz: Samples per second.
         """
-        least = max(0.0, abs(self.ratio) - _EXPANDED * self.deviation)
-        return least * watched_s / interval_s
+        sign = -1 if rate_hz < MIN_INSTANTS_HZ else 1
+        ratio = abs(self.ratio) + sign * _EXPANDED * self.deviation
+        return max(0.0, ratio) * watched_s * rate_hz
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +134,13 @@ def unsampled_w(
     Raises:
         EnergyRefused: the activity may take more than `LIMIT_RATIO` of the loop's power.
     """
-    interval_s = 1 / rate_hz
     watched_s = loop.duration_s + sum(idle.duration_s for idle in idles)
     highest_w = max(float(one.power_w.max()) for one in (loop, *idles))
-    unseen_ratio = max(0.0, 1 - clocks.least_beats(watched_s, interval_s))
+    unseen_ratio = max(0.0, 1 - clocks.beats(watched_s, rate_hz))
     unseen_w = unseen_ratio * assumed_w(highest_w, rate_hz)
     idle_w = [float(idle.power_w.mean()) for idle in idles] or [0.0]
     change_w = max(max(idle_w) - min(idle_w), *(one.change_w for one in (loop, *idles)))
-    beats = clocks.least_beats(loop.duration_s, interval_s)
+    beats = clocks.beats(loop.duration_s, rate_hz)
     seen_w = change_w * min(1.0, BEATS / beats if beats else 1.0)
     unsampled = ONE_MOMENT * math.hypot(unseen_w, seen_w)
     mean_w = abs(float(loop.power_w.mean()))
@@ -147,7 +153,7 @@ def unsampled_w(
                 difference_ppm=abs(clocks.ratio) * 1e6,
                 deviation_ppm=_EXPANDED * clocks.deviation * 1e6,
                 watched_s=watched_s,
-                needed_ppm=1e6 * interval_s / watched_s,
+                needed_ppm=1e6 / rate_hz / watched_s,
             )
         )
     return unsampled

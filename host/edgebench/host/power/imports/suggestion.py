@@ -130,13 +130,14 @@ def _added(given: ImportOptions, *parts: ImportOptions) -> ImportOptions:
 def _columns(path: Path) -> list[_Numbers]:
     """Columns of numbers in the first rows."""
     names, rows = head_of(path)
+    # As in the reader, all columns are written alike; of `502,515` alone it is not certain how.
+    style = style_of((text for row in rows for text in row), separator=";")
     columns: list[_Numbers] = []
     for index, name in enumerate(names[:MAX_COLUMNS]):
         texts = [row[index] for row in rows if index < len(row)]
         try:
-            style = style_of(texts, ",")
             columns.append(_Numbers(name, tuple(style.number(text)[0] for text in texts if text)))
-        except (ValueError, FileRefused):
+        except ValueError:
             continue
     return columns
 

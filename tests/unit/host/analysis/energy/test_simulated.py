@@ -138,15 +138,6 @@ def test_activity_that_may_exceed_the_load_is_refused() -> None:
     assert "may miss periodic activity" in (found.energy.refused or "")
 
 
-def test_pulses_at_the_sample_rate_are_refused() -> None:
-    """Otherwise a regulator that pulses at the sample rate would be 17 to 300 % off at 0.2 %."""
-    pulsed = SimulatedDevice(
-        idle_w=0.1, work_w=0.5, tick_s=1 / 20_000.0, tick_active_s=15e-6, tick_w=2.0, duration_s=1.0
-    )
-    meter = SimulatedMeter(is_averaging=False, rate_hz=20_000.0, drift_ppm=1.0)
-    assert simulate(pulsed, meter, 1).is_refused
-
-
 FILES = {
     "times of a clock, commas": SimulatedFile(
         zero_s=1_795_000_000.0, is_clock=True, has_commas=True

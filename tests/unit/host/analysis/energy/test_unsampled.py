@@ -44,7 +44,15 @@ def test_samples_move_by_the_least_difference_of_the_clocks(
 ) -> None:
     """Otherwise what samples in step miss would be too small, or never vanish."""
     clocks = ClockDifference(ppm * 1e-6, deviation_ppm * 1e-6)
-    assert clocks.least_beats(10.0, MS) == pytest.approx(expected)
+    assert clocks.beats(10.0, 1000.0) == pytest.approx(expected)
+
+
+def test_many_instants_count_as_in_step_only_if_the_clocks_are_shown_to_agree() -> None:
+    """Otherwise a run of a second with a fast meter would have no energy."""
+    unknown = ClockDifference(10e-6, 75e-6)
+    assert unsampled_w(unknown, level(0.5, duration_s=1.0), [], 100_000.0) == 0.0
+    with pytest.raises(EnergyRefused, match="may miss periodic activity"):
+        unsampled_w(ClockDifference(0.0, 1e-6), level(0.5, duration_s=1.0), [], 100_000.0)
 
 
 def test_unseen_activity_is_as_high_as_the_recording() -> None:
