@@ -247,15 +247,7 @@ def simulate_file(
         path = folder / "export.csv"
         _write_csv(path, power_w[kept] * gain, meter, file, chance)
         columns = ImportOptions(is_averaging=meter.is_averaging)
-        trace = TraceRequest(name=path.name, sha256="", options=columns, gain_ratio=file.gain_ratio)
-        try:
-            write_trace(folder, path, trace)
-            trace = placed(folder, trace, played.record, [])
-            write_trace(folder, path, trace)
-        except EdgebenchError as exc:
-            return str(exc)
-        request = EnergyRequest(meter="trace", sync=SyncMethod.CODED_LOAD, trace=trace)
-        return played.outcome(PowerFile.open(folder), request)
+        return played.outcome_by_file(folder, path, columns, file.gain_ratio)
 
 
 def _write_csv(
@@ -297,6 +289,20 @@ class PlayedRun:
     timed: TimedQueries
     course: Course
     end_s: float
+
+    def outcome_by_file(
+        self, folder: Path, path: Path, options: ImportOptions, gain_ratio: float
+    ) -> Outcome | str:
+        """The outcome with an instrument's file, or why the file is refused."""
+        trace = TraceRequest(name=path.name, sha256="", options=options, gain_ratio=gain_ratio)
+        try:
+            write_trace(folder, path, trace)
+            trace = placed(folder, trace, self.record, [])
+            write_trace(folder, path, trace)
+        except EdgebenchError as exc:
+            return str(exc)
+        request = EnergyRequest(meter="trace", sync=SyncMethod.CODED_LOAD, trace=trace)
+        return self.outcome(PowerFile.open(folder), request)
 
     def outcome(self, power: PowerFile, request: EnergyRequest) -> Outcome:
         """The findings in a recording."""

@@ -18,15 +18,12 @@ import numpy as np
 from edgebench.agent.expectation import expect
 from edgebench.device_profiles.load import find_profile
 from edgebench.host.power.metering import OpenMeter, OtherInstrument
-from edgebench.host.power.trace import placed, write_trace
-from edgebench.host.result.energy import SyncMethod
-from edgebench.host.result.facts import EnergyRequest, TraceRequest
+from edgebench.host.result.facts import EnergyRequest
 from edgebench.host.store.power_file import PowerFile
 from edgebench.host.store.recording import write_power
 from edgebench.meters.base import Meter, Recording
 from edgebench.meters.polled import INTERVAL_RATIOS
 from edgebench.meters.spool import SpoolWriter
-from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import SyncFacts
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.thermal import Expectation
@@ -205,17 +202,7 @@ def filed_outcome(
 ) -> Outcome | str:
     """The outcome of a run with a file of these readings, or why the file is refused."""
     path = program.write(folder, readings)
-    trace = TraceRequest(
-        name=path.name, sha256="", options=program.options, gain_ratio=STATED_GAIN_RATIO
-    )
-    try:
-        write_trace(folder, path, trace)
-        trace = placed(folder, trace, played.record, [])
-        write_trace(folder, path, trace)
-    except EdgebenchError as exc:
-        return str(exc)
-    request = EnergyRequest(meter="trace", sync=SyncMethod.CODED_LOAD, trace=trace)
-    return played.outcome(PowerFile.open(folder), request)
+    return played.outcome_by_file(folder, path, program.options, STATED_GAIN_RATIO)
 
 
 SWAPS = ("the next run of a set", "another model", "another day", "a set of three other runs")

@@ -226,12 +226,7 @@ def find_signals(
         latency = _recurring(is_slower, is_known, windows)
         latency &= _stands_out(latency, latency_ns, is_known)
     else:
-        latency = _lasting(is_slower, is_known)
-        if clock is not None and temperature is not None:
-            # A slower window that is hot and has a lower clock counts without lasting.
-            is_explained = clock.is_set & temperature.is_set
-            latency |= is_slower & is_explained
-            latency |= _lasting(is_raised & is_explained, is_known)
+        latency = _slow_for_long(is_slower, is_raised, is_known, clock, temperature)
     known = indications.known
     memories = memory_clocks(telemetry, delegation is not None)
     memory = _memory_signal(
@@ -256,6 +251,23 @@ def find_signals(
         is_sliced=is_sliced,
         indicated_elsewhere=indications.elsewhere,
     )
+
+
+def _slow_for_long(
+    is_slower: WindowMask,
+    is_raised: WindowMask,
+    is_known: WindowMask,
+    clock: Signal | None,
+    temperature: Signal | None,
+) -> WindowMask:
+    """Windows whose higher latency lasts, or is explained by heat with a lower clock."""
+    latency = _lasting(is_slower, is_known)
+    if clock is not None and temperature is not None:
+        # A slower window that is hot and has a lower clock counts without lasting.
+        is_explained = clock.is_set & temperature.is_set
+        latency |= is_slower & is_explained
+        latency |= _lasting(is_raised & is_explained, is_known)
+    return latency
 
 
 def _baseline_and_limit_ns(latency_ns: Floats, baseline: WindowMask) -> tuple[float, float]:
