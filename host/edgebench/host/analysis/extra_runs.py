@@ -25,7 +25,7 @@ from dataclasses import replace
 
 from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.analysis.run_set import find_set
-from edgebench.host.analysis.verdict.rule import Cause
+from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.table import cause_of
 from edgebench.host.result.facts import Replacement, SetMember
 from edgebench.host.result.run import Run
@@ -34,9 +34,9 @@ from edgebench.host.result.verdict import State
 DEFAULT_EXTRA_RUNS = 3
 """Largest number of further runs of a set: with eight runs, of which each is disturbed with 10 %,
 more than three are disturbed in 1 of 200 sets (binomial distribution)."""
-_PASSING = frozenset({Cause.BUSY_MACHINE, Cause.INTERFERENCE})
+_PASSING = frozenset({Cause.OTHER_PROGRAMS, Cause.UNKNOWN_SLOWDOWN})
 """Causes that may be gone in the next run."""
-_CONSEQUENCES = frozenset({Cause.SCATTER})
+_CONSEQUENCES = frozenset({Cause.VARIATION})
 
 
 def disturbances_of(run: Run) -> tuple[str, ...]:

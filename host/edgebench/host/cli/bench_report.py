@@ -43,6 +43,7 @@ def report_runs(
     """
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.result.document import to_document
+    from edgebench.host.show.headline import headlines
     from edgebench.host.show.notes import note_lines
     from edgebench.host.show.page import heat_lines, operators_table
     from edgebench.host.show.ratios import ratio_lines
@@ -68,6 +69,7 @@ def report_runs(
         document = {
             "runs": [to_document(run) for run in runs],
             "sets": [set_document(one, expected(one)) for one in sets if one.set_id],
+            "headlines": [one.document for one in headlines(sets)],
             "errors": [failure_entry(one, options) for one in failures],
         }
         print_document(document)
@@ -88,6 +90,8 @@ def report_runs(
     for line in ratio_lines(sets):
         watcher.echo(line)
     watcher.show_doubts(sets)
+    for headline in headlines(sets):
+        watcher.echo(headline.line)
     _print_failures(watcher)
     if watcher.failures:
         echo_hint(_hint(watcher.failures[-1], options))

@@ -166,6 +166,7 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     from edgebench.host.analysis.run_set import choose_sets
     from edgebench.host.result.document import to_document
     from edgebench.host.result.facts import BASELINE, CANDIDATE
+    from edgebench.host.show.headline import headlines
     from edgebench.host.show.notes import note_lines
     from edgebench.host.show.ratios import ratio_lines
     from edgebench.host.show.set_page import set_document
@@ -184,6 +185,7 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
         document = {
             "runs": list(map(to_document, runs)),
             "sets": [set_document(one) for one in sets if one.set_id],
+            "headlines": [one.document for one in headlines(sets)],
         }
         print(json.dumps(document, indent=1))
         return ExitCode.DONE
@@ -193,6 +195,7 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     marks = (*mark_lines(sets), tails_line(sets, table))
     notes = filter(None, (*marks, *note_lines(sets)))
     lines = [*notes, *ratio_lines(sets), *verdict_lines(sets)]
+    lines += [one.line for one in headlines(sets)]
     pairs = [run.pair for run in runs if run.pair is not None]
     if {pair.side for pair in pairs} == {BASELINE, CANDIDATE}:
         names = dict.fromkeys(pair.comparison_id for pair in pairs)

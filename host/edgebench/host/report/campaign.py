@@ -22,6 +22,7 @@ from edgebench.host.result.metrics import GROSS_ENERGY, METRICS, Better
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import ABSENT
 from edgebench.host.result.verdict import State
+from edgebench.host.show.headline import best_of
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 MAX_MATRIX = 12
@@ -87,6 +88,8 @@ class CampaignPart:
     """Worst verdict of the cells."""
     labels: tuple[str, ...]
     """Labels of cells with simulated or emulated devices or synthetic power."""
+    headline: str
+    """The best cell; empty if the cells cannot be compared."""
     sentence: str
     """Sentence about the verdicts of the cells."""
     summary: CampaignSummary
@@ -108,9 +111,11 @@ def campaign_part(facts: CampaignFacts) -> CampaignPart:
         by_metric.setdefault(one.headline, []).append(one)
     front, front_rows = _front(facts)
     state, sentence = _verdict(facts.sets)
+    best = best_of(facts.sets)
     return CampaignPart(
         state=state,
         labels=tuple(dict.fromkeys(label for one in facts.sets for label in labels_of(one))),
+        headline=f"{best.sentence}." if best is not None else "",
         sentence=sentence,
         summary=facts.summary,
         lanes=tuple(facts.lanes),

@@ -49,13 +49,14 @@ from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.series.envelope import Floats
 from edgebench.host.series.run_series import read_series
 from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.headline import headlines
 from edgebench.host.show.history import setting_text
 from edgebench.host.show.notes import note_lines
 from edgebench.host.show.operators import OperatorLines, operator_lines
 from edgebench.host.show.page import heat_lines
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.set_page import replaced_words, variance_lines
-from edgebench.host.show.verdict import advices
+from edgebench.host.show.verdict import ShownCause, advices, causes_of, shown_causes
 from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.errors import RunDamaged, StoreError
 
@@ -136,8 +137,12 @@ class ReportSubject:
     state: str
     labels: tuple[str, ...]
     """Labels of a simulated or emulated device and of synthetic power."""
+    headline: str
+    """Answer to the question that was asked; empty if the run failed."""
     sentence: str
+    causes: tuple[ShownCause, ...]
     advices: tuple[str, ...]
+    """Advice for a verdict without causes: for quantities that were not watched."""
     problems: tuple[RuleLine, ...]
     """Failed rules, then rules that could not be checked."""
     kept: tuple[RuleLine, ...]
@@ -216,15 +221,17 @@ def subject_of(
     problems, kept, kept_line = _rules(one.verdict)
     profile, energy = typical.metrics.profile, typical.metrics.energy
     energy_run = f"run {typical.run_id}, one of {len(one.runs)} runs" if len(one.runs) > 1 else ""
-    is_refused = one.verdict.is_refused
+    is_refused, is_failed = one.verdict.is_refused, one.first.failure is not None
     return ReportSubject(
         name=name,
         one=one,
-        state="failed" if one.first.failure is not None else one.verdict.state.value,
+        state="failed" if is_failed else one.verdict.state.value,
         labels=labels_of(one),
+        headline="".join(f"{answer.sentence}." for answer in headlines([one])),
         sentence=" ".join([_sentence(one), *settings]),
         # For a failed run, the sentence with the reason is enough.
-        advices=() if one.first.failure is not None else tuple(advices(one, runs[0].run)),
+        causes=() if is_failed else tuple(shown_causes(one, runs[0].run)),
+        advices=() if is_failed or causes_of(one) else tuple(advices(one, runs[0].run)),
         problems=problems,
         kept=kept,
         kept_line=kept_line,
@@ -257,15 +264,15 @@ def _sentence(one: RunSet) -> str:
     if failure is not None:
         where = f" while {failure.phase.value.replace('_', ' ')}" if failure.phase else ""
         return f"The run failed{where}: {failure.message} ({failure.code}). Nothing was measured."
-    failed = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.FAIL]
     unknown = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.UNKNOWN]
-    rules = f"{len(failed)} rule{'s' if len(failed) != 1 else ''}"
+    # A suspect run without failed rules was judged by a version with other outcomes.
+    causes = "; ".join(cause.title for cause in causes_of(one)) or "by an earlier verdict"
     if verdict.state is State.INVALID:
-        return f"The numbers cannot be trusted and are not shown: {rules} failed."
+        return f"The numbers cannot be trusted and are not shown: {causes}."
     if verdict.state is State.SUSPECT:
-        return f"The numbers may be wrong: {rules} failed."
+        return f"The numbers may be wrong: {causes}."
     if also := one.marks.also_suspect:
-        return f"The headline can be trusted, but {in_words(also)} may be wrong: {rules} failed."
+        return f"The headline can be trusted, but {in_words(also)} may be wrong: {causes}."
     if verdict.unwatched:
         names = ", ".join(verdict.unwatched)
         return f"The numbers can be trusted, but {names} could not be read."

@@ -11,6 +11,8 @@ from edgebench.host.result.reasons.table import text_of
 
 MEMORY_CLOCK = "memory_clock"
 """Cause of a slowdown by a lower clock of the memory or of a bus, without heat."""
+POWER_SUPPLY = ("undervoltage", "overcurrent")
+"""Causes of a slowdown by the power supply."""
 
 
 class ThermalState(Enum):

@@ -82,6 +82,18 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCause:
+    """A cause of failed rules, for readers of the document."""
+
+    cause: str
+    """Id of the cause; `unknown` for a rule of another version of edgebench."""
+    rules: tuple[str, ...]
+    """Failed rules that show the cause, the strongest first."""
+    effects: tuple[str, ...] = ()
+    """Failed rules that the cause explains."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The state of a run and every finding behind it."""
 
@@ -90,6 +102,8 @@ class Verdict:
     unwatched: tuple[str, ...] = ()
     """Which of clock, heat and load could not be read during the run, so that changes were not
     detected."""
+    causes: tuple[FoundCause, ...] = ()
+    """Causes of the failed rules, the first to be mended first; each failed rule has one."""
     numbers: Mapping[str, State] = field(init=False)
     """State of each kind of number (`NumberKind`), by the failed rules that harm it."""
 

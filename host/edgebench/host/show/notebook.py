@@ -13,6 +13,7 @@ from html import escape
 
 import numpy as np
 
+from edgebench.host.analysis.run_set import alone
 from edgebench.host.result.metrics import INSTRUCTIONS, LATENCY_SPANS, METRICS
 from edgebench.host.result.numbers import headline_number
 from edgebench.host.result.run import Run
@@ -25,12 +26,13 @@ from edgebench.host.result.units import (
     format_plain,
     half_width_of,
 )
-from edgebench.host.result.verdict import RuleOutcome, State
+from edgebench.host.result.verdict import State
 from edgebench.host.series.envelope import Envelope, Floats, even_edges
 from edgebench.host.series.run_series import LatencySeries
 from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.headline import headlines
 from edgebench.host.show.numbers import headline_words
-from edgebench.host.show.sentences import sentence
+from edgebench.host.show.verdict import shown_causes
 from edgebench.protocol.text import printable
 
 COLUMNS = 240
@@ -80,13 +82,14 @@ def set_html(one: RunSet) -> str:
 
 
 def _head(title: str, one: Run | RunSet) -> str:
-    """Title, verdict, and a line for each rule that failed."""
-    verdict = one.verdict
-    state = one.headline_state if isinstance(one, Run) else verdict.state
+    """Title, verdict, and a line for each cause of failed rules."""
+    state = one.headline_state if isinstance(one, Run) else one.verdict.state
     coloured = f'<b style="color: {_COLOURS[state]}">{_text(one.marks.label)}</b>'
-    failed = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.FAIL]
-    lines = (f"<li>{_text(f'{rule.id}: {sentence(rule)}')}</li>" for rule in failed)
-    return f"<p><b>{_text(title)}</b>: {coloured}</p><ul>{''.join(lines)}</ul>"
+    as_set = alone(one) if isinstance(one, Run) else one
+    causes = shown_causes(as_set)
+    lines = (f"<li><b>{_text(cause.title)}</b>: {_text(cause.line)}</li>" for cause in causes)
+    answers = "".join(f"<p>{_text(answer.sentence)}</p>" for answer in headlines([as_set]))
+    return f"<p><b>{_text(title)}</b>: {coloured}</p>{answers}<ul>{''.join(lines)}</ul>"
 
 
 def _numbers(run: Run) -> list[tuple[str, str]]:

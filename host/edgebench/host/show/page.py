@@ -33,6 +33,7 @@ from edgebench.host.result.units import (
 from edgebench.host.result.windows import WindowSummary
 from edgebench.host.show.data_table import GAP, DataTable
 from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.headline import headlines
 from edgebench.host.show.notes import note_lines
 from edgebench.host.show.operators import operator_lines
 from edgebench.host.show.tables import (
@@ -76,7 +77,8 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
         return [facts_table([*_failure(run, run.failure), *_set(run, prefix)])]
     one = alone(run)
     rows: list[tuple[str, str | Text]] = [*verdict_rows(one, run), *_set(run, prefix)]
-    parts: list[RenderableType] = [facts_table(rows), results_table([one], width)]
+    parts: list[RenderableType] = [text(answer.line) for answer in headlines([one])]
+    parts += [facts_table(rows), results_table([one], width)]
     parts += mark_lines([one])
     parts += map(text, note_lines([one]))
     if run.verdict.is_refused:

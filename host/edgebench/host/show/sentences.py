@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from edgebench.host.analysis.verdict.diagnosis import diagnose
 from edgebench.host.analysis.verdict.table import kind_of
 from edgebench.host.result.units import ABSENT
 from edgebench.host.result.verdict import Finding, Verdict
@@ -28,7 +29,13 @@ def sentence(finding: Finding) -> str:
     return f"in {failed_count} of {of_count} runs, in {which} of them {shown}{outvoted}"
 
 
-def described(verdict: Verdict) -> Verdict:
-    """Copy of the verdict with the sentence of each finding in its `detail`, for the JSON."""
+def described(verdict: Verdict, *, is_set: bool = False) -> Verdict:
+    """Copy of the verdict with its causes and the sentence of each finding, for the JSON.
+
+    Args:
+        verdict: The verdict.
+        is_set: Whether the verdict is that of several runs.
+    """
     rules = tuple(replace(one, detail=sentence(one)) for one in verdict.rules)
-    return replace(verdict, rules=rules)
+    causes = tuple(one.summary for one in diagnose(verdict, is_set=is_set))
+    return replace(verdict, rules=rules, causes=causes)

@@ -21,6 +21,7 @@ from edgebench.host.result.units import (
     half_width_of,
 )
 from edgebench.host.show.data_table import DataTable
+from edgebench.host.show.headline import headlines
 from edgebench.host.show.notes import note_lines
 from edgebench.host.show.page import facts_table
 from edgebench.host.show.sentences import described
@@ -48,7 +49,8 @@ def set_page(one: RunSet, width: int = PIPE_WIDTH, *, is_all: bool = False) -> G
 
 def set_results(one: RunSet, width: int = PIPE_WIDTH) -> list[RenderableType]:
     """Verdict, advice and result of a set."""
-    parts: list[RenderableType] = [facts_table(verdict_rows(one)), results_table([one], width)]
+    parts: list[RenderableType] = [text(answer.line) for answer in headlines([one])]
+    parts += [facts_table(verdict_rows(one)), results_table([one], width)]
     parts += mark_lines([one])
     parts += map(text, note_lines([one]))
     return parts
@@ -158,7 +160,9 @@ def _least_length(one: RunSet) -> str:
 
 def set_document(one: RunSet, next_time: NextTime | None = None) -> Document:
     """The set as JSON, with the sentences of its rules; its runs are separate documents."""
-    document = set_to_document(replace(one, verdict=described(one.verdict)))
+    document = set_to_document(
+        replace(one, verdict=described(one.verdict, is_set=one.set_id is not None))
+    )
     return {**document, "next_time": None if next_time is None else asdict(next_time)}
 
 

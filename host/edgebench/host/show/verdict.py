@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.analysis.verdict.advice import Advice, Situation, without_repeats
+from edgebench.host.analysis.verdict.diagnosis import Diagnosis, diagnose
 from edgebench.host.analysis.verdict.energy import EnergyRule
-from edgebench.host.analysis.verdict.rule import Cause
-from edgebench.host.analysis.verdict.run import CompleteRule
-from edgebench.host.analysis.verdict.table import ALL_RULES, BY_ID, cause_of, kind_of
-from edgebench.host.result.energy import EnergyResult
+from edgebench.host.analysis.verdict.run_set import RunCountRule
+from edgebench.host.analysis.verdict.table import BY_ID, kind_of
 from edgebench.host.result.facts import SetMember
 from edgebench.host.result.marks import in_words
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+from edgebench.host.result.verdict import Finding, RuleOutcome, Verdict
 from edgebench.host.show.bench_command import command_line_of
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import hint_for
@@ -35,24 +35,89 @@ _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicab
 
 
 def verdict_rows(one: RunSet, made: Run | None = None) -> list[tuple[str, str | Text]]:
-    """Rows with the verdict, its reasons and the advice; see `advices` for `made`."""
+    """Rows with the verdict and its causes, each with an advice; see `advices` for `made`."""
     state = one.verdict.state
-    reasons = _reasons(one)
-    if reasons:
-        sentences = "; ".join(reasons.values())
+    label = ", ".join([state.value, *suspect_words(one.marks), *one.marks.device])
+    style = f"bold {verdict_style(state.value)}"
+    causes = causes_of(one)
+    if causes:
+        summary = "; ".join(cause.title for cause in causes)
     elif one.verdict.unwatched:
-        sentences = (
+        summary = (
             f"no rule failed, but {', '.join(one.verdict.unwatched)} could not be read: a change "
             "would not have been detected"
         )
     else:
-        sentences = "no rule failed"
-    label = ", ".join([state.value, *suspect_words(one.marks), *one.marks.device])
-    style = f"bold {verdict_style(state.value)}"
+        summary = "no rule failed"
     rows: list[tuple[str, str | Text]] = [
-        ("verdict", Text.assemble((label, style), f": {printable(sentences)}"))
+        ("verdict", Text.assemble((label, style), f": {printable(summary)}"))
     ]
-    return [*rows, *(("to improve", line) for line in advices(one, made))]
+    for shown in shown_causes(one, made):
+        rows.append(("why", printable(shown.line)))
+        rows += [("to improve", shown.advice)] if shown.advice else []
+    if not causes:
+        rows += [("to improve", line) for line in advices(one, made)]
+    return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownCause:
+    """A cause of failed rules as text."""
+
+    title: str
+    evidence: str
+    """Sentence of the strongest finding that shows the cause."""
+    also_failed: tuple[str, ...]
+    """Names of the other failed rules of the cause."""
+    advice: str
+    """Empty if there is none, or if it was given for an earlier cause."""
+    section: str | None
+    """Heading of its section in docs/suspect.md; None if the cause is unknown."""
+
+    @property
+    def line(self) -> str:
+        """Evidence and the other failed rules."""
+        also = f" (also failed: {', '.join(self.also_failed)})" if self.also_failed else ""
+        return f"{self.evidence}{also}"
+
+
+def shown_causes(one: RunSet, made: Run | None = None) -> list[ShownCause]:
+    """The causes of a set's failed rules as text, each with an advice; see `advices` for `made`."""
+    shown: list[ShownCause] = []
+    given: set[Advice] = set()
+    for cause in causes_of(one):
+        advice = advice_against(one, cause, made)
+        is_new = advice is not None and advice not in given
+        given |= {advice} if advice is not None else set()
+        shown.append(
+            ShownCause(
+                title=cause.title,
+                evidence=evidence_words(one, cause),
+                also_failed=tuple(finding.id for finding in cause.findings[1:]),
+                advice=str(advice) if is_new else "",
+                section=None if cause.cause is None else cause.cause.section,
+            )
+        )
+    return shown
+
+
+def causes_of(one: RunSet) -> tuple[Diagnosis, ...]:
+    """Causes of the failed rules of a set, the first to be mended first."""
+    return diagnose(one.verdict, is_set=one.set_id is not None)
+
+
+def evidence_words(one: RunSet, cause: Diagnosis) -> str:
+    """Sentence of the strongest finding that shows a cause; for a refused energy, its reason."""
+    energy = next((run.metrics.energy for run in one.runs if _is_refused(run)), None)
+    if energy is None or all(finding.id != EnergyRule.id for finding in cause.findings):
+        return sentence(cause.findings[0])
+    refusing = [one for one in cause.findings if one.id == energy.refused_by != EnergyRule.id]
+    return f"energy refused: {sentence(refusing[0]) if refusing else energy.refused}"
+
+
+def _is_refused(run: Run) -> bool:
+    """Whether the run has a meter's recording, and its energy is refused."""
+    return run.metrics.energy is not None and run.metrics.energy.refused is not None
 
 
 def advices(one: RunSet, made: Run | None = None) -> list[str]:
@@ -63,31 +128,54 @@ def advices(one: RunSet, made: Run | None = None) -> list[str]:
 
 
 def advised(one: RunSet, made: Run | None = None) -> list[Advice]:
-    """Advice for failed rules, or else for quantities that were not watched, without duplicates.
+    """Advice against each cause, or else for quantities that were not watched, without duplicates.
 
     Args:
         one: The set.
         made: The original run, if the set shows a single run out of several; the advised command
             then repeats all of these runs. None: the first run of the set.
     """
+    causes = causes_of(one)
+    if causes:
+        found = [advice_against(one, cause, made) for cause in causes]
+    else:
+        hidden = (
+            rule
+            for run in one.counted[:1]
+            for rule in run.verdict.rules
+            if _hides(rule, one.verdict.unwatched)
+        )
+        situation = _situation(one, made)
+        found = [advice_for(rule, situation) for rule in hidden]
+    return without_repeats(advice for advice in found if advice is not None)
+
+
+def advice_against(one: RunSet, cause: Diagnosis, made: Run | None = None) -> Advice | None:
+    """Advice against a cause; None if there is none, or if it cannot help yet.
+
+    An invalid result needs the causes that make it invalid to be mended first. Its advice is that
+    of the evidence, and of an effect only if no evidence has any.
+    """
+    if one.verdict.is_refused and not cause.is_refusal:
+        return None
+    situation = _situation(one, made)
+    for finding in cause.findings:
+        if finding.id == RunCountRule.id and one.planned_count >= MIN_RUNS:
+            continue  # more runs would be lost for the same reason
+        if (advice := advice_for(finding, situation)) is not None:
+            return advice
+    return None
+
+
+def _situation(one: RunSet, made: Run | None) -> Situation:
+    """Settings of a set's runs, and the changes that its device allows."""
     made = made or one.first
-    failed = _reasons(one)
-    unwatched = one.verdict.unwatched if not failed else ()
-    rules = {rule.id: rule for rule in one.verdict.rules if rule.outcome is _FAIL}
-    if one.verdict.is_refused:  # the rules that make it invalid come first
-        rules = {name: rule for name, rule in rules.items() if rule.severity is State.INVALID}
-    if one.planned_count >= MIN_RUNS:  # more runs would be lost for the same reason
-        rules.pop("run_count", None)
-    findings = [
-        *(rules[name] for name in _to_mend(failed) if name in rules),
-        *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
-    ]
     before = made.conditions.before
     # Queries of the longest warm-up of the set, rounded up to two digits.
     cuts = [run.metrics.warmup for run in one.runs]
     longest = max((cut.query_count for cut in cuts if cut is not None), default=0)
     step: int = 10 ** max(len(str(longest)) - 2, 0)
-    situation = Situation(
+    return Situation(
         given=command_line_of(made, _run_count(made)),
         free_cpus=free_cpus(made),
         own_cpus=own_cpus(made),
@@ -95,8 +183,6 @@ def advised(one: RunSet, made: Run | None = None) -> list[Advice]:
         can_be_longer=not any(map(is_at_query_limit, one.runs)),
         warmup_query_count=-(-longest // step) * step,
     )
-    found = (advice_for(rule, situation) for rule in findings)
-    return without_repeats(advice for advice in found if advice is not None)
 
 
 def advice_for(finding: Finding, situation: Situation) -> Advice | None:
@@ -188,26 +274,33 @@ def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
 def verdict_lines(
     sets: Sequence[RunSet], settings: Callable[[RunSet], str] | None = None
 ) -> list[str]:
-    """Reasons of verdicts that are not valid; sets with the same reasons share a line.
+    """A line for each cause of verdicts that are not valid; sets with the same cause share it.
 
     Args:
         sets: The sets.
         settings: Text that distinguishes sets of the same model and device; None: their ids.
     """
-    sharing: dict[tuple[str, str], list[int]] = {}
-    for index, run_set in enumerate(sets):
-        reasons_of = _reasons(run_set)
-        for reason in dict.fromkeys(reasons_of.values()):
-            names = {name for name, line in reasons_of.items() if line == reason}
-            sharing.setdefault((_reach(run_set, names), reason), []).append(index)
-    reasons: dict[tuple[str, tuple[int, ...]], list[str]] = {}
-    for (state, reason), indexes in sharing.items():
-        reasons.setdefault((state, tuple(indexes)), []).append(reason)
-    lines = [
-        f"{state}: {named_sets(sets, indexes, settings)}: {'; '.join(shared)}"
-        for (state, indexes), shared in reasons.items()
-    ]
+    sharing: dict[tuple[str, str], list[tuple[int, Diagnosis]]] = {}
+    for index, one in enumerate(sets):
+        for cause in causes_of(one):
+            sharing.setdefault((_reach(one, cause), cause.title), []).append((index, cause))
+    lines: list[str] = []
+    for (reach, title), found in sharing.items():
+        named = named_sets(sets, [index for index, _ in found], settings)
+        index, worst = max(found, key=lambda one: _excess(one[1]))
+        where = ""
+        if len({evidence_words(sets[index], cause) for index, cause in found}) > 1:
+            where = f", most in {named_sets(sets, [index], settings)}"
+        lines.append(f"{reach}: {named}: {title}{where}: {evidence_words(sets[index], worst)}")
     return [printable(line, keep_lines=True) for line in lines]
+
+
+def _excess(cause: Diagnosis) -> float:
+    """How far the strongest finding of a cause is beyond its limit, as a share of the limit."""
+    finding = cause.findings[0]
+    if not finding.limit or finding.value is None:
+        return 0.0
+    return abs(finding.value - finding.limit) / abs(finding.limit)
 
 
 def named_sets(
@@ -258,67 +351,8 @@ def extra_run_words(member: SetMember) -> str:
     return f"{disturbed}; a further run replaces it"
 
 
-def _reach(one: RunSet, names: Iterable[str]) -> str:
-    """Verdict by these rules, with the affected kinds of numbers if the headline is unaffected."""
-    harmed = {kind for rule in one.verdict.failures if rule.id in names for kind in rule.harmed}
+def _reach(one: RunSet, cause: Diagnosis) -> str:
+    """Verdict by a cause, with the affected kinds of numbers if the headline is unaffected."""
+    harmed = {kind for finding in cause.findings for kind in finding.harmed}
     also = [kind for kind in one.marks.also_suspect if kind in harmed]
     return f"suspect {in_words(also)}" if also else one.verdict.state.value
-
-
-def _reasons(one: RunSet) -> dict[str, str]:
-    """Sentences of the failed rules by name, one per cause."""
-    lines = {rule.id: sentence(rule) for rule in one.verdict.failures if rule.harmed}
-    refused = (run.metrics.energy for run in one.runs if run.metrics.energy is not None)
-    _name_refused_energy(lines, next((one for one in refused if one.refused is not None), None))
-    for rule, milder in {rule.id: rule.includes for rule in ALL_RULES}.items():
-        if rule in lines and milder is not None:
-            lines.pop(milder, None)
-    # Of several rules with the same cause, keep the rule that failed in most runs.
-    counts = {rule.id: _failed_count(rule) for rule in one.verdict.rules}
-    causes = {rule.id: cause_of(rule) for rule in one.verdict.rules}
-    for cause in Cause:
-        names = [name for name in lines if causes.get(name) is cause]
-        kept = max(names, key=lambda name: counts[name], default=None)
-        for name in names:
-            if name != kept:
-                del lines[name]
-    if one.set_id is None and CompleteRule.id in lines:
-        # The other failures concern only the part of the run that exists.
-        return {CompleteRule.id: lines[CompleteRule.id]}
-    # Latencies scatter because other programs use the machine or it is hot: the cause comes first.
-    if not _has_cause(lines):
-        return lines
-    return dict(sorted(lines.items(), key=lambda line: _is_scatter(line[0])))
-
-
-def _failed_count(finding: Finding) -> int:
-    """Number of runs of a set that failed the rule; 0 for a finding of a single run."""
-    count = finding.facts.get("failed_count")
-    return count if isinstance(count, int) else 0
-
-
-def _to_mend(names: Iterable[str]) -> list[str]:
-    """The failed rules that need advice; scatter is dropped if another failed rule explains it."""
-    names = list(names)
-    return [name for name in names if not (_has_cause(names) and _is_scatter(name))]
-
-
-def _has_cause(names: Iterable[str]) -> bool:
-    causes = {BY_ID[name].cause for name in names if name in BY_ID}
-    return bool(causes & {Cause.BUSY_MACHINE, Cause.MEMORY, Cause.HEAT, Cause.QUOTA})
-
-
-def _is_scatter(name: str) -> bool:
-    return name in BY_ID and BY_ID[name].cause is Cause.SCATTER
-
-
-def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> None:
-    """State the reason for refused energy once, under the rule that caused the refusal."""
-    if EnergyRule.id not in lines or energy is None or energy.refused is None:
-        return
-    refused_by = energy.refused_by or EnergyRule.id
-    why = energy.refused
-    if refused_by != EnergyRule.id:
-        del lines[EnergyRule.id]
-        why = lines.get(refused_by, why)
-    lines[refused_by] = f"energy refused: {why}"

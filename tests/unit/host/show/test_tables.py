@@ -115,7 +115,8 @@ def test_refused_energy_is_told_from_one_that_nobody_asked_for(width: int) -> No
     assert words.count("refused") == 1
     assert words.count(ABSENT) == 1, "the other had no meter"
     [line] = verdict_lines(find_sets([refused]))
-    assert line == f"suspect: refused.tflite on tflite: energy refused: {reason}"
+    doubt = "the meter's recording is in doubt"
+    assert line == f"suspect: refused.tflite on tflite: {doubt}: energy refused: {reason}"
 
 
 def with_refused_energy(reason: str, refused_by: str, failed: Mapping[str, str]) -> Run:
@@ -154,7 +155,7 @@ def failing(details: Mapping[str, str]) -> Run:
             "energy_sync",
             "energy refused: no way",
         ),
-        ("energy_sync", "unseen", "too short", "energy", "unseen; energy refused: too short"),
+        ("energy_sync", "unseen", "too short", "energy", "energy refused: too short"),
     ],
 )
 def test_reason_of_a_refused_energy_is_the_one_that_counted(
@@ -162,7 +163,7 @@ def test_reason_of_a_refused_energy_is_the_one_that_counted(
 ) -> None:
     """Otherwise another fault of the meter would be shown in place of the reason."""
     [line] = verdict_lines(find_sets([with_refused_energy(reason, refused_by, {rule: detail})]))
-    assert line.endswith(f" on tflite: {expected}")
+    assert line.endswith(f" on tflite: the meter's recording is in doubt: {expected}")
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 110, 160, 200])
@@ -391,8 +392,8 @@ def test_runs_of_one_model_are_told_apart() -> None:
         [replace(slow, run_id="a"), replace(hot, run_id="b"), replace(both, run_id="c")]
     )
     first, second = verdict_lines(sets)
-    assert re.search(r" on \S+ \(a\): hot$", first)
-    assert re.search(r" on \S+ \(b\): swaps$", second)
+    assert re.search(r" on \S+ \(a\): the device was hot: hot$", first)
+    assert re.search(r" on \S+ \(b\): the device was short of memory: swaps$", second)
     [shared] = verdict_lines(find_sets([slow, slow]))
     assert ": 2 × " in shared
 
@@ -527,7 +528,7 @@ def test_cause_is_told_before_what_follows_from_it() -> None:
     scatter, cause = {"steady_state": "it switches"}, {"background_load": "others took 40 %"}
     [both] = find_sets([failing({**scatter, **cause})])
     [line] = verdict_lines([both])
-    assert line.endswith(": others took 40 %; it switches")
+    assert line.endswith(": other programs used the device: others took 40 %")
     assert advices(both) == [END_OTHERS]
     [alone] = find_sets([failing(scatter)])
     assert advices(alone) == [f"{LONGER} 300s"]
@@ -555,9 +556,11 @@ def test_one_cut_run_hides_no_reason_of_the_others_of_its_set() -> None:
         replace(one, run_id=f"a{number}", member=SetMember("set-a", number, 5))
         for number, one in enumerate([cut, busy, busy, busy, busy])
     ]
-    [line] = verdict_lines(find_sets(members))
-    assert "interrupted" in line
-    assert "in 4 of 5 runs, in the worst of them others took 40 %" in line
+    lines = verdict_lines(find_sets(members))
+    assert [line.partition(" on tflite: ")[2] for line in lines] == [
+        "the measurement did not complete: in 1 of 5 runs interrupted",
+        "other programs used the device: in 4 of 5 runs, in the worst of them others took 40 %",
+    ]
 
 
 def test_reasons_are_the_rules_that_failed() -> None:
@@ -577,8 +580,9 @@ def test_reason_that_several_sets_share_is_said_once() -> None:
     valid = changed(run(), {"model.name": "good.tflite"})
     state = find_set([busy]).verdict.state.value
     assert verdict_lines(find_sets([busy, valid, other, busy])) == [
-        f"{state}: 2 × digits.tflite on tflite and other.tflite on tflite: others took 100 %",
-        f"{state}: other.tflite on tflite: too few",
+        f"{state}: 2 × digits.tflite on tflite and other.tflite on tflite: "
+        "other programs used the device: others took 100 %",
+        f"{state}: other.tflite on tflite: too little was measured: too few",
     ]
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from edgebench.host.analysis.pauses import PAUSE_LIMIT_S
 from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.machine import thread_shares
 from edgebench.host.analysis.verdict.rule import (
@@ -115,6 +116,7 @@ class ClockRule(_ClockRule):
     """The device's clock runs at the host's rate."""
 
     id, severity, includes = "clock", INVALID, "clock_drift"
+    cause = Cause.TIME
     limit = CLOCK_INVALID_RATIO
 
 
@@ -122,6 +124,7 @@ class ClockDriftRule(_ClockRule):
     """The rates of the device's clock and the host's differ by at most 0.1 %."""
 
     id, severity = "clock_drift", SUSPECT
+    cause = Cause.TIME
     harms = TIMES
     limit = CLOCK_SUSPECT_RATIO
 
@@ -130,6 +133,7 @@ class SuspendedRule(Rule[Evidence]):
     """The device ran throughout the run: it neither slept nor was paused."""
 
     id, severity = "suspended", SUSPECT
+    cause = Cause.PAUSED
     harms = TIMES
     advise = advice.again(f"keep the device awake: on a phone, {advice.AWAKE}; then {{}}")
     resumed = advice.again(

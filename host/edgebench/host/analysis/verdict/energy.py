@@ -6,6 +6,7 @@ from itertools import chain
 
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
+from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.evidence import Evidence, MeteredEvidence
 from edgebench.host.analysis.verdict.rule import (
     SUSPECT,
@@ -48,6 +49,7 @@ class MeterRule(_EnergyRule[MeteredEvidence]):
     """The recording is complete, calibrated, without losses and within the meter's range."""
 
     id, severity = "meter", SUSPECT
+    cause = Cause.METER
     advise = advice.check_meter
 
     @reason("")
@@ -85,6 +87,8 @@ class EnergySyncRule(_EnergyRule[Evidence]):
     """The meter's clock is aligned with the device's, by marks in the recording."""
 
     id, severity = "energy_sync", SUSPECT
+    cause = Cause.METER
+    effect_of = frozenset({Cause.TOO_MANY_THREADS, Cause.OTHER_PROGRAMS})
     advise = _SYNC
     not_tried = plain("not_tried", "not tried: the recording cannot be used")
 
@@ -132,6 +136,8 @@ class EnergyIdleRule(_EnergyRule[Evidence]):
     """The idle power of the device is the same before and after the run."""
 
     id, severity = "energy_idle", SUSPECT
+    cause = Cause.METER
+    effect_of = frozenset({Cause.OTHER_PROGRAMS})
     advise = advice.more(
         "end other programs on the device, and let it rest for longer around each run: {}",
         "idle_duration_s",
@@ -176,6 +182,7 @@ class EnergyRule(_EnergyRule[MeteredEvidence]):
     """The run has an energy if it was requested and measured."""
 
     id, severity = "energy", SUSPECT
+    cause = Cause.METER
     advise = advice.check_meter
 
     @reason("")
@@ -187,7 +194,7 @@ class EnergyRule(_EnergyRule[MeteredEvidence]):
         "not_positive", lambda value, limit: f"{format_joules(value)} per inference, gross"
     )
 
-    @reason("simulated", advice.Advise(_use_real_meter))
+    @reason("simulated", advice.Advise(_use_real_meter), Cause.NOT_REAL)
     @staticmethod
     def made_up(value: float, limit: float, *, u95_ratio: float) -> str:
         return "the energy is simulated, not measured: the meter computes its power"
@@ -215,6 +222,7 @@ class EnergyWindowsRule(_EnergyRule[MeteredEvidence]):
     """Each window between two edges of the meter is as long as the benchmark's rules require."""
 
     id, severity = "energy_windows", SUSPECT
+    cause = Cause.TOO_SHORT
     advise = advice.more("make the windows longer: {}", "duration_s", 120.0, "meter")
     no_edges = plain("no_edges", "no window has edges in the recording")
     shortest = plain(

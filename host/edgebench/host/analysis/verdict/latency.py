@@ -10,13 +10,13 @@ import numpy as np
 from edgebench.host.analysis.latency.warmup import DELTA_RATIO, SteadyClass, drift_ratio
 from edgebench.host.analysis.median import PRECISION_INVALID_RATIO, PRECISION_SUSPECT_RATIO
 from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.cause import DISTURBANCES, SLOWDOWNS, Cause
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
     LATENCIES,
     LOOP,
     SUSPECT,
-    Cause,
     Rule,
     Ruling,
     at_least,
@@ -66,6 +66,7 @@ class ProfileRule(Rule[Evidence]):
     """The run has the operator profile that was requested."""
 
     id, severity = "profile", INVALID
+    cause = Cause.NOT_APPLIED
     advise = advice.again("profile on another runtime: {}", is_profiled=True, runtime="onnx")
     not_requested = plain("not_asked", "no operator profile was requested")
 
@@ -121,6 +122,7 @@ class HarnessDominatesRule(_HarnessRule):
     """The timed loop itself does not dominate the measured time."""
 
     id, severity, includes = "harness_dominates", INVALID, "harness_share"
+    cause = Cause.TOO_SMALL
     limit = HARNESS_INVALID_RATIO
 
 
@@ -128,6 +130,7 @@ class HarnessShareRule(_HarnessRule):
     """The timed loop itself takes a negligible share of the measured time."""
 
     id, severity = "harness_share", SUSPECT
+    cause = Cause.TOO_SMALL
     harms = LOOP
     limit = HARNESS_SUSPECT_RATIO
 
@@ -136,6 +139,7 @@ class BindingShareRule(Rule[Evidence]):
     """The runtime's Python binding takes a small share of the measured time."""
 
     id, severity = "binding_share", SUSPECT
+    cause = Cause.TOO_SMALL
     harms = LOOP
     advise = advice.always(
         "use the number only to compare models of similar size: it includes the time of the "
@@ -188,7 +192,9 @@ class BindingShareRule(Rule[Evidence]):
 class SteadyStateRule(Rule[Evidence]):
     """The counted queries stay on one level, or on levels that are close together."""
 
-    id, severity, cause = "steady_state", SUSPECT, Cause.SCATTER
+    id, severity = "steady_state", SUSPECT
+    cause = Cause.VARIATION
+    effect_of = SLOWDOWNS
     harms = LOOP
     advise = advice.longer_than(300.0)
     switching = plain(
@@ -282,6 +288,8 @@ class SteadyShareRule(Rule[Evidence]):
     """The detected warm-up takes less than half of the timed inferences."""
 
     id, severity = "steady_share", SUSPECT
+    cause = Cause.WARMING_UP
+    effect_of = DISTURBANCES
     harms = LOOP
     advise = advice.warm_up
 
@@ -319,6 +327,8 @@ class PrecisionFloorRule(_PrecisionRule):
     """The interval of the median is narrow enough for a valid run."""
 
     id, severity, includes = "precision_floor", INVALID, "precision"
+    cause = Cause.VARIATION
+    effect_of = SLOWDOWNS
 
     def check(self, evidence: Evidence) -> Ruling:
         if evidence.record.spec.is_profiled:
@@ -335,7 +345,9 @@ class PrecisionRule(_PrecisionRule):
     The rule does not apply to one of several runs: there, the spread of their medians counts.
     """
 
-    id, severity, cause = "precision", SUSPECT, Cause.SCATTER
+    id, severity = "precision", SUSPECT
+    cause = Cause.VARIATION
+    effect_of = SLOWDOWNS
     harms = LATENCIES
 
     def check(self, evidence: Evidence) -> Ruling:
@@ -369,7 +381,9 @@ def _half_width_ratio(evidence: Evidence) -> float | None:
 class SpreadRule(Rule[Evidence]):
     """Most invocations take about the same time."""
 
-    id, severity, cause = "spread", SUSPECT, Cause.SCATTER
+    id, severity = "spread", SUSPECT
+    cause = Cause.VARIATION
+    effect_of = SLOWDOWNS
     harms = LATENCIES
     advise = advice.alone
     quartiles = plain(
@@ -388,7 +402,9 @@ class BlockStabilityRule(Rule[Evidence]):
     these blocks shift it by a few percentiles of the others.
     """
 
-    id, severity, cause = "block_stability", SUSPECT, Cause.SCATTER
+    id, severity = "block_stability", SUSPECT
+    cause = Cause.VARIATION
+    effect_of = SLOWDOWNS
     harms = LOOP
     advise = advice.alone_or_longer
     medians = plain(

@@ -8,11 +8,11 @@ from edgebench.host.analysis.cpu_quota import throttled_count, throttled_ratio, 
 from edgebench.host.analysis.thermal.delegation import uses_accelerator
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
+from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
     SUSPECT,
     TIMES,
-    Cause,
     Rule,
     Ruling,
     WatchedQuantity,
@@ -91,7 +91,8 @@ def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
 class BackgroundLoadRule(Rule[Evidence]):
     """Other processes hardly used the CPUs under test."""
 
-    id, severity, cause = "background_load", SUSPECT, Cause.BUSY_MACHINE
+    id, severity = "background_load", SUSPECT
+    cause = Cause.OTHER_PROGRAMS
     harms = TIMES
     watches = WatchedQuantity.LOAD
     advise = advice.alone
@@ -156,7 +157,8 @@ class CpuQuotaRule(Rule[Evidence]):
     an inference. The latencies then show the quota.
     """
 
-    id, severity, cause = "cpu_quota", SUSPECT, Cause.QUOTA
+    id, severity = "cpu_quota", SUSPECT
+    cause = Cause.CPU_LIMIT
     harms = TIMES
     advise = advice.more_quota
     no_quota = plain("no_quota", "no control group has a quota of CPU time")
@@ -233,7 +235,8 @@ class CpuPressureRule(_StallRule):
     the waits of a model on one CPU of 16, and does show those of two unrelated processes.
     """
 
-    id, severity, cause = "cpu_pressure", SUSPECT, Cause.BUSY_MACHINE
+    id, severity = "cpu_pressure", SUSPECT
+    cause = Cause.OTHER_PROGRAMS
     harms = TIMES
     watches = WatchedQuantity.LOAD
     advise = advice.alone
@@ -247,7 +250,7 @@ class CpuPressureRule(_StallRule):
         ),
     )
 
-    @reason("more_threads")
+    @reason("more_threads", cause=Cause.TOO_MANY_THREADS)
     @staticmethod
     def more_threads(value: float, limit: float, *, threads: int, cpu_count: int) -> str:
         more = f"more threads ({threads}) than CPUs ({cpu_count})"
@@ -265,7 +268,7 @@ class CpuPressureRule(_StallRule):
         waited = f"waited for a CPU during {value:.1%} of the run"
         return f"a thread of the worker {waited}, limit {limit:.0%}"
 
-    @reason("quota", advice.more_quota, Cause.QUOTA)
+    @reason("quota", advice.more_quota, Cause.CPU_LIMIT)
     @staticmethod
     def stopped_by_quota(value: float, limit: float, *, quota_cpu_count: float) -> str:
         return (
@@ -280,7 +283,7 @@ class CpuPressureRule(_StallRule):
             "measure without --priority realtime: {}",
             without=("priority",),
         ),
-        Cause.QUOTA,
+        Cause.CPU_LIMIT,
     )
     @staticmethod
     def stopped_by_realtime_limit(
@@ -321,7 +324,8 @@ class CpuPressureRule(_StallRule):
 class MemoryPressureRule(_StallRule):
     """No task waited long for memory, according to pressure stall information."""
 
-    id, severity, cause = "memory_pressure", SUSPECT, Cause.MEMORY
+    id, severity = "memory_pressure", SUSPECT
+    cause = Cause.MEMORY
     harms = TIMES | {NumberKind.MEMORY}
     advise = advice.more_memory
     any_task = plain(
@@ -351,6 +355,8 @@ class FrequencyRule(Rule[Evidence]):
     """
 
     id, severity, watches = "frequency", SUSPECT, WatchedQuantity.CLOCK
+    cause = Cause.CLOCK_FREQUENCY
+    effect_of = frozenset({Cause.POWER_SUPPLY, Cause.HEAT, Cause.PHONE_STATE})
     harms = TIMES
     advise = advice.governor
     not_reported = plain(
@@ -402,6 +408,7 @@ class SchedulingRule(Rule[Evidence]):
     """The worker had the requested CPUs and priority."""
 
     id, severity = "scheduling", SUSPECT
+    cause = Cause.NOT_APPLIED
     harms = TIMES
     advise = advice.schedule
 
@@ -440,7 +447,9 @@ class CpuShareRule(Rule[Evidence]):
     is allowed if the threads got the time that they could use and at least one thread always ran.
     """
 
-    id, severity, cause = "cpu_share", SUSPECT, Cause.BUSY_MACHINE
+    id, severity = "cpu_share", SUSPECT
+    cause = Cause.OTHER_PROGRAMS
+    effect_of = frozenset({Cause.TOO_MANY_THREADS, Cause.CPU_LIMIT})
     harms = TIMES
     advise = advice.alone
     waits_for_arrivals = plain("waits_for_arrivals", "the worker waits for arrivals")
@@ -464,7 +473,7 @@ class CpuShareRule(Rule[Evidence]):
         had = f"the worker's {threads} threads had {cpu_count:.2f} CPUs during the run"
         return f"{had}: {value:.1%} of what they could have used, at least {limit:.0%} needed"
 
-    @reason("quota", advice.more_quota, Cause.QUOTA)
+    @reason("quota", advice.more_quota, Cause.CPU_LIMIT)
     @staticmethod
     def stopped_by_quota(
         value: float, limit: float, *, threads: int, cpu_count: float, quota_cpu_count: float
@@ -511,7 +520,8 @@ class CpuShareRule(Rule[Evidence]):
 class MemoryRule(Rule[Evidence]):
     """The worker's peak memory did not exceed the available memory."""
 
-    id, severity, cause = "memory", SUSPECT, Cause.MEMORY
+    id, severity = "memory", SUSPECT
+    cause = Cause.MEMORY
     harms = TIMES | {NumberKind.MEMORY}
     advise = advice.more_memory
     not_reported = plain("not_told", "the system does not report how much memory was available")
@@ -531,7 +541,8 @@ class MemoryRule(Rule[Evidence]):
 class SwapRule(Rule[Evidence]):
     """No pages were swapped in or out during the run."""
 
-    id, severity, cause = "swap", SUSPECT, Cause.MEMORY
+    id, severity = "swap", SUSPECT
+    cause = Cause.MEMORY
     harms = TIMES | {NumberKind.MEMORY}
     advise = advice.more_memory
     not_reported = plain("not_told", "the kernel does not report swapping")

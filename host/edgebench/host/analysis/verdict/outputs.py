@@ -9,6 +9,7 @@ from edgebench.host.analysis.delegates import is_cpu
 from edgebench.host.analysis.outputs import ERROR_METRICS
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
+from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
@@ -70,6 +71,7 @@ class FiniteOutputsRule(Rule[OutputEvidence]):
     """No output is NaN or infinite."""
 
     id, severity = "finite_outputs", INVALID
+    cause = Cause.OUTPUTS
     advise = advice.again("run the model on realistic inputs: {}", inputs="FILE.npz")
     not_finite = plain("not_finite", "outputs contain NaN or infinity")
     finite = plain("", lambda value, limit: f"outputs are finite for {value:.0f} different samples")
@@ -94,6 +96,7 @@ class TimedPathRule(Rule[Evidence]):
     """The timed calls compute what the calls of the checks compute."""
 
     id, severity = "timed_path", INVALID
+    cause = Cause.OUTPUTS
     advise = _check_driver
     not_recorded = plain(
         "not_recorded", "not compared: the run was stopped, or its agent is too old"
@@ -299,6 +302,7 @@ class AgreementRule(_AgreementRule):
     """
 
     id, severity, includes = "agreement", INVALID, "agreement_of_all"
+    cause = Cause.OUTPUTS
 
     def check(self, evidence: OutputEvidence) -> Ruling:
         agreement = evidence.measured.quality.agreement
@@ -322,6 +326,7 @@ class AgreementOfAllRule(_AgreementRule):
     """All outputs agree. A detector may fail although it is right: it may reorder equal boxes."""
 
     id, severity = "agreement_of_all", SUSPECT
+    cause = Cause.OUTPUTS
 
     def check(self, evidence: OutputEvidence) -> Ruling:
         agreement = evidence.measured.quality.agreement
@@ -503,6 +508,7 @@ class AccuracyFloorRule(_AccuracyRule):
     """The model keeps at least 93 % of the accuracy of its unquantised sibling."""
 
     id, severity, includes = "accuracy_floor", INVALID, "accuracy"
+    cause = Cause.OUTPUTS
     limit = ACCURACY_INVALID_RATIO
 
 
@@ -510,6 +516,7 @@ class AccuracyRule(_AccuracyRule):
     """The model keeps at least 98 % of the accuracy of its unquantised sibling."""
 
     id, severity = "accuracy", SUSPECT
+    cause = Cause.OUTPUTS
     limit = ACCURACY_SUSPECT_RATIO
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
+from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
     SUSPECT,
     TIMES,
-    Cause,
     Rule,
     Ruling,
     WatchedQuantity,
@@ -75,6 +75,7 @@ class ChargingRule(_PhoneRule):
     """The phone ran on its battery and did not charge, because charging heats it."""
 
     id, severity = "charging", SUSPECT
+    cause = Cause.PHONE_STATE
     harms = TIMES
     advise = _pull_the_cable
     faked = plain(
@@ -95,6 +96,7 @@ class ScreenRule(_PhoneRule):
     """The screen was on. With the screen off, the system slows processes down and may sleep."""
 
     id, severity = "screen", SUSPECT
+    cause = Cause.PHONE_STATE
     harms = TIMES
     advise = advice.always(
         f"switch the screen on, and keep it on: adb shell input keyevent 224; {advice.AWAKE}"
@@ -109,6 +111,7 @@ class PowerSaverRule(_PhoneRule):
     """The power saver, which lowers clock frequencies, was off."""
 
     id, severity = "power_saver", SUSPECT
+    cause = Cause.PHONE_STATE
     harms = TIMES
     advise = advice.always("switch the power saver off: adb shell settings put global low_power 0")
     was_on = plain(
@@ -128,6 +131,7 @@ class PhoneSettingsRule(Rule[Evidence]):
     """Airplane mode and brightness were as requested by the run."""
 
     id, severity = "phone_settings", SUSPECT
+    cause = Cause.PHONE_STATE
     harms = TIMES
     advise = advice.always("leave the phone alone during the run, and measure again")
     as_requested = plain("", "airplane mode and brightness were as requested")
@@ -172,6 +176,7 @@ class SchedulingGroupRule(_PhoneRule):
     """The worker's control groups allowed all CPUs at their full clock."""
 
     id, severity = "scheduling_group", SUSPECT
+    cause = Cause.PHONE_STATE
     harms = TIMES
     advise = advice.always(f"keep the screen on: {advice.AWAKE}")
 

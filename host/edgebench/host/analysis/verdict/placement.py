@@ -5,6 +5,7 @@ from __future__ import annotations
 from edgebench.host.analysis.delegates import delegated_count, operator_places, plain_name
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
+from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
@@ -35,6 +36,7 @@ class DelegationRule(Rule[Evidence]):
     """A delegate that was requested was used."""
 
     id, severity, includes = "delegation", INVALID, "delegated_share"
+    cause = Cause.NOT_APPLIED
     advise = advice.Advise(_other_delegate)
 
     @reason("")
@@ -74,6 +76,7 @@ class DelegatedShareRule(Rule[Evidence]):
     """Most operators of the model ran on the requested delegate."""
 
     id, severity = "delegated_share", SUSPECT
+    cause = Cause.NOT_APPLIED
     advise = advice.again("see which operators stay on the CPU: {}", is_profiled=True)
     not_requested = plain("not_asked", "no delegate was requested")
     not_reported = plain("not_told", "the runtime does not report where its operators ran")

@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 
 from edgebench.host.analysis.verdict.advice import Advice, Advise, Situation
+from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.result.reason import Reason, ReasonKind
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State
 
@@ -31,17 +32,6 @@ TIMES = LOOP | {NumberKind.COLD_START}
 """Numbers that depend on the speed of the device during the run."""
 EvidenceT = TypeVar("EvidenceT", contravariant=True)
 P = ParamSpec("P")
-
-
-class Cause(Enum):
-    """A cause that several rules may indicate; it is shown once, by the first failed rule."""
-
-    BUSY_MACHINE = "busy_machine"
-    INTERFERENCE = "interference"
-    MEMORY = "memory"
-    HEAT = "heat"
-    SCATTER = "scatter"
-    QUOTA = "quota"
 
 
 class WatchedQuantity(Enum):
@@ -154,7 +144,9 @@ class Rule(Generic[EvidenceT]):
     id: ClassVar[str]
     severity: ClassVar[State]
     """State of the run if the rule fails."""
-    cause: ClassVar[Cause | None] = None
+    cause: ClassVar[Cause]
+    effect_of: ClassVar[frozenset[Cause]] = frozenset()
+    """Other causes that make the rule fail, too; the failure is then attributed to them."""
     watches: ClassVar[WatchedQuantity | None] = None
     """Quantity that counts as unwatched if all rules that watch it are unknown."""
     includes: ClassVar[str | None] = None

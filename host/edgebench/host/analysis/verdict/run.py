@@ -10,6 +10,7 @@ import numpy as np
 from edgebench.host.analysis.latency import early_stopping
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
+from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
@@ -37,6 +38,7 @@ class RunEndRule(Rule[EvidenceT]):
     """The measurement ran to completion."""
 
     id, severity = "complete", INVALID
+    cause = Cause.STOPPED
     advise = advice.again("let the run finish: {}")
 
     @reason("")
@@ -91,6 +93,7 @@ class RealProcessorRule(Rule[EvidenceT]):
     """
 
     id, severity = "real_time", INVALID
+    cause = Cause.NOT_REAL
     advise = advice.again("measure on a real CPU: {}", "--on", "DEVICE")
     real = plain("", "the CPU is real")
     emulated = plain("emulated", "the CPU is emulated: its times are meaningless")
@@ -120,6 +123,7 @@ class NoSimulationRule(Rule[EvidenceT]):
     """The device is not simulated."""
 
     id, severity = "real_device", SUSPECT
+    cause = Cause.NOT_REAL
     advise = advice.again("measure on a real device: {}", "--on", "DEVICE")
     real = plain("", "the device is real")
     simulated = plain("simulated", "the device is simulated, and so are its times")
@@ -137,6 +141,8 @@ class QueryCountRule(Rule[EvidenceT]):
     """As many queries as requested were issued. Another rule covers those lost to warm-up."""
 
     id, severity = "enough_queries", INVALID
+    cause = Cause.TOO_SHORT
+    effect_of = frozenset({Cause.STOPPED})
     advise = advice.longer
 
     @reason("")
@@ -181,6 +187,8 @@ class DurationRule(Rule[EvidenceT]):
     """The timed loop took at least the requested duration."""
 
     id, severity = "enough_time", INVALID
+    cause = Cause.TOO_SHORT
+    effect_of = frozenset({Cause.STOPPED})
     advise = advice.longer
     took = plain("", lambda value, limit: f"{value:.3f} s, at least {limit:g} s needed")
 
@@ -237,6 +245,7 @@ class KeepsUpRule(Rule[Evidence]):
     """
 
     id, severity = "keeps_up", INVALID
+    cause = Cause.ARRIVALS
     advise = _half_of_arrivals
     no_schedule = plain("no_schedule", "queries are not scheduled")
 
@@ -268,6 +277,7 @@ class LatencyTargetRule(Rule[Evidence]):
     """The server scenario met its target latency."""
 
     id, severity = "latency_target", INVALID
+    cause = Cause.ARRIVALS
     advise = _half_of_arrivals
     no_target = plain("no_target", "no target latency was requested")
     known_to_loadgen = plain(
@@ -387,6 +397,7 @@ class LoadgenRule(Rule[Evidence]):
     """LoadGen's own verdict on its run."""
 
     id, severity = "loadgen", INVALID
+    cause = Cause.ARRIVALS
     advise = advice.more(
         "read the reason in the run's raw/ directory; most such runs are too short: {}",
         "duration_s",

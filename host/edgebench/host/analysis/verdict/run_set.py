@@ -15,6 +15,7 @@ from edgebench.host.analysis.median import (
 )
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
+from edgebench.host.analysis.verdict.cause import DISTURBANCES, SLOWDOWNS, Cause
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
     LOOP,
@@ -81,6 +82,8 @@ class RunCountRule(Rule[SetEvidence]):
     """Enough runs count for an interval between runs; a set without counted runs is invalid."""
 
     id, severity = "run_count", SUSPECT
+    cause = Cause.TOO_SHORT
+    effect_of = frozenset({Cause.STOPPED})
     advise = _enough_runs
 
     @reason("")
@@ -122,6 +125,8 @@ class BetweenRunsFloorRule(_BetweenRunsRule):
     """The interval between runs is narrow enough for a valid set."""
 
     id, severity, includes = "between_runs_floor", INVALID, "between_runs"
+    cause = Cause.VARIATION
+    effect_of = SLOWDOWNS
     limit = PRECISION_INVALID_RATIO
 
 
@@ -129,6 +134,8 @@ class BetweenRunsRule(_BetweenRunsRule):
     """The interval between runs is narrow enough for a comparison."""
 
     id, severity = "between_runs", SUSPECT
+    cause = Cause.VARIATION
+    effect_of = SLOWDOWNS
     harms = LOOP
     limit = PRECISION_SUSPECT_RATIO
 
@@ -161,6 +168,8 @@ class TrendRule(TimedSetRule):
     """
 
     id, severity = "trend", SUSPECT
+    cause = Cause.WARMING_UP
+    effect_of = DISTURBANCES
     harms = LOOP
     advise = advice.settle
     too_few = plain("too_few", "too few runs to detect a trend")
@@ -175,7 +184,7 @@ class TrendRule(TimedSetRule):
             f"{limit:.0%}: the device was still changing"
         )
 
-    @reason("step", advice.cool)
+    @reason("step", advice.cool, Cause.HEAT)
     @staticmethod
     def stepped(value: float, limit: float, *, name: str, fast_count: int, run_count: int) -> str:
         return (

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from edgebench.host.analysis.thermal.heat_signals import FREQ_DROP_LIMIT_RATIO
 from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.cause import DISTURBANCES, Cause
 from edgebench.host.analysis.verdict.rule import (
     LOOP,
     SUSPECT,
     TIMES,
-    Cause,
     Rule,
     Ruling,
     WatchedQuantity,
@@ -40,7 +40,8 @@ set whose runs all drift shows a device that heats up in each of them."""
 class HeatOfSetRule(TimedSetRule):
     """The device was too cool to throttle in all runs of the set, or ran at its nominal clock."""
 
-    id, severity, cause = "set_heat", SUSPECT, Cause.HEAT
+    id, severity = "set_heat", SUSPECT
+    cause = Cause.HEAT
     harms = TIMES
     watches = WatchedQuantity.HEAT
     advise = advice.cool
@@ -91,6 +92,8 @@ class ClockOfSetRule(TimedSetRule):
     """The clock was the same in all runs of the set."""
 
     id, severity = "set_clock", SUSPECT
+    cause = Cause.CLOCK_FREQUENCY
+    effect_of = frozenset({Cause.POWER_SUPPLY, Cause.HEAT, Cause.PHONE_STATE})
     harms = TIMES
     advise = advice.governor
     unseen = plain("unseen", "no trusted clock was read in every run", advice.see_sensors)
@@ -116,6 +119,8 @@ class DriftOfSetRule(TimedSetRule):
     """The runs of the set do not all drift, as on a device that heats up in each of them."""
 
     id, severity = "set_drift", SUSPECT
+    cause = Cause.WARMING_UP
+    effect_of = DISTURBANCES
     harms = LOOP
     advise = advice.more("see where the latency settles: {}", "sustained_s", 1200.0)
 

@@ -19,8 +19,9 @@ from edgebench.host.analysis.verdict import (
     thermal,
     yardstick,
 )
+from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.evidence import Evidence
-from edgebench.host.analysis.verdict.rule import Cause, Rule, RuleReason
+from edgebench.host.analysis.verdict.rule import Rule, RuleReason
 from edgebench.host.analysis.verdict.run_set import SetEvidence
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.result.verdict import Finding
@@ -63,7 +64,10 @@ def kind_of(finding: Finding) -> RuleReason[Any] | None:
 
 
 def cause_of(finding: Finding) -> Cause | None:
-    """Possible cause of a finding: that of its reason, or else that of its rule."""
+    """Cause of a finding: that of its reason, or else that of its rule.
+
+    None for a rule that this version does not have.
+    """
     kind, rule = kind_of(finding), BY_ID.get(finding.id)
     if kind is not None and kind.cause is not None:
         return kind.cause

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
     LOOP,
@@ -160,6 +161,7 @@ class EnoughWindowsRule(Rule[TargetEvidence]):
     """The run has enough windows for a median."""
 
     id, severity = "enough_windows", SUSPECT
+    cause = Cause.TOO_SHORT
     harms = LOOP
     advise = advice.longer
     counted = plain("counted", COUNTED)
@@ -177,6 +179,7 @@ class DatasetCompleteRule(Rule[TargetEvidence]):
     """All requested samples of the data set were run."""
 
     id, severity = "dataset_complete", SUSPECT
+    cause = Cause.TOO_SHORT
     harms = frozenset({NumberKind.OUTPUTS})
     advise = advice.more("allow the data set more time: {}", "dataset_limit_s", 86400.0, "accuracy")
     no_dataset = plain("no_dataset", "no data set was given")
@@ -210,6 +213,7 @@ class KnownModelRule(Rule[TargetEvidence]):
     """The model is a file, so that its hash identifies it."""
 
     id, severity = "known_model", SUSPECT
+    cause = Cause.OUTPUTS
     advise = advice.again("measure a model file instead, if the firmware accepts model files: {}")
     of_file = plain("", "the model is a file with a recorded hash")
 
@@ -232,6 +236,7 @@ class InputsReadBackRule(Rule[TargetEvidence]):
     """The inputs on the device are those that were sent to it."""
 
     id, severity = "inputs_read_back", SUSPECT
+    cause = Cause.OUTPUTS
     advise = advice.always(
         "check the connection to the board: {}", command("bridge", "console", "BOARD")
     )
@@ -253,6 +258,7 @@ class WindowRangeRule(Rule[TargetEvidence]):
     """All windows took about the same time."""
 
     id, severity = "window_range", SUSPECT
+    cause = Cause.VARIATION
     harms = LOOP
     advise = advice.longer
     single = plain("one", "a single window has no range")
@@ -280,6 +286,7 @@ class TargetClockRule(Rule[TargetEvidence]):
     """The target's counter runs at the rate that its firmware states."""
 
     id, severity, watches = "target_clock", INVALID, WatchedQuantity.CLOCK
+    cause = Cause.TIME
     advise = advice.again(
         "state the rate of the board's counter in its firmware, see docs/firmware.md; then measure "
         "again: {}"

@@ -6,11 +6,11 @@ import math
 
 from edgebench.host.analysis.thermal.heat_signals import FREQ_DROP_LIMIT_RATIO, LATENCY_LIMIT_RATIO
 from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.cause import DISTURBANCES, Cause
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
     SUSPECT,
     TIMES,
-    Cause,
     EvidenceT,
     Rule,
     Ruling,
@@ -24,7 +24,7 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons.table import sentence_of
-from edgebench.host.result.thermal import MEMORY_CLOCK, ThermalState
+from edgebench.host.result.thermal import MEMORY_CLOCK, POWER_SUPPLY, ThermalState
 from edgebench.protocol.thermal import CooldownOutcome
 
 MOVED_LIMIT_RATIO = 0.05
@@ -55,7 +55,8 @@ def _slowdown(
 class SlowdownRule(Rule[EvidenceT]):
     """The device did not slow down by heat."""
 
-    id, severity, cause = "thermal", SUSPECT, Cause.HEAT
+    id, severity = "thermal", SUSPECT
+    cause = Cause.HEAT
     harms = TIMES
     watches = WatchedQuantity.HEAT
     advise = advice.cool
@@ -72,6 +73,12 @@ class SlowdownRule(Rule[EvidenceT]):
             "fix the clock of the memory during the run (as root: echo performance > "
             "/sys/class/devfreq/NAME/governor), then {}"
         ),
+        Cause.CLOCK_FREQUENCY,
+    )(_slowdown)
+    slowed_by_supply = reason(
+        "power_supply",
+        advice.again("use a stronger power supply and a shorter cable, then {}"),
+        Cause.POWER_SUPPLY,
     )(_slowdown)
 
     @reason("not_throttled")
@@ -98,7 +105,10 @@ class ThermalRule(SlowdownRule[Evidence]):
             return holds(True, self.not_throttled(why=throttling.reasons))
         if not throttling.is_slowed:
             return holds(True, self.not_heat())
-        kind = self.slowed_by_memory if throttling.cause == MEMORY_CLOCK else self.slowed
+        kinds = {MEMORY_CLOCK: self.slowed_by_memory} | dict.fromkeys(
+            POWER_SUPPLY, self.slowed_by_supply
+        )
+        kind = kinds.get(throttling.cause or "", self.slowed)
         slowed = kind(
             verdict=throttling.verdict,
             onset_s=throttling.onset_s,
@@ -112,7 +122,9 @@ class ThermalRule(SlowdownRule[Evidence]):
 class InterferenceRule(Rule[Evidence]):
     """The device did not slow down for reasons other than heat."""
 
-    id, severity, cause = "interference", SUSPECT, Cause.INTERFERENCE
+    id, severity = "interference", SUSPECT
+    cause = Cause.UNKNOWN_SLOWDOWN
+    effect_of = DISTURBANCES
     harms = TIMES
     advise = advice.alone
     none = plain("none", "no slowdown without a known cause")
@@ -123,7 +135,7 @@ class InterferenceRule(Rule[Evidence]):
     def slowed(value: float, limit: float, *, why: str | tuple[Reason, ...]) -> str:
         return sentence_of(why)
 
-    @reason("moved", advice.one_kind)
+    @reason("moved", advice.one_kind, Cause.OTHER_CORES)
     @staticmethod
     def moved(value: float, limit: float, *, share: float, times: float) -> str:
         return (
@@ -149,7 +161,9 @@ class InterferenceRule(Rule[Evidence]):
 class StartTemperatureRule(Rule[Evidence]):
     """The run began below the device's throttle temperature; a hot start hides throttling."""
 
-    id, severity, cause = "start_temperature", SUSPECT, Cause.HEAT
+    id, severity = "start_temperature", SUSPECT
+    cause = Cause.HOT_START
+    effect_of = frozenset({Cause.HEAT})
     harms = TIMES
     advise = advice.cool
     no_limit = plain(
@@ -195,6 +209,8 @@ class NominalClockRule(Rule[Evidence]):
     """The clock was nominal. A clock that is low from the start is slow, but has no onset."""
 
     id, severity, watches = "nominal_clock", SUSPECT, WatchedQuantity.CLOCK
+    cause = Cause.CLOCK_FREQUENCY
+    effect_of = frozenset({Cause.POWER_SUPPLY, Cause.HEAT, Cause.PHONE_STATE})
     harms = TIMES
     advise = advice.governor
     no_clock = plain(
@@ -247,7 +263,9 @@ def _clocks(freq_hz: float, nominal_freq_hz: float) -> str:
 class CooldownRule(Rule[Evidence]):
     """The device had cooled down to the target temperature before the run."""
 
-    id, severity, cause = "cooldown", SUSPECT, Cause.HEAT
+    id, severity = "cooldown", SUSPECT
+    cause = Cause.HOT_START
+    effect_of = frozenset({Cause.HEAT})
     harms = TIMES
     advise = advice.cool
     not_requested = plain("not_asked", "no wait was requested")
@@ -296,6 +314,7 @@ class TelemetryRule(Rule[Evidence]):
     """The run has telemetry, and the sampler took little CPU time."""
 
     id, severity = "telemetry", SUSPECT
+    cause = Cause.SAMPLER
     harms = TIMES
     advise = advice.sample_less
     none = plain("none", "no telemetry")

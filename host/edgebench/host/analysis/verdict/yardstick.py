@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from edgebench.host.analysis.thermal.delegation import uses_accelerator
 from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.cause import DISTURBANCES, Cause
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
     LOOP,
     SUSPECT,
     TIMES,
-    Cause,
     Rule,
     Ruling,
     WatchedQuantity,
@@ -50,7 +50,9 @@ class YardstickRule(Rule[Evidence]):
     set may replace this run.
     """
 
-    id, severity, cause = "yardstick", SUSPECT, Cause.INTERFERENCE
+    id, severity = "yardstick", SUSPECT
+    cause = Cause.UNKNOWN_SLOWDOWN
+    effect_of = DISTURBANCES
     harms = LOOP
     advise = advice.governor
     not_measured = plain("not_measured", "no fixed work was measured before and after the run")
@@ -61,7 +63,7 @@ class YardstickRule(Rule[Evidence]):
         "memory",
         lambda value, limit: _of_ends("copy in memory", value, limit),
         advice.alone,
-        Cause.BUSY_MACHINE,
+        Cause.OTHER_PROGRAMS,
     )
 
     def check(self, evidence: Evidence) -> Ruling:
@@ -88,6 +90,8 @@ class YardstickOfSetRule(TimedSetRule):
     """
 
     id, severity = "set_yardstick", SUSPECT
+    cause = Cause.CLOCK_FREQUENCY
+    effect_of = frozenset({Cause.POWER_SUPPLY, Cause.HEAT, Cause.PHONE_STATE, Cause.OTHER_PROGRAMS})
     harms = TIMES
     watches = WatchedQuantity.CLOCK
     advise = advice.governor
@@ -101,7 +105,7 @@ class YardstickOfSetRule(TimedSetRule):
     def integer(value: float, limit: float, *, last_to_first_ratio: float) -> str:
         return _of_runs("integer work", value, limit, last_to_first_ratio)
 
-    @reason("memory", advice.alone, Cause.BUSY_MACHINE)
+    @reason("memory", advice.alone, Cause.OTHER_PROGRAMS)
     @staticmethod
     def memory(value: float, limit: float, *, last_to_first_ratio: float) -> str:
         return _of_runs("copy in memory", value, limit, last_to_first_ratio)

@@ -26,10 +26,11 @@ from edgebench.host.analysis.outputs import agreement
 from edgebench.host.analysis.phone import PhoneConditions
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.verdict.advice import Situation
+from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge
 from edgebench.host.analysis.verdict.outputs import accuracy_drop
-from edgebench.host.analysis.verdict.rule import EVERY_NUMBER, Cause
+from edgebench.host.analysis.verdict.rule import EVERY_NUMBER
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, cause_of
 from edgebench.host.result.document import from_document, to_document
 from edgebench.host.result.energy import (
@@ -1192,7 +1193,7 @@ def test_quota_is_named_where_the_worker_got_less_than_a_cpu() -> None:
     assert "quota of the control group, 0.5 CPUs, was used up in" in failed["cpu_quota"].detail
     for name in ("cpu_share", "cpu_pressure"):
         assert "control group has a quota of 0.5 CPUs" in failed[name].detail
-    assert {cause_of(one) for one in failed.values()} == {Cause.QUOTA}
+    assert {cause_of(one) for one in failed.values()} == {Cause.CPU_LIMIT}
     advised = {advice_for(one, Situation()) for one in failed.values()}
     assert len(advised) == 1, "one thing is to be done"
     assert "end other programs" not in str(advised.pop())

@@ -1,0 +1,130 @@
+"""Causes of failed rules.
+
+A rule states a symptom with its number; a cause is what a person can change. Each rule belongs to
+one cause, and some rules also fail as effects of other causes: the latencies of a device that other
+programs use vary, and the clock of a device with a weak supply falls.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Cause(Enum):
+    """What made rules fail, as in `causes` of a verdict in JSON.
+
+    The order is that in which an effect of several causes is attributed: a cause that the device
+    itself reports comes before one that is inferred.
+    """
+
+    STOPPED = "stopped"
+    PAUSED = "paused"
+    TOO_MANY_THREADS = "too_many_threads"
+    CPU_LIMIT = "cpu_limit"
+    POWER_SUPPLY = "power_supply"
+    HEAT = "heat"
+    PHONE_STATE = "phone_state"
+    OTHER_CORES = "other_cores"
+    OTHER_PROGRAMS = "other_programs"
+    MEMORY = "memory"
+    CLOCK_FREQUENCY = "clock_frequency"
+    HOT_START = "hot_start"
+    WARMING_UP = "warming_up"
+    UNKNOWN_SLOWDOWN = "unknown_slowdown"
+    VARIATION = "variation"
+    TOO_SHORT = "too_short"
+    TOO_SMALL = "too_small"
+    ARRIVALS = "arrivals"
+    OUTPUTS = "outputs"
+    NOT_APPLIED = "not_applied"
+    METER = "meter"
+    TIME = "time"
+    SAMPLER = "sampler"
+    NOT_REAL = "not_real"
+
+    @property
+    def title(self) -> str:
+        """The cause in a few words."""
+        return _TITLES[self]
+
+    @property
+    def section(self) -> str:
+        """Heading of its section in docs/suspect.md."""
+        return _SECTIONS[self]
+
+
+_TITLES = {
+    Cause.STOPPED: "the measurement did not complete",
+    Cause.PAUSED: "the device was paused or asleep",
+    Cause.TOO_MANY_THREADS: "the model has more threads than CPUs",
+    Cause.CPU_LIMIT: "a limit on CPU time stopped the model",
+    Cause.POWER_SUPPLY: "the power supply is too weak",
+    Cause.HEAT: "the device was hot",
+    Cause.PHONE_STATE: "the phone's state slows processes down",
+    Cause.OTHER_CORES: "the model moved between types of cores",
+    Cause.OTHER_PROGRAMS: "other programs used the device",
+    Cause.MEMORY: "the device was short of memory",
+    Cause.CLOCK_FREQUENCY: "the frequency of the clock changed or was low",
+    Cause.HOT_START: "the device had not cooled down",
+    Cause.WARMING_UP: "the device was still changing",
+    Cause.UNKNOWN_SLOWDOWN: "the device slowed down for an unknown reason",
+    Cause.VARIATION: "the latencies varied for an unknown reason",
+    Cause.TOO_SHORT: "too little was measured",
+    Cause.TOO_SMALL: "the model is too small for this method",
+    Cause.ARRIVALS: "the device does not keep up with the queries",
+    Cause.OUTPUTS: "the outputs are wrong",
+    Cause.NOT_APPLIED: "what was requested could not be applied",
+    Cause.METER: "the meter's recording is in doubt",
+    Cause.TIME: "the device's time is wrong",
+    Cause.SAMPLER: "edgebench's own sampler disturbed or failed",
+    Cause.NOT_REAL: "device or meter are not real",
+}
+
+_BUSY = "The machine was busy"
+_HOT = "The device was hot, or its clock changed"
+_VARIED = "The latencies varied"
+_SHORT = "The run was too short, or was stopped"
+_SECTIONS = {
+    Cause.STOPPED: _SHORT,
+    Cause.PAUSED: _HOT,
+    Cause.TOO_MANY_THREADS: _BUSY,
+    Cause.CPU_LIMIT: _BUSY,
+    Cause.POWER_SUPPLY: _HOT,
+    Cause.HEAT: _HOT,
+    Cause.PHONE_STATE: "Phones",
+    Cause.OTHER_CORES: _BUSY,
+    Cause.OTHER_PROGRAMS: _BUSY,
+    Cause.MEMORY: "Memory",
+    Cause.CLOCK_FREQUENCY: _HOT,
+    Cause.HOT_START: _HOT,
+    Cause.WARMING_UP: _VARIED,
+    Cause.UNKNOWN_SLOWDOWN: _BUSY,
+    Cause.VARIATION: _VARIED,
+    Cause.TOO_SHORT: _SHORT,
+    Cause.TOO_SMALL: "The tool itself",
+    Cause.ARRIVALS: "Server runs and LoadGen",
+    Cause.OUTPUTS: "The outputs",
+    Cause.NOT_APPLIED: "The outputs",
+    Cause.METER: "Energy",
+    Cause.TIME: _HOT,
+    Cause.SAMPLER: "The tool itself",
+    Cause.NOT_REAL: "The tool itself",
+}
+
+DISTURBANCES = frozenset(
+    {
+        Cause.PAUSED,
+        Cause.TOO_MANY_THREADS,
+        Cause.CPU_LIMIT,
+        Cause.POWER_SUPPLY,
+        Cause.HEAT,
+        Cause.PHONE_STATE,
+        Cause.OTHER_CORES,
+        Cause.OTHER_PROGRAMS,
+        Cause.MEMORY,
+        Cause.CLOCK_FREQUENCY,
+    }
+)
+"""Causes that make a device slower for a part of the time, so that its latencies vary."""
+SLOWDOWNS = DISTURBANCES | {Cause.WARMING_UP, Cause.UNKNOWN_SLOWDOWN}
+"""Causes that change the latency during a run."""

@@ -1,0 +1,138 @@
+"""Tests of the diagnosis: failed rules by their cause."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from edgebench.host.analysis.verdict.cause import Cause
+from edgebench.host.analysis.verdict.diagnosis import diagnose
+from edgebench.host.analysis.verdict.judge import verdict_of
+from edgebench.host.analysis.verdict.table import ALL_RULES, BY_ID
+from edgebench.host.result.verdict import Finding, RuleOutcome, State
+
+ROOT = Path(__file__).parents[5]
+SCATTER = ("steady_state", "spread", "block_stability", "between_runs")
+
+
+def failed(name: str, reason: str | None = None, severity: State | None = None) -> Finding:
+    """A failure of a rule."""
+    severity = severity or BY_ID[name].severity
+    return Finding(id=name, outcome=RuleOutcome.FAIL, severity=severity, reason=reason)
+
+
+def causes_of(*findings: Finding) -> list[Cause | None]:
+    """Causes of these failures, the first to be mended first."""
+    return [one.cause for one in diagnose(verdict_of(findings))]
+
+
+def test_each_cause_has_a_title_and_a_section() -> None:
+    """Otherwise a page would fail, or link to a section that does not exist."""
+    headings = (ROOT / "docs" / "suspect.md").read_text().splitlines()
+    for cause in Cause:
+        assert cause.title
+        assert f"## {cause.section}" in headings
+
+
+def test_busy_machine_is_one_cause_with_its_effects() -> None:
+    """Otherwise its six failed rules would read like six problems."""
+    busy = ("background_load", "cpu_pressure", "cpu_share")
+    (one,) = diagnose(verdict_of(map(failed, (*SCATTER, *busy))))
+    assert one.cause is Cause.OTHER_PROGRAMS
+    assert one.evidence[0].id == "background_load"
+    assert {found.id for found in one.effects} == set(SCATTER)
+
+
+def test_threads_beyond_the_cpus_are_the_cause_of_their_own_waits() -> None:
+    """Otherwise the advice would be to end other programs."""
+    waits = failed("cpu_pressure", "more_threads")
+    assert causes_of(waits, *map(failed, ("cpu_share", *SCATTER))) == [Cause.TOO_MANY_THREADS]
+
+
+@pytest.mark.parametrize(
+    ("finding", "cause"),
+    [
+        (failed("thermal"), Cause.HEAT),
+        (failed("thermal", "power_supply"), Cause.POWER_SUPPLY),
+        (failed("thermal", "memory_clock"), Cause.CLOCK_FREQUENCY),
+        (failed("interference", "moved"), Cause.OTHER_CORES),
+        (failed("cpu_share", "quota"), Cause.CPU_LIMIT),
+        (failed("suspended", "stopped"), Cause.PAUSED),
+        (failed("power_saver"), Cause.PHONE_STATE),
+    ],
+    ids=lambda value: value.id if isinstance(value, Finding) else value.value,
+)
+def test_cause_explains_clock_and_scatter(finding: Finding, cause: Cause) -> None:
+    """Otherwise a throttled device would be asked for another governor and for longer runs."""
+    assert causes_of(finding, *map(failed, SCATTER))[0] is cause
+    assert len(causes_of(finding, *map(failed, SCATTER))) == 1
+    if cause in BY_ID["frequency"].effect_of:
+        assert causes_of(finding, failed("frequency"), failed("nominal_clock")) == [cause]
+
+
+def test_effect_of_an_effect_has_the_first_cause() -> None:
+    """Slower work in a set is an effect of the clock, which fell because of heat."""
+    found = diagnose(verdict_of(map(failed, ("set_yardstick", "set_clock", "set_heat"))))
+    assert [one.cause for one in found] == [Cause.HEAT]
+    assert {effect.id for effect in found[0].effects} == {"set_yardstick", "set_clock"}
+
+
+def test_unexplained_scatter_stays_unexplained() -> None:
+    """Otherwise a cause would be named that no rule saw."""
+    assert causes_of(*map(failed, SCATTER)) == [Cause.VARIATION]
+
+
+def test_cause_of_a_refusal_comes_first() -> None:
+    """Otherwise the advice would leave the result invalid."""
+    outputs = failed("finite_outputs")
+    assert outputs.severity is State.INVALID
+    causes = causes_of(failed("background_load"), failed("cpu_share"), outputs)
+    assert causes == [Cause.OUTPUTS, Cause.OTHER_PROGRAMS]
+
+
+def test_chosen_simulation_comes_last() -> None:
+    """Otherwise the throttling that a simulated board demonstrates would come second."""
+    simulated = failed("real_device", "simulated")
+    assert causes_of(simulated, failed("thermal")) == [Cause.HEAT, Cause.NOT_REAL]
+
+
+def test_stopped_run_explains_what_it_lacks() -> None:
+    """Of a set, other runs may have failed for other reasons."""
+    findings = [failed("complete"), failed("enough_time"), failed("background_load")]
+    assert causes_of(*findings) == [Cause.STOPPED]
+    of_set = diagnose(verdict_of(findings), is_set=True)
+    assert {one.cause for one in of_set} == {Cause.STOPPED, Cause.OTHER_PROGRAMS}
+
+
+def test_evidence_of_a_cause_comes_before_its_effects_of_others() -> None:
+    """Threads explain the waits of the model, and not the other programs."""
+    waits, slower = failed("cpu_pressure", "more_threads"), failed("set_yardstick")
+    found = diagnose(verdict_of([waits, failed("cpu_share"), failed("background_load"), slower]))
+    rules = {one.cause: {finding.id for finding in one.findings} for one in found}
+    assert rules == {
+        Cause.TOO_MANY_THREADS: {"cpu_pressure", "cpu_share"},
+        Cause.OTHER_PROGRAMS: {"background_load", "set_yardstick"},
+    }
+
+
+def test_unknown_rule_is_a_cause_of_its_own() -> None:
+    """Otherwise a failure that a newer version stored would be left out."""
+    newer = Finding(id="newer_rule", outcome=RuleOutcome.FAIL, severity=State.SUSPECT)
+    found = diagnose(verdict_of([newer, failed("spread")]))
+    assert {one.title for one in found} == {"newer_rule", Cause.VARIATION.title}
+
+
+def test_each_failed_rule_has_exactly_one_cause() -> None:
+    """Otherwise a failure would be hidden, or shown twice."""
+    kinds = [(rule.id, key or None) for rule in ALL_RULES for key in rule.reasons()]
+    chance = random.Random(0)
+    for _ in range(500):
+        chosen = dict(chance.sample(kinds, chance.randint(1, 12)))
+        verdict = verdict_of(failed(name, reason) for name, reason in chosen.items())
+        for is_set in (False, True):
+            found = diagnose(verdict, is_set=is_set)
+            placed = [finding.id for one in found for finding in one.findings]
+            assert sorted(placed) == sorted(chosen)
+            assert all(one.evidence for one in found)
