@@ -17,7 +17,7 @@ def test_json_is_one_document_on_stdout_and_nothing_else(measured: Measured) -> 
     """Otherwise a progress line would break a script that reads stdout."""
     assert measured.code in (0, 3), measured.err
     document = json.loads(measured.out)
-    assert list(document) == ["runs", "sets", "errors"]
+    assert list(document) == ["runs", "sets", "headlines", "errors"]
     assert document["errors"] == []
     assert measured.document["model"]["name"] == "digits_int8.tflite"
     assert measured.document["spec"]["min_query_count"] == 50
@@ -56,7 +56,7 @@ def test_invalid_run_is_exit_code_3_and_its_table_goes_to_stdout(
     assert "nan.onnx" in result.stdout
     assert "invalid" in result.stdout
     assert "\x1b" not in result.stdout + result.stderr, "no colours into a file"
-    assert "invalid: nan.onnx on onnx: outputs contain NaN or infinity" in result.stderr
+    assert "invalid: nan.onnx on onnx: the outputs are wrong: outputs contain NaN or infinity" in result.stderr
     assert f"results: {store / 'runs'}" in result.stderr
     assert "next: edgebench show " in result.stderr
 

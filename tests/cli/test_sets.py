@@ -26,6 +26,7 @@ class Sets:
     host: Host
     runs: list[dict[str, Any]]
     sets: list[dict[str, Any]]
+    headlines: list[dict[str, str]]
     errors: list[dict[str, Any]]
 
     def say(self, *words: str) -> Said:

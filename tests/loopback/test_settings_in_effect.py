@@ -135,8 +135,8 @@ def test_quota_of_the_agents_group_makes_a_run_suspect(
     failed = {rule.id: rule for rule in run.verdict.failures}
     assert (failed["cpu_quota"].value or 0.0) > 0.01
     assert failed["cpu_share"].reason == "quota"
-    sentences = dict(verdict_rows(alone(run)))
-    assert "the CPU quota of the control group, 0.2 CPUs, was used up" in str(sentences["verdict"])
+    sentences = "\n".join(str(line) for _, line in verdict_rows(alone(run)))
+    assert "the CPU quota of the control group, 0.2 CPUs, was used up" in sentences
     assert "raise or remove the CPU quota" in str(advice_for(failed["cpu_share"], Situation()))
 
 

@@ -16,7 +16,7 @@ from enum import Enum
 
 from edgebench.host.analysis.compare.ratios import SetRatio, ratio_of_sets
 from edgebench.host.result.marks import together
-from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, Metric, Quantity
+from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, Quantity
 from edgebench.host.result.numbers import Number, headline_number, number_of
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.thermal import ThermalResult, ThermalState
@@ -135,17 +135,11 @@ def _result(number: Number) -> str:
         return f"executes {shown} per inference"
     if metric.quantity is Quantity.RATE:
         return f"completes {shown} inferences"
-    return f"takes {shown} per {_counted(metric)} ({_percentile(metric)})"
-
-
-def _counted(metric: Metric) -> str:
-    """What the metric counts: queries for the times of a whole query, else inferences."""
-    return "query" if metric.group == "end_to_end_ns" else "inference"
-
-
-def _percentile(metric: Metric) -> str:
+    counted = "query" if metric.group == "end_to_end_ns" else "inference"
     name = metric.path.rpartition(".")[2]
-    return "median" if name == "p50" else name.replace("_", ".")
+    if name == "p50":
+        return f"takes {shown} per {counted}"
+    return f"has a {name.replace('_', '.')} of {shown} per {counted}"
 
 
 def _causes_of_energy(one: RunSet) -> str:
@@ -163,7 +157,7 @@ def _sustained(one: RunSet, thermal: ThermalResult | None) -> str:
     number = headline_number(one)
     latency = "" if number is None else f"; it {_result(number)}"
     if thermal is None or thermal.state is ThermalState.UNKNOWN:
-        return f"may have throttled: neither heat nor clock could be watched{latency}"
+        return f"may have slowed down: neither heat nor clock could be watched{latency}"
     if not thermal.is_slowed:
         length = f"{one.first.spec.duration_s:g} s"
         return f"did not slow down in {length}{latency}"
