@@ -135,7 +135,7 @@ class PtDaemon(InstrumentMeter[PtdLink]):
         identity = connection.ask("Identify")
         interval_s = _interval_s(identity)
         fields = identity.split(",")
-        version = next((one[8:] for one in fields if one.startswith("version=")), "")
+        version = next((field[8:] for field in fields if field.startswith("version=")), "")
         ranges = connection.ask("RR")
         return Header(
             driver=self.name,

@@ -71,10 +71,10 @@ def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
     """
     before, after = worker.before, worker.after
     own_s = after.own_cpu_s - before.own_cpu_s
-    busy_before_s = {one.cpu: one.busy_s for one in before.cpus}
+    busy_before_s = {cpu.cpu: cpu.busy_s for cpu in before.cpus}
     # CPUs that went offline or came back have no difference.
     passed_s = [
-        one.busy_s - busy_before_s[one.cpu] for one in after.cpus if one.cpu in busy_before_s
+        cpu.busy_s - busy_before_s[cpu.cpu] for cpu in after.cpus if cpu.cpu in busy_before_s
     ]
     if passed_s:
         busy_s = sum(passed_s)

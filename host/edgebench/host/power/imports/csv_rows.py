@@ -303,7 +303,7 @@ def _number(layout: CsvLayout, column: TableColumn, text: str, line: int, tally:
 
 
 def _count_missing(layout: CsvLayout, values: dict[str, Values], tally: RowTally) -> None:
-    """Count values that are missing without a flag that says so."""
+    """Count missing values that have no flag."""
     for column in layout.columns.electrical.values():
         is_missing = ~np.isfinite(values[column.name].astype(np.float64))
         if (flags := layout.columns.flags) is not None:
