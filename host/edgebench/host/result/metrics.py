@@ -291,6 +291,6 @@ _ALL = (
 )
 
 METRICS: Mapping[str, Metric] = {metric.path: metric for metric in _ALL}
-"""Every metric that runs can be compared by, by path."""
+"""All metrics by which runs can be compared, by path."""
 BY_SHORT_NAME: Mapping[str, Metric] = {one.short: one for one in _ALL if one.short}
 """Metrics with a short name, by that name."""

@@ -33,7 +33,10 @@ from edgebench.protocol.record import WorkerRecord
 CPU_SHARE_LIMIT_RATIO = 0.9
 """Share of a CPU that a thread without waits should get."""
 BACKGROUND_LIMIT_RATIO = 0.10
-"""Share of the CPUs under test. A load average would include edgebench's own earlier runs."""
+"""Largest share of the CPUs under test that other programs may use.
+
+Not a load average, which would include earlier runs of edgebench.
+"""
 MIN_JUDGED_S = 0.1
 """Ten of the kernel's ticks."""
 CPU_STALL_LIMIT_RATIO = 0.05

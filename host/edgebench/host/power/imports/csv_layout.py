@@ -237,7 +237,7 @@ def _is_number(text: str) -> bool:
 def _layout(
     path: Path, header: str, lines: _Lines, encoding: str, options: ImportOptions
 ) -> CsvLayout:
-    """The layout of a table with this header, which is the first of the lines.
+    """The layout of a table with this header, the first of the lines.
 
     Raises:
         FileRefused: a required column is missing.
