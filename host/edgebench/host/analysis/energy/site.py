@@ -2,7 +2,7 @@
 
 The parts may not exceed the whole. On some Jetson Nanos the names of rails are swapped; which rail
 is which cannot be found out, so there is no energy. A processor's `psys` does not change if the
-board maker did not connect it: then the energy is that of the packages.
+board maker did not connect it: the energy is then the energy of the packages.
 
 Source: jetson_stats, forum logs with POM_5V_GPU above POM_5V_IN; energymon, jetson/README (which
 rails of a Jetson are on its module and which on the carrier board)

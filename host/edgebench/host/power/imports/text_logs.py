@@ -123,7 +123,9 @@ def _shelly(line: str) -> LogSample | None:
     message = _message(line)
     params = message.get("params") if isinstance(message.get("params"), dict) else message
     assert isinstance(params, dict)
-    parts = {"": params} | {name: one for name, one in params.items() if isinstance(one, dict)}
+    parts = {"": params} | {
+        name: param for name, param in params.items() if isinstance(param, dict)
+    }
     for name in ("apower", "act_power"):
         powers = [(key, _number(part.get(name))) for key, part in parts.items()]
         powers_w = {key: power_w for key, power_w in powers if power_w is not None}
@@ -223,7 +225,7 @@ LOGS = (
 def log_of(head: bytes) -> TextLog | None:
     """The log format that matches these first bytes; None if no format matches."""
     text = head.decode("utf-8", errors="replace")
-    return next((one for one in LOGS if one.mark.search(text)), None)
+    return next((log for log in LOGS if log.mark.search(text)), None)
 
 
 def log_columns(rate_hz: float | None) -> TableColumns:
@@ -254,8 +256,8 @@ def read_log(path: Path, log: TextLog, table: TableDecoder) -> Iterator[SampleBl
 def _columns(samples: list[LogSample]) -> dict[str, Values]:
     """Values of a batch, by column name."""
     return {
-        "power": np.array([one.value for one in samples]),
-        "time": np.array([one.time_ns or 0 for one in samples], np.int64),
+        "power": np.array([sample.value for sample in samples]),
+        "time": np.array([sample.time_ns or 0 for sample in samples], np.int64),
     }
 
 

@@ -136,7 +136,7 @@ def held_in(rows: SampleRows, *, is_end: bool) -> NDArray[np.bool_]:
 
 
 def _same_ratio(values: Floats, begin: int, end: int) -> float:
-    """Share of samples with a run's value that have it again, outside the run."""
+    """Share of the samples with the run's value, outside the run, that precede an equal sample."""
     others = np.concatenate([values[:begin], [np.nan], values[end + 1 :]])
     is_value = others == values[begin]
     count = int(np.count_nonzero(is_value))

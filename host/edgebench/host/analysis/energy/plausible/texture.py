@@ -1,7 +1,7 @@
 """How the values of successive samples differ: a source with noise repeats no value for long.
 
-The summary of each part of a recording tells whether the part has to be read at all, so that an
-hour of a fast meter with noise is checked without reading its samples.
+The summary of a part of a recording determines whether its samples must be read, so an hour of a
+fast meter with noise is checked without reading samples.
 """
 
 from __future__ import annotations
