@@ -70,26 +70,28 @@ def run_html(run: Run, latency: LatencySeries | None, missing: str | None = None
     return f"<div>{''.join(parts)}</div>"
 
 
-def set_html(one: RunSet) -> str:
+def set_html(run_set: RunSet) -> str:
     """A set: verdict and its reasons, the headline with its interval between runs, and each run."""
-    title = f"{one.model} on {one.runtime}, {one.device}, {len(one.run_ids)} runs"
-    rows = [("set", one.set_id or "of one run")]
-    if (number := headline_number(one)) is not None:
-        where = "" if one.set_id is None else ", between runs"
-        rows.append((one.headline, f"{format_number(number)}{where}"))
-    rows += [(run.run_id, headline_words(run)) for run in one.runs]
-    return f"<div>{_head(title, one)}{_table(rows)}</div>"
+    title = f"{run_set.model} on {run_set.runtime}, {run_set.device}, {len(run_set.run_ids)} runs"
+    rows = [("set", run_set.set_id or "of one run")]
+    if (number := headline_number(run_set)) is not None:
+        where = "" if run_set.set_id is None else ", between runs"
+        rows.append((run_set.headline, f"{format_number(number)}{where}"))
+    rows += [(run.run_id, headline_words(run)) for run in run_set.runs]
+    return f"<div>{_head(title, run_set)}{_table(rows)}</div>"
 
 
-def _head(title: str, one: Run | RunSet) -> str:
-    """Title, verdict, and a line for each cause of failed rules."""
-    state = one.headline_state if isinstance(one, Run) else one.verdict.state
-    coloured = f'<b style="color: {_COLOURS[state]}">{_text(one.marks.label)}</b>'
-    as_set = alone(one) if isinstance(one, Run) else one
-    causes = shown_causes(as_set)
-    lines = (f"<li><b>{_text(cause.title)}</b>: {_text(cause.line)}</li>" for cause in causes)
-    answers = "".join(f"<p>{_text(answer.sentence)}</p>" for answer in headlines([as_set]))
-    return f"<p><b>{_text(title)}</b>: {coloured}</p>{answers}<ul>{''.join(lines)}</ul>"
+def _head(title: str, result: Run | RunSet) -> str:
+    """Title, verdict, answer, and a line for each cause of failed rules."""
+    run_set = alone(result) if isinstance(result, Run) else result
+    colour = _COLOURS[result.headline_state if isinstance(result, Run) else result.verdict.state]
+    marks = f'<b style="color: {colour}">{_text(result.marks.label)}</b>'
+    answers = "".join(f"<p>{_text(answer.sentence)}</p>" for answer in headlines([run_set]))
+    causes = "".join(
+        f"<li><b>{_text(cause.title)}</b>: {_text(cause.line)}</li>"
+        for cause in shown_causes(run_set)
+    )
+    return f"<p><b>{_text(title)}</b>: {marks}</p>{answers}<ul>{causes}</ul>"
 
 
 def _numbers(run: Run) -> list[tuple[str, str]]:

@@ -36,6 +36,6 @@ def described(verdict: Verdict, *, is_set: bool = False) -> Verdict:
         verdict: The verdict.
         is_set: Whether the verdict is that of several runs.
     """
-    rules = tuple(replace(one, detail=sentence(one)) for one in verdict.rules)
-    causes = tuple(one.summary for one in diagnose(verdict, is_set=is_set))
+    rules = tuple(replace(rule, detail=sentence(rule)) for rule in verdict.rules)
+    causes = tuple(cause.summary for cause in diagnose(verdict, is_set=is_set))
     return replace(verdict, rules=rules, causes=causes)

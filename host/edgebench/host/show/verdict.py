@@ -34,17 +34,17 @@ _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicab
 """Labels of the outcomes whose rules are counted but not listed."""
 
 
-def verdict_rows(one: RunSet, made: Run | None = None) -> list[tuple[str, str | Text]]:
+def verdict_rows(run_set: RunSet, made: Run | None = None) -> list[tuple[str, str | Text]]:
     """Rows with the verdict and its causes, each with an advice; see `advices` for `made`."""
-    state = one.verdict.state
-    label = ", ".join([state.value, *suspect_words(one.marks), *one.marks.device])
+    state = run_set.verdict.state
+    label = ", ".join([state.value, *suspect_words(run_set.marks), *run_set.marks.device])
     style = f"bold {verdict_style(state.value)}"
-    causes = causes_of(one)
+    causes = causes_of(run_set)
     if causes:
         summary = "; ".join(cause.title for cause in causes)
-    elif one.verdict.unwatched:
+    elif run_set.verdict.unwatched:
         summary = (
-            f"no rule failed, but {', '.join(one.verdict.unwatched)} could not be read: a change "
+            f"no rule failed, but {', '.join(run_set.verdict.unwatched)} could not be read: a change "
             "would not have been detected"
         )
     else:
@@ -52,11 +52,11 @@ def verdict_rows(one: RunSet, made: Run | None = None) -> list[tuple[str, str | 
     rows: list[tuple[str, str | Text]] = [
         ("verdict", Text.assemble((label, style), f": {printable(summary)}"))
     ]
-    for shown in shown_causes(one, made):
+    for shown in shown_causes(run_set, made):
         rows.append(("why", printable(shown.line)))
         rows += [("to improve", shown.advice)] if shown.advice else []
     if not causes:
-        rows += [("to improve", line) for line in advices(one, made)]
+        rows += [("to improve", line) for line in advices(run_set, made)]
     return rows
 
 
@@ -81,18 +81,18 @@ class ShownCause:
         return f"{self.evidence}{also}"
 
 
-def shown_causes(one: RunSet, made: Run | None = None) -> list[ShownCause]:
+def shown_causes(run_set: RunSet, made: Run | None = None) -> list[ShownCause]:
     """The causes of a set's failed rules as text, each with an advice; see `advices` for `made`."""
     shown: list[ShownCause] = []
     given: set[Advice] = set()
-    for cause in causes_of(one):
-        advice = advice_against(one, cause, made)
+    for cause in causes_of(run_set):
+        advice = advice_against(run_set, cause, made)
         is_new = advice is not None and advice not in given
         given |= {advice} if advice is not None else set()
         shown.append(
             ShownCause(
                 title=cause.title,
-                evidence=evidence_words(one, cause),
+                evidence=evidence_words(run_set, cause),
                 also_failed=tuple(finding.id for finding in cause.findings[1:]),
                 advice=str(advice) if is_new else "",
                 section=None if cause.cause is None else cause.cause.section,
@@ -101,17 +101,19 @@ def shown_causes(one: RunSet, made: Run | None = None) -> list[ShownCause]:
     return shown
 
 
-def causes_of(one: RunSet) -> tuple[Diagnosis, ...]:
+def causes_of(run_set: RunSet) -> tuple[Diagnosis, ...]:
     """Causes of the failed rules of a set, the first to be mended first."""
-    return diagnose(one.verdict, is_set=one.set_id is not None)
+    return diagnose(run_set.verdict, is_set=run_set.set_id is not None)
 
 
-def evidence_words(one: RunSet, cause: Diagnosis) -> str:
+def evidence_words(run_set: RunSet, cause: Diagnosis) -> str:
     """Sentence of the strongest finding that shows a cause; for a refused energy, its reason."""
-    energy = next((run.metrics.energy for run in one.runs if _is_refused(run)), None)
+    energy = next((run.metrics.energy for run in run_set.runs if _is_refused(run)), None)
     if energy is None or all(finding.id != EnergyRule.id for finding in cause.findings):
         return sentence(cause.findings[0])
-    refusing = [one for one in cause.findings if one.id == energy.refused_by != EnergyRule.id]
+    refusing = [
+        finding for finding in cause.findings if finding.id == energy.refused_by != EnergyRule.id
+    ]
     return f"energy refused: {sentence(refusing[0]) if refusing else energy.refused}"
 
 
@@ -120,59 +122,59 @@ def _is_refused(run: Run) -> bool:
     return run.metrics.energy is not None and run.metrics.energy.refused is not None
 
 
-def advices(one: RunSet, made: Run | None = None) -> list[str]:
+def advices(run_set: RunSet, made: Run | None = None) -> list[str]:
     """Advice for a set in lines; if no run measured anything, the step after the failure."""
-    if all(run.failure is not None for run in one.runs):
-        return list(dict.fromkeys(map(failure_advice, one.runs)))
-    return list(map(str, advised(one, made)))
+    if all(run.failure is not None for run in run_set.runs):
+        return list(dict.fromkeys(map(failure_advice, run_set.runs)))
+    return list(map(str, advised(run_set, made)))
 
 
-def advised(one: RunSet, made: Run | None = None) -> list[Advice]:
+def advised(run_set: RunSet, made: Run | None = None) -> list[Advice]:
     """Advice against each cause, or else for quantities that were not watched, without duplicates.
 
     Args:
-        one: The set.
+        run_set: The set.
         made: The original run, if the set shows a single run out of several; the advised command
             then repeats all of these runs. None: the first run of the set.
     """
-    causes = causes_of(one)
+    causes = causes_of(run_set)
     if causes:
-        found = [advice_against(one, cause, made) for cause in causes]
+        found = [advice_against(run_set, cause, made) for cause in causes]
     else:
         hidden = (
             rule
-            for run in one.counted[:1]
+            for run in run_set.counted[:1]
             for rule in run.verdict.rules
-            if _hides(rule, one.verdict.unwatched)
+            if _hides(rule, run_set.verdict.unwatched)
         )
-        situation = _situation(one, made)
+        situation = _situation(run_set, made)
         found = [advice_for(rule, situation) for rule in hidden]
     return without_repeats(advice for advice in found if advice is not None)
 
 
-def advice_against(one: RunSet, cause: Diagnosis, made: Run | None = None) -> Advice | None:
+def advice_against(run_set: RunSet, cause: Diagnosis, made: Run | None = None) -> Advice | None:
     """Advice against a cause; None if there is none, or if it cannot help yet.
 
     An invalid result needs the causes that make it invalid to be mended first. Its advice is that
     of the evidence, and of an effect only if no evidence has any.
     """
-    if one.verdict.is_refused and not cause.is_refusal:
+    if run_set.verdict.is_refused and not cause.is_refusal:
         return None
-    situation = _situation(one, made)
+    situation = _situation(run_set, made)
     for finding in cause.findings:
-        if finding.id == RunCountRule.id and one.planned_count >= MIN_RUNS:
+        if finding.id == RunCountRule.id and run_set.planned_count >= MIN_RUNS:
             continue  # more runs would be lost for the same reason
         if (advice := advice_for(finding, situation)) is not None:
             return advice
     return None
 
 
-def _situation(one: RunSet, made: Run | None) -> Situation:
+def _situation(run_set: RunSet, made: Run | None) -> Situation:
     """Settings of a set's runs, and the changes that its device allows."""
-    made = made or one.first
+    made = made or run_set.first
     before = made.conditions.before
     # Queries of the longest warm-up of the set, rounded up to two digits.
-    cuts = [run.metrics.warmup for run in one.runs]
+    cuts = [run.metrics.warmup for run in run_set.runs]
     longest = max((cut.query_count for cut in cuts if cut is not None), default=0)
     step: int = 10 ** max(len(str(longest)) - 2, 0)
     return Situation(
@@ -180,7 +182,7 @@ def _situation(one: RunSet, made: Run | None) -> Situation:
         free_cpus=free_cpus(made),
         own_cpus=own_cpus(made),
         has_governors=before is None or bool(before.governors),
-        can_be_longer=not any(map(is_at_query_limit, one.runs)),
+        can_be_longer=not any(map(is_at_query_limit, run_set.runs)),
         warmup_query_count=-(-longest // step) * step,
     )
 
@@ -265,7 +267,7 @@ def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
             table.add_row(rule.id, outcome, text(sentence(rule)))
         parts.append(table)
     counts = Counter(rule.outcome for rule in verdict.rules)
-    folded = [f"{counts[one]} {words}" for one, words in _FOLDED.items() if counts[one]]
+    folded = [f"{counts[outcome]} {words}" for outcome, words in _FOLDED.items() if counts[outcome]]
     if folded and not is_all:
         parts.append(f"rules: {', '.join(folded)} (--all lists them)")
     return parts
@@ -281,13 +283,13 @@ def verdict_lines(
         settings: Text that distinguishes sets of the same model and device; None: their ids.
     """
     sharing: dict[tuple[str, str], list[tuple[int, Diagnosis]]] = {}
-    for index, one in enumerate(sets):
-        for cause in causes_of(one):
-            sharing.setdefault((_reach(one, cause), cause.title), []).append((index, cause))
+    for index, run_set in enumerate(sets):
+        for cause in causes_of(run_set):
+            sharing.setdefault((_reach(run_set, cause), cause.title), []).append((index, cause))
     lines: list[str] = []
     for (reach, title), found in sharing.items():
         named = named_sets(sets, [index for index, _ in found], settings)
-        index, worst = max(found, key=lambda one: _excess(one[1]))
+        index, worst = max(found, key=lambda pair: _excess(pair[1]))
         where = ""
         if len({evidence_words(sets[index], cause) for index, cause in found}) > 1:
             where = f", most in {named_sets(sets, [index], settings)}"
@@ -315,19 +317,19 @@ def named_sets(
     if len(indexes) == len(sets) > 2:
         return f"all {len(sets)}"
     # Model and runtime of each set, its settings, and its device if there are several.
-    is_of_several_devices = len({one.device for one in sets}) > 1
+    is_of_several_devices = len({run_set.device for run_set in sets}) > 1
     titles = [
         ", ".join(
             filter(
                 None,
                 [
-                    f"{one.model} on {one.runtime}",
-                    settings(one) if settings is not None else "",
-                    one.device if is_of_several_devices else "",
+                    f"{run_set.model} on {run_set.runtime}",
+                    settings(run_set) if settings is not None else "",
+                    run_set.device if is_of_several_devices else "",
                 ],
             )
         )
-        for one in sets
+        for run_set in sets
     ]
     parts: list[str] = []
     for title in dict.fromkeys(titles[index] for index in indexes):
@@ -337,7 +339,7 @@ def named_sets(
         elif titles.count(title) == len(meant):
             parts.append(f"{len(meant)} × {title}")
         else:
-            ids = ", ".join(one.set_id or one.first.run_id for one in meant)
+            ids = ", ".join(run_set.set_id or run_set.first.run_id for run_set in meant)
             parts.append(f"{title} ({ids})")
     *others, last = parts
     return " and ".join(filter(None, (", ".join(others), last)))
@@ -351,8 +353,8 @@ def extra_run_words(member: SetMember) -> str:
     return f"{disturbed}; a further run replaces it"
 
 
-def _reach(one: RunSet, cause: Diagnosis) -> str:
+def _reach(run_set: RunSet, cause: Diagnosis) -> str:
     """Verdict by a cause, with the affected kinds of numbers if the headline is unaffected."""
     harmed = {kind for finding in cause.findings for kind in finding.harmed}
-    also = [kind for kind in one.marks.also_suspect if kind in harmed]
-    return f"suspect {in_words(also)}" if also else one.verdict.state.value
+    also = [kind for kind in run_set.marks.also_suspect if kind in harmed]
+    return f"suspect {in_words(also)}" if also else run_set.verdict.state.value
