@@ -166,8 +166,8 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     from edgebench.host.analysis.run_set import choose_sets
     from edgebench.host.result.document import to_document
     from edgebench.host.result.facts import BASELINE, CANDIDATE
-    from edgebench.host.show.notes import note_lines
     from edgebench.host.show.headline import headlines
+    from edgebench.host.show.notes import note_lines
     from edgebench.host.show.ratios import ratio_lines
     from edgebench.host.show.set_page import set_document
     from edgebench.host.show.tables import (

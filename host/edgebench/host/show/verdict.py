@@ -44,8 +44,8 @@ def verdict_rows(run_set: RunSet, made: Run | None = None) -> list[tuple[str, st
         summary = "; ".join(cause.title for cause in causes)
     elif run_set.verdict.unwatched:
         summary = (
-            f"no rule failed, but {', '.join(run_set.verdict.unwatched)} could not be read: a change "
-            "would not have been detected"
+            f"no rule failed, but {', '.join(run_set.verdict.unwatched)} could not be read: a "
+            "change would not have been detected"
         )
     else:
         summary = "no rule failed"

@@ -15,7 +15,7 @@ from edgebench.host.result.facts import SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.thermal import ThermalResult, ThermalState
-from edgebench.host.result.verdict import State, Verdict
+from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.show.headline import Question, best_of, headlines
 
 RUN = analyse_run(
@@ -90,7 +90,8 @@ def test_same_model_is_named_with_its_runtime() -> None:
 
 def test_worst_verdict_marks_a_ratio() -> None:
     """Otherwise the ratio of a suspect set would look valid."""
-    suspect = set_of("b.tflite", 2.0, replace(VALID, state=State.SUSPECT))
+    switching = Finding(id="spread", outcome=RuleOutcome.FAIL, severity=State.SUSPECT)
+    suspect = set_of("b.tflite", 2.0, Verdict(state=State.SUSPECT, rules=(switching,)))
     [found] = headlines([set_of("a.tflite", 1.0), suspect])
     assert found.marks == "suspect"
 
