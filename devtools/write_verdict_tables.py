@@ -1,0 +1,77 @@
+"""Write the tables of docs/verdict.md that follow from the rules: harmed numbers, and causes.
+
+python devtools/write_verdict_tables.py [--check]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from edgebench.host.analysis.verdict.cause import Cause
+from edgebench.host.analysis.verdict.rule import EVERY_NUMBER
+from edgebench.host.analysis.verdict.table import ALL_RULES, RULES
+from edgebench.host.result.verdict import NumberKind, State
+
+PATH = Path(__file__).parent.parent / "docs" / "verdict.md"
+HARMS = "| rule | harms |\n|---|---|\n"
+CAUSES = "| cause | rules that show it |\n|---|---|\n"
+EFFECTS = "| rule | also fails by |\n|---|---|\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the tables, or with --check return 1 if the page has others."""
+    page = PATH.read_text()
+    text = page
+    for head, rows in ((HARMS, harms()), (CAUSES, causes()), (EFFECTS, effects())):
+        text = with_table(text, head, rows)
+    if "--check" in arguments:
+        return 0 if page == text else 1
+    PATH.write_text(text)
+    return 0
+
+
+def with_table(page: str, head: str, rows: Iterable[str]) -> str:
+    """The page with these rows below the head of a table."""
+    before, _, rest = page.partition(head)
+    return before + head + "\n".join(rows) + rest[rest.index("\n\n") :]
+
+
+def harms() -> list[str]:
+    """A row for all rules that harm the same kinds of numbers, in the order of the rules."""
+    rules: dict[str, list[str]] = {}
+    for rule in RULES:
+        if rule.severity is State.SUSPECT and rule.harms != EVERY_NUMBER:
+            kinds = [kind.value.replace("_", " ") for kind in NumberKind if kind in rule.harms]
+            rules.setdefault(", ".join(kinds), []).append(f"`{rule.id}`")
+    return [f"| {', '.join(ids)} | {kinds} |" for kinds, ids in rules.items()]
+
+
+def causes() -> list[str]:
+    """A row for each cause, with the rules, or their reasons, that show it."""
+    rows: list[str] = []
+    for cause in Cause:
+        showing = dict.fromkeys(
+            rule.id if rule.cause is cause else f"{rule.id}: {reason.id}"
+            for rule in ALL_RULES
+            for reason in rule.reasons().values()
+            if cause is (reason.cause or rule.cause)
+        )
+        names = ", ".join(f"`{name}`" for name in showing)
+        rows.append(f"| `{cause.value}`: {cause.title} | {names} |")
+    return rows
+
+
+def effects() -> list[str]:
+    """A row for all rules that fail as effects of the same causes."""
+    rules: dict[str, dict[str, None]] = {}
+    for rule in ALL_RULES:
+        if rule.effect_of:
+            names = ", ".join(f"`{cause.value}`" for cause in Cause if cause in rule.effect_of)
+            rules.setdefault(names, {})[f"`{rule.id}`"] = None
+    return [f"| {', '.join(ids)} | {names} |" for names, ids in rules.items()]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
