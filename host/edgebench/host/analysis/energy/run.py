@@ -125,8 +125,8 @@ def find_energy(
         idles_ns = idle_windows(record.events)
         screening = _without_below_idle(screening, site, sync.best.line, idles_ns)
         power = screening.power
-        channel, loop_ns = site.channels[0], timed.window_ns
-        seen = look_at_meter(power, channel, sync.best, codes, idles_ns, loop_ns, timed.count)
+        loop_ns = timed.window_ns
+        seen = look_at_meter(power, site.channels, sync.best, codes, idles_ns, loop_ns, timed.count)
         trace = AlignedTrace(
             power,
             site,
