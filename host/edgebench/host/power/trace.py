@@ -15,12 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.energy.seen import idle_noise_w
 from edgebench.host.analysis.energy.site import site_in
 from edgebench.host.analysis.energy.sync.describe_codes import describe_codes
 from edgebench.host.analysis.energy.sync.find_codes import choose_place, find_codes
-from edgebench.host.analysis.energy.sync.load_code import align_code
+from edgebench.host.analysis.energy.sync.load_code import Cumulative, align_code
 from edgebench.host.analysis.energy.sync.smear import smear_s
 from edgebench.host.analysis.energy.trace import instrument_header
 from edgebench.host.analysis.energy.values import step_w
@@ -105,8 +104,7 @@ def placed(
     codes = load_codes(record)
     try:
         channels = site_in(power).channels
-        channel = channels[0]
-        first_ns, last_ns = power.span_ns(channel)
+        cumulative_j, span_ns = _searched(power)
         rate_hz = power.header.capability.rate_hz
         chip_s = float(np.median(np.diff(codes[0].edges_ns))) / 1e9
         if chip_s * rate_hz < MIN_CHIP_SAMPLES:
@@ -115,10 +113,7 @@ def placed(
                 f"chips of {1e3 * chip_s:.3g} ms"
             )
 
-        def cumulative_j(time_ns: Nanoseconds) -> Floats:
-            return power.cumulative_j(channel, time_ns)
-
-        places, search = find_codes(codes, cumulative_j, (first_ns, last_ns))
+        places, search = find_codes(codes, cumulative_j, span_ns)
         alike = [
             code
             for other in others
@@ -137,7 +132,7 @@ def placed(
     except CodesNotFound as exc:
         other = _recorded_run(power, record, others)
         if other is None:
-            seen = describe_codes(codes, cumulative_j, (first_ns, last_ns))
+            seen = describe_codes(codes, *_searched(power))
             raise TraceRefused(f"{request.name}: {exc}{seen}") from exc
         raise TraceOfAnotherRun(
             f"{request.name}: the load codes in the trace belong to run {other.run_id}",
@@ -160,13 +155,18 @@ def _recorded_run(
     power: PowerFile, record: RunRecord, others: Sequence[RunRecord]
 ) -> RunRecord | None:
     """The run nearest in time whose load codes are in a trace; None if there is none."""
-    channel = site_in(power).channels[0]
-    cumulative_j, span_ns = partial(power.cumulative_j, channel), power.span_ns(channel)
+    cumulative_j, span_ns = _searched(power)
     for other in sorted(others, key=lambda one: _apart_ns(one, record))[:TRIED_RUNS]:
         with suppress(MeasurementError):
             find_codes(load_codes(other), cumulative_j, span_ns)
             return other
     return None
+
+
+def _searched(power: PowerFile) -> tuple[Cumulative, tuple[int, int]]:
+    """Energy of the channel in which codes are searched, and its first and last time."""
+    channel = site_in(power).channels[0]
+    return partial(power.cumulative_j, channel), power.span_ns(channel)
 
 
 def _apart_ns(one: RunRecord, other: RunRecord) -> int:
