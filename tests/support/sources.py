@@ -39,8 +39,9 @@ LOOP_S = 2.0
 STATED_GAIN_RATIO = 0.01
 NOISE_RATIO = 2e-3
 """Noise of a reading, over the power of the work."""
-MAX_DRIFT_PPM = 80.0
-"""Largest difference of the clocks of a source and the device: of two crystals."""
+DRIFT_LIMIT_PPM = 80.0
+"""Largest difference of two clocks. Crystals of instruments and computers are within 50 ppm each;
+none is exactly equal to another."""
 SPEC = RunSpec("tflite", duration_s=LOOP_S)
 
 
@@ -58,30 +59,33 @@ class Sampling:
 
     @classmethod
     def of_driver(cls, instrument: Instrument, seed: int) -> Sampling:
-        """Sampling of a driver's instrument, whose clock is off if it has one."""
+        """Sampling of a driver's instrument; its clock differs from the device's if it has one."""
         header, is_polled = instrument.header(), not instrument.has_own_clock
         request = EnergyRequest(meter=instrument.name)
         opened = OpenMeter(request=request, meter=cast(Meter, instrument), header=header)
-        drift_ppm = float(np.random.default_rng(seed).uniform(-MAX_DRIFT_PPM, MAX_DRIFT_PPM))
+        drift_ppm = 0.0 if is_polled else drift_of(seed)
         return cls(
             rate_hz=header.capability.rate_hz,
             is_averaging=header.capability.is_averaging,
             is_polled=is_polled,
             spec=opened.spec(SPEC, is_duration_fixed=False),
-            drift_ppm=0.0 if is_polled else drift_ppm,
+            drift_ppm=drift_ppm,
         )
 
     @classmethod
     def of_program(cls, program: Program, seed: int) -> Sampling:
-        """Sampling of a program, whose rate the user states as `--trace-rate`."""
+        """Sampling of a program, whose rate the user states as `--trace-rate`.
+
+        The times of its file are those of another clock than the device's.
+        """
         rate_hz = program.trace_rate_hz or program.rate_hz
         spec = OtherInstrument(rate_hz=rate_hz).spec(SPEC, is_duration_fixed=False)
         return cls(
             rate_hz=program.rate_hz,
             is_averaging=program.is_averaging,
             is_polled=False,
+            drift_ppm=drift_of(seed),
             spec=replace(spec, duration_s=max(spec.duration_s, program.window_s)),
-            drift_ppm=float(np.random.default_rng(seed).uniform(-MAX_DRIFT_PPM, MAX_DRIFT_PPM)),
         )
 
     def run(self, load: Load, seed: int, run_id: str = RUN_ID) -> PlayedRun:
@@ -126,16 +130,17 @@ class Sampling:
         energy_j = np.maximum.accumulate(played.course.energy_j(time_s) + np.cumsum(noise_j))
         return Readings.of(time_s, power_w, energy_j, supply_v)
 
-    def on_its_clock(self, readings: Readings) -> Readings:
-        """Readings with the times of the source's clock."""
-        return replace(readings, time_s=readings.time_s * (1 + self.drift_ppm * 1e-6))
-
     def _powers(self, course: Course, time_s: Floats) -> Floats:
         if not self.is_averaging:
             return course.at(time_s).copy()
         begins_s = np.concatenate([[max(0.0, 2 * time_s[0] - time_s[1])], time_s[:-1]])
         powers: Floats = (course.energy_j(time_s) - course.energy_j(begins_s)) / (time_s - begins_s)
         return powers
+
+
+def drift_of(seed: int) -> float:
+    """Difference of the clocks of an instrument and a device, ppm."""
+    return float(np.random.default_rng(seed).uniform(-DRIFT_LIMIT_PPM, DRIFT_LIMIT_PPM))
 
 
 @cache
@@ -177,8 +182,11 @@ def metered_run(
     played = sampling.run(load or instrument.load, seed)
     readings = sampling.readings(played, instrument.supply_v, seed)
     if fault is not None:
-        full_w = instrument.full_a * instrument.supply_v
-        scene = scene_of(played, full_w, instrument.counter_range_j)
+        limits = header.capability.current_limits
+        scene = replace(
+            scene_of(played, instrument.full_w, instrument.counter_range_j),
+            has_ranges=any(limit.range is not None for limit in limits),
+        )
         readings = fault.spoil(readings, scene)
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
@@ -201,7 +209,7 @@ def filed_run(
         scene = scene_of(played, program.full_a * program.supply_v, 262_143.328850)
         readings = fault.spoil(readings, scene)
     with tempfile.TemporaryDirectory() as folder:
-        return filed_outcome(played, program, sampling.on_its_clock(readings), Path(folder))
+        return filed_outcome(played, program, readings, Path(folder))
 
 
 def filed_outcome(

@@ -184,10 +184,12 @@ class Otii(InstrumentMeter[OtiiLink]):
         devices: Any = link.ask("otii_get_devices", timeout=_SEARCH_S).get("devices") or []
         if not isinstance(devices, list):
             raise _nonsense(devices, "otii_get_devices")
-        units = [one for one in devices if isinstance(one, dict) and "device_id" in one]
-        names = [str(one.get("name", one["device_id"])) for one in units]
+        units = [device for device in devices if isinstance(device, dict) and "device_id" in device]
+        names = [str(unit.get("name", unit["device_id"])) for unit in units]
         if self._choice:
-            units = [one for one in units if self._choice in (one.get("name"), one["device_id"])]
+            units = [
+                unit for unit in units if self._choice in (unit.get("name"), unit["device_id"])
+            ]
         if len(units) != 1:
             known = ", ".join(names) or "none"
             raise UsageError(f"name a unit, as in otii,device=NAME; the server has {known}")
@@ -259,7 +261,7 @@ class OtiiDecoder(UniformDecoder):
 
     def _block(self, line: bytes) -> SampleBlock | None:
         current_a = np.array(
-            [one if _is_number(one) else np.nan for one in values_of(line)],
+            [value if _is_number(value) else np.nan for value in values_of(line)],
             np.float64,
         )
         if not len(current_a):

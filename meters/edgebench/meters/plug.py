@@ -246,7 +246,9 @@ def number_in(values: dict[str, Any], name: str) -> float:
     """A number, the sum of a list of numbers (phases), or NaN."""
     value = values.get(name)
     parts = value if isinstance(value, list) else [value]
-    numbers = [one for one in parts if isinstance(one, (int, float)) and not isinstance(one, bool)]
+    numbers = [
+        part for part in parts if isinstance(part, (int, float)) and not isinstance(part, bool)
+    ]
     if not numbers or len(numbers) != len(parts):
         return math.nan
     try:

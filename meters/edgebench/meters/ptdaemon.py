@@ -58,7 +58,7 @@ _ANSWER_S = 5.0
 """RL itself may wait for a sample."""
 _PAUSE_S = 0.02
 """Time between two requests while no new sample is available; a sample is late by up to this.
-Assumed: 50 short requests per second are no load for the daemon's machine."""
+Assumed: 50 short requests per second are a negligible load for the daemon's machine."""
 _SILENT_INTERVALS = 5
 """Intervals without a sample after which the analyser counts as stopped."""
 _SAMPLES_MAX = 1 << 16
@@ -135,7 +135,7 @@ class PtDaemon(InstrumentMeter[PtdLink]):
         identity = connection.ask("Identify")
         interval_s = _interval_s(identity)
         fields = identity.split(",")
-        version = next((one[8:] for one in fields if one.startswith("version=")), "")
+        version = next((field[8:] for field in fields if field.startswith("version=")), "")
         ranges = connection.ask("RR")
         return Header(
             driver=self.name,

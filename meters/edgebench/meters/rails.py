@@ -125,6 +125,7 @@ class RailMeter(FileMeter):
             for rail in rails
             if rail.plan.limit_a is not None
         )
+        is_counter = all(rail.plan.kind == "energy" for rail in rails)
         at_poll = "the chip averages, and is read at unknown times"
         edge = term(Kind.EDGE, update_s + 1 / rate_hz, at_poll)
         return Header(
@@ -139,7 +140,8 @@ class RailMeter(FileMeter):
                 driver=self.name,
                 channels=tuple(Channel(rail.name, boundary_of(rail.name)) for rail in rails),
                 rate_hz=rate_hz,
-                is_averaging=all(rail.plan.kind == "energy" for rail in rails),
+                is_averaging=is_counter,
+                is_counter=is_counter,
                 clock_domain=HOST_CLOCK,
                 smoothing_s=update_s,
                 loss_detection="wallclock",

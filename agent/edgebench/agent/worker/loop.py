@@ -6,8 +6,8 @@ the next, so that no time of the loop is lost. The loop does not log, allocate a
 communicate: the calls are prepared before, and times go into preallocated arrays of int64, block by
 block. A new block is allocated between two inferences, and the next inference starts with its own
 timestamp. The blocks are joined after the end of the loop. A loop of real-time priority pauses
-between two blocks (see `realtime`), and so does a loop beside a meter with few instants (see
-`jitter`).
+between two blocks (see `realtime`), and so does a loop that is measured by a meter with few
+instantaneous samples (see `jitter`).
 
 A request to stop arrives as a signal (see `stop`): the inferences that are complete by then are
 kept. The end of an inference is therefore written last.

@@ -225,7 +225,7 @@ class ProgressWatcher:
 
     def pace(self) -> OverallPace:
         """Pace of all devices together."""
-        return overall_pace([one.pace for one in self._devices.values()], time.monotonic())
+        return overall_pace([device.pace for device in self._devices.values()], time.monotonic())
 
     def _report_often(self) -> None:
         while not self._is_over.wait(REPORT_S):

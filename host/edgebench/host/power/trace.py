@@ -169,9 +169,9 @@ def _searched(power: PowerFile) -> tuple[Cumulative, tuple[int, int]]:
     return partial(power.cumulative_j, channel), power.span_ns(channel)
 
 
-def _apart_ns(one: RunRecord, other: RunRecord) -> int:
+def _apart_ns(run_record: RunRecord, other: RunRecord) -> int:
     """Time between the beginnings of two runs, on the device's clock."""
-    begins_ns = [record.events[0].time_ns if record.events else 0 for record in (one, other)]
+    begins_ns = [record.events[0].time_ns if record.events else 0 for record in (run_record, other)]
     return abs(begins_ns[0] - begins_ns[1])
 
 

@@ -54,7 +54,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
-    """Place of a run in a set: the runs of the same model that the same command made."""
+    """Position of a run in its set, the runs of a model that the same command made."""
 
     set_id: str
     number: int

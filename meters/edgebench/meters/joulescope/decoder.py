@@ -98,7 +98,9 @@ class JoulescopeDecoder(UniformDecoder):
 
     def _is_complete(self, block: Block) -> bool:
         held_s = (self._next_tick - block.end_tick) / block.tick_hz
-        return held_s > _HOLD_S or all(one.has(block.end_tick) for one in self._signals.values())
+        return held_s > _HOLD_S or all(
+            signal.has(block.end_tick) for signal in self._signals.values()
+        )
 
     def _block(self, power: Block, came_ns: int) -> SampleBlock:
         assert self._origin is not None, "set by the first block of power"

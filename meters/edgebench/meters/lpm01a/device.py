@@ -37,7 +37,7 @@ from edgebench.protocol.errors import TargetError, UsageError
 from edgebench.protocol.plain import to_plain
 
 USB_ID = (0x0483, 0x5740)
-"""USB id of all serial ports based on ST's software: any such port is asked to identify itself."""
+"""USB id of all serial ports based on ST's software, so the port is queried for its identity."""
 BAUD_RATE = 3_686_400
 _NUMBER = re.compile(r"(\d+)([+-]\d{1,2})")
 

@@ -17,7 +17,7 @@ from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.options import Options, check_supply
 from edgebench.meters.ppk2.decoder import Ppk2Settings
 from edgebench.meters.ppk2.metadata import END, Metadata, parse_metadata
-from edgebench.meters.ppk2.words import RATE_HZ
+from edgebench.meters.ppk2.words import HIGHEST_A, RATE_HZ
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import (
     ByteStream,
@@ -62,7 +62,7 @@ _UNCERTAINTY = (
 )
 _LIMITS = tuple(
     CurrentLimit(limit_a=limit_a, range=place, reference="approximate range switching point")
-    for place, limit_a in enumerate((50e-6, 500e-6, 5e-3, 60e-3, 1.0))
+    for place, limit_a in enumerate((50e-6, 500e-6, 5e-3, 60e-3, HIGHEST_A))
 )
 """Approximate range limits; for the last range, the highest current that Nordic allows."""
 

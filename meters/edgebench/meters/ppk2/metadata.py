@@ -67,9 +67,9 @@ def parse_metadata(answer: bytes) -> Metadata:
     for key in (*_NEEDED, *_DEFAULTS):
         names = [f"{key}{r}" for r in range(RANGES)]
         numbers = [_number(values, name) for name in names]
-        absent += [name for name, one in zip(names, numbers, strict=True) if one is None]
+        absent += [name for name, number in zip(names, numbers, strict=True) if number is None]
         default = _DEFAULTS.get(key, math.nan)
-        constants[key.lower()] = tuple(default if one is None else one for one in numbers)
+        constants[key.lower()] = tuple(default if number is None else number for number in numbers)
     if missing := [name for name in absent if name.startswith(_NEEDED)]:
         raise MeasurementError(f"PPK2 sent no calibration: {', '.join(missing)} missing")
     return Metadata(

@@ -159,7 +159,7 @@ def configure(link: ScpiLink, range_a: float | None) -> None:
 def aperture_cycles(rate_hz: float) -> float:
     """Longest aperture that leaves time between two readings, in power line cycles."""
     free_s = BUSY_RATIO / rate_hz
-    fitting = (one for one in _APERTURES if one * _LINE_CYCLE_S <= free_s)
+    fitting = (aperture for aperture in _APERTURES if aperture * _LINE_CYCLE_S <= free_s)
     return next(fitting, _APERTURES[-1])
 
 

@@ -168,6 +168,10 @@ class MeterErrors:
         ]
         self._all_terms = list(terms)
 
+    def without_offset(self) -> MeterErrors:
+        """All errors but offsets."""
+        return MeterErrors([term for term in self._all_terms if term.kind is not Kind.OFFSET])
+
     def gross_per_inference(self, window: EnergyWindow, inference_count: int) -> UncertainValue:
         """Energy of a window, divided by the number of inferences in it."""
         return self._uncertain(self._energy(window, "window") / inference_count, window)

@@ -80,7 +80,7 @@ class JlsInstrument:
         """First sample and end of the range that all used electrical signals cover."""
         used = [self.power] if self.power else [self.current, self.voltage]
         signals = [signal for signal in used if signal is not None]
-        return max(one.first for one in signals), min(one.end for one in signals)
+        return max(signal.first for signal in signals), min(signal.end for signal in signals)
 
 
 @dataclass(frozen=True, slots=True)
