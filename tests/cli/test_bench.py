@@ -56,7 +56,10 @@ def test_invalid_run_is_exit_code_3_and_its_table_goes_to_stdout(
     assert "nan.onnx" in result.stdout
     assert "invalid" in result.stdout
     assert "\x1b" not in result.stdout + result.stderr, "no colours into a file"
-    assert "invalid: nan.onnx on onnx: the outputs are wrong: outputs contain NaN or infinity" in result.stderr
+    assert (
+        "invalid: nan.onnx on onnx: the outputs are wrong: outputs contain NaN or infinity"
+        in result.stderr
+    )
     assert f"results: {store / 'runs'}" in result.stderr
     assert "next: edgebench show " in result.stderr
 
