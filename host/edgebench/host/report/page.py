@@ -33,6 +33,7 @@ from edgebench.host.report.subject import (
     subject_of,
 )
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.show.headline import best_of
 from edgebench.host.store.address import RunElsewhere, find_each
 from edgebench.host.store.history import histories_of
 from edgebench.host.store.layout import Store
@@ -53,6 +54,8 @@ class ReportPage:
     """Content of a page."""
 
     title: str
+    headline: str
+    """The best of several results; empty if there is one, or if they cannot be compared."""
     subjects: tuple[ReportSubject, ...]
     conditions: tuple[ConditionRow, ...]
     ratios: tuple[RatioRow, ...]
@@ -135,6 +138,7 @@ def run_page(
         conditions=tuple(condition_rows(sets)),
         ratios=tuple(ratio_rows(sets, allowed, spread_of)) if len(sets) > 1 else (),
         histories=tuple(history_parts([*histories.values()], run_ids)),
+        headline="" if (best := best_of(sets)) is None else f"{best.sentence}.",
         campaign=None,
         is_anonymous=is_anonymous,
         software=software(),
@@ -157,6 +161,7 @@ def campaign_report(
         title=f"Campaign {facts.summary.name}",
         subjects=_subjects(facts.sets, runs),
         conditions=(),
+        headline="",
         ratios=(),
         histories=(),
         campaign=campaign_part(facts),
@@ -173,6 +178,7 @@ def history_report(histories: Sequence[History]) -> str:
         title=f"History of {shown[0].name}" if len(shown) == 1 else f"{len(shown)} histories",
         subjects=(),
         conditions=(),
+        headline="",
         ratios=(),
         histories=tuple(shown),
         campaign=None,

@@ -6,6 +6,7 @@ not grow with the number of runs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,6 +146,7 @@ class ReportSubject:
     """Advice for a verdict without causes: for quantities that were not watched."""
     problems: tuple[RuleLine, ...]
     """Failed rules, then rules that could not be checked."""
+    problems_line: str
     kept: tuple[RuleLine, ...]
     kept_line: str
     numbers: tuple[ReportNumber, ...]
@@ -218,7 +220,8 @@ def subject_of(
         if number.path.startswith("latency_ns.")
     ]
     settings = [f"{line[:1].upper()}{line[1:]}." for line in note_lines([run_set])]
-    problems, kept, kept_line = _rules(run_set.verdict)
+    problems, problems_line = _rules(run_set.verdict, RuleOutcome.FAIL, RuleOutcome.UNKNOWN)
+    kept, kept_line = _rules(run_set.verdict, RuleOutcome.PASS, RuleOutcome.NOT_APPLICABLE)
     profile, energy = typical.metrics.profile, typical.metrics.energy
     energy_run = (
         f"run {typical.run_id}, one of {len(run_set.runs)} runs" if len(run_set.runs) > 1 else ""
@@ -235,6 +238,7 @@ def subject_of(
         causes=() if is_failed else tuple(shown_causes(run_set, runs[0].run)),
         advices=() if is_failed or causes_of(run_set) else tuple(advices(run_set, runs[0].run)),
         problems=problems,
+        problems_line=problems_line,
         kept=kept,
         kept_line=kept_line,
         numbers=tuple(headline_numbers(run_set)),
@@ -283,22 +287,13 @@ def _sentence(run_set: RunSet) -> str:
     return "The numbers can be trusted: all applicable rules passed."
 
 
-def _rules(verdict: Verdict) -> tuple[tuple[RuleLine, ...], tuple[RuleLine, ...], str]:
-    """Failed and unknown rules, passed and inapplicable rules, and the counts of the latter."""
-    unknown = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.UNKNOWN]
-    kept = [
-        rule
-        for outcome in (RuleOutcome.PASS, RuleOutcome.NOT_APPLICABLE)
-        for rule in verdict.rules
-        if rule.outcome is outcome
-    ]
-    counts = [
-        f"{sum(one.outcome is outcome for one in kept)} {_WORDS[outcome]}"
-        for outcome in (RuleOutcome.PASS, RuleOutcome.NOT_APPLICABLE)
-        if any(one.outcome is outcome for one in kept)
-    ]
-    problems = tuple(map(_rule_line, [*verdict.failures, *unknown]))
-    return problems, tuple(map(_rule_line, kept)), ", ".join(counts)
+def _rules(verdict: Verdict, *outcomes: RuleOutcome) -> tuple[tuple[RuleLine, ...], str]:
+    """Rules with these outcomes, the most severe failures first, and their counts."""
+    rules = [*verdict.failures, *(rule for rule in verdict.rules if rule not in verdict.failures)]
+    found = [rule for outcome in outcomes for rule in rules if rule.outcome is outcome]
+    counts = Counter(rule.outcome for rule in found)
+    line = ", ".join(f"{count} {_WORDS[outcome]}" for outcome, count in counts.items())
+    return tuple(map(_rule_line, found)), line
 
 
 def _rule_line(finding: Finding) -> RuleLine:
