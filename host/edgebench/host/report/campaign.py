@@ -117,7 +117,7 @@ def campaign_part(facts: CampaignFacts) -> CampaignPart:
         labels=tuple(
             dict.fromkeys(label for run_set in facts.sets for label in labels_of(run_set))
         ),
-        headline=f"{best.sentence}." if best is not None else "",
+        headline=best.line if best is not None else "",
         sentence=sentence,
         summary=facts.summary,
         lanes=tuple(facts.lanes),

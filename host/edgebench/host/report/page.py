@@ -138,7 +138,7 @@ def run_page(
         conditions=tuple(condition_rows(sets)),
         ratios=tuple(ratio_rows(sets, allowed, spread_of)) if len(sets) > 1 else (),
         histories=tuple(history_parts([*histories.values()], run_ids)),
-        headline="" if (best := best_of(sets)) is None else f"{best.sentence}.",
+        headline="" if (best := best_of(sets)) is None else best.line,
         campaign=None,
         is_anonymous=is_anonymous,
         software=software(),
