@@ -17,7 +17,7 @@ from typing import Any
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.joulescope.blocks import CURRENT, INPUT_COUNT, POWER, VOLTAGE, input_topic
-from edgebench.meters.joulescope.decoder import JoulescopeSettings
+from edgebench.meters.joulescope.decoder import LIMIT_A, LIMIT_V, JoulescopeSettings
 from edgebench.meters.joulescope.stream import BlockStream, JoulescopeDriver
 from edgebench.meters.joulescope.unit import JoulescopeUnit
 from edgebench.meters.options import Options
@@ -30,7 +30,6 @@ from edgebench.protocol.plain import to_plain
 INSTALL = install_command("joulescope")
 RATES_HZ = (*(m * 10**e for e in range(6) for m in (1, 2, 5)), 1_000_000)
 RATE_HZ = 100_000
-LIMIT_A, LIMIT_V = 10.0, 15.0
 _INPUTS = {"js110": 2}
 _GAIN = {"js110": 0.01}
 _GAIN_OTHERS = 0.005
