@@ -269,7 +269,8 @@ def _block(
     digital, is_carried = _digital(reader, instrument, first, count)
     flags = np.where(np.isfinite(power_w), 0, int(Flag.MISSING)).astype(np.uint8)
     flags[is_carried] |= np.uint8(Flag.INTERPOLATED)
-    flags |= saturated(current_a, LIMIT_A) | saturated(voltage_v, LIMIT_V)
+    flags |= saturated(current_a, LIMIT_A)
+    flags |= saturated(voltage_v, LIMIT_V)
     index = first - instrument.limits[0] + np.arange(count)
     return SampleBlock(
         channel=0,
