@@ -130,6 +130,10 @@ class Sampling:
         energy_j = np.maximum.accumulate(played.course.energy_j(time_s) + np.cumsum(noise_j))
         return Readings.of(time_s, power_w, energy_j, supply_v)
 
+    def on_its_clock(self, readings: Readings) -> Readings:
+        """Readings with the times of the source's clock, which a file states."""
+        return replace(readings, time_s=readings.time_s * (1 + self.drift_ppm * 1e-6))
+
     def _powers(self, course: Course, time_s: Floats) -> Floats:
         if not self.is_averaging:
             return course.at(time_s).copy()
@@ -209,7 +213,7 @@ def filed_run(
         scene = scene_of(played, program.full_a * program.supply_v, 262_143.328850)
         readings = fault.spoil(readings, scene)
     with tempfile.TemporaryDirectory() as folder:
-        return filed_outcome(played, program, readings, Path(folder))
+        return filed_outcome(played, program, sampling.on_its_clock(readings), Path(folder))
 
 
 def filed_outcome(

@@ -37,6 +37,8 @@ _BUSY_RATIO = 0.5
 """Maximum share of the time spent on reading; beyond it rounds are missed."""
 _MIN_WINDOW_UPDATES = 100
 TOTAL = "total_rails"
+LEFT_OUT = "left_out"
+"""Fact of a header: rails that exist but are not measured, and why."""
 _END = {
     "energy": "converter limit, checked only at the moments of reading",
     "power": "converter limit",
@@ -88,6 +90,12 @@ class RailMeter(FileMeter):
         ]
         if answering:
             self._rails = choose(answering, self._choice, self.name)
+            self._left_out = [rail.reason for rail in known if isinstance(rail, AbsentMeter)]
+            self._left_out += [
+                f"{rail} has no value{why_unreadable(rail.files)}"
+                for rail in connected
+                if rail not in answering
+            ]
             return [path for rail in self._rails for path in rail.files]
         if connected:
             why = why_unreadable(path for rail in connected for path in rail.files)
@@ -145,7 +153,8 @@ class RailMeter(FileMeter):
                 RAILS: [to_plain(rail.plan) for rail in rails],
                 UPDATE_NS: round(update_s * NS_PER_S),
                 TOTAL: list(total_of([rail.name for rail in rails])),
-            },
+            }
+            | ({LEFT_OUT: self._left_out} if self._left_out else {}),
         )
 
 

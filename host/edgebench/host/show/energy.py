@@ -13,6 +13,7 @@ from edgebench.host.result.energy import (
     TraceAssumption,
     TraceFile,
 )
+from edgebench.host.result.reasons.table import text_of
 from edgebench.host.result.units import (
     format_joules,
     format_joules_within,
@@ -79,6 +80,7 @@ def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
     if energy.trace is not None:
         lines.append(("trace", _trace(energy.trace)))
         lines += [("assumed", _ASSUMED[one]) for one in energy.trace.assumed]
+        lines += [("reading", text_of((note,))) for note in energy.trace.reading]
     return lines
 
 

@@ -28,6 +28,7 @@ from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import REFUSED_IMPORT, REFUSED_RECORDING
 from edgebench.host.show.tables import console, text
 from edgebench.meters.base import AbsentMeter, Header
+from edgebench.meters.rails import LEFT_OUT
 from edgebench.meters.registry import DRIVERS
 from edgebench.meters.uncertainty import CurrentLimit, Distribution, UncertaintyTerm, Unit
 from edgebench.protocol.plain import to_plain
@@ -75,6 +76,8 @@ def print_info(header: Header, *, as_json: bool) -> None:
         facts.add_row(Text(name, style="bold"), text(value))
     for channel in capability.channels:
         facts.add_row(Text("channel", style="bold"), text(f"{channel.name}: {channel.boundary}"))
+    for reason in header.facts.get(LEFT_OUT, ()):
+        facts.add_row(Text("left out", style="bold"), text(reason))
     for limit in capability.current_limits:
         facts.add_row(Text("current", style="bold"), text(_limit(limit)))
     terms = DataTable("uncertainty", "value", "applies to", "origin", "reference")

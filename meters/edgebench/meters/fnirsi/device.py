@@ -42,7 +42,7 @@ _RATE_LIMITS_HZ = (90.0, 110.0)
 _SMOOTHING_MAX_S = 0.5
 _AWAKE_S = 0.5
 _QUIET_S = 0.1
-_ANSWER_S = 2.0
+_RESPONSE_S = 2.0
 _ASSUMED = "assumed: no FNIRSI data sheet was available"
 """If a tester is less accurate, the stated uncertainty is too small."""
 
@@ -63,8 +63,8 @@ class KeepAlive(Dialog):
 
     def stop(self) -> None:
         """Wait until the stream has ended."""
-        complaint = f"the FNIRSI tester still sends data {_ANSWER_S:g} s after the last request"
-        run_dry(self._transport, complaint, _ANSWER_S)
+        complaint = f"the FNIRSI tester still sends data {_RESPONSE_S:g} s after the last request"
+        run_dry(self._transport, complaint, _RESPONSE_S)
 
     def read(self, timeout_s: float) -> bytes:
         """Return bytes that have arrived; renews the start command when due."""
@@ -79,7 +79,7 @@ class KeepAlive(Dialog):
             TargetError: no samples arrive, or the device is not a tester.
         """
         self.start()
-        framer, deadline_s, reports = ReportFramer(), time.monotonic() + _ANSWER_S, 0
+        framer, deadline_s, reports = ReportFramer(), time.monotonic() + _RESPONSE_S, 0
         byte_count = 0
         while (left_s := deadline_s - time.monotonic()) > 0:
             data = self.read(min(left_s, _QUIET_S))
@@ -90,7 +90,7 @@ class KeepAlive(Dialog):
                     voltage_v, current_a = samples_of(report)
                     return float((voltage_v * current_a).mean())
         raise TargetError(
-            f"no FNIRSI tester found: {byte_count} bytes in {_ANSWER_S:g} s, without samples; "
+            f"no FNIRSI tester found: {byte_count} bytes in {_RESPONSE_S:g} s, without samples; "
             "very old firmware sends none"
         )
 

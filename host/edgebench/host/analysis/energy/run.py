@@ -123,10 +123,10 @@ def find_energy(
         is_coded = sync.result.method is SyncMethod.CODED_LOAD
         codes = worker.sync.codes if is_coded and place is None else ()
         idles_ns = idle_windows(record.events)
-        channel, loop_ns = site.channels[0], timed.window_ns
+        loop_ns = timed.window_ns
         screening = _without_contradictions(screening, site, sync.best.line, idles_ns, loop_ns)
         power = screening.power
-        seen = look_at_meter(power, channel, sync.best, codes, idles_ns, loop_ns, timed.count)
+        seen = look_at_meter(power, site.channels, sync.best, codes, idles_ns, loop_ns, timed.count)
         trace = AlignedTrace(
             power,
             site,

@@ -18,7 +18,7 @@ from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS
 from edgebench.host.power.imports.columns import ROWS, TableColumn, TableColumns
 from edgebench.host.power.imports.known_tables import Samples
 from edgebench.meters.base import Flag, Floats, Gap, LossReport, SampleBlock
-from edgebench.meters.scpi.answers import SPECIAL, flags_of
+from edgebench.meters.scpi.responses import SPECIAL, flags_of
 from edgebench.protocol.errors import FileRefused
 
 Values = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.object_]
