@@ -16,11 +16,12 @@ from enum import Enum
 
 from edgebench.host.analysis.compare.ratios import SetRatio, ratio_of_sets
 from edgebench.host.result.marks import together
-from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, Quantity
+from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, LATENCY_SPANS, Quantity
 from edgebench.host.result.numbers import Number, headline_number, number_of
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.units import format_number, format_share, format_times
+from edgebench.host.result.verdict import NumberKind
 from edgebench.host.show.numbers import REFUSED
 from edgebench.host.show.verdict import causes_of
 from edgebench.protocol.text import printable
@@ -76,11 +77,11 @@ def headlines(sets: Sequence[RunSet]) -> list[Headline]:
     Args:
         sets: Sets of the command, in the order of measurement.
     """
-    measured = [one for one in sets if one.first.failure is None]
+    measured = [run_set for run_set in sets if run_set.first.failure is None]
     if not measured:
         return []
     question = _question(measured[0])
-    own = [_answer(one, question) for one in measured]
+    own = [_answer(run_set, question) for run_set in measured]
     if len(measured) == 1:
         return own
     compared = best_of(measured)
@@ -89,39 +90,41 @@ def headlines(sets: Sequence[RunSet]) -> list[Headline]:
     return [*own, *([compared] if compared is not None else [])]
 
 
-def _question(one: RunSet) -> Question:
-    run = one.first
+def _question(run_set: RunSet) -> Question:
+    run = run_set.first
     if run.spec.is_sustained:
         return Question.SUSTAINED
-    if any(run.metrics.energy is not None for run in one.runs):
+    if any(run.metrics.energy is not None for run in run_set.runs):
         return Question.ENERGY
     if run.metrics.accuracy is not None:
         return Question.ACCURACY
     return Question.RESULT
 
 
-def _answer(one: RunSet, question: Question) -> Headline:
-    name = f"{one.model} on {one.runtime}"
-    if one.verdict.is_refused:
-        causes = "; ".join(cause.title for cause in causes_of(one))
-        return _headline(question, f"{name}: {REFUSED}, {causes}", one.marks.label)
+def _answer(run_set: RunSet, question: Question) -> Headline:
+    name = f"{run_set.model} on {run_set.runtime}"
+    if run_set.verdict.is_refused:
+        causes = "; ".join(cause.title for cause in causes_of(run_set))
+        return _headline(question, f"{name}: {REFUSED}, {causes}", run_set.marks.label)
     if question is Question.SUSTAINED:
-        thermal = one.first.metrics.thermal
-        return _headline(question, f"{name} {_sustained(one, thermal)}", one.marks.label)
-    number = headline_number(one)
+        thermal = run_set.first.metrics.thermal
+        return _headline(question, f"{name} {_sustained(run_set, thermal)}", run_set.marks.label)
+    number = headline_number(run_set)
     result = "has no headline metric" if number is None else _result(number)
     if question is Question.ENERGY:
-        energy = number_of(one, GROSS_ENERGY)
+        energy = number_of(run_set, GROSS_ENERGY)
         if energy is None:
             return _headline(
-                question, f"{name}: energy {REFUSED}, {_causes_of_energy(one)}", one.marks.label
+                question,
+                f"{name}: energy {REFUSED}, {_causes_of_energy(run_set)}",
+                run_set.marks.label,
             )
         sentence = f"{name} uses {format_number(energy)} per inference, gross"
         return _headline(question, sentence, energy.marks.label)
-    if question is Question.ACCURACY and (accuracy := number_of(one, ACCURACY)) is not None:
+    if question is Question.ACCURACY and (accuracy := number_of(run_set, ACCURACY)) is not None:
         sentence = f"{name} has an accuracy of {format_number(accuracy)}, and {result}"
-        return _headline(question, sentence, one.marks.label)
-    return _headline(question, f"{name} {result}", one.marks.label)
+        return _headline(question, sentence, run_set.marks.label)
+    return _headline(question, f"{name} {result}", run_set.marks.label)
 
 
 def _headline(question: Question, sentence: str, marks: str) -> Headline:
@@ -135,31 +138,31 @@ def _result(number: Number) -> str:
         return f"executes {shown} per inference"
     if metric.quantity is Quantity.RATE:
         return f"completes {shown} inferences"
-    counted = "query" if metric.group == "end_to_end_ns" else "inference"
-    name = metric.path.rpartition(".")[2]
-    if name == "p50":
+    span, label = metric.group, metric.label.replace("_", ".")
+    counted = "query" if span == "end_to_end_ns" else "inference"
+    if metric.path == f"{span}.p50" or span not in LATENCY_SPANS:
         return f"takes {shown} per {counted}"
-    return f"has a {name.replace('_', '.')} of {shown} per {counted}"
+    return f"has a {label} of {shown} per {counted}"
 
 
-def _causes_of_energy(one: RunSet) -> str:
+def _causes_of_energy(run_set: RunSet) -> str:
     """Titles of the causes that harm the energy."""
-    titles = [
+    titles = (
         cause.title
-        for cause in causes_of(one)
-        if any(finding.id.startswith(("energy", "meter")) for finding in cause.findings)
-    ]
+        for cause in causes_of(run_set)
+        if any(NumberKind.ENERGY in finding.harmed for finding in cause.findings)
+    )
     return "; ".join(titles) or "no run has one"
 
 
-def _sustained(one: RunSet, thermal: ThermalResult | None) -> str:
+def _sustained(run_set: RunSet, thermal: ThermalResult | None) -> str:
     """When and why a device throttled, and what it kept, as the end of a sentence."""
-    number = headline_number(one)
+    number = headline_number(run_set)
     latency = "" if number is None else f"; it {_result(number)}"
     if thermal is None or thermal.state is ThermalState.UNKNOWN:
         return f"may have slowed down: neither heat nor clock could be watched{latency}"
     if not thermal.is_slowed:
-        length = f"{one.first.spec.duration_s:g} s"
+        length = f"{run_set.first.spec.duration_s:g} s"
         return f"did not slow down in {length}{latency}"
     when = "from the start" if not thermal.onset_s else f"after {thermal.onset_s:.0f} s"
     cause = {"thermal": "heat", None: "an unknown cause", "hidden": "a hidden cause"}.get(
@@ -175,11 +178,11 @@ def best_of(sets: Sequence[RunSet]) -> Headline | None:
     if len(sets) < 2:
         return None
     times = {id(sets[0]): 1.0}
-    for one in sets[1:]:
-        if (ratio := ratio_of_sets(sets[0], one)) is None:
+    for run_set in sets[1:]:
+        if (ratio := ratio_of_sets(sets[0], run_set)) is None:
             return None
-        times[id(one)] = ratio.times
-    best, second = sorted(sets, key=lambda one: -times[id(one)])[:2]
+        times[id(run_set)] = ratio.times
+    best, second = sorted(sets, key=lambda run_set: -times[id(run_set)])[:2]
     between = ratio_of_sets(second, best)
     if between is None:
         return None
@@ -195,16 +198,16 @@ def best_of(sets: Sequence[RunSet]) -> Headline | None:
         sentence = (
             f"{begin}{names} are the same within ±{format_share(max(high, 1 / low) - 1)} (95 % CI)"
         )
-    return _headline(Question.RATIO, sentence, together(one.marks for one in sets).label)
+    return _headline(Question.RATIO, sentence, together(run_set.marks for run_set in sets).label)
 
 
-def _name(one: RunSet, sets: Sequence[RunSet]) -> str:
+def _name(run_set: RunSet, sets: Sequence[RunSet]) -> str:
     """Name of a set that distinguishes it: its model, with runtime and device where needed."""
-    name = one.model
+    name = run_set.model
     if len({each.model for each in sets}) < len(sets):
-        name += f" on {one.runtime}"
+        name += f" on {run_set.runtime}"
     if len({each.device for each in sets}) > 1:
-        name += f" on {one.device}"
+        name += f" on {run_set.device}"
     return name
 
 
