@@ -221,7 +221,7 @@ def test_fast_model_that_answers_wrongly_is_invalid(paired: Host, tmp_path: Path
     assert damaged["metrics"]["agreement"]["relative_rms"] < 0.01, "the kernels are not to blame"
     assert "accuracy_floor" in broken_rules(damaged)
     assert damaged["verdict"]["state"] == "invalid"
-    assert "invalid: damaged.tflite on litert: top1 " in result.stderr
+    assert "invalid: damaged.tflite on litert: the outputs are wrong: top1 " in result.stderr
 
 
 def summary(run: StoredRun, host: Host) -> str:

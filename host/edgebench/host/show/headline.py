@@ -104,7 +104,7 @@ def _question(run_set: RunSet) -> Question:
 def _answer(run_set: RunSet, question: Question) -> Headline:
     name = f"{run_set.model} on {run_set.runtime}"
     if run_set.verdict.is_refused:
-        causes = "; ".join(cause.title for cause in causes_of(run_set))
+        causes = "; ".join(cause.title for cause in causes_of(run_set) if cause.is_refusal)
         return _headline(question, f"{name}: {REFUSED}, {causes}", run_set.marks.label)
     if question is Question.SUSTAINED:
         thermal = run_set.first.metrics.thermal
