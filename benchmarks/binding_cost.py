@@ -238,7 +238,7 @@ def claims_of(seen: Mapping[tuple[str, str], Mapping[str, list[float]]]) -> list
     found = []
     for runtime in RUNTIMES:
         sides = [one for (name, model), one in seen.items() if name == runtime and model != TRIVIAL]
-        if any(CTYPES not in one for one in sides):
+        if any(CTYPES not in side for side in sides):
             continue
         ratio = joined(sides, BINDING, CTYPES)
         is_met = ratio.median <= CTYPES_BAR
@@ -250,7 +250,7 @@ def claims_of(seen: Mapping[tuple[str, str], Mapping[str, list[float]]]) -> list
 
 def joined(sides: Sequence[Mapping[str, list[float]]], above: str, below: str) -> Spread:
     """Ratios of two sides over several models."""
-    return spread([a / b for one in sides for a, b in zip(one[above], one[below], strict=True)])
+    return spread([a / b for side in sides for a, b in zip(side[above], side[below], strict=True)])
 
 
 def cells(sides: Mapping[str, list[float]]) -> list[str]:

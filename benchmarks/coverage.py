@@ -182,20 +182,20 @@ def quick_set_cells(name: str, trials: int) -> list[str]:
     """Valid sets, coverage of all and of valid sets, median half-width, and further runs."""
     truth_ns = true_median_ns(name)
     sets = [simulated_set(name, seed) for seed in range(trials)]
-    held = [holds(one, truth_ns) for one in sets]
-    valid = [is_held for is_held, one in zip(held, sets, strict=True) if _is_valid(one)]
-    widths = [one.metrics["latency_ns.p50"].half_width_ratio or 0.0 for one in sets]
+    held = [holds(run_set, truth_ns) for run_set in sets]
+    valid = [is_held for is_held, run_set in zip(held, sets, strict=True) if _is_valid(run_set)]
+    widths = [run_set.metrics["latency_ns.p50"].half_width_ratio or 0.0 for run_set in sets]
     return [
         f"{len(valid) / trials:.0%}",
         f"{np.mean(held):.0%}",
         f"{np.mean(valid):.0%}" if valid else "–",
         f"±{np.median(widths):.1%}",
-        f"{sum(len(one.replaced_run_ids) for one in sets) / trials:.1f}",
+        f"{sum(len(run_set.replaced_run_ids) for run_set in sets) / trials:.1f}",
     ]
 
 
-def _is_valid(one: RunSet) -> bool:
-    return one.verdict.state is State.VALID
+def _is_valid(run_set: RunSet) -> bool:
+    return run_set.verdict.state is State.VALID
 
 
 def main() -> None:
@@ -222,8 +222,8 @@ def main() -> None:
         for count in COUNTS
     ]
     sets = [
-        (one.name, *set_cells(one, options.trials))
-        for one in LAUNCHES[: 1 if options.smoke else None]
+        (launch.name, *set_cells(launch, options.trials))
+        for launch in LAUNCHES[: 1 if options.smoke else None]
     ]
     lines = [
         table(("series", "queries", *PERCENTILES), rows),

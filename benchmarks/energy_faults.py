@@ -89,7 +89,7 @@ def spoilt_trials(sources: Sequence[Source]) -> Iterator[Trial]:
     """Every fault of every source that can have it."""
     for place, source in enumerate(sources):
         for fault in FAULTS:
-            if fault.traits & source.traits:
+            if fault.applies_to(source.traits):
                 yield trial_of(source, place, fault)
 
 

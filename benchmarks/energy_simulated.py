@@ -312,7 +312,7 @@ def trial(case: Case, seed: int) -> Outcome:
 
 def row_of(name: str, outcomes: Sequence[Outcome | None]) -> list[str]:
     """All trials of a case; None: a file that was refused."""
-    printed = [one for one in outcomes if one is not None and not one.is_refused]
+    printed = [outcome for outcome in outcomes if outcome is not None and not outcome.is_refused]
     nets = [one.is_net_inside for one in printed if one.is_net_inside is not None]
     methods = Counter(
         one.energy.sync.method.value

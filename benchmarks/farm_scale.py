@@ -147,18 +147,20 @@ def report_watch(count: int, duration_s: float, repeats: int) -> None:
         figures = [
             watch_once(Path(name) / str(number), count, duration_s) for number in range(repeats)
         ]
-    cpu = spread([one.cpu_ratio for one in figures])
-    size = spread([one.bytes_per_device for one in figures])
-    delay = spread([one.delay_s_p99 for one in figures])
-    batches = spread([one.batch_count / count / duration_s for one in figures])
+    cpu = spread([figure.cpu_ratio for figure in figures])
+    size = spread([figure.bytes_per_device for figure in figures])
+    delay = spread([figure.delay_s_p99 for figure in figures])
+    batches = spread([figure.batch_count / count / duration_s for figure in figures])
     rows = [
         claim("CPU, % of a core", cpu.text(1, 100), *met(cpu.median, CPU_BAR, 100)),
         claim("memory of a device, KB", size.text(0, 1e-3), *met(size.median, BYTES_BAR, 1e-3)),
         claim("sample to delivery, p99, s", delay.text(3), *met(delay.median, DELAY_BAR_S)),
-        claim("the same, p50, s", spread([one.delay_s_p50 for one in figures]).text(3)),
+        claim("the same, p50, s", spread([figure.delay_s_p50 for figure in figures]).text(3)),
         claim("batches of a device, 1/s", batches.text(3)),
-        claim("all connected after, s", spread([one.connect_s for one in figures]).text(1)),
-        claim("away meanwhile", spread([float(one.absence_count) for one in figures]).text(0)),
+        claim("all connected after, s", spread([figure.connect_s for figure in figures]).text(1)),
+        claim(
+            "away meanwhile", spread([float(figure.absence_count) for figure in figures]).text(0)
+        ),
     ]
     report(f"{count} devices watched", [claims_table(rows)], began)
 
@@ -397,11 +399,11 @@ def sides(words: Sequence[Sequence[str]]) -> Iterator[list[str]]:
         for those in words
     ]
     try:
-        yield [one.stdout.readline().decode() for one in processes if one.stdout]
+        yield [process.stdout.readline().decode() for process in processes if process.stdout]
     finally:
-        for one in processes:
-            end(one)
-            for pipe in (one.stdin, one.stdout):
+        for process in processes:
+            end(process)
+            for pipe in (process.stdin, process.stdout):
                 if pipe:
                     pipe.close()
 

@@ -130,8 +130,8 @@ def measured(options: argparse.Namespace, fetched: Path, how: Finish, folder: Pa
         os.close(descriptor)
     losses = [decode(path) for path in paths]
     return FinishCost(
-        lost_count=sum(one.lost_count for one in losses),
-        received_count=sum(one.received_count for one in losses),
+        lost_count=sum(loss.lost_count for loss in losses),
+        received_count=sum(loss.received_count for loss in losses),
         finished_count=sum(counts),
     )
 

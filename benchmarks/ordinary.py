@@ -165,24 +165,26 @@ def measured(
             yield found
 
 
-def summary(one: StoredSet, pair: ModelRuntime) -> OrdinarySet:
+def summary(stored_set: StoredSet, pair: ModelRuntime) -> OrdinarySet:
     """The headline of a set, with the rules that harm it."""
-    spread = None if one.verdict.is_refused else one.metrics.get(HEADLINE)
+    spread = None if stored_set.verdict.is_refused else stored_set.metrics.get(HEADLINE)
     return OrdinarySet(
         pair=pair,
         median_ns=None if spread is None else spread.median,
         ci95_ns=None if spread is None else spread.ci95,
-        state=one.verdict.state_of(NumberKind.MEDIAN),
+        state=stored_set.verdict.state_of(NumberKind.MEDIAN),
         reasons=tuple(
-            finding.id for finding in one.verdict.failures if NumberKind.MEDIAN in finding.harmed
+            finding.id
+            for finding in stored_set.verdict.failures
+            if NumberKind.MEDIAN in finding.harmed
         ),
     )
 
 
-def is_cleared(one: StoredSet, store: Path) -> bool | None:
+def is_cleared(stored_set: StoredSet, store: Path) -> bool | None:
     """Whether the median is valid after the first command that is advised; None without one."""
     commands = (
-        found for advice in advised(one) for step in advice.steps for found in step.commands
+        found for advice in advised(stored_set) for step in advice.steps for found in step.commands
     )
     advice = next(commands, None)
     if advice is None:
@@ -224,25 +226,28 @@ def lines(sets: Mapping[str, Sequence[OrdinarySet]]) -> list[str]:
     return [table(headers, rows), "", table(["condition", "rule that failed", "sets"], counted)]
 
 
-def is_inside(one: OrdinarySet, truth_ns: float) -> bool:
+def is_inside(ordinary_set: OrdinarySet, truth_ns: float) -> bool:
     """Whether the interval contains the truth."""
-    return one.ci95_ns is not None and one.ci95_ns[0] <= truth_ns <= one.ci95_ns[1]
+    return (
+        ordinary_set.ci95_ns is not None
+        and ordinary_set.ci95_ns[0] <= truth_ns <= ordinary_set.ci95_ns[1]
+    )
 
 
-def is_moved(one: OrdinarySet, quiet_ns: Sequence[float]) -> bool:
+def is_moved(ordinary_set: OrdinarySet, quiet_ns: Sequence[float]) -> bool:
     """Whether the interval is outside of the range of the quiet medians."""
-    if one.ci95_ns is None:
+    if ordinary_set.ci95_ns is None:
         return False
-    return one.ci95_ns[0] > quiet_ns[-1] or one.ci95_ns[1] < quiet_ns[0]
+    return ordinary_set.ci95_ns[0] > quiet_ns[-1] or ordinary_set.ci95_ns[1] < quiet_ns[0]
 
 
-def row_of(one: OrdinarySet) -> str:
+def row_of(ordinary_set: OrdinarySet) -> str:
     """A set in a line, for the person who waits."""
-    if one.median_ns is None:
-        return f"{one.state.value}, {', '.join(one.reasons)}"
-    low, high = one.ci95_ns or (one.median_ns, one.median_ns)
-    interval = f"{one.median_ns:.0f} ({low:.0f}..{high:.0f}) ns"
-    return ", ".join([interval, one.state.value, *one.reasons])
+    if ordinary_set.median_ns is None:
+        return f"{ordinary_set.state.value}, {', '.join(ordinary_set.reasons)}"
+    low, high = ordinary_set.ci95_ns or (ordinary_set.median_ns, ordinary_set.median_ns)
+    interval = f"{ordinary_set.median_ns:.0f} ({low:.0f}..{high:.0f}) ns"
+    return ", ".join([interval, ordinary_set.state.value, *ordinary_set.reasons])
 
 
 if __name__ == "__main__":

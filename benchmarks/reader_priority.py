@@ -101,9 +101,9 @@ def saved(recorded: Mapping[str, Sequence[Recorded]], busy_count: int) -> list[l
     """What each kind of reader loses beside busy processes."""
     claims: list[list[str]] = []
     for side, recordings in recorded.items():
-        lost = spread([one.lost_percent for one in recordings])
-        late = spread([one.latest_ms for one in recordings])
-        rate = spread([abs(one.rate_error_ppm) for one in recordings])
+        lost = spread([recording.lost_percent for recording in recordings])
+        late = spread([recording.latest_ms for recording in recordings])
+        rate = spread([abs(recording.rate_error_ppm) for recording in recordings])
         where = f"beside {busy_count} busy processes, {side}"
         is_enough = lost.extremes[1] < LOST_BAR_PERCENT
         bar = f"< {LOST_BAR_PERCENT:g} %"
@@ -195,8 +195,8 @@ def record(folder: Path, is_first: bool, options: argparse.Namespace) -> Recorde
             one.wait()
     loss = decode(path)
     packets = list(read_packets(path))
-    arrived_s = np.array([one.last_rx_ns for one in packets]) / 1e9
-    taken_s = np.cumsum([len(one.data) for one in packets]) / WORD_BYTES / RATE_HZ
+    arrived_s = np.array([packet.last_rx_ns for packet in packets]) / 1e9
+    taken_s = np.cumsum([len(packet.data) for packet in packets]) / WORD_BYTES / RATE_HZ
     late_s = (arrived_s - taken_s)[taken_s < options.seconds - PATIENCE_MS / 1e3]
     return Recorded(100 * loss.lost_ratio, 1e3 * float(np.ptp(late_s)), loss.rate_error_ppm or 0.0)
 

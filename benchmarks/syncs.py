@@ -85,11 +85,13 @@ def measured(action: Callable[[], object]) -> SyncCost:
 def rows_of(name: str, costs: list[SyncCost]) -> list[list[str]]:
     """Rows of the table."""
     return [
-        claim(f"syncs of a {name}", spread([one.count for one in costs]).text(0)),
-        claim(f"time in syncs of a {name}, ms", spread([one.sync_s * 1e3 for one in costs]).text()),
+        claim(f"syncs of a {name}", spread([cost.count for cost in costs]).text(0)),
+        claim(
+            f"time in syncs of a {name}, ms", spread([cost.sync_s * 1e3 for cost in costs]).text()
+        ),
         claim(
             f"time in syncs / time of a {name}",
-            spread([one.sync_s / one.total_s for one in costs]).text(4),
+            spread([cost.sync_s / cost.total_s for cost in costs]).text(4),
         ),
     ]
 

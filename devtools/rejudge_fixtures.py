@@ -37,11 +37,11 @@ def main() -> None:
 
 
 def _with_stored_sentences(verdict: Verdict, stored: Verdict) -> Verdict:
-    before = {one.id: one for one in stored.rules}
+    before = {rule.id: rule for rule in stored.rules}
 
-    def kept(one: Finding) -> Finding:
-        old = before.get(one.id)
-        return one if old is None or replace(old, detail=one.detail) != one else old
+    def kept(finding: Finding) -> Finding:
+        old = before.get(finding.id)
+        return finding if old is None or replace(old, detail=finding.detail) != finding else old
 
     return replace(verdict, rules=tuple(map(kept, verdict.rules)))
 

@@ -99,8 +99,8 @@ def write_pictures(browser: Browser, folder: Path) -> int:
     return 1 if large else 0
 
 
-def size_of(one: Picture) -> int:
-    return (PICTURES / f"{one.name}.png").stat().st_size
+def size_of(picture: Picture) -> int:
+    return (PICTURES / f"{picture.name}.png").stat().st_size
 
 
 def look_at_all(browser: Browser, folder: Path, look: Path) -> None:

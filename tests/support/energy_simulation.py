@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.agent.worker.jitter import STRETCH_GAPS, STRETCH_QUERIES
-from edgebench.agent.worker.load_code import CHIP_COUNT, chips_of
+from edgebench.agent.worker.load_code import CHIP_COUNT, chips_of, shifts_of
 from edgebench.agent.worker.marks import QUIET_S
 from edgebench.host.analysis.energy.run import find_energy
 from edgebench.host.analysis.energy.windows import TimedQueries
@@ -391,8 +391,9 @@ class _Run:
         device = self.device
         self.enter("syncing", at_s)
         at_s += QUIET_S + device.chip_s
-        chips = chips_of(self.run_id, len(self.codes))
-        edges_s = at_s + device.chip_s * np.arange(CHIP_COUNT + 1)
+        number = len(self.codes)
+        chips, shifts = chips_of(self.run_id, number), shifts_of(self.run_id, number)
+        edges_s = at_s + device.chip_s * (np.arange(CHIP_COUNT + 1) + shifts)
         busy_w = device.work_w if device.code_w is None else device.code_w
         for begin_s, end_s, is_busy in zip(edges_s, edges_s[1:], chips, strict=False):
             if is_busy:

@@ -88,13 +88,22 @@ class Instrument:
     supply_v: float = 5.0
     has_own_clock: bool = False
     full_a: float = 5.0
-    """Current at the end of its range."""
+    """Current at the end of its range, if the driver declares none."""
+    first_rail_ratio: float = 1.0
+    """Share of the current that the first of its rails has."""
     counter_range_j: float = 262_143.328850
     """Energy at which its counter wraps by its own statement."""
 
     def header(self) -> Header:
         """Header of the driver."""
         return _header(self.name)
+
+    @property
+    def full_w(self) -> float:
+        """Power at the end of its range."""
+        limits_a = [limit.limit_a for limit in self.header().capability.current_limits]
+        full_a = max(limits_a) / self.first_rail_ratio if limits_a else self.full_a
+        return full_a * self.supply_v
 
 
 @cache
@@ -538,7 +547,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         traits=_CHIP,
         open=_of(_agx_orin),
         packets=_polled(_rails),
-        full_a=20.0,
+        first_rail_ratio=AGX_ORIN_SHARES[0],
     ),
     Instrument(
         name="hwmon, power",

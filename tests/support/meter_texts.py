@@ -272,7 +272,7 @@ PROGRAMS: tuple[Program, ...] = (
             "time_s,current_uA\n",
             lambda row: f"{row.time_s:.4f},{_or(f'{1e6 * row.current_a:.1f}', '9.9E+37', row)}",
         ),
-        traits=_CURRENT - {Trait.CURRENT} | {Trait.POWER},
+        traits=_CURRENT - {Trait.CURRENT} | {Trait.POWER, Trait.TINY},
         load=MICROCONTROLLER,
         supply_v=3.3,
         full_a=1.0,

@@ -39,6 +39,9 @@ LOOP_S = 2.0
 STATED_GAIN_RATIO = 0.01
 NOISE_RATIO = 2e-3
 """Noise of a reading, over the power of the work."""
+DRIFT_LIMIT_PPM = 80.0
+"""Largest difference of two clocks. Crystals of instruments and computers are within 50 ppm each;
+none is exactly equal to another."""
 SPEC = RunSpec("tflite", duration_s=LOOP_S)
 
 
@@ -56,11 +59,11 @@ class Sampling:
 
     @classmethod
     def of_driver(cls, instrument: Instrument, seed: int) -> Sampling:
-        """Sampling of a driver's instrument; its clock is up to 80 ppm off if it has one."""
+        """Sampling of a driver's instrument; its clock differs from the device's if it has one."""
         header, is_polled = instrument.header(), not instrument.has_own_clock
         request = EnergyRequest(meter=instrument.name)
         opened = OpenMeter(request=request, meter=cast(Meter, instrument), header=header)
-        drift_ppm = 0.0 if is_polled else float(np.random.default_rng(seed).uniform(-80, 80))
+        drift_ppm = 0.0 if is_polled else drift_of(seed)
         return cls(
             rate_hz=header.capability.rate_hz,
             is_averaging=header.capability.is_averaging,
@@ -70,14 +73,18 @@ class Sampling:
         )
 
     @classmethod
-    def of_program(cls, program: Program) -> Sampling:
-        """Sampling of a program, whose rate the user states as `--trace-rate`."""
+    def of_program(cls, program: Program, seed: int) -> Sampling:
+        """Sampling of a program, whose rate the user states as `--trace-rate`.
+
+        The times of its file are those of another clock than the device's.
+        """
         rate_hz = program.trace_rate_hz or program.rate_hz
         spec = OtherInstrument(rate_hz=rate_hz).spec(SPEC, is_duration_fixed=False)
         return cls(
             rate_hz=program.rate_hz,
             is_averaging=program.is_averaging,
             is_polled=False,
+            drift_ppm=drift_of(seed),
             spec=replace(spec, duration_s=max(spec.duration_s, program.window_s)),
         )
 
@@ -123,12 +130,21 @@ class Sampling:
         energy_j = np.maximum.accumulate(played.course.energy_j(time_s) + np.cumsum(noise_j))
         return Readings.of(time_s, power_w, energy_j, supply_v)
 
+    def on_its_clock(self, readings: Readings) -> Readings:
+        """Readings with the times of the source's clock, which a file states."""
+        return replace(readings, time_s=readings.time_s * (1 + self.drift_ppm * 1e-6))
+
     def _powers(self, course: Course, time_s: Floats) -> Floats:
         if not self.is_averaging:
             return course.at(time_s).copy()
         begins_s = np.concatenate([[max(0.0, 2 * time_s[0] - time_s[1])], time_s[:-1]])
         powers: Floats = (course.energy_j(time_s) - course.energy_j(begins_s)) / (time_s - begins_s)
         return powers
+
+
+def drift_of(seed: int) -> float:
+    """Difference of the clocks of an instrument and a device, ppm."""
+    return float(np.random.default_rng(seed).uniform(-DRIFT_LIMIT_PPM, DRIFT_LIMIT_PPM))
 
 
 @cache
@@ -170,8 +186,11 @@ def metered_run(
     played = sampling.run(load or instrument.load, seed)
     readings = sampling.readings(played, instrument.supply_v, seed)
     if fault is not None:
-        full_w = instrument.full_a * instrument.supply_v
-        scene = scene_of(played, full_w, instrument.counter_range_j)
+        limits = header.capability.current_limits
+        scene = replace(
+            scene_of(played, instrument.full_w, instrument.counter_range_j),
+            has_ranges=any(limit.range is not None for limit in limits),
+        )
         readings = fault.spoil(readings, scene)
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
@@ -187,14 +206,14 @@ def filed_run(
     program: Program, seed: int, fault: Fault | None = None, load: Load | None = None
 ) -> Outcome | str:
     """A run beside a program that writes a file; its outcome, or why the file is refused."""
-    sampling = Sampling.of_program(program)
+    sampling = Sampling.of_program(program, seed)
     played = sampling.run(load or program.load, seed)
     readings = sampling.readings(played, program.supply_v, seed)
     if fault is not None:
         scene = scene_of(played, program.full_a * program.supply_v, 262_143.328850)
         readings = fault.spoil(readings, scene)
     with tempfile.TemporaryDirectory() as folder:
-        return filed_outcome(played, program, readings, Path(folder))
+        return filed_outcome(played, program, sampling.on_its_clock(readings), Path(folder))
 
 
 def filed_outcome(
@@ -211,7 +230,7 @@ SWAPS = ("the next run of a set", "another model", "another day", "a set of thre
 def swapped_file(program: Program, seed: int) -> tuple[str, Outcome | str]:
     """The file of another run, or of a set of others, given to a run: the kind, and its outcome."""
     kind = SWAPS[seed % len(SWAPS)]
-    sampling, load = Sampling.of_program(program), program.load
+    sampling, load = Sampling.of_program(program, seed), program.load
     played = sampling.run(load, seed, f"20260102-030405-{seed:08x}")
     other, day = sampling, "20260102"
     if kind == "another model":

@@ -1,8 +1,16 @@
 """What an instrument reports of a run, and the ways in which such a report is spoilt.
 
 A fault changes the readings before they are encoded as the instrument does (meter_bytes.py,
-meter_texts.py). A source has traits; a fault applies to the sources that have what it spoils. Left
-out is what no reader could see: a plug in steps of 0.1 W that ends at 1.8 W, a small offset.
+meter_texts.py). A source has traits; a fault applies to the sources that have what it spoils.
+
+Left out is what no reader could see, because a good recording may have the same values:
+
+    a plug in steps of 0.1 W that ends at 1.8 W    a steady load of 1.8 W
+    an offset that leaves the idle power positive  a device with another idle power
+    a microcontroller's power by 1,000             one of the microwatts that slow ones take
+    a counter at the end of its range              a counter has none but the one at which it wraps
+    a current at full scale below the end that     a load of this current: the end of the range is
+    the driver declares                            known
 """
 
 from __future__ import annotations
@@ -30,6 +38,7 @@ class Trait(Enum):
     RAILS = "rails behind its input"
     SIGN = "sign"
     NOISE = "values that scatter by more than a digit"
+    TINY = "power of which another device of the class takes a thousandth"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +97,8 @@ class Scene:
     work_w: float
     full_w: float
     """Power at the end of the instrument's range."""
+    has_ranges: bool = False
+    """Whether the end of each of several ranges is known: it clips nowhere else."""
     counter_range_j: float
     """Energy at which the counter wraps by its own statement."""
 
@@ -105,11 +116,18 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A way to spoil readings, and the traits of which a source needs one."""
+    """A way to spoil readings."""
 
     name: str
     traits: frozenset[Trait]
+    """Traits of which a source needs one."""
     spoil: Callable[[Readings, Scene], Readings]
+    unseen_with: frozenset[Trait] = frozenset()
+    """Traits of sources in which no reader could see the fault."""
+
+    def applies_to(self, traits: frozenset[Trait]) -> bool:
+        """Whether a source with these traits can have the fault, and a reader could see it."""
+        return bool(self.traits & traits) and not self.unseen_with & traits
 
 
 ANY_POWER = (Trait.POWER, Trait.CURRENT)
@@ -171,6 +189,8 @@ def _held(begin: float, end: float) -> Callable[[Readings, Scene], Readings]:
 def _clipped(ratio: float) -> Callable[[Readings, Scene], Readings]:
     def spoil(readings: Readings, scene: Scene) -> Readings:
         end_w = ratio * scene.work_w
+        if scene.has_ranges:  # the device takes as much more
+            readings, end_w = readings.scaled(scene.full_w / end_w), scene.full_w
         return replace(
             readings,
             power_w=np.minimum(readings.power_w, end_w),
@@ -253,9 +273,12 @@ def _jumping(jump_j: float) -> Callable[[Floats, float, Scene], Floats]:
 
 
 def _fault(
-    name: str, traits: tuple[Trait, ...], spoil: Callable[[Readings, Scene], Readings]
+    name: str,
+    traits: tuple[Trait, ...],
+    spoil: Callable[[Readings, Scene], Readings],
+    unseen_with: tuple[Trait, ...] = (),
 ) -> Fault:
-    return Fault(name, frozenset(traits), spoil)
+    return Fault(name, frozenset(traits), spoil, frozenset(unseen_with))
 
 
 FAULTS = (
@@ -267,7 +290,7 @@ FAULTS = (
     _fault("held, 10 % of the loop", (Trait.NOISE,), _held(0.4, 0.5)),
     _fault("held from before the loop on", (Trait.NOISE,), _held(-0.25, 0.2)),
     _fault("unit, times 1,000", (Trait.UNIT,), _scaled(1000.0)),
-    _fault("unit, by 1,000", (Trait.UNIT,), _scaled(1e-3)),
+    _fault("unit, by 1,000", (Trait.UNIT,), _scaled(1e-3), (Trait.TINY,)),
     _fault("unit of the power alone, times 1,000", (Trait.REDUNDANT,), _power_scaled(1000.0)),
     _fault("unit of the power alone, by 1,000", (Trait.REDUNDANT,), _power_scaled(1e-3)),
     _fault("another rail than the input", (Trait.RAILS,), _part_of(0.3)),

@@ -86,7 +86,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("PRECISION_SUSPECT_RATIO", 0.05, "as above, 5 % | suspect"),
         ],
         "host.analysis.verdict.run_set": [
-            ("TREND_LIMIT_RATIO", 0.02, "1 in 60), and range over more than 2 %"),
+            ("TREND_LIMIT_RATIO", 0.02, "range over more than 2 %, and rise"),
             ("STEP_RANGES", 2, "by more than twice the range"),
         ],
         "host.analysis.verdict.set_heat": [
@@ -162,7 +162,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("EDGE_WINDOW_MIN_S", 10.0, "a window is shorter than 10 s"),
         ],
         "host.analysis.verdict.target": [
-            ("MIN_TARGET_WINDOWS", 5, "fewer than five windows, of which MLPerf"),
+            ("MIN_TARGET_WINDOWS", 5, "fewer than five windows (MLPerf"),
             ("RANGE_LIMIT_RATIO", 0.01, "`range_ratio` exceeds 1 %"),
             ("CLOCK_LIMIT_RATIO", 0.02, "differs from 1 by more than 2 %"),
         ],
@@ -415,7 +415,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "protocol.live": [
             ("MAX_SAMPLES", 32, "of `sample_count` ≤ 32 values each"),
-            ("WATCH_HZ", 10.0, "at most 10 a second"),
+            ("WATCH_HZ", 10.0, "at most 10 per second"),
         ],
         "agent.run": [
             ("KEPT_LOG_BYTES", 262_144, "output of the inference library, the last 256 KiB"),

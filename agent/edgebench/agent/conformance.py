@@ -290,7 +290,7 @@ def _check_threads(subject: _Subject) -> str:
     end_s = time.monotonic() + THREADS_S
     while time.monotonic() < end_s:
         invoke()
-    used_s = [one.run_s - before_s.get(one.thread, 0.0) for one in read_moment().threads]
+    used_s = [thread.run_s - before_s.get(thread.thread, 0.0) for thread in read_moment().threads]
     several = subject.driver.load(subject.path, LoadOptions(threads=2))
     outputs = [infer(several, sample) for sample in subject.samples]
     several.close()

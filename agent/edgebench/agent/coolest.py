@@ -34,7 +34,7 @@ IDLE_LOAD_15M = 0.2
 def settled_c(
     thermometer: Thermometer, pause: Callable[[float], None] = time.sleep
 ) -> float | None:
-    """The warmest of some readings, so that a low one does not count; None if any fails."""
+    """Highest of several readings, to ignore readings that are too low; None if a reading fails."""
     readings: list[float] = []
     while len(readings) < START_READINGS:
         if (temp_c := thermometer()) is None:

@@ -190,7 +190,7 @@ class Hotplug:
         seats = self._agent.seats
         if len(seats) < MAX_SEATS:
             return None
-        gone = [one for one in seats.values() if not (one.is_there or one.spool.usage()[0])]
+        gone = [seat for seat in seats.values() if not (seat.is_there or seat.spool.usage()[0])]
         if not gone:
             raise UsageError(f"{len(seats)} seats, limit {MAX_SEATS}")
         return min(gone, key=lambda one: one.left_s or 0.0).name

@@ -52,7 +52,7 @@ MAX_BEHIND_BYTES = 256 * 1024
 """Bytes of notices that may wait for a watcher that does not read; with more, the watcher is cut
 off. A seat sends 0.4 KB a second, so this is ten minutes of one seat, or 20 s of `MAX_SEATS`."""
 UPLOAD_LOOK_S = 0.1
-"""Interval of the checks whether a model that another host sends has arrived."""
+"""Polling interval while another host sends the model."""
 
 logger = logging.getLogger(__name__)
 

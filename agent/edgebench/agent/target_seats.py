@@ -130,7 +130,7 @@ def _external(meters: Sequence[str]) -> tuple[str, ...]:
     # Imported here because an idle agent needs no drivers.
     from edgebench.meters.registry import is_external
 
-    return tuple(one for one in meters if is_external(one))
+    return tuple(meter for meter in meters if is_external(meter))
 
 
 def _with_advice(error: EdgebenchError) -> EdgebenchError:

@@ -71,9 +71,9 @@ class WatchedSeat:
             self.last_key = key
             self.send(m.SeatChange(self.seat.state()))
         rows = [
-            (one.time_ns, _or_nan(one.temp_c), _or_nan(one.freq_hz))
-            for one in samples
-            if one.time_ns > self.sampled_ns
+            (sample.time_ns, _or_nan(sample.temp_c), _or_nan(sample.freq_hz))
+            for sample in samples
+            if sample.time_ns > self.sampled_ns
         ]
         if rows:
             self.sampled_ns = rows[-1][0]

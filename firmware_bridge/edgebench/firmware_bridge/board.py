@@ -88,7 +88,7 @@ class Board:
         """
         if self._facts is None:
             raise LocalProtocolError("the board is not connected")
-        seen = sorted(self._exchange.dialect.quirks, key=lambda one: one.value)
+        seen = sorted(self._exchange.dialect.quirks, key=lambda quirk: quirk.value)
         return replace(self._facts, quirks=tuple(seen))
 
     @property
@@ -361,7 +361,11 @@ class Board:
         exchange = self._exchange
         if exchange.dialect.name.endswith(STREAMING):
             return None
-        modes = [one for one in exchange.boot_events if isinstance(one, events.TimestampMode)]
+        modes = [
+            boot_event
+            for boot_event in exchange.boot_events
+            if isinstance(boot_event, events.TimestampMode)
+        ]
         if info is not None and info.mode in ("energy", "performance"):
             is_energy = info.mode == "energy"
         elif modes:
@@ -483,7 +487,7 @@ class Board:
         for _ in range(ATTEMPTS):
             exchange.send(LEAVE_FRAMES)
             frames = exchange.frames(reader, exchange.timing.frame_s)
-            if any(one.kind == FrameKind.ACK and one.sequence == 0 for one in frames or ()):
+            if any(frame.kind == FrameKind.ACK and frame.sequence == 0 for frame in frames or ()):
                 break
         exchange.drain()
 
@@ -585,17 +589,17 @@ class Board:
         if info is None or not info.cycles_max or not info.tick_hz:
             return ()
         ticks = self.retrying(lambda: self._read_ticks(count)).ticks
-        whole = tuple(one for one in ticks if one is not None)
+        whole = tuple(tick for tick in ticks if tick is not None)
         return whole if len(whole) == len(ticks) else ()
 
     def _read_ticks(self, count: int) -> InferenceTicks:
         reply = self._exchange.confirmed("x-cycles", events.CyclesHead, events.CyclesPart)
         head = reply.first(events.CyclesHead)
-        ticks = [one for part in reply.of_kind(events.CyclesPart) for one in part.ticks]
+        ticks = [tick for part in reply.of_kind(events.CyclesPart) for tick in part.ticks]
         if head is None or head.total_count != count or head.kept_count != len(ticks):
             raise LineDamaged(f"received {len(ticks)} ticks for a window of {count}, with {head}")
         return InferenceTicks(
             tick_rate_hz=head.tick_rate_hz,
             total_count=head.total_count,
-            ticks=tuple(None if one == SATURATED_TICKS else one for one in ticks),
+            ticks=tuple(None if tick == SATURATED_TICKS else tick for tick in ticks),
         )

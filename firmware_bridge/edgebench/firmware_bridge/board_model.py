@@ -78,7 +78,7 @@ def encoded_input(data: bytes, model: BoardModel) -> bytes:
         spec = model.inputs[0]
         scale, zero_point = spec.scale or 1.0, spec.zero_point or 0
         values = struct.unpack(f"<{len(data)}b", data)
-        return struct.pack(f"<{len(data)}f", *(scale * (one - zero_point) for one in values))
+        return struct.pack(f"<{len(data)}f", *(scale * (value - zero_point) for value in values))
     return data
 
 
@@ -124,7 +124,7 @@ def _by_info(info: FirmwareInfo) -> tuple[TensorSpec, TensorSpec]:
 
 def result_count(model: BoardModel) -> int:
     """Total number of values of all outputs."""
-    return sum(math.prod(one.shape) for one in model.outputs)
+    return sum(math.prod(output.shape) for output in model.outputs)
 
 
 def _spec(tensor: ModelTensor) -> TensorSpec:

@@ -142,10 +142,10 @@ class BoardPorts:
         """
         self._named = [_split(text) for text in named]
         places = [_place(one.address) for one in self._named]
-        if twice := [one for one in places if places.count(one) > 1]:
+        if twice := [place for place in places if places.count(place) > 1]:
             raise UsageError(f"board named twice: {twice[0]}")
         names = [one.name for one in self._named if one.name]
-        if twice := [one for one in names if names.count(one) > 1]:
+        if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"two boards are named {twice[0]!r}")
         self._memory = KnownBoards(memory)
         self._is_probing = is_probing
@@ -160,16 +160,16 @@ class BoardPorts:
     def look(self) -> list[TargetSighting]:
         """The boards that are present now."""
         candidates, known = self._candidates(), self._memory.known()
-        keys = {one.key for one in candidates}
-        self._probes = {key: one for key, one in self._probes.items() if key in keys}
+        keys = {candidate.key for candidate in candidates}
+        self._probes = {key: probe for key, probe in self._probes.items() if key in keys}
         if self._is_first:
             self._is_first = False
             for one in self._named:
                 if "://" not in one.address and not os.path.exists(one.address):
                     logger.warning("serial port does not exist yet: %s", one.address)
             self._wait_for_named(candidates, known)
-        sightings = [self._sighting(one, known) for one in candidates]
-        return self._with_those_away([one for one in sightings if one is not None])
+        sightings = [self._sighting(candidate, known) for candidate in candidates]
+        return self._with_those_away([sighting for sighting in sightings if sighting is not None])
 
     def _candidates(self) -> list[PortToProbe]:
         listed = {os.path.realpath(port.path): port for port in self._list_ports()}
@@ -199,10 +199,10 @@ class BoardPorts:
 
     def _wait_for_named(self, candidates: list[PortToProbe], known: dict[str, KnownBoard]) -> None:
         deadline_s = self._clock() + FIRST_LOOK_S
-        for one in candidates:
-            self._sighting(one, known)  # starts all probes at the same time
-        for one in candidates:
-            if one.is_named and (probe := self._probes.get(one.key)):
+        for candidate in candidates:
+            self._sighting(candidate, known)  # starts all probes at the same time
+        for candidate in candidates:
+            if candidate.is_named and (probe := self._probes.get(candidate.key)):
                 probe.thread.join(max(0.0, deadline_s - self._clock()))
 
     def _sighting(
@@ -252,7 +252,11 @@ class BoardPorts:
     def _with_those_away(self, sightings: list[TargetSighting]) -> list[TargetSighting]:
         """Add boards that were present recently; remove boards whose address has changed."""
         now_s = self._clock()
-        usable = {one.target.identity: one.target for one in sightings if one.error is None}
+        usable = {
+            sighting.target.identity: sighting.target
+            for sighting in sightings
+            if sighting.error is None
+        }
         addresses = {target.address for target in usable.values()}
         before, self._seen = self._seen, {}
         moved: set[str] = set()
@@ -261,8 +265,8 @@ class BoardPorts:
                 moved.add(identity)
             else:
                 self._seen[identity] = now_s, target
-        identities = {one.target.identity for one in sightings}
-        kept = [one for one in sightings if one.target.identity not in moved]
+        identities = {sighting.target.identity for sighting in sightings}
+        kept = [sighting for sighting in sightings if sighting.target.identity not in moved]
         for identity, (seen_s, target) in before.items():
             if (
                 identity not in identities

@@ -85,7 +85,7 @@ class BoardReply:
 
     def of_kind(self, kind: type[E]) -> list[E]:
         """Events of this kind, in order."""
-        return [one.event for one in self.events if isinstance(one.event, kind)]
+        return [event.event for event in self.events if isinstance(event.event, kind)]
 
     def first(self, kind: type[E]) -> E | None:
         """First event of this kind, or None."""
@@ -93,7 +93,7 @@ class BoardReply:
 
     def timed(self, kind: type[object]) -> TimedEvent | None:
         """First event of this kind with its times, or None."""
-        return next((one for one in self.events if isinstance(one.event, kind)), None)
+        return next((event for event in self.events if isinstance(event.event, kind)), None)
 
     @property
     def is_restart(self) -> bool:
@@ -219,7 +219,9 @@ class BoardExchange:
             if reply.is_garbled:
                 continue
             # As text: results that are NaN are the same, but do not compare equal.
-            replied = repr([one.event for one in reply.events if isinstance(one.event, kinds)])
+            replied = repr(
+                [event.event for event in reply.events if isinstance(event.event, kinds)]
+            )
             if before == (replied, reply.error):
                 if reply.error is not None:
                     raise BoardRefusal(f"the board rejects `{_of(command)}`: {reply.error}")
@@ -236,9 +238,9 @@ class BoardExchange:
         received = self.read(self.timing.boot_s)
         if received.data:
             events += self.dialect.receive(received.data, received.time_ns)
-            if not any(isinstance(one.event, ReplyEnd) for one in events):
+            if not any(isinstance(event.event, ReplyEnd) for event in events):
                 self._until_ready(events, self.timing.answer_s, _NAME_REPLY_S)
-        self.boot_events += [one.event for one in events]
+        self.boot_events += [event.event for event in events]
 
     def resync(self) -> str:
         """Synchronise the line, and return the board's name.
@@ -264,7 +266,7 @@ class BoardExchange:
             if name is not None and reply.is_complete and not reply.is_restart and not reply.error:
                 self.drain()
                 return name.name
-            self.boot_events += [one.event for one in reply.events if reply.is_restart]
+            self.boot_events += [event.event for event in reply.events if reply.is_restart]
         raise BoardSilent(self._silence(received_lines, received_bytes))
 
     def drain(self) -> int:

@@ -169,9 +169,9 @@ def flash_command(
 def _arguments(tool: FlashTool, target: str, firmware: Path, serial: str | None) -> tuple[str, ...]:
     """Arguments with their values."""
     values = {"firmware": str(firmware.resolve()), "target": target, "serial": serial or ""}
-    arguments = [one.format(**values) for one in tool.arguments]
+    arguments = [argument.format(**values) for argument in tool.arguments]
     if serial is not None:
-        chosen = [one.format(**values) for one in tool.serial_arguments]
+        chosen = [serial_argument.format(**values) for serial_argument in tool.serial_arguments]
         arguments[tool.serial_place : tool.serial_place] = chosen
     return tuple(arguments)
 

@@ -245,13 +245,20 @@ def _place(lowering: Lowering, first: int, outputs: tuple[int, ...]) -> int:
         for index, operator in enumerate(lowering.operators)
         for number in (*operator.inputs, operator.output)
     ]
-    for number, moment in [(first, -1), (first, end), *uses, *((one, end) for one in outputs)]:
+    for number, moment in [
+        (first, -1),
+        (first, end),
+        *uses,
+        *((output, end) for output in outputs),
+    ]:
         tensor = lowering.tensors[number]
         if not tensor.content:
             used.setdefault(tensor.storage, []).append(moment)
             sizes[tensor.storage] = tensor.size_bytes
     storages = list(used)
-    pieces = [Lifetime(sizes[one], min(used[one]), max(used[one])) for one in storages]
+    pieces = [
+        Lifetime(sizes[storage], min(used[storage]), max(used[storage])) for storage in storages
+    ]
     pieces += [
         Lifetime(operator.scratch_bytes, index, index)
         for index, operator in enumerate(lowering.operators)

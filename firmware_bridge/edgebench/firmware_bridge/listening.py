@@ -241,7 +241,7 @@ def _processing_ticks(exchange: BoardExchange, count: int) -> tuple[int, ...]:
     except (LineDamaged, BoardRefusal, BoardSilent):
         exchange.drain()
         return ()
-    return processing_ticks([one.event for one in reply.events], count)
+    return processing_ticks([event.event for event in reply.events], count)
 
 
 def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[int, ...]:

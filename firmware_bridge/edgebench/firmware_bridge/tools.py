@@ -65,8 +65,12 @@ class BoardFlashing:
         """Keys of the board; if its port is unknown, of all known boards that it may be."""
         if self.serial is not None:
             # A probe has the serial number of its port; a board in its bootloader has no port.
-            ports = [one for one in list_serial_ports() if one.serial_number == self.serial]
-            keys = {one.key for one in ports}
+            ports = [
+                serial_port
+                for serial_port in list_serial_ports()
+                if serial_port.serial_number == self.serial
+            ]
+            keys = {port.key for port in ports}
             if keys - {None}:
                 return keys
         known = self.memory.known().items()
@@ -81,10 +85,10 @@ class BoardTools:
         listed = list_serial_ports()
         used = {port.path: tuple(users_of(port.path)) for port in listed}
         known = KnownBoards(memory)
-        boards = {one.port.path: one for one in find_boards(known, ask=False, ports=listed)}
+        boards = {board.port.path: board for board in find_boards(known, ask=False, ports=listed)}
         if is_probing:
             free = [port for port in listed if not used[port.path]]
-            boards |= {one.port.path: one for one in find_boards(known, ask=True, ports=free)}
+            boards |= {board.port.path: board for board in find_boards(known, ask=True, ports=free)}
         return [_report(port, boards.get(port.path), used[port.path]) for port in listed]
 
     def flash_command(
@@ -117,7 +121,7 @@ def board_named(name: str, boards: Iterable[FoundBoard]) -> tuple[SerialPortInfo
     Raises:
         UsageError: no board matches, or several do.
     """
-    known = [(one.port, one.board) for one in boards if one.board is not None]
+    known = [(board.port, board.board) for board in boards if board.board is not None]
     meant = [
         (port, board)
         for port, board in known

@@ -65,5 +65,5 @@ def hint_of(vendor: int | None, product: int | None) -> BoardHint | None:
     """Hint for a USB id; None: the id is unknown, or that of a meter."""
     if vendor is None or (vendor, product) in METER_IDS:
         return None
-    fitting = (one for one in BOARD_HINTS if one.vendor == vendor)
+    fitting = (board_hint for board_hint in BOARD_HINTS if board_hint.vendor == vendor)
     return next((one for one in fitting if one.product in (None, product)), None)

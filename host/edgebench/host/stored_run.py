@@ -52,9 +52,9 @@ class StoredSet(RunSet):
     """Set of runs of a model, displayed as a table in a notebook."""
 
     @classmethod
-    def of(cls, one: RunSet) -> StoredSet:
+    def of(cls, run_set: RunSet) -> StoredSet:
         """Convert a `RunSet`."""
-        return cls(**{field.name: getattr(one, field.name) for field in fields(one)})
+        return cls(**{field.name: getattr(run_set, field.name) for field in fields(run_set)})
 
     def __repr__(self) -> str:
         return f"<StoredSet {self.set_id} of {len(self.runs)} runs: {self.verdict.state.value}>"

@@ -81,6 +81,8 @@ class Capability:
     """Samples are spaced at exactly this rate of the meter's clock."""
     is_paced: bool = False
     """Samples are taken at the meter's own pace, although their times are of the host's clock."""
+    is_counter: bool = False
+    """Values are differences of an energy counter, which has no range that ends."""
     bandwidth_hz: float | None = None
     smoothing_s: float | None = None
     """Time constant of the meter's own averaging; None: unknown, or no longer than a sample."""

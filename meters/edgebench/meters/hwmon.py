@@ -138,12 +138,15 @@ def _watched(
     return (file, current), RailPlan(kind=kind, scales=[MICRO, MILLI], limit_a=limit_a)
 
 
-def _rail_of_three(folder: Path, n: int) -> Rail | None:
+def _rail_of_three(folder: Path, n: int) -> Rail | AbsentMeter | None:
     label = text_of(folder / f"in{n}_label")
     files = (folder / f"curr{n}_input", folder / f"in{n}_input")
     is_off = text_of(folder / f"in{n}_enable") == "0"
-    if is_off or label == NOT_CONNECTED or not all(map(is_there, files)):
+    lacking = [file.name for file in files if not is_there(file)]
+    if is_off or label == NOT_CONNECTED or len(lacking) == len(files):
         return None
+    if lacking:
+        return AbsentMeter(f"{label or f'ina3221.{n}'} (ina3221 {folder.name}) has no {lacking[0]}")
     fitted = _fitted(folder, CHIPS["ina3221"], f"shunt{n}_resistor", f"in{n}_input")
     return _rail(folder, label or f"ina3221.{n}", files, *_product(fitted))
 

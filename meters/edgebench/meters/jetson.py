@@ -9,7 +9,7 @@ rbonghi/jetson_stats#51, #344 and #900; NVIDIA forum 200883 ("VDD_IN is the tota
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 _TOTALS = (
     ("VIN",),  # AGX Thor, an INA238 on the carrier: includes everything connected to it
@@ -19,6 +19,11 @@ _TOTALS = (
     ("VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"),
     ("GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"),  # AGX Xavier: all of them in parallel
 )
+_PROCESSOR_WORDS = {"CPU", "GPU", "SOC", "CV", "DDR"}
+"""Words in the names of rails that are part of a Jetson's total. Other rails, such as a TX2's
+VDD_MUX, may not be part of it."""
+PARTS_LIMIT_RATIO = 1.1
+"""Maximum ratio of the parts to the whole: two channels may differ by 10 %."""
 _BOUNDARIES = {"VIN": "board", "VDD_IN": "module", "POM_5V_IN": "module"}
 NOT_CONNECTED = "NC"
 _TEGRASTATS_RAIL = re.compile(r"(?<!\S)([A-Z]\w*) (\d+)(?:mW)?/\d+(?:mW)?(?!\S)")
@@ -30,6 +35,17 @@ Source: NVIDIA Jetson Linux Developer Guide, "tegrastats Utility"; JetPack 4 wri
 def total_of(names: Collection[str]) -> tuple[str, ...]:
     """Rails that add up to the total; empty: unknown."""
     return next((total for total in _TOTALS if set(total) <= set(names)), ())
+
+
+def parts_of(names: Iterable[str], total: Collection[str]) -> tuple[str, ...]:
+    """Rails of a processor that a total contains, without the rails that make up the total.
+
+    >>> parts_of(["VDD_IN", "VDD_CPU_GPU_CV", "VDD_MUX"], ("VDD_IN",))
+    ('VDD_CPU_GPU_CV',)
+    """
+    return tuple(
+        name for name in names if name not in total and _PROCESSOR_WORDS & set(name.split("_"))
+    )
 
 
 def rails_of_tegrastats(line: str) -> dict[str, float]:

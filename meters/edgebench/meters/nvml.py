@@ -148,6 +148,7 @@ class Nvml(InstrumentMeter[Gpu]):
                 channels=(Channel("GPU", "GPU board"),),
                 rate_hz=RATE_HZ,
                 is_averaging=True,
+                is_counter=True,
                 clock_domain=HOST_CLOCK,
                 loss_detection="wallclock",
                 min_window_s=MIN_WINDOW_S,

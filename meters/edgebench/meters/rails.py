@@ -37,6 +37,8 @@ _BUSY_RATIO = 0.5
 """Maximum share of the time spent on reading; beyond it rounds are missed."""
 _MIN_WINDOW_UPDATES = 100
 TOTAL = "total_rails"
+LEFT_OUT = "left_out"
+"""Fact of a header: rails that exist but are not measured, and why."""
 _END = {
     "energy": "converter limit, checked only at the moments of reading",
     "power": "converter limit",
@@ -88,6 +90,12 @@ class RailMeter(FileMeter):
         ]
         if answering:
             self._rails = choose(answering, self._choice, self.name)
+            self._left_out = [rail.reason for rail in known if isinstance(rail, AbsentMeter)]
+            self._left_out += [
+                f"{rail} has no value{why_unreadable(rail.files)}"
+                for rail in connected
+                if rail not in answering
+            ]
             return [path for rail in self._rails for path in rail.files]
         if connected:
             why = why_unreadable(path for rail in connected for path in rail.files)
@@ -117,6 +125,7 @@ class RailMeter(FileMeter):
             for rail in rails
             if rail.plan.limit_a is not None
         )
+        is_counter = all(rail.plan.kind == "energy" for rail in rails)
         at_poll = "the chip averages, and is read at unknown times"
         edge = term(Kind.EDGE, update_s + 1 / rate_hz, at_poll)
         return Header(
@@ -131,7 +140,8 @@ class RailMeter(FileMeter):
                 driver=self.name,
                 channels=tuple(Channel(rail.name, boundary_of(rail.name)) for rail in rails),
                 rate_hz=rate_hz,
-                is_averaging=all(rail.plan.kind == "energy" for rail in rails),
+                is_averaging=is_counter,
+                is_counter=is_counter,
                 clock_domain=HOST_CLOCK,
                 smoothing_s=update_s,
                 loss_detection="wallclock",
@@ -143,7 +153,8 @@ class RailMeter(FileMeter):
                 RAILS: [to_plain(rail.plan) for rail in rails],
                 UPDATE_NS: round(update_s * NS_PER_S),
                 TOTAL: list(total_of([rail.name for rail in rails])),
-            },
+            }
+            | ({LEFT_OUT: self._left_out} if self._left_out else {}),
         )
 
 

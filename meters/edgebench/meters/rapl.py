@@ -81,6 +81,7 @@ class RaplMeter(FileMeter):
                 ),
                 rate_hz=RATE_HZ,
                 is_averaging=True,
+                is_counter=True,
                 clock_domain=HOST_CLOCK,
                 loss_detection="wallclock",
                 min_window_s=MIN_WINDOW_S,

@@ -238,7 +238,7 @@ class NoSuchRun(UsageError):
         """Path of the bundle, if a bundle was searched."""
         self.is_store_empty = is_store_empty
         self.model: str | None = None
-        """The name, if it is that of a model file."""
+        """The name, if it is the name of a model file."""
 
 
 class NoSecondSide(UsageError):

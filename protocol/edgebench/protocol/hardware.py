@@ -1,4 +1,4 @@
-"""Hardware of an agent's machine, which tells machines with copies of an SD card apart.
+"""Hardware of an agent's machine, which distinguishes machines with copies of an SD card.
 
 Both sides compare the hardware by the same rule: an agent compares it with the hardware that is
 stored with its identity, before it uses that identity; a host with the hardware that is stored with

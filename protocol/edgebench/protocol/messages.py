@@ -249,7 +249,7 @@ class RunFollow:
     """Follow a run that an earlier client of this host has started; needs no lease.
 
     The replies are those of `RunStart`, from the present phase on; for a finished run, `RunEnded`
-    follows at once. If the client that held the lease has disconnected, the follower gets it.
+    follows immediately. If the client that held the lease has disconnected, the follower gets it.
     """
 
     run_id: str

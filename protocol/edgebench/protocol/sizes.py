@@ -27,7 +27,7 @@ def format_distinct_sizes(*sizes_bytes: float) -> list[str]:
     >>> format_distinct_sizes(2**30, 2**20), format_distinct_sizes(2**30 + 1, 2**30)
     (['1.00 GiB', '1.00 MiB'], ['1,073,741,825 B', '1,073,741,824 B'])
     """
-    shown = [format_bytes(one) for one in sizes_bytes]
+    shown = [format_bytes(size_bytes) for size_bytes in sizes_bytes]
     if len(set(shown)) == len(set(sizes_bytes)):
         return shown
-    return [f"{round(one):,} B" for one in sizes_bytes]
+    return [f"{round(size_bytes):,} B" for size_bytes in sizes_bytes]

@@ -103,11 +103,13 @@ def _first(exc: BaseException, path: Path = ()) -> Complaint:
         extra = min(exc.extra_fields)
         what = "no such key"
         if is_dataclass(exc.cl):
-            what += f"; available: {', '.join(one.name for one in fields(exc.cl))}"
+            what += f"; available: {', '.join(field.name for field in fields(exc.cl))}"
         return Complaint((*path, extra), what)
     if isinstance(exc, BaseValidationError):
         # A misspelt key is also a missing key; the error about the unknown key is more useful.
-        inner = min(exc.exceptions, key=lambda one: not isinstance(one, ForbiddenExtraKeysError))
+        inner = min(
+            exc.exceptions, key=lambda exception: not isinstance(exception, ForbiddenExtraKeysError)
+        )
         return _first(inner, (*path, *_step(inner)))
     if isinstance(exc, KeyError):
         return Complaint(path, "is missing")

@@ -30,7 +30,7 @@ from edgebench.meters.fitted_chip import FittedChip
 from edgebench.meters.hwmon import HwmonMeter
 from edgebench.meters.polled import number
 from edgebench.meters.rail_decoder import RailDecoder, RailPlan
-from edgebench.meters.rails import RATE_MAX_HZ
+from edgebench.meters.rails import LEFT_OUT, RATE_MAX_HZ
 from edgebench.meters.registry import find_meter
 from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit
 from edgebench.protocol.plain import to_plain
@@ -547,6 +547,20 @@ def test_channels_that_are_off_or_fail_are_no_rails(tmp_path: Path) -> None:
     chip(tmp_path, {"name": "ina3221", **unlabelled, **off, **failing})
     header = opened(HwmonMeter(tmp_path))
     assert [channel.name for channel in header.capability.channels] == ["ina3221.1"]
+    [lost] = header.facts[LEFT_OUT]
+    assert lost.startswith("failing (ina3221 ")
+    assert lost.endswith(" has no value")
+
+
+def test_rail_without_its_voltage_is_named(tmp_path: Path) -> None:
+    """Otherwise a rail whose channel the kernel shows in part would be missing unnoticed."""
+    half = {k: v for k, v in rail_files(3, "VDD_SOC").items() if k != "in3_input"}
+    chip(tmp_path, {"name": "ina3221", **rail_files(1, "VDD_IN"), **half})
+    header = opened(HwmonMeter(tmp_path))
+    assert [channel.name for channel in header.capability.channels] == ["VDD_IN"]
+    [lost] = header.facts[LEFT_OUT]
+    assert lost.startswith("VDD_SOC (ina3221 ")
+    assert lost.endswith(" has no in3_input")
 
 
 def test_uncertainty_is_that_of_the_least_accurate_rail(tmp_path: Path) -> None:

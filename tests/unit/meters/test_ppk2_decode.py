@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +18,7 @@ from support.ppk2 import CALIBRATION, Faults, damaged, words_for
 from support.tools import need_shared
 
 from edgebench.meters.base import Flag, LossReport, Packet, SampleBlock
-from edgebench.meters.ppk2.decoder import Ppk2Decoder, Ppk2Settings
+from edgebench.meters.ppk2.decoder import SWITCH_SAMPLES, Ppk2Decoder, Ppk2Settings
 from edgebench.meters.ppk2.metadata import Calibration
 from edgebench.meters.ppk2.words import RATE_HZ, calibration_table
 
@@ -123,7 +124,13 @@ def test_every_sample_is_that_of_another_client(run_length: float) -> None:
     cuts = np.random.default_rng(1).integers(0, 20000, 40).tolist()
     blocks, loss = decode(words.tobytes(), cuts)
     assert column(blocks, "current_a") == pytest.approx(other_client(words), rel=1e-12)
-    assert loss == LossReport(received_count=5000)
+    assert replace(loss, saturated_count=0, bounded_count=0) == LossReport(received_count=5000)
+
+
+def test_current_above_the_highest_that_nordic_allows_is_saturated() -> None:
+    """Otherwise a unit at the end of its range would be trusted up to the end of its converter."""
+    _, loss = decode(words_for(np.repeat([0.9, 1.1], 500), np.zeros(1000, np.uint8)).tobytes())
+    assert loss.saturated_count == pytest.approx(500, abs=SWITCH_SAMPLES)
 
 
 currents = st.lists(st.floats(1e-6, 0.5), min_size=1, max_size=300).map(np.array)

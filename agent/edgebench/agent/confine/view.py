@@ -48,7 +48,7 @@ _OPTIONS = {
 _MAX_LINKS = 40
 """Most links that are followed for a path, as in the kernel: path_resolution(7)."""
 _COVERED = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL)
-"""Errors of a mount that is covered by another, so that no path leads to it."""
+"""Errors of a mount that another mount hides, so that no path reaches it."""
 _EMPTY = "/mnt"
 """Directory that is covered for a worker without its own directory: a test, a benchmark."""
 _SIZE = "size=1m,mode=755"

@@ -48,7 +48,7 @@ def _choose(
     sizes: dict[str, int], name: str, dimensions: Sequence[Dimension], shape: Shape
 ) -> None:
     """Record the sizes that this shape gives to the open dimensions."""
-    limit = ", ".join(str(sizes.get(str(one), one)) for one in dimensions)
+    limit = ", ".join(str(sizes.get(str(dimension), dimension)) for dimension in dimensions)
     if all(isinstance(size, int) for size in dimensions):
         fits = prod(shape) == prod(size for size in dimensions if isinstance(size, int))
     else:

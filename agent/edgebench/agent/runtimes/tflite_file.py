@@ -130,28 +130,29 @@ class _Operator:
 def _read_model(data: mmap, without: Collection[int]) -> TfliteFacts:
     model = FlatFile(data, flatbuffer.MAX_ITEMS).root()
     codes = [
-        max(one.number(_CODE_OLD, "<b"), one.number(_CODE)) for one in model.tables(_MODEL_CODES)
+        max(table.number(_CODE_OLD, "<b"), table.number(_CODE))
+        for table in model.tables(_MODEL_CODES)
     ]
-    buffers = [one.vector(_BUFFER_DATA) for one in model.tables(_MODEL_BUFFERS)]
+    buffers = [table.vector(_BUFFER_DATA) for table in model.tables(_MODEL_BUFFERS)]
     facts = TfliteFacts()
     for number, graph in enumerate(model.tables(_MODEL_GRAPHS)):
         if number in without:
             continue
         tensors = [
             _Tensor(
-                _TYPES.get(one.number(_TENSOR_TYPE, "<b")),
-                one.numbers(_TENSOR_SHAPE),
-                buffers[one.number(_TENSOR_BUFFER)],
+                _TYPES.get(table.number(_TENSOR_TYPE, "<b")),
+                table.numbers(_TENSOR_SHAPE),
+                buffers[table.number(_TENSOR_BUFFER)],
             )
-            for one in graph.tables(_GRAPH_TENSORS)
+            for table in graph.tables(_GRAPH_TENSORS)
         ]
         operators = [
             _Operator(
-                codes[one.number(_OPERATOR_CODE)],
-                one.numbers(_OPERATOR_INPUTS),
-                one.numbers(_OPERATOR_OUTPUTS),
+                codes[table.number(_OPERATOR_CODE)],
+                table.numbers(_OPERATOR_INPUTS),
+                table.numbers(_OPERATOR_OUTPUTS),
             )
-            for one in graph.tables(_GRAPH_OPERATORS)
+            for table in graph.tables(_GRAPH_OPERATORS)
         ]
         _read_graph(data, facts, operators, tensors)
     return facts

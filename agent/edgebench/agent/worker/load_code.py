@@ -9,9 +9,13 @@ ends with an active chip: with idle time around it, every edge is visible.
 
 The code records the real edges, not the scheduled ones: each is a timestamp taken right after the
 change. Each chip is scheduled relative to the beginning, so that a late chip does not delay others.
+The edges between chips are shifted at random: evenly spaced edges may all fall on the same moment
+between two samples of a meter, so that all have the same error, and the rates of the two clocks are
+known to no better than one sample.
 
 Source: M. Golay, The merit factor of long low autocorrelation binary sequences, IEEE Trans. Inf.
-Theory 28 (1982), for side lobes as the measure of such a pattern.
+Theory 28 (1982), for side lobes as the measure of such a pattern; I. Bilinskis & A. Mikelsons,
+Randomized Signal Processing (1992), for events at random moments between samples.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from itertools import count, pairwise
+from random import Random
 
 from edgebench.protocol.record import LoadCode
 
@@ -29,6 +34,9 @@ BUSY_COUNTS = (15, 16, 17)
 MIN_CHANGES = 14
 """Least number of changes between active and idle, each of which is a mark; on average, there are
 15."""
+MAX_SHIFT_CHIPS = 1 / 16
+"""Largest shift of an edge, in chips: together, the shifts span the sample interval of a meter of
+eight samples per chip, which is the slowest that plays a code."""
 MAX_SIDE_LOBE = 6
 """Largest aperiodic autocorrelation, of 31. An m-sequence of 31 chips has at least 5; one of 60
 drawn patterns has at most 6."""
@@ -43,6 +51,16 @@ def chips_of(run_id: str, number: int) -> tuple[bool, ...]:
     """
     drawn = (_drawn(f"{run_id} {number} {attempt}") for attempt in count())
     return next(chips for chips in drawn if _is_suitable(chips))
+
+
+def shifts_of(run_id: str, number: int) -> tuple[float, ...]:
+    """Shift of each edge of a run's code, in chips; shape (CHIP_COUNT + 1,).
+
+    The first and the last edge, next to idle time, are not shifted.
+    """
+    random = Random(f"{run_id} {number}")
+    inner = (random.uniform(-MAX_SHIFT_CHIPS, MAX_SHIFT_CHIPS) for _ in range(CHIP_COUNT - 1))
+    return (0.0, *inner, 0.0)
 
 
 def _drawn(text: str) -> tuple[bool, ...]:
@@ -69,19 +87,28 @@ def code_s(chip_s: float) -> float:
 
 def play(
     chips: Sequence[bool],
+    shifts: Sequence[float],
     chip_s: float,
     *,
     clock: Callable[[], int] = time.perf_counter_ns,
     sleep: Callable[[float], None] = time.sleep,
 ) -> LoadCode:
-    """Play the code with an idle chip before and after it; returns the times of its edges."""
+    """Play the code with an idle chip before and after it; returns the times of its edges.
+
+    Args:
+        chips: Whether the device is active, for each chip.
+        shifts: Shift of each edge, in chips, one more than chips.
+        chip_s: Mean length of a chip.
+        clock: Clock of the edges, nanoseconds.
+        sleep: Function that waits for a time in seconds.
+    """
     chip_ns = round(chip_s * 1e9)
     begin_ns = clock() + chip_ns
     edges_ns: list[int] = []
     _stay_idle(begin_ns, clock, sleep)
     for index, is_busy in enumerate(chips):
         edges_ns.append(clock())
-        due_ns = begin_ns + (index + 1) * chip_ns
+        due_ns = begin_ns + round((index + 1 + shifts[index + 1]) * chip_ns)
         if is_busy:
             while clock() < due_ns:
                 pass

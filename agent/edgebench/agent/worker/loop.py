@@ -6,8 +6,8 @@ the next, so that no time of the loop is lost. The loop does not log, allocate a
 communicate: the calls are prepared before, and times go into preallocated arrays of int64, block by
 block. A new block is allocated between two inferences, and the next inference starts with its own
 timestamp. The blocks are joined after the end of the loop. A loop of real-time priority pauses
-between two blocks (see `realtime`), and so does a loop beside a meter with few instants (see
-`jitter`).
+between two blocks (see `realtime`), and so does a loop that is measured by a meter with few
+instantaneous samples (see `jitter`).
 
 A request to stop arrives as a signal (see `stop`): the inferences that are complete by then are
 kept. The end of an inference is therefore written last.
@@ -134,7 +134,7 @@ def run_closed(
     max_duration_ns: int = NO_LIMIT_NS,
     group: int = 1,
     is_one_query: bool = False,
-    pauses: Pauses | None = None,
+    pauses: Sequence[Pauses] = (),
 ) -> Times:
     """Issue inferences in sequence until time and count are both met, or a maximum is reached.
 
@@ -151,7 +151,7 @@ def run_closed(
         max_duration_ns: Time after which no further query is issued, not below the duration.
         group: Inferences in a query; only whole queries are issued.
         is_one_query: All inferences form a single query, due when the first starts.
-        pauses: Pauses before the first query and between queries; None for none.
+        pauses: Pauses before the first query and between queries, each kind on its own schedule.
     """
     prepared = [calls.set_inputs[sample] for sample in order]
     size = _whole(min(BLOCK_INFERENCES, len(order)), group)
@@ -159,14 +159,11 @@ def run_closed(
     min_count = min(max_count, _whole(min_count + group - 1, group))
     blocks: list[_Block] = []
     count, is_stopped = 0, False
-    room = size if pauses is None else _whole(min(size, FIRST_BLOCK_INFERENCES), group)
-    pause_ns, paused_ns = NO_LIMIT_NS, 0
+    room = _whole(min(size, FIRST_BLOCK_INFERENCES), group) if pauses else size
     with _no_collection():
-        if pauses is not None:
-            paused_ns = _pause(pauses)
+        paused_ns = sum(map(_pause, pauses))
         begin_ns = last_ns = perf_counter_ns()
-        if pauses is not None:
-            pause_ns = begin_ns + pauses.every_ns
+        pause_due_ns = [begin_ns + pause.every_ns for pause in pauses]
         deadline_ns, limit_ns = begin_ns + duration_ns, begin_ns + max_duration_ns
         while not is_stopped and last_ns < limit_ns:
             is_timed = last_ns < deadline_ns
@@ -180,17 +177,18 @@ def run_closed(
             try:
                 with STOP.armed():
                     until_ns = deadline_ns if is_timed else limit_ns
-                    _run_block(calls, setters, block, min(until_ns, pause_ns), group)
+                    _run_block(calls, setters, block, min([until_ns, *pause_due_ns]), group)
             except StopRequested:
                 is_stopped = True
             if done := block.whole_count(group):
                 count, last_ns = count + done, block.end_ns[done - 1]
-            if pauses is not None:
+            if pauses:
                 room = min(size, _whole(max(2 * done, FIRST_BLOCK_INFERENCES), group))
-            if pauses is not None and last_ns >= pause_ns and not is_stopped:
-                block.cut(done)
-                paused_ns += _pause(pauses)
-                pause_ns = perf_counter_ns() + pauses.every_ns
+            for place, pause in enumerate(pauses):
+                if last_ns >= pause_due_ns[place] and not is_stopped:
+                    block.cut(done)
+                    paused_ns += _pause(pause)
+                    pause_due_ns[place] = perf_counter_ns() + pause.every_ns
     times = _joined(blocks, order, group, is_stopped=is_stopped)
     times = replace(times, paused_ns=paused_ns)
     if is_one_query and len(times):

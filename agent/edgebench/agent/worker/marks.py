@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from edgebench.agent.worker.job import Job, Pipe
-from edgebench.agent.worker.load_code import chips_of, code_s, play
+from edgebench.agent.worker.load_code import chips_of, code_s, play, shifts_of
 from edgebench.agent.worker.loop import wait_until
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.agent.worker.sync_line import SyncLine, open_line, pulse
@@ -46,8 +46,12 @@ class Marks:
         self._line: SyncLine | None = None
         self.facts = SyncFacts()
         self._chip_s = job.spec.load_code_chip_s
-        self._codes = [chips_of(job.run_id, number) for number in range(2)] if self._chip_s else []
-        """Chips of the codes that are left to play."""
+        # Drawn before the run: the device is idle next to a code.
+        self._codes = [
+            (chips_of(job.run_id, number), shifts_of(job.run_id, number))
+            for number in (range(2) if self._chip_s else ())
+        ]
+        """Chips and shifts of the codes that are left to play."""
         if job.sync_line and are_wanted(job.spec):
             try:
                 self._line = open_line(job.sync_line)
@@ -101,5 +105,5 @@ class Marks:
         if self._chip_s is not None:
             with STOP.armed():
                 time.sleep(QUIET_S)
-                code = play(self._codes.pop(0), self._chip_s)
+                code = play(*self._codes.pop(0), self._chip_s)
             self.facts = replace(self.facts, codes=(*self.facts.codes, code))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,7 +178,7 @@ def measure(
         Phase.WARMING_UP,
         _expected_s(first_ns, spec.warmup_duration_s, spec.warmup_query_count),
     )
-    warmup = run_warmup(calls, spec, pauses_for(limit, spec, first_ns))
+    warmup = run_warmup(calls, spec, _pauses(pauses_for(limit, spec, first_ns)))
     query_ns = typical_ns(warmup) or first_ns
     expected_s = _expected_scenario_s(spec, query_ns)
     if not warmup.is_interrupted:
@@ -189,7 +189,7 @@ def measure(
     timed = new_times()
     if not warmup.is_interrupted:
         marks.pulse()
-        pauses = jitter_for(spec, job.run_id, query_ns) or pauses_for(limit, spec, query_ns)
+        pauses = _pauses(jitter_for(spec, job.run_id, query_ns), pauses_for(limit, spec, query_ns))
         timed = _run(calls, spec, query_ns, directory, pauses)
         marks.pulse()
     after = facts.read_moment(root, groups)
@@ -202,8 +202,13 @@ def measure(
     return LoopRecord(warmup, timed, before, after, harness, marks.facts, limit, yardstick)
 
 
+def _pauses(*kinds: Pauses | None) -> tuple[Pauses, ...]:
+    """Pauses that the loop makes."""
+    return tuple(pauses for pauses in kinds if pauses is not None)
+
+
 def _run(
-    calls: Calls, spec: RunSpec, query_ns: int, directory: Path, pauses: Pauses | None
+    calls: Calls, spec: RunSpec, query_ns: int, directory: Path, pauses: Sequence[Pauses]
 ) -> Times:
     from edgebench.agent.worker.loadgen import run_loadgen
     from edgebench.agent.worker.scenarios import run_scenario

@@ -10,9 +10,10 @@ between two queries, for slightly longer than the kernel would stop it.
     loop     |pause|------- queries -------|pause|------- queries -------|pause|
 
 The loop does not pause where a pause would change a result or cannot help: in a query of all
-samples (offline); with a meter, because energies include the time between inferences; if a query
-takes longer than the time between two pauses. A server waits between its arrivals, and LoadGen has
-a loop of its own.
+samples (offline); with a meter, because energies include the time between inferences, unless the
+loop has random gaps (see `jitter`), since the energy between inferences is then subtracted; if a
+query takes longer than the time between two pauses. A server waits between its arrivals, and
+LoadGen has a loop of its own.
 
 Source: https://docs.kernel.org/scheduler/sched-rt-group.html, "System wide settings"; since Linux
 6.12, the kernel stops real-time tasks by a deadline server with the same 50 ms of each second.
@@ -62,7 +63,7 @@ def pauses_for(limit: RealtimeLimit | None, spec: RunSpec, inference_ns: int) ->
     is_own_loop = spec.engine is not Engine.LOADGEN and not traits.is_scheduled
     if limit is None or limit.runtime_s is None or not is_own_loop:
         return None
-    if traits.is_one_query or are_wanted(spec):
+    if traits.is_one_query or (are_wanted(spec) and not spec.jitter_s):
         return None
     length_s = limit.period_s - limit.runtime_s + MARGIN_S
     # The query that begins just before a pause is due belongs to the time before the pause.

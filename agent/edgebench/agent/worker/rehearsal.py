@@ -63,9 +63,9 @@ def refuse_outputs(outputs: Sequence[Tensor], sample_count: int) -> int:
     # Imported here: numpy counts as part of the runtime's import.
     from edgebench.agent.worker.checks import MAX_OUTPUT_BYTES
 
-    if kinds := [str(one.dtype) for one in outputs if one.dtype.kind not in "biuf"]:
+    if kinds := [str(output.dtype) for output in outputs if output.dtype.kind not in "biuf"]:
         raise DatasetRefused(f"outputs for a data set must be numbers, the model has {kinds[0]}")
-    size = sum(one.nbytes for one in outputs) * sample_count
+    size = sum(output.nbytes for output in outputs) * sample_count
     if size > MAX_OUTPUT_BYTES:
         takes, limit = format_distinct_sizes(size, MAX_OUTPUT_BYTES)
         raise OutputsTooLarge(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,16 +14,16 @@ NS_PER_S = 1_000_000_000
 ORDER_LENGTH = 65536
 """Length of the sample order before it repeats; a multiple of 8, the default multi-stream query."""
 
-Issue = Callable[[Calls, RunSpec, Pauses | None], Times]
+Issue = Callable[[Calls, RunSpec, Sequence[Pauses]], Times]
 """Function that runs a scenario on a prepared inference."""
 
 
-def run_scenario(calls: Calls, spec: RunSpec, pauses: Pauses | None = None) -> Times:
+def run_scenario(calls: Calls, spec: RunSpec, pauses: Sequence[Pauses] = ()) -> Times:
     """Run the specified scenario; scenarios in which `pauses_for` allows none make no pauses."""
     return _SCENARIOS[spec.scenario](calls, spec, pauses)
 
 
-def run_warmup(calls: Calls, spec: RunSpec, pauses: Pauses | None = None) -> Times:
+def run_warmup(calls: Calls, spec: RunSpec, pauses: Sequence[Pauses] = ()) -> Times:
     """Run the warm-up: the same loop and trace as in single-stream."""
     return run_closed(
         calls,
@@ -74,7 +74,7 @@ def arrivals(spec: RunSpec) -> list[int]:
 
 
 def _closed(
-    calls: Calls, spec: RunSpec, pauses: Pauses | None, *, group: int, is_one_query: bool = False
+    calls: Calls, spec: RunSpec, pauses: Sequence[Pauses], *, group: int, is_one_query: bool = False
 ) -> Times:
     return run_closed(
         calls,
@@ -89,19 +89,19 @@ def _closed(
     )
 
 
-def _single_stream(calls: Calls, spec: RunSpec, pauses: Pauses | None) -> Times:
+def _single_stream(calls: Calls, spec: RunSpec, pauses: Sequence[Pauses]) -> Times:
     return _closed(calls, spec, pauses, group=1)
 
 
-def _multi_stream(calls: Calls, spec: RunSpec, pauses: Pauses | None) -> Times:
+def _multi_stream(calls: Calls, spec: RunSpec, pauses: Sequence[Pauses]) -> Times:
     return _closed(calls, spec, pauses, group=spec.samples_per_query)
 
 
-def _offline(calls: Calls, spec: RunSpec, pauses: Pauses | None) -> Times:
+def _offline(calls: Calls, spec: RunSpec, pauses: Sequence[Pauses]) -> Times:
     return _closed(calls, spec, pauses, group=1, is_one_query=True)
 
 
-def _server(calls: Calls, spec: RunSpec, _: Pauses | None) -> Times:
+def _server(calls: Calls, spec: RunSpec, _: Sequence[Pauses]) -> Times:
     return run_scheduled(
         calls,
         sample_order(spec, len(calls.set_inputs)),

@@ -1,7 +1,8 @@
 """A run of a target, which times itself: open, warm up, windows, outputs.
 
-Theory of operation. A real target runs five windows, each with another input, of which MLPerf Tiny
-takes the median; a trial window determines the number of inferences per window. An emulated target
+Theory of operation. A real target runs five windows, each with a different input, because MLPerf
+Tiny requires the median of five; a trial window determines the number of inferences per window. An
+emulated target
 whose instructions are counted runs a single inference per window: more would give the same number,
 and the number of inferences may not depend on the load of this machine.
 

@@ -76,7 +76,7 @@ def phase_limit_s(job: Job, phase: Phase, expected_s: float | None = None) -> fl
 
 
 def run_limit_s(job: Job) -> float:
-    """Time after which a worker is killed in any case, seconds; `STOP_GRACE_S` follows."""
+    """Time after which a worker is killed unconditionally, seconds; `STOP_GRACE_S` follows."""
     return sum(phase_limit_s(job, phase) for phase in PHASES) + COMPLETE_TIMEOUT_S
 
 

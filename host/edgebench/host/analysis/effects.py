@@ -76,7 +76,9 @@ def factor_effects(
     """
     effects: list[FactorEffect] = []
     for factor in factors:
-        baseline, *others = dict.fromkeys(one.levels[factor] for one in observations) or [None]
+        baseline, *others = dict.fromkeys(
+            observation.levels[factor] for observation in observations
+        ) or [None]
         for level in others:
             effect = _effect(observations, factor, baseline, level)
             if effect is not None:

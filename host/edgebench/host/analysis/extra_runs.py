@@ -44,7 +44,7 @@ def disturbances_of(run: Run) -> tuple[str, ...]:
 
     There are none if the run also failed for a reason that a further run would share.
     """
-    causes = {one.id: cause_of(one) for one in run.verdict.failures}
+    causes = {failure.id: cause_of(failure) for failure in run.verdict.failures}
     if not set(causes.values()) <= _PASSING | _CONSEQUENCES:
         return ()
     return tuple(name for name, cause in causes.items() if cause in _PASSING)

@@ -78,8 +78,8 @@ def are_too_far_apart(values: Sequence[float]) -> bool:
 def _ranks(count: int) -> tuple[int, float, float]:
     """Rank of the narrowest pair of values that covers the median with `LEVEL`, and two coverages.
 
-    The rank counts from either end; it is 1 if no pair reaches the level. The coverages are those
-    of this pair and of the next narrower pair.
+    The rank counts from either end; it is 1 if no pair reaches the level. The coverages belong to
+    this pair and to the next narrower pair.
     """
     # Values can lie on either side of the median in 2^count ways. `ways` of them have exactly
     # `rank` values on a given side, and `fewer` have less.

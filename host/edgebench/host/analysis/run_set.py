@@ -62,7 +62,9 @@ def find_sets(runs: Iterable[Run]) -> list[RunSet]:
 
 def choose_sets(runs: Iterable[Run]) -> list[RunSet]:
     """The sets of runs that a user selected; a run without the rest of its set stands alone."""
-    return [alone(one.first) if len(one.runs) == 1 else one for one in find_sets(runs)]
+    return [
+        alone(run_set.first) if len(run_set.runs) == 1 else run_set for run_set in find_sets(runs)
+    ]
 
 
 def _number(run: Run) -> int:
@@ -180,7 +182,11 @@ def set_drift_ratio(runs: Sequence[Run]) -> float:
     ranges = [run.metrics.warmup.level_range_ratio if run.metrics.warmup else None for run in runs]
     drift = float(np.median([one or 0.0 for one in ranges]))
     stabilities = [run.metrics.stability for run in runs]
-    changes = [one.drift_ratio for one in stabilities if one and one.drift_ratio is not None]
+    changes = [
+        stability.drift_ratio
+        for stability in stabilities
+        if stability and stability.drift_ratio is not None
+    ]
     interval = median_interval(changes) if len(changes) == len(runs) else None
     if interval is not None and (interval[0] > 0 or interval[1] < 0):
         drift = max(drift, abs(float(np.median(changes))))
@@ -204,7 +210,7 @@ def _end_ratio(runs: Sequence[Run]) -> float:
 def _meter_ratio(runs: Sequence[Run]) -> float:
     """Relative uncertainty of an energy by the meter, k = 2, which the runs of a set share."""
     energies = [run.metrics.energy for run in runs if run.metrics.energy is not None]
-    known_j = ((one.gross_j_per_inference, one.u95_absolute_j) for one in energies)
+    known_j = ((energy.gross_j_per_inference, energy.u95_absolute_j) for energy in energies)
     return max((abs(u95 / value) for value, u95 in known_j if value and u95), default=0.0)
 
 
@@ -237,7 +243,9 @@ def _variance(
     if found is None or found.ci95 is None or found.median == 0:
         return None
     intervals = [metric.interval(run) for run in runs]
-    errors = [(one[1] - one[0]) / 2 / SIGMAS for one in intervals if one is not None]
+    errors = [
+        (interval[1] - interval[0]) / 2 / SIGMAS for interval in intervals if interval is not None
+    ]
     launches_s = [launch_s for run in runs if (launch_s := _launch_s(run)) is not None]
     if len(errors) < len(runs) or len(launches_s) < len(runs):
         return None
@@ -332,7 +340,10 @@ def _broken_by_runs(
     findings = []
     for rule in BY_ID.values():
         by_run = {
-            run.run_id: one for run in runs for one in run.verdict.failures if one.id == rule.id
+            run.run_id: failure
+            for run in runs
+            for failure in run.verdict.failures
+            if failure.id == rule.id
         }
         broken = list(by_run.values())
         if not broken:
@@ -364,7 +375,7 @@ def _broken_by_runs(
 def _is_checked(run: Run, name: str) -> bool:
     """Whether a rule was checked in a run; only the first run, for example, checks its outputs."""
     outcomes = (RuleOutcome.PASS, RuleOutcome.FAIL)
-    return any(one.id == name and one.outcome in outcomes for one in run.verdict.rules)
+    return any(rule.id == name and rule.outcome in outcomes for rule in run.verdict.rules)
 
 
 def _is_outvoted(kind: NumberKind, others: Sequence[Run], metrics: Mapping[str, SetMetric]) -> bool:
@@ -383,11 +394,11 @@ def _is_outvoted(kind: NumberKind, others: Sequence[Run], metrics: Mapping[str, 
 
 def _worst(findings: Sequence[Finding]) -> Finding | None:
     """The finding that is farthest beyond its limit; None if they cannot be compared."""
-    if len({one.reason for one in findings}) > 1:
+    if len({finding.reason for finding in findings}) > 1:
         return None
     beyond = [
-        abs(one.value - one.limit)
-        for one in findings
-        if one.value is not None and one.limit is not None
+        abs(finding.value - finding.limit)
+        for finding in findings
+        if finding.value is not None and finding.limit is not None
     ]
     return findings[beyond.index(max(beyond))] if len(beyond) == len(findings) else None

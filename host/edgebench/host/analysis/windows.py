@@ -118,7 +118,7 @@ def _metered(
         resolution_ratio=EDGE_TICKS / min(target.inference_ticks) if latency else None,
     )
     if metered_s is None:
-        windows_s = sum(one.end_ns - one.begin_ns for one in target.windows) / 1e9
+        windows_s = sum(window.end_ns - window.begin_ns for window in target.windows) / 1e9
         return WindowMeasurement(summary, None, None, latency, windows_s if latency else None)
     times_s = np.array(metered_s)
     each_ns = times_s / counts * 1e9
@@ -157,7 +157,7 @@ def _clock_ratio(windows: tuple[Window, ...], times_s: NDArray[np.float64]) -> f
     It is computed over all windows together, because the arrival of each line is uncertain by
     milliseconds.
     """
-    windows_ns = sum(one.end_ns - one.begin_ns for one in windows)
+    windows_ns = sum(window.end_ns - window.begin_ns for window in windows)
     if not windows_ns:
         raise MeasurementError("the windows took no time by the connected machine's clock")
     return float(times_s.sum() * 1e9 / windows_ns)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from edgebench.host.analysis.energy.plausible.screen import screen
 from edgebench.host.analysis.energy.sync.find_codes import RATE_LIMIT, are_alike
-from edgebench.host.analysis.energy.trace import IS_ASSUMED, MAX_GAIN_RATIO
+from edgebench.host.analysis.energy.trace import IS_ASSUMED, MAX_GAIN_RATIO, NOTES
 from edgebench.host.analysis.energy.windows import CODES_OF_RUN
 from edgebench.host.analysis.run import analyse_run, fit_clock
 from edgebench.host.power.imports.importer import ImportFile, open_file
@@ -46,6 +46,7 @@ from edgebench.host.store.layout import (
     Store,
 )
 from edgebench.host.store.power_file import PowerFile
+from edgebench.meters.base import Header
 from edgebench.meters.uncertainty import Unit
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import (
@@ -111,7 +112,9 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
     with tempfile.TemporaryDirectory(prefix=".energy-", dir=store.root) as folder:
         scratch = Path(folder)
         request, file = _read(scratch, path, options)
-        _refuse_implausible(scratch, path, request, record)
+        header = open_file(path, request.options)[1].header
+        _refuse_implausible(scratch, header, request, record)
+        request = replace(request, reading=tuple(header.facts.get(NOTES, ())))
         around = list(_runs_around(store, run_id, record))
         twins = _twins(record, facts, around)
         others = [other for other, _ in around]
@@ -168,7 +171,7 @@ def _read(scratch: Path, path: Path, options: TraceOptions) -> tuple[TraceReques
 
 
 def _refuse_implausible(
-    scratch: Path, path: Path, request: TraceRequest, record: RunRecord
+    scratch: Path, header: Header, request: TraceRequest, record: RunRecord
 ) -> None:
     """Refuse samples that cannot be true before the load codes are searched in them.
 
@@ -178,9 +181,8 @@ def _refuse_implausible(
         TraceRefused: a check of the samples fails.
     """
     # The stored header describes the instrument, and not the columns of the file.
-    _, samples = open_file(path, request.options)
     power = PowerFile.open(scratch)
-    power = replace(power, facts=replace(power.facts, header=samples.header))
+    power = replace(power, facts=replace(power.facts, header=header))
     for check in screen(power, record.expected.power, is_loaded=True).checks:
         if check.is_passed is False:
             raise TraceRefused(f"{request.name}: {check.detail}")

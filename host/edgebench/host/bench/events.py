@@ -157,7 +157,7 @@ class ExtraRunPlanned:
     model: str
     runtime: str
     member: SetMember
-    """Place of the further run; `replaces` is the disturbed run."""
+    """Position of the further run; `replaces` is the disturbed run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ class BenchHost:
         return client
 
     def outcomes(self, device: KnownDevice) -> Outcomes:
-        """Record of the outcomes of the runs on a device, for its health."""
+        """Records whether runs on a device succeed, in its health history."""
         return Outcomes(self.health, device, self.farm().quarantine_after)
 
     @contextmanager

@@ -51,7 +51,10 @@ def achieved_accuracy(reference: Model | None, runs: Sequence[Run]) -> dict[str,
 
 def _builtin_sibling(model: Model) -> Model | None:
     """The fp32 form of a built-in int8 model; None for any other model."""
-    builtin = next((one for one in builtin_models() if one.is_same_as(model)), None)
+    builtin = next(
+        (builtin_model for builtin_model in builtin_models() if builtin_model.is_same_as(model)),
+        None,
+    )
     if builtin is None or "int8" not in builtin.name:
         return None
     return find_model(builtin.name.replace("int8", "fp32"))

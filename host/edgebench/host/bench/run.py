@@ -236,8 +236,8 @@ def _begin(stack: ExitStack, meter: Meter, path: Path) -> MeterSession:
     """Record with a meter until the stack is closed.
 
     Raises:
-        MeterLost: the open meter does not record; unlike `TargetError`, this is no failure of the
-            device.
+        MeterLost: the open meter does not record; unlike `TargetError`, this is not a failure of
+        the device.
         StoreError: the recording cannot be written.
     """
     try:

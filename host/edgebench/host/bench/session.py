@@ -157,7 +157,7 @@ class RunPlan:
         raise error
 
     def ended(self) -> None:
-        """Called after all runs have been made, and the device may delete them."""
+        """Called after the last run, when all runs are stored and the device may delete them."""
 
     def pause_s(self, error: EdgebenchError) -> float | None:
         """Time until the next attempt on the device; None to give the device up."""

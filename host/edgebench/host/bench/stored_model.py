@@ -1,8 +1,8 @@
 """Requests for comparisons, with model files of stored runs, found by their SHA-256.
 
 A store has the numbers of a baseline and the digest of its model, but not the model. To measure the
-baseline again, its file is searched where it usually is: in the current directory, beside the other
-model, and among the built-in models.
+baseline again, its file is searched where it usually is: in the current directory, in the directory
+    of the other model, and among the built-in models.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ def verify(store: Store, run_id: str) -> list[Difference]:
 def _is_reworded(difference: Difference) -> bool:
     """Whether two texts are the same sentence in the words of two versions of edgebench.
 
-    The stored sentence must not be empty. If its numbers are nowhere else in the document, both
-    sentences must contain the same numbers, in any order.
+    The stored sentence must not be empty. Numbers that appear only in this sentence must be the
+    same in both versions, in any order.
     """
     stored, computed = difference.stored, difference.computed
     if not isinstance(stored, str) or not isinstance(computed, str) or not stored:

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MEASURED = tuple(
-    one.name
-    for one in fields(RunSummary)
-    if one.name.startswith(
+    field.name
+    for field in fields(RunSummary)
+    if field.name.startswith(
         ("latency_", "end_to_end_", "throughput", "instructions_", "peak_", "energy_")
     )
-    or one.name in ("set_id", "verdict")
+    or field.name in ("set_id", "verdict")
 )
 """Columns of the index that are included in the rows of a campaign."""
 _UNSETTLED = (RunState.LEFT, RunState.UNSETTLED)
@@ -157,8 +157,8 @@ class Campaign:
         """Sets of the cells, with the device names of the plan."""
         # Runs have the device's own name, not the name under which it was paired.
         return [
-            replace(one, device=self.device_of(one.first.run_id))
-            for one in find_sets(self.results())
+            replace(run_set, device=self.device_of(run_set.first.run_id))
+            for run_set in find_sets(self.results())
         ]
 
     def report_facts(self) -> CampaignFacts:
@@ -190,7 +190,11 @@ class Campaign:
         headline metrics of the scenarios, and the gross energy.
         """
         results = list(self._results())
-        refused = [one for one in find_sets(run for _, run in results) if one.verdict.is_refused]
+        refused = [
+            run_set
+            for run_set in find_sets(run for _, run in results)
+            if run_set.verdict.is_refused
+        ]
         without_numbers = {run.run_id for one in refused for run in one.runs}
         observed: dict[str, list[Observation]] = {}
         for planned, run in results:

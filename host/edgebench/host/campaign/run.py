@@ -205,7 +205,7 @@ class CampaignRuns(RunPlan):
         Raises:
             EdgebenchError: the error may be temporary, so the run is made later.
         """
-        assert isinstance(order, CellOrder), "the orders are those of this plan"
+        assert isinstance(order, CellOrder), "an order of this plan"
         journal, planned, run_id = self._work.journal, order.attempt.planned, self._intended
         if may_pass(error) and run_id is not None and error.is_unstarted:
             with suppress(StoreError):  # without the entry, it counts as lost

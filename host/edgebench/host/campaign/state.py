@@ -69,7 +69,9 @@ class RunProgress:
     def final(self) -> Attempt | None:
         """The attempt that counts as the run's result; None while the run is not finished."""
         if self.state in (RunState.MEASURED, RunState.FAILED):
-            return next((one for one in reversed(self.attempts) if not one.is_gone), None)
+            return next(
+                (attempt for attempt in reversed(self.attempts) if not attempt.is_gone), None
+            )
         return None
 
     @property
@@ -82,7 +84,7 @@ class RunProgress:
     @property
     def next_number(self) -> int:
         """Number of the next attempt."""
-        names = [attempt_name(one.run_id) for one in self.attempts]
+        names = [attempt_name(attempt.run_id) for attempt in self.attempts]
         return 1 + max((name.attempt for name in names if name is not None), default=0)
 
 
@@ -162,13 +164,15 @@ def _state(attempts: Sequence[Attempt], retry: Mapping[str, int]) -> RunState:
     if last.is_unsettled:
         return RunState.UNSETTLED
     if last.stored is None and last.is_gone:
-        lost = [one.is_gone and one.stored is None for one in attempts[-MAX_LOST:]]
+        lost = [attempt.is_gone and attempt.stored is None for attempt in attempts[-MAX_LOST:]]
         is_hopeless = len(lost) == MAX_LOST and all(lost)
         return RunState.FAILED if is_hopeless or len(attempts) >= MAX_ATTEMPT else RunState.LEFT
     if last.problem is None:
         return RunState.MEASURED
     kind = last.problem.code
-    count = sum(one.problem is not None and one.problem.code == kind for one in attempts)
+    count = sum(
+        attempt.problem is not None and attempt.problem.code == kind for attempt in attempts
+    )
     retry_kind = INVALID if kind == DAMAGED else kind  # neither has usable numbers
     is_tried_again = kind in MADE_AGAIN or count <= retry.get(retry_kind, 0)
     if is_tried_again and len(attempts) < MAX_ATTEMPT:

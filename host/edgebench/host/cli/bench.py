@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             raise
     assert lab is not None  # nothing is measured or interrupted before it exists
     if compared:
-        errors = [failure_entry(one, options) for one in watcher.failures]
+        errors = [failure_entry(failure, options) for failure in watcher.failures]
         report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
         report_missing_pairs(watcher)
         if not options.json:

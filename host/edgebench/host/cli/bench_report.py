@@ -60,15 +60,17 @@ def report_runs(
     runs = watcher.runs
     sets = find_sets(runs)
 
-    def expected(one: RunSet) -> NextTime | None:
-        return None if lab is None else next_time_of(lab.store, one)
+    def expected(run_set: RunSet) -> NextTime | None:
+        return None if lab is None else next_time_of(lab.store, run_set)
 
     failures = [*watcher.failures, *([watcher.failure(ended_by)] if ended_by else [])]
     if options.json:
         document = {
             "runs": [to_document(run) for run in runs],
-            "sets": [set_document(one, expected(one)) for one in sets if one.set_id],
-            "errors": [failure_entry(one, options) for one in failures],
+            "sets": [
+                set_document(run_set, expected(run_set)) for run_set in sets if run_set.set_id
+            ],
+            "errors": [failure_entry(failure, options) for failure in failures],
         }
         print_document(document)
     elif runs:
@@ -116,12 +118,12 @@ def conclude(
     return ExitCode.INVALID if is_refused else ExitCode.DONE
 
 
-def _is_refused(one: RunSet) -> bool:
+def _is_refused(run_set: RunSet) -> bool:
     """Whether requested numbers are missing: all of them, or the energy of a metered set."""
     from edgebench.host.result.metrics import GROSS_ENERGY
 
-    is_metered = any(run.metrics.energy is not None for run in one.runs)
-    return one.verdict.is_refused or (is_metered and GROSS_ENERGY not in one.metrics)
+    is_metered = any(run.metrics.energy is not None for run in run_set.runs)
+    return run_set.verdict.is_refused or (is_metered and GROSS_ENERGY not in run_set.metrics)
 
 
 def report_missing_pairs(watcher: ProgressWatcher) -> None:
@@ -134,9 +136,9 @@ def report_missing_pairs(watcher: ProgressWatcher) -> None:
 
 def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None:
     """Print the command that shows the runs."""
-    sides = [one.first.pair.comparison_id for one in sets if one.first.pair]
+    sides = [run_set.first.pair.comparison_id for run_set in sets if run_set.first.pair]
     pairs = [name for name in dict.fromkeys(sides) if sides.count(name) > 1]
-    names = [one.set_id or one.first.run_id for one in sets]
+    names = [run_set.set_id or run_set.first.run_id for run_set in sets]
     if pairs:  # the pairs that were just compared
         words = ["show", *pairs[-MAX_NAMED:]]
     elif options.meter is None and options.sync is not None:

@@ -253,8 +253,8 @@ def _report(
     from edgebench.host.show.tables import console, print_line
     from edgebench.host.show.verdict import verdict_lines
 
-    def settings(one: RunSet) -> str:
-        return campaign.settings_of(one.first.run_id)
+    def settings(run_set: RunSet) -> str:
+        return campaign.settings_of(run_set.first.run_id)
 
     sets, summary = campaign.sets(), campaign.summary()
     if options.json:
@@ -288,7 +288,7 @@ def _report(
         return ExitCode.INTERRUPTED
     if left_count or summary.failed_count:
         return ExitCode.FAILED
-    is_refused = any(one.verdict.is_refused for one in sets)
+    is_refused = any(run_set.verdict.is_refused for run_set in sets)
     return ExitCode.INVALID if is_refused else ExitCode.DONE
 
 
@@ -315,8 +315,8 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
     lines: list[str] = []
     if sets:
 
-        def settings(one: RunSet) -> str:
-            return campaign.settings_of(one.first.run_id)
+        def settings(run_set: RunSet) -> str:
+            return campaign.settings_of(run_set.first.run_id)
 
         has_settings = any(map(settings, sets))
         table = results_table(sets, out.width, settings=settings if has_settings else None)

@@ -129,8 +129,8 @@ class _Place:
 
     def _enter(self, parser: argparse.ArgumentParser) -> None:
         actions = parser._actions  # pyright: ignore[reportPrivateUsage] argparse has no other way
-        self._by_name = {name: one for one in actions for name in one.option_strings}
-        self._positionals = [one for one in actions if not one.option_strings]
+        self._by_name = {name: action for action in actions for name in action.option_strings}
+        self._positionals = [action for action in actions if not action.option_strings]
         self.action = self._positionals[0] if self._positionals else None
 
     @property

@@ -237,12 +237,12 @@ def _require_runtime(report: DeployReport, requested: Sequence[str] | None) -> N
     from edgebench.protocol.errors import RuntimeUnavailable
 
     runtimes = report.system.runtimes
-    if any(one.is_usable for one in runtimes):
+    if any(runtime.is_usable for runtime in runtimes):
         return
     lacks = [
-        f"{one.name}: {one.reason}{f' ({one.install})' if one.install else ''}"
-        for one in runtimes
-        if not requested or one.name in requested
+        f"{runtime.name}: {runtime.reason}{f' ({runtime.install})' if runtime.install else ''}"
+        for runtime in runtimes
+        if not requested or runtime.name in requested
     ]
     what = f"agent runs on {report.device.name}, but no runtime works there"
     raise RuntimeUnavailable("; ".join((what, *lacks)))

@@ -15,7 +15,7 @@ def warn_of_failed(runs: Iterable[Address]) -> None:
     """Warn of runs that failed and therefore have no numbers."""
     from edgebench.host.store.index import stored_summary
 
-    for one in runs:
-        failure = stored_summary(one.store, one.run_id).failure
+    for run in runs:
+        failure = stored_summary(run.store, run.run_id).failure
         if failure is not None:
-            echo(f"warning: run {one.run_id} failed ({failure}) and has no numbers")
+            echo(f"warning: run {run.run_id} failed ({failure}) and has no numbers")

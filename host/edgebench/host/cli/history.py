@@ -92,9 +92,9 @@ def _print_deciding_changes(code: ExitCode, histories: Sequence[History]) -> Non
     is_worse = code is ExitCode.REGRESSION
     outcome = HistoryOutcome.WORSE if is_worse else HistoryOutcome.INCONCLUSIVE
     reasons = [
-        f"{title}: {outcome_sentence(one)}"
-        for title, one in zip(subject_lines(histories), histories, strict=True)
-        if one.outcome is outcome
+        f"{title}: {outcome_sentence(history)}"
+        for title, history in zip(subject_lines(histories), histories, strict=True)
+        if history.outcome is outcome
     ]
     echo(
         f"note: exit code {code}: {len(reasons)} of {len(histories)} histories "
@@ -110,7 +110,7 @@ def exit_code(histories: Sequence[History]) -> ExitCode:
     """Exit code of the worst outcome: 4 for worse, 5 for inconclusive, else 0."""
     from edgebench.host.analysis.history.history import HistoryOutcome
 
-    outcomes = {one.outcome for one in histories}
+    outcomes = {history.outcome for history in histories}
     if HistoryOutcome.WORSE in outcomes:
         return ExitCode.REGRESSION
     if HistoryOutcome.INCONCLUSIVE in outcomes:

@@ -141,8 +141,8 @@ def options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
     for action in parser._actions:  # pyright: ignore[reportPrivateUsage] argparse has no other way
         yield from action.option_strings
         if isinstance(action.choices, dict):
-            for one in action.choices.values():
-                yield from options_of(one)
+            for choice in action.choices.values():
+                yield from options_of(choice)
 
 
 class GivenOnce(argparse.Action):

@@ -76,7 +76,7 @@ def overall_pace(paces: Sequence[DevicePace], now_s: float) -> OverallPace:
     A device that has not begun is assumed to run after the others, and to take as long as the
     slowest of them.
     """
-    begun = [one for one in paces if one.count is not None]
+    begun = [pace for pace in paces if pace.count is not None]
     counts = [one.count or 0 for one in begun]
     left_s = [one.left_s(now_s) for one in begun]
     known_s = [one for one in left_s if one is not None]

@@ -83,7 +83,7 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
     from edgebench.host.show.tables import console
     from edgebench.host.store.occasions import next_time_of
 
-    runs = [one.run() for one in addresses]
+    runs = [address.run() for address in addresses]
     one = find_set(runs)
     # The store of a bundle has no earlier sets.
     next_time = None if addresses[0].prefix else next_time_of(addresses[0].store, one)
@@ -139,7 +139,7 @@ def _print(out: Console, parts: Sequence[RenderableType]) -> None:
 
 
 def _picture(
-    out: Console, runs: Sequence[tuple[Address, Run]], one: RunSet | None
+    out: Console, runs: Sequence[tuple[Address, Run]], run_set: RunSet | None
 ) -> tuple[list[RenderableType], StoreError | None]:
     """Picture of a run or a set; if it cannot be drawn, a line with the reason.
 
@@ -156,8 +156,8 @@ def _picture(
         series = [read_series(address.directory, run) for address, run in runs]
     except StoreError as exc:
         return [text(f"no picture: {exc}")], exc if isinstance(exc, RunDamaged) else None
-    if one is not None:
-        return [*set_picture(one, series, out.width, has_unicode=has_unicode)], None
+    if run_set is not None:
+        return [*set_picture(run_set, series, out.width, has_unicode=has_unicode)], None
     return [*run_picture(series[0], runs[0][1], out.width, has_unicode=has_unicode)], None
 
 
@@ -178,12 +178,12 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     )
     from edgebench.host.show.verdict import verdict_lines
 
-    runs = [one.run() for one in addresses]
+    runs = [address.run() for address in addresses]
     sets = choose_sets(runs)
     if options.json:
         document = {
             "runs": list(map(to_document, runs)),
-            "sets": [set_document(one) for one in sets if one.set_id],
+            "sets": [set_document(run_set) for run_set in sets if run_set.set_id],
         }
         print(json.dumps(document, indent=1))
         return ExitCode.DONE

@@ -56,7 +56,7 @@ def change_labels(
             raise UsageError(f"label {what}")
     farm = load_farm(path)
     before = farm.entry(device).labels
-    labels = tuple(one for one in dict.fromkeys([*before, *add]) if one not in remove)
+    labels = tuple(label for label in dict.fromkeys([*before, *add]) if label not in remove)
     if len(labels) > MAX_LABELS:
         raise UsageError(f"device {device.name} has {len(labels)} labels, limit {MAX_LABELS}")
     if labels == before:

@@ -32,5 +32,5 @@ def device_names() -> list[str]:
 
     path = Path(user_paths(os.environ).host_config) / DEVICES_FILE
     with suppress(OSError, ValueError, TypeError, KeyError):
-        return [str(one["name"]) for one in json.loads(path.read_bytes())]
+        return [str(load["name"]) for load in json.loads(path.read_bytes())]
     return []

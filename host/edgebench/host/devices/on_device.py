@@ -936,7 +936,7 @@ def _difference(held: Iterable[WheelFile], sent: set[WheelFile]) -> str | None:
 
 
 def _agents(places: Places) -> Iterator[int]:
-    """Process ids of the agents that this account runs from the environments of deploys."""
+    """Process ids of the agents that deploys installed and that this account runs."""
     programs = {path / "bin" for path in places.venvs}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

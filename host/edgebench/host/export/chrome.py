@@ -25,11 +25,11 @@ _CHUNK_EVENTS = 10_000
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     """Write each run as a process with its own time zero."""
     out.write(b'{"displayTimeUnit":"ms","otherData":')
-    out.write(json.dumps({"runs": [one.run.run_id for one in runs]}).encode())
+    out.write(json.dumps({"runs": [run.run.run_id for run in runs]}).encode())
     out.write(b',"traceEvents":[')
     separator = b"\n"
-    for pid, one in enumerate(runs, 1):
-        events = _events(run_trace_of(one), pid)
+    for pid, run in enumerate(runs, 1):
+        events = _events(run_trace_of(run), pid)
         while part := list(islice(events, _CHUNK_EVENTS)):
             out.write(separator + ",\n".join(part).encode())
             separator = b",\n"

@@ -45,45 +45,45 @@ class ExportColumn:
 
 
 FACT_COLUMNS = (
-    ExportColumn("run_id", str, lambda one: one.run.run_id),
-    ExportColumn("created_utc", str, lambda one: one.run.created_utc),
-    ExportColumn("set_id", str, lambda one: one.run.set_id),
-    ExportColumn("set_verdict", str, lambda one: one.set_verdict),
-    ExportColumn("replaces", str, lambda one: _replaced_run_id(one.run)),
-    ExportColumn("kind", str, lambda one: one.run.kind),
-    ExportColumn("verdict", str, lambda one: one.run.headline_state.value),
-    ExportColumn("label", str, lambda one: one.run.marks.label),
-    ExportColumn("reasons", str, lambda one: "; ".join(reasons(one.run.verdict))),
-    ExportColumn("simulated", bool, lambda one: one.run.simulated),
-    ExportColumn("emulated", bool, lambda one: one.run.emulated),
-    ExportColumn("model", str, lambda one: one.run.model.name),
-    ExportColumn("model_sha256", str, lambda one: one.run.model.sha256),
-    ExportColumn("model_precision", str, lambda one: one.run.model.precision),
-    ExportColumn("model_size_bytes", int, lambda one: one.run.model.size_bytes),
-    ExportColumn("device", str, lambda one: one.run.device.name),
-    ExportColumn("profile", str, lambda one: one.run.device.profile),
-    ExportColumn("arch", str, lambda one: one.run.device.arch),
-    ExportColumn("soc", str, lambda one: one.run.device.soc),
-    ExportColumn("os", str, lambda one: one.run.device.os),
-    ExportColumn("governor", str, lambda one: one.run.environment.cpu.governor),
-    ExportColumn("runtime", str, lambda one: one.run.runtime.name),
-    ExportColumn("runtime_version", str, lambda one: one.run.runtime.version),
-    ExportColumn("delegates_used", str, lambda one: ", ".join(one.run.runtime.delegates_used)),
-    ExportColumn("scenario", str, lambda one: one.run.spec.scenario.value),
-    ExportColumn("engine", str, lambda one: one.run.spec.engine.value),
-    ExportColumn("preset", str, lambda one: one.run.spec.preset),
-    ExportColumn("threads", int, lambda one: one.run.spec.threads),
+    ExportColumn("run_id", str, lambda row: row.run.run_id),
+    ExportColumn("created_utc", str, lambda row: row.run.created_utc),
+    ExportColumn("set_id", str, lambda row: row.run.set_id),
+    ExportColumn("set_verdict", str, lambda row: row.set_verdict),
+    ExportColumn("replaces", str, lambda row: _replaced_run_id(row.run)),
+    ExportColumn("kind", str, lambda row: row.run.kind),
+    ExportColumn("verdict", str, lambda row: row.run.headline_state.value),
+    ExportColumn("label", str, lambda row: row.run.marks.label),
+    ExportColumn("reasons", str, lambda row: "; ".join(reasons(row.run.verdict))),
+    ExportColumn("simulated", bool, lambda row: row.run.simulated),
+    ExportColumn("emulated", bool, lambda row: row.run.emulated),
+    ExportColumn("model", str, lambda row: row.run.model.name),
+    ExportColumn("model_sha256", str, lambda row: row.run.model.sha256),
+    ExportColumn("model_precision", str, lambda row: row.run.model.precision),
+    ExportColumn("model_size_bytes", int, lambda row: row.run.model.size_bytes),
+    ExportColumn("device", str, lambda row: row.run.device.name),
+    ExportColumn("profile", str, lambda row: row.run.device.profile),
+    ExportColumn("arch", str, lambda row: row.run.device.arch),
+    ExportColumn("soc", str, lambda row: row.run.device.soc),
+    ExportColumn("os", str, lambda row: row.run.device.os),
+    ExportColumn("governor", str, lambda row: row.run.environment.cpu.governor),
+    ExportColumn("runtime", str, lambda row: row.run.runtime.name),
+    ExportColumn("runtime_version", str, lambda row: row.run.runtime.version),
+    ExportColumn("delegates_used", str, lambda row: ", ".join(row.run.runtime.delegates_used)),
+    ExportColumn("scenario", str, lambda row: row.run.spec.scenario.value),
+    ExportColumn("engine", str, lambda row: row.run.spec.engine.value),
+    ExportColumn("preset", str, lambda row: row.run.spec.preset),
+    ExportColumn("threads", int, lambda row: row.run.spec.threads),
     ExportColumn("threads_effective", int, lambda exported: _effective_threads(exported.run)),
     ExportColumn("signature", str, lambda exported: exported.run.model.signature),
-    ExportColumn("duration_s", float, lambda one: one.run.spec.duration_s),
-    ExportColumn("seed", int, lambda one: one.run.spec.seed),
-    ExportColumn("ambient_c", float, lambda one: one.run.conditions.ambient_c),
-    ExportColumn("meter", str, lambda one: e.meter if (e := one.run.metrics.energy) else None),
+    ExportColumn("duration_s", float, lambda row: row.run.spec.duration_s),
+    ExportColumn("seed", int, lambda row: row.run.spec.seed),
+    ExportColumn("ambient_c", float, lambda row: row.run.conditions.ambient_c),
+    ExportColumn("meter", str, lambda row: e.meter if (e := row.run.metrics.energy) else None),
     ExportColumn(
-        "boundary", str, lambda one: e.boundary if (e := one.run.metrics.energy) else None
+        "boundary", str, lambda row: e.boundary if (e := row.run.metrics.energy) else None
     ),
-    ExportColumn("tags", str, lambda one: ", ".join(_annotations(one).tags)),
-    ExportColumn("note", str, lambda one: _annotations(one).note),
+    ExportColumn("tags", str, lambda row: ", ".join(_annotations(row).tags)),
+    ExportColumn("note", str, lambda row: _annotations(row).note),
 )
 
 
@@ -101,25 +101,25 @@ def _effective_threads(run: Run) -> int | None:
 def export_rows(runs: Sequence[ExportedRun]) -> list[ExportRow]:
     """A row for each run, in the order of the runs."""
     verdicts = {
-        run.run_id: one.verdict.state.value
-        for one in sets_of(runs)
-        if one.set_id is not None
-        for run in one.runs
+        run.run_id: run_set.verdict.state.value
+        for run_set in sets_of(runs)
+        if run_set.set_id is not None
+        for run in run_set.runs
     }
-    return [ExportRow(one, verdicts.get(one.run.run_id)) for one in runs]
+    return [ExportRow(run, verdicts.get(run.run.run_id)) for run in runs]
 
 
-def fact_cells(one: ExportRow) -> dict[str, Fact]:
+def fact_cells(export_row: ExportRow) -> dict[str, Fact]:
     """Facts of a run by column; control characters other than line feeds are replaced."""
-    cells = {column.name: column.cell(one) for column in FACT_COLUMNS}
+    cells = {column.name: column.cell(export_row) for column in FACT_COLUMNS}
     for name, cell in cells.items():
         if isinstance(cell, str):
             cells[name] = printable(cell, keep_lines=True)
     return cells
 
 
-def _annotations(one: ExportRow) -> Annotations:
-    return read_annotations(one.exported.directory)
+def _annotations(export_row: ExportRow) -> Annotations:
+    return read_annotations(export_row.exported.directory)
 
 
 def has_interval(metric: Metric) -> bool:
@@ -138,10 +138,10 @@ def number_columns() -> Iterator[str]:
             yield metric.path + UPPER
 
 
-def number_cells(one: ExportRow) -> dict[str, float]:
+def number_cells(export_row: ExportRow) -> dict[str, float]:
     """Numbers of a run by column; a metric that was not measured is left out."""
     cells: dict[str, float] = {}
-    for number in exported_numbers(one.run):
+    for number in exported_numbers(export_row.run):
         path = number.metric.path
         cells[path] = number.value
         if number.interval is not None:

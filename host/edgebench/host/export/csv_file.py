@@ -36,12 +36,12 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     numbers = list(number_columns())
     writer = csv.writer(text)
     writer.writerow([*(column.name for column in FACT_COLUMNS), *numbers])
-    for one in export_rows(runs):
-        cells = number_cells(one)
+    for export_row in export_rows(runs):
+        cells = number_cells(export_row)
         # Spreadsheets do not evaluate an escaped cell as a formula.
         facts = [
             _FORMULA.sub(r"\1'", cell) if isinstance(cell, str) else cell
-            for cell in fact_cells(one).values()
+            for cell in fact_cells(export_row).values()
         ]
         writer.writerow([*facts, *(cells.get(name) for name in numbers)])
     text.detach()

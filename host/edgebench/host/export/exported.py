@@ -67,14 +67,14 @@ def find_exported(store: Store, names: Iterable[str]) -> list[ExportedRun]:
     return [ExportedRun(one.run(), one.directory) for one in find_each(store, names)]
 
 
-def exported_numbers(one: Run | RunSet, paths: Iterable[str] = METRICS) -> list[Number]:
+def exported_numbers(result: Run | RunSet, paths: Iterable[str] = METRICS) -> list[Number]:
     """Numbers that may be shown, without values and bounds that JSON cannot represent.
 
     These are infinity, which occurs as an upper bound, and NaN.
     """
     return [
         number if _is_finite(number.interval or ()) else replace(number, interval=None)
-        for number in numbers_of(one, paths)
+        for number in numbers_of(result, paths)
         if _is_finite([number.value])
     ]
 
@@ -83,16 +83,16 @@ def _is_finite(values: Iterable[float]) -> bool:
     return all(map(math.isfinite, values))
 
 
-def mark(one: RunSet) -> str:
+def mark(run_set: RunSet) -> str:
     """Marks appended to the name of a benchmark; empty for a valid set on a real device."""
-    state = one.verdict.state
-    marks = [*([] if state is State.VALID else [state.value]), *one.marks.origin]
+    state = run_set.verdict.state
+    marks = [*([] if state is State.VALID else [state.value]), *run_set.marks.origin]
     return f" [{', '.join(marks)}]" if marks else ""
 
 
-def number_mark(number: Number, one: RunSet) -> str:
+def number_mark(number: Number, run_set: RunSet) -> str:
     """Mark appended to the name of a number that is suspect next to a valid headline."""
-    return f" [{State.SUSPECT.value}]" if number.metric.kind in one.marks.also_suspect else ""
+    return f" [{State.SUSPECT.value}]" if number.metric.kind in run_set.marks.also_suspect else ""
 
 
 def reasons(verdict: Verdict) -> list[str]:
@@ -125,4 +125,4 @@ def benchmark_names(sets: Iterable[RunSet]) -> list[str]:
 
 def sets_of(runs: Sequence[ExportedRun]) -> list[RunSet]:
     """Exported runs grouped into sets."""
-    return choose_sets(one.run for one in runs)
+    return choose_sets(run.run for run in runs)

@@ -24,8 +24,8 @@ from edgebench.protocol.text import printable
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     """Write a test suite for each run, and for each set that is invalid as a whole."""
     root = Element("testsuites", name="edgebench")
-    for one in runs:
-        _add_suite(root, one.run)
+    for run in runs:
+        _add_suite(root, run.run)
     for together in sets_of(runs):
         if together.verdict.is_refused and together.counted:
             _add_set(root, together)
@@ -74,10 +74,10 @@ def _add_suite(root: Element, run: Run) -> None:
         SubElement(case, "system-out").text = f"{run.marks.label}\n{text}"
 
 
-def _add_set(root: Element, one: RunSet) -> None:
+def _add_set(root: Element, run_set: RunSet) -> None:
     """Add a failing suite for an invalid set with valid or suspect runs."""
-    run, lines = one.first, reasons(one.verdict)
-    class_name = f"edgebench.{one.device}.{one.runtime}"
+    run, lines = run_set.first, reasons(run_set.verdict)
+    class_name = f"edgebench.{run_set.device}.{run_set.runtime}"
     suite = SubElement(
         root,
         "testsuite",
@@ -86,11 +86,11 @@ def _add_set(root: Element, one: RunSet) -> None:
         failures="1",
         errors="0",
         timestamp=run.created_utc.partition("+")[0],
-        id=one.set_id or "",
+        id=run_set.set_id or "",
     )
-    name = f"{one.model} {run.spec.scenario.value}, {len(one.counted)} runs together"
+    name = f"{run_set.model} {run.spec.scenario.value}, {len(run_set.counted)} runs together"
     case = SubElement(suite, "testcase", classname=class_name, name=name)
-    kind, message = one.verdict.failures[0].id, lines[0]
+    kind, message = run_set.verdict.failures[0].id, lines[0]
     SubElement(case, "failure", type=kind, message=message).text = "\n".join(lines)
 
 

@@ -78,9 +78,9 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 def _outcomes(runs: Sequence[ExportedRun]) -> list[str]:
     """Outcomes of the paired comparisons, or a line about a missing side."""
     by_id: dict[str, list[ExportedRun]] = {}
-    for one in runs:
-        if one.run.pair is not None:
-            by_id.setdefault(one.run.pair.comparison_id, []).append(one)
+    for run in runs:
+        if run.run.pair is not None:
+            by_id.setdefault(run.run.pair.comparison_id, []).append(run)
     both: list[list[ExportedRun]] = []
     alone: list[str] = []
     for name, group in by_id.items():
@@ -131,19 +131,19 @@ def _referenced(text: str) -> str:
     return _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", text)
 
 
-def _cells(one: RunSet) -> list[str]:
-    metric = METRICS[one.headline]
-    number = _number(one, one.headline)
-    names = [code_span(name) for name in (one.model, one.device, one.runtime)]
-    counts = f"{len(one.run_ids)} of {len(one.runs) - len(one.replaced_run_ids)}"
+def _cells(run_set: RunSet) -> list[str]:
+    metric = METRICS[run_set.headline]
+    number = _number(run_set, run_set.headline)
+    names = [code_span(name) for name in (run_set.model, run_set.device, run_set.runtime)]
+    counts = f"{len(run_set.run_ids)} of {len(run_set.runs) - len(run_set.replaced_run_ids)}"
     if number is None:
-        shown = REFUSED if one.verdict.is_refused else ABSENT
+        shown = REFUSED if run_set.verdict.is_refused else ABSENT
         return [*names, counts, f"`{metric.path}`", shown, ABSENT]
     return [*names, counts, f"`{metric.path}`", *_shown(number)]
 
 
-def _number(one: RunSet, path: str) -> Number | None:
-    return next(iter(exported_numbers(one, [path])), None)
+def _number(run_set: RunSet, path: str) -> Number | None:
+    return next(iter(exported_numbers(run_set, [path])), None)
 
 
 def _shown(number: Number) -> tuple[str, str]:
@@ -156,11 +156,11 @@ def _shown(number: Number) -> tuple[str, str]:
     return value, f"{low} to {high}"
 
 
-def _accuracy(one: RunSet) -> str:
-    accuracy = one.first.metrics.accuracy
+def _accuracy(run_set: RunSet) -> str:
+    accuracy = run_set.first.metrics.accuracy
     if accuracy is None:
         return ABSENT
-    number = _number(one, "accuracy.value")
+    number = _number(run_set, "accuracy.value")
     if number is None:
         return REFUSED
     value, bounds = _shown(number)

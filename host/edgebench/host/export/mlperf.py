@@ -27,41 +27,41 @@ def copy(runs: Sequence[ExportedRun], directory: Path) -> None:
         NoLoadgenLog: LoadGen did not issue the queries of a run, or the run is invalid.
         RunDamaged: a log is missing.
     """
-    for one in runs:
-        _check(one)
+    for run in runs:
+        _check(run)
     directory.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".edgebench-export-", dir=directory) as part:
-        for one in runs:
-            folder = Path(part) / one.run.run_id
+        for run in runs:
+            folder = Path(part) / run.run.run_id
             folder.mkdir()
             for name in LOADGEN_FILES:
-                shutil.copyfile(one.directory / RAW_DIRECTORY / name, folder / name)
+                shutil.copyfile(run.directory / RAW_DIRECTORY / name, folder / name)
             verdict = {
-                "run_id": one.run.run_id,
-                "verdict": one.run.headline_state.value,
-                "label": one.run.marks.label,
-                "reasons": reasons(one.run.verdict),
+                "run_id": run.run.run_id,
+                "verdict": run.run.headline_state.value,
+                "label": run.run.marks.label,
+                "reasons": reasons(run.run.verdict),
             }
             (folder / VERDICT_FILE).write_text(json.dumps(verdict, indent=1) + "\n")
-        for one in runs:
-            folder = directory / one.run.run_id
+        for run in runs:
+            folder = directory / run.run.run_id
             folder.mkdir(exist_ok=True)
-            for path in (Path(part) / one.run.run_id).iterdir():
+            for path in (Path(part) / run.run.run_id).iterdir():
                 path.replace(folder / path.name)
 
 
-def _check(one: ExportedRun) -> None:
+def _check(exported_run: ExportedRun) -> None:
     """Check that the logs of a run can be exported.
 
     Raises:
         NoLoadgenLog: LoadGen did not issue the queries of the run, or the run is invalid.
         RunDamaged: a log is missing.
     """
-    run_id, raw = one.run.run_id, one.directory / RAW_DIRECTORY
-    if one.run.metrics.loadgen is None:
+    run_id, raw = exported_run.run.run_id, exported_run.directory / RAW_DIRECTORY
+    if exported_run.run.metrics.loadgen is None:
         raise NoLoadgenLog(f"LoadGen did not issue the queries of run {run_id}: no log")
-    if one.run.verdict.is_refused:
-        why = "; ".join(reasons(one.run.verdict))
+    if exported_run.run.verdict.is_refused:
+        why = "; ".join(reasons(exported_run.run.verdict))
         raise NoLoadgenLog(f"log not exported: run {run_id} is invalid: {why}")
     for name in LOADGEN_FILES:
         if not (raw / name).exists():

@@ -46,19 +46,19 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     sets = sets_of(runs)
     verdicts: list[Sample] = []
     families: dict[tuple[str, str], list[Sample]] = {}
-    for name, one in zip(benchmark_names(sets), sets, strict=True):
+    for name, run_set in zip(benchmark_names(sets), sets, strict=True):
         labels = {
             "benchmark": name,
-            "model": one.model,
-            "device": one.device,
-            "runtime": one.runtime,
-            "scenario": one.first.spec.scenario.value,
-            "run": one.set_id or one.first.run_id,
-            "verdict": one.verdict.state.value,
+            "model": run_set.model,
+            "device": run_set.device,
+            "runtime": run_set.runtime,
+            "scenario": run_set.first.spec.scenario.value,
+            "run": run_set.set_id or run_set.first.run_id,
+            "verdict": run_set.verdict.state.value,
         }
-        why = {"label": one.marks.label, "reasons": "; ".join(reasons(one.verdict))}
+        why = {"label": run_set.marks.label, "reasons": "; ".join(reasons(run_set.verdict))}
         verdicts.append((_joined({**labels, **why}), 1.0))
-        for number in exported_numbers(one):
+        for number in exported_numbers(run_set):
             values = {"": number.value}
             if number.interval is not None:
                 values |= zip(_BOUNDS, number.interval, strict=True)

@@ -39,17 +39,21 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     )
     # With a single row per group, dictionaries save nothing and take 0.5 GB for an hour.
     with pq.ParquetWriter(out, schema, compression="zstd", use_dictionary=False) as writer:
-        for one in export_rows(runs):
-            row = {**fact_cells(one), **number_cells(one), **_latencies(one.exported)}
+        for export_row in export_rows(runs):
+            row = {
+                **fact_cells(export_row),
+                **number_cells(export_row),
+                **_latencies(export_row.exported),
+            }
             columns = [_column(row.get(field.name), field.type) for field in schema]
             writer.write_table(pa.table(columns, schema=schema))
 
 
-def _latencies(one: ExportedRun) -> dict[str, Any]:
+def _latencies(exported_run: ExportedRun) -> dict[str, Any]:
     """Starts and latencies after the warm-up, if the run has a latency."""
-    if one.run.verdict.is_refused or one.run.metrics.latency_ns is None:
+    if exported_run.run.verdict.is_refused or exported_run.run.metrics.latency_ns is None:
         return {}
-    latency = read_series(one.directory, one.run).latency
+    latency = read_series(exported_run.directory, exported_run.run).latency
     if latency is None:
         return {}
     start_s = latency.start_s[latency.warmup_count :]

@@ -101,8 +101,8 @@ _SEQUENCE = uint_field(_SEQUENCE_ID, 1)
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     """Write each run as a process with its own time zero."""
     uuids = iter(range(1, 1 << 62))
-    for pid, one in enumerate(runs, 1):
-        _write_run(run_trace_of(one), pid, uuids, out)
+    for pid, run in enumerate(runs, 1):
+        _write_run(run_trace_of(run), pid, uuids, out)
 
 
 def _write_run(trace: RunTrace, pid: int, uuids: Iterator[int], out: BinaryIO) -> None:

@@ -111,7 +111,7 @@ def format_of_file(file_name: str) -> ExportFormat:
             return one
     suffixes = [suffix for one in FORMATS for suffix in one.suffixes]
     if lower.endswith(".json"):
-        suffixes = [one for one in suffixes if one.endswith(".json")]
+        suffixes = [suffix for suffix in suffixes if suffix.endswith(".json")]
         raise UsageError(
             f"several formats are JSON: {file_name!r} must end in one of {', '.join(suffixes)}"
         )

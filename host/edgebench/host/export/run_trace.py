@@ -90,17 +90,17 @@ class RunTrace:
     counters: tuple[CounterTrack, ...] = ()
 
 
-def run_trace_of(one: ExportedRun) -> RunTrace:
+def run_trace_of(exported_run: ExportedRun) -> RunTrace:
     """The trace of a run.
 
     Raises:
         RunDamaged: a file of the run is not readable.
     """
-    run, facts = one.run, _facts(one.run)
+    run, facts = exported_run.run, _facts(exported_run.run)
     title = f"{printable(run.model.name)} on {printable(run.device.name)}: {facts['label']}"
     if run.verdict.is_refused:
         return RunTrace(title, facts, 0)
-    series = read_series(one.directory, run, PowerDetail(MAX_RATE_HZ, MAX_BLOCKS))
+    series = read_series(exported_run.directory, run, PowerDetail(MAX_RATE_HZ, MAX_BLOCKS))
     # A channel with fewer than two samples has no block.
     series = replace(series, power=tuple(one for one in series.power if len(one.begin_s)))
     begin_s, end_s = series.span_s

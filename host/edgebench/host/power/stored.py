@@ -154,11 +154,11 @@ def _mean_power_w(facts: PowerFacts) -> float | None:
         names = site_of(facts.header).channels  # a rail fed by another rail counts once
     except MeasurementError:
         names = tuple(channel.name for channel in facts.header.capability.channels)
-    groups = [one for one in facts.groups if one.channel in names and one.node_count]
+    groups = [group for group in facts.groups if group.channel in names and group.node_count]
     if not groups:
         return None
-    span_ns = max(one.last_ns for one in groups) - min(one.first_ns for one in groups)
-    return sum(one.energy_j for one in groups) / span_ns * 1e9 if span_ns else None
+    span_ns = max(group.last_ns for group in groups) - min(group.first_ns for group in groups)
+    return sum(group.energy_j for group in groups) / span_ns * 1e9 if span_ns else None
 
 
 def _energy(file: PowerFile, name: str, boundary: str) -> ChannelEnergy:

@@ -15,22 +15,20 @@ from pathlib import Path
 
 import numpy as np
 
-from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.energy.seen import idle_noise_w
 from edgebench.host.analysis.energy.site import site_in
+from edgebench.host.analysis.energy.sync.describe_codes import describe_codes
 from edgebench.host.analysis.energy.sync.find_codes import choose_place, find_codes
-from edgebench.host.analysis.energy.sync.load_code import align_code
+from edgebench.host.analysis.energy.sync.load_code import Cumulative, align_code
 from edgebench.host.analysis.energy.sync.smear import smear_s
 from edgebench.host.analysis.energy.trace import instrument_header
 from edgebench.host.analysis.energy.values import step_w
 from edgebench.host.analysis.energy.windows import idle_windows
 from edgebench.host.power.imports.importer import ImportFile, open_file, write_samples
 from edgebench.host.result.facts import TraceRequest
-from edgebench.host.store.arrow import to_numpy
 from edgebench.host.store.decode import have_same_rows
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY
-from edgebench.host.store.parquet_file import open_parquet
-from edgebench.host.store.power_file import POWER_LAYOUT, PowerFile, read_power_facts
+from edgebench.host.store.power_file import PowerFile, read_power_facts
 from edgebench.protocol.errors import (
     CodesNotFound,
     EdgebenchError,
@@ -105,8 +103,8 @@ def placed(
     power = PowerFile.open(directory)
     codes = load_codes(record)
     try:
-        channel = site_in(power).channels[0]
-        first_ns, last_ns = power.span_ns(channel)
+        channels = site_in(power).channels
+        cumulative_j, span_ns = _searched(power)
         rate_hz = power.header.capability.rate_hz
         chip_s = float(np.median(np.diff(codes[0].edges_ns))) / 1e9
         if chip_s * rate_hz < MIN_CHIP_SAMPLES:
@@ -115,10 +113,7 @@ def placed(
                 f"chips of {1e3 * chip_s:.3g} ms"
             )
 
-        def cumulative_j(time_ns: Nanoseconds) -> Floats:
-            return power.cumulative_j(channel, time_ns)
-
-        places, search = find_codes(codes, cumulative_j, (first_ns, last_ns))
+        places, search = find_codes(codes, cumulative_j, span_ns)
         alike = [
             code
             for other in others
@@ -130,11 +125,15 @@ def placed(
         # the changes of the code give it to 10 ppm.
         ends_ns = codes[0].edges_ns[0], codes[-1].edges_ns[-1]
         line = align_code(codes, cumulative_j, line, span_ns=ends_ns, search_ns=0.0).line
-        smoothing_s = smear_s(codes, cumulative_j, line, 1 / rate_hz)
+        smoothing_s = max(
+            smear_s(codes, partial(power.cumulative_j, name), line, 1 / rate_hz)
+            for name in channels
+        )
     except CodesNotFound as exc:
         other = _recorded_run(power, record, others)
         if other is None:
-            raise TraceRefused(f"{request.name}: {exc}") from exc
+            seen = describe_codes(codes, *_searched(power))
+            raise TraceRefused(f"{request.name}: {exc}{seen}") from exc
         raise TraceOfAnotherRun(
             f"{request.name}: the load codes in the trace belong to run {other.run_id}",
             other.run_id,
@@ -147,8 +146,8 @@ def placed(
         offset_ns=line.offset_ns,
         slope=line.slope,
         smoothing_s=smoothing_s,
-        noise_w=idle_noise_w(power, channel, line, idle_windows(record.events)),
-        resolution_w=_resolution_w(directory),
+        noise_w=idle_noise_w(power, channels, line, idle_windows(record.events)),
+        resolution_w=_resolution_w(power, channels),
     )
 
 
@@ -156,8 +155,7 @@ def _recorded_run(
     power: PowerFile, record: RunRecord, others: Sequence[RunRecord]
 ) -> RunRecord | None:
     """The run nearest in time whose load codes are in a trace; None if there is none."""
-    channel = site_in(power).channels[0]
-    cumulative_j, span_ns = partial(power.cumulative_j, channel), power.span_ns(channel)
+    cumulative_j, span_ns = _searched(power)
     for other in sorted(others, key=lambda one: _apart_ns(one, record))[:TRIED_RUNS]:
         with suppress(MeasurementError):
             find_codes(load_codes(other), cumulative_j, span_ns)
@@ -165,17 +163,27 @@ def _recorded_run(
     return None
 
 
-def _apart_ns(one: RunRecord, other: RunRecord) -> int:
+def _searched(power: PowerFile) -> tuple[Cumulative, tuple[int, int]]:
+    """Energy of the channel in which codes are searched, and its first and last time."""
+    channel = site_in(power).channels[0]
+    return partial(power.cumulative_j, channel), power.span_ns(channel)
+
+
+def _apart_ns(run_record: RunRecord, other: RunRecord) -> int:
     """Time between the beginnings of two runs, on the device's clock."""
-    begins_ns = [record.events[0].time_ns if record.events else 0 for record in (one, other)]
+    begins_ns = [record.events[0].time_ns if record.events else 0 for record in (run_record, other)]
     return abs(begins_ns[0] - begins_ns[1])
 
 
-def _resolution_w(directory: Path) -> float:
-    """Step of the powers of a trace, from the first STEP_SAMPLES."""
-    with open_parquet(directory / POWER_FILE, POWER_LAYOUT, max_rows=None) as file:
-        power_w = to_numpy(file.read_row_group(0, ["watts_w"])["watts_w"])
-    return step_w(power_w[np.isfinite(power_w)][:STEP_SAMPLES])
+def _resolution_w(power: PowerFile, channels: Sequence[str]) -> float:
+    """Largest step of the powers of a channel, from the first STEP_SAMPLES."""
+    steps_w: list[float] = []
+    for channel in channels:
+        first_ns, _ = power.span_ns(channel)
+        end_ns = first_ns + round(STEP_SAMPLES / power.header.capability.rate_hz * 1e9)
+        _, power_w = power.samples(channel, first_ns, end_ns)
+        steps_w.append(step_w(power_w[np.isfinite(power_w)][:STEP_SAMPLES]))
+    return max(steps_w)
 
 
 def trace_trouble(directory: Path, request: TraceRequest) -> str | None:

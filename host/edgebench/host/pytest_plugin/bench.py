@@ -110,7 +110,7 @@ class PytestBench:
         name = self._options.edgebench_baseline
         if name is None:
             return None
-        return {one.place: one.run() for one in find_runs(self._lab.store, name)}
+        return {run.place: run.run() for run in find_runs(self._lab.store, name)}
 
     @property
     def _margin_ratio(self) -> float | None:

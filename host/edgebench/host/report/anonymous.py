@@ -130,6 +130,8 @@ class Anonymizer:
         elif isinstance(value, dict):
             result = {self.value(key): self.value(one) for key, one in value.items()}
         elif is_dataclass(value) and not isinstance(value, type):
-            parts = [one.name for one in fields(value) if one.init and one.name not in _KEPT]
+            parts = [
+                field.name for field in fields(value) if field.init and field.name not in _KEPT
+            ]
             result = replace(value, **{name: self.value(getattr(value, name)) for name in parts})
         return cast("T", result)

@@ -104,13 +104,15 @@ class CampaignPart:
 def campaign_part(facts: CampaignFacts) -> CampaignPart:
     """Charts of a campaign."""
     by_metric: dict[str, list[RunSet]] = {}
-    for one in facts.sets:
-        by_metric.setdefault(one.headline, []).append(one)
+    for run_set in facts.sets:
+        by_metric.setdefault(run_set.headline, []).append(run_set)
     front, front_rows = _front(facts)
     state, sentence = _verdict(facts.sets)
     return CampaignPart(
         state=state,
-        labels=tuple(dict.fromkeys(label for one in facts.sets for label in labels_of(one))),
+        labels=tuple(
+            dict.fromkeys(label for run_set in facts.sets for label in labels_of(run_set))
+        ),
         sentence=sentence,
         summary=facts.summary,
         lanes=tuple(facts.lanes),
@@ -137,7 +139,7 @@ def campaign_part(facts: CampaignFacts) -> CampaignPart:
 
 def _verdict(sets: Sequence[RunSet]) -> tuple[str, str]:
     """The worst verdict of the cells, and a sentence about all verdicts."""
-    states = [one.verdict.state for one in sets]
+    states = [run_set.verdict.state for run_set in sets]
     if not states:
         return "failed", "Nothing was measured."
     if len(set(states)) == 1:
@@ -162,27 +164,33 @@ def _verdict(sets: Sequence[RunSet]) -> tuple[str, str]:
     return worst.value, f"Of {len(states)} cells, {', '.join(parts)}."
 
 
-def _name(facts: CampaignFacts, one: RunSet, *, with_device: bool = True) -> str:
-    device = f"{one.device}: " if with_device else ""
-    return ", ".join(filter(None, (f"{device}{one.model}, {one.runtime}", facts.settings(one))))
+def _name(facts: CampaignFacts, run_set: RunSet, *, with_device: bool = True) -> str:
+    device = f"{run_set.device}: " if with_device else ""
+    return ", ".join(
+        filter(None, (f"{device}{run_set.model}, {run_set.runtime}", facts.settings(run_set)))
+    )
 
 
 def _doubts(sets: Sequence[RunSet]) -> list[str]:
     """Labels for the numbers of these sets: invalid or suspect verdicts, `simulated` and so on."""
-    states = [one.verdict.state for one in sets if one.verdict.state is not State.VALID]
-    labels = [label for one in sets for label in labels_of(one)]
+    states = [run_set.verdict.state for run_set in sets if run_set.verdict.state is not State.VALID]
+    labels = [label for run_set in sets for label in labels_of(run_set)]
     return list(dict.fromkeys([*(state.value for state in states), *labels]))
 
 
 def _counted(sets: Sequence[RunSet], path: str) -> list[RunSet]:
-    return [one for one in sets if not one.verdict.is_refused and path in one.metrics]
+    return [
+        run_set for run_set in sets if not run_set.verdict.is_refused and path in run_set.metrics
+    ]
 
 
 def _cell_plots(facts: CampaignFacts, by_metric: Mapping[str, list[RunSet]]) -> list[CellPlot]:
     plots: list[CellPlot] = []
     wanted = dict(by_metric)
-    if any(GROSS_ENERGY in one.metrics for one in facts.sets):
-        wanted[GROSS_ENERGY] = [one for one in facts.sets if GROSS_ENERGY in one.metrics]
+    if any(GROSS_ENERGY in run_set.metrics for run_set in facts.sets):
+        wanted[GROSS_ENERGY] = [
+            run_set for run_set in facts.sets if GROSS_ENERGY in run_set.metrics
+        ]
     for path, sets in wanted.items():
         counted = _counted(sets, path)
         if not counted:
@@ -201,7 +209,9 @@ def _cell_plots(facts: CampaignFacts, by_metric: Mapping[str, list[RunSet]]) -> 
             for one, number in numbers
         ]
         refused = [
-            f"{_name(facts, one)}: {one.verdict.state.value}" for one in sets if one not in counted
+            f"{_name(facts, run_set)}: {run_set.verdict.state.value}"
+            for run_set in sets
+            if run_set not in counted
         ]
         label = label_of(counted[0], METRICS[path])
         plots.append(
@@ -262,8 +272,8 @@ def _ratio_matrices(
 ) -> list[LabelledMatrix]:
     """Matrices of ratios between the cells of each device."""
     matrices: list[LabelledMatrix] = []
-    for device in dict.fromkeys(one.device for one in sets):
-        counted = _counted([one for one in sets if one.device == device], path)
+    for device in dict.fromkeys(run_set.device for run_set in sets):
+        counted = _counted([run_set for run_set in sets if run_set.device == device], path)
         shown = counted[:MAX_MATRIX]
         if len(shown) < 2:
             continue
@@ -365,25 +375,25 @@ def _beats(theirs: Sequence[float], cost: Sequence[float]) -> bool:
     return all(a <= b for a, b in zip(theirs, cost, strict=True)) and theirs != cost
 
 
-def _cost_sign(one: RunSet, path: str) -> int:
+def _cost_sign(run_set: RunSet, path: str) -> int:
     """1 if a lower value is better, else -1; some metrics of accuracy are errors."""
-    accuracy = one.first.metrics.accuracy
+    accuracy = run_set.first.metrics.accuracy
     if path == ACCURACY and accuracy is not None and accuracy.metric in ERROR_METRICS:
         return 1
     return 1 if METRICS[path].better is Better.LOWER else -1
 
 
-def _effect(one: FactorEffect) -> PlottedValue:
-    low, high = one.ci95
+def _effect(factor_effect: FactorEffect) -> PlottedValue:
+    low, high = factor_effect.ci95
     levels = [
         str("default" if level is None else level).rpartition("/")[2]
-        for level in (one.baseline, one.level)
+        for level in (factor_effect.baseline, factor_effect.level)
     ]
     return PlottedValue(
-        label=f"{one.factor}: {levels[0]} → {levels[1]}",
-        value=one.ratio,
-        interval=one.ci95,
-        shown=f"× {one.ratio:.3f}",
-        bounds=f"{low:.3f} to {high:.3f}, {one.pair_count} pairs",
-        state=one.verdict.value,
+        label=f"{factor_effect.factor}: {levels[0]} → {levels[1]}",
+        value=factor_effect.ratio,
+        interval=factor_effect.ci95,
+        shown=f"× {factor_effect.ratio:.3f}",
+        bounds=f"{low:.3f} to {high:.3f}, {factor_effect.pair_count} pairs",
+        state=factor_effect.verdict.value,
     )

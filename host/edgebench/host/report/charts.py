@@ -372,7 +372,12 @@ def _panel(
     title: str, unit: Unit, traces: list[ChartTrace], values: list[Floats], note: str
 ) -> ChartPanel:
     """Panel of traces; the axis is logarithmic if outliers would compress all other values."""
-    ends = [end for one in values if len(one) for end in (np.fmin.reduce(one), np.fmax.reduce(one))]
+    ends = [
+        end
+        for value in values
+        if len(value)
+        for end in (np.fmin.reduce(value), np.fmax.reduce(value))
+    ]
     finite = [float(end) for end in ends if np.isfinite(end)]
     is_log = (
         unit == "ns" and bool(finite) and min(finite) > 0 and max(finite) / min(finite) > LOG_RATIO

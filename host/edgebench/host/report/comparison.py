@@ -122,7 +122,7 @@ def shown_bounds(comparison: RunComparison) -> str:
     bounds = comparison.result.ratio_interval
     if bounds is None:
         return "no interval: too few runs or occasions"
-    low, high = (f"{one:.{_places(comparison)}f}" for one in bounds)
+    low, high = (f"{bound:.{_places(comparison)}f}" for bound in bounds)
     return f"{low} to {high}"
 
 

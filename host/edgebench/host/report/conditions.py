@@ -34,7 +34,7 @@ def condition_rows(sets: Sequence[RunSet]) -> list[ConditionRow]:
 
     A condition that is absent in all sets has no row.
     """
-    columns = [_conditions(one.first) for one in sets]
+    columns = [_conditions(run_set.first) for run_set in sets]
     names = dict.fromkeys(name for column in columns for name in column)
     rows = [
         ConditionRow(name, tuple(column.get(name, ABSENT) for column in columns)) for name in names
@@ -92,26 +92,26 @@ def _plain(value: float | None) -> str:
 
 def commands_of(sets: Sequence[RunSet]) -> list[str]:
     """The command that repeats each set; both sides of a paired comparison share the command."""
-    by_id = {one.set_id: one for one in sets if one.set_id is not None}
+    by_id = {run_set.set_id: run_set for run_set in sets if run_set.set_id is not None}
     commands: list[str] = []
-    for one in sets:
-        pair = one.first.pair
+    for run_set in sets:
+        pair = run_set.first.pair
         ids = [side_id(pair.comparison_id, side) for side in (BASELINE, CANDIDATE)] if pair else []
         sides = [by_id[name] for name in ids if name in by_id]
-        commands.append(command_of(*sides) if len(sides) == 2 else command_of(one))
+        commands.append(command_of(*sides) if len(sides) == 2 else command_of(run_set))
     return commands
 
 
-def command_of(one: RunSet, candidate: RunSet | None = None) -> str:
+def command_of(run_set: RunSet, candidate: RunSet | None = None) -> str:
     """The command that repeats the runs, with the models in the current directory.
 
     It includes the runtime, because the default runtime differs between machines.
 
     Args:
-        one: The set, or the baseline of a paired comparison.
+        run_set: The set, or the baseline of a paired comparison.
         candidate: The other side of a paired comparison.
     """
-    run, count = one.first, max(1, one.planned_count)
+    run, count = run_set.first, max(1, run_set.planned_count)
     if candidate is None:
         model, *options = bench_words(run, count)
         options = [["--runtime", run.runtime.name], *_without("--runtime", options)]
@@ -120,7 +120,7 @@ def command_of(one: RunSet, candidate: RunSet | None = None) -> str:
     else:  # only the runs of a set share the duration and the queries
         model, *options = bench_words(run, 1)
         options = _without("--runtime", _without("--runs", options))
-        is_shared = candidate.runtime == one.runtime
+        is_shared = candidate.runtime == run_set.runtime
         runtime = ["--runtime", run.runtime.name] if is_shared else ["--allow", "runtime"]
         pair_count = max(count, candidate.planned_count)
         options = [["--against", candidate.model], ["--pairs", str(pair_count)], runtime, *options]

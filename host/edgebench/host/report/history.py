@@ -54,7 +54,7 @@ def history_parts(histories: Sequence[History], shown: Collection[str] = ()) -> 
         shown: Ids of the runs on the page.
     """
     names = subject_lines(histories)
-    return [_part(name, one, shown) for name, one in zip(names, histories, strict=True)]
+    return [_part(name, history, shown) for name, history in zip(names, histories, strict=True)]
 
 
 def _part(name: str, history: History, shown: Collection[str]) -> HistoryPart:

@@ -53,7 +53,7 @@ def interval_plot(values: Sequence[PlottedValue], *, from_zero: bool = False) ->
         values: Finite values, at least one.
         from_zero: Whether the scale must contain zero, as for fractions of a total.
     """
-    ends: list[float] = [end for one in values for end in (one.value, *(one.interval or ()))]
+    ends: list[float] = [end for value in values for end in (value.value, *(value.interval or ()))]
     low, high = min(ends), max(ends)
     is_log = not from_zero and low > 0 and high / low > LOG_RATIO
     if from_zero:
@@ -70,11 +70,11 @@ def interval_plot(values: Sequence[PlottedValue], *, from_zero: bool = False) ->
 
     rows = tuple(
         IntervalRow(
-            one,
-            place(one.value),
-            None if one.interval is None else place(one.interval[0]),
-            None if one.interval is None else place(one.interval[1]),
+            value,
+            place(value.value),
+            None if value.interval is None else place(value.interval[0]),
+            None if value.interval is None else place(value.interval[1]),
         )
-        for one in values
+        for value in values
     )
     return IntervalPlot(rows, is_log, place(0.0) if from_zero else None)

@@ -84,49 +84,49 @@ class ReportNumber:
     """Verdict on the number: that on the headline, or a separate one on numbers of its kind."""
 
 
-def headline_numbers(one: RunSet) -> list[ReportNumber]:
+def headline_numbers(run_set: RunSet) -> list[ReportNumber]:
     """Numbers at the top of a page, the headline first; none for an invalid set."""
-    span = one.first.spec.scenario.traits.headline
-    if f"{span}.p50" not in one.metrics:
+    span = run_set.first.spec.scenario.traits.headline
+    if f"{span}.p50" not in run_set.metrics:
         span = "latency_ns"
-    paths = dict.fromkeys([one.headline, *(path.format(span=span) for path in _CARDS)])
-    return [_report_number(one, number) for number in numbers_of(one, paths)]
+    paths = dict.fromkeys([run_set.headline, *(path.format(span=span) for path in _CARDS)])
+    return [_report_number(run_set, number) for number in numbers_of(run_set, paths)]
 
 
-def all_numbers(one: RunSet) -> list[ReportNumber]:
+def all_numbers(run_set: RunSet) -> list[ReportNumber]:
     """All numbers of a set; none for an invalid set."""
-    return [_report_number(one, number) for number in numbers_of(one, one.metrics)]
+    return [_report_number(run_set, number) for number in numbers_of(run_set, run_set.metrics)]
 
 
-def number_of(one: RunSet, path: str) -> ReportNumber:
+def number_of(run_set: RunSet, path: str) -> ReportNumber:
     """The number of a metric, which the set must have."""
-    [number] = numbers_of(one, [path])
-    return _report_number(one, number)
+    [number] = numbers_of(run_set, [path])
+    return _report_number(run_set, number)
 
 
-def _report_number(one: RunSet, number: Number) -> ReportNumber:
-    metric, summary = number.metric, one.metrics[number.metric.path]
+def _report_number(run_set: RunSet, number: Number) -> ReportNumber:
+    metric, summary = number.metric, run_set.metrics[number.metric.path]
     half_width = half_width_of(number.interval, number.value)
     ends = [shown_number(metric, end, half_width) for end in (summary.min, summary.max)]
     return ReportNumber(
         path=metric.path,
-        label=label_of(one, metric),
+        label=label_of(run_set, metric),
         value=number.value,
         interval=number.interval,
         shown=shown_number(metric, number.value, half_width),
-        bounds=_bounds(one, metric, number.interval),
+        bounds=_bounds(run_set, metric, number.interval),
         range=" to ".join(ends) if summary.count > 1 else "",
         run_count=summary.count,
         state=number.marks.state,
     )
 
 
-def label_of(one: RunSet, metric: Metric) -> str:
+def label_of(run_set: RunSet, metric: Metric) -> str:
     """Label of a metric for a set."""
-    if metric.path == ACCURACY and one.first.metrics.accuracy is not None:
-        return one.first.metrics.accuracy.metric
+    if metric.path == ACCURACY and run_set.first.metrics.accuracy is not None:
+        return run_set.first.metrics.accuracy.metric
     label = metric_label(metric)
-    is_virtual = one.first.emulated and metric.path == WINDOW_TIME
+    is_virtual = run_set.first.emulated and metric.path == WINDOW_TIME
     return f"virtual {label}" if is_virtual else label
 
 
@@ -140,9 +140,9 @@ def metric_label(metric: Metric) -> str:
     return f"{_SPANS.get(span, span.removesuffix('_ns').replace('_', ' '))} {name}".strip()
 
 
-def labels_of(one: RunSet) -> tuple[str, ...]:
+def labels_of(run_set: RunSet) -> tuple[str, ...]:
     """Labels for every number of a set: simulated or emulated device, synthetic power."""
-    return (*(f"{name} device" for name in one.marks.device), *one.marks.power)
+    return (*(f"{name} device" for name in run_set.marks.device), *run_set.marks.power)
 
 
 def shown_number(metric: Metric, value: float, half_width: float = 0.0) -> str:
@@ -156,21 +156,21 @@ def shown_number(metric: Metric, value: float, half_width: float = 0.0) -> str:
     return format_metric(metric, value, half_width)
 
 
-def _bounds(one: RunSet, metric: Metric, interval: Interval | None) -> str:
+def _bounds(run_set: RunSet, metric: Metric, interval: Interval | None) -> str:
     if interval is None:
         if metric.is_exact:
             return "a count, exact within the counter's resolution"
-        if one.set_id is not None and len(one.counted) > 1:
-            having = [run for run in one.counted if metric.bounded_value(run) is not None]
+        if run_set.set_id is not None and len(run_set.counted) > 1:
+            having = [run for run in run_set.counted if metric.bounded_value(run) is not None]
             if len(having) == 1:
                 return f"no interval: only run {having[0].run_id} has a value"
             return "no interval: too few runs"
         span, _, name = metric.path.rpartition(".")
         has_interval = span in LATENCY_SPANS and (name in PERCENTILES or name == "mean")
         return f"no interval: {'too few independent queries' if has_interval else 'measured once'}"
-    shown = shown_interval(metric, interval, one.metrics[metric.path].median)
-    if one.set_id is not None:
-        kind = f"95 % CI between {len(one.counted)} runs"
+    shown = shown_interval(metric, interval, run_set.metrics[metric.path].median)
+    if run_set.set_id is not None:
+        kind = f"95 % CI between {len(run_set.counted)} runs"
     else:
         kind = "95 % CI within the run" if metric.budget is None else "95 %, k = 2, absolute"
     return f"{shown} ({kind})"

@@ -95,7 +95,7 @@ def find_reported(store: Store, names: Iterable[str]) -> list[ReportedRun]:
 
 def name_of(runs: Sequence[ReportedRun]) -> str:
     """Name for a file with these runs: the first run or set, and the number of others."""
-    ids = [one.set_id or one.first.run_id for one in _sets(runs)]
+    ids = [run_set.set_id or run_set.first.run_id for run_set in _sets(runs)]
     return ids[0] if len(ids) == 1 else f"{ids[0]}-and-{len(ids) - 1}-more"
 
 
@@ -122,12 +122,12 @@ def run_page(
         spread_of: Source of the spread between occasions.
     """
     if is_anonymous:
-        runs = _anonymous(runs, Anonymizer(one.run for one in runs))
+        runs = _anonymous(runs, Anonymizer(run.run for run in runs))
     sets = _sets(runs)
     subjects = _subjects(sets, runs)
     # Histories of these runs without duplicates.
-    histories = {id(one.history): one.history for one in runs if one.history is not None}
-    run_ids = {one.run.run_id for one in runs}
+    histories = {id(run.history): run.history for run in runs if run.history is not None}
+    run_ids = {run.run.run_id for run in runs}
     title = subjects[0].name if len(subjects) == 1 else f"{len(subjects)} results side by side"
     return ReportPage(
         title=title,
@@ -168,7 +168,7 @@ def campaign_report(
 
 def history_report(histories: Sequence[History]) -> str:
     """HTML page of histories."""
-    shown = history_parts([one for one in histories if one.points])
+    shown = history_parts([history for history in histories if history.points])
     page = ReportPage(
         title=f"History of {shown[0].name}" if len(shown) == 1 else f"{len(shown)} histories",
         subjects=(),
@@ -245,35 +245,35 @@ def write_campaign_report(facts: CampaignFacts, path: Path | None, *, is_anonymo
 
 
 def _sets(runs: Sequence[ReportedRun]) -> list[RunSet]:
-    return choose_sets(one.run for one in runs)
+    return choose_sets(run.run for run in runs)
 
 
 def _subjects(sets: Sequence[RunSet], runs: Sequence[ReportedRun]) -> tuple[ReportSubject, ...]:
-    by_id = {one.run.run_id: one for one in runs}
+    by_id = {run.run.run_id: run for run in runs}
     return tuple(
         subject_of(
-            one,
-            [by_id.get(run.run_id, ReportedRun(run, None)) for run in one.runs],
+            run_set,
+            [by_id.get(run.run_id, ReportedRun(run, None)) for run in run_set.runs],
             name=name,
             command=command,
             run_count=max(1, len(by_id)),
         )
-        for one, name, command in zip(sets, subject_names(sets), commands_of(sets), strict=True)
+        for run_set, name, command in zip(sets, subject_names(sets), commands_of(sets), strict=True)
     )
 
 
 def _anonymous(runs: Iterable[ReportedRun], anonymizer: Anonymizer) -> list[ReportedRun]:
     runs = list(runs)
     # Runs of the same history share the object, on which `run_page` relies.
-    histories = {id(one.history): anonymizer.value(one.history) for one in runs}
+    histories = {id(run.history): anonymizer.value(run.history) for run in runs}
     return [
         ReportedRun(
-            anonymizer.run(one.run),
-            one.directory,
-            history=histories[id(one.history)],
+            anonymizer.run(run.run),
+            run.directory,
+            history=histories[id(run.history)],
             show=anonymizer.text,
         )
-        for one in runs
+        for run in runs
     ]
 
 
@@ -281,11 +281,11 @@ def _anonymous_campaign(
     facts: CampaignFacts, runs: Sequence[ReportedRun]
 ) -> tuple[CampaignFacts, list[ReportedRun]]:
     devices = [lane.device for lane in facts.lanes]
-    anonymizer = Anonymizer((run for one in facts.sets for run in one.runs), devices)
+    anonymizer = Anonymizer((run for run_set in facts.sets for run in run_set.runs), devices)
     text = anonymizer.text
-    [*sets] = find_sets(anonymizer.run(run) for one in facts.sets for run in one.runs)
-    planned = {one.runs[0].run_id: text(one.device) for one in facts.sets}
-    settings = {one.runs[0].run_id: facts.settings(one) for one in facts.sets}
+    [*sets] = find_sets(anonymizer.run(run) for run_set in facts.sets for run in run_set.runs)
+    planned = {run_set.runs[0].run_id: text(run_set.device) for run_set in facts.sets}
+    settings = {run_set.runs[0].run_id: facts.settings(run_set) for run_set in facts.sets}
 
     def shown(level: Hashable) -> Hashable:
         return text(level.rpartition("/")[2]) if isinstance(level, str) else level
@@ -298,12 +298,12 @@ def _anonymous_campaign(
                 replace(lane, device=text(lane.device), reason=text(lane.reason), lab=None)
                 for lane in facts.lanes
             ],
-            sets=[replace(one, device=planned[one.runs[0].run_id]) for one in sets],
+            sets=[replace(run_set, device=planned[run_set.runs[0].run_id]) for run_set in sets],
             settings=lambda one: settings[one.runs[0].run_id],
             effects={
                 path: [
-                    replace(one, baseline=shown(one.baseline), level=shown(one.level))
-                    for one in effects
+                    replace(effect, baseline=shown(effect.baseline), level=shown(effect.level))
+                    for effect in effects
                 ]
                 for path, effects in facts.effects.items()
             },

@@ -132,7 +132,7 @@ class ReportSubject:
     """Content of a page about a run or a set of runs."""
 
     name: str
-    one: RunSet
+    run_set: RunSet
     state: str
     labels: tuple[str, ...]
     """Labels of a simulated or emulated device and of synthetic power."""
@@ -163,29 +163,29 @@ def subject_names(sets: Sequence[RunSet]) -> list[str]:
     The settings in which such sets differ are appended. If the settings are also equal, the id of
     the set is appended.
     """
-    names = [f"{one.model} on {one.device}, {one.runtime}" for one in sets]
+    names = [f"{run_set.model} on {run_set.device}, {run_set.runtime}" for run_set in sets]
     similar: dict[str, list[Run]] = {}
-    for name, one in zip(names, sets, strict=True):
-        similar.setdefault(name, []).append(one.first)
+    for name, run_set in zip(names, sets, strict=True):
+        similar.setdefault(name, []).append(run_set.first)
     differing = {name: differences(runs) for name, runs in similar.items()}
     longer: list[str] = []
-    for name, one in zip(names, sets, strict=True):
-        settings = settings_of(one.first).items()
+    for name, run_set in zip(names, sets, strict=True):
+        settings = settings_of(run_set.first).items()
         own = [setting_text(key, value) for key, value in settings if key in differing[name]]
         longer.append(", ".join([name, *own]))
     return [
-        f"{name}, {one.set_id or one.first.run_id}" if longer.count(name) > 1 else name
-        for name, one in zip(longer, sets, strict=True)
+        f"{name}, {run_set.set_id or run_set.first.run_id}" if longer.count(name) > 1 else name
+        for name, run_set in zip(longer, sets, strict=True)
     ]
 
 
 def subject_of(
-    one: RunSet, runs: Sequence[ReportedRun], *, name: str, command: str, run_count: int
+    run_set: RunSet, runs: Sequence[ReportedRun], *, name: str, command: str, run_count: int
 ) -> ReportSubject:
     """Content of a page about a set.
 
     Args:
-        one: The set.
+        run_set: The set.
         runs: Runs of the set with their directories.
         name: Name of the set, unique on the page.
         command: Command that repeats the measurement.
@@ -193,15 +193,15 @@ def subject_of(
     """
     parts: list[TracePart] = []
     latencies: list[tuple[str, Floats]] = []
-    for reported in sorted(runs, key=lambda each: each.run.run_id != _typical(one).run_id):
+    for reported in sorted(runs, key=lambda each: each.run.run_id != _typical(run_set).run_id):
         part, latency_ns = _trace_part(reported, run_count)
         if part is not None:
             parts.append(part)
         if latency_ns is not None and not reported.run.verdict.is_refused:
             latencies.append((reported.run.run_id, latency_ns))
-    typical = _typical(one)
+    typical = _typical(run_set)
     percentiles = [
-        number for number in all_numbers(one) if number.path.rpartition(".")[2] in PERCENTILES
+        number for number in all_numbers(run_set) if number.path.rpartition(".")[2] in PERCENTILES
     ]
     marks = [
         ChartMark(
@@ -212,28 +212,30 @@ def subject_of(
         for number in percentiles
         if number.path.startswith("latency_ns.")
     ]
-    settings = [f"{line[:1].upper()}{line[1:]}." for line in note_lines([one])]
-    problems, kept, kept_line = _rules(one.verdict)
+    settings = [f"{line[:1].upper()}{line[1:]}." for line in note_lines([run_set])]
+    problems, kept, kept_line = _rules(run_set.verdict)
     profile, energy = typical.metrics.profile, typical.metrics.energy
-    energy_run = f"run {typical.run_id}, one of {len(one.runs)} runs" if len(one.runs) > 1 else ""
-    is_refused = one.verdict.is_refused
+    energy_run = (
+        f"run {typical.run_id}, one of {len(run_set.runs)} runs" if len(run_set.runs) > 1 else ""
+    )
+    is_refused = run_set.verdict.is_refused
     return ReportSubject(
         name=name,
-        one=one,
-        state="failed" if one.first.failure is not None else one.verdict.state.value,
-        labels=labels_of(one),
-        sentence=" ".join([_sentence(one), *settings]),
+        run_set=run_set,
+        state="failed" if run_set.first.failure is not None else run_set.verdict.state.value,
+        labels=labels_of(run_set),
+        sentence=" ".join([_sentence(run_set), *settings]),
         # For a failed run, the sentence with the reason is enough.
-        advices=() if one.first.failure is not None else tuple(advices(one, runs[0].run)),
+        advices=() if run_set.first.failure is not None else tuple(advices(run_set, runs[0].run)),
         problems=problems,
         kept=kept,
         kept_line=kept_line,
-        numbers=tuple(headline_numbers(one)),
-        all_numbers=tuple(all_numbers(one)),
-        notes=tuple(_notes(one, runs)),
+        numbers=tuple(headline_numbers(run_set)),
+        all_numbers=tuple(all_numbers(run_set)),
+        notes=tuple(_notes(run_set, runs)),
         distribution=None if is_refused else distribution_chart(latencies, marks),
         percentiles=tuple(percentiles),
-        spread=_spread(one),
+        spread=_spread(run_set),
         traces=tuple(parts),
         energy=None if energy is None or is_refused else _energy(energy),
         energy_run=energy_run,
@@ -242,18 +244,18 @@ def subject_of(
     )
 
 
-def _typical(one: RunSet) -> Run:
+def _typical(run_set: RunSet) -> Run:
     """The run whose headline is closest to the set's; the first run of an invalid set."""
-    metric, summary = METRICS[one.headline], one.metrics.get(one.headline)
-    if summary is None or not one.counted:
-        return one.first
-    values = [(metric.value(run), run) for run in one.counted]
+    metric, summary = METRICS[run_set.headline], run_set.metrics.get(run_set.headline)
+    if summary is None or not run_set.counted:
+        return run_set.first
+    values = [(metric.value(run), run) for run in run_set.counted]
     known = [(abs(value - summary.median), run.run_id, run) for value, run in values if value]
-    return min(known)[2] if known else one.counted[0]
+    return min(known)[2] if known else run_set.counted[0]
 
 
-def _sentence(one: RunSet) -> str:
-    failure, verdict = one.first.failure, one.verdict
+def _sentence(run_set: RunSet) -> str:
+    failure, verdict = run_set.first.failure, run_set.verdict
     if failure is not None:
         where = f" while {failure.phase.value.replace('_', ' ')}" if failure.phase else ""
         return f"The run failed{where}: {failure.message} ({failure.code}). Nothing was measured."
@@ -264,7 +266,7 @@ def _sentence(one: RunSet) -> str:
         return f"The numbers cannot be trusted and are not shown: {rules} failed."
     if verdict.state is State.SUSPECT:
         return f"The numbers may be wrong: {rules} failed."
-    if also := one.marks.also_suspect:
+    if also := run_set.marks.also_suspect:
         return f"The headline can be trusted, but {in_words(also)} may be wrong: {rules} failed."
     if verdict.unwatched:
         names = ", ".join(verdict.unwatched)
@@ -276,12 +278,12 @@ def _sentence(one: RunSet) -> str:
 
 def _rules(verdict: Verdict) -> tuple[tuple[RuleLine, ...], tuple[RuleLine, ...], str]:
     """Failed and unknown rules, passed and inapplicable rules, and the counts of the latter."""
-    unknown = [one for one in verdict.rules if one.outcome is RuleOutcome.UNKNOWN]
+    unknown = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.UNKNOWN]
     kept = [
-        one
+        rule
         for outcome in (RuleOutcome.PASS, RuleOutcome.NOT_APPLICABLE)
-        for one in verdict.rules
-        if one.outcome is outcome
+        for rule in verdict.rules
+        if rule.outcome is outcome
     ]
     counts = [
         f"{sum(one.outcome is outcome for one in kept)} {_WORDS[outcome]}"
@@ -320,7 +322,7 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
             note = f"The power has a separate time axis: {series.power_apart}."
         elif not charts:
             note = "The run has no traces."
-        elif not any(one.panels for one in charts):
+        elif not any(chart.panels for chart in charts):
             note = "Phases only: the run has no trace of latency, power, temperature or clock."
     state = run.marks.state
     part = TracePart(
@@ -335,12 +337,12 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
     return part, latency_ns
 
 
-def _spread(one: RunSet) -> IntervalPlot | None:
+def _spread(run_set: RunSet) -> IntervalPlot | None:
     """Headline of each run that is not refused, and of the set."""
-    summary = one.metrics.get(one.headline)
-    if one.set_id is None or summary is None or one.verdict.is_refused:
+    summary = run_set.metrics.get(run_set.headline)
+    if run_set.set_id is None or summary is None or run_set.verdict.is_refused:
         return None
-    metric = METRICS[one.headline]
+    metric = METRICS[run_set.headline]
 
     def plotted(label: str, value: float, bounds: Interval | None, state: State) -> PlottedValue:
         half_width = half_width_of(bounds, value)
@@ -355,43 +357,47 @@ def _spread(one: RunSet) -> IntervalPlot | None:
 
     values = [
         plotted(run.run_id, float(value), metric.expanded_interval(run), run.headline_state)
-        for run in one.counted
+        for run in run_set.counted
         if (value := metric.value(run)) is not None
     ]
     name = f"median of {summary.count} runs"
-    values.append(plotted(name, summary.median, summary.ci95, one.verdict.state))
+    values.append(plotted(name, summary.median, summary.ci95, run_set.verdict.state))
     return interval_plot(values)
 
 
-def _notes(one: RunSet, runs: Sequence[ReportedRun]) -> list[tuple[str, str]]:
+def _notes(run_set: RunSet, runs: Sequence[ReportedRun]) -> list[tuple[str, str]]:
     """Facts about the runs other than numbers."""
-    first = one.first
-    notes = [("run" if one.set_id is None else "first run", f"{first.run_id}, {first.created_utc}")]
-    if one.set_id is not None:
-        refused = len(one.refused_run_ids)
-        counts = f"{len(one.run_ids)} of {one.planned_count} runs count"
-        notes.append(("set", f"{one.set_id}, {counts}" + (f", {refused} invalid" * bool(refused))))
-        if replaced := replaced_words(one):
+    first = run_set.first
+    notes = [
+        ("run" if run_set.set_id is None else "first run", f"{first.run_id}, {first.created_utc}")
+    ]
+    if run_set.set_id is not None:
+        refused = len(run_set.refused_run_ids)
+        counts = f"{len(run_set.run_ids)} of {run_set.planned_count} runs count"
+        notes.append(
+            ("set", f"{run_set.set_id}, {counts}" + (f", {refused} invalid" * bool(refused)))
+        )
+        if replaced := replaced_words(run_set):
             notes.append(("replaced", replaced))
-    if one.variance is not None:
-        notes += [("variation", line) for line in variance_lines(one.variance)]
+    if run_set.variance is not None:
+        notes += [("variation", line) for line in variance_lines(run_set.variance)]
     if first.kind == "profile":
         notes.append(("kind", "profile of operators: latencies include the profiler's overhead"))
     for reported in runs:
         added, member = reported.annotations, reported.run.member
-        if one.set_id is None and member is not None:
+        if run_set.set_id is None and member is not None:
             place = f"run {member.number + 1} of {member.count}"
             notes.append(("set", f"{place}; all of them: edgebench report {member.set_id}"))
-        if one.set_id is None and (pair := reported.run.pair) is not None:
+        if run_set.set_id is None and (pair := reported.run.pair) is not None:
             place = f"{pair.side} of pair {pair.number + 1}"
             notes.append(("pair", f"{place}; all of them: edgebench report {pair.comparison_id}"))
         if added.tags:
             notes.append(("tags", ", ".join(added.tags)))
         if note := added.fault or added.note:
             notes.append(("note", note))
-    if not one.verdict.is_refused:
-        typical = _typical(one)
-        run = "" if one.set_id is None else f"run {typical.run_id}: "
+    if not run_set.verdict.is_refused:
+        typical = _typical(run_set)
+        run = "" if run_set.set_id is None else f"run {typical.run_id}: "
         if (warmup := typical.metrics.warmup) is not None:
             steady = warmup.steady_class or "unknown"
             notes.append(("warm-up", f"{run}{steady}, {warmup.query_count} inferences excluded"))

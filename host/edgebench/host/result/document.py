@@ -40,9 +40,9 @@ def to_document(run: Run) -> Document:
     return document
 
 
-def set_to_document(one: RunSet) -> Document:
+def set_to_document(run_set: RunSet) -> Document:
     """A set as JSON, without its runs: each run is a separate document."""
-    document: Document = _converter.unstructure(one)
+    document: Document = _converter.unstructure(run_set)
     return document
 
 
@@ -120,7 +120,7 @@ def _attributes(kind: type[Any]) -> dict[str, str] | None:
     """Field names of a dataclass by document key; None for other types."""
     if not is_dataclass(kind):
         return None
-    return {key_of(one.metadata, one.name): one.name for one in fields(kind)}
+    return {key_of(field.metadata, field.name): field.name for field in fields(kind)}
 
 
 def _put(document: Any, path: Path, value: object) -> None:
@@ -165,7 +165,7 @@ def _make_converter(*, is_detailed: bool = False) -> Converter:
 
     def has_own_keys(kind: Any) -> bool:
         return is_dataclass(get_origin(kind) or kind) and any(
-            one.metadata or not one.init for one in fields(get_origin(kind) or kind)
+            field.metadata or not field.init for field in fields(get_origin(kind) or kind)
         )
 
     def reader(kind: Any) -> Any:

@@ -61,6 +61,8 @@ class TraceFile:
     smoothing_s: float = 0.0
     """Time constant of the instrument's smoothing, from the load code; 0: no smoothing."""
     assumed: tuple[TraceAssumption, ...] = ()
+    reading: tuple[Reason, ...] = ()
+    """Notes on how the file was read: rows that were left out, times that were repaired."""
 
 
 @dataclass(frozen=True, slots=True)

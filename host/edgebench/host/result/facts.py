@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.outputs import ReferenceAccuracy
@@ -53,7 +54,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
-    """Place of a run in a set: the runs of the same model that the same command made."""
+    """Position of a run in its set, the runs of a model that the same command made."""
 
     set_id: str
     number: int
@@ -122,6 +123,8 @@ class TraceRequest:
     """Standard deviation of a sample, from successive samples while the device is idle."""
     resolution_w: float = 0.0
     """Smallest difference between two power values."""
+    reading: tuple[dict[str, Any], ...] = ()
+    """Notes on how the file was read, as in the header of an import."""
 
     @property
     def folder(self) -> str:

@@ -144,7 +144,8 @@ class Metric:
     def relevant(self, marks: ResultMarks) -> ResultMarks:
         """Marks of this metric.
 
-        The state is that of the metric's kind; `synthetic power` applies only to power and energy.
+        The state is the state of the metric's kind; `synthetic power` applies only to power and
+        energy.
         """
         own = marks.of_kind(self.kind)
         return own if self.budget is not None else replace(own, power=())
@@ -189,7 +190,7 @@ def value_at(owner: object, path: str) -> object:
                 raise NoSuchPath(path)
             owner = owner[name]
         elif is_dataclass(owner):
-            attributes = {key_of(one.metadata, one.name): one.name for one in fields(owner)}
+            attributes = {key_of(field.metadata, field.name): field.name for field in fields(owner)}
             if not name or name not in attributes:
                 raise NoSuchPath(path)
             owner = getattr(owner, attributes[name])
@@ -290,6 +291,6 @@ _ALL = (
 )
 
 METRICS: Mapping[str, Metric] = {metric.path: metric for metric in _ALL}
-"""Every metric that runs can be compared by, by path."""
+"""All metrics by which runs can be compared, by path."""
 BY_SHORT_NAME: Mapping[str, Metric] = {one.short: one for one in _ALL if one.short}
 """Metrics with a short name, by that name."""

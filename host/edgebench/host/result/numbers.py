@@ -29,34 +29,36 @@ class Number:
     """Marks of this number, which may differ from those of the headline."""
 
 
-def numbers_of(one: Run | RunSet, paths: Iterable[str] = METRICS) -> list[Number]:
+def numbers_of(result: Run | RunSet, paths: Iterable[str] = METRICS) -> list[Number]:
     """The available numbers of a run or set, in the order of the paths; empty if it is refused.
 
     Args:
-        one: The run or set; a set of a single run has the intervals within the run.
+        result: The run or set; a set of a single run has the intervals within the run.
         paths: Paths of metrics.
     """
-    numbers = (number_of(one, path) for path in paths)
+    numbers = (number_of(result, path) for path in paths)
     return [number for number in numbers if number is not None]
 
 
-def number_of(one: Run | RunSet, path: str) -> Number | None:
+def number_of(result: Run | RunSet, path: str) -> Number | None:
     """The number of a metric; None if it must not be shown, or was not measured."""
-    if one.marks.are_numbers_refused:
+    if result.marks.are_numbers_refused:
         return None
     metric = METRICS[path]
-    marks = metric.relevant(one.marks)
-    if isinstance(one, RunSet):
-        summary = one.metrics.get(path)
+    marks = metric.relevant(result.marks)
+    if isinstance(result, RunSet):
+        summary = result.metrics.get(path)
         if summary is None:
             return None
-        is_single = one.set_id is None
-        interval = metric.expanded_interval(one.counted[0]) if is_single else summary.ci95
+        is_single = result.set_id is None
+        interval = metric.expanded_interval(result.counted[0]) if is_single else summary.ci95
         return Number(metric, summary.median, interval, marks)
-    value = metric.bounded_value(one)
-    return None if value is None else Number(metric, value, metric.expanded_interval(one), marks)
+    value = metric.bounded_value(result)
+    return None if value is None else Number(metric, value, metric.expanded_interval(result), marks)
 
 
-def headline_number(one: Run | RunSet) -> Number | None:
+def headline_number(result: Run | RunSet) -> Number | None:
     """The headline number; None if it must not be shown, or was not measured."""
-    return number_of(one, one.headline if isinstance(one, RunSet) else headline(one).path)
+    return number_of(
+        result, result.headline if isinstance(result, RunSet) else headline(result).path
+    )

@@ -46,7 +46,7 @@ def _schema_of(kind: Any, parts: dict[str, Schema]) -> Schema:
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     if origin in (Union, UnionType):
-        schemas = [_schema_of(one, parts) for one in arguments]
+        schemas = [_schema_of(argument, parts) for argument in arguments]
         # Plain types share one `type`.
         if all(schema.keys() == {"type"} for schema in schemas):
             names = dict.fromkeys(schema["type"] for schema in schemas)
@@ -57,7 +57,7 @@ def _schema_of(kind: Any, parts: dict[str, Schema]) -> Schema:
     if origin is tuple:
         if arguments[-1] is Ellipsis:
             return {"type": "array", "items": _schema_of(arguments[0], parts)}
-        items = [_schema_of(one, parts) for one in arguments]
+        items = [_schema_of(argument, parts) for argument in arguments]
         count = len(items)
         return {"type": "array", "prefixItems": items, "minItems": count, "maxItems": count}
     if origin in (dict, Mapping):
@@ -74,7 +74,7 @@ def _schema_of(kind: Any, parts: dict[str, Schema]) -> Schema:
 
 def _dataclass(kind: Any, parts: dict[str, Schema]) -> Schema:
     hints, texts = get_type_hints(kind), _field_docstrings(kind)
-    listed = [(key_of(one.metadata, one.name), one) for one in fields(kind)]
+    listed = [(key_of(field.metadata, field.name), field) for field in fields(kind)]
     schema: Schema = {"type": "object"}
     if kind.__doc__:
         first = inspect.cleandoc(kind.__doc__).partition("\n\n")[0]

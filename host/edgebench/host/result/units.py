@@ -298,7 +298,7 @@ def _shown(value: float, place: int, units: tuple[tuple[int, str], ...]) -> str:
 
 
 def _unit_of(rounded: float, units: tuple[tuple[int, str], ...]) -> tuple[int, str]:
-    return next((one for one in units if abs(rounded) >= 10.0 ** one[0]), units[-1])
+    return next((unit for unit in units if abs(rounded) >= 10.0 ** unit[0]), units[-1])
 
 
 def format_duration(value_s: float) -> str:

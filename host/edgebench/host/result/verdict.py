@@ -111,7 +111,7 @@ class Verdict:
             return State.INVALID
         failures = self.failures
         # A suspect run without a failed rule was judged by a version with other outcomes.
-        is_harmed = any(kind in one.harmed for one in failures) or (
+        is_harmed = any(kind in failure.harmed for failure in failures) or (
             self.state is State.SUSPECT and not failures
         )
         return State.SUSPECT if is_harmed else State.VALID

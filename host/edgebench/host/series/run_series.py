@@ -311,15 +311,15 @@ class _RunTimes:
         instruction_ns = None if emulator is None else emulator.instruction_ns
         # Without instruction counts, an emulator's time is the time of the machine that it runs on.
         is_meaningful = emulator is None or instruction_ns is not None
-        times_s = [one.duration_s if is_meaningful else None for one in target.windows]
+        times_s = [window.duration_s if is_meaningful else None for window in target.windows]
         each_ns = [
-            math.nan if time_s is None else time_s * 1e9 / max(1, one.count)
-            for time_s, one in zip(times_s, target.windows, strict=True)
+            math.nan if time_s is None else time_s * 1e9 / max(1, window.count)
+            for time_s, window in zip(times_s, target.windows, strict=True)
         ]
         return WindowSeries(
-            begin_s=np.array([(one.begin_ns - self.zero_ns) / 1e9 for one in target.windows]),
-            end_s=np.array([(one.end_ns - self.zero_ns) / 1e9 for one in target.windows]),
-            count=np.array([one.count for one in target.windows], np.int64),
+            begin_s=np.array([(window.begin_ns - self.zero_ns) / 1e9 for window in target.windows]),
+            end_s=np.array([(window.end_ns - self.zero_ns) / 1e9 for window in target.windows]),
+            count=np.array([window.count for window in target.windows], np.int64),
             per_inference=np.array(each_ns) / (instruction_ns or 1.0),
             is_counted=instruction_ns is not None,
         )
@@ -419,7 +419,9 @@ class MeterAxis:
             energy: Energy of the run, with the alignment of the clocks.
             zero_ns: Zero of the run on the device's clock.
         """
-        names = energy.channels or tuple(one.name for one in file.header.capability.channels)
+        names = energy.channels or tuple(
+            channel.name for channel in file.header.capability.channels
+        )
         names = tuple(name for name in names if file.facts.of(name))
         sync = energy.sync
         if sync is None or sync.reference_ns is None or sync.offset_ns is None:

@@ -104,17 +104,17 @@ class Feed:
 
     def end(self) -> None:
         """End all subscriptions."""
-        for one in self._subscribers:
-            one.end()
+        for subscriber in self._subscribers:
+            subscriber.end()
 
     async def _refresh(self) -> None:
         async with self._reading:
             message = await asyncio.to_thread(self._overview.refresh)
-            new = [one for one in self._subscribers if one.is_new]
+            new = [subscriber for subscriber in self._subscribers if subscriber.is_new]
             whole = await asyncio.to_thread(self._overview.whole) if new else b""
-            for one in self._subscribers:
-                if one in new:
-                    one.is_new = False
-                    one.put(whole)
-                elif message is not None and not one.is_new:
-                    one.put(message)
+            for subscriber in self._subscribers:
+                if subscriber in new:
+                    subscriber.is_new = False
+                    subscriber.put(whole)
+                elif message is not None and not subscriber.is_new:
+                    subscriber.put(message)

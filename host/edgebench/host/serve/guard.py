@@ -162,8 +162,14 @@ class PageConnection(H11Protocol):
         assert self.limit_concurrency is not None
         # uvicorn refuses requests on the last connection within its limit.
         excess_count = max(0, len(self.connections) + 2 - self.limit_concurrency)
-        connections = [one for one in self.connections if isinstance(one, PageConnection)]
-        idle = [one for one in connections if one._is_idle] if excess_count else []
+        connections = [
+            connection for connection in self.connections if isinstance(connection, PageConnection)
+        ]
+        idle = (
+            [connection for connection in connections if connection._is_idle]
+            if excess_count
+            else []
+        )
         # Connections with unsent response data are closed last.
         idle.sort(key=lambda one: (one.transport.get_write_buffer_size() > 0, one._idle_since_s))
         for one in idle[:excess_count]:

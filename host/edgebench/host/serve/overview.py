@@ -150,14 +150,17 @@ class Overview:
         store = self._sources.store
         summaries = list_runs(store, RunFilter(last=MAX_RUNS))
         self._runs = {
-            one: self._runs.get(one) or run_row(one, run_or_none(store, one.run_id))
-            for one in summaries
+            summary: self._runs.get(summary) or run_row(summary, run_or_none(store, summary.run_id))
+            for summary in summaries
         }
         return {one.run_id: row for one, row in self._runs.items()}
 
     def _campaign_rows(self) -> Mapping[str, Row]:
         now = utc_now()
-        return {one.summary.id: campaign_row(one, now) for one in self._sources.campaigns()}
+        return {
+            campaign.summary.id: campaign_row(campaign, now)
+            for campaign in self._sources.campaigns()
+        }
 
     def _device_rows(self) -> Mapping[str, Row]:
         known = self._sources.files.devices()

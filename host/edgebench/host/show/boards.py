@@ -42,10 +42,10 @@ def print_ports(reports: Sequence[PortReport], *, as_json: bool, is_confirmed: b
     )
 
 
-def _board(one: PortReport) -> Text:
-    if one.board is not None:
-        model = f", model {one.model}" if one.model else ""
-        return Text(printable(f"{one.board}{model}"), style="green")
-    if one.trouble is not None:
-        return Text(printable(f"no: {one.trouble}"), style="yellow")
-    return Text("unknown" if one.is_candidate else "-")
+def _board(port_report: PortReport) -> Text:
+    if port_report.board is not None:
+        model = f", model {port_report.model}" if port_report.model else ""
+        return Text(printable(f"{port_report.board}{model}"), style="green")
+    if port_report.trouble is not None:
+        return Text(printable(f"no: {port_report.trouble}"), style="yellow")
+    return Text("unknown" if port_report.is_candidate else "-")

@@ -127,9 +127,12 @@ def campaign_document(
         "campaign": asdict(summary),
         "devices": list(map(asdict, lanes)),
         "runs": list(runs),
-        "sets": [set_document(one) for one in sets if one.set_id],
+        "sets": [set_document(run_set) for run_set in sets if run_set.set_id],
         "effects": {
-            metric: [asdict(one) | {"verdict": one.verdict.value} for one in factor_effects]
+            metric: [
+                asdict(factor_effect) | {"verdict": factor_effect.verdict.value}
+                for factor_effect in factor_effects
+            ]
             for metric, factor_effects in effects.items()
         },
     }

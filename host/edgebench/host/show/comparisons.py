@@ -74,7 +74,7 @@ def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WI
             format_change(result.ratio - 1, half_width_of(bounds, result.ratio)),
             ABSENT
             if bounds is None
-            else " .. ".join(format_change(one - 1, half_width_of(bounds)) for one in bounds),
+            else " .. ".join(format_change(bound - 1, half_width_of(bounds)) for bound in bounds),
             ABSENT if detectable is None else format_share(detectable),
         ]
         table.add_row(
@@ -96,14 +96,16 @@ def _outcome_cell(comparison: RunComparison) -> Text:
 def _differing(comparisons: Sequence[RunComparison]) -> list[str]:
     """Attributes other than the metric that distinguish the comparisons."""
     names = [name for name in ("device", "runtime") if len(_values(comparisons, name)) > 1]
-    keys = {(one.device, one.runtime, one.metric) for one in comparisons}
+    keys = {
+        (comparison.device, comparison.runtime, comparison.metric) for comparison in comparisons
+    }
     if len(keys) < len(comparisons) and len(_values(comparisons, "comparison_id")) > 1:
         names.append("comparison_id")
     return names
 
 
 def _values(comparisons: Sequence[RunComparison], name: str) -> set[object]:
-    return {getattr(one, name) for one in comparisons}
+    return {getattr(comparison, name) for comparison in comparisons}
 
 
 def comparison_lines(comparisons: Sequence[RunComparison], run_names: str = "") -> list[str]:

@@ -57,7 +57,7 @@ class DataTable(Table):
 
 def _least_width(column: Column, console: Console, options: ConsoleOptions) -> int:
     """Minimum width of the column on the terminal."""
-    found = [Measurement.get(console, options, one) for one in (column.header, *column.cells)]
+    found = [Measurement.get(console, options, cell) for cell in (column.header, *column.cells)]
     if column.no_wrap:
         return max(one.maximum for one in found)
     longest_word = max(one.minimum for one in found)

@@ -13,6 +13,7 @@ from edgebench.host.result.energy import (
     TraceAssumption,
     TraceFile,
 )
+from edgebench.host.result.reasons.table import text_of
 from edgebench.host.result.units import (
     format_joules,
     format_joules_within,
@@ -79,6 +80,7 @@ def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
     if energy.trace is not None:
         lines.append(("trace", _trace(energy.trace)))
         lines += [("assumed", _ASSUMED[one]) for one in energy.trace.assumed]
+        lines += [("reading", text_of((note,))) for note in energy.trace.reading]
     return lines
 
 
@@ -94,8 +96,8 @@ def _gross(energy: EnergyResult, gross_j: float) -> str:
 
 def _edges(energy: EnergyResult) -> str:
     """Windows between edges at a digital input of the meter; the energy is the windows' median."""
-    energies_j = (one.energy_j_per_inference for one in energy.edge_windows)
-    each_j = [one for one in energies_j if one is not None]
+    energies_j = (edge_window.energy_j_per_inference for edge_window in energy.edge_windows)
+    each_j = [energy_j for energy_j in energies_j if energy_j is not None]
     span = f"{format_joules(min(each_j))} to {format_joules(max(each_j))}"
     return (
         f"median of {len(each_j)} windows between edges at input {energy.edge_input} of the meter, "

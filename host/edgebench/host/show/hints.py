@@ -28,7 +28,7 @@ def _on(kind: type[e.EdgebenchError], text: str, *values: Value) -> Row:
     """A row of a hint table; each value is a command, or a function that computes the value."""
 
     def hint(error: Any, given: CommandLine) -> NextStep:
-        made = (one if isinstance(one, Command) else one(error, given) for one in values)
+        made = (value if isinstance(value, Command) else value(error, given) for value in values)
         return NextStep(text, *made)
 
     return kind, hint

@@ -58,8 +58,8 @@ def histories_page(
     return Group(
         *(
             part
-            for title, one in zip(titles, histories, strict=True)
-            for part in _page(title, one, width, is_ascii=is_ascii)
+            for title, history in zip(titles, histories, strict=True)
+            for part in _page(title, history, width, is_ascii=is_ascii)
         )
     )
 
@@ -115,23 +115,25 @@ def subject_lines(histories: Sequence[History]) -> list[str]:
     Settings other than runtime, scenario and threads are included only if they differ between
     histories of the same model and device.
     """
-    settings = _settings([one.subject for one in histories])
+    settings = _settings([history.subject for history in histories])
     return [
-        f"{one.subject.model} on {one.subject.device}, {one.subject.runtime}, {shown}"
-        for one, shown in zip(histories, settings, strict=True)
+        f"{history.subject.model} on {history.subject.device}, {history.subject.runtime}, {shown}"
+        for history, shown in zip(histories, settings, strict=True)
     ]
 
 
 def _settings(subjects: Sequence[HistorySubject]) -> list[str]:
     """Settings of each history, except its runtime."""
     similar: dict[tuple[str, ...], list[HistorySubject]] = {}
-    for one in subjects:
-        similar.setdefault((one.model, one.device, one.runtime, one.scenario), []).append(one)
+    for subject in subjects:
+        similar.setdefault(
+            (subject.model, subject.device, subject.runtime, subject.scenario), []
+        ).append(subject)
     lines: list[str] = []
-    for one in subjects:
-        threads = "" if one.threads == 1 else f"{one.threads} threads"
-        others = similar[one.model, one.device, one.runtime, one.scenario]
-        parts = [one.scenario, threads, one.kind, *_differing_settings(one, others)]
+    for subject in subjects:
+        threads = "" if subject.threads == 1 else f"{subject.threads} threads"
+        others = similar[subject.model, subject.device, subject.runtime, subject.scenario]
+        parts = [subject.scenario, threads, subject.kind, *_differing_settings(subject, others)]
         lines.append(_LIST.join(filter(None, parts)))
     return lines
 

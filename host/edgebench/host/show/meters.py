@@ -28,6 +28,7 @@ from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import REFUSED_IMPORT, REFUSED_RECORDING
 from edgebench.host.show.tables import console, text
 from edgebench.meters.base import AbsentMeter, Header
+from edgebench.meters.rails import LEFT_OUT
 from edgebench.meters.registry import DRIVERS
 from edgebench.meters.uncertainty import CurrentLimit, Distribution, UncertaintyTerm, Unit
 from edgebench.protocol.plain import to_plain
@@ -39,14 +40,14 @@ _OUTCOMES = {True: ("pass", "green"), False: ("fail", "red"), None: ("unknown", 
 def print_list(headers: Mapping[str, Header | AbsentMeter], *, as_json: bool) -> None:
     """Print every driver, with the channels of its meter or the reason why it found none."""
     if as_json:
-        _print_json({"meters": {name: to_plain(one) for name, one in headers.items()}})
+        _print_json({"meters": {name: to_plain(header) for name, header in headers.items()}})
         return
     table = DataTable("meter", "instrument", "here")
-    for name, one in headers.items():
-        if isinstance(one, AbsentMeter):
-            here = Text(f"no: {one.reason}", style="yellow")
+    for name, header in headers.items():
+        if isinstance(header, AbsentMeter):
+            here = Text(f"no: {header.reason}", style="yellow")
         else:
-            here = Text(", ".join(c.name for c in one.capability.channels), style="green")
+            here = Text(", ".join(c.name for c in header.capability.channels), style="green")
         table.add_row(name, DRIVERS[name].summary, here)
     console().print(table)
     echo("addresses and options: edgebench meters --help")
@@ -75,6 +76,8 @@ def print_info(header: Header, *, as_json: bool) -> None:
         facts.add_row(Text(name, style="bold"), text(value))
     for channel in capability.channels:
         facts.add_row(Text("channel", style="bold"), text(f"{channel.name}: {channel.boundary}"))
+    for reason in header.facts.get(LEFT_OUT, ()):
+        facts.add_row(Text("left out", style="bold"), text(reason))
     for limit in capability.current_limits:
         facts.add_row(Text("current", style="bold"), text(_limit(limit)))
     terms = DataTable("uncertainty", "value", "applies to", "origin", "reference")
@@ -185,8 +188,8 @@ def _plain_checks(session: StoredSession) -> dict[str, object]:
         "interrupted_s": session.interrupted_s,
         "loss": to_plain(session.facts.loss),
         "checks": [
-            {"id": one.id, "outcome": _OUTCOMES[one.is_passed][0], "detail": one.detail}
-            for one in session.checks
+            {"id": check.id, "outcome": _OUTCOMES[check.is_passed][0], "detail": check.detail}
+            for check in session.checks
         ],
     }
 
@@ -194,8 +197,8 @@ def _plain_checks(session: StoredSession) -> dict[str, object]:
 def _plain_verdict(verdict: RecordingVerdict) -> dict[str, object]:
     def plain(reasons: Sequence[Reason]) -> list[dict[str, object]]:
         return [
-            {"id": one.id, "facts": to_plain(one.facts), "detail": text_of((one,))}
-            for one in reasons
+            {"id": reason.id, "facts": to_plain(reason.facts), "detail": text_of((reason,))}
+            for reason in reasons
         ]
 
     return {

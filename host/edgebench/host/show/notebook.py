@@ -68,22 +68,22 @@ def run_html(run: Run, latency: LatencySeries | None, missing: str | None = None
     return f"<div>{''.join(parts)}</div>"
 
 
-def set_html(one: RunSet) -> str:
+def set_html(run_set: RunSet) -> str:
     """A set: verdict and its reasons, the headline with its interval between runs, and each run."""
-    title = f"{one.model} on {one.runtime}, {one.device}, {len(one.run_ids)} runs"
-    rows = [("set", one.set_id or "of one run")]
-    if (number := headline_number(one)) is not None:
-        where = "" if one.set_id is None else ", between runs"
-        rows.append((one.headline, f"{format_number(number)}{where}"))
-    rows += [(run.run_id, headline_words(run)) for run in one.runs]
-    return f"<div>{_head(title, one)}{_table(rows)}</div>"
+    title = f"{run_set.model} on {run_set.runtime}, {run_set.device}, {len(run_set.run_ids)} runs"
+    rows = [("set", run_set.set_id or "of one run")]
+    if (number := headline_number(run_set)) is not None:
+        where = "" if run_set.set_id is None else ", between runs"
+        rows.append((run_set.headline, f"{format_number(number)}{where}"))
+    rows += [(run.run_id, headline_words(run)) for run in run_set.runs]
+    return f"<div>{_head(title, run_set)}{_table(rows)}</div>"
 
 
-def _head(title: str, one: Run | RunSet) -> str:
+def _head(title: str, result: Run | RunSet) -> str:
     """Title, verdict, and a line for each rule that failed."""
-    verdict = one.verdict
-    state = one.headline_state if isinstance(one, Run) else verdict.state
-    coloured = f'<b style="color: {_COLOURS[state]}">{_text(one.marks.label)}</b>'
+    verdict = result.verdict
+    state = result.headline_state if isinstance(result, Run) else verdict.state
+    coloured = f'<b style="color: {_COLOURS[state]}">{_text(result.marks.label)}</b>'
     failed = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.FAIL]
     lines = (f"<li>{_text(f'{rule.id}: {sentence(rule)}')}</li>" for rule in failed)
     return f"<p><b>{_text(title)}</b>: {coloured}</p><ul>{''.join(lines)}</ul>"

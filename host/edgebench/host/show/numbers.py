@@ -12,28 +12,28 @@ REFUSED = "refused"
 """Replaces a number that was measured but cannot be trusted."""
 
 
-def headline_words(one: Run | RunSet) -> str:
+def headline_words(result: Run | RunSet) -> str:
     """The headline and the marks of a run or set, as a line.
 
     A profile shows the number of operators instead, because its latencies include the profiler's
     own time.
     """
-    return f"{_what(one)}, {one.marks.label}"
+    return f"{_what(result)}, {result.marks.label}"
 
 
-def headline_text(one: Run | RunSet) -> str:
+def headline_text(result: Run | RunSet) -> str:
     """The headline with its uncertainty, `refused`, or a dash if it was not measured."""
-    if one.marks.are_numbers_refused:
+    if result.marks.are_numbers_refused:
         return REFUSED
-    number = headline_number(one)
+    number = headline_number(result)
     return ABSENT if number is None else format_number(number)
 
 
-def _what(one: Run | RunSet) -> str:
-    if one.marks.are_numbers_refused:
+def _what(result: Run | RunSet) -> str:
+    if result.marks.are_numbers_refused:
         return REFUSED
-    run = one.first if isinstance(one, RunSet) else one
+    run = result.first if isinstance(result, RunSet) else result
     if run.metrics.profile is not None:
         return f"{len(run.metrics.profile.operators)} operators timed"
-    metric = METRICS[one.headline] if isinstance(one, RunSet) else headline(one)
-    return f"{metric.label.replace('_', ' ')} {headline_text(one)}"
+    metric = METRICS[result.headline] if isinstance(result, RunSet) else headline(result)
+    return f"{metric.label.replace('_', ' ')} {headline_text(result)}"

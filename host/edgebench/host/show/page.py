@@ -93,8 +93,8 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
             if metrics[0].value(run) is None:
                 continue
             cells = [
-                format_interval_ns(one.value(run), one.interval(run)).replace(" (", f"{gap}(")
-                for one in metrics
+                format_interval_ns(metric.value(run), metric.interval(run)).replace(" (", f"{gap}(")
+                for metric in metrics
             ]
             if metrics[0].interval(run) is None:
                 # The table above shows the headline without an interval, so this table does too.
@@ -304,8 +304,8 @@ def confinement_line(confinement: Confinement) -> str:
         "new rights": confinement.privileges,
         "unlimited threads": confinement.threads,
     }
-    kept = [name for name, one in parts.items() if one.is_applied]
-    missing = [f"{name}: {one.detail}" for name, one in parts.items() if not one.is_applied]
+    kept = [name for name, part in parts.items() if part.is_applied]
+    missing = [f"{name}: {part.detail}" for name, part in parts.items() if not part.is_applied]
     line = f"kept from {', '.join(kept)}" if kept else "none"
     if missing:
         line += f"; not from {'; '.join(missing)}"

@@ -97,12 +97,12 @@ def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -
 
 
 def set_picture(
-    one: RunSet, series: Sequence[RunSeries], width: int, *, has_unicode: bool
+    run_set: RunSet, series: Sequence[RunSeries], width: int, *, has_unicode: bool
 ) -> list[Table]:
     """Distribution of the latencies of all runs that count.
 
     Args:
-        one: The set.
+        run_set: The set.
         series: Traces of its runs that count.
         width: Width of the terminal.
         has_unicode: Whether the terminal can show blocks.
@@ -115,7 +115,7 @@ def set_picture(
         marks = [
             (name, summary.median)
             for name in _MARKED
-            if (summary := one.metrics.get(f"latency_ns.{name}")) is not None and summary.ci95
+            if (summary := run_set.metrics.get(f"latency_ns.{name}")) is not None and summary.ci95
         ]
         _add_distribution(table, np.concatenate(known), marks, columns, glyphs)
     return [table] if table.rows else []

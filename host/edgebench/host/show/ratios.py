@@ -60,18 +60,18 @@ def _direction(ratio: SetRatio) -> str:
     return "less" if is_better is (ratio.metric.better is Better.LOWER) else "more"
 
 
-def ratio_to_first(sets: Sequence[RunSet], one: RunSet) -> str:
+def ratio_to_first(sets: Sequence[RunSet], run_set: RunSet) -> str:
     """Cell with the ratio to the first set; a dash for the first set, or without an interval."""
-    ratio = None if one is sets[0] else ratio_of_sets(sets[0], one)
+    ratio = None if run_set is sets[0] else ratio_of_sets(sets[0], run_set)
     return ABSENT if ratio is None else ratio_words(ratio)
 
 
 def ratio_lines(sets: Sequence[RunSet]) -> list[str]:
     """Notes on the ratios of a table, and warnings about slower int8 models."""
     is_unlike = any(
-        abs(math.log(ratio.times / _times_of_medians(ratio, sets[0], one))) > UNLIKE
-        for one in sets[1:]
-        if (ratio := ratio_of_sets(sets[0], one)) is not None
+        abs(math.log(ratio.times / _times_of_medians(ratio, sets[0], run_set))) > UNLIKE
+        for run_set in sets[1:]
+        if (ratio := ratio_of_sets(sets[0], run_set)) is not None
     )
     note = (
         "note: the column `to the first` has the median of the ratios of all pairs of runs, which "
@@ -85,7 +85,7 @@ def _unlike_lines(sets: Sequence[RunSet]) -> list[str]:
 
     `compare` refuses such sets.
     """
-    with_ratio = [one for one in sets[1:] if ratio_of_sets(sets[0], one) is not None]
+    with_ratio = [run_set for run_set in sets[1:] if ratio_of_sets(sets[0], run_set) is not None]
     if not with_ratio:
         return []
     found = unshown_differences([one.first for one in (sets[0], *with_ratio)])
@@ -131,9 +131,9 @@ def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
     return [printable(line) for line in lines]
 
 
-def _profile_words(one: RunSet) -> str:
+def _profile_words(run_set: RunSet) -> str:
     """The command that shows which operators take the time; empty without a profiler."""
-    if one.runtime not in _PROFILED:
+    if run_set.runtime not in _PROFILED:
         return ""
-    profiled = command_line_of(one.first, one.planned_count).bench(is_profiled=True)
+    profiled = command_line_of(run_set.first, run_set.planned_count).bench(is_profiled=True)
     return f"; which operators take the time: {profiled}"

@@ -30,5 +30,5 @@ def sentence(finding: Finding) -> str:
 
 def described(verdict: Verdict) -> Verdict:
     """Copy of the verdict with the sentence of each finding in its `detail`, for the JSON."""
-    rules = tuple(replace(one, detail=sentence(one)) for one in verdict.rules)
+    rules = tuple(replace(rule, detail=sentence(rule)) for rule in verdict.rules)
     return replace(verdict, rules=rules)

@@ -41,21 +41,24 @@ WORTHWHILE_RATIO = 0.9
 """Another split of the time is proposed if it makes the interval at least a tenth narrower."""
 
 
-def set_page(one: RunSet, width: int = PIPE_WIDTH, *, is_all: bool = False) -> Group:
+def set_page(run_set: RunSet, width: int = PIPE_WIDTH, *, is_all: bool = False) -> Group:
     """The page of a set, without the picture that belongs between its two parts."""
-    return Group(*set_results(one, width), "", *set_details(one, is_all=is_all))
+    return Group(*set_results(run_set, width), "", *set_details(run_set, is_all=is_all))
 
 
-def set_results(one: RunSet, width: int = PIPE_WIDTH) -> list[RenderableType]:
+def set_results(run_set: RunSet, width: int = PIPE_WIDTH) -> list[RenderableType]:
     """Verdict, advice and result of a set."""
-    parts: list[RenderableType] = [facts_table(verdict_rows(one)), results_table([one], width)]
-    parts += mark_lines([one])
-    parts += map(text, note_lines([one]))
+    parts: list[RenderableType] = [
+        facts_table(verdict_rows(run_set)),
+        results_table([run_set], width),
+    ]
+    parts += mark_lines([run_set])
+    parts += map(text, note_lines([run_set]))
     return parts
 
 
 def set_details(
-    one: RunSet,
+    run_set: RunSet,
     *,
     is_all: bool = False,
     next_time: NextTime | None = None,
@@ -64,60 +67,63 @@ def set_details(
     """Metrics over the runs, the list of runs, rules, and facts about the set with its variance.
 
     Args:
-        one: The set.
+        run_set: The set.
         is_all: List every rule, including those that passed.
         next_time: How far the next set may be from this one, if the store shows it.
         usual: Speed of the device against earlier runs, if the store has them.
     """
     parts: list[RenderableType] = []
-    if not one.verdict.is_refused:
+    if not run_set.verdict.is_refused:
         # Each metric: median of the runs, its interval, lowest and highest run.
         table = DataTable("metric")
         table.add_numbers("median", "± 95 %", "lowest run", "highest run", "runs")
-        for path, summary in one.metrics.items():
+        for path, summary in run_set.metrics.items():
             if METRICS[path].group in _SHOWN_GROUPS or path in _SHOWN:
                 table.add_row(name_cell(path), *_cells(path, summary))
         parts += [table, ""]
-    rules = rules_parts(one.verdict, is_all=is_all)
-    spec = one.first.spec
+    rules = rules_parts(run_set.verdict, is_all=is_all)
+    spec = run_set.first.spec
     facts = [
-        ("set", f"{one.set_id}, {one.first.created_utc}"),
-        ("model", f"{one.model}, {(one.first.model.sha256 or '')[:12]}"),
-        ("runtime", f"{one.runtime} {one.first.runtime.version}"),
-        ("device", one.device),
+        ("set", f"{run_set.set_id}, {run_set.first.created_utc}"),
+        ("model", f"{run_set.model}, {(run_set.first.model.sha256 or '')[:12]}"),
+        ("runtime", f"{run_set.runtime} {run_set.first.runtime.version}"),
+        ("device", run_set.device),
         ("scenario", f"{spec.scenario.value}, preset {spec.preset}"),
-        ("runs", f"{len(one.run_ids)} of {one.planned_count} count{_least_length(one)}"),
+        (
+            "runs",
+            f"{len(run_set.run_ids)} of {run_set.planned_count} count{_least_length(run_set)}",
+        ),
     ]
-    if replaced := replaced_words(one):
+    if replaced := replaced_words(run_set):
         facts.append(("replaced", replaced))
-    yardsticks = [run.conditions.yardstick for run in one.counted]
+    yardsticks = [run.conditions.yardstick for run in run_set.counted]
     if known := [yardstick for yardstick in yardsticks if yardstick is not None]:
         facts.append(("yardstick", yardsticks_line(known)))
     if usual is not None:
         facts.append(("usual speed", usual_line(usual)))
-    if (line := _next_run_line(one)) is not None and not one.verdict.is_refused:
+    if (line := _next_run_line(run_set)) is not None and not run_set.verdict.is_refused:
         facts.append(("next run", line))
     if next_time is not None:
-        facts.append(("next time", next_time_words(one, next_time)))
-    if one.variance is not None:
-        facts += [("variance", line) for line in variance_lines(one.variance)]
-    return [*parts, _runs_table(one), "", *rules, "", facts_table(facts), ""]
+        facts.append(("next time", next_time_words(run_set, next_time)))
+    if run_set.variance is not None:
+        facts += [("variance", line) for line in variance_lines(run_set.variance)]
+    return [*parts, _runs_table(run_set), "", *rules, "", facts_table(facts), ""]
 
 
-def replaced_words(one: RunSet) -> str:
+def replaced_words(run_set: RunSet) -> str:
     """Which runs were replaced, and by which rules; empty if there are none."""
-    members = [run.member for run in one.runs if run.member is not None]
+    members = [run.member for run in run_set.runs if run.member is not None]
     reasons = [
         f"{member.replaces.run_id} ({', '.join(member.replaces.rules)})"
         for member in members
-        if member.replaces is not None and member.replaces.run_id in one.replaced_run_ids
+        if member.replaces is not None and member.replaces.run_id in run_set.replaced_run_ids
     ]
     return ", ".join(reasons)
 
 
-def _next_run_line(one: RunSet) -> str | None:
+def _next_run_line(run_set: RunSet) -> str | None:
     """Bounds within which the headline of one more run would lie, as text."""
-    metric, summary = METRICS[one.headline], one.metrics.get(one.headline)
+    metric, summary = METRICS[run_set.headline], run_set.metrics.get(run_set.headline)
     if summary is None or summary.next_run is None:
         return None
     reach = half_width_of(summary.next_run, summary.median)
@@ -128,8 +134,8 @@ def _next_run_line(one: RunSet) -> str | None:
 def next_time_line(sets: Iterable[RunSet], found: Iterable[NextTime | None]) -> str | None:
     """A note below a table, about sets whose next result may differ by more than the ± shown."""
     parts = [
-        f"{one.model} on {one.runtime} ±{100 * that.half_width_ratio:.2g} %"
-        for one, that in zip(sets, found, strict=True)
+        f"{run_set.model} on {run_set.runtime} ±{100 * that.half_width_ratio:.2g} %"
+        for run_set, that in zip(sets, found, strict=True)
         if that is not None
     ]
     if not parts:
@@ -137,28 +143,28 @@ def next_time_line(sets: Iterable[RunSet], found: Iterable[NextTime | None]) -> 
     return f"next time, by the spread between earlier sets: {', '.join(parts)} (95 %)"
 
 
-def next_time_words(one: RunSet, found: NextTime) -> str:
+def next_time_words(run_set: RunSet, found: NextTime) -> str:
     """How far the headline of the next set may be from this one, as text."""
     sets = f"{found.occasion_count} sets of this model"
     if found.model_count > 1:
         sets = f"{found.occasion_count} sets of {found.model_count} models on this device"
-    label = METRICS[one.headline].label.replace("_", " ")
+    label = METRICS[run_set.headline].label.replace("_", " ")
     within = f"±{100 * found.half_width_ratio:.2g} %"
     return f"{label} of the next set is within {within} of this one (95 %), by {sets}"
 
 
-def _least_length(one: RunSet) -> str:
+def _least_length(run_set: RunSet) -> str:
     """Minimum duration and queries of each run of a set; empty if instructions are counted."""
-    spec = one.first.spec
-    if INSTRUCTIONS in one.metrics:
+    spec = run_set.first.spec
+    if INSTRUCTIONS in run_set.metrics:
         return ""
     least = f"{format_ns(spec.duration_s * 1e9)} and {spec.min_query_count} queries"
     return f", each at least {least}"
 
 
-def set_document(one: RunSet, next_time: NextTime | None = None) -> Document:
+def set_document(run_set: RunSet, next_time: NextTime | None = None) -> Document:
     """The set as JSON, with the sentences of its rules; its runs are separate documents."""
-    document = set_to_document(replace(one, verdict=described(one.verdict)))
+    document = set_to_document(replace(run_set, verdict=described(run_set.verdict)))
     return {**document, "next_time": None if next_time is None else asdict(next_time)}
 
 
@@ -188,13 +194,13 @@ def _cells(path: str, summary: SetMetric) -> list[str]:
     return [numbers[0], shown, *numbers[1:], str(summary.count)]
 
 
-def _runs_table(one: RunSet) -> Table:
+def _runs_table(run_set: RunSet) -> Table:
     """Each run with its headline, its interval within the run, and its verdict."""
-    metric = METRICS[one.headline]
+    metric = METRICS[run_set.headline]
     table = DataTable()
     table.add_numbers("run", metric.label, "± in run", "verdict")
-    for run in one.runs:
-        number = number_of(run, one.headline)
+    for run in run_set.runs:
+        number = number_of(run, run_set.headline)
         value, interval = (None, None) if number is None else (number.value, number.interval)
         table.add_row(
             run.run_id,

@@ -158,7 +158,7 @@ def results_table(
     """
     table = ResultTable()
     room = width - (ENERGY_WIDTH if any(map(_is_metered, sets)) else 0)
-    is_of_several = len({*unmeasured, *(one.device for one in sets)}) > 1
+    is_of_several = len({*unmeasured, *(run_set.device for run_set in sets)}) > 1
     columns = [
         column
         for column in _RESULT_COLUMNS
@@ -169,13 +169,15 @@ def results_table(
         from edgebench.host.show.ratios import ratio_to_first  # slow to import
 
         columns.insert(
-            -1, _Column(ResultColumn.TO_THE_FIRST, 0, lambda one: ratio_to_first(sets, one))
+            -1, _Column(ResultColumn.TO_THE_FIRST, 0, lambda run_set: ratio_to_first(sets, run_set))
         )
     if settings is not None:
         place = [column.kind for column in columns].index(ResultColumn.RUNTIME) + 1
-        shown = _Column(ResultColumn.SETTINGS, 0, lambda one: text(settings(one)), is_number=False)
+        shown = _Column(
+            ResultColumn.SETTINGS, 0, lambda run_set: text(settings(run_set)), is_number=False
+        )
         columns.insert(place, shown)
-    counts = {len(one.run_ids) for one in sets if one.set_id} or {1}
+    counts = {len(run_set.run_ids) for run_set in sets if run_set.set_id} or {1}
     count = f"{max(counts)} run{'' if counts == {1} else 's'}" if len(counts) == 1 else "runs"
     unmeasured_cells = [
         {
@@ -188,7 +190,7 @@ def results_table(
         _FilledColumn(
             column,
             column.kind.value.format(runs=count),
-            [_cell(column, one) for one in sets]
+            [_cell(column, run_set) for run_set in sets]
             + [cells.get(column.kind, ABSENT) for cells in unmeasured_cells],
         )
         for column in columns
@@ -271,12 +273,12 @@ def _width(cell: str | Text) -> int:
     return cell.cell_len if isinstance(cell, Text) else cell_len(cell)
 
 
-def _cell(column: _Column, one: RunSet) -> str | Text:
+def _cell(column: _Column, run_set: RunSet) -> str | Text:
     """The cell of a set; an invalid set shows no number."""
-    if not one.verdict.is_refused or not column.is_number:
-        cell = column.cell(one)
-        return cell if column.number is None else marked(cell, column.number, one.marks)
-    is_its_kind = column.only_for is None or column.only_for(one)
+    if not run_set.verdict.is_refused or not column.is_number:
+        cell = column.cell(run_set)
+        return cell if column.number is None else marked(cell, column.number, run_set.marks)
+    is_its_kind = column.only_for is None or column.only_for(run_set)
     return refused_cell() if column.is_requested and is_its_kind else ABSENT
 
 
@@ -295,9 +297,9 @@ def mark_lines(rows: Iterable[RunSet | RunSummary]) -> list[str]:
     """Explanations of the marks in the table of these runs or sets."""
     marks = [row.marks for row in rows]
     lines: list[str] = []
-    if any(one.also_suspect for one in marks):
+    if any(mark.also_suspect for mark in marks):
         lines.append(f"{SUSPECT_MARK} suspect, unlike the headline of its row")
-    if names := union(one.unwatched for one in marks):
+    if names := union(mark.unwatched for mark in marks):
         lines.append(unwatched_words(names))
     return lines
 
@@ -311,14 +313,17 @@ def length_line(sets: Sequence[RunSet]) -> str | None:
     """A note with the duration that MLPerf's rules require; None if the runs are long enough."""
     least_s = PRESETS[DEFAULT_PRESET]["duration_s"]
     # Instructions are counted, not timed; a run may also end early at its limit of queries.
-    loops_s = [sum(map(_loop_s, one.runs)) for one in sets if _is_timed(one)]
+    loops_s = [sum(map(_loop_s, run_set.runs)) for run_set in sets if _is_timed(run_set)]
     if all(loop_s >= least_s * (1 - 1e-9) for loop_s in loops_s):
         return None
-    together = any(len(one.runs) > 1 for one in sets)
+    together = any(len(run_set.runs) > 1 for run_set in sets)
     which = "all runs together are" if together else "runs are"
     note = f"note: {which} shorter than the {least_s:g} s that MLPerf Mobile requires"
     limits = {
-        run.spec.max_query_count for one in sets for run in one.runs if is_at_query_limit(run)
+        run.spec.max_query_count
+        for run_set in sets
+        for run in run_set.runs
+        if is_at_query_limit(run)
     }
     return f"{note}; some ended at their limit of {max(limits):,} queries" if limits else note
 
@@ -344,7 +349,11 @@ def tails_line(sets: Sequence[RunSet], table: ResultTable) -> str | None:
         kind.value
         for kind in (ResultColumn.P90, ResultColumn.P99)
         if kind in table.kinds
-        and any(_latency(one, kind.value)[0] is None for one in sets if _latency(one, "p50")[0])
+        and any(
+            _latency(run_set, kind.value)[0] is None
+            for run_set in sets
+            if _latency(run_set, "p50")[0]
+        )
     ]
     if not missing:
         return None
@@ -355,23 +364,23 @@ def tails_line(sets: Sequence[RunSet], table: ResultTable) -> str | None:
     )
 
 
-def _found(one: RunSet, path: str) -> tuple[float | None, Interval | None]:
+def _found(run_set: RunSet, path: str) -> tuple[float | None, Interval | None]:
     """A metric with its interval: between runs, or within a single run."""
-    number = number_of(one, path)
+    number = number_of(run_set, path)
     return (None, None) if number is None else (number.value, number.interval)
 
 
-def _latency(one: RunSet, name: str) -> tuple[float | None, Interval | None]:
+def _latency(run_set: RunSet, name: str) -> tuple[float | None, Interval | None]:
     """A percentile of the latencies that are the headline of the set's scenario."""
-    span = one.first.spec.scenario.traits.headline
-    return _found(one, f"{span if f'{span}.p50' in one.metrics else 'latency_ns'}.{name}")
+    span = run_set.first.spec.scenario.traits.headline
+    return _found(run_set, f"{span if f'{span}.p50' in run_set.metrics else 'latency_ns'}.{name}")
 
 
 def _percentile(name: str) -> Callable[[RunSet], str]:
     """A percentile of the headline; a dash if too few queries bound the tail."""
 
-    def cell(one: RunSet) -> str:
-        value_ns, interval = _latency(one, name)
+    def cell(run_set: RunSet) -> str:
+        value_ns, interval = _latency(run_set, name)
         if value_ns is None:
             return ABSENT
         return format_ns(value_ns, half_width_of(interval, value_ns))
@@ -382,74 +391,76 @@ def _percentile(name: str) -> Callable[[RunSet], str]:
 def _half_width(*, is_of_sets: bool) -> Callable[[RunSet], str]:
     """Half-width of the interval of p50: between the runs of a set, else within the run."""
 
-    def cell(one: RunSet) -> str:
-        if (one.set_id is not None) is not is_of_sets:
+    def cell(run_set: RunSet) -> str:
+        if (run_set.set_id is not None) is not is_of_sets:
             return ABSENT
-        return format_half_width(*_latency(one, "p50"))
+        return format_half_width(*_latency(run_set, "p50"))
 
     return cell
 
 
 def _median_of(path: str, shown: Callable[[float | None], str]) -> Callable[[RunSet], str]:
-    return lambda one: shown(one.metrics[path].median if path in one.metrics else None)
+    return lambda run_set: shown(run_set.metrics[path].median if path in run_set.metrics else None)
 
 
-def _query_count(one: RunSet) -> str:
-    latencies = [latency for run in one.counted if (latency := headline_latency(run)) is not None]
+def _query_count(run_set: RunSet) -> str:
+    latencies = [
+        latency for run in run_set.counted if (latency := headline_latency(run)) is not None
+    ]
     return str(sum(latency.count for latency in latencies)) if latencies else ABSENT
 
 
-def _is_about_throughput(one: RunSet) -> bool:
+def _is_about_throughput(run_set: RunSet) -> bool:
     """Whether throughput is the headline: in offline runs, and if windows are timed as a whole."""
-    is_of_windows = one.first.metrics.windows is not None
-    is_offline = one.first.spec.scenario.traits.is_one_query
-    return is_offline or (is_of_windows and not _is_counted(one))
+    is_of_windows = run_set.first.metrics.windows is not None
+    is_offline = run_set.first.spec.scenario.traits.is_one_query
+    return is_offline or (is_of_windows and not _is_counted(run_set))
 
 
-def _is_counted(one: RunSet) -> bool:
-    return one.first.metrics.instructions_per_inference is not None
+def _is_counted(run_set: RunSet) -> bool:
+    return run_set.first.metrics.instructions_per_inference is not None
 
 
-def _is_timed(one: RunSet) -> bool:
+def _is_timed(run_set: RunSet) -> bool:
     """Whether the set has latencies of the model; those of a profile include the profiler."""
-    return not _is_counted(one) and one.first.metrics.profile is None
+    return not _is_counted(run_set) and run_set.first.metrics.profile is None
 
 
-def _throughput(one: RunSet) -> str:
-    per_s, interval = _found(one, "throughput_per_s")
-    if per_s is None or not _is_about_throughput(one):
+def _throughput(run_set: RunSet) -> str:
+    per_s, interval = _found(run_set, "throughput_per_s")
+    if per_s is None or not _is_about_throughput(run_set):
         return ABSENT
     shown = format_rate(per_s, half_width_of(interval, per_s))
     return shown if interval is None else f"{shown} {format_half_width(per_s, interval)}"
 
 
-def _instructions(one: RunSet) -> str:
-    count, interval = _found(one, INSTRUCTIONS)
+def _instructions(run_set: RunSet) -> str:
+    count, interval = _found(run_set, INSTRUCTIONS)
     shown = format_instructions(count)
     return shown if interval is None else f"{shown} {format_half_width(count, interval)}"
 
 
-def _accuracy(one: RunSet) -> str:
-    accuracy = one.first.metrics.accuracy
+def _accuracy(run_set: RunSet) -> str:
+    accuracy = run_set.first.metrics.accuracy
     if accuracy is None:
         return ABSENT
     half_width = half_width_of(accuracy.ci95, accuracy.value)
     return f"{accuracy.metric} {format_plain(accuracy.value, half_width)}"
 
 
-def _is_metered(one: RunSet) -> bool:
-    return any(run.metrics.energy is not None for run in one.runs)
+def _is_metered(run_set: RunSet) -> bool:
+    return any(run.metrics.energy is not None for run in run_set.runs)
 
 
-def _energy(one: RunSet) -> str | Text:
+def _energy(run_set: RunSet) -> str | Text:
     """Joules per inference with their absolute uncertainty, or `refused`."""
-    energies = [energy for run in one.counted if (energy := run.metrics.energy) is not None]
+    energies = [energy for run in run_set.counted if (energy := run.metrics.energy) is not None]
     if not energies:
         return ABSENT
     boundary = energies[0].boundary
-    if one.set_id is None:
+    if run_set.set_id is None:
         return joules_cell(energies[0].gross_j_per_inference, energies[0].u95_absolute_j, boundary)
-    value_j, interval = _found(one, GROSS_ENERGY)
+    value_j, interval = _found(run_set, GROSS_ENERGY)
     if value_j is not None and interval is None:  # fewer than five runs
         return _with_boundary(format_joules(value_j), boundary)
     if value_j is not None and interval is not None and is_lopsided(value_j, interval):

@@ -34,57 +34,62 @@ _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicab
 """Labels of the outcomes whose rules are counted but not listed."""
 
 
-def verdict_rows(one: RunSet, made: Run | None = None) -> list[tuple[str, str | Text]]:
+def verdict_rows(run_set: RunSet, made: Run | None = None) -> list[tuple[str, str | Text]]:
     """Rows with the verdict, its reasons and the advice; see `advices` for `made`."""
-    state = one.verdict.state
-    reasons = _reasons(one)
+    state = run_set.verdict.state
+    reasons = _reasons(run_set)
     if reasons:
         sentences = "; ".join(reasons.values())
-    elif one.verdict.unwatched:
+    elif run_set.verdict.unwatched:
         sentences = (
-            f"no rule failed, but {', '.join(one.verdict.unwatched)} could not be read: a change "
-            "would not have been detected"
+            f"no rule failed, but {', '.join(run_set.verdict.unwatched)} could not be read: a "
+            "change would not have been detected"
         )
     else:
         sentences = "no rule failed"
-    label = ", ".join([state.value, *suspect_words(one.marks), *one.marks.device])
+    label = ", ".join([state.value, *suspect_words(run_set.marks), *run_set.marks.device])
     style = f"bold {verdict_style(state.value)}"
     rows: list[tuple[str, str | Text]] = [
         ("verdict", Text.assemble((label, style), f": {printable(sentences)}"))
     ]
-    return [*rows, *(("to improve", line) for line in advices(one, made))]
+    return [*rows, *(("to improve", line) for line in advices(run_set, made))]
 
 
-def advices(one: RunSet, made: Run | None = None) -> list[str]:
+def advices(run_set: RunSet, made: Run | None = None) -> list[str]:
     """Advice for a set in lines; if no run measured anything, the step after the failure."""
-    if all(run.failure is not None for run in one.runs):
-        return list(dict.fromkeys(map(failure_advice, one.runs)))
-    return list(map(str, advised(one, made)))
+    if all(run.failure is not None for run in run_set.runs):
+        return list(dict.fromkeys(map(failure_advice, run_set.runs)))
+    return list(map(str, advised(run_set, made)))
 
 
-def advised(one: RunSet, made: Run | None = None) -> list[Advice]:
+def advised(run_set: RunSet, made: Run | None = None) -> list[Advice]:
     """Advice for failed rules, or else for quantities that were not watched, without duplicates.
 
     Args:
-        one: The set.
+        run_set: The set.
         made: The original run, if the set shows a single run out of several; the advised command
             then repeats all of these runs. None: the first run of the set.
     """
-    made = made or one.first
-    failed = _reasons(one)
-    unwatched = one.verdict.unwatched if not failed else ()
-    rules = {rule.id: rule for rule in one.verdict.rules if rule.outcome is _FAIL}
-    if one.verdict.is_refused:  # the rules that make it invalid come first
+    made = made or run_set.first
+    failed = _reasons(run_set)
+    unwatched = run_set.verdict.unwatched if not failed else ()
+    rules = {rule.id: rule for rule in run_set.verdict.rules if rule.outcome is _FAIL}
+    if run_set.verdict.is_refused:  # the rules that make it invalid come first
         rules = {name: rule for name, rule in rules.items() if rule.severity is State.INVALID}
-    if one.planned_count >= MIN_RUNS:  # more runs would be lost for the same reason
+    if run_set.planned_count >= MIN_RUNS:  # more runs would be lost for the same reason
         rules.pop("run_count", None)
     findings = [
         *(rules[name] for name in _to_mend(failed) if name in rules),
-        *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
+        *(
+            rule
+            for run in run_set.counted[:1]
+            for rule in run.verdict.rules
+            if _hides(rule, unwatched)
+        ),
     ]
     before = made.conditions.before
     # Queries of the longest warm-up of the set, rounded up to two digits.
-    cuts = [run.metrics.warmup for run in one.runs]
+    cuts = [run.metrics.warmup for run in run_set.runs]
     longest = max((cut.query_count for cut in cuts if cut is not None), default=0)
     step: int = 10 ** max(len(str(longest)) - 2, 0)
     situation = Situation(
@@ -92,7 +97,7 @@ def advised(one: RunSet, made: Run | None = None) -> list[Advice]:
         free_cpus=free_cpus(made),
         own_cpus=own_cpus(made),
         has_governors=before is None or bool(before.governors),
-        can_be_longer=not any(map(is_at_query_limit, one.runs)),
+        can_be_longer=not any(map(is_at_query_limit, run_set.runs)),
         warmup_query_count=-(-longest // step) * step,
     )
     found = (advice_for(rule, situation) for rule in findings)
@@ -222,19 +227,19 @@ def named_sets(
     if len(indexes) == len(sets) > 2:
         return f"all {len(sets)}"
     # Model and runtime of each set, its settings, and its device if there are several.
-    is_of_several_devices = len({one.device for one in sets}) > 1
+    is_of_several_devices = len({run_set.device for run_set in sets}) > 1
     titles = [
         ", ".join(
             filter(
                 None,
                 [
-                    f"{one.model} on {one.runtime}",
-                    settings(one) if settings is not None else "",
-                    one.device if is_of_several_devices else "",
+                    f"{run_set.model} on {run_set.runtime}",
+                    settings(run_set) if settings is not None else "",
+                    run_set.device if is_of_several_devices else "",
                 ],
             )
         )
-        for one in sets
+        for run_set in sets
     ]
     parts: list[str] = []
     for title in dict.fromkeys(titles[index] for index in indexes):
@@ -258,31 +263,31 @@ def extra_run_words(member: SetMember) -> str:
     return f"{disturbed}; a further run replaces it"
 
 
-def _reach(one: RunSet, names: Iterable[str]) -> str:
+def _reach(run_set: RunSet, names: Iterable[str]) -> str:
     """Verdict by these rules, with the affected kinds of numbers if the headline is unaffected."""
-    harmed = {kind for rule in one.verdict.failures if rule.id in names for kind in rule.harmed}
-    also = [kind for kind in one.marks.also_suspect if kind in harmed]
-    return f"suspect {in_words(also)}" if also else one.verdict.state.value
+    harmed = {kind for rule in run_set.verdict.failures if rule.id in names for kind in rule.harmed}
+    also = [kind for kind in run_set.marks.also_suspect if kind in harmed]
+    return f"suspect {in_words(also)}" if also else run_set.verdict.state.value
 
 
-def _reasons(one: RunSet) -> dict[str, str]:
+def _reasons(run_set: RunSet) -> dict[str, str]:
     """Sentences of the failed rules by name, one per cause."""
-    lines = {rule.id: sentence(rule) for rule in one.verdict.failures if rule.harmed}
-    refused = (run.metrics.energy for run in one.runs if run.metrics.energy is not None)
+    lines = {rule.id: sentence(rule) for rule in run_set.verdict.failures if rule.harmed}
+    refused = (run.metrics.energy for run in run_set.runs if run.metrics.energy is not None)
     _name_refused_energy(lines, next((one for one in refused if one.refused is not None), None))
     for rule, milder in {rule.id: rule.includes for rule in ALL_RULES}.items():
         if rule in lines and milder is not None:
             lines.pop(milder, None)
     # Of several rules with the same cause, keep the rule that failed in most runs.
-    counts = {rule.id: _failed_count(rule) for rule in one.verdict.rules}
-    causes = {rule.id: cause_of(rule) for rule in one.verdict.rules}
+    counts = {rule.id: _failed_count(rule) for rule in run_set.verdict.rules}
+    causes = {rule.id: cause_of(rule) for rule in run_set.verdict.rules}
     for cause in Cause:
         names = [name for name in lines if causes.get(name) is cause]
         kept = max(names, key=lambda name: counts[name], default=None)
         for name in names:
             if name != kept:
                 del lines[name]
-    if one.set_id is None and CompleteRule.id in lines:
+    if run_set.set_id is None and CompleteRule.id in lines:
         # The other failures concern only the part of the run that exists.
         return {CompleteRule.id: lines[CompleteRule.id]}
     # Latencies scatter because other programs use the machine or it is hot: the cause comes first.

@@ -106,7 +106,7 @@ def find_run(store: Store, name: str) -> Address:
     if name.startswith((SET_PREFIX, PAIRS_PREFIX)) or not (addresses := find_runs(store, name)):
         raise NoSuchRun(f"not the name of a single run: {name!r}")
     if len(addresses) > 1:
-        some = ", ".join(one.run_id for one in addresses[:4])
+        some = ", ".join(address.run_id for address in addresses[:4])
         is_bundled = isinstance(addresses[0].store, BundleStore)
         raise NoSuchRun(
             f"{name!r} names {len(addresses)} runs: {some} …",
@@ -149,8 +149,8 @@ def find_each(store: Store, names: Iterable[str]) -> list[Address]:
     """
     found: dict[str, Address] = {}
     for name in names:
-        for one in find_runs(store, name):
-            found.setdefault(one.run_id, one)
+        for run in find_runs(store, name):
+            found.setdefault(run.run_id, run)
     return list(found.values())
 
 
@@ -187,7 +187,7 @@ def _find_group(store: Store, name: str) -> list[Address]:
     if side not in (BASELINE, CANDIDATE):
         return []
     runs = [Address(store, row.run_id) for row in rows if row.comparison_id == comparison_id]
-    return [one for one in runs if (pair := one.run().pair) and pair.side == side]
+    return [run for run in runs if (pair := run.run().pair) and pair.side == side]
 
 
 def _similar_name(store: Store, name: str) -> str | None:
@@ -240,7 +240,7 @@ def list_named(
         BundleRefused: a name is the path of a file that is not a bundle.
     """
     addresses = sorted(find_each(store, names), key=lambda one: one.run_id)
-    rows = [stored_summary(one.store, one.run_id) for one in addresses]
+    rows = [stored_summary(address.store, address.run_id) for address in addresses]
     return wanted.chosen(rows) if wanted else rows
 
 

@@ -79,14 +79,14 @@ def read_annotations(directory: Path) -> Annotations:
         document = json.loads(path.read_bytes())
         # Not decoded with the wire codec, which takes as long to import as the rest of `show`.
         tags, note = document["tags"], document["note"]
-        if not all(isinstance(one, str) for one in (*tags, note or "")):
+        if not all(isinstance(tag, str) for tag in (*tags, note or "")):
             raise TypeError("not texts")
     except FileNotFoundError:
         return Annotations()
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "not JSON with tags and note"
         return Annotations(fault=f"{UNREADABLE}: {reason}: {path}")
-    return Annotations(tuple(sorted({printable(one) for one in tags})), note and printable(note))
+    return Annotations(tuple(sorted({printable(tag) for tag in tags})), note and printable(note))
 
 
 def annotate(

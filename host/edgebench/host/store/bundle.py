@@ -40,7 +40,7 @@ def default_name(runs: Sequence[Address]) -> str:
     """Default file name, from the only run, the set or pairs, or the first of several runs."""
     if len(runs) == 1:
         return f"{runs[0].run_id}{SUFFIX}"
-    rows = [stored_summary(one.store, one.run_id) for one in runs]
+    rows = [stored_summary(run.store, run.run_id) for run in runs]
     group_ids = {row.set_id or row.comparison_id for row in rows}
     [group_id] = group_ids if len(group_ids) == 1 else [None]
     return f"{group_id or f'{runs[0].run_id}-and-{len(runs) - 1}-more'}{SUFFIX}"

@@ -231,7 +231,7 @@ class Bundle:
             known = f"this edgebench supports {BUNDLE_VERSION}"
             raise RunNewer(f"bundle has version {version}, {known}: {self.path}")
         if not isinstance(digests, dict) or not all(
-            isinstance(one, str) and _SHA256.fullmatch(one) for one in digests.values()
+            isinstance(digest, str) and _SHA256.fullmatch(digest) for digest in digests.values()
         ):
             self._refuse("manifest has no digests")
         if fault := fault_of_names(digests):

@@ -97,7 +97,7 @@ def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:
         if len(rows) > 1 and any(row.run_id in run_ids for row in rows)
     ]
     histories = [_history(store, rows, None, None) for rows in groups]
-    return [one for one in histories if len(one.points) > 1]
+    return [history for history in histories if len(history.points) > 1]
 
 
 def _groups(rows: Iterable[RunSummary]) -> list[list[RunSummary]]:

@@ -382,7 +382,7 @@ def stored_summary(store: Store, run_id: str, run: Run | None = None) -> RunSumm
     is_readable = added.fault is None and _is_sane("tuple", added.tags)
     tags, note = (added.tags, added.note) if is_readable else ((), UNREADABLE)
     summary = replace(summary, tags=tags, note=note)
-    is_sane = all(_is_sane(one.type, getattr(summary, one.name)) for one in _FIELDS)
+    is_sane = all(_is_sane(field.type, getattr(summary, field.name)) for field in _FIELDS)
     return summary if is_sane and summary.run_id == run_id else _damaged(run_id)
 
 
@@ -410,10 +410,12 @@ def _damaged(run_id: str) -> RunSummary:
 
 def summary_of(run: Run) -> RunSummary:
     """Summary of a run; without numbers if the run is invalid."""
-    numbers: dict[str, Any] = {one.column: None for one in METRICS.values() if one.column}
+    numbers: dict[str, Any] = {metric.column: None for metric in METRICS.values() if metric.column}
     energy = None
     if not run.verdict.is_refused:
-        numbers = {one.column: one.bounded_value(run) for one in METRICS.values() if one.column}
+        numbers = {
+            metric.column: metric.bounded_value(run) for metric in METRICS.values() if metric.column
+        }
         energy = run.metrics.energy
     return RunSummary(
         run_id=run.run_id,

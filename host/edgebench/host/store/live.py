@@ -306,7 +306,9 @@ class LiveReader:
     @property
     def sources(self) -> Mapping[str, LiveSource]:
         """Files with a readable header, by file name."""
-        return {name: one for name, one in self._sources.items() if one.command is not None}
+        return {
+            name: source for name, source in self._sources.items() if source.command is not None
+        }
 
     def poll(self) -> bool:
         """Read what was appended to any file; return whether anything changed.

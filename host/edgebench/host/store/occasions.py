@@ -29,7 +29,7 @@ _Subject = tuple[str, str | None, str | None]
 """What two sets must share to be occasions of one measurement."""
 
 
-def next_time_of(store: Store, one: RunSet) -> NextTime | None:
+def next_time_of(store: Store, run_set: RunSet) -> NextTime | None:
     """How far the headline of the next set may be from this one; None with too few sets.
 
     None also for headlines that the index lacks, energies, and counts, which do not scatter.
@@ -37,13 +37,13 @@ def next_time_of(store: Store, one: RunSet) -> NextTime | None:
     Raises:
         StoreError: the store cannot be read.
     """
-    metric = METRICS[one.headline]
+    metric = METRICS[run_set.headline]
     column = None if metric.budget or metric.is_exact or metric.is_tail else metric.column
-    if one.set_id is None or column is None or one.verdict.is_refused:
+    if run_set.set_id is None or column is None or run_set.verdict.is_refused:
         return None
-    rows = [row for row in list_runs(store) if row.device == one.device]
+    rows = [row for row in list_runs(store) if row.device == run_set.device]
     groups = _by_subject(rows, lambda row: getattr(row, column))
-    subject = next((_subject(row) for row in rows if row.set_id == one.set_id), None)
+    subject = next((_subject(row) for row in rows if row.set_id == run_set.set_id), None)
     own = groups.pop(subject, []) if subject is not None else []
     return next_time(own, groups.values())
 

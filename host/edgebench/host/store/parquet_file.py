@@ -7,7 +7,7 @@ numbers of rows and row groups, and the types of the columns. So a file is read 
     its footer is short,
     its columns have the types that edgebench writes, or wider numbers, and none is nested,
     it has no more rows than the record of the run states,
-    it has no more rows than its size allows: times of measurements do not repeat,
+    it has no more rows than its size allows, because times of measurements do not repeat,
     its row groups are no larger than edgebench writes.
 
 Text columns are read as dictionaries of their few distinct values, not as a string per row.

@@ -132,7 +132,9 @@ class PowerFacts:
 
     def of(self, channel: str) -> tuple[RowGroup, ...]:
         """Row groups of a channel with a known power, in order of time."""
-        return tuple(one for one in self.groups if one.channel == channel and one.node_count)
+        return tuple(
+            group for group in self.groups if group.channel == channel and group.node_count
+        )
 
 
 def remove_power(directory: Path) -> None:

@@ -238,7 +238,7 @@ class PowerFile:
                     parts.append(
                         missing_spans_ns(read(number, _SAMPLE_COLUMNS), self._is_averaging)
                     )
-        gaps = np.concatenate([one.reshape(-1, 2) for one in parts])
+        gaps = np.concatenate([part.reshape(-1, 2) for part in parts])
         ordered: Nanoseconds = gaps[np.argsort(gaps[:, 0], kind="stable")]
         return ordered
 
@@ -469,7 +469,10 @@ def _range_parts(
 ) -> dict[int | None, RangePart]:
     """Parts of a window by range; segments between row groups are divided in proportion."""
     shares: list[RangeShare] = [share for group in groups for share in group.shares]
-    sum_j, sum_s = sum(one.energy_j for one in shares), sum(one.duration_s for one in shares)
+    sum_j, sum_s = (
+        sum(share.energy_j for share in shares),
+        sum(share.duration_s for share in shares),
+    )
     if not sum_j or not sum_s:
         return {}
     return {
@@ -477,7 +480,7 @@ def _range_parts(
             energy_j=energy_j / sum_j * sum(o.energy_j for o in shares if o.range == number),
             duration_s=duration_s / sum_s * sum(o.duration_s for o in shares if o.range == number),
         )
-        for number in sorted({one.range for one in shares})
+        for number in sorted({share.range for share in shares})
     }
 
 

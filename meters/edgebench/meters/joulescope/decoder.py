@@ -25,6 +25,9 @@ from edgebench.meters.joulescope.signal_blocks import SignalBlocks
 from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
+LIMIT_A, LIMIT_V = 10.0, 15.0
+"""Ends of the highest ranges. Assumed for all models: see the data sheet of your instrument."""
+
 _HOLD_S = 0.5
 _NS_PER_S = 1e9
 
@@ -98,7 +101,9 @@ class JoulescopeDecoder(UniformDecoder):
 
     def _is_complete(self, block: Block) -> bool:
         held_s = (self._next_tick - block.end_tick) / block.tick_hz
-        return held_s > _HOLD_S or all(one.has(block.end_tick) for one in self._signals.values())
+        return held_s > _HOLD_S or all(
+            signal.has(block.end_tick) for signal in self._signals.values()
+        )
 
     def _block(self, power: Block, came_ns: int) -> SampleBlock:
         assert self._origin is not None, "set by the first block of power"

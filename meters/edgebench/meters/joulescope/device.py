@@ -17,7 +17,7 @@ from typing import Any
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.joulescope.blocks import CURRENT, INPUT_COUNT, POWER, VOLTAGE, input_topic
-from edgebench.meters.joulescope.decoder import JoulescopeSettings
+from edgebench.meters.joulescope.decoder import LIMIT_A, LIMIT_V, JoulescopeSettings
 from edgebench.meters.joulescope.stream import BlockStream, JoulescopeDriver
 from edgebench.meters.joulescope.unit import JoulescopeUnit
 from edgebench.meters.options import Options
@@ -30,7 +30,12 @@ from edgebench.protocol.plain import to_plain
 INSTALL = install_command("joulescope")
 RATES_HZ = (*(m * 10**e for e in range(6) for m in (1, 2, 5)), 1_000_000)
 RATE_HZ = 100_000
-LIMIT_A, LIMIT_V = 10.0, 15.0
+UNFILTERED_HZ = 1_000_000
+"""Rate at which samples are those of the converter; a lower rate is made by a low-pass filter, so
+that no activity falls between two samples.
+
+Source: joulescope_driver, src/downsample.c (filters of 39 and 89 taps, or means) and its callers in
+js110_usb.c and js220_usb.c, on_sampling_frequency."""
 _INPUTS = {"js110": 2}
 _GAIN = {"js110": 0.01}
 _GAIN_OTHERS = 0.005
@@ -83,6 +88,7 @@ class Joulescope(InstrumentMeter[JoulescopeUnit]):
                 rate_hz=setup.rate_hz,
                 is_averaging=False,
                 is_uniform=True,
+                smoothing_s=1 / setup.rate_hz if setup.rate_hz < UNFILTERED_HZ else None,
                 clock_domain=f"meter:joulescope:{unit.serial}",
                 digital_count=input_count,
                 loss_detection="counter",

@@ -66,8 +66,9 @@ class QueueDecoder(UniformDecoder):
     """Places samples by their sequence, which wraps around every 65.5 s.
 
     A session gives up on a tester that is silent for less time than that, so the sequence never
-    makes a whole turn between two responses. A response is damaged if its sequence repeats, or runs
-    ahead of the elapsed time (a backward step looks like nearly a full turn ahead).
+    makes a whole turn between two responses. A response is damaged if its sequence number repeats,
+    or has advanced by more than the elapsed time allows. A backward step appears as an advance by
+    almost the full range.
     """
 
     def __init__(self, settings: Km003cSettings, rate_hz: float) -> None:

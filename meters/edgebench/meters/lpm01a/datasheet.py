@@ -1,7 +1,7 @@
 """Capability and uncertainty of a PowerShield.
 
 Source: ST UM2243, Getting started with the X-NUCLEO-LPM01A, p. 23-24: ranges, accuracy, bandwidth
-and the voltage drop. The step of a value is that of the format.
+and the voltage drop. The step of a value is the step of its format.
 """
 
 from __future__ import annotations

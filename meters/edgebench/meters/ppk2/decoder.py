@@ -11,6 +11,7 @@ from edgebench.meters.base import Flag, Header, LossReport, Packet, SampleBlock
 from edgebench.meters.ppk2.metadata import RANGES, Calibration
 from edgebench.meters.ppk2.spike_filter import SpikeFilter
 from edgebench.meters.ppk2.words import (
+    HIGHEST_A,
     RATE_HZ,
     SATURATED_ADC,
     WordFramer,
@@ -91,7 +92,7 @@ class Ppk2Decoder(UniformDecoder):
         current_a[is_damaged] = np.nan  # even where the filter has a value
         spike_w[is_damaged] = 0.0
         flags[is_damaged] |= np.uint8(Flag.MISSING)
-        is_beyond = (words & _ADC) == SATURATED_ADC
+        is_beyond = ((words & _ADC) == SATURATED_ADC) | ((unfiltered_a >= HIGHEST_A) & ~is_damaged)
         flags |= self.timeline.saturate(is_beyond)
         self._count_bounded(is_beyond, ranges)
         return SampleBlock(

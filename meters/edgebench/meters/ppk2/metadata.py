@@ -53,13 +53,13 @@ class Metadata:
     text: str
 
 
-def parse_metadata(answer: bytes) -> Metadata:
+def parse_metadata(response: bytes) -> Metadata:
     """Parse the response, which may start with bytes of a stream.
 
     Raises:
         MeasurementError: a constant without a default is missing.
     """
-    lines = answer.rpartition(END)[0 if END in answer else 2].split(b"\n")
+    lines = response.rpartition(END)[0 if END in response else 2].split(b"\n")
     matches = (_LINE.match(line) for line in lines)
     values = {m[1].decode("ascii"): m[2].decode("ascii", "replace") for m in matches if m}
     constants: dict[str, tuple[float, ...]] = {}
@@ -67,9 +67,9 @@ def parse_metadata(answer: bytes) -> Metadata:
     for key in (*_NEEDED, *_DEFAULTS):
         names = [f"{key}{r}" for r in range(RANGES)]
         numbers = [_number(values, name) for name in names]
-        absent += [name for name, one in zip(names, numbers, strict=True) if one is None]
+        absent += [name for name, number in zip(names, numbers, strict=True) if number is None]
         default = _DEFAULTS.get(key, math.nan)
-        constants[key.lower()] = tuple(default if one is None else one for one in numbers)
+        constants[key.lower()] = tuple(default if number is None else number for number in numbers)
     if missing := [name for name in absent if name.startswith(_NEEDED)]:
         raise MeasurementError(f"PPK2 sent no calibration: {', '.join(missing)} missing")
     return Metadata(

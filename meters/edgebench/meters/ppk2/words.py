@@ -25,6 +25,8 @@ RATE_HZ = 100_000
 WORD_BYTES = 4
 COUNTERS = 64
 SATURATED_ADC = 0x3FFF
+HIGHEST_A = 1.0
+"""Highest current that Nordic allows (PPK2 user guide). The converter ends above it."""
 _ADC_MULT = 1.8 / 163840
 _TABLE_SIZE = 1 << 17
 _MISMATCHES, _AMONG = 5, 8

@@ -12,16 +12,21 @@ from numpy.typing import NDArray
 from edgebench.agent.worker.load_code import (
     BUSY_COUNTS,
     CHIP_COUNT,
+    MAX_SHIFT_CHIPS,
     MAX_SIDE_LOBE,
     chips_of,
     code_s,
     play,
+    shifts_of,
 )
 from edgebench.agent.worker.stop import StopRequested, StopSwitch
 from edgebench.protocol.record import LoadCode
 
 CHIP_NS = 20_000_000
-CHIPS = chips_of("20260102-030405-0123abcd", 0)
+RUN_ID = "20260102-030405-0123abcd"
+CHIPS = chips_of(RUN_ID, 0)
+EVEN = (0.0,) * (CHIP_COUNT + 1)
+"""Shifts of a code with equal chips."""
 LATE_NS = 150_000
 """By which a sleep ends late."""
 LOOK_NS = 500
@@ -51,7 +56,7 @@ def time() -> Time:
 
 def played(time: Time) -> LoadCode:
     """The code, played on a clock of its own."""
-    return play(CHIPS, CHIP_NS / 1e9, clock=time.clock, sleep=time.sleep)
+    return play(CHIPS, EVEN, CHIP_NS / 1e9, clock=time.clock, sleep=time.sleep)
 
 
 def signs_of(run_id: str, number: int) -> NDArray[np.float64]:
@@ -112,6 +117,22 @@ def test_edges_are_what_was_done_and_do_not_drift(time: Time) -> None:
         assert (late >= LATE_NS) != was_busy
 
 
+def test_edges_are_shifted_by_the_run(time: Time) -> None:
+    """Otherwise all edges might fall on one moment between two samples of a meter."""
+    shifts = shifts_of(RUN_ID, 0)
+    code = play(CHIPS, shifts, CHIP_NS / 1e9, clock=time.clock, sleep=time.sleep)
+    shifted_ns = [
+        edge - code.edges_ns[0] - index * CHIP_NS for index, edge in enumerate(code.edges_ns)
+    ]
+    for late_ns, shift in zip(shifted_ns, shifts, strict=True):
+        assert abs(late_ns - shift * CHIP_NS) <= LATE_NS + 5 * LOOK_NS
+    assert max(map(abs, shifts)) <= MAX_SHIFT_CHIPS == 1 / 16
+    # Moments within an eighth of a chip, the interval of the slowest meter, are spread.
+    phases = np.exp(2j * np.pi * 8 * (np.arange(CHIP_COUNT + 1) + shifts)[1:-1])
+    assert abs(phases.mean()) < 0.5
+    assert shifts == shifts_of(RUN_ID, 0) != shifts_of(RUN_ID, 1)
+
+
 def test_device_rests_just_in_the_chips_of_rest(time: Time) -> None:
     """Otherwise the power would not follow the code that the record states."""
     code = played(time)
@@ -139,7 +160,7 @@ def test_stop_ends_the_code(time: Time) -> None:
     switch.install()
     try:
         with pytest.raises(StopRequested), switch.armed():
-            play(CHIPS, CHIP_NS / 1e9, clock=time.clock, sleep=stopped)
+            play(CHIPS, EVEN, CHIP_NS / 1e9, clock=time.clock, sleep=stopped)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert len(time.slept) == 3

@@ -6,16 +6,18 @@ import gc
 import os
 import signal
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edgebench.agent.worker import loop
+from edgebench.agent.worker.jitter import jitter_for
 from edgebench.agent.worker.loop import (
     BLOCK_INFERENCES,
     NO_LIMIT_NS,
@@ -26,7 +28,10 @@ from edgebench.agent.worker.loop import (
     run_closed,
     run_scheduled,
 )
+from edgebench.agent.worker.realtime import pauses_for
 from edgebench.agent.worker.stop import StopSwitch
+from edgebench.protocol.record import RealtimeLimit
+from edgebench.protocol.spec import RunSpec
 
 
 @dataclass
@@ -93,7 +98,7 @@ def run(
     max_duration_ns: int = NO_LIMIT_NS,
     block: int = 4,
     group: int = 1,
-    pauses: Pauses | None = None,
+    pauses: Sequence[Pauses] = (),
 ) -> Times:
     """Run the loop with this clock, and with small blocks."""
     switch = StopSwitch()
@@ -135,7 +140,7 @@ def test_pauses_lie_between_queries_and_in_no_inference(
         max_count=1000 * group,
         block=block,
         group=group,
-        pauses=Pauses(every_ns, length_ns),
+        pauses=[Pauses(every_ns, length_ns)],
     )
     longest_ns = takes_ns + LOOKS
     spans_ns = [end - start for start, end in zip(times.start_ns, times.end_ns, strict=True)]
@@ -161,7 +166,7 @@ def test_random_pauses_have_lengths_by_their_seed() -> None:
         clock = Clock()
         pauses = Pauses(every_ns=50, length_ns=10_000, random=Random(seed))
         times = run(
-            clock, Model(clock, 20), duration_ns=10**6, min_count=1, max_count=500, pauses=pauses
+            clock, Model(clock, 20), duration_ns=10**6, min_count=1, max_count=500, pauses=[pauses]
         )
         both = zip(times.start_ns[1:], times.end_ns, strict=False)
         return [gap for start, end in both if (gap := start - end) > LOOKS]
@@ -171,6 +176,40 @@ def test_random_pauses_have_lengths_by_their_seed() -> None:
     assert max(gaps) <= 10_000 + LOOKS
     assert min(gaps) < 2_500
     assert max(gaps) > 7_500
+
+
+def test_gaps_do_not_replace_the_pauses_that_the_kernel_needs() -> None:
+    """In each period of the kernel, the loop leaves the time that the kernel reserves."""
+    ms, takes_ns = 10**6, 100_000
+    limit = RealtimeLimit(0.95, 1.0)
+    spec = RunSpec("litert", duration_s=4.0, idle_duration_s=5.0, jitter_s=1e-3)
+    gaps = jitter_for(spec, "a run", takes_ns)
+    pauses = pauses_for(limit, spec, takes_ns)
+    assert gaps is not None
+    assert pauses is not None
+    clock = Clock()
+    times = run(
+        clock,
+        Model(clock, takes_ns),
+        duration_ns=4000 * ms,
+        min_count=1,
+        max_count=10**6,
+        block=65_536,
+        pauses=[gaps, pauses],
+    )
+    starts_ns, ends_ns = np.array(times.start_ns), np.array(times.end_ns)
+    gaps_ns = starts_ns[1:] - ends_ns[:-1]
+    left_ns = np.concatenate([[0], np.cumsum(gaps_ns)])
+    moments_ns, left_ns = np.stack([starts_ns, ends_ns], 1).ravel(), np.repeat(left_ns, 2)
+    begins_ns = np.arange(starts_ns[0], ends_ns[-1] - 1000 * ms, 10 * ms)
+    begun_ns, over_ns = (
+        np.interp(at_ns, moments_ns, left_ns) for at_ns in (begins_ns, begins_ns + 1000 * ms)
+    )
+    assert (over_ns - begun_ns).min() >= 50 * ms
+    short_ns = gaps_ns[(gaps_ns > LOOKS) & (gaps_ns < 2 * ms)]
+    assert len(short_ns) > 60, "random gaps between the pauses"
+    assert (short_ns < 0.5 * ms).any()
+    assert (short_ns > 0.5 * ms).any()
 
 
 LOOKS = 3

@@ -23,19 +23,22 @@ FIFO_LOOP = """
 import json, os, subprocess, sys
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.loop import Calls
+from edgebench.agent.worker.jitter import jitter_for
 from edgebench.agent.worker.realtime import pauses_for, realtime_limit
 from edgebench.agent.worker.scenarios import run_scenario
 from edgebench.protocol.spec import Priority, RunSpec
 cpu = max(os.sched_getaffinity(0))
 busy = f"import os; os.sched_setaffinity(0, [{cpu}])\\nwhile True: pass"
-spec = RunSpec("tflite", cpus=(cpu,), priority=Priority.REALTIME, duration_s=2.5, min_query_count=1)
+spec = RunSpec("tflite", cpus=(cpu,), priority=Priority.REALTIME, duration_s=2.5, min_query_count=1,
+               idle_duration_s=5.0, jitter_s=1e-3)
 rival = subprocess.Popen([sys.executable, "-c", busy])
 try:
     refused, limit = facts.apply_scheduling(spec), realtime_limit()
     calls = Calls([lambda: None], lambda: sum(range(2000)), lambda: None)
     waited_s = [sum(thread.wait_s for thread in facts.read_moment().threads)]
-    for pauses in (pauses_for(limit, spec, 50_000), None):
-        times = run_scenario(calls, spec, pauses)
+    gaps = jitter_for(spec, "a run", 50_000)
+    for pauses in ([gaps, pauses_for(limit, spec, 50_000)], [gaps]):
+        run_scenario(calls, spec, [kind for kind in pauses if kind is not None])
         waited_s.append(sum(thread.wait_s for thread in facts.read_moment().threads))
 finally:
     rival.kill()
@@ -94,6 +97,7 @@ def test_limit_is_that_of_the_kernel(
         (MS, {"scenario": Scenario.SERVER, "target_qps": 10.0}, None),
         (MS, {"engine": Engine.LOADGEN}, None),
         (MS, {"idle_duration_s": 5.0}, None),
+        (MS, {"idle_duration_s": 5.0, "jitter_s": 1e-3}, 939 * MS),
     ],
 )
 def test_loop_pauses_where_that_helps_and_changes_no_result(
@@ -113,7 +117,7 @@ def test_loop_without_a_limit_that_pauses_can_keep_does_not_pause(
 
 
 def test_kernel_stops_no_loop_that_pauses() -> None:
-    """A loop of SCHED_FIFO that pauses waits for at most half as long as one that does not."""
+    """A loop of SCHED_FIFO that pauses waits for at most half as long as one with gaps only."""
     result = subprocess.run(
         [sys.executable, "-c", FIFO_LOOP], capture_output=True, text=True, check=True
     )

@@ -25,8 +25,10 @@ from support.records import RUN_ID, latencies, put_into_store, run_record, worke
 from edgebench.host.bench import energy as attaching
 from edgebench.host.bench.energy import TraceOptions, add_energy
 from edgebench.host.bench.verify import rejudge, verify
+from edgebench.host.power.imports.importer import import_file
 from edgebench.host.result.energy import SyncMethod, TraceAssumption
 from edgebench.host.result.facts import HostFacts, ImportOptions, SetMember
+from edgebench.host.show.energy import energy_lines
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.meters.uncertainty import Unit
 from edgebench.protocol.digests import sha256_of
@@ -154,6 +156,25 @@ def test_what_nobody_said_is_assumed_and_told(store: Store, trace: Path) -> None
     assert energy.trace.assumed == ()
     assert energy.components_j is not None
     assert energy.components_j["offset"] > 10 * energy.components_j["gain"]
+
+
+def test_what_was_repaired_in_a_file_is_in_the_run_and_on_the_page(
+    store: Store, trace: Path
+) -> None:
+    """Otherwise rows of a file would be left out unnoticed, as only `meters import` reports."""
+    assert add_energy(store, RUN_ID, trace, STATED).metrics.energy is not None
+    head, *rows = trace.read_text().splitlines()
+    trace.write_text("\n".join([head, *rows[:10], "restarted", *rows[10:]]) + "\n")
+    energy = add_energy(store, RUN_ID, trace, STATED).metrics.energy
+    assert energy is not None
+    assert energy.trace is not None
+    notes = import_file(trace, store.root.parent / "session", MEANS).verdict.reading
+    assert energy.trace.reading == notes
+    assert [note.facts["first_line"] for note in notes] == [12]
+    assert store.run(RUN_ID).metrics.energy == energy
+    [shown] = [text for name, text in energy_lines(energy) if name == "reading"]
+    assert "line 12" in shown
+    assert verify(store, RUN_ID) == []
 
 
 @pytest.mark.parametrize("columns", [ImportOptions(), ImportOptions(is_averaging=False)])

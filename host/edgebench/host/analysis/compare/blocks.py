@@ -72,14 +72,14 @@ class StudentShift:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """What a comparison in blocks needs beside the values of the runs."""
+    """Inputs of a comparison in blocks, in addition to the values of the runs."""
 
     spread: OccasionSpread
     """Spread of the compared models between occasions."""
     occasion_counts: tuple[int, int] = (1, 1)
     """Number of occasions of the baseline and of the candidate."""
     jump: StudentShift | None = None
-    """Change beside a common drift; None if the sides were measured on different occasions."""
+    """Change beyond a common drift; None if the sides were measured on different occasions."""
 
     def tests(self, shift: float) -> list[StudentShift]:
         """Tests of a shift on the logarithm; empty if the spread is not known."""
@@ -130,7 +130,7 @@ def find_blocks(
 def jump_beside_drift(
     times_s: tuple[Floats, Floats], logs: tuple[Floats, Floats]
 ) -> StudentShift | None:
-    """Shift of the second side beside a linear drift common to both; None if it is not determined.
+    """Shift of the second side beyond a linear drift of both; None if it is not determined.
 
     Args:
         times_s: Start of each run, seconds, shapes (m,) and (n,).

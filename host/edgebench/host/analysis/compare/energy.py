@@ -38,7 +38,9 @@ def refuse_energy(path: str) -> UsageError:
         return UsageError(
             f"metric {path!r} cannot be compared: its uncertainty is not computed; compare energy_j"
         )
-    names = ", ".join(one.short or one.path for one in METRICS.values() if one.budget is not None)
+    names = ", ".join(
+        metric.short or metric.path for metric in METRICS.values() if metric.budget is not None
+    )
     return UsageError(f"metric {path!r} cannot be compared; those that can: {names}")
 
 
@@ -89,18 +91,18 @@ def instrument_ratio(metric: Metric, baseline: Sequence[Run], candidate: Sequenc
 
 
 def _refuse_two_meters(energies: Sequence[EnergyResult]) -> None:
-    places = {_place(one) for one in energies}
+    places = {_place(energy) for energy in energies}
     if len(places) > 1:
         shown = " / ".join(sorted(places))
         raise MetersDiffer(f"runs cannot be compared, they differ in the meter ({shown})")
-    if len({one.settings_sha256 for one in energies}) > 1:
+    if len({energy.settings_sha256 for energy in energies}) > 1:
         raise MetersDiffer(
             f"runs cannot be compared, unit or settings of the meter differ ({places.pop()})"
         )
 
 
 def _refuse_two_batteries(energies: Sequence[EnergyResult]) -> None:
-    capacities_j = sorted({one.battery.capacity_j for one in energies if one.battery})
+    capacities_j = sorted({energy.battery.capacity_j for energy in energies if energy.battery})
     if len(capacities_j) > 1:
         shown = " / ".join(f"{capacity_j:g} J" for capacity_j in capacities_j)
         raise UsageError(f"runs cannot be compared, they differ in the battery ({shown})")

@@ -111,13 +111,13 @@ def _are_sides(first: RunSet, other: RunSet) -> bool:
     )
 
 
-def differ_in_precision(one: RunSet, other: RunSet) -> bool:
+def differ_in_precision(run_set: RunSet, other: RunSet) -> bool:
     """Whether two sets differ only in the precision of their model."""
-    first, second = one.first, other.first
+    first, second = run_set.first, other.first
     return (
-        (one.device, one.runtime) == (other.device, other.runtime)
+        (run_set.device, run_set.runtime) == (other.device, other.runtime)
         and first.model.format == second.model.format
         and first.spec.threads == second.spec.threads
         and first.spec.delegate == second.spec.delegate
-        and _PRECISIONS.sub("", one.model.lower()) == _PRECISIONS.sub("", other.model.lower())
+        and _PRECISIONS.sub("", run_set.model.lower()) == _PRECISIONS.sub("", other.model.lower())
     )

@@ -313,7 +313,7 @@ def _prepare(
 def resolution_ratio(runs: Sequence[Run]) -> float:
     """Resolution of the coarsest counter of these runs, relative to the count."""
     windows = [run.metrics.windows for run in runs if run.metrics.windows]
-    return max((one.resolution_ratio or 0.0 for one in windows), default=0.0)
+    return max((window.resolution_ratio or 0.0 for window in windows), default=0.0)
 
 
 def _full_name(metric: str) -> str:
@@ -369,11 +369,11 @@ def _without_failed(runs: Sequence[Run]) -> list[Run]:
 
 
 def _refuse_invalid(runs: Sequence[Run]) -> None:
-    for one in find_sets(run for run in runs if run.member is not None):
-        if one.verdict.is_refused and one.counted:
-            failed = _rules_behind(one.verdict)
-            text = f"set {one.set_id} is invalid ({failed}): nothing to compare"
-            raise MeasurementError(text, invalid=one.set_id)
+    for run_set in find_sets(run for run in runs if run.member is not None):
+        if run_set.verdict.is_refused and run_set.counted:
+            failed = _rules_behind(run_set.verdict)
+            text = f"set {run_set.set_id} is invalid ({failed}): nothing to compare"
+            raise MeasurementError(text, invalid=run_set.set_id)
     for run in runs:
         if run.verdict.is_refused:
             failed = _rules_behind(run.verdict)
@@ -383,7 +383,9 @@ def _refuse_invalid(runs: Sequence[Run]) -> None:
 
 def _rules_behind(verdict: Verdict) -> str:
     """Failed rules that make a run or set invalid rather than suspect, as text."""
-    return ", ".join(one.id for one in verdict.failures if one.severity is State.INVALID)
+    return ", ".join(
+        failure.id for failure in verdict.failures if failure.severity is State.INVALID
+    )
 
 
 def _pairs(baseline: Sequence[Run], candidate: Sequence[Run]) -> tuple[list[Run], list[Run]] | None:

@@ -7,8 +7,7 @@ valid      the true energy is within the uncertainty, which contains all assumpt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from edgebench.host.analysis.energy.checks import IS_CALIBRATION_STATED
 from edgebench.host.analysis.energy.in_step import MIN_INSTANTS_HZ
@@ -18,6 +17,7 @@ from edgebench.host.analysis.energy.trace import (
     IS_STEADY,
     NOTES,
     assumptions_of,
+    reading_of,
 )
 from edgebench.host.result.energy import (
     ASSUMED_GAIN,
@@ -34,7 +34,7 @@ from edgebench.meters.base import Header
 def verdict_of(header: Header, checks: Sequence[MeterCheck]) -> RecordingVerdict:
     """Verdict of a recording, from its header and the results of its checks."""
     failed = [check for check in checks if check.is_passed is False]
-    notes = tuple(Reason(one["id"], one["facts"]) for one in _notes(header.facts))
+    notes = reading_of(header.facts.get(NOTES, ()))
     if header.facts.get(IS_CALIBRATION_STATED, True):
         reasons = tuple(reason for check in failed for reason in about(check.id, check.reasons))
         return RecordingVerdict(State.INVALID if failed else State.VALID, reasons, reading=notes)
@@ -42,11 +42,6 @@ def verdict_of(header: Header, checks: Sequence[MeterCheck]) -> RecordingVerdict
     reasons = tuple(reason for check in failed for reason in about(check.id, check.reasons))
     state = State.INVALID if failed else State.SUSPECT if doubts else State.VALID
     return RecordingVerdict(state, (*reasons, *doubts), _not_stated(header), notes)
-
-
-def _notes(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    notes: Sequence[Mapping[str, Any]] = facts.get(NOTES, ())
-    return notes
 
 
 def _doubts(header: Header) -> tuple[Reason, ...]:

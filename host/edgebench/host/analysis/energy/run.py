@@ -36,7 +36,7 @@ from edgebench.host.analysis.energy.plausible.bounds import ceiling_w, refused_p
 from edgebench.host.analysis.energy.plausible.screen import (
     Screening,
     screen,
-    without_below_idle,
+    without_contradictions,
 )
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.refusal import EnergyRefused, WindowTooShort, reasons_of
@@ -123,10 +123,10 @@ def find_energy(
         is_coded = sync.result.method is SyncMethod.CODED_LOAD
         codes = worker.sync.codes if is_coded and place is None else ()
         idles_ns = idle_windows(record.events)
-        screening = _without_below_idle(screening, site, sync.best.line, idles_ns)
+        loop_ns = timed.window_ns
+        screening = _without_contradictions(screening, site, sync.best.line, idles_ns, loop_ns)
         power = screening.power
-        channel, loop_ns = site.channels[0], timed.window_ns
-        seen = look_at_meter(power, channel, sync.best, codes, idles_ns, loop_ns, timed.count)
+        seen = look_at_meter(power, site.channels, sync.best, codes, idles_ns, loop_ns, timed.count)
         trace = AlignedTrace(
             power,
             site,
@@ -141,18 +141,17 @@ def find_energy(
         return with_refusal(result, exc, record.run_id)
 
 
-def _without_below_idle(
+def _without_contradictions(
     screening: Screening[PowerTrace],
     site: Site,
     line: ClockLine,
     idles_ns: Sequence[tuple[int, int]],
+    loop_ns: tuple[int, int],
 ) -> Screening[PowerTrace]:
-    """The recording without the samples far below the idle power, between the idle windows."""
-    if not idles_ns:
-        return screening
-    on_meter_ns = line.to_meter(list(chain(*idles_ns))).tolist()
-    windows_ns = list(zip(on_meter_ns[::2], on_meter_ns[1::2], strict=True))
-    return without_below_idle(screening, site.channels, windows_ns, on_meter_ns[-1])
+    """The recording without the samples that contradict the phases of the run."""
+    on_meter_ns = line.to_meter(list(chain(*idles_ns, loop_ns))).tolist()
+    *windows_ns, window_ns = zip(on_meter_ns[::2], on_meter_ns[1::2], strict=True)
+    return without_contradictions(screening, site.channels, windows_ns, window_ns)
 
 
 def metered_result(
@@ -352,7 +351,10 @@ def _with_net(
     powers_w = [idle.energy_j / idle.duration_s for idle in idles]
     idle = replace(in_a_row(idles), drift_w=max(powers_w) - min(powers_w))
     idle_w = errors.mean_power(idle)
-    lowest_w = -max(NEGATIVE_IDLE_RATIO * (result.power_w_mean or 0.0), idle_w.u95_absolute)
+    # Errors other than an offset may make the reading negative; an offset that does is larger than
+    # the idle power, by an unknown amount.
+    scatter_w = errors.without_offset().mean_power(idle).u95_absolute
+    lowest_w = -max(NEGATIVE_IDLE_RATIO * (result.power_w_mean or 0.0), scatter_w)
     if idle_w.value < lowest_w:
         negative = reasons.negative_idle(power_w_idle=idle_w.value, limit_w=lowest_w)
         raise EnergyRefused(negative)

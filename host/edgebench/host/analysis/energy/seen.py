@@ -57,13 +57,28 @@ class SeenMeter:
     smoothing_s: float = 0.0
     """Time constant with which the meter smooths changes of the power."""
     noise_w: float = 0.0
-    """Standard deviation of a sample."""
+    """Standard deviation of a sample of a channel."""
     update_s: float = 0.0
     """Interval between new values, if the meter repeats its values."""
     lag_s: float = 0.0
     """Bound on the delay of the values that the alignment does not include."""
     terms: tuple[UncertaintyTerm, ...] = ()
     """Errors of all values: half a step, and the mean power of isolated spikes."""
+
+    @classmethod
+    def worst(cls, channels: Sequence[SeenMeter]) -> SeenMeter:
+        """The largest of each error, of any channel."""
+        largest: dict[Kind, UncertaintyTerm] = {}
+        for found in (one for channel in channels for one in channel.terms):
+            if found.kind not in largest or found.value > largest[found.kind].value:
+                largest[found.kind] = found
+        return cls(
+            smoothing_s=max(channel.smoothing_s for channel in channels),
+            noise_w=max(channel.noise_w for channel in channels),
+            update_s=max(channel.update_s for channel in channels),
+            lag_s=max(channel.lag_s for channel in channels),
+            terms=tuple(largest.values()),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +163,18 @@ class _Readings:
 
 def look_at_meter(
     power: PowerTrace,
-    channel: str,
+    channels: Sequence[str],
     alignment: Alignment,
     codes: Sequence[LoadCode],
     idles_ns: Sequence[Window],
     loop_ns: Window,
     inference_count: int,
 ) -> SeenMeter:
-    """Estimate what the driver does not declare.
+    """Estimate what the driver does not declare, from each channel; the largest errors count.
 
     Args:
         power: The recording.
-        channel: Channel in which the codes were found.
+        channels: Channels that are summed.
         alignment: Alignment of the device's clock with the meter's.
         codes: Load codes that were found in the trace; may be empty.
         idles_ns: Idle windows, device clock.
@@ -168,6 +183,22 @@ def look_at_meter(
     """
     if is_made_up(power):
         return SeenMeter()
+    seen = (
+        _look_at_channel(power, channel, alignment, codes, idles_ns, loop_ns, inference_count)
+        for channel in channels
+    )
+    return SeenMeter.worst(list(seen))
+
+
+def _look_at_channel(
+    power: PowerTrace,
+    channel: str,
+    alignment: Alignment,
+    codes: Sequence[LoadCode],
+    idles_ns: Sequence[Window],
+    loop_ns: Window,
+    inference_count: int,
+) -> SeenMeter:
     capability, line = power.header.capability, alignment.line
     declared = {one.kind for one in power.header.uncertainty}
     readings = _Readings.of(power, channel, line, idles_ns, loop_ns)
@@ -200,10 +231,13 @@ def look_at_meter(
 
 
 def idle_noise_w(
-    power: PowerTrace, channel: str, line: ClockLine, idles_ns: Sequence[Window]
+    power: PowerTrace, channels: Sequence[str], line: ClockLine, idles_ns: Sequence[Window]
 ) -> float:
-    """Standard deviation of a sample while the device is idle."""
-    return noise_w([_samples(power, channel, line, window)[1] for window in idles_ns])
+    """Largest standard deviation of a sample of a channel while the device is idle."""
+    return max(
+        noise_w([_samples(power, channel, line, window)[1] for window in idles_ns])
+        for channel in channels
+    )
 
 
 def _fall_s(

@@ -2,7 +2,7 @@
 
 The parts may not exceed the whole. On some Jetson Nanos the names of rails are swapped; which rail
 is which cannot be found out, so there is no energy. A processor's `psys` does not change if the
-board maker did not connect it: then the energy is that of the packages.
+board maker did not connect it: the energy is then the energy of the packages.
 
 Source: jetson_stats, forum logs with POM_5V_GPU above POM_5V_IN; energymon, jetson/README (which
 rails of a Jetson are on its module and which on the carrier board)
@@ -19,15 +19,11 @@ from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.refusal import EnergyRefused
 from edgebench.host.result.reasons import energy as reasons
 from edgebench.meters.base import Header
+from edgebench.meters.jetson import PARTS_LIMIT_RATIO, parts_of
 from edgebench.meters.rails import TOTAL
 
 WIDEST_FIRST = ("wall", "board", "platform", "module", "battery", "package")
 """Boundaries that cover a device, alone or, for packages, as a sum; widest first."""
-_PROCESSOR_WORDS = {"CPU", "GPU", "SOC", "CV", "DDR"}
-"""Words in the names of rails that are part of a Jetson's total. Other rails, such as a TX2's
-VDD_MUX, may not be part of it."""
-PARTS_LIMIT_RATIO = 1.1
-"""Maximum ratio of the parts to the whole: two channels may differ by 10 %."""
 logger = logging.getLogger(__name__)
 
 
@@ -81,7 +77,7 @@ def site_in(power: PowerTrace) -> Site:
     elif not power.header.facts.get(TOTAL):
         parts = ()
     else:
-        parts = tuple(one.name for one in others if _PROCESSOR_WORDS & set(one.name.split("_")))
+        parts = parts_of([one.name for one in others], site.channels)
     if not parts:
         return site
     whole_w, parts_w = (

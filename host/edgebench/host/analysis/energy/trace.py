@@ -6,12 +6,15 @@ data sheet; otherwise the largest usual errors are assumed, and the result lists
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from edgebench.host.analysis.energy.checks import IS_CALIBRATION_STATED
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
 from edgebench.host.result.energy import ASSUMED_GAIN, TraceAssumption, TraceFile
 from edgebench.host.result.facts import InstrumentErrors, TraceRequest
+from edgebench.host.result.reason import Reason
 from edgebench.meters.base import Header, MeterInfo
 from edgebench.meters.rails import TOTAL
 from edgebench.meters.uncertainty import Distribution, Kind, Origin, UncertaintyTerm, Unit, term
@@ -50,7 +53,13 @@ def trace_file(trace: TraceRequest, header: Header) -> TraceFile:
         is_averaging=header.capability.is_averaging,
         smoothing_s=header.capability.smoothing_s or 0.0,
         assumed=assumptions_of(header),
+        reading=reading_of(trace.reading),
     )
+
+
+def reading_of(notes: Sequence[Mapping[str, Any]]) -> tuple[Reason, ...]:
+    """Notes on how a file was read, from the fact `NOTES` of a header."""
+    return tuple(Reason(note["id"], note["facts"]) for note in notes)
 
 
 def assumptions_of(header: Header) -> tuple[TraceAssumption, ...]:

@@ -87,7 +87,8 @@ class EnergyWindow:
     """Standard uncertainty from the rates of the two clocks, if they differ by more than the driver
     declares."""
     noise_w: float = 0.0
-    """Standard deviation of a sample, estimated from the trace if the driver declares none."""
+    """Standard deviation of a sample of a channel, estimated from the trace if the driver declares
+    none."""
     spike_j: float = 0.0
     """Energy that the driver's filter removed at range switches."""
     between_j: float = 0.0
@@ -166,6 +167,10 @@ class MeterErrors:
             for term, name in zip(with_effect, _names(with_effect), strict=True)
         ]
         self._all_terms = list(terms)
+
+    def without_offset(self) -> MeterErrors:
+        """All errors but offsets."""
+        return MeterErrors([term for term in self._all_terms if term.kind is not Kind.OFFSET])
 
     def gross_per_inference(self, window: EnergyWindow, inference_count: int) -> UncertainValue:
         """Energy of a window, divided by the number of inferences in it."""
@@ -332,7 +337,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
                u_t² (P_in² + P_out² + (P_in - P_out)² / pi), never more than 2 · P² · u_t², so
                no energy is corrected for a bias that is indistinguishable from its spread
     counter    a step of the energy counter at each of the two readings
-    noise      V · dt · sigma · sqrt(n)
+    noise      V · dt · sigma · sqrt(n), independent for each channel
     clock rate one of the two clocks, it is unknown which, has a wrong rate: energy · difference of
                the rates / sqrt(3)
     in step    samples at the same moments of every inference, in_step.py
@@ -397,4 +402,5 @@ def _noise_j(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> float:
             if term.kind is Kind.NOISE
         )
     )
-    return math.hypot(sigma_w, window.noise_w) * window.duration_s / math.sqrt(window.sample_count)
+    sigma_w = math.hypot(sigma_w, window.noise_w) * math.sqrt(window.channel_count)
+    return sigma_w * window.duration_s / math.sqrt(window.sample_count)

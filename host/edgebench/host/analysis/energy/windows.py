@@ -272,9 +272,11 @@ class AlignedTrace:
         loop = self.levels(*window_ns)
         interval_s = 1 / capability.rate_hz
         span_s = loop.duration_s
+        ends: Sequence[LoadCode] = ()
         if len(codes) == CODES_OF_RUN and all(code.edges_ns for code in codes):
+            ends = codes
             span_s = max(span_s, (codes[1].edges_ns[0] - codes[0].edges_ns[0]) / 1e9)
-        clocks = ClockDifference.of(self.alignment, span_s, interval_s)
+        clocks = ClockDifference.of(self.alignment, ends, span_s, interval_s)
         return replace(self, unsampled_w=unsampled_w(clocks, loop, idles, capability.rate_hz))
 
     def _lag_j(self, begin_ns: int, end_ns: int) -> float:

@@ -183,12 +183,12 @@ def find_history(
         refused_count: Number of invalid runs that were left out.
         earlier_count: Number of earlier commands that were left out.
     """
-    with_value = [[one for one in runs if _has_ratio(one.value)] for runs in commands]
+    with_value = [[run for run in runs if _has_ratio(run.value)] for runs in commands]
     known = [runs for runs in with_value if runs]
     kept = [runs for runs in known if not _is_refused(runs)]
     points = _points(kept, metric)
     levels = _levels(kept, points, metric)
-    better = better_of(metric, [one.run for runs in kept for one in runs if one.run is not None])
+    better = better_of(metric, [run.run for runs in kept for run in runs if run.run is not None])
     margin = DEFAULT_MARGIN_RATIO if margin_ratio is None else margin_ratio
     return History(
         subject=subject,
@@ -206,7 +206,7 @@ def find_history(
 
 def _is_refused(runs: Sequence[HistoryRun]) -> bool:
     """Whether the headlines of runs are so far apart that the set, or side of pairs, is invalid."""
-    known = [one.headline_value for one in runs if one.headline_value is not None]
+    known = [run.headline_value for run in runs if run.headline_value is not None]
     return len(known) == len(runs) and are_too_far_apart(known)
 
 

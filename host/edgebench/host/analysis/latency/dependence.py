@@ -1,4 +1,4 @@
-"""Effective count: the number of independent queries that a series is worth.
+"""Effective count: the number of independent queries that contain as much information as a series.
 
 Theory of operation. The variance of a mean over n dependent values equals the variance over n / tau
 independent values, with tau = 1 + 2 (r_1 + r_2 + …), the integrated autocorrelation time. The sum
@@ -9,7 +9,8 @@ A long series is first averaged over blocks, without loss: dependence within blo
 variance of their means, and dependence beyond them is part of their correlations:
 tau = (block size · variance of block means / variance of values) · (tau of block means).
 
-A tau that independent values could also have is rejected; then n values are worth n.
+A tau that independent values could also have is rejected; the effective count of n values is then
+n.
 
 An interval needs a count that is not too large. `cautious_count` raises an accepted tau by its
 standard error, and uses the largest of three estimates. Geyer's sum detects a dependence that is
@@ -50,7 +51,7 @@ of the normal distribution, 1.960."""
 
 
 def cautious_count(values: NDArray[np.float64]) -> float:
-    """Lower estimate of the number of independent values that a series is worth.
+    """Lower estimate of the effective count of a series.
 
     Args:
         values: Shape (n,), in order of time; for a percentile the indicator "at or below it".
@@ -66,7 +67,7 @@ def cautious_count(values: NDArray[np.float64]) -> float:
 def autocorrelation_time(values: NDArray[np.float64]) -> tuple[float, float]:
     """Tau by Geyer's sequence, and the relative standard error of tau.
 
-    Tau is 1 if a larger value may be chance. n values are worth n / tau independent values.
+    Tau is 1 if a larger value may be chance. The effective count of n values is n / tau.
 
     Args:
         values: Shape (n,), in order of time.

@@ -13,7 +13,7 @@ Theory of operation. Three simple measures of the counted invocations:
    medians on average. And the run leaves each level and returns to it. A latency between the levels
    belongs to the level before it.
 
-A detected warm-up is no warm-up if the latencies before the cut occur again after the cut:
+A detected warm-up is not a warm-up if the latencies before the cut occur again after the cut:
 `comes_back` checks this.
 
 Source: Ashman, Bird & Zepf, Detecting bimodality in astronomical datasets (1994), for D. The limits
@@ -45,7 +45,7 @@ MIN_LEVEL_RATIO = 1.10
 MIN_LEVEL_SHARE = 0.10
 """Least share of each level. A rarer level is a tail, covered by the intervals of p90 and p99."""
 MIN_DWELL_SLICES = 3.0
-"""Least mean stay on a level, in medians; costs in random order stay for 2."""
+"""Least mean stay on a level, in median latencies; with two costs in random order it is 2."""
 MIN_DEPENDENT_DWELL_SLICES = 1.5
 """Least mean stay for which a percentile depends on the visits to a level. Example: runs of 1000
 queries, 30 at a time on a slow level. With `MIN_DWELL_SLICES` in place of this limit, 28 % of these
@@ -131,8 +131,8 @@ def find_levels(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Latenc
 def rarer_level(latency_ns: Integers) -> tuple[float, int]:
     """Share of the rarer of two levels, and its number of visits; 0 and 0 for a single level.
 
-    A percentile that depends on a level is worth at most as many independent values as the run has
-    visits to that level.
+    The effective count of a percentile that depends on a level is at most the number of visits to
+    that level.
 
     Args:
         latency_ns: Invocations or queries, shape (n,), in order of time.

@@ -29,10 +29,11 @@ from edgebench.protocol.errors import MeasurementError
 
 MIN_DEPENDENT_COUNT = 45
 """Least effective count at which dependent queries have an interval. With 45, 1 % of the series
-worth 15 have an interval, because their dependence is underestimated, and 77 % of the series worth
-50, of whose intervals 96 % contain the true value. With 30, 12 % of the series worth 15 have an
-interval, of which 84 % are right; with 60, half of the series worth 50, of which 93 % are right.
-benchmarks/coverage.py: AR 0.99 of 3000, AR 0.9 of 1000."""
+with a true effective count of 15 have an interval, because their dependence is underestimated; 77 %
+of the series with a count of 50 have an interval, and 96 % of these contain the true value. With
+30, these figures are 12 % and 84 % for a count of 15; with 60, they are 50 % and 93 % for a count
+of 50. benchmarks/coverage.py: AR 0.99 of 3000, AR 0.9 of 1000.
+"""
 MIN_LEVEL_VISITS = 30
 """Fewest visits to the rarer of two levels for an interval of a percentile that depends on it: with
 fewer, the share of the level is chance. With 20, the runs with an interval of p50 are those that
@@ -143,8 +144,7 @@ def percentile_interval(
     Args:
         ordered: Values in ascending order, shape (n,).
         p: Which percentile, ratio in (0, 1).
-        effective: Number of independent values that the values are worth; None, or n, if they are
-            independent.
+        effective: Effective count of independent values; None, or n, if the values are independent.
 
     Source: E[F(X_(l))] = l / (m + 1): David & Nagaraja, Order Statistics (2003), 2.2.
     """
@@ -170,7 +170,7 @@ def mean_interval(
 
     Args:
         values: Shape (n,), in any order.
-        effective: Number of independent values that the values are worth; None for n.
+        effective: Effective count of independent values; None for n.
     """
     from scipy.special import stdtrit
 

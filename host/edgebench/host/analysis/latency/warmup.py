@@ -214,7 +214,7 @@ def _middle_mean(rows: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.fl
 
 
 def _autocorrelation_time(values: NDArray[np.float64], ends: list[int]) -> float:
-    """Number of values that are worth one independent value, by the typical segment.
+    """Number of values per independent value, in the typical segment.
 
     The median over the segments, weighted by their length, so that a ramp that was cut into
     steps does not determine the result. 1.0 without a significant correlation.

@@ -43,9 +43,10 @@ def find_delegation(
         return None
     kinds = accelerator_kinds(max(accelerated, key=lambda part: part.count).place)
     read = [
-        one
-        for one in expected.accelerators
-        if f"devfreq.{one.devfreq}.freq_hz" in telemetry.series and (not kinds or one.kind in kinds)
+        accelerator
+        for accelerator in expected.accelerators
+        if f"devfreq.{accelerator.devfreq}.freq_hz" in telemetry.series
+        and (not kinds or accelerator.kind in kinds)
     ]
     if not read:
         return Delegation(None)

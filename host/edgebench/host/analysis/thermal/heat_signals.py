@@ -16,8 +16,8 @@ with means in place of medians: L is then a latency that is repeatedly higher.
 A smaller increase counts if its cause is known: if the latency is 2 % higher in windows that are
 hot and have a lower clock, heat has raised the latency.
 
-The baseline of the frequency is that of the windows that made the baseline of the latency: a turbo
-or a cool chip may last for two of the five seconds only.
+The baselines of frequency and latency come from the same windows, because a turbo or a cool chip
+may last for only two of the five seconds.
 
 A window's frequency counts only if the model keeps the CPU busy, because governors lower the clock
 of an idle CPU. Windows in which the model ran on another cluster than in the baseline have neither
@@ -70,8 +70,10 @@ RECURRING_SHARE = 0.1
 """Least slow share of a cycle. A clock that is a third lower in less than a tenth of the time costs
 less than 5 %."""
 RECURRING_S, RECURRING_RUN_SHARE = 3.0, 0.02
-"""Least time of all slow parts together, and their least share of the run; the share is that of a
-lasting level in the search for the warm-up."""
+"""Least total time of all slow parts, and their least share of the run.
+
+The share is the same as that of a lasting level in the search for the warm-up.
+"""
 CHANGE_QUANTILE = 0.95
 """Quantile of the windows' changes of the clock that is reported; short changes do not count."""
 TEMP_MARGIN_C = 2.0
@@ -307,7 +309,9 @@ def find_recurring_signals(
 ) -> tuple[Windows, Signals] | None:
     """Slices of a run, and their signals, if the latency is repeatedly higher; None otherwise."""
     steps_ns = [np.diff(series.time_ns) for series in telemetry.series.values()]
-    reading_s = min((float(np.median(one)) / 1e9 for one in steps_ns if one.size), default=0.0)
+    reading_s = min(
+        (float(np.median(step_ns)) / 1e9 for step_ns in steps_ns if step_ns.size), default=0.0
+    )
     slices = cut_into_slices(timeline, windows, reading_s)
     if slices is None:
         return None

@@ -163,7 +163,10 @@ def find_indications(
         elsewhere += source.elsewhere
         indications += sorted(
             source.indications,
-            key=lambda one: (-np.count_nonzero(one.windows), _WORST_FIRST.index(one.cause)),
+            key=lambda indication: (
+                -np.count_nonzero(indication.windows),
+                _WORST_FIRST.index(indication.cause),
+            ),
         )
     return Indications(indications, known, tuple(elsewhere))
 
@@ -287,7 +290,9 @@ def _slows_the_model(readings: _Readings, kind: str, windows: WindowMask) -> boo
     if device and own_device:
         lowered = [_is_cap_lowered(readings, f"devfreq.{own_device}", windows)]
     elif "cpufreq" in kind and not named and is_known:
-        lowered = [_is_cap_lowered(readings, f"cpufreq.policy{one}", windows) for one in policies]
+        lowered = [
+            _is_cap_lowered(readings, f"cpufreq.policy{policy}", windows) for policy in policies
+        ]
     if None not in lowered:
         return any(lowered)
     is_of_cpu = device is None

@@ -43,11 +43,10 @@ resume takes longer."""
 class _ClockRule(Rule[Evidence]):
     """The device's clock runs at the rate of the host's, by the probes of both.
 
-    The monotonic clock and the wall clock of a device come from the same oscillator, so their
-    difference shows a wrong rate only if they are not adjusted alike. Otherwise it shows that the
-    wall clock was set, as on a board without a battery-backed clock after its first contact with a
-    time server. Latencies do not use the wall clock. Without probes, any difference between the two
-    clocks counts as a wrong rate.
+    The monotonic clock and the wall clock of a device run from the same oscillator, so a wrong rate
+    of the oscillator does not show in their difference. Their difference shows that one of them was
+    adjusted: usually the wall clock, by a time server. Latencies do not use the wall clock. Without
+    probes, any difference between the two clocks counts as a wrong rate.
     """
 
     limit: float

@@ -117,7 +117,7 @@ class EnergySyncRule(_EnergyRule[Evidence]):
         if sync is None:
             return unknown(self.not_tried())
         codes = [one for one in sync.tried if one.method is SyncMethod.CODED_LOAD]
-        is_unseen = bool(evidence.worker.sync.codes) and any(one.reasons for one in codes)
+        is_unseen = bool(evidence.worker.sync.codes) and any(code.reasons for code in codes)
         if sync.method is None or sync.error_ns is None:
             kind = self.blind if is_unseen else self.no_method
             return holds(False, kind(why=sync.refusal))
@@ -230,7 +230,7 @@ class EnergyWindowsRule(_EnergyRule[MeteredEvidence]):
             return not_applicable(self.no_meter())
         if not result.edge_windows:
             return unknown(self.no_edges())
-        shortest_s = min(one.duration_s for one in result.edge_windows)
+        shortest_s = min(edge_window.duration_s for edge_window in result.edge_windows)
         return at_least(shortest_s, EDGE_WINDOW_MIN_S, "s", self.shortest())
 
 

@@ -59,7 +59,7 @@ def judge_set(
 
 
 def verdict_of(findings: Iterable[Finding], unwatched: Iterable[str] = ()) -> Verdict:
-    """Verdict with these findings; its state is that of the most severe failed finding."""
+    """Verdict with these findings; its state is the state of the most severe failed finding."""
     rules = tuple(findings)
     failed = {finding.severity for finding in rules if finding.outcome is RuleOutcome.FAIL}
     worst = next((state for state in (State.INVALID, State.SUSPECT) if state in failed), None)

@@ -34,7 +34,7 @@ from edgebench.protocol.spec import samples_per_query
 
 STEADY_LIMIT_RATIO = 0.5
 MIN_EFFECTIVE_COUNT = 100
-"""Least number of independent queries that the queries behind a median must be worth. With fewer,
+"""Least effective count of the queries behind a median. With fewer,
 the autocorrelation is estimated to within a third at best, and the interval no better than that
 (benchmarks/coverage.py)."""
 SPREAD_LIMIT_RATIO = 0.25

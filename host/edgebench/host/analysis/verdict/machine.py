@@ -33,7 +33,10 @@ from edgebench.protocol.record import WorkerRecord
 CPU_SHARE_LIMIT_RATIO = 0.9
 """Share of a CPU that a thread without waits should get."""
 BACKGROUND_LIMIT_RATIO = 0.10
-"""Share of the CPUs under test. A load average would include edgebench's own earlier runs."""
+"""Largest share of the CPUs under test that other programs may use.
+
+Not a load average, which would include earlier runs of edgebench.
+"""
 MIN_JUDGED_S = 0.1
 """Ten of the kernel's ticks."""
 CPU_STALL_LIMIT_RATIO = 0.05
@@ -71,10 +74,10 @@ def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
     """
     before, after = worker.before, worker.after
     own_s = after.own_cpu_s - before.own_cpu_s
-    busy_before_s = {one.cpu: one.busy_s for one in before.cpus}
+    busy_before_s = {cpu.cpu: cpu.busy_s for cpu in before.cpus}
     # CPUs that went offline or came back have no difference.
     passed_s = [
-        one.busy_s - busy_before_s[one.cpu] for one in after.cpus if one.cpu in busy_before_s
+        cpu.busy_s - busy_before_s[cpu.cpu] for cpu in after.cpus if cpu.cpu in busy_before_s
     ]
     if passed_s:
         busy_s = sum(passed_s)

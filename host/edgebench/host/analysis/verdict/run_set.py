@@ -202,7 +202,8 @@ class TrendRule(TimedSetRule):
 def find_step(values: Sequence[float]) -> tuple[int, float]:
     """Number of fast runs before a lasting rise, and the rise over the fast runs; zeros without.
 
-    At most half of the runs are fast. A slow last run is no step: a disturbance explains it.
+    At most half of the runs are fast. A slow last run is not a step, because a disturbance explains
+    it.
 
     Args:
         values: Positive values of the runs, in the order of measurement.

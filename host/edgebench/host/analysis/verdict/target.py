@@ -89,7 +89,7 @@ class TargetCompleteRule(RunEndRule[TargetEvidence]):
 
 
 class TargetRealTimeRule(RealProcessorRule[TargetEvidence]):
-    """The times are those of a real processor; counts of instructions have no times."""
+    """The times come from a real processor; counts of instructions have no times."""
 
     counted = plain("counted", "instructions are counted, and no time is reported")
 

@@ -107,7 +107,11 @@ class YardstickOfSetRule(TimedSetRule):
         return _of_runs("copy in memory", value, limit, last_to_first_ratio)
 
     def check_times(self, evidence: SetEvidence) -> Ruling:
-        runs = [one for one in evidence.yardsticks if one is not None and _is_measured(one)]
+        runs = [
+            yardstick
+            for yardstick in evidence.yardsticks
+            if yardstick is not None and _is_measured(yardstick)
+        ]
         if len(runs) < max(2, len(evidence.yardsticks)):
             return unknown(self.not_measured())
         integers_ns = list(map(integer_ns, runs))

@@ -257,7 +257,7 @@ def _by_units(
 ) -> dict[str, TableColumn]:
     """Electrical columns by the units in their names, if only one column has each quantity.
 
-    The shunt's voltage, set points, limits and extremes are no samples. Of several voltages, that
+    The shunt's voltage, set points, limits and extremes are not samples. Of several voltages, that
     of the bus is used, from which the device is supplied.
     """
     units = {index: _unit_in(name) or _unit_behind(name) for index, name in enumerate(names)}

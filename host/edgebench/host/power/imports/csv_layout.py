@@ -157,7 +157,7 @@ def read_layout(path: Path, options: ImportOptions) -> CsvLayout:
 def head_of(path: Path) -> tuple[tuple[str, ...], list[list[str]]]:
     """Names of the columns and the first rows, whatever the names mean; both empty if unknown.
 
-    The header is the first line whose number of fields is that of the lines behind it.
+    The header is the first line with the same number of fields as the lines after it.
     """
     with path.open(encoding=_encoding_of(path), errors="replace") as file:
         lines = [file.readline(LINE_CHARACTERS) for _ in range(HEADER_LINES)]
@@ -237,7 +237,7 @@ def _is_number(text: str) -> bool:
 def _layout(
     path: Path, header: str, lines: _Lines, encoding: str, options: ImportOptions
 ) -> CsvLayout:
-    """The layout of a table with this header; the first of the lines is the header's.
+    """The layout of a table with this header, the first of the lines.
 
     Raises:
         FileRefused: a required column is missing.
@@ -257,7 +257,7 @@ def _layout(
     is_named = any((options.time, options.power, options.current, options.voltage))
     known = None if is_named else known_table(shape.names)
     names = shape.names
-    if known is None and (twice := [one for one in names if one and names.count(one) > 1]):
+    if known is None and (twice := [name for name in names if name and names.count(name) > 1]):
         raise FileRefused(f"two columns are named {twice[0]!r}")
     # A separator at the end of each line creates a column without a name.
     named = tuple(

@@ -277,7 +277,7 @@ def _number(layout: CsvLayout, column: TableColumn, text: str, line: int, tally:
     """A number of a row; NaN if it is missing.
 
     Raises:
-        ValueError: the text is no number, and the row no row: its time is not one.
+        ValueError: the time is not a number, so the line is not a row.
         FileRefused: the number has another unit than its column.
     """
     is_time = column in (layout.columns.time, layout.columns.millisecond)
@@ -303,7 +303,7 @@ def _number(layout: CsvLayout, column: TableColumn, text: str, line: int, tally:
 
 
 def _count_missing(layout: CsvLayout, values: dict[str, Values], tally: RowTally) -> None:
-    """Count values that are missing without a flag that says so."""
+    """Count missing values that have no flag."""
     for column in layout.columns.electrical.values():
         is_missing = ~np.isfinite(values[column.name].astype(np.float64))
         if (flags := layout.columns.flags) is not None:

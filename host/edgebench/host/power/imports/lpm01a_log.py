@@ -102,7 +102,7 @@ def _rate_hz(head: bytes) -> int:
     stamps = list(_STAMP.finditer(head))
     if len(stamps) < 2:
         raise FileRefused("no rate: the log has neither `ack freq` nor two timestamps")
-    first, second = ((int(one[1]) * 1000 + int(one[2])) / 1000 for one in stamps[:2])
+    first, second = ((int(stamp[1]) * 1000 + int(stamp[2])) / 1000 for stamp in stamps[:2])
     count = len(_SAMPLE.findall(head, stamps[0].end(), stamps[1].start()))
     if second <= first or not count:
         raise FileRefused("no rate: no samples between the first two timestamps")

@@ -1,6 +1,6 @@
 """Numbers as programs and spreadsheets write them: 1234.5  1,234.5  1.234,5  1 234,5  2,50  5.01 V.
 
-Decimal and thousands separators are those of the whole file. They are derived from its first rows;
+Decimal and thousands separators apply to the whole file. They are derived from its first rows;
 a number that reads differently as a decimal and as thousands, such as 1,234, is not guessed.
 """
 

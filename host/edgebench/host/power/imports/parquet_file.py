@@ -102,7 +102,7 @@ def read_own(path: Path, facts: PowerFacts) -> Iterator[SampleBlock]:
             yield block
     # The losses in the metadata apply to exactly these samples.
     for channel, count in counts.items():
-        row_count = sum(one.row_count for one in facts.groups if one.channel == channel)
+        row_count = sum(group.row_count for group in facts.groups if group.channel == channel)
         if count != row_count:
             raise FileRefused(f"channel {channel!r}: {count} of {row_count} samples")
 

@@ -87,14 +87,14 @@ def words_of(options: ImportOptions, given: ImportOptions) -> tuple[tuple[str, .
 def _likely(path: Path, given: ImportOptions, *, is_table: bool) -> Iterator[ImportOptions]:
     """Likely options, those with the fewest additions first."""
     columns = _columns(path) if is_table else []
-    ascending = [one for one in columns if _is_time(one)]
+    ascending = [column for column in columns if _is_time(column)]
     times = [
         ImportOptions(),
         *(ImportOptions(time=f"{one.name}:{_time_unit(one)}") for one in ascending),
         ImportOptions(rate_hz=RATE_HZ),
     ]
     power, current = (
-        [one for one in columns if _WORDS[quantity].search(one.name)]
+        [column for column in columns if _WORDS[quantity].search(column.name)]
         for quantity in ("power", "current")
     )
     values = [
@@ -103,7 +103,9 @@ def _likely(path: Path, given: ImportOptions, *, is_table: bool) -> Iterator[Imp
         *(ImportOptions(current=f"{one.name}:{_unit('current', one)}") for one in current),
     ]
     if not power and not current:
-        others = [one for one in columns if not _is_time(one) and not is_counter(one.name)]
+        others = [
+            column for column in columns if not _is_time(column) and not is_counter(column.name)
+        ]
         values += [ImportOptions(power=f"{one.name}:W") for one in others]
     supplies = [ImportOptions(), ImportOptions(supply_v=SUPPLY_V)]
     every = [_added(given, *parts) for parts in product(times, values, supplies)]

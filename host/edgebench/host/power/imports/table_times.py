@@ -90,8 +90,8 @@ def plan_table(layout: CsvLayout, window: TimeWindow) -> TablePlan:
     """Read a table once, and find out how its rows become samples.
 
     Raises:
-        FileRefused: too many lines are no rows, too many values are missing, or the times do not
-            ascend in too many places.
+        FileRefused: too many lines are not rows, too many values are missing, or the times descend
+            too often.
     """
     tally, survey = RowTally(), _Survey(layout, window)
     for values in read_rows(layout, tally):
@@ -129,7 +129,7 @@ def _row_count(pieces: Sequence[Piece]) -> int:
 
 
 def _refuse_irregular(layout: CsvLayout, tally: RowTally, survey: _Survey) -> None:
-    """Refuse a table most of which is not understood: it is another kind of file.
+    """Refuse a table if most of its rows are not understood, because it is another kind of file.
 
     Raises:
         FileRefused: irregular lines, missing values or late times exceed `IRREGULAR_RATIO`.

@@ -26,13 +26,26 @@ from edgebench.host.power.imports.blocks import TableDecoder, Values, spread_row
 from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS, clock_ns
 from edgebench.host.power.imports.columns import ROWS, TableColumn, TableColumns
 from edgebench.host.power.imports.known_tables import Samples
+from edgebench.host.result.reasons.energy import parts_above_whole
+from edgebench.host.result.reasons.table import text_of
 from edgebench.meters.base import SampleBlock
-from edgebench.meters.jetson import rails_of_tegrastats, total_of
+from edgebench.meters.jetson import PARTS_LIMIT_RATIO, parts_of, rails_of_tegrastats, total_of
 from edgebench.protocol.errors import FileRefused
 
 BATCH_LINES = 4096
 _LINE_CHARACTERS = 1 << 14
 _ONE_CHANNEL = "import each from its own file"
+
+
+@dataclass(frozen=True, slots=True)
+class InsideRails:
+    """Rails that are part of a measured total."""
+
+    whole: tuple[str, ...]
+    """Names of the rails that add up to the total."""
+    parts: tuple[str, ...]
+    power_w: float
+    """Sum of the parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +58,8 @@ class LogSample:
     """Watts, or joules since the previous line."""
     channel: str = ""
     """Name of the measured device, as far as the line states it."""
+    inside: InsideRails | None = None
+    """Rails behind the one whose power is the value; None: the line has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +95,9 @@ def _tegrastats(line: str) -> LogSample | None:
         raise ValueError(f"cannot tell which rails add up to the board's power: {names}")
     time = _JETSON_TIME.match(line)
     time_ns = clock_ns(time[1], is_month_first=True) if time else None
-    return LogSample(time_ns, sum(rails_w[name] for name in total))
+    parts = parts_of(rails_w, total)
+    inside = InsideRails(total, parts, sum(rails_w[name] for name in parts)) if parts else None
+    return LogSample(time_ns, sum(rails_w[name] for name in total), inside=inside)
 
 
 def _tasmota(line: str) -> LogSample | None:
@@ -106,7 +123,9 @@ def _shelly(line: str) -> LogSample | None:
     message = _message(line)
     params = message.get("params") if isinstance(message.get("params"), dict) else message
     assert isinstance(params, dict)
-    parts = {"": params} | {name: one for name, one in params.items() if isinstance(one, dict)}
+    parts = {"": params} | {
+        name: param for name, param in params.items() if isinstance(param, dict)
+    }
     for name in ("apower", "act_power"):
         powers = [(key, _number(part.get(name))) for key, part in parts.items()]
         powers_w = {key: power_w for key, power_w in powers if power_w is not None}
@@ -206,7 +225,7 @@ LOGS = (
 def log_of(head: bytes) -> TextLog | None:
     """The log format that matches these first bytes; None if no format matches."""
     text = head.decode("utf-8", errors="replace")
-    return next((one for one in LOGS if one.mark.search(text)), None)
+    return next((log for log in LOGS if log.mark.search(text)), None)
 
 
 def log_columns(rate_hz: float | None) -> TableColumns:
@@ -237,8 +256,8 @@ def read_log(path: Path, log: TextLog, table: TableDecoder) -> Iterator[SampleBl
 def _columns(samples: list[LogSample]) -> dict[str, Values]:
     """Values of a batch, by column name."""
     return {
-        "power": np.array([one.value for one in samples]),
-        "time": np.array([one.time_ns or 0 for one in samples], np.int64),
+        "power": np.array([sample.value for sample in samples]),
+        "time": np.array([sample.time_ns or 0 for sample in samples], np.int64),
     }
 
 
@@ -246,10 +265,14 @@ def _batches(path: Path, log: TextLog, *, has_times: bool) -> Iterator[list[LogS
     """Samples of all lines, up to BATCH_LINES at a time.
 
     Raises:
-        FileRefused: a line is invalid, belongs to another channel, or lacks a required time.
+        FileRefused: a line is invalid, belongs to another channel, or lacks a required time; or
+            rails take more than the total that they are part of.
     """
     batch: list[LogSample] = []
     first: str | None = None
+    whole_w = parts_w = 0.0
+    inside: InsideRails | None = None
+    count = 0
     with path.open(encoding="utf-8", errors="replace") as file:
         lines = iter(lambda: file.readline(_LINE_CHARACTERS), "")
         for number, line in enumerate(lines, 1):
@@ -266,11 +289,22 @@ def _batches(path: Path, log: TextLog, *, has_times: bool) -> Iterator[list[LogS
             if has_times and sample.time_ns is None:
                 raise FileRefused(f"this {log.name} has no times: give its rate, as in --rate 10")
             batch.append(sample)
+            if sample.inside is not None:
+                inside, count = sample.inside, count + 1
+                whole_w, parts_w = whole_w + sample.value, parts_w + inside.power_w
             if len(batch) == BATCH_LINES:
                 yield batch
                 batch = []
     if batch:
         yield batch
+    if inside is not None and parts_w > PARTS_LIMIT_RATIO * whole_w:
+        contradiction = parts_above_whole(
+            whole=" + ".join(inside.whole),
+            whole_w=whole_w / count,
+            parts=" + ".join(inside.parts),
+            parts_w=parts_w / count,
+        )
+        raise FileRefused(text_of([contradiction]))
 
 
 def _past_midnight(batches: Iterator[dict[str, Values]]) -> Iterator[dict[str, Values]]:

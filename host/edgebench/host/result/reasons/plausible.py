@@ -33,6 +33,14 @@ def values_held(*, sample_count: int, longest_count: int) -> str:
 
 
 @ReasonKind
+def still_in_loop(*, sample_count: int, power_w: float) -> str:
+    return (
+        f"{_samples(sample_count)} left out: in a part of the timed loop, all are "
+        f"{format_watts(power_w)}, although the rest of the loop has noise at another power"
+    )
+
+
+@ReasonKind
 def below_idle(*, sample_count: int, power_w: float, power_w_idle: float) -> str:
     low = f"down to {format_watts(power_w)}, far below the idle power of "
     return f"{_samples(sample_count)} left out: {low}{format_watts(power_w_idle)}"

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
+from edgebench.agent.worker.load_code import CHIP_COUNT, chips_of, shifts_of
 from edgebench.host.analysis.energy.in_step import ONE_MOMENT
 from edgebench.host.analysis.energy.refusal import EnergyRefused
 from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
+from edgebench.host.analysis.energy.sync.load_code import ONE_CODE_DRIFT
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, RangePart, without_gaps
 from edgebench.host.analysis.energy.unsampled import (
     BURST_W,
     ClockDifference,
     PowerLevels,
     assumed_w,
+    common_error_s,
     unsampled_w,
 )
 from edgebench.host.result.energy import SyncMethod
+from edgebench.protocol.record import LoadCode
 
 MS = 1e-3
 
@@ -100,11 +105,48 @@ def test_rate_of_marks_is_known_to_a_sample() -> None:
     """Otherwise edges in step with the samples would pass for an exactly known rate."""
     line = ClockLine(0, 0.0, 30e-6)
     marks = Alignment(SyncMethod.CODED_LOAD, line, 1e5, residual_ns=0.0, mark_count=60)
-    found = ClockDifference.of(marks, 10.0, MS)
+    found = ClockDifference.of(marks, [], 10.0, MS)
     assert found.ratio == 30e-6
     assert found.deviation == pytest.approx(math.sqrt(2 / 12) * MS / 10.0)
     arrivals = Alignment(SyncMethod.ARRIVAL, line, 2e6)
-    assert ClockDifference.of(arrivals, 10.0, MS).deviation == pytest.approx(163e-6, rel=0.01)
+    assert ClockDifference.of(arrivals, [], 10.0, MS).deviation == pytest.approx(163e-6, rel=0.01)
+
+
+def test_shifted_edges_of_a_code_give_the_rate_to_a_part_of_a_sample() -> None:
+    """Otherwise clocks that agree could not be told from clocks that differ by 10 ppm."""
+    line = ClockLine(0, 0.0)
+    marks = Alignment(SyncMethod.CODED_LOAD, line, 1e5, residual_ns=0.0, mark_count=60)
+    chips = [chips_of("a run", number) for number in range(2)]
+    even_ns = np.arange(CHIP_COUNT + 1) * 20_000_000
+
+    def deviation(shifts: Sequence[Sequence[float]]) -> float:
+        codes = [
+            LoadCode(tuple((even_ns + np.rint(20e6 * np.array(each))).astype(int).tolist()), chip)
+            for each, chip in zip(shifts, chips, strict=True)
+        ]
+        return ClockDifference.of(marks, codes, 10.0, MS).deviation
+
+    in_step = deviation([np.zeros(CHIP_COUNT + 1).tolist()] * 2)
+    assert in_step == pytest.approx(math.sqrt(2 / 12) * MS / 10.0, rel=0.02)
+    assert deviation([shifts_of("a run", number) for number in range(2)]) < 0.5 * in_step
+
+
+@pytest.mark.parametrize("phase_count", [1, 2, 5])
+def test_error_of_sampled_edges_follows_from_their_phases(phase_count: int) -> None:
+    """Edges at n phases, evenly apart, have the error of a sawtooth of a part of the interval."""
+    edge_ns = np.arange(60) * 7_000_000 + np.arange(60) % phase_count * 1_000_000 // phase_count
+    expected = MS / phase_count / math.sqrt(12)
+    assert common_error_s(edge_ns, MS) == pytest.approx(expected, rel=0.1)
+
+
+def test_rate_of_a_single_code_is_known_to_that_of_arrivals() -> None:
+    """Otherwise a code without the second one would state its rate to 10 instead of 50 ppm."""
+    line = ClockLine(0, 0.0)
+    single = Alignment(
+        SyncMethod.CODED_LOAD, line, 1e5, residual_ns=1e4, mark_count=15, rate_error=ONE_CODE_DRIFT
+    )
+    found = ClockDifference.of(single, [], 10.0, MS)
+    assert 2 * found.deviation == ONE_CODE_DRIFT == 50e-6
 
 
 @pytest.mark.parametrize("gap_w", [0.5, 1.0, 2.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -165,3 +166,19 @@ def test_first_line_of_a_cut_log_has_no_interval(tmp_path: Path, first_s: int) -
     count = 3 if first_s == 1 else 2
     assert channel.duration_s == pytest.approx(count)
     assert channel.energy_j == pytest.approx(12 * count)
+
+
+def test_rails_above_their_input_are_refused(tmp_path: Path) -> None:
+    """Otherwise a log whose input has the name of a rail would have a third of the power."""
+    rails = "VDD_CPU_GPU_CV 1800mW/1800mW VDD_SOC 1800mW/1800mW"
+    lines = [f"{tegrastats(second, 1800)} {rails}" for second in range(10)]
+    parts = "VDD_CPU_GPU_CV + VDD_SOC inside it 3.6 W"
+    with pytest.raises(FileRefused, match=re.escape(f"VDD_IN is 1.8 W, and {parts}")):
+        imported(tmp_path, lines)
+
+
+def test_rails_below_their_input_are_read(tmp_path: Path) -> None:
+    """Otherwise no log of a Jetson could be imported."""
+    rails = "VDD_CPU_GPU_CV 900mW/900mW VDD_SOC 800mW/800mW"
+    lines = [f"{tegrastats(second, 1800)} {rails}" for second in range(10)]
+    assert imported(tmp_path, lines).power.header.capability.channels[0].name == "power"

@@ -6,6 +6,7 @@ from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.result.energy import SYNTHETIC
 from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons.plausible import power_impossible
+from edgebench.meters.base import Capability
 from edgebench.protocol.thermal import ExpectedPower
 
 UNKNOWN_BOARD = ExpectedPower("any device", 0.0, 3680.0)
@@ -13,13 +14,24 @@ UNKNOWN_BOARD = ExpectedPower("any device", 0.0, 3680.0)
 PEAK_RATIO = 10.0
 """Highest single sample, relative to the highest mean power. Assumed: a supply that is switched on
 charges its capacitors with several times its rated current."""
+INRUSH_S = 0.1
+"""Longest time in which a supply charges its capacitors. Assumed: several periods of 50 Hz."""
 UNIT_FACTORS = (1e-3, 1e3, 1 / 60, 60.0, 1e-6, 1e6, 1 / 3600, 3600.0)
 """Errors of a unit: milli for none, minutes for seconds, micro for none, hours for seconds."""
 PACKAGE_LOWEST_W = 0.05
 """Lowest power of a processor package that runs a model. Assumed: a tenth of what the smallest
 processors with such a counter take."""
-_PARTS = {"rail", "sum of rails", "GPU board", SYNTHETIC}
-"""Boundaries that need not contain the whole device: they have no lowest power."""
+GPU_LOWEST_W = 1.0
+"""Lowest power of a GPU's board while its counter is read, which keeps it awake. Assumed: less than
+half of what the smallest boards with such a counter (Volta or newer) take when they are idle."""
+_LOWEST_W = {
+    "package": PACKAGE_LOWEST_W,
+    "GPU board": GPU_LOWEST_W,
+    "rail": 0.0,
+    "sum of rails": 0.0,
+    SYNTHETIC: 0.0,
+}
+"""Lowest power by boundary, of those that need not contain the whole device."""
 
 
 def refused_power(power_w: float, boundary: str, board: ExpectedPower | None) -> Reason | None:
@@ -33,9 +45,7 @@ def refused_power(power_w: float, boundary: str, board: ExpectedPower | None) ->
     if boundary == SYNTHETIC:
         return None
     known = board or UNKNOWN_BOARD
-    lowest_w = PACKAGE_LOWEST_W if boundary == "package" else known.lowest_w
-    if boundary in _PARTS:
-        lowest_w = 0.0
+    lowest_w = _LOWEST_W.get(boundary, known.lowest_w)
     if lowest_w <= power_w <= known.highest_w or power_w <= 0:
         return None
     fitting = (one for one in UNIT_FACTORS if lowest_w <= power_w * one <= known.highest_w)
@@ -46,6 +56,16 @@ def refused_power(power_w: float, boundary: str, board: ExpectedPower | None) ->
         device_class=known.device_class,
         factor=next(fitting, None),
     )
+
+
+def peak_w(capability: Capability, board: ExpectedPower | None) -> float:
+    """Highest power of a single sample of this meter.
+
+    A mean over a longer time than a supply needs to charge its capacitors is a mean power.
+    """
+    highest_w = (board or UNKNOWN_BOARD).highest_w
+    is_long = capability.is_averaging and capability.rate_hz < 1 / INRUSH_S
+    return highest_w if is_long else PEAK_RATIO * highest_w
 
 
 def ceiling_w(power: PowerTrace, board: ExpectedPower | None) -> float:

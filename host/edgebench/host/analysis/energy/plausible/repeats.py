@@ -1,7 +1,7 @@
 """Values that stand still, or that end at a range, in a source that has noise.
 
 Theory of operation. A reading with noise of more than two of its steps repeats a value rarely, and
-hardly ever 16 times in a row. So if the samples around a run of equal values have such noise, the
+hardly ever 8 times in a row. So if the samples around a run of equal values have such noise, the
 run is no measurement: the program or the bus repeated the last value, or the instrument reached the
 end of its range. A source without noise, such as a plug with steps of 0.1 W, may repeat its values
 for hours, and a value that the recording often repeats is not suspicious either.
@@ -9,6 +9,8 @@ for hours, and a value that the recording often repeats is not suspicious either
     held      the value lies among the samples before the run, which have noise
     clipped   the value is the highest of the recording, is repeated for long, and hardly any sample
               is just below it
+
+How long is long follows from the share of equal neighbours in the rest of the samples.
 """
 
 from __future__ import annotations
@@ -21,19 +23,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.integrate import Floats
-from edgebench.host.analysis.energy.plausible.texture import SampleRows, repeats_in
+from edgebench.host.analysis.energy.plausible.texture import SampleRows, repeats_in, runs_in
 
-LONG_REPEAT = 16
-"""Least number of equal samples in a row that can be suspicious."""
-_LOOSE_REPEAT = 8
-"""Equal samples in a row from which they do not count for the noise."""
+LONG_REPEAT = 8
+"""Least number of equal samples in a row that can be suspicious. They do not count for the noise.
+Source: the accepted chance, for 1,000 samples with 5 % of equal neighbours."""
 _NEAR = 64
 """Samples before and after a run of equal values whose noise is examined."""
 _MARGIN = 2.0
 """How far the held value may be outside the samples before it, in standard deviations: one of 32
 values is the lowest or the highest of 64."""
 _LEAST = 32
-"""Least number of differences, and of clipped samples, that show something."""
+"""Least number of differences that show something."""
 _LEAST_VALUES = 16
 """Least number of different values in a source with noise: a load with two levels has two."""
 _MAX_SAME_RATIO = 0.25
@@ -76,12 +77,27 @@ class Noise:
     @property
     def is_seen(self) -> bool:
         """Whether the source has noise of at least two of its steps."""
+        return self.is_seen_in(_LEAST, _LEAST_VALUES)
+
+    def is_seen_in(self, step_count: int, value_count: int) -> bool:
+        """Whether so many differences, and so many different values, show such a noise."""
         return (
-            len(self.steps) >= _LEAST
-            and self.value_count >= _LEAST_VALUES
+            len(self.steps) >= step_count
+            and self.value_count >= value_count
             and self.same_ratio <= _MAX_SAME_RATIO
             and self.sigma > 0
         )
+
+    def is_by_chance(self, repeat_count: int, sample_count: int, same_ratio: float = 0.0) -> bool:
+        """Whether so many samples may have one value in a row by chance.
+
+        Args:
+            repeat_count: Samples in a row.
+            sample_count: Samples among which they are.
+            same_ratio: Share of equal neighbours, if it is higher than that of this noise.
+        """
+        ratio = min(max(same_ratio, self.same_ratio, _LEAST_SAME_RATIO), 0.999)
+        return repeat_count - 1 < (math.log(sample_count) + _CHANCE) / -math.log(ratio)
 
 
 def noise_of(values: Floats, is_loose: NDArray[np.bool_]) -> Noise:
@@ -113,14 +129,14 @@ def held_in(rows: SampleRows, *, is_end: bool) -> NDArray[np.bool_]:
         lowest, highest = values[near[0]].min(), values[near[0]].max()
         if not lowest - _MARGIN * before.sigma <= value <= highest + _MARGIN * before.sigma:
             continue
-        ratio = max(_same_ratio(values, begin, end), before.same_ratio, _LEAST_SAME_RATIO)
-        if end - begin >= (math.log(len(values)) + _CHANCE) / -math.log(min(ratio, 0.999)):
+        same_ratio = _same_ratio(values, begin, end)
+        if not before.is_by_chance(end - begin + 1, len(values), same_ratio):
             is_held[begin + 1 : end + 1] = True
     return is_held
 
 
 def _same_ratio(values: Floats, begin: int, end: int) -> float:
-    """Share of samples with a run's value that have it again, outside the run."""
+    """Share of the samples with the run's value, outside the run, that precede an equal sample."""
     others = np.concatenate([values[:begin], [np.nan], values[end + 1 :]])
     is_value = others == values[begin]
     count = int(np.count_nonzero(is_value))
@@ -130,20 +146,32 @@ def _same_ratio(values: Floats, begin: int, end: int) -> float:
 def clipped_in(parts: Sequence[SampleRows]) -> list[NDArray[np.bool_]]:
     """Whether a sample is at the end of the instrument's range, for each part of a recording.
 
+    A power that was recorded beside the current may have the finer steps, which show the noise.
+
     Args:
         parts: Parts that contain the highest value of the recording, and others with its noise.
     """
-    nothing = [np.zeros(len(rows.power_w), np.bool_) for rows in parts]
-    highest = max((float(rows.measured.max()) for rows in parts), default=math.nan)
+    by_current = _clipped_in([rows.measured for rows in parts])
+    if any(is_clipped.any() for is_clipped in by_current):
+        return by_current
+    return _clipped_in([rows.power_w for rows in parts])
+
+
+def _clipped_in(parts: Sequence[Floats]) -> list[NDArray[np.bool_]]:
+    """Whether a value is at the end of the range, for each part of a quantity."""
+    nothing = [np.zeros(len(values), np.bool_) for values in parts]
+    highest = max((float(values.max()) for values in parts if len(values)), default=math.nan)
     is_at_end: list[NDArray[np.bool_]] = []
     steps: list[Floats] = []
     others: list[Floats] = []
-    for rows in parts:
-        first, last = repeats_in(rows)
-        values = rows.measured
+    longest_count = 0
+    for values in parts:
+        first, last = runs_in(np.diff(values) == 0)
         is_in_run = np.zeros(len(values), np.bool_)
         for begin, end in _long(first, last):
-            is_in_run[begin : end + 1] = values[begin] == highest
+            if values[begin] == highest:
+                is_in_run[begin : end + 1] = True
+                longest_count = max(longest_count, end - begin + 1)
         is_at_end.append(is_in_run)
         # A sample on each side of the highest value belongs to a change of the load.
         noise = noise_of(values, _is_loose(first, last) & (values != highest))
@@ -152,7 +180,7 @@ def clipped_in(parts: Sequence[SampleRows]) -> list[NDArray[np.bool_]]:
     below = np.concatenate(others) if others else np.zeros(0)
     noise = Noise(np.concatenate(steps) if steps else np.zeros(0), len(np.unique(below)))
     count = sum(int(np.count_nonzero(part)) for part in is_at_end)
-    if count < _LEAST or not noise.is_seen:
+    if not noise.is_seen or noise.is_by_chance(longest_count, count + len(below)):
         return nothing
     near_count = int(np.count_nonzero(below > highest - _BELOW_SIGMAS * noise.sigma))
     return is_at_end if count >= _CLIPPED_RATIO * (count + near_count) else nothing
@@ -161,7 +189,7 @@ def clipped_in(parts: Sequence[SampleRows]) -> list[NDArray[np.bool_]]:
 def _is_loose(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether each sample is outside long runs of equal samples."""
     lengths = last - first + 1
-    return np.repeat(lengths < _LOOSE_REPEAT, lengths)
+    return np.repeat(lengths < LONG_REPEAT, lengths)
 
 
 def _long(first: NDArray[np.int64], last: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

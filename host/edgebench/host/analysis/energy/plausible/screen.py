@@ -7,7 +7,7 @@ bounded that way, such as a wrong unit, refuses the energy. A check is listed on
 something, so a recording without remarks is a plausible one.
 
     plausible     samples that no board can take, values that stand still, a counter that is dead
-    saturation    samples at the end of a range that the driver does not know
+    saturation    samples at the end of a range that the driver does not declare
     redundancy    voltage times current against power
     direction     power that flows back from a device under load
 """
@@ -20,21 +20,18 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from edgebench.host.analysis.energy.checks import (
-    IS_CALIBRATION_STATED,
-    LOSS_LIMIT_RATIO,
-    reversed_reason,
-)
+from edgebench.host.analysis.energy.checks import LOSS_LIMIT_RATIO, reversed_reason
 from edgebench.host.analysis.energy.integrate import Nanoseconds
-from edgebench.host.analysis.energy.plausible.bounds import PEAK_RATIO, UNKNOWN_BOARD
+from edgebench.host.analysis.energy.plausible.bounds import peak_w
 from edgebench.host.analysis.energy.plausible.idle import far_below_idle, standing_still
+from edgebench.host.analysis.energy.plausible.loop import standing_still_in_loop
 from edgebench.host.analysis.energy.plausible.repeats import LONG_REPEAT, clipped_in, held_in
 from edgebench.host.analysis.energy.power_trace import PowerTrace, TracePiece
 from edgebench.host.analysis.energy.site import mean_power_w, site_in
 from edgebench.host.result.energy import MeterCheck
 from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons import plausible as reasons
-from edgebench.meters.base import Channel
+from edgebench.meters.base import Capability, Channel
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.thermal import ExpectedPower
 
@@ -81,7 +78,7 @@ def screen(
         RunDamaged: the samples cannot be read.
     """
     capability = power.header.capability
-    peak_w = PEAK_RATIO * (board or UNKNOWN_BOARD).highest_w
+    limit_w = peak_w(capability, board)
     times_ns: dict[str, Nanoseconds] = {}
     left_out: list[Reason] = []
     clipped: list[Reason] = []
@@ -91,13 +88,13 @@ def screen(
         pieces = power.pieces(channel.name)
         sample_count += sum(piece.sample_count for piece in pieces)
         implausible = _Implausible()
-        implausible.look_for_peaks(pieces, peak_w)
+        implausible.look_for_peaks(pieces, limit_w)
         implausible.look_for_held(pieces)
         left_out_count += len(implausible)
         left_out += implausible.reasons
-        # A driver knows the range of its instrument; a counter has none, and less noise under load.
-        is_file = power.header.facts.get(IS_CALIBRATION_STATED) is False
-        at_end_ns, reason = _clipped(pieces) if is_file else (np.zeros(0, np.int64), None)
+        at_end_ns, reason = (
+            _clipped(pieces) if _may_be_clipped(capability) else (np.zeros(0, np.int64), None)
+        )
         if reason is not None:
             clipped.append(reason)
             clipped_count += len(at_end_ns)
@@ -115,25 +112,28 @@ def screen(
     return Screening(screened, tuple(checks), (*left_out, *clipped))
 
 
-def without_below_idle(
+def without_contradictions(
     screening: Screening[TraceT],
     channels: Sequence[str],
     idles_ns: Sequence[tuple[int, int]],
-    end_ns: int,
+    loop_ns: tuple[int, int],
 ) -> Screening[TraceT]:
-    """The recording of a run without the samples far below its idle power.
+    """The recording of a run without the samples that contradict the phases of the run.
+
+    These are samples far below the idle power, and parts of the timed loop that stand still.
 
     Args:
         screening: The recording, screened.
         channels: Channels of the device.
-        idles_ns: Idle windows on the meter's clock.
-        end_ns: End of the run on the meter's clock.
+        idles_ns: Idle windows on the meter's clock; may be empty.
+        loop_ns: Timed loop on the meter's clock.
 
     Raises:
         RunDamaged: the samples cannot be read.
     """
     power, left_out = screening.power, list(screening.left_out)
     times_ns: dict[str, Nanoseconds] = {}
+    end_ns = max([loop_ns[1], *(end_ns for _, end_ns in idles_ns)])
     for channel in channels:
         low_ns, idle_w = far_below_idle(power, channel, idles_ns, end_ns)
         if len(low_ns):
@@ -143,6 +143,10 @@ def without_below_idle(
                 sample_count=len(low_ns), power_w=lowest_w, power_w_idle=idle_w
             )
             left_out.append(reason)
+        still_ns, still_w = standing_still_in_loop(power, channel, loop_ns)
+        if len(still_ns := np.setdiff1d(still_ns, low_ns)):
+            times_ns[channel] = np.union1d(low_ns, still_ns)
+            left_out.append(reasons.still_in_loop(sample_count=len(still_ns), power_w=still_w))
     if not times_ns:
         return screening
     return replace(screening, power=power.without(times_ns), left_out=tuple(left_out))
@@ -192,14 +196,22 @@ class _Implausible:
             )
 
 
+def _may_be_clipped(capability: Capability) -> bool:
+    """Whether runs of the highest value show the end of a range.
+
+    A counter has no range, and less noise under load. Of an instrument with several ranges, the end
+    of each is known, and a higher range has larger steps than the one that shows the noise.
+    """
+    has_ranges = any(limit.range is not None for limit in capability.current_limits)
+    return not capability.is_counter and not has_ranges
+
+
 def _clipped(pieces: Sequence[TracePiece]) -> tuple[Nanoseconds, Reason | None]:
     """Times of the samples at the end of the instrument's range, and what was found."""
     nothing = np.zeros(0, np.int64)
     highest = max((piece.texture.highest for piece in pieces), default=0.0)
     suspicious = [one for one in pieces if one.texture.highest == highest]
     if sum(one.texture.at_highest_count for one in suspicious) < LONG_REPEAT:
-        return nothing, None
-    if max(one.texture.longest_repeat for one in suspicious) < LONG_REPEAT:
         return nothing, None
     # The first part shows the noise if the loop fills all others.
     parts = [one.read() for one in {id(one): one for one in (pieces[0], *suspicious)}.values()]

@@ -1,7 +1,7 @@
 """How the values of successive samples differ: a source with noise repeats no value for long.
 
-The summary of each part of a recording tells whether the part has to be read at all, so that an
-hour of a fast meter with noise is checked without reading its samples.
+The summary of a part of a recording determines whether its samples must be read, so an hour of a
+fast meter with noise is checked without reading samples.
 """
 
 from __future__ import annotations
@@ -55,8 +55,17 @@ class SampleRows:
 
 def repeats_in(rows: SampleRows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """First and last index of each run of equal samples, both of shape (k,)."""
-    starts = np.flatnonzero(np.concatenate([[True], ~rows.is_same()]))
-    return starts, np.append(starts[1:], len(rows.power_w)) - 1
+    return runs_in(rows.is_same())
+
+
+def runs_in(is_same: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First and last index of each run of samples, from whether each equals the sample before it.
+
+    Args:
+        is_same: For all samples but the first, shape (n - 1,), n >= 1.
+    """
+    starts = np.flatnonzero(np.concatenate([[True], ~is_same]))
+    return starts, np.append(starts[1:], len(is_same) + 1) - 1
 
 
 def texture_of(rows: SampleRows) -> Texture | None:

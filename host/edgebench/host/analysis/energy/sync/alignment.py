@@ -54,6 +54,8 @@ class Alignment:
     residual_ns: float | None = None
     """Standard deviation of the marks about the line; None if there are no marks."""
     mark_count: int = 0
+    rate_error: float | None = None
+    """Bound on the error of the slope, if the slope is that of another method."""
 
 
 def host_line(clock: ClockModel) -> ClockLine:

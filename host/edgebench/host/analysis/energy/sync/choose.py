@@ -222,8 +222,8 @@ class _Methods:
     def _probes(self) -> Alignment:
         """Alignment from probes of the device's clock.
 
-        The error is that at the worse end of the span: if the host disconnected, all probes are
-        earlier than the run's end.
+        The error is the larger of the errors at both ends of the span: if the host disconnected,
+            all probes are earlier than the end of the run.
         """
         model = self.clocks.probes
         if model is None:

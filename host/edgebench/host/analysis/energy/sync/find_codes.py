@@ -64,20 +64,28 @@ class CodeSearch:
     """Shape (n,): correlation with a code that begins at first_ns + index · step_ns."""
 
     @classmethod
-    def of(cls, code: LoadCode, cumulative: Cumulative, span_ns: tuple[int, int]) -> CodeSearch:
+    def of(
+        cls,
+        code: LoadCode,
+        cumulative: Cumulative,
+        span_ns: tuple[int, int],
+        step_ns: int | None = None,
+    ) -> CodeSearch:
         """Correlate a whole trace with a code.
 
         Args:
-            code: The code as it was played; its chips are evenly spaced, except for stalls.
+            code: The code as it was played; its chips are evenly spaced, except for stalls and
+                for shifts of their edges.
             cumulative: Energy of the trace.
             span_ns: First and last time of the trace.
+            step_ns: Distance of the positions; None: a quarter of a chip.
 
         Raises:
             MeasurementError: the trace is shorter than the code, or has too many positions.
         """
         is_busy = np.array(code.is_busy, np.float64)
-        chip_ns = float(np.median(np.diff(code.edges_ns)))
-        step_ns = max(1, round(chip_ns / STEPS_PER_CHIP))
+        chip_ns = _chip_ns(code)
+        step_ns = step_ns or max(1, round(chip_ns / STEPS_PER_CHIP))
         count = (span_ns[1] - span_ns[0]) // step_ns
         span_s = (span_ns[1] - span_ns[0]) / 1e9
         if count <= STEPS_PER_CHIP * len(is_busy):
@@ -96,6 +104,13 @@ class CodeSearch:
         first = max(0, int((begin_ns - within_ns - self.first_ns) / self.step_ns))
         last = int((begin_ns + within_ns - self.first_ns) / self.step_ns) + 2
         return float(self.correlation[first : max(0, last)].max(initial=0.0))
+
+
+def _chip_ns(code: LoadCode) -> float:
+    """Mean length of a chip, without stalls: over half a code, shifts of edges average out."""
+    half = max(1, len(code.is_busy) // 2)
+    edges_ns = np.array(code.edges_ns, np.int64)
+    return float(np.median(edges_ns[half:] - edges_ns[:-half])) / half
 
 
 def _correlation(chips_w: Floats, is_busy: NDArray[np.float64], least_w: float) -> Floats:
@@ -140,7 +155,7 @@ def find_codes(
         )
     search = CodeSearch.of(codes[0], cumulative, span_ns)
     are_same = codes[0].is_busy == codes[1].is_busy
-    later = search if are_same else CodeSearch.of(codes[1], cumulative, span_ns)
+    later = search if are_same else CodeSearch.of(codes[1], cumulative, span_ns, search.step_ns)
     begins_ns = [code.edges_ns[0] for code in codes]
     apart_ns = begins_ns[1] - begins_ns[0]
     apart = round(apart_ns / search.step_ns)

@@ -114,7 +114,7 @@ def align_code(
         return alignment
     # A single code gives no rate: from the code to the far end, the rate of the guess is used.
     far_ns = max(abs(time_ns - line.reference_ns) for time_ns in span_ns)
-    return replace(alignment, error_ns=alignment.error_ns + drift * far_ns)
+    return replace(alignment, error_ns=alignment.error_ns + drift * far_ns, rate_error=drift)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

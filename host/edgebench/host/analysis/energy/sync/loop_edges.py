@@ -129,7 +129,7 @@ def align_loop(
     middle_ns = (rise_ns + fall_ns) // 2
     far_ns = max(abs(time_ns - middle_ns) for time_ns in span_ns)
     error_ns = apart_ns / 2 + EDGE_COVERAGE * noise_ns + loop.open_ns + drift * far_ns
-    return Alignment(SyncMethod.LOOP, line, error_ns, apart_ns / 2, len(late_ns))
+    return Alignment(SyncMethod.LOOP, line, error_ns, apart_ns / 2, len(late_ns), drift)
 
 
 def _search_ns(loop: LoopTimes) -> float:

@@ -16,15 +16,15 @@ from support.energy_simulation import (
     simulate_file,
 )
 
-from edgebench.host.analysis.energy.checks import IS_CALIBRATION_STATED
 from edgebench.host.analysis.energy.integrate import Floats
-from edgebench.host.analysis.energy.plausible.bounds import ceiling_w, refused_power
+from edgebench.host.analysis.energy.plausible.bounds import ceiling_w, peak_w, refused_power
 from edgebench.host.analysis.energy.plausible.idle import far_below_idle
 from edgebench.host.analysis.energy.plausible.screen import Screening, screen
 from edgebench.host.result.reasons.table import text_of
 from edgebench.host.store.power import write_blocks
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.base import Channel, LossReport, SampleBlock
+from edgebench.meters.uncertainty import CurrentLimit
 from edgebench.protocol.thermal import ExpectedPower
 
 SBC = ExpectedPower("linux-sbc", 0.01, 240.0)
@@ -91,12 +91,50 @@ def test_held_values_refuse_a_recording(tmp_path: Path) -> None:
 
 
 def test_end_of_the_range_refuses_a_recording(tmp_path: Path) -> None:
-    """Otherwise a file that ends at 1.8 of 2 W would have an uncertainty of 0.1 %."""
+    """Otherwise a source that ends at 1.8 of 2 W would have an uncertainty of 0.1 %."""
     clipped_w = np.minimum(powers(), 1.8)
-    assert failed(screened(tmp_path, clipped_w)) == {}, "a driver knows the range"
-    file = header(facts={IS_CALIBRATION_STATED: False})
-    found = failed(screen(recorded(tmp_path, TIMES_NS, clipped_w, of=file), SBC))
+    found = failed(screened(tmp_path, clipped_w))
     assert "runs of the highest value, up to 1.8 W" in found["saturation"]
+
+
+def test_end_of_the_range_is_found_in_a_current_beside_a_noisy_voltage(tmp_path: Path) -> None:
+    """Otherwise the noise of the voltage would hide that the current stands still."""
+    current_a = np.minimum(powers(), 1.8) / 5
+    voltage_v = 5 + np.random.default_rng(4).normal(0, 1e-3, len(TIMES_NS))
+    block = SampleBlock(
+        channel=0,
+        index0=0,
+        time_ns=TIMES_NS,
+        power_w=current_a * voltage_v,
+        flags=np.zeros(len(TIMES_NS), np.uint8),
+        current_a=current_a,
+        voltage_v=voltage_v,
+    )
+    write_blocks(tmp_path, header(), [block], lambda: LossReport(received_count=len(TIMES_NS)))
+    assert "saturation" in failed(screen(PowerFile.open(tmp_path), SBC))
+
+
+def test_counter_has_no_end_of_its_range(tmp_path: Path) -> None:
+    """Otherwise a counter, which has less noise under a steady load, would count as clipped."""
+    clipped_w = np.minimum(powers(), 1.8)
+    power = recorded(tmp_path, TIMES_NS, clipped_w, of=header(PACKAGE, is_counter=True))
+    assert failed(screen(power, SBC)) == {}
+
+
+def test_instrument_with_ranges_is_not_searched_for_their_ends(tmp_path: Path) -> None:
+    """Otherwise the larger steps of a higher range would count as its end."""
+    limits = (CurrentLimit(limit_a=0.1, range=0), CurrentLimit(limit_a=1.0, range=1))
+    meter = header(current_limits=limits)
+    power = recorded(tmp_path, TIMES_NS, np.minimum(powers(), 1.8), of=meter)
+    assert failed(screen(power, SBC)) == {}
+
+
+def test_mean_over_half_a_second_is_no_inrush() -> None:
+    """Otherwise a counter that jumps by 2^32 uJ would add 8.6 kW to a computer of 3.68 kW."""
+    pc = ExpectedPower("linux-pc", 0.01, 3680.0)
+    assert peak_w(header(rate_hz=2.0, is_averaging=True).capability, pc) == 3680.0
+    assert peak_w(header(rate_hz=2.0).capability, pc) == 36_800.0
+    assert peak_w(header(rate_hz=1000.0, is_averaging=True).capability, pc) == 36_800.0
 
 
 @pytest.mark.parametrize("offset_w", [0.0, -0.001])
@@ -174,6 +212,7 @@ def test_power_is_compared_with_voltage_times_current(
         (600.0, "wall", "1/1000 of this, 600 mW, would fit"),
         (0.002, "rail", None),
         (0.006, "package", "1000 times this, 6 W, would fit"),
+        (0.15, "GPU board", "1000 times this, 150 W, would fit"),
         (2000.0, "synthetic", None),
     ],
 )

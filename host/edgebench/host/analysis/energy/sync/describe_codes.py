@@ -1,0 +1,99 @@
+"""What a trace shows of a run's load codes if the pair is not found, for the error message.
+
+A trace that begins late or ends early contains one of the codes. A trace with lost samples contains
+both, at another distance. In a trace with a wrong unit of time or a wrong rate, the codes are
+longer or shorter by one factor: so the first code is searched at all lengths in steps that leave
+its last chip within half a chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from edgebench.host.analysis.energy.refusal import EnergyRefused
+from edgebench.host.analysis.energy.sync.find_codes import CodeSearch
+from edgebench.host.analysis.energy.sync.load_code import MIN_CORRELATION, Cumulative
+from edgebench.host.analysis.energy.windows import CODES_OF_RUN
+from edgebench.protocol.record import LoadCode
+
+MAX_FACTOR = 20.0
+"""Largest factor of the times that is searched, up and down."""
+FACTOR_STEP = 1.02
+"""Ratio of successive factors: half of it, over 31 chips, is a third of a chip."""
+MAX_SEARCHED_STEPS = 1 << 18
+"""Largest number of positions in a trace that is searched for factors."""
+
+
+def describe_codes(
+    codes: Sequence[LoadCode], cumulative: Cumulative, span_ns: tuple[int, int]
+) -> str:
+    """Where the codes are in the trace, as the end of a sentence; empty if none is seen.
+
+    Args:
+        codes: Codes of the run: one before the warm-up, one after the loop.
+        cumulative: Energy of the trace.
+        span_ns: First and last time of the trace.
+    """
+    if len(codes) != CODES_OF_RUN:
+        return ""
+    begins_s = [_begin_s(code, cumulative, span_ns) for code in codes]
+    apart_s = (codes[1].edges_ns[0] - codes[0].edges_ns[0]) / 1e9
+    first_s, second_s = begins_s
+    if first_s is not None and second_s is not None:
+        return (
+            f"; they are {second_s - first_s:.4g} s apart in the trace, but were played "
+            f"{apart_s:.4g} s apart: samples are lost between them, or its times are wrong"
+        )
+    length_s = (span_ns[1] - span_ns[0]) / 1e9
+    if first_s is not None:
+        return (
+            f"; the first code is at {first_s:.4g} s of the trace, the second, {apart_s:.4g} s "
+            f"later, is not in it: the trace ends at {length_s:.4g} s"
+        )
+    if second_s is not None:
+        return (
+            f"; the second code is at {second_s:.4g} s of the trace, the first, {apart_s:.4g} s "
+            "earlier, is not in it"
+        )
+    factor = _factor(codes[0], cumulative, span_ns)
+    if factor is None:
+        return ""
+    return (
+        f"; the first code is in the trace if its times are multiplied by {factor:.3g}: state the "
+        "unit of the time column (--time), or the rate (--rate)"
+    )
+
+
+def _begin_s(code: LoadCode, cumulative: Cumulative, span_ns: tuple[int, int]) -> float | None:
+    """Time of the code after the begin of the trace; None if it is not seen."""
+    try:
+        search = CodeSearch.of(code, cumulative, span_ns)
+    except EnergyRefused:
+        return None
+    best = int(np.argmax(search.correlation))
+    if search.correlation[best] < MIN_CORRELATION[1]:
+        return None
+    return best * search.step_ns / 1e9
+
+
+def _factor(code: LoadCode, cumulative: Cumulative, span_ns: tuple[int, int]) -> float | None:
+    """Factor of the trace's times with which the code is seen best; None if with none."""
+    edges_ns = np.array(code.edges_ns, np.int64)
+    count = round(np.log(MAX_FACTOR) / np.log(FACTOR_STEP))
+    best, highest = None, MIN_CORRELATION[1]
+    for factor in (FACTOR_STEP ** np.arange(-count, count + 1)).tolist():
+        scaled_ns = edges_ns[0] + np.rint((edges_ns - edges_ns[0]) / factor).astype(np.int64)
+        steps = (span_ns[1] - span_ns[0]) / np.median(np.diff(scaled_ns))
+        if steps > MAX_SEARCHED_STEPS:
+            continue
+        try:
+            scaled = replace(code, edges_ns=tuple(scaled_ns.tolist()))
+            correlation = float(CodeSearch.of(scaled, cumulative, span_ns).correlation.max())
+        except EnergyRefused:
+            continue
+        if correlation > highest:
+            best, highest = factor, correlation
+    return best
