@@ -433,7 +433,13 @@ def _joulescope_blocks(header: Header, readings: Readings, part: slice) -> bytes
     rows = readings.rows[part]
     step = round(TICK_HZ / header.capability.rate_hz)
     data = b""
-    for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+    # What comes twice comes in blocks, too.
+    is_again = np.diff(rows, prepend=-1) == 0
+    passes = [some for some in (rows[~is_again], rows[is_again]) if len(some)]
+    runs = [
+        run for some in passes for run in np.split(some, np.flatnonzero(np.diff(some) != 1) + 1)
+    ]
+    for run in runs:
         power_w = np.where(readings.is_error, np.nan, readings.power_w)[run]
         for topic, values in (
             (CURRENT, readings.current_a[run]),
