@@ -95,11 +95,11 @@ class BulkTransport:
         except self._usb.core.USBError as exc:
             raise self._refusal(exc) from exc
 
-    def ask(self, request: int, index: int, size: int) -> bytes:
+    def control_in(self, request: int, index: int, size: int) -> bytes:
         """Send a vendor request and return its response, up to `size` bytes."""
         return bytes(self._control(_TO_HOST, request, 0, index, size))
 
-    def tell(self, request: int, value: int = 0, index: int = 0, data: bytes = b"") -> None:
+    def control_out(self, request: int, value: int = 0, index: int = 0, data: bytes = b"") -> None:
         """Send a vendor request that has no response."""
         self._control(_TO_DEVICE, request, value, index, data)
 

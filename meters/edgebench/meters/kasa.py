@@ -38,9 +38,9 @@ from edgebench.protocol.errors import TargetError, UsageError
 
 PORT = 9999
 _FIRST_KEY = 171
-_ANSWER_S = 2.0
+_RESPONSE_S = 2.0
 """Assumed, as for the other plugs, to exceed the delay of a busy radio."""
-_ANSWER_MAX_BYTES = 1 << 16
+_RESPONSE_MAX_BYTES = 1 << 16
 _SYSTEM: dict[str, Any] = {"system": {"get_sysinfo": {}}}
 _METER: dict[str, Any] = {"emeter": {"get_realtime": {}}}
 _TRAITS = PlugTraits(
@@ -82,8 +82,8 @@ class KasaLink:
         refuse_nameless("kasa", host)
         self._place = host, port
         self._context: dict[str, Any] = {}
-        answer: Any = (object_of(self._talk(_SYSTEM)) or {}).get("system")
-        system: Any = answer.get("get_sysinfo") if isinstance(answer, dict) else None
+        response: Any = (object_of(self._talk(_SYSTEM)) or {}).get("system")
+        system: Any = response.get("get_sysinfo") if isinstance(response, dict) else None
         if not isinstance(system, dict) or "model" not in system:
             raise TargetError(f"not a Kasa plug at {host}:{port}: it does not report a model")
         outlet: Any = self._outlet(system, channel)
@@ -96,7 +96,7 @@ class KasaLink:
             firmware=str(system.get("sw_ver", "")),
         )
 
-    def ask(self) -> bytes:
+    def query(self) -> bytes:
         """Request the present power; returns the undecoded response."""
         return self._talk(_METER | self._context)
 
@@ -122,11 +122,11 @@ class KasaLink:
         self._context = {"context": {"child_ids": [own]}}
         return child
 
-    def _talk(self, question: dict[str, Any]) -> bytes:
+    def _talk(self, request: dict[str, Any]) -> bytes:
         """Send a request in its own connection, because the plug closes connections at any time."""
         transport = TcpTransport(*self._place, "Kasa plug")
         try:
-            text = scrambled(json.dumps(question, separators=(",", ":")).encode())
+            text = scrambled(json.dumps(request, separators=(",", ":")).encode())
             transport.write(len(text).to_bytes(4, "big") + text)
             return unscrambled(_message(transport))
         finally:
@@ -143,16 +143,16 @@ def _message(transport: TcpTransport) -> bytes:
     Raises:
         TargetError: the message does not arrive in time, or is too long.
     """
-    received, deadline_s = b"", time.monotonic() + _ANSWER_S
+    received, deadline_s = b"", time.monotonic() + _RESPONSE_S
     while True:
         length = int.from_bytes(received[:4], "big") if len(received) >= 4 else 0
-        if length > _ANSWER_MAX_BYTES:
+        if length > _RESPONSE_MAX_BYTES:
             raise TargetError("not a Kasa plug: its response is too long")
         if length and len(received) >= 4 + length:
             return received[4 : 4 + length]
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
-            raise TargetError(f"the Kasa plug did not respond within {_ANSWER_S:g} s")
+            raise TargetError(f"the Kasa plug did not respond within {_RESPONSE_S:g} s")
         received += transport.read(left_s)
 
 
@@ -160,9 +160,9 @@ class KasaDecoder(PlugDecoder):
     """Decodes responses to get_realtime."""
 
     @staticmethod
-    def read(answer: bytes) -> PlugReading | None:
+    def read(response: bytes) -> PlugReading | None:
         """Values of a response; None if it has no power."""
-        meter: Any = (object_of(answer) or {}).get("emeter")
+        meter: Any = (object_of(response) or {}).get("emeter")
         values: Any = meter.get("get_realtime") if isinstance(meter, dict) else None
         if not isinstance(values, dict) or values.get("err_code", 0) != 0:
             return None

@@ -56,7 +56,7 @@ from edgebench.protocol.errors import TargetError, UsageError
 
 PORT = 1905
 _LINE = re.compile(rb"\r\n")
-_ANSWER_S = 5.0
+_RESPONSE_S = 5.0
 _SEARCH_S = 2
 _FETCH_S = 0.1
 _FETCH_COUNT = 40_000
@@ -79,7 +79,7 @@ class OtiiLink(Dialog):
         self._received = b""
         self._number = 0
 
-    def ask(self, command: str, **data: Any) -> dict[str, Any]:
+    def request(self, command: str, **data: Any) -> dict[str, Any]:
         """Send a request and return the data of the response.
 
         Raises:
@@ -99,12 +99,12 @@ class OtiiLink(Dialog):
         self.write(json.dumps(request | ({"data": data} if data else {})).encode() + b"\r\n")
         while True:
             line = self._line(command)
-            answer = _object_of(line)
-            if answer.get("trans_id") != str(self._number):
+            response = _object_of(line)
+            if response.get("trans_id") != str(self._number):
                 continue  # an unsolicited message, or a late response to another request
-            if answer.get("type") == "error":
-                raise TargetError(_refusal(command, answer))
-            if answer.get("type") == "response":
+            if response.get("type") == "error":
+                raise TargetError(_refusal(command, response))
+            if response.get("type") == "response":
                 return line
 
     def greeting(self) -> dict[str, Any]:
@@ -113,17 +113,17 @@ class OtiiLink(Dialog):
         Raises:
             TargetError: it is not an Otii server.
         """
-        answer = _object_of(self._line("hello"))
-        if answer.get("info") != "connected":
+        response = _object_of(self._line("hello"))
+        if response.get("info") != "connected":
             raise TargetError("not an Otii server: it sent no Otii greeting")
-        data: Any = answer.get("data")
+        data: Any = response.get("data")
         return data if isinstance(data, dict) else {}
 
     def _line(self, command: str) -> bytes:
-        self._received = read_until(self._transport, _LINE, _ANSWER_S, self._received)
+        self._received = read_until(self._transport, _LINE, _RESPONSE_S, self._received)
         end = _LINE.search(self._received)
         if end is None:
-            raise TargetError(f"no response from the Otii server to {command} in {_ANSWER_S:g} s")
+            raise TargetError(f"no response from the Otii server to {command} in {_RESPONSE_S:g} s")
         line, self._received = self._received[: end.start()], self._received[end.end() :]
         return line
 
@@ -143,13 +143,13 @@ class Otii(InstrumentMeter[OtiiLink]):
         device = self._find(connection)
         self._device = identity = str(device["device_id"])
         model = str(device.get("type", "Otii"))
-        if not connection.ask("arc_get_main", device_id=identity).get("value"):
+        if not connection.request("arc_get_main", device_id=identity).get("value"):
             raise TargetError(f"the main output of this {model} is off: switch it on in Otii")
         voltage_v = _number(connection, "arc_get_main_voltage", device_id=identity)
         rate_hz = _number(
             connection, "arc_get_channel_samplerate", device_id=identity, channel="mc"
         )
-        version = connection.ask("arc_get_version", device_id=identity)
+        version = connection.request("arc_get_version", device_id=identity)
         return Header(
             driver=self.name,
             info=MeterInfo(
@@ -181,7 +181,7 @@ class Otii(InstrumentMeter[OtiiLink]):
 
     def _find(self, link: OtiiLink) -> dict[str, Any]:
         """The selected unit, or the only unit."""
-        devices: Any = link.ask("otii_get_devices", timeout=_SEARCH_S).get("devices") or []
+        devices: Any = link.request("otii_get_devices", timeout=_SEARCH_S).get("devices") or []
         if not isinstance(devices, list):
             raise _nonsense(devices, "otii_get_devices")
         units = [device for device in devices if isinstance(device, dict) and "device_id" in device]
@@ -208,14 +208,14 @@ class OtiiRecording:
 
     def start(self) -> None:
         """Start a recording in the active project, or in a new project."""
-        project = self._link.ask("otii_get_active_project").get("project_id", -1)
+        project = self._link.request("otii_get_active_project").get("project_id", -1)
         if project == -1:
             project = _whole(self._link, "project_id", "otii_create_project")
-        self._link.ask("arc_add_to_project", device_id=self._device)
-        self._link.ask("arc_enable_channel", device_id=self._device, channel="mc", enable=True)
-        self._link.ask("project_start_recording", project_id=project)
+        self._link.request("arc_add_to_project", device_id=self._device)
+        self._link.request("arc_enable_channel", device_id=self._device, channel="mc", enable=True)
+        self._link.request("project_start_recording", project_id=project)
         self._project = project
-        recording = self._link.ask("project_get_last_recording", project_id=project)
+        recording = self._link.request("project_get_last_recording", project_id=project)
         self._where = {
             "device_id": self._device,
             "channel": "mc",
@@ -241,7 +241,7 @@ class OtiiRecording:
         """Stop the recording, which stays in the project."""
         if self._project is not None:
             project, self._project = self._project, None
-            self._link.ask("project_stop_recording", project_id=project)
+            self._link.request("project_stop_recording", project_id=project)
 
 
 class OtiiDecoder(UniformDecoder):
@@ -300,14 +300,14 @@ def make_meter(options: Options) -> Otii:
 
 
 def _number(link: OtiiLink, command: str, **data: Any) -> float:
-    value: Any = link.ask(command, **data).get("value")
+    value: Any = link.request(command, **data).get("value")
     if not _is_number(value) or not value > 0:
         raise _nonsense(value, command)
     return float(value)
 
 
 def _whole(link: OtiiLink, name: str, command: str, **data: Any) -> int:
-    value: Any = link.ask(command, **data).get(name)
+    value: Any = link.request(command, **data).get(name)
     if not isinstance(value, int) or isinstance(value, bool):
         raise _nonsense(value, command)
     return value
@@ -330,14 +330,14 @@ def _object_of(line: bytes) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _refusal(command: str, answer: dict[str, Any]) -> str:
-    code = str(answer.get("errorcode", "for no reason"))
+def _refusal(command: str, response: dict[str, Any]) -> str:
+    code = str(response.get("errorcode", "for no reason"))
     if code in _ACCOUNT:
         return (
             f"the Otii server rejected {command}: {code}; log in to Otii, and reserve an "
             "Automation license there"
         )
-    data: Any = answer.get("data")
+    data: Any = response.get("data")
     message = data.get("message") if isinstance(data, dict) else None
     return f"the Otii server rejected {command}: {code}{f': {message}' if message else ''}"
 

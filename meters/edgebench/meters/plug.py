@@ -39,10 +39,10 @@ MIN_WINDOW_S = 60.0
 """Long enough for 60 values at 1 Hz, and for many times the lag of a plug."""
 _HTTP_PORT = 80
 """Port of a web server if the address has none: RFC 9110, section 4.2.1."""
-_ANSWER_S = 2.0
+_RESPONSE_S = 2.0
 """Assumed to exceed the delay of a plug's busy radio; five missing responses take 10 s."""
-_ANSWER_MAX_BYTES = 1 << 16
-_SILENT_ANSWERS = 5
+_RESPONSE_MAX_BYTES = 1 << 16
+_UNANSWERED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class PlugLink(Protocol):
 
     info: MeterInfo
 
-    def ask(self) -> bytes:
+    def query(self) -> bytes:
         """Request the present power; returns the undecoded response.
 
         Raises:
@@ -103,14 +103,14 @@ class Plug(InstrumentMeter[PlugLink]):
         self._read = read
         self._traits = traits
         self._rate_hz = rate_hz
-        self._silent_count = 0
+        self._unanswered_count = 0
 
     def _describe(self, connection: PlugLink) -> Header:
         """Read the plug once: without a power in its response, it has no meter."""
-        answer = connection.ask()
-        reading = self._read(answer)
+        response = connection.query()
+        reading = self._read(response)
         if reading is None:
-            raise TargetError(f"{connection.info.model} reports no power: {answer[:60]!r}")
+            raise TargetError(f"{connection.info.model} reports no power: {response[:60]!r}")
         traits, assumed = self._traits, "assumed for plugs"
         return Header(
             driver=self.name,
@@ -145,19 +145,19 @@ class Plug(InstrumentMeter[PlugLink]):
         )
 
     def _record(self, connection: PlugLink, header: Header, path: Path) -> PolledSession:
-        self._silent_count = 0
-        return PolledSession(lambda: [timed(lambda: self._answer(connection))], header, path)
+        self._unanswered_count = 0
+        return PolledSession(lambda: [timed(lambda: self._response(connection))], header, path)
 
-    def _answer(self, link: PlugLink) -> bytes | None:
+    def _response(self, link: PlugLink) -> bytes | None:
         try:
-            answer = link.ask()
+            response = link.query()
         except TargetError as exc:
-            self._silent_count += 1
-            if self._silent_count >= _SILENT_ANSWERS:
-                raise TargetError(f"{_SILENT_ANSWERS} times in a row: {exc}") from exc
+            self._unanswered_count += 1
+            if self._unanswered_count >= _UNANSWERED_MAX:
+                raise TargetError(f"{_UNANSWERED_MAX} times in a row: {exc}") from exc
             return None
-        self._silent_count = 0
-        return answer
+        self._unanswered_count = 0
+        return response
 
 
 class PlugDecoder(PolledDecoder, ABC):
@@ -165,7 +165,7 @@ class PlugDecoder(PolledDecoder, ABC):
 
     @staticmethod
     @abstractmethod
-    def read(answer: bytes) -> PlugReading | None:
+    def read(response: bytes) -> PlugReading | None:
         """Values of a response; None if it has no power."""
 
     def points(self, readings: list[Reading]) -> list[Point]:
@@ -205,8 +205,8 @@ class HttpHost:
             TargetError: the page cannot be loaded.
         """
         try:
-            with self._opener.open(self._base + path, timeout=_ANSWER_S) as page:
-                return bytes(page.read(_ANSWER_MAX_BYTES))
+            with self._opener.open(self._base + path, timeout=_RESPONSE_S) as page:
+                return bytes(page.read(_RESPONSE_MAX_BYTES))
         except urllib.error.HTTPError as exc:
             why = (
                 "requires a password, which edgebench does not support: disable it in the plug"

@@ -43,10 +43,10 @@ Read = Callable[[], list[Reading]]
 Clock = Callable[[], int]
 
 
-def timed(ask: Callable[[], bytes | None], clock_ns: Clock = time.perf_counter_ns) -> Reading:
+def timed(read: Callable[[], bytes | None], clock_ns: Clock = time.perf_counter_ns) -> Reading:
     """Response of `ask`, with the time in the middle of the call."""
     before_ns = clock_ns()
-    content = ask()
+    content = read()
     return (before_ns + clock_ns()) // 2, content
 
 

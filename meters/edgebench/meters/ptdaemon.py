@@ -54,7 +54,7 @@ MARK = "edgebench"
 _LINE = re.compile(rb"\r?\n")
 _COUNT = re.compile(r"Last (\d+) samples?")
 _NO_SAMPLE = re.compile(r"(?:No|Insufficient) unread|No data|Last 0 ")
-_ANSWER_S = 5.0
+_RESPONSE_S = 5.0
 """RL itself may wait for a sample."""
 _PAUSE_S = 0.02
 """Time between two requests while no new sample is available; a sample is late by up to this.
@@ -96,7 +96,7 @@ class PtdLink(Dialog):
         super().__init__(transport)
         self._received = b""
 
-    def ask(self, command: str) -> str:
+    def query(self, command: str) -> str:
         """Send a command and return the first line of the response.
 
         Raises:
@@ -111,10 +111,10 @@ class PtdLink(Dialog):
         Raises:
             TargetError: no line in time.
         """
-        self._received = read_until(self._transport, _LINE, _ANSWER_S, self._received)
+        self._received = read_until(self._transport, _LINE, _RESPONSE_S, self._received)
         end = _LINE.search(self._received)
         if end is None:
-            raise TargetError(f"PTDaemon did not respond to `{command}` within {_ANSWER_S:g} s")
+            raise TargetError(f"PTDaemon did not respond to `{command}` within {_RESPONSE_S:g} s")
         line, self._received = self._received[: end.start()], self._received[end.end() :]
         return line.decode("ascii", "replace")
 
@@ -129,14 +129,14 @@ class PtDaemon(InstrumentMeter[PtdLink]):
 
     def _describe(self, connection: PtdLink) -> Header:
         """Identify the analyser without disturbing a measurement of another client."""
-        hello = connection.ask("Hello")
+        hello = connection.query("Hello")
         if not hello.startswith("Hello, PTDaemon"):
             raise TargetError(f"not a PTDaemon: it replied {hello[:40]!r} to `Hello`")
-        identity = connection.ask("Identify")
+        identity = connection.query("Identify")
         interval_s = _interval_s(identity)
         fields = identity.split(",")
         version = next((field[8:] for field in fields if field.startswith("version=")), "")
-        ranges = connection.ask("RR")
+        ranges = connection.query("RR")
         return Header(
             driver=self.name,
             info=MeterInfo(
@@ -171,36 +171,36 @@ class PtdSession(PolledSession):
         self._is_begun = False
 
     def _begin(self) -> None:
-        answer = self._link.ask(f"Go,{round(1000 * self._sample_s)},0,{MARK}")
-        if not answer.startswith("Starting"):
-            raise TargetError(f"PTDaemon did not start a measurement: {answer[:80]}")
+        response = self._link.query(f"Go,{round(1000 * self._sample_s)},0,{MARK}")
+        if not response.startswith("Starting"):
+            raise TargetError(f"PTDaemon did not start a measurement: {response[:80]}")
         self._is_begun = True
         super()._begin()
 
     def _finish(self) -> None:
         if self._is_begun:  # otherwise another client is measuring, and continues
             super()._finish()
-            self._link.ask("Stop")
+            self._link.query("Stop")
 
     def _samples(self) -> list[Reading]:
         """Wait for a new sample; returns the responses up to it, each with its time of arrival."""
-        silent_s = _SILENT_INTERVALS * self._sample_s + _ANSWER_S
+        silent_s = _SILENT_INTERVALS * self._sample_s + _RESPONSE_S
         deadline_s = time.monotonic() + silent_s
-        readings = self._answer()  # may be old: the samples waited for this request
+        readings = self._response()  # may be old: the samples waited for this request
         while not (readings and self._is_over.is_set()):
             time.sleep(_PAUSE_S)
-            if newer := self._answer():
+            if newer := self._response():
                 return readings + newer
             if time.monotonic() > deadline_s:
                 raise TargetError(f"PTDaemon delivered no sample for {silent_s:g} s")
         return readings
 
-    def _answer(self) -> list[Reading]:
+    def _response(self) -> list[Reading]:
         """Response to a request; empty if no sample is available."""
-        head = self._link.ask(self._command)
+        head = self._link.query(self._command)
         if head.startswith("Unknown command") and self._command == "RL":
             self._command = "DC-RL"  # as mlcommons/power-dev does
-            head = self._link.ask(self._command)
+            head = self._link.query(self._command)
         if _NO_SAMPLE.match(head):
             return []
         match = _COUNT.match(head)

@@ -59,12 +59,12 @@ class Vcgencmd:
 
     def read(self) -> list[Reading]:
         """Query once; returns the output with its time."""
-        return [timed(self.ask, self._clock_ns)]
+        return [timed(self.query, self._clock_ns)]
 
     def close(self) -> None:
         """Nothing to release between two queries."""
 
-    def ask(self) -> bytes | None:
+    def query(self) -> bytes | None:
         """Output of `pmic_read_adc`; None if it failed."""
         words = [str(self.command), "pmic_read_adc"]
         try:
@@ -104,7 +104,7 @@ class Rpi5Meter(InstrumentMeter[Vcgencmd]):
     def _describe(self, connection: Vcgencmd) -> Header:
         """Query once, to find the rails and measure the duration of a query."""
         before_ns = self._clock_ns()
-        content = connection.ask()
+        content = connection.query()
         round_s = max((self._clock_ns() - before_ns) / 1e9, 1e-9)
         command = connection.command
         if content is None:

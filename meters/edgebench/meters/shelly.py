@@ -72,7 +72,7 @@ class ShellyLink:
             firmware=str(who.get("ver") or who.get("fw") or ""),
         )
 
-    def ask(self) -> bytes:
+    def query(self) -> bytes:
         """Request the present power; returns the undecoded response."""
         return self._host.get(self._path)
 
@@ -96,9 +96,9 @@ class ShellyDecoder(PlugDecoder):
     """Decodes the status of a component, or of a generation 1 meter."""
 
     @staticmethod
-    def read(answer: bytes) -> PlugReading | None:
+    def read(response: bytes) -> PlugReading | None:
         """Values of a response; None if it has no power."""
-        document = object_of(answer)
+        document = object_of(response)
         if document is None or document.get("is_valid") is False:
             return None
         power_w = next(

@@ -74,7 +74,7 @@ class TasmotaLink:
             firmware=str(firmware.get("Version", "")),
         )
 
-    def ask(self) -> bytes:
+    def query(self) -> bytes:
         """Request the present power; returns the undecoded response."""
         return self._host.get(self._path)
 
@@ -86,13 +86,13 @@ class TasmotaDecoder(PlugDecoder):
     """Decodes the ENERGY object of the sensors."""
 
     @staticmethod
-    def read(answer: bytes) -> PlugReading | None:
+    def read(response: bytes) -> PlugReading | None:
         """Values of a response; None if it has no power.
 
         >>> TasmotaDecoder.read(b'{"StatusSNS":{"ENERGY":{"Power":23,"Voltage":230}}}').step_w
         1.0
         """
-        document = object_of(answer) or {}
+        document = object_of(response) or {}
         sensors: Any = document.get("StatusSNS")
         energy: Any = sensors.get("ENERGY") if isinstance(sensors, dict) else None
         if not isinstance(energy, dict) or math.isnan(power_w := number_in(energy, "Power")):

@@ -43,10 +43,10 @@ _SUMMED = (
     *(1, 3, 7, 9, 15, 17, 19, 23, 31, 39, 41, 45, 49, 53, 55, 57),
     *(59, 63, 67, 69, 73, 79, 83, 89, 97, 99, 109, 111, 113, 119, 121, 127),
 )
-_ANSWER_S = 1.0
+_RESPONSE_S = 1.0
 _QUIET_S = 0.05
 """Silence that ends a response after enough bytes for a record have arrived."""
-_SILENT_ANSWERS = 5
+_UNANSWERED_MAX = 5
 """Consecutive requests without a response after which the tester counts as gone."""
 _UPDATE_S = 0.5
 _LOWEST_V = 5.0
@@ -124,20 +124,20 @@ class Um25c(InstrumentMeter[ByteStream]):
     name = "um25c"
 
     def __init__(
-        self, connect: Connect, *, rate_hz: float = RATE_HZ, answer_s: float = _ANSWER_S
+        self, connect: Connect, *, rate_hz: float = RATE_HZ, response_s: float = _RESPONSE_S
     ) -> None:
         super().__init__(connect)
         self._rate_hz = rate_hz
-        self._answer_s = answer_s
-        self._silent_count = 0
+        self._response_s = response_s
+        self._unanswered_count = 0
 
     def _describe(self, connection: ByteStream) -> Header:
         """Request a record, twice if needed: the Bluetooth chip may send its own text first."""
         try:
             try:
-                model = model_of(self._ask(connection))
+                model = model_of(self._query(connection))
             except TargetError:
-                model = model_of(self._ask(connection))
+                model = model_of(self._query(connection))
         except TargetError as exc:
             raise TargetError(f"no UM24C, UM25C or UM34C found: {exc}") from exc
         return Header(
@@ -157,24 +157,24 @@ class Um25c(InstrumentMeter[ByteStream]):
         )
 
     def _record(self, connection: ByteStream, header: Header, path: Path) -> PolledSession:
-        self._silent_count = 0
-        return PolledSession(lambda: [timed(lambda: self._answer(connection))], header, path)
+        self._unanswered_count = 0
+        return PolledSession(lambda: [timed(lambda: self._response(connection))], header, path)
 
-    def _answer(self, transport: ByteStream) -> bytes | None:
-        record = self._ask(transport)
-        self._silent_count = 0 if record else self._silent_count + 1
-        if self._silent_count >= _SILENT_ANSWERS:
-            raise TargetError(f"the tester did not respond {_SILENT_ANSWERS} times in a row")
+    def _response(self, transport: ByteStream) -> bytes | None:
+        record = self._query(transport)
+        self._unanswered_count = 0 if record else self._unanswered_count + 1
+        if self._unanswered_count >= _UNANSWERED_MAX:
+            raise TargetError(f"the tester did not respond {_UNANSWERED_MAX} times in a row")
         return record or None
 
-    def _ask(self, transport: ByteStream) -> bytes:
+    def _query(self, transport: ByteStream) -> bytes:
         """Request a record; returns a complete record, or the bytes that arrived instead."""
-        deadline_s = time.monotonic() + self._answer_s
+        deadline_s = time.monotonic() + self._response_s
         while transport.read(0.0):  # a late response
             if time.monotonic() > deadline_s:
                 raise TargetError("the instrument sends data without a request")
         transport.write(_QUERY)
-        received, deadline_s = b"", time.monotonic() + self._answer_s
+        received, deadline_s = b"", time.monotonic() + self._response_s
         while not _is_record(received[-RECORD_BYTES:]):
             is_long = len(received) >= RECORD_BYTES  # and damaged, or preceded by something else
             left_s = deadline_s - time.monotonic()

@@ -28,7 +28,7 @@ from edgebench.meters.km003c.messages import (
     GET_DATA,
     START_GRAPH,
     STOP_GRAPH,
-    question,
+    request,
     samples_of,
     values_of,
 )
@@ -43,7 +43,7 @@ MICROVOLT = st.integers(-(2**31), 2**31 - 1)
 
 def make(emulator: Km003cEmulator, setup: Km003cSetup | None = None) -> Km003c:
     """The driver on this tester's bus."""
-    return Km003c(lambda: connect(backend=UsbBus(emulator)), setup, answer_s=0.1)
+    return Km003c(lambda: connect(backend=UsbBus(emulator)), setup, response_s=0.1)
 
 
 def opened(meter: Km003c) -> Header:
@@ -138,11 +138,11 @@ def test_queue_is_what_another_library_reads(
 @pytest.mark.parametrize(
     ("ours", "kind", "data"),
     [
-        (question(GET_DATA, 7, ADC), km003c.CMD_GET_DATA, km003c.ATT_ADC),
-        (question(GET_DATA, 7, ADC_QUEUE), km003c.CMD_GET_DATA, km003c.ATT_ADC_QUEUE),
-        (question(START_GRAPH, 7, 3), km003c.CMD_START_GRAPH, km003c.RATE_1000_SPS),
-        (question(STOP_GRAPH, 7), km003c.CMD_STOP_GRAPH, 0),
-        (question(CONNECT, 7), km003c.CMD_CONNECT, 0),
+        (request(GET_DATA, 7, ADC), km003c.CMD_GET_DATA, km003c.ATT_ADC),
+        (request(GET_DATA, 7, ADC_QUEUE), km003c.CMD_GET_DATA, km003c.ATT_ADC_QUEUE),
+        (request(START_GRAPH, 7, 3), km003c.CMD_START_GRAPH, km003c.RATE_1000_SPS),
+        (request(STOP_GRAPH, 7), km003c.CMD_STOP_GRAPH, 0),
+        (request(CONNECT, 7), km003c.CMD_CONNECT, 0),
     ],
 )
 def test_questions_are_what_another_library_asks(ours: bytes, kind: int, data: int) -> None:
@@ -431,7 +431,7 @@ def test_options_are_taken() -> None:
 def test_queue_of_a_tester_that_falls_silent_is_stopped() -> None:
     """Otherwise it would be silent, yet keep filling a queue that is never emptied."""
     emulator = Km003cEmulator(faults=Faults(mute_after=4))
-    meter = Km003c(lambda: connect(backend=UsbBus(emulator)), QUEUE, answer_s=0.3)
+    meter = Km003c(lambda: connect(backend=UsbBus(emulator)), QUEUE, response_s=0.3)
     assert isinstance(meter.open(), AbsentMeter)
     kinds = [data[0] for data in emulator.asked]
     assert START_GRAPH in kinds

@@ -32,10 +32,10 @@ OPTIONS = {
 }
 
 
-def make(emulator: Lpm01aEmulator, options: str = "supply=3.3", answer_s: float = 3.0) -> Lpm01a:
+def make(emulator: Lpm01aEmulator, options: str = "supply=3.3", response_s: float = 3.0) -> Lpm01a:
     """The driver at this unit's port."""
     setup = parse_setup(Options.parse("lpm01a", options))
-    return Lpm01a(lambda: SerialTransport(emulator.path, 3_686_400), setup, answer_s=answer_s)
+    return Lpm01a(lambda: SerialTransport(emulator.path, 3_686_400), setup, response_s=response_s)
 
 
 def opened(meter: Lpm01a) -> Header:
@@ -285,7 +285,7 @@ def test_supply_of_the_device_is_left_alone_unless_asked(tmp_path: Path, options
 def test_refusal_is_one_line(faults: Faults, says: str) -> None:
     """Otherwise the unit's reason would be hidden, or be waited for without an end."""
     with Lpm01aEmulator(faults=faults) as emulator:
-        meter = make(emulator, answer_s=0.4)
+        meter = make(emulator, response_s=0.4)
         assert reason(meter).startswith(says)
         with pytest.raises(MeasurementError, match="not open"):
             meter.session(Path("/nowhere"))
@@ -313,7 +313,7 @@ def test_answer_that_is_lost_leaves_nothing_on(tmp_path: Path, mute: str) -> Non
     A battery or a heater may be on the bench.
     """
     with Lpm01aEmulator(faults=Faults(mute=(mute,))) as emulator:
-        meter = make(emulator, "supply=3.3,power", answer_s=0.2)
+        meter = make(emulator, "supply=3.3,power", response_s=0.2)
         opened(meter)
         with (
             pytest.raises(TargetError, match=f"did not respond to `{mute}"),

@@ -148,7 +148,7 @@ def test_analyser_that_falls_silent_ends_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a run would be waited for without end."""
-    monkeypatch.setattr("edgebench.meters.ptdaemon._ANSWER_S", 0.2)
+    monkeypatch.setattr("edgebench.meters.ptdaemon._RESPONSE_S", 0.2)
     found, trouble, daemon = recorded(tmp_path / "r", PtdFaults(silent_after=3), samples=math.inf)
     assert trouble == "PTDaemon delivered no sample for 0.7 s"
     assert len(found.power_w) == 3

@@ -19,7 +19,7 @@ from edgebench.meters.base import AbsentMeter, Flag, Header
 from edgebench.meters.recorder import Recorder
 from edgebench.meters.registry import find_meter
 from edgebench.meters.scpi.device import Scpi
-from edgebench.meters.scpi.link import ANSWER_S, ScpiLink, open_link
+from edgebench.meters.scpi.link import RESPONSE_S, ScpiLink, open_link
 from edgebench.meters.scpi.multimeter import aperture_cycles, polled_cycles
 from edgebench.meters.scpi.setup import ScpiSetup
 from edgebench.meters.spool import read_header
@@ -34,9 +34,9 @@ def square(time_s: Floats) -> Floats:
     return np.where(time_s % 0.05 < 0.02, 0.2, 0.05)
 
 
-def meter(server: Server, answer_s: float = 2.0, **setup: Any) -> Scpi:
+def meter(server: Server, response_s: float = 2.0, **setup: Any) -> Scpi:
     """Our driver of this instrument."""
-    return Scpi(lambda: open_link(server.address, answer_s), ScpiSetup(**setup))
+    return Scpi(lambda: open_link(server.address, response_s), ScpiSetup(**setup))
 
 
 def opened(made: Scpi) -> Header:
@@ -547,7 +547,7 @@ def test_readings_are_as_long_as_the_rate_allows() -> None:
     """Otherwise half the planned readings would come, or a reading be given up too early."""
     cycles = [polled_cycles(rate) for rate in (50, 10, 5, 2, 1, 0.2, 0.1)]
     assert cycles == [1, 1, 1, 1, 10, 10, 10], "at 2/s, ten cycles would leave no time to ask"
-    assert 2 * max(cycles) / 50 < ANSWER_S / 2, "with its zero, of a mains of 50 Hz"
+    assert 2 * max(cycles) / 50 < RESPONSE_S / 2, "with its zero, of a mains of 50 Hz"
 
 
 def test_multimeter_without_such_an_aperture_measures_with_its_own(tmp_path: Path) -> None:
@@ -675,7 +675,7 @@ def test_interface_of_messages_is_read_message_by_message() -> None:
     messages = Messages(b"#18" + bytes(8) + b"\n", b"WT310E\r\n")
     link = ScpiLink(messages, "USB", is_stream=False)
     assert link.query_block("FETC?") == b"#18" + bytes(8) + b"\n"
-    assert link.ask("*IDN?") == b"WT310E"
+    assert link.query("*IDN?") == b"WT310E"
     assert messages.sent == [b"FETC?\n", b"*IDN?\n"]
     with pytest.raises(TargetError, match=r"returned 'x' to `PER\?`, which is not a number"):
         ScpiLink(Messages(b"x\n"), "USB", is_stream=False).query_period("PER?")

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from support.scpi import Faults, Floats, block, elog_block, is_kept
 
 from edgebench.meters.base import Capability, Flag, Header, LossReport, MeterInfo, Packet
-from edgebench.meters.scpi.answers import content_of, flags_of, numbers_of
 from edgebench.meters.scpi.decoder import BlockDecoder, make_decoder
 from edgebench.meters.scpi.instrument import FETCH_COUNT
-from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings
+from edgebench.meters.scpi.responses import content_of, flags_of, numbers_of
+from edgebench.meters.scpi.setup import ResponseKind, ScpiSettings
 from edgebench.protocol.errors import EdgebenchError, TargetError
 from edgebench.protocol.plain import to_plain
 
 RATE_HZ = 1000.0
-ELOG = ScpiSettings(kind=AnswerKind.ELOG)
+ELOG = ScpiSettings(kind=ResponseKind.ELOG)
 currents_a = st.lists(
     st.floats(1e-9, 3.0).map(lambda value: value * (-1 if value < 1e-8 else 1)),
     min_size=1,
@@ -102,7 +102,7 @@ def test_longest_answer_is_below_the_limit_of_a_block() -> None:
 
 def test_values_of_text_have_the_voltage_that_was_said() -> None:
     """Otherwise a multimeter's amperes would be printed as watts."""
-    settings = ScpiSettings(kind=AnswerKind.MULTIMETER_MEMORY, supply_v=3.3)
+    settings = ScpiSettings(kind=ResponseKind.MULTIMETER_MEMORY, supply_v=3.3)
     found, loss = decode(
         [block(b"+1.0E-01,+9.90000000E+37,-9.9E+37,nonsense"), block(b"")], settings
     )
@@ -159,7 +159,7 @@ def test_header_that_is_damaged_is_refused() -> None:
     header = Header(driver="scpi", info=MeterInfo(vendor="", model=""), capability=capability)
     with pytest.raises(EdgebenchError):
         make_decoder(header)
-    facts = to_plain(ScpiSettings(kind=AnswerKind.MULTIMETER))
+    facts = to_plain(ScpiSettings(kind=ResponseKind.MULTIMETER))
     with pytest.raises((EdgebenchError, ValueError)):
         make_decoder(replace(header, facts=facts))
     assert math.isnan(numbers_of(b"x")[0])

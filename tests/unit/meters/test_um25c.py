@@ -23,9 +23,9 @@ from edgebench.meters.um25c import MODELS, Um25c, make_meter, model_of, values_o
 from edgebench.protocol.errors import TargetError, UsageError
 
 
-def make(emulator: Um25cEmulator, answer_s: float = 0.15) -> Um25c:
+def make(emulator: Um25cEmulator, response_s: float = 0.15) -> Um25c:
     """The driver at this tester's port."""
-    return Um25c(lambda: SerialTransport(emulator.path, 9600), rate_hz=10, answer_s=answer_s)
+    return Um25c(lambda: SerialTransport(emulator.path, 9600), rate_hz=10, response_s=response_s)
 
 
 def opened(meter: Um25c) -> Header:

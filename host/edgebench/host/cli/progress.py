@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import signal
 import threading
@@ -89,7 +90,8 @@ class PhaseTime(ProgressColumn):
             return Text("" if left_s is None else f"about {format_duration(left_s)} left")
         if not task.fields["is_timed"]:
             return Text("")
-        expected = f" of {format_duration(task.total)}" if task.total else ""
+        # Rounded up, so that an expected duration below half a second is not shown as 0:00:00.
+        expected = f" of {format_duration(math.ceil(task.total))}" if task.total else ""
         return Text(f"{format_duration(task.elapsed or 0.0)}{expected}")
 
 

@@ -13,6 +13,9 @@ from edgebench.meters.hid import REPORT_BYTES
 from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
+LIMIT_V, LIMIT_A = 28.0, 7.0
+"""Assumed for all models. If the range of a tester is smaller, clipped values have no flag."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FnirsiSettings:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.cable import refuse_backwards, sign_of
-from edgebench.meters.fnirsi.decoder import FnirsiSettings
+from edgebench.meters.fnirsi.decoder import LIMIT_A, LIMIT_V, FnirsiSettings
 from edgebench.meters.fnirsi.reports import INIT, START, ReportFramer, command, is_data, samples_of
 from edgebench.meters.hid import HidDevice, HidTransport, choose_device
 from edgebench.meters.instrument import InstrumentMeter
@@ -40,11 +40,9 @@ Source: fqueze/usb-power-profiling, README: observed on a C1 and an FNB48S, assu
 RATE_HZ = 100.0
 _RATE_LIMITS_HZ = (90.0, 110.0)
 _SMOOTHING_MAX_S = 0.5
-_LIMIT_V, _LIMIT_A = 28.0, 7.0
-"""Assumed for all models. If the range of a tester is smaller, clipped values have no flag."""
 _AWAKE_S = 0.5
 _QUIET_S = 0.1
-_ANSWER_S = 2.0
+_RESPONSE_S = 2.0
 _ASSUMED = "assumed: no FNIRSI data sheet was available"
 """If a tester is less accurate, the stated uncertainty is too small."""
 
@@ -65,8 +63,8 @@ class KeepAlive(Dialog):
 
     def stop(self) -> None:
         """Wait until the stream has ended."""
-        complaint = f"the FNIRSI tester still sends data {_ANSWER_S:g} s after the last request"
-        run_dry(self._transport, complaint, _ANSWER_S)
+        complaint = f"the FNIRSI tester still sends data {_RESPONSE_S:g} s after the last request"
+        run_dry(self._transport, complaint, _RESPONSE_S)
 
     def read(self, timeout_s: float) -> bytes:
         """Return bytes that have arrived; renews the start command when due."""
@@ -81,7 +79,7 @@ class KeepAlive(Dialog):
             TargetError: no samples arrive, or the device is not a tester.
         """
         self.start()
-        framer, deadline_s, reports = ReportFramer(), time.monotonic() + _ANSWER_S, 0
+        framer, deadline_s, reports = ReportFramer(), time.monotonic() + _RESPONSE_S, 0
         byte_count = 0
         while (left_s := deadline_s - time.monotonic()) > 0:
             data = self.read(min(left_s, _QUIET_S))
@@ -92,7 +90,7 @@ class KeepAlive(Dialog):
                     voltage_v, current_a = samples_of(report)
                     return float((voltage_v * current_a).mean())
         raise TargetError(
-            f"no FNIRSI tester found: {byte_count} bytes in {_ANSWER_S:g} s, without samples; "
+            f"no FNIRSI tester found: {byte_count} bytes in {_RESPONSE_S:g} s, without samples; "
             "very old firmware sends none"
         )
 
@@ -130,7 +128,7 @@ class Fnirsi(InstrumentMeter[KeepAlive]):
             (device.vendor, device.product), ("USB tester", _SMOOTHING_MAX_S)
         )
         smears = "the tester smears changes of power; fqueze/usb-power-profiling, README"
-        settings = FnirsiSettings(is_reversed=self._is_reversed, limit_v=_LIMIT_V, limit_a=_LIMIT_A)
+        settings = FnirsiSettings(is_reversed=self._is_reversed, limit_v=LIMIT_V, limit_a=LIMIT_A)
         return Header(
             driver=self.name,
             info=MeterInfo(
@@ -146,7 +144,7 @@ class Fnirsi(InstrumentMeter[KeepAlive]):
                 clock_domain=f"meter:fnirsi:{device.serial or 'unknown'}",
                 loss_detection="wallclock",
                 min_window_s=10 * smoothing_s,
-                current_limits=(CurrentLimit(limit_a=_LIMIT_A, reference=_ASSUMED),),
+                current_limits=(CurrentLimit(limit_a=LIMIT_A, reference=_ASSUMED),),
             ),
             uncertainty=(
                 term(Kind.GAIN, 0.01, _ASSUMED),

@@ -25,6 +25,9 @@ from edgebench.meters.joulescope.signal_blocks import SignalBlocks
 from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
+LIMIT_A, LIMIT_V = 10.0, 15.0
+"""Ends of the highest ranges. Assumed for all models: see the data sheet of your instrument."""
+
 _HOLD_S = 0.5
 _NS_PER_S = 1e9
 

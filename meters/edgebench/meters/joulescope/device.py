@@ -17,7 +17,7 @@ from typing import Any
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.joulescope.blocks import CURRENT, INPUT_COUNT, POWER, VOLTAGE, input_topic
-from edgebench.meters.joulescope.decoder import JoulescopeSettings
+from edgebench.meters.joulescope.decoder import LIMIT_A, LIMIT_V, JoulescopeSettings
 from edgebench.meters.joulescope.stream import BlockStream, JoulescopeDriver
 from edgebench.meters.joulescope.unit import JoulescopeUnit
 from edgebench.meters.options import Options
@@ -36,7 +36,6 @@ that no activity falls between two samples.
 
 Source: joulescope_driver, src/downsample.c (filters of 39 and 89 taps, or means) and its callers in
 js110_usb.c and js220_usb.c, on_sampling_frequency."""
-LIMIT_A, LIMIT_V = 10.0, 15.0
 _INPUTS = {"js110": 2}
 _GAIN = {"js110": 0.01}
 _GAIN_OTHERS = 0.005

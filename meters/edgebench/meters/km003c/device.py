@@ -35,7 +35,7 @@ from edgebench.meters.km003c.messages import (
     START_GRAPH,
     STOP_GRAPH,
     kind_of,
-    question,
+    request,
     samples_of,
     values_of,
 )
@@ -51,8 +51,8 @@ MODELS = {(0x5FC9, 0x0061): "KM002C", (0x5FC9, 0x0063): "KM003C"}
 RATE_HZ = 200.0
 RATE_MAX_HZ = 500.0
 _INTERFACE, _OUT, _IN = 0, 0x01, 0x81
-_ANSWER_S = 1.0
-_SILENT_ANSWERS = 5
+_RESPONSE_S = 1.0
+_UNANSWERED_MAX = 5
 _FETCH_S = 0.02
 """Time between two fetches of the queue: a response holds up to 48 samples, at 1000 per second."""
 _FIRST_S = 2.0
@@ -75,26 +75,26 @@ class Km003cSetup:
 class Km003cDialog(Dialog):
     """Requests, each matched with its response by number."""
 
-    def __init__(self, transport: BulkTransport, answer_s: float) -> None:
+    def __init__(self, transport: BulkTransport, response_s: float) -> None:
         super().__init__(transport)
         self.texts = transport.texts
-        self._answer_s = answer_s
+        self._response_s = response_s
         self._number = 0
-        self._silent_count = 0
+        self._unanswered_count = 0
 
-    def ask(self, kind: int, attribute: int = 0) -> bytes:
+    def query(self, kind: int, attribute: int = 0) -> bytes:
         """Send a request; returns its response, or b"" on timeout. Late responses are discarded."""
         self._number = (self._number + 1) % 256
-        self._transport.write(question(kind, self._number, attribute))
-        deadline_s = time.monotonic() + self._answer_s
+        self._transport.write(request(kind, self._number, attribute))
+        deadline_s = time.monotonic() + self._response_s
         while (left_s := deadline_s - time.monotonic()) > 0:
             message = self._transport.read(left_s)
             if kind_of(message)[1] == self._number:
-                self._silent_count = 0
+                self._unanswered_count = 0
                 return message
-        self._silent_count += 1
-        if self._silent_count >= _SILENT_ANSWERS:
-            raise TargetError(f"the tester did not respond {_SILENT_ANSWERS} times in a row")
+        self._unanswered_count += 1
+        if self._unanswered_count >= _UNANSWERED_MAX:
+            raise TargetError(f"the tester did not respond {_UNANSWERED_MAX} times in a row")
         return b""
 
     def first_reading(self) -> tuple[float, float]:
@@ -106,16 +106,16 @@ class Km003cDialog(Dialog):
         for _ in range(_STALE_MESSAGES):
             if not self._transport.read(_QUIET_S):
                 break
-        message = self.ask(GET_DATA, ADC) or self.ask(GET_DATA, ADC)
+        message = self.query(GET_DATA, ADC) or self.query(GET_DATA, ADC)
         try:
             return values_of(message)
         except ValueError as exc:
             received = f"{len(message)} bytes" if message else "nothing"
-            raise TargetError(f"no KM003C found: {received} in {self._answer_s:g} s") from exc
+            raise TargetError(f"no KM003C found: {received} in {self._response_s:g} s") from exc
 
     def reading(self) -> Reading:
         """A reading, with the time in the middle of the request."""
-        return timed(lambda: self.ask(GET_DATA, ADC) or None)
+        return timed(lambda: self.query(GET_DATA, ADC) or None)
 
     def start_graph(self, rate_number: int) -> None:
         """Start filling the tester's queue.
@@ -124,18 +124,18 @@ class Km003cDialog(Dialog):
             TargetError: the tester rejects a command.
         """
         for kind, attribute in ((CONNECT, 0), (STOP_GRAPH, 0), (START_GRAPH, rate_number)):
-            if kind_of(self.ask(kind, attribute))[0] != ACCEPT and kind != STOP_GRAPH:
+            if kind_of(self.query(kind, attribute))[0] != ACCEPT and kind != STOP_GRAPH:
                 raise TargetError(f"the tester rejected command {kind:#04x}")
-        self.ask(GET_DATA, ADC_QUEUE)  # discards the rest of an earlier recording
+        self.query(GET_DATA, ADC_QUEUE)  # discards the rest of an earlier recording
 
     def stop_graph(self) -> None:
         """Stop filling the tester's queue."""
-        self.ask(STOP_GRAPH)
+        self.query(STOP_GRAPH)
 
     def read(self, timeout_s: float) -> bytes:
         """New samples as an undecoded message; b"" if none are available yet."""
         time.sleep(min(timeout_s, _FETCH_S))
-        message = self.ask(GET_DATA, ADC_QUEUE)
+        message = self.query(GET_DATA, ADC_QUEUE)
         is_data = kind_of(message)[0] == PUT_DATA and len(message) > 4
         return message if is_data else b""
 
@@ -150,9 +150,9 @@ class Km003c(InstrumentMeter[Km003cDialog]):
         connect: Callable[[], BulkTransport],
         setup: Km003cSetup | None = None,
         *,
-        answer_s: float = _ANSWER_S,
+        response_s: float = _RESPONSE_S,
     ) -> None:
-        super().__init__(lambda: Km003cDialog(connect(), answer_s))
+        super().__init__(lambda: Km003cDialog(connect(), response_s))
         self.setup = setup or Km003cSetup()
 
     def _describe(self, connection: Km003cDialog) -> Header:

@@ -51,7 +51,7 @@ class QueueSamples:
     current_a: Floats
 
 
-def question(kind: int, number: int, attribute: int = 0) -> bytes:
+def request(kind: int, number: int, attribute: int = 0) -> bytes:
     """Encode a request of four bytes."""
     return struct.pack("<BBH", kind, number, attribute << 1)
 

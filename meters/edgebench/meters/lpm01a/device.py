@@ -22,7 +22,7 @@ from pathlib import Path
 from edgebench.meters.base import Header, MeterInfo
 from edgebench.meters.instrument import InstrumentMeter
 from edgebench.meters.lpm01a.datasheet import capability, uncertainty
-from edgebench.meters.lpm01a.dialog import ANSWER_S, Lpm01aDialog
+from edgebench.meters.lpm01a.dialog import RESPONSE_S, Lpm01aDialog
 from edgebench.meters.lpm01a.settings import (
     SUPPLY_LIMITS_V,
     Lpm01aSettings,
@@ -47,8 +47,10 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
 
     name = "lpm01a"
 
-    def __init__(self, connect: Connect, setup: Lpm01aSetup, *, answer_s: float = ANSWER_S) -> None:
-        super().__init__(lambda: Lpm01aDialog(connect(), answer_s))
+    def __init__(
+        self, connect: Connect, setup: Lpm01aSetup, *, response_s: float = RESPONSE_S
+    ) -> None:
+        super().__init__(lambda: Lpm01aDialog(connect(), response_s))
         check(setup)
         self._setup = setup
         self._is_taken = False
@@ -60,10 +62,10 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
     def _describe(self, connection: Lpm01aDialog) -> Header:
         """Identify the unit; a running stream is stopped, because it blocks all queries."""
         connection.rouse("powershield")
-        answers = {
-            command: connection.ask(command) for command in ("version", "powershield", "status")
+        responses = {
+            command: connection.query(command) for command in ("version", "powershield", "status")
         }
-        serial = answers["powershield"].rpartition("present")[2].strip(" :")
+        serial = responses["powershield"].rpartition("present")[2].strip(" :")
         supply_v = self._supply_v(connection)
         return Header(
             driver=self.name,
@@ -71,8 +73,10 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
                 vendor="STMicroelectronics",
                 model="X-NUCLEO-LPM01A",
                 serial=serial,
-                firmware=answers["version"],
-                raw_metadata="\n".join(f"{name}: {answer}" for name, answer in answers.items()),
+                firmware=responses["version"],
+                raw_metadata="\n".join(
+                    f"{name}: {response}" for name, response in responses.items()
+                ),
             ),
             capability=capability(self.name, self._setup, serial),
             uncertainty=uncertainty(self._setup, supply_v),
@@ -98,39 +102,39 @@ class Lpm01a(InstrumentMeter[Lpm01aDialog]):
         if not self._is_set_up:
             self._take(dialog)
             for command in _commands(self._setup):
-                dialog.ask(command)
+                dialog.query(command)
             self._is_set_up = True
         if self._setup.is_power_on:
             self._is_powered = True  # also if only the reply is lost
-            dialog.ask("pwr on")
-        dialog.ask("start")
+            dialog.query("pwr on")
+        dialog.query("start")
 
     def _stop(self, dialog: Lpm01aDialog) -> None:
         try:
             dialog.stop()
         finally:
             if self._is_powered:  # only if switched on here: otherwise the device keeps its supply
-                dialog.ask("pwr off")
+                dialog.query("pwr off")
                 self._is_powered = False
 
     def _take(self, dialog: Lpm01aDialog) -> None:
         self._is_taken = True
-        dialog.ask("htc")
+        dialog.query("htc")
 
     def _supply_v(self, dialog: Lpm01aDialog) -> float:
         """Voltage that will be set, or that the unit reports as set."""
         if self._setup.supply_v is not None:
             return self._setup.supply_v
         self._take(dialog)
-        answer = dialog.ask("volt get")
-        dialog.ask("hrc")
+        response = dialog.query("volt get")
+        dialog.query("hrc")
         self._is_taken = False
-        match = _NUMBER.fullmatch(answer)
+        match = _NUMBER.fullmatch(response)
         supply_v = float(f"{match[1]}e{match[2]}") if match else 0.0
         low, high = SUPPLY_LIMITS_V
         if not low - 0.1 <= supply_v <= high + 0.1:
             raise UsageError(
-                f"LPM01A gives {low} to {high} V but reports {answer[:40]!r}: add the voltage, "
+                f"LPM01A gives {low} to {high} V but reports {response[:40]!r}: add the voltage, "
                 "as in lpm01a:/dev/ttyACM0,supply=3.3"
             )
         return supply_v

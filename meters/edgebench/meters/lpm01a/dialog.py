@@ -21,7 +21,7 @@ from edgebench.meters.transport import (
 )
 from edgebench.protocol.errors import TargetError
 
-ANSWER_S = 3.0
+RESPONSE_S = 3.0
 _QUIET_S = 0.1
 _DETAIL = re.compile(rb"Error detail:\s*([^\r\n]+)\r?\n")
 
@@ -33,9 +33,9 @@ class Lpm01aRefusal(TargetError):
 class Lpm01aDialog(Dialog):
     """Sends commands, and keeps bytes received after a response for the next read."""
 
-    def __init__(self, transport: ByteStream, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, transport: ByteStream, response_s: float = RESPONSE_S) -> None:
         super().__init__(transport)
-        self._answer_s = answer_s
+        self._response_s = response_s
         self._ahead = b""
 
     def read(self, timeout_s: float) -> bytes:
@@ -45,7 +45,7 @@ class Lpm01aDialog(Dialog):
             return ahead
         return super().read(timeout_s)
 
-    def ask(self, command: str) -> str:
+    def query(self, command: str) -> str:
         """Send a command; returns the text of its acknowledgement after the command itself.
 
         Raises:
@@ -54,13 +54,13 @@ class Lpm01aDialog(Dialog):
         self._ahead = b""
         self.write(command.encode() + b"\n")
         name = re.escape(command.split()[0].encode())
-        answer = re.compile(rb"(?:(ack)\s+%s|err(?:or)?)\b([^\r\n]*)\r?\n" % name)
-        received = read_until(self._transport, answer, self._answer_s)
-        match = answer.search(received)
+        response = re.compile(rb"(?:(ack)\s+%s|err(?:or)?)\b([^\r\n]*)\r?\n" % name)
+        received = read_until(self._transport, response, self._response_s)
+        match = response.search(received)
         if match is None:
             raise TargetError(
                 f"LPM01A did not respond to `{command}`: {len(received)} bytes in "
-                f"{self._answer_s:g} s, without ack or error"
+                f"{self._response_s:g} s, without ack or error"
             )
         if not match[1]:
             reason = self._reason(received)
@@ -81,7 +81,7 @@ class Lpm01aDialog(Dialog):
         if self._transport.read(_QUIET_S):
             self.stop()
         try:
-            self.ask(command)
+            self.query(command)
         except Lpm01aRefusal:
             self.stop()
 
@@ -93,8 +93,8 @@ class Lpm01aDialog(Dialog):
         """
         self._ahead = b""
         self.write(b"stop\n")
-        complaint = f"LPM01A does not stop: it still sends data after {self._answer_s:g} s"
-        run_dry(self._transport, complaint, self._answer_s)
+        complaint = f"LPM01A does not stop: it still sends data after {self._response_s:g} s"
+        run_dry(self._transport, complaint, self._response_s)
 
     def _reason(self, received: bytes) -> str:
         """Reason for an error, from the line after it; old firmware sends none."""

@@ -37,12 +37,12 @@ class MonsoonLink:
         Raises:
             TargetError: the unit is sampling, or sends too few bytes.
         """
-        answer = self._transport.ask(GET_OR_SET, register, 4)
-        value = int.from_bytes(answer, "little")
-        if len(answer) < 4 or value == BUSY:
+        response = self._transport.control_in(GET_OR_SET, register, 4)
+        value = int.from_bytes(response, "little")
+        if len(response) < 4 or value == BUSY:
             name = register.name.lower().replace("_", " ")
             raise TargetError(f"the Monsoon does not report its {name}")
-        return int.from_bytes(answer[:size], "little")
+        return int.from_bytes(response[:size], "little")
 
     def signed(self, register: Register) -> int:
         """Value of a register that may be negative."""
@@ -52,11 +52,11 @@ class MonsoonLink:
     def set(self, register: Register, value: int) -> None:
         """Set a register."""
         index = register | (value >> 16 & 0xFF) << 8
-        self._transport.tell(GET_OR_SET, value & 0xFFFF, index, value.to_bytes(4, "little"))
+        self._transport.control_out(GET_OR_SET, value & 0xFFFF, index, value.to_bytes(4, "little"))
 
     def start(self) -> None:
         """Sample until `stop`."""
-        self._transport.tell(START, CALIBRATION_MS, 0, FOREVER.to_bytes(4, "little"))
+        self._transport.control_out(START, CALIBRATION_MS, 0, FOREVER.to_bytes(4, "little"))
 
     def stop(self) -> None:
         """Stop sampling, and discard the remaining packets.
@@ -64,7 +64,7 @@ class MonsoonLink:
         Raises:
             TargetError: packets still arrive after 2 s.
         """
-        self._transport.tell(STOP)
+        self._transport.control_out(STOP)
         deadline_s = time.monotonic() + _DRAIN_S
         while self._transport.read(_QUIET_S):
             if time.monotonic() > deadline_s:

@@ -92,7 +92,7 @@ class Ppk2Decoder(UniformDecoder):
         current_a[is_damaged] = np.nan  # even where the filter has a value
         spike_w[is_damaged] = 0.0
         flags[is_damaged] |= np.uint8(Flag.MISSING)
-        is_beyond = ((words & _ADC) == SATURATED_ADC) | ((unfiltered_a > HIGHEST_A) & ~is_damaged)
+        is_beyond = ((words & _ADC) == SATURATED_ADC) | ((unfiltered_a >= HIGHEST_A) & ~is_damaged)
         flags |= self.timeline.saturate(is_beyond)
         self._count_bounded(is_beyond, ranges)
         return SampleBlock(

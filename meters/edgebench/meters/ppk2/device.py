@@ -42,7 +42,7 @@ Source: Nordic, PPK2 user guide.
 """
 _START, _STOP, _POWER, _MODE, _SUPPLY, _METADATA = 0x06, 0x07, 0x0C, 0x11, 0x0D, 0x19
 _AMPERE_METER, _SOURCE = 1, 2
-_ANSWER_S = 2.0
+_RESPONSE_S = 2.0
 _ATTEMPTS = 2
 _END = re.compile(re.escape(END))
 _ACCURACY = (0.10, 0.10, 0.10, 0.10, 0.15)
@@ -96,7 +96,7 @@ class Ppk2(InstrumentMeter[ByteStream]):
 
     def _describe(self, connection: ByteStream) -> Header:
         """Stop a running stream, and read the calibration."""
-        metadata = _ask(connection)
+        metadata = _query(connection)
         supply_v = self._setup.supply_v
         if supply_v is None and self._setup.is_source and metadata.vdd_mv is not None:
             supply_v = metadata.vdd_mv / 1000
@@ -172,7 +172,7 @@ class Ppk2(InstrumentMeter[ByteStream]):
                 transport.write(bytes([_POWER, 0]))
                 self._is_powered = False
         # The recording is complete: if the unit keeps sending, the next start fails.
-        read_rest(transport, _ANSWER_S)
+        read_rest(transport, _RESPONSE_S)
 
 
 def make_meter(options: Options) -> Ppk2:
@@ -186,20 +186,20 @@ def make_meter(options: Options) -> Ppk2:
     return Ppk2(lambda: SerialTransport(path or find_port(*USB_ID), BAUD_RATE), setup=setup)
 
 
-def _ask(transport: ByteStream) -> Metadata:
+def _query(transport: ByteStream) -> Metadata:
     """Read the unit's metadata, after stopping a stream that may still run."""
-    answer = b""
+    response = b""
     for _ in range(_ATTEMPTS):
         transport.write(bytes([_STOP]))
         _drain(transport, "no PPK2 found: this port")
         transport.write(bytes([_METADATA]))
-        answer = read_until(transport, _END, _ANSWER_S)
-        if END in answer:
-            return parse_metadata(answer)
-    raise TargetError(f"no PPK2 found: {len(answer)} bytes in {_ANSWER_S:g} s, without an end")
+        response = read_until(transport, _END, _RESPONSE_S)
+        if END in response:
+            return parse_metadata(response)
+    raise TargetError(f"no PPK2 found: {len(response)} bytes in {_RESPONSE_S:g} s, without an end")
 
 
 def _drain(transport: ByteStream, who: str) -> None:
     """Discard pending bytes; a console or another instrument may never fall silent."""
-    after = f"data {_ANSWER_S:g} s after the stop command"
-    run_dry(transport, f"{who} still sends {after}", _ANSWER_S)
+    after = f"data {_RESPONSE_S:g} s after the stop command"
+    run_dry(transport, f"{who} still sends {after}", _RESPONSE_S)

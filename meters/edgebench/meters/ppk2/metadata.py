@@ -53,13 +53,13 @@ class Metadata:
     text: str
 
 
-def parse_metadata(answer: bytes) -> Metadata:
+def parse_metadata(response: bytes) -> Metadata:
     """Parse the response, which may start with bytes of a stream.
 
     Raises:
         MeasurementError: a constant without a default is missing.
     """
-    lines = answer.rpartition(END)[0 if END in answer else 2].split(b"\n")
+    lines = response.rpartition(END)[0 if END in response else 2].split(b"\n")
     matches = (_LINE.match(line) for line in lines)
     values = {m[1].decode("ascii"): m[2].decode("ascii", "replace") for m in matches if m}
     constants: dict[str, tuple[float, ...]] = {}

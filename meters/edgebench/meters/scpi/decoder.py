@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from edgebench.meters.base import Decoder, Floats, Header, Packet, SampleBlock
-from edgebench.meters.scpi.answers import content_of, flags_of, numbers_of
 from edgebench.meters.scpi.elog import RECORD_BYTES
 from edgebench.meters.scpi.multimeter import MultimeterDecoder
 from edgebench.meters.scpi.power_meter import Wt300Decoder
 from edgebench.meters.scpi.query import QueryDecoder
-from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings
+from edgebench.meters.scpi.responses import content_of, flags_of, numbers_of
+from edgebench.meters.scpi.setup import ResponseKind, ScpiSettings
 from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.errors import TargetError
 from edgebench.protocol.plain import from_plain
@@ -42,7 +42,7 @@ class BlockDecoder(UniformDecoder):
         self.timeline.count(flags)
         places = self.timeline.place(len(current_a))
         self.timeline.arrive(packet.last_rx_ns)
-        is_averaging = self.settings.kind is AnswerKind.ELOG
+        is_averaging = self.settings.kind is ResponseKind.ELOG
         begin_ns, end_ns = self.timeline.interval_ns(places)
         return [
             SampleBlock(
@@ -59,7 +59,7 @@ class BlockDecoder(UniformDecoder):
 
     def _values(self, content: bytes) -> tuple[Floats, Floats]:
         """Current and voltage; each of shape (n,)."""
-        if self.settings.kind is AnswerKind.ELOG:
+        if self.settings.kind is ResponseKind.ELOG:
             whole = len(content) // RECORD_BYTES * RECORD_BYTES
             records = np.frombuffer(content[:whole], ">f4").astype(np.float64).reshape(-1, 2)
             return records[:, 0], records[:, 1]
@@ -70,10 +70,10 @@ class BlockDecoder(UniformDecoder):
 def make_decoder(header: Header) -> Decoder:
     """Create the decoder of a SCPI instrument's recording."""
     settings = from_plain(header.facts, ScpiSettings)
-    if settings.kind is AnswerKind.POWER_METER:
+    if settings.kind is ResponseKind.POWER_METER:
         return Wt300Decoder(header)
-    if settings.kind is AnswerKind.MULTIMETER:
+    if settings.kind is ResponseKind.MULTIMETER:
         return MultimeterDecoder(header)
-    if settings.kind is AnswerKind.QUERY:
+    if settings.kind is ResponseKind.QUERY:
         return QueryDecoder(header)
     return BlockDecoder(settings, header.capability.rate_hz)

@@ -76,17 +76,19 @@ def identity_of(link: ScpiLink, least_count: int = 4) -> MeterInfo:
     Raises:
         TargetError: the instrument does not respond, or the response is invalid.
     """
-    answer = link.query_text("*IDN?")
-    fields = [field.strip() for field in answer.split(",")]
-    if len(fields) < least_count or not answer:
-        raise TargetError(f"{link.name} returned {answer[:60]!r} to `*IDN?`, which is no identity")
+    response = link.query_text("*IDN?")
+    fields = [field.strip() for field in response.split(",")]
+    if len(fields) < least_count or not response:
+        raise TargetError(
+            f"{link.name} returned {response[:60]!r} to `*IDN?`, which is no identity"
+        )
     fields += [""] * (4 - len(fields))
     return MeterInfo(
         vendor=fields[0],
         model=fields[1] or fields[0],
         serial=fields[2],
         firmware=",".join(fields[3:]),
-        raw_metadata=answer,
+        raw_metadata=response,
     )
 
 

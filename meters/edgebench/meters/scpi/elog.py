@@ -16,10 +16,10 @@ from __future__ import annotations
 import time
 
 from edgebench.meters.base import Capability, Channel, Header, MeterInfo
-from edgebench.meters.scpi.answers import content_of
 from edgebench.meters.scpi.instrument import FETCH_COUNT, FETCH_S, DataLogger
 from edgebench.meters.scpi.link import ScpiLink
-from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings, ScpiSetup, refuse_others
+from edgebench.meters.scpi.responses import content_of
+from edgebench.meters.scpi.setup import ResponseKind, ScpiSettings, ScpiSetup, refuse_others
 from edgebench.meters.uncertainty import Kind, Unit, term
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.plain import to_plain
@@ -74,10 +74,10 @@ class Elog(DataLogger):
         """Records since the last fetch as an undecoded block; waits up to 0.1 s for new records."""
         if not self._is_behind:
             time.sleep(min(timeout_s, FETCH_S))
-        answer = self._link.query_block(f"FETC:ELOG? {FETCH_COUNT},{self._place}")
-        length = len(content_of(answer))
+        response = self._link.query_block(f"FETC:ELOG? {FETCH_COUNT},{self._place}")
+        length = len(content_of(response))
         self._is_behind = length >= FETCH_COUNT * RECORD_BYTES
-        return answer if length else b""
+        return response if length else b""
 
     @property
     def _place(self) -> str:
@@ -106,7 +106,7 @@ class Elog(DataLogger):
                 arrival_error_s=FETCH_S,
             ),
             uncertainty=UNCERTAINTY,
-            facts=to_plain(ScpiSettings(kind=AnswerKind.ELOG)),
+            facts=to_plain(ScpiSettings(kind=ResponseKind.ELOG)),
         )
 
 

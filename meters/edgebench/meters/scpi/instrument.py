@@ -55,13 +55,13 @@ class Instrument(ABC):
 class PolledInstrument(Instrument):
     """An instrument that is queried for each value."""
 
-    question: str
+    poll_command: str
     """Query whose response is a value, or several simultaneous values."""
 
     def session(self, header: Header, path: Path) -> PolledSession:
         """Create a polled recording."""
         return PolledSession(
-            lambda: [timed(lambda: self._link.ask(self.question))],
+            lambda: [timed(lambda: self._link.query(self.poll_command))],
             header,
             path,
             set_up=self._set_up,
@@ -72,7 +72,7 @@ class PolledInstrument(Instrument):
         fastest_hz = 0.0
         for _ in range(_TRIALS):
             before_s = time.monotonic()
-            self._link.ask(self.question)
+            self._link.query(self.poll_command)
             fastest_hz = max(fastest_hz, BUSY_RATIO / max(1e-3, time.monotonic() - before_s))
             if fastest_hz >= wanted_hz:
                 break

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from edgebench.meters.scpi.answers import SPECIAL, block_length, length_digits
+from edgebench.meters.scpi.responses import SPECIAL, block_length, length_digits
 from edgebench.protocol.distributions import install_command
 from edgebench.protocol.errors import TargetError
 from edgebench.protocol.text import one_line
 
-ANSWER_S = 3.0
+RESPONSE_S = 3.0
 _LINE_MAX_BYTES = 1 << 16
 _END_MAX_BYTES = 4
 """Maximum length of the line end after a block, with padding before it."""
@@ -32,10 +32,10 @@ class ScpiLink:
     """Sends commands to an instrument, and receives its responses."""
 
     def __init__(
-        self, resource: Any, name: str, *, is_stream: bool, answer_s: float = ANSWER_S
+        self, resource: Any, name: str, *, is_stream: bool, response_s: float = RESPONSE_S
     ) -> None:
         self._resource = resource
-        self._answer_s = answer_s
+        self._response_s = response_s
         self._is_stream = is_stream
         self._is_late = False
         """Whether a response timed out, so that the next bytes may belong to it."""
@@ -51,7 +51,7 @@ class ScpiLink:
         with self._about(command):
             self._resource.write_raw(command.encode("ascii") + b"\n")
 
-    def ask(self, command: str) -> bytes:
+    def query(self, command: str) -> bytes:
         """Send a query; returns the response without its line end.
 
         Raises:
@@ -63,7 +63,7 @@ class ScpiLink:
 
     def query_text(self, command: str) -> str:
         """Send a query; returns the response as text."""
-        return self.ask(command).decode("ascii", "replace").strip()
+        return self.query(command).decode("ascii", "replace").strip()
 
     def query_period(self, command: str) -> float:
         """Send a query; returns the interval between two values in seconds.
@@ -73,19 +73,19 @@ class ScpiLink:
         """
         return self.period_of(self.query_text(command), command)
 
-    def period_of(self, answer: str, command: str) -> float:
+    def period_of(self, response: str, command: str) -> float:
         """Parse the response to a query as the interval between two values in seconds.
 
         Raises:
             TargetError: it is not a number above 0; 9.91E+37 means that there is no value.
         """
         try:
-            period_s = float(answer)
+            period_s = float(response)
         except ValueError:
             period_s = math.nan
         if not abs(period_s) <= SPECIAL:  # also if it is NaN
             raise TargetError(
-                f"{self.name} returned {answer[:40]!r} to `{command}`, which is not a number"
+                f"{self.name} returned {response[:40]!r} to `{command}`, which is not a number"
             )
         if period_s <= 0:
             raise TargetError(
@@ -115,10 +115,10 @@ class ScpiLink:
         Raises:
             TargetError: the instrument has recorded an error.
         """
-        answer = self.query_text(command)
-        number, _, words = answer.partition(",")
+        response = self.query_text(command)
+        number, _, words = response.partition(",")
         if number.strip().lstrip("+-").strip("0"):
-            message = words.strip().strip('"') or answer[:40]
+            message = words.strip().strip('"') or response[:40]
             raise TargetError(f"{self.name} rejected its configuration: {message}")
 
     def forget_errors(self) -> None:
@@ -129,11 +129,11 @@ class ScpiLink:
         """Close the link; may be called twice."""
         self._resource.close()
 
-    def _put(self, question: str) -> None:
+    def _put(self, command: str) -> None:
         """Send a query, unless a response to an earlier query is still due."""
         if self._is_late:
             raise TargetError(f"{self.name} did not respond to an earlier query: connect again")
-        self.write(question)
+        self.write(command)
 
     def _line(self, limit_bytes: int) -> bytes:
         if not self._is_stream:
@@ -152,20 +152,20 @@ class ScpiLink:
         except (Error, OSError) as exc:
             self._is_late = True
             if "TMO" in getattr(exc, "abbreviation", ""):
-                why = f"did not respond to `{command}` within {self._answer_s:g} s"
+                why = f"did not respond to `{command}` within {self._response_s:g} s"
             else:
                 why = f"is gone: {_reason(exc)}"
             raise TargetError(f"{self.name} {why}") from exc
 
 
 def open_link(
-    address: str, answer_s: float = ANSWER_S, *, baud_rate: int | None = None
+    address: str, response_s: float = RESPONSE_S, *, baud_rate: int | None = None
 ) -> ScpiLink:
     """Connect to an instrument.
 
     Args:
         address: Address of a VISA resource, as in TCPIP::192.168.1.5::5025::SOCKET.
-        answer_s: Time limit of a response.
+        response_s: Time limit of a response.
         baud_rate: Rate of a serial port; None: 9600. Ignored for other interfaces.
 
     Raises:
@@ -177,14 +177,14 @@ def open_link(
         raise TargetError(f"pyvisa is not installed, SCPI meters need it: {INSTALL}") from None
     try:
         resource: Any = pyvisa.ResourceManager("@py").open_resource(address)
-        resource.timeout = answer_s * 1000
+        resource.timeout = response_s * 1000
         is_stream = resource.resource_class == "SOCKET" or address.upper().startswith("ASRL")
         resource.read_termination = "\n" if is_stream else None
         if baud_rate is not None and address.upper().startswith("ASRL"):
             resource.baud_rate = baud_rate
     except Exception as exc:  # pyvisa-py raises the base class if it cannot connect
         raise TargetError(f"no instrument at {address}: {_reason(exc)}") from exc
-    return ScpiLink(resource, address, is_stream=is_stream, answer_s=answer_s)
+    return ScpiLink(resource, address, is_stream=is_stream, response_s=response_s)
 
 
 def _reason(exc: Exception) -> str:

@@ -19,7 +19,6 @@ import time
 
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
 from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, Reading
-from edgebench.meters.scpi.answers import content_of, flags_of, numbers_of
 from edgebench.meters.scpi.instrument import (
     BUSY_RATIO,
     FETCH_COUNT,
@@ -28,7 +27,8 @@ from edgebench.meters.scpi.instrument import (
     PolledInstrument,
 )
 from edgebench.meters.scpi.link import ScpiLink
-from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings, ScpiSetup, refuse_others
+from edgebench.meters.scpi.responses import content_of, flags_of, numbers_of
+from edgebench.meters.scpi.setup import ResponseKind, ScpiSettings, ScpiSetup, refuse_others
 from edgebench.meters.uncertainty import Kind, Unit, term
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.plain import from_plain, to_plain
@@ -54,7 +54,7 @@ _ASSUMED = "assumed for any multimeter: see your multimeter's data sheet"
 class Multimeter(PolledInstrument):
     """An ammeter that is queried for each value."""
 
-    question = "READ?"
+    poll_command = "READ?"
 
     def describe(self) -> Header:
         """Header with the requested rate; the session checks whether the rate is possible."""
@@ -70,7 +70,7 @@ class Multimeter(PolledInstrument):
         wanted_hz = self._setup.rate_hz or _POLLED_RATE_HZ
         configure(self._link, self._setup.range_a)
         self._link.write(f"CURR:DC:NPLC {polled_cycles(wanted_hz)}")
-        self._link.ask(_ERROR)  # instruments without this aperture keep their own
+        self._link.query(_ERROR)  # instruments without this aperture keep their own
         return self._header_of(self._possible_hz(wanted_hz))
 
     def _header_of(self, rate_hz: float) -> Header:
@@ -83,7 +83,7 @@ class Multimeter(PolledInstrument):
             loss_detection="wallclock",
             min_window_s=20 / rate_hz,
         )
-        return header_of(self._info, capability, self._setup, AnswerKind.MULTIMETER)
+        return header_of(self._info, capability, self._setup, ResponseKind.MULTIMETER)
 
 
 class MemoryMultimeter(DataLogger):
@@ -129,13 +129,13 @@ class MemoryMultimeter(DataLogger):
             min_window_s=20 * period_s,
             arrival_error_s=FETCH_S,
         )
-        return header_of(self._info, capability, self._setup, AnswerKind.MULTIMETER_MEMORY)
+        return header_of(self._info, capability, self._setup, ResponseKind.MULTIMETER_MEMORY)
 
     def read(self, timeout_s: float) -> bytes:
         """Readings since the last fetch as an undecoded block; waits up to 0.1 s for new ones."""
         time.sleep(min(timeout_s, FETCH_S))
-        answer = self._link.query_block(f"R? {FETCH_COUNT}")
-        return answer if content_of(answer) else b""
+        response = self._link.query_block(f"R? {FETCH_COUNT}")
+        return response if content_of(response) else b""
 
     def _start(self) -> None:
         self._send("INIT")
@@ -174,7 +174,7 @@ def polled_cycles(rate_hz: float) -> int:
 
 
 def header_of(
-    info: MeterInfo, capability: Capability, setup: ScpiSetup, kind: AnswerKind
+    info: MeterInfo, capability: Capability, setup: ScpiSetup, kind: ResponseKind
 ) -> Header:
     """Header of a recording, for either kind of multimeter.
 
@@ -213,8 +213,8 @@ class MultimeterDecoder(PolledDecoder):
 
     def points(self, readings: list[Reading]) -> list[Point]:
         """The point of a round's single value."""
-        [(time_ns, answer)] = readings
-        values = numbers_of(answer or b"")
+        [(time_ns, response)] = readings
+        values = numbers_of(response or b"")
         flags = Flag(int(flags_of(values)[0])) if len(values) == 1 else Flag.MISSING
         current_a = math.nan if flags else float(values[0])
         return [Point(time_ns, current_a * self._supply_v, flags=flags, current_a=current_a)]

@@ -22,9 +22,9 @@ import numpy as np
 
 from edgebench.meters.base import Capability, Channel, Flag, Header
 from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, Reading
-from edgebench.meters.scpi.answers import SPECIAL, flags_of, numbers_of
 from edgebench.meters.scpi.instrument import PolledInstrument
-from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings, refuse_others
+from edgebench.meters.scpi.responses import SPECIAL, flags_of, numbers_of
+from edgebench.meters.scpi.setup import ResponseKind, ScpiSettings, refuse_others
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit, term
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.plain import to_plain
@@ -39,7 +39,7 @@ _MIN_WINDOW_UPDATES = 20
 class Wt300(PolledInstrument):
     """An element of a power meter."""
 
-    question = ":NUMERIC:NORMAL:VALUE?"
+    poll_command = ":NUMERIC:NORMAL:VALUE?"
 
     def describe(self) -> Header:
         """Header with the present ranges, and the present or requested update rate."""
@@ -66,20 +66,21 @@ class Wt300(PolledInstrument):
         link.refuse_errors(_ERROR)
         return self._header_of(self._update_s())
 
-    def _range_question(self, quantity: str) -> str:
+    def _range_query(self, quantity: str) -> str:
         return f":INPUT:{quantity}:RANGE?"
 
     def _update_s(self) -> float:
-        answer = without_header(self._link.query_text(":RATE?"))
-        if answer.upper().startswith("AUT"):
+        response = without_header(self._link.query_text(":RATE?"))
+        if response.upper().startswith("AUT"):
             raise UsageError(
-                f"{self._info.model} has the update rate {answer[:20]!r}: set a rate, as in rate=4"
+                f"{self._info.model} has the update rate {response[:20]!r}: set a rate, as in "
+                "rate=4"
             )
-        return self._link.period_of(answer, ":RATE?")
+        return self._link.period_of(response, ":RATE?")
 
     def _header_of(self, update_s: float) -> Header:
         ranges = [
-            without_header(self._link.query_text(self._range_question(one)))
+            without_header(self._link.query_text(self._range_query(one)))
             for one in ("VOLTAGE", "CURRENT")
         ]
         return Header(
@@ -98,24 +99,24 @@ class Wt300(PolledInstrument):
                 min_window_s=_MIN_WINDOW_UPDATES * update_s,
             ),
             uncertainty=_uncertainty(update_s, ranges),
-            facts=to_plain(ScpiSettings(kind=AnswerKind.POWER_METER)) | {"ranges": ranges},
+            facts=to_plain(ScpiSettings(kind=ResponseKind.POWER_METER)) | {"ranges": ranges},
         )
 
 
 class ElementWt(Wt300):
     """An element of an analyser whose elements have separate ranges."""
 
-    def _range_question(self, quantity: str) -> str:
+    def _range_query(self, quantity: str) -> str:
         return f":INPUT:{quantity}:RANGE:ELEMENT{self._setup.place}?"
 
 
-def without_header(answer: str) -> str:
+def without_header(response: str) -> str:
     """Response as it would be with `:COMMUNICATE:HEADER OFF`.
 
     >>> without_header(":INPUT:VOLTAGE:RANGE 300.0E+00"), without_header("300.0E+00")
     ('300.0E+00', '300.0E+00')
     """
-    return answer.rpartition(" ")[2] if answer.startswith(":") else answer
+    return response.rpartition(" ")[2] if response.startswith(":") else response
 
 
 def _uncertainty(update_s: float, ranges: list[str]) -> tuple[UncertaintyTerm, ...]:
@@ -141,13 +142,13 @@ class Wt300Decoder(PolledDecoder):
 
     def points(self, readings: list[Reading]) -> list[Point]:
         """The mean over one update; after missed rounds, the time before it is unknown."""
-        [(time_ns, answer)] = readings
+        [(time_ns, response)] = readings
         begin_ns = max(time_ns - self._update_ns, self._last_ns or 0)
         # A slightly late reading covers the whole time since the last.
         if self._last_ns is not None and time_ns - self._last_ns < 1.5 * self._update_ns:
             begin_ns = self._last_ns
         self._last_ns = time_ns
-        values = numbers_of(answer or b"")
+        values = numbers_of(response or b"")
         if len(values) != len(_ITEMS):
             values = numbers_of(b"NAN,NAN,NAN")
         flags = flags_of(values)

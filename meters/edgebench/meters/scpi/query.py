@@ -23,12 +23,12 @@ import math
 
 from edgebench.meters.base import Capability, Channel, Flag, Floats, Header, MeterInfo
 from edgebench.meters.polled import HOST_CLOCK, Point, PolledDecoder, Reading
-from edgebench.meters.scpi.answers import flags_of, numbers_of
 from edgebench.meters.scpi.instrument import PolledInstrument
 from edgebench.meters.scpi.link import ScpiLink
+from edgebench.meters.scpi.responses import flags_of, numbers_of
 from edgebench.meters.scpi.setup import (
-    ANSWERS,
-    AnswerKind,
+    RESPONSE_QUANTITIES,
+    ResponseKind,
     ScpiSettings,
     ScpiSetup,
     refuse_others,
@@ -51,7 +51,7 @@ class QueryInstrument(PolledInstrument):
 
     def __init__(self, link: ScpiLink, setup: ScpiSetup, info: MeterInfo) -> None:
         super().__init__(link, setup, info)
-        self.question = setup.query or ""
+        self.poll_command = setup.query or ""
 
     def describe(self) -> Header:
         """Header, after a response that matches the option `answer`."""
@@ -59,7 +59,7 @@ class QueryInstrument(PolledInstrument):
             *(self._setup, self._info),
             *("query", "answer", "rate", "mean", "supply", "gain", "offset"),
         )
-        self._refuse_answer(self._link.query_text(self.question))
+        self._refuse_response(self._link.query_text(self.poll_command))
         return self._header_of(self._wanted_hz)
 
     def _set_up(self) -> Header:
@@ -73,9 +73,9 @@ class QueryInstrument(PolledInstrument):
     @property
     def _quantities(self) -> tuple[str, ...]:
         usual = "current" if self._setup.supply_v is not None else "power"
-        return ANSWERS[self._setup.quantities or usual]
+        return RESPONSE_QUANTITIES[self._setup.quantities or usual]
 
-    def _refuse_answer(self, answer: str) -> None:
+    def _refuse_response(self, response: str) -> None:
         """Reject contradictory options, and a response without the expected numbers.
 
         Raises:
@@ -89,16 +89,17 @@ class QueryInstrument(PolledInstrument):
             )
         if not is_current and self._setup.supply_v is not None:
             raise UsageError(f"supply requires answer=current, got answer={self._setup.quantities}")
-        values = values_of(answer.encode())
-        words = answer.strip()[:40]
+        values = values_of(response.encode())
+        words = response.strip()[:40]
         if len(values) != len(self._quantities):
             raise TargetError(
-                f"{self._link.name} returned {words!r} to `{self.question}`, which is not "
+                f"{self._link.name} returned {words!r} to `{self.poll_command}`, which is not "
                 f"{' and '.join(self._quantities)}: add what it is, as in answer=voltage+current"
             )
-        if any(math.isnan(value) for value in values) and "NAN" not in answer.upper():
+        if any(math.isnan(value) for value in values) and "NAN" not in response.upper():
             raise TargetError(
-                f"{self._link.name} returned {words!r} to `{self.question}`, which is not a number"
+                f"{self._link.name} returned {words!r} to `{self.poll_command}`, "
+                "which is not a number"
             )
 
     def _header_of(self, rate_hz: float) -> Header:
@@ -121,12 +122,12 @@ class QueryInstrument(PolledInstrument):
             uncertainty=self._uncertainty(rate_hz),
             facts=to_plain(
                 ScpiSettings(
-                    kind=AnswerKind.QUERY,
+                    kind=ResponseKind.QUERY,
                     supply_v=self._setup.supply_v,
                     quantities=self._quantities,
                 )
             )
-            | {"query": self.question},
+            | {"query": self.poll_command},
         )
 
     def _uncertainty(self, rate_hz: float) -> tuple[UncertaintyTerm, ...]:
@@ -164,9 +165,9 @@ class QueryDecoder(PolledDecoder):
 
     def points(self, readings: list[Reading]) -> list[Point]:
         """The point of a round's single response."""
-        [(time_ns, answer)] = readings
+        [(time_ns, response)] = readings
         begin_ns = self._begin_ns(time_ns) if self._capability.is_averaging else None
-        values = values_of(answer or b"")
+        values = values_of(response or b"")
         if len(values) != len(self._quantities):
             return [Point.missing(time_ns, begin_ns=begin_ns)]
         flags = Flag.NONE
@@ -197,10 +198,10 @@ class QueryDecoder(PolledDecoder):
         return begin_ns
 
 
-def values_of(answer: bytes) -> Floats:
+def values_of(response: bytes) -> Floats:
     """Values of a response, from a single or several queries. Shape (n,).
 
     >>> values_of(b"5.01;0.123").tolist(), values_of(b"5.01, 0.123").tolist()
     ([5.01, 0.123], [5.01, 0.123])
     """
-    return numbers_of(answer.replace(b";", b","))
+    return numbers_of(response.replace(b";", b","))

@@ -25,7 +25,7 @@ _FIELDS = {
     "offset": "offset",
 }
 """Fields of ScpiSetup by option; `query` and `baud` apply to any instrument."""
-ANSWERS = {
+RESPONSE_QUANTITIES = {
     "power": ("power",),
     "current": ("current",),
     "voltage+current": ("voltage", "current"),
@@ -34,7 +34,7 @@ ANSWERS = {
 """Quantities in a response, by the value of the option `answer`."""
 
 
-class AnswerKind(Enum):
+class ResponseKind(Enum):
     """Format of an instrument's responses; stored with the recording."""
 
     ELOG = "elog"
@@ -84,7 +84,7 @@ class ScpiSetup:
 class ScpiSettings:
     """Facts of a recording's header."""
 
-    kind: AnswerKind
+    kind: ResponseKind
     supply_v: float | None = None
     quantities: tuple[str, ...] = ()
     """Quantities of a response to the user's query, in order; empty: not a user's query."""
@@ -104,8 +104,8 @@ def parse_setup(options: Options) -> ScpiSetup:
         rate_hz=options.positive("rate"),
         range_a=options.positive("range"),
         supply_v=options.positive("supply"),
-        query=_question(options),
-        quantities=_answer(options),
+        query=_query(options),
+        quantities=_quantities(options),
         mean_s=options.positive("mean"),
         gain_ratio=options.ratio("gain"),
         offset=options.positive("offset"),
@@ -128,7 +128,7 @@ def refuse_others(setup: ScpiSetup, info: MeterInfo, *known: str) -> None:
             )
 
 
-def _question(options: Options) -> str | None:
+def _query(options: Options) -> str | None:
     text = options.text("query")
     if text is None:
         return None
@@ -139,10 +139,12 @@ def _question(options: Options) -> str | None:
     return text
 
 
-def _answer(options: Options) -> str | None:
+def _quantities(options: Options) -> str | None:
     text = options.text("answer")
-    if text is not None and text not in ANSWERS:
-        raise UsageError(f"meter scpi: answer must be one of {', '.join(ANSWERS)}, got {text!r}")
+    if text is not None and text not in RESPONSE_QUANTITIES:
+        raise UsageError(
+            f"meter scpi: answer must be one of {', '.join(RESPONSE_QUANTITIES)}, got {text!r}"
+        )
     return text
 
 

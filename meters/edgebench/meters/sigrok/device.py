@@ -67,7 +67,7 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
         check_supply(setup.supply_v, SUPPLY_LIMITS_V, "meter sigrok: supply must be")
 
     def _describe(self, connection: Sigrok) -> Header:
-        shown = connection.ask("--show")
+        shown = connection.output_of("--show")
         device = _device_in(shown, self._setup.driver)
         is_paced = _HAS_RATE.search(shown) is None
         rate = [] if is_paced else self._rate_options(connection)
@@ -226,10 +226,10 @@ def _rate_of(sigrok: Sigrok, options: list[str]) -> int:
     Raises:
         TargetError: the device reports no sample rate.
     """
-    answer = sigrok.ask(*options, "--get", "samplerate").strip()
-    if not answer.isdigit() or not int(answer):
-        raise TargetError(f"{PROGRAM} reports {answer[:40]!r} as the sample rate")
-    return int(answer)
+    response = sigrok.output_of(*options, "--get", "samplerate").strip()
+    if not response.isdigit() or not int(response):
+        raise TargetError(f"{PROGRAM} reports {response[:40]!r} as the sample rate")
+    return int(response)
 
 
 def _only(channels: list[str]) -> list[str]:

@@ -47,7 +47,7 @@ class Sigrok:
         self._errors: IO[bytes] | None = None
         """Standard error of the running process: a file, because an unread pipe would fill up."""
 
-    def ask(self, *options: str) -> str:
+    def output_of(self, *options: str) -> str:
         """Output of sigrok-cli with these options.
 
         Raises:

@@ -10,12 +10,13 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress as Bars
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.bench import events
 from edgebench.host.cli import progress
-from edgebench.host.cli.progress import ProgressWatcher
+from edgebench.host.cli.progress import PhaseTime, ProgressWatcher
 from edgebench.host.result.facts import Replacement, SetMember
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import ModelRefused, Unreachable
@@ -272,3 +273,13 @@ def test_lines_of_several_devices_say_which_it_is(watch: Watch) -> None:
         "pi: digits.tflite on litert",
         "nano",
     ]
+
+
+@pytest.mark.parametrize(
+    ("expected_s", "shown"), [(0.3, "0:00:00 of 0:00:01"), (60.0, "0:00:00 of 0:01:00")]
+)
+def test_expected_duration_is_rounded_up(expected_s: float, shown: str) -> None:
+    """Otherwise a warm-up of 0.3 s would be shown as "0:00:01 of 0:00:00"."""
+    bars = Bars(PhaseTime(), console=Console(file=io.StringIO()))
+    bars.add_task("", total=expected_s, is_timed=True)
+    assert PhaseTime().render(bars.tasks[0]).plain == shown

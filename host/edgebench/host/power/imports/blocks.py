@@ -18,7 +18,7 @@ from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS
 from edgebench.host.power.imports.columns import ROWS, TableColumn, TableColumns
 from edgebench.host.power.imports.known_tables import Samples
 from edgebench.meters.base import Flag, Floats, Gap, LossReport, SampleBlock
-from edgebench.meters.scpi.answers import SPECIAL, flags_of
+from edgebench.meters.scpi.responses import SPECIAL, flags_of
 from edgebench.protocol.errors import FileRefused
 
 Values = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.object_]
@@ -112,6 +112,18 @@ class SampleTally:
         )
 
 
+def saturated(values: Floats | None, limit: float | None) -> NDArray[np.uint8] | int:
+    """Flags of values at the end of an instrument's range, or beyond it.
+
+    Args:
+        values: Currents or voltages, NaN if missing, shape (n,); None: not recorded.
+        limit: End of the range; None: unknown.
+    """
+    if values is None or limit is None:
+        return 0
+    return (np.abs(values) >= limit).view(np.uint8) * np.uint8(Flag.SATURATED)
+
+
 @dataclass(slots=True, eq=False)
 class TableDecoder:
     """Converts rows of a table to blocks of samples; keeps the end of the last block."""
@@ -125,6 +137,8 @@ class TableDecoder:
     """Whether values that are not numbers are missing samples, as known for the program."""
     full_rate_hz: float | None = None
     """Full rate of the instrument, at which its program does not average."""
+    limit_a: float | None = None
+    """Current at the end of the instrument's range; None: unknown."""
     tick_ns: int = 0
     """Step of the times, if it is coarser than the samples, else 0."""
     tally: SampleTally = field(default_factory=SampleTally)
@@ -165,6 +179,7 @@ class TableDecoder:
             # Only a sample that is flagged as missing may have no value.
             self._refuse_first(~(np.isfinite(raw) | is_missing), column, "not a number")
             known[name] = np.where(is_missing, np.nan, raw * column.scale)
+        flags |= saturated(known.get("current"), self.limit_a)
         if (power_w := known.get("power")) is None:
             voltage_v = known.get("voltage", self.supply_v)
             assert voltage_v is not None, "checked by find_columns"

@@ -371,6 +371,7 @@ def _table_decoder(
         place_of,
         samples=kind or Samples.INSTANTS,
         full_rate_hz=known.full_rate_hz if known and kind is known.samples else None,
+        limit_a=known.limit_a if known else None,
     )
 
 

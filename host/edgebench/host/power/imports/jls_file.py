@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.power.imports.blocks import SampleTally
+from edgebench.host.power.imports.blocks import SampleTally, saturated
 from edgebench.meters.base import Flag, Floats, LossReport, SampleBlock
+from edgebench.meters.joulescope.decoder import LIMIT_A, LIMIT_V
 from edgebench.protocol.distributions import HOST_DISTRIBUTION, install_command
 from edgebench.protocol.errors import FileRefused
 from edgebench.protocol.text import one_line
@@ -268,6 +269,8 @@ def _block(
     digital, is_carried = _digital(reader, instrument, first, count)
     flags = np.where(np.isfinite(power_w), 0, int(Flag.MISSING)).astype(np.uint8)
     flags[is_carried] |= np.uint8(Flag.INTERPOLATED)
+    flags |= saturated(current_a, LIMIT_A)
+    flags |= saturated(voltage_v, LIMIT_V)
     index = first - instrument.limits[0] + np.arange(count)
     return SampleBlock(
         channel=0,

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from edgebench.meters.fnirsi.decoder import LIMIT_A
+from edgebench.meters.ppk2.words import HIGHEST_A
+
 S, MS = 1_000_000_000.0, 1_000_000.0
 CLOCK = None
 """Scale of a column with clock times."""
@@ -48,6 +51,8 @@ class KnownTable:
     """Rate at which samples are instants; below it, they are means. None: always `samples`."""
     smoothing_s: float | None = None
     """Time over which the instrument smears a change."""
+    limit_a: float | None = None
+    """Current at the end of the instrument's range, as its driver declares it; None: unknown."""
     missing: tuple[str, ...] = field(default=())
     """Texts that mark a missing value."""
 
@@ -189,6 +194,7 @@ KNOWN = (
         samples=Samples.MEANS,
         may_repeat=True,
         smoothing_s=0.5,
+        limit_a=LIMIT_A,
     ),
     # CurrentRanger desktop app, "Workspaces and export": timestamp in seconds since 1970.
     KnownTable(
@@ -207,6 +213,7 @@ KNOWN = (
         columns={"time": (("Timestamp(ms)", MS),), "current": (("Current(uA)", 1e-6),)},
         samples=Samples.MEANS,
         full_rate_hz=100_000.0,
+        limit_a=HIGHEST_A,
     ),
 )
 """Checked in this order; the first match is used."""

@@ -23,8 +23,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.power.imports.blocks import SampleTally
+from edgebench.host.power.imports.blocks import SampleTally, saturated
 from edgebench.meters.base import Flag, SampleBlock
+from edgebench.meters.ppk2.words import HIGHEST_A
 from edgebench.protocol.errors import FileRefused
 from edgebench.protocol.text import one_line
 
@@ -123,6 +124,7 @@ def _block(
     is_known = np.isfinite(current_a)
     current_a[~is_known] = np.nan
     flags = np.where(is_known, 0, int(Flag.MISSING)).astype(np.uint8)
+    flags |= saturated(current_a, HIGHEST_A)
     first = tally.count
     edges = np.arange(first, first + len(raw) + 1) * (1e9 / source.rate_hz)
     edges_ns = np.rint(edges).astype(np.int64)

@@ -118,3 +118,20 @@ def last_j(power: PowerFile, span_s: float) -> float:
 def _spool(directory: Path) -> Path:
     directory.mkdir()
     return directory / "meter.spool"
+
+
+@pytest.mark.parametrize(
+    ("name", "limit_a"), [("FNIRSI logger", 7.0), ("nRF Connect CSV", 1.0), (".ppk2", 1.0)]
+)
+def test_range_of_a_program_ends_where_that_of_the_driver_does(
+    name: str, limit_a: float, tmp_path: Path
+) -> None:
+    """Otherwise an instrument at full scale would be refused live, and trusted from a file."""
+    [program] = [known for known in PROGRAMS if known.name == name]
+    readings = readings_of(
+        0.01, limit_a * program.supply_v * np.array([0.5, 1.0]), program.supply_v
+    )
+    path = program.write(tmp_path, readings)
+    session = import_file(path, tmp_path / "file", program.options)
+    assert session.facts.loss.saturated_count == ROWS // 2
+    assert not session.is_trusted

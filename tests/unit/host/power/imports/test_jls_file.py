@@ -75,6 +75,15 @@ def test_power_is_the_product_where_there_is_none(tmp_path: Path) -> None:
     assert column(tmp_path / "s", "volts_v") == pytest.approx(volts[1000:11_000], rel=1e-6)
 
 
+def test_end_of_the_range_is_that_of_the_driver(tmp_path: Path) -> None:
+    """Otherwise an instrument at full scale would be refused live, and trusted from a file."""
+    amps = np.where(np.arange(RATE_HZ) % 2, 10.0, 0.1)
+    parts = {"current": [(0, amps)], "voltage": [(0, np.full(RATE_HZ, 5.0))]}
+    session = import_file(write_jls(tmp_path / "a.jls", parts), tmp_path / "s")
+    assert session.facts.loss.saturated_count == RATE_HZ // 2
+    assert not session.is_trusted
+
+
 def test_current_alone_needs_a_voltage(tmp_path: Path) -> None:
     """Otherwise a voltage would be made up, or would override a measured voltage."""
     path = write_jls(tmp_path / "a.jls", {"current": [(0, SECOND)]})

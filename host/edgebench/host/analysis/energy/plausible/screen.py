@@ -144,7 +144,7 @@ def without_contradictions(
             )
             left_out.append(reason)
         still_ns, still_w = standing_still_in_loop(power, channel, loop_ns)
-        if len(still_ns):
+        if len(still_ns := np.setdiff1d(still_ns, low_ns)):
             times_ns[channel] = np.union1d(low_ns, still_ns)
             left_out.append(reasons.still_in_loop(sample_count=len(still_ns), power_w=still_w))
     if not times_ns:
