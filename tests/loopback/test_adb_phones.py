@@ -7,7 +7,6 @@ out: its environment is linked to that of the tests.
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from support.adb_phones import (
 )
 from support.adbd import AdbdSettings
 from support.agents import Host, wait_until
+from support.process_server import StartedProcess
 from support.tools import need_runtime
 
 from edgebench.host.cli.main import main
@@ -37,7 +37,11 @@ QUICK = (
     *("--runs=1", "--duration", "0.2s", "--min-queries", "50"),
     *("--warmup", "5", "--warmup-duration", "0.05s"),
 )
-LONG = ("--runs=1", "--duration", "3s", "--min-queries", "50", "--warmup", "5")
+LONG = (
+    *("--runs=1", "--duration", "3s", "--min-queries", "50", "--warmup", "5"),
+    *("--scenario", "server", "--qps", "100", "--warmup-duration", "0.05s"),
+)
+"""A run that waits more than it computes."""
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +96,7 @@ def test_run_on_a_phone_is_stored(host: Host, pixel: EmulatedPhone) -> None:
     assert document["device"]["name"] == "pixel-8"
 
 
-def begin_run(host: Host, pixel: EmulatedPhone, device: str) -> subprocess.Popen[str]:
+def begin_run(host: Host, pixel: EmulatedPhone, device: str) -> StartedProcess:
     """Start a command that measures, and return while its run is in progress."""
     work = pixel.data / "edgebench" / "data" / "edgebench" / "agent" / "work"
     wait_until(lambda: not any(work.glob("*")), "no run is in progress")

@@ -264,7 +264,7 @@ def test_meter_that_is_unplugged_is_waited_for_by_the_next_process_too(
         host.communicate()
         cable.pull()
         host = operator.popen("campaign", "resume")
-        wait_until(lambda: is_waiting(operator), "it waits", period_s=0.5)
+        wait_until(lambda: is_waiting(operator), "it waits")
         cable.plug()
         output = host.communicate(timeout=150)
         assert host.returncode in (0, 3), output
@@ -327,10 +327,8 @@ def test_meter_of_an_agent_that_was_away_costs_no_run(
         file = written(tmp_path, "one", repeats=3, wait_s=60, more=METERED.format("synthetic"))
         host = operator.popen("campaign", "run", str(file))
         begun = ("campaign", "status")
-        wait_until(
-            lambda: operator.run(*begun).returncode == 0, "the campaign is begun", period_s=0.5
-        )
-        wait_until(lambda: is_waiting(operator), "it waits", period_s=0.5)
+        wait_until(lambda: operator.run(*begun).returncode == 0, "the campaign is begun")
+        wait_until(lambda: is_waiting(operator), "it waits")
     finally:
         restart(agents[0])
     stdout, _ = host.communicate(timeout=150)

@@ -15,7 +15,7 @@ from support.agents import AgentProcess, Host, wait_until
 from support.commands import IMPATIENT
 from support.disks import fill, small_disk
 from support.tools import need_root, need_tool
-from support.watchers import At, children_of, is_alive, is_measuring
+from support.watchers import At, children_of, is_alive, wait_until_measuring
 
 from edgebench.host.bench.model import open_model
 from edgebench.protocol.errors import LinkLost, NoSpace, TransportError
@@ -26,13 +26,18 @@ SHORT = (
     *("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "20"),
     *("--warmup", "1", "--warmup-duration", "0.05s"),
 )
-LONG = ("--quick", "--runs=1", "--duration", "60s", "--min-queries", "20", "--warmup", "1")
+WAITS = ("--scenario", "server", "--qps", "100")
+"""A run that waits more than it computes."""
+LONG = (
+    *("--quick", "--runs=1", "--duration", "60s", "--min-queries", "20"),
+    *("--warmup", "1", "--warmup-duration", "0.05s", *WAITS),
+)
 
 
 def test_worker_dies_with_its_agent(agent: AgentProcess, paired: Host) -> None:
     """Otherwise a model would keep running without any limits."""
     command = paired.popen("bench", MODEL, "--on", "board", *LONG)
-    wait_until(lambda: is_measuring(agent), "worker measures")
+    wait_until_measuring(agent.state)
     children = children_of(agent.pid)
     agent.kill()
     _, errors = command.communicate(timeout=60)
@@ -49,7 +54,7 @@ def test_spooled_run_survives_a_killed_agent(agent: AgentProcess, paired: Host) 
     """Otherwise a power cut on the device would cost runs that were complete."""
     command = paired.popen(
         *("bench", MODEL, "--on", "board", "--quick", "--runs=1", "--duration", "5s"),
-        *("--scenario", "server", "--qps", "100"),  # it waits more than it computes
+        *WAITS,
     )
     wait_until(lambda: agent.status().running is not None, "device runs")
     command.kill()
@@ -106,7 +111,7 @@ def test_device_that_falls_silent_is_one_line(agent: AgentProcess, paired: Host)
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_until(lambda: is_measuring(agent), "worker measures")
+    wait_until_measuring(agent.state)
     os.kill(agent.pid, signal.SIGSTOP)
     try:
         output, errors = command.communicate(timeout=60)

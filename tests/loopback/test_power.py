@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from support.agents import AgentProcess, Host, wait_until
+from support.agents import AgentProcess, Host
 from support.commands import METERED
 from support.powercap import Counter
 from support.ppk2 import Faults, Ppk2Emulator
 from support.tools import need_runtime
 from support.undisturbed import undisturbed
+from support.watchers import wait_until_measuring
 
-from edgebench.agent.control import send_request
 from edgebench.host.bench.verify import verify
 from edgebench.host.store.index import list_runs
 from edgebench.host.store.power_file import read_power_facts
-from edgebench.protocol.errors import EdgebenchError
-from edgebench.protocol.messages import Status, StatusAsk
-from edgebench.protocol.record import Phase
-from edgebench.system.control_address import ControlAddress
 
 WATTS = 10.0
 MODEL = "digits_int8.tflite"
@@ -175,21 +170,12 @@ def test_meter_with_wires_may_measure_another_machine(paired: Host) -> None:
     assert (paired.lab.store.directory(run.id) / "raw/meter.spool").exists()
 
 
-def is_measuring(host: Host) -> bool:
-    """Whether this machine's agent, if it already runs, is in the timed loop of a run."""
-    address = ControlAddress(store_root(host) / "agent")
-    with suppress(OSError, EdgebenchError):
-        [seat] = asyncio.run(send_request(address, StatusAsk(), Status)).seats
-        return seat.phase is Phase.MEASURING
-    return False
-
-
 @contextmanager
 def lost_in_the_loop(host: Host) -> Iterator[Ppk2Emulator]:
     """A meter that is pulled out in the timed loop of the first run."""
 
     def pull() -> None:
-        wait_until(lambda: is_measuring(host), "the run is in its timed loop")
+        wait_until_measuring(store_root(host) / "agent")
         emulator.faults = Faults(gone_after_s=0.0)
 
     with Ppk2Emulator() as emulator, ThreadPoolExecutor(1) as pool:

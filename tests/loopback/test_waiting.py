@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
-from support.watchers import is_measuring, on
+from support.watchers import on, wait_until_measuring
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.events import DeviceBusy, DeviceStillBusy, MeasurementEvent
@@ -20,7 +21,11 @@ from edgebench.protocol.errors import LeaseHeld, UsageError
 from edgebench.protocol.spec import SpecChanges
 
 MODEL = "digits_int8.tflite"
-LONG = ("bench", MODEL, "--on", "board", "--quick", "--runs=1", "--duration", "60s", "--no-check")
+LONG = (
+    *("bench", MODEL, "--on", "board", "--quick", "--runs=1", "--duration", "60s", "--no-check"),
+    *("--scenario", "server", "--qps", "100", "--warmup-duration", "0.05s"),
+)
+"""A run that waits more than it computes."""
 SHORT: SpecChanges = {
     "duration_s": 0.5,
     "min_query_count": 20,
@@ -51,7 +56,8 @@ def test_run_of_a_killed_host_is_stopped_by_its_owner_and_collected(
 ) -> None:
     """Otherwise a laptop that died would hold the device for an hour, with no way to free it."""
     command = paired.popen(*LONG)
-    wait_until(lambda: is_measuring(agent), "worker measures")
+    wait_until_measuring(agent.state)
+    time.sleep(0.5)  # 50 queries
     command.kill()
     command.communicate()
     running = agent.status().running
@@ -84,7 +90,7 @@ def test_command_goes_on_with_its_next_run_when_one_is_stopped(
 ) -> None:
     """Otherwise the user would expect the command to end, and find it at work an hour later."""
     command = paired.popen(*(word.replace("--runs=1", "--runs=2") for word in LONG))
-    wait_until(lambda: is_measuring(agent), "worker measures")
+    wait_until_measuring(agent.state)
     first = agent.status().running
     stopped = paired.run("stop", "--on", "board")
     wait_until(lambda: agent.status().running not in (None, first), "the next run has begun")
@@ -212,7 +218,15 @@ def test_measurement_in_a_thread_is_cancelled_from_another(
     """Otherwise no lane of a campaign could be stopped, as Ctrl-C reaches only the main thread."""
     cancellation, ends = Cancellation(), list[Exception]()
     request = new_request(
-        [MODEL], on=["board"], preset="quick", runs=2, duration_s=60.0, is_checked=False
+        [MODEL],
+        on=["board"],
+        preset="quick",
+        runs=2,
+        duration_s=60.0,
+        is_checked=False,
+        scenario="server",
+        target_qps=100.0,
+        warmup_duration_s=0.05,
     )
 
     def lane() -> None:
@@ -223,7 +237,7 @@ def test_measurement_in_a_thread_is_cancelled_from_another(
 
     thread = threading.Thread(target=lane)
     thread.start()
-    wait_until(lambda: is_measuring(agent), "worker measures")
+    wait_until_measuring(agent.state)
     cancellation.request()
     thread.join(30)
     [end] = ends

@@ -15,9 +15,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from edgebench.agent.control import send_request
+from edgebench.agent.files import make_private_directory
+from edgebench.agent.identity import IDENTITY_FILE
+from edgebench.agent.identity import _create as create_identity
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.lab import Lab
 from edgebench.protocol.errors import EdgebenchError
@@ -30,15 +33,15 @@ from edgebench.protocol.identity import (
 from edgebench.protocol.messages import PairingOpen, PairingReady, Status, StatusAsk
 from edgebench.system.control_address import ControlAddress
 from edgebench.system.paths import cache_directory
-from support.command_server import CommandServer
 from support.failures import assert_one_error
+from support.process_server import AGENT, HOST, ProcessServer, StartedProcess
 
 START_TIMEOUT_S = 90.0
 CACHE = str(Path(cache_directory(os.environ)) / "tests")
 """Cache directory of all hosts, so that not each of their agents probes every runtime for a second
 of CPU time. The user's own cache may hold wheels, which a test that deploys must not find."""
-command_server = functools.cache(CommandServer)
-"""The one of this process."""
+process_server = functools.cache(ProcessServer)
+"""The one of a program, for the tests of this process."""
 
 
 @dataclass
@@ -51,8 +54,10 @@ class AgentProcess:
     """Words before the command, such as `ip netns exec NAME`."""
     listen: str = "127.0.0.1:0"
     environment: dict[str, str] = field(default_factory=dict)
-    process: subprocess.Popen[str] | None = None
+    process: StartedProcess | None = None
     port: int = 0
+    can_fork: ClassVar[bool] = True
+    """Whether its command is that of every agent."""
 
     @property
     def state(self) -> Path:
@@ -67,20 +72,18 @@ class AgentProcess:
 
     def command(self, *words: str) -> list[str]:
         """A command line of the agent, on this agent's directories."""
-        directories = ["--state", str(self.state), "--config", str(self.folder / "config")]
-        return [*self.prefix, sys.executable, "-m", "edgebench.agent", *directories, *words]
+        return [*self.prefix, sys.executable, "-m", "edgebench.agent", *self._words(*words)]
+
+    def _words(self, *words: str) -> list[str]:
+        return ["--state", str(self.state), "--config", str(self.folder / "config"), *words]
 
     def start(self) -> AgentProcess:
         """Start it and wait until it is ready."""
         self.folder.mkdir(parents=True, exist_ok=True)
         advertise = [] if self.prefix else ["--no-advertise"]
         with (self.folder / "stderr.txt").open("ab") as errors:
-            self.process = subprocess.Popen(
-                self.command("serve", "--listen", self.listen, *advertise, *self.options),
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env=os.environ | self.environment,
+            self.process = self._popen(
+                ("serve", "--listen", self.listen, *advertise, *self.options), errors.fileno()
             )
         assert self.process.stdout is not None
         readable, _, _ = select.select([self.process.stdout], [], [], START_TIMEOUT_S)
@@ -88,6 +91,28 @@ class AgentProcess:
         assert line.startswith("ready "), f"agent did not start: {self.errors()}"
         self.port = int(line.split()[-1])
         return self
+
+    def _popen(self, words: Sequence[str], errors: int) -> StartedProcess:
+        server = process_server(AGENT)
+        # A variable of its own may be a mark, which is read from /proc/PID/environ.
+        is_plain = self.can_fork and not self.environment and not self.prefix
+        if is_plain and server.can_start(os.environ):
+            self._make_identity()
+            return server.popen(self._words(*words), os.environ, err=errors)
+        return subprocess.Popen(
+            self.command(*words),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=os.environ | self.environment,
+        )
+
+    def _make_identity(self) -> None:
+        """Make the identity as the agent does, which takes a process of its own for that."""
+        path = self.folder / "config" / IDENTITY_FILE
+        if not path.exists():
+            make_private_directory(path.parent)
+            create_identity(path)
 
     def errors(self) -> str:
         """Its standard error so far."""
@@ -185,8 +210,10 @@ class Host:
         """Run `edgebench` with these arguments; a failure is one error and one hint."""
         self.folder.mkdir(parents=True, exist_ok=True)
         variables = os.environ | self.environment
-        result = command_server().run(words, variables, timeout_s, prefix)
-        if result is None:
+        server = process_server(HOST)
+        if server.can_start(variables, prefix):
+            result = server.run(words, variables, timeout_s, prefix)
+        else:
             result = subprocess.run(
                 [*prefix, sys.executable, "-m", "edgebench.host.cli", *words],
                 capture_output=True,
@@ -199,15 +226,19 @@ class Host:
         assert_one_error(words, result.returncode, result.stderr)
         return result
 
-    def popen(self, *words: str, prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
+    def popen(self, *words: str, prefix: Sequence[str] = ()) -> StartedProcess:
         """Start `edgebench` with these arguments, in a session of its own."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        variables = os.environ | self.environment
+        server = process_server(HOST)
+        if server.can_start(variables, prefix):
+            return server.popen(words, variables, prefix=prefix, is_session=True)
         return subprocess.Popen(
             [*prefix, sys.executable, "-m", "edgebench.host.cli", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | self.environment,
+            env=variables,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -222,12 +253,17 @@ def end_local_agent(host: Host) -> None:
         os.kill(asyncio.run(send_request(address, StatusAsk(), Status)).pid, signal.SIGTERM)
 
 
-def wait_until(condition: Any, what: str, timeout_s: float = 90.0, period_s: float = 0.02) -> None:
+def wait_until(condition: Any, what: str, timeout_s: float = 90.0) -> None:
     """Wait for an action of another process; fails the test when it does not happen.
 
-    A condition that runs a command needs a longer period, else it takes a CPU from that process.
+    A condition that sends a request or runs a command is checked less often: else it would take a
+    CPU from that process.
     """
     deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"did not happen within {timeout_s} s: {what}"
-        time.sleep(period_s)
+    while True:
+        began_s = time.monotonic()
+        if condition():
+            return
+        now_s = time.monotonic()
+        assert now_s < deadline_s, f"did not happen within {timeout_s} s: {what}"
+        time.sleep(min(max(0.02, 5 * (now_s - began_s)), 1.0))

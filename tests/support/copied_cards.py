@@ -125,6 +125,7 @@ class CardAgent(AgentProcess):
 
     root: Path = Path("/")
     is_bare: bool = True
+    can_fork = False
 
     def command(self, *words: str) -> list[str]:
         """A command line of the agent."""

@@ -6,6 +6,8 @@ page.
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import re
 import select
@@ -27,6 +29,9 @@ from support.tools import skip_or_fail
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/firmware"
+BUILD_SCRIPT = ROOT / "devtools/build_firmware.py"
+SOURCES = ROOT / "firmware_bridge"
+"""What the script reads: the C sources, and the generator of models."""
 DATA_BYTES = 1024
 INPUT_BEGIN, INPUT_DATA, MODEL_BEGIN, MODEL_DATA, MODEL_COMMIT, LEAVE = 1, 2, 3, 4, 5, 15
 ACK, NAK = 0x80, 0x81
@@ -35,13 +40,33 @@ MODEL_ADDRESS = {"mps3-an547": 0x11000000}
 
 
 def built(name: str, compiler: str, *options: str) -> Path:
-    """The firmware of a board, built from these sources."""
-    if shutil.which(compiler) is None:
+    """The firmware of a board, built from these sources; once, for all tests of all processes."""
+    path = shutil.which(compiler)
+    if path is None:
         skip_or_fail(f"system tool missing: {compiler}")
-    command = [sys.executable, str(ROOT / "devtools/build_firmware.py"), name, *options]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    return Path(result.stdout.splitlines()[-1].partition(": ")[0])
+    folder = BUILD / _digest_of_build(name, str(path), options)
+    folder.mkdir(parents=True, exist_ok=True)
+    output = folder / "output.txt"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not output.exists():
+            words = [str(BUILD_SCRIPT), name, *options, "--output", str(folder)]
+            result = subprocess.run(
+                [sys.executable, *words], capture_output=True, text=True, check=False
+            )
+            assert result.returncode == 0, result.stderr
+            output.write_text(result.stdout)
+    return Path(output.read_text().splitlines()[-1].partition(": ")[0])
+
+
+def _digest_of_build(name: str, compiler: str, options: Sequence[str]) -> str:
+    files = sorted(path for path in SOURCES.rglob("*") if path.is_file())
+    sources = [path for path in files if path.suffix != ".pyc"]
+    models = [Path(word) for word in options if Path(word).is_file()]
+    digest = hashlib.sha256(repr((name, options, Path(compiler).stat().st_mtime_ns)).encode())
+    for path in (BUILD_SCRIPT, *sources, *models):
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
 
 
 def cobs(data: bytes) -> bytes:

@@ -6,13 +6,13 @@ import http.client
 import json
 import select
 import signal
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from support.agents import START_TIMEOUT_S, Host
+from support.process_server import StartedProcess
 
 READ_TIMEOUT_S = 90.0
 Rows = dict[str, dict[str, Any]]
@@ -32,7 +32,7 @@ class PageResponse:
 class ServedPage:
     """A running server and the address of its page."""
 
-    process: subprocess.Popen[str]
+    process: StartedProcess
     url: str
     port: int
     token: str | None

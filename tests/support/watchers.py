@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-import os
-import resource
-import subprocess
-import sys
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from edgebench.agent.control import send_request
 from edgebench.host.bench import events
+from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.messages import Status, StatusAsk
 from edgebench.protocol.record import Phase
-from support.agents import AgentProcess
-
-WARM_UP_S = 0.5
-"""Of --quick."""
-LOAD_CODE = "import numpy, ai_edge_litert.interpreter"
-"""Most of what a worker does before it measures a built-in model, with --quick."""
-
+from edgebench.system.control_address import ControlAddress
+from support.agents import AgentProcess, wait_until
 
 E = TypeVar("E", bound=events.MeasurementEvent)
 
@@ -61,27 +56,17 @@ def worker_pid(agent: AgentProcess) -> int:
     return next(pid for pid in children_of(agent.pid) if "agent.worker.main" in _command(pid))
 
 
-@functools.cache
-def measuring_after_s() -> float:
-    """Processor time of a worker by which it measures, on a machine as fast as this one."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", LOAD_CODE], check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    return WARM_UP_S + 6 * used_s
+def wait_until_measuring(state: Path) -> None:
+    """Wait until the agent with this state directory reports the timed loop of a run."""
+    address = ControlAddress(state)
 
+    def is_measuring() -> bool:
+        with suppress(OSError, EdgebenchError):  # the agent may not have started yet
+            status = asyncio.run(send_request(address, StatusAsk(), Status))
+            return any(seat.phase is Phase.MEASURING for seat in status.seats)
+        return False
 
-def is_measuring(agent: AgentProcess) -> bool:
-    """Whether the worker has used more processor time than loading takes.
-
-    For a run of a minute: a busy machine gives a short one less than that.
-    """
-    for pid in children_of(agent.pid):
-        if "agent.worker.main" in _command(pid):
-            fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-            used_ticks = int(fields[11]) + int(fields[12]) if fields else 0
-            return used_ticks / os.sysconf("SC_CLK_TCK") > measuring_after_s()
-    return False
+    wait_until(is_measuring, "a run is in its timed loop")
 
 
 def children_of(pid: int) -> list[int]:

@@ -15,7 +15,6 @@ import argparse
 import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.adb_phones import EmulatedPhone, adb_server, link, phone
 from support.agents import Host
+from support.process_server import StartedProcess
 
 from edgebench.host.devices import deploy
 from edgebench.protocol.errors import AgentNotStarted
@@ -48,7 +48,7 @@ def break_off(made: EmulatedPhone, fault: str) -> None:
         made.switch_off()
 
 
-def wait_for_run(made: EmulatedPhone, process: subprocess.Popen[str]) -> None:
+def wait_for_run(made: EmulatedPhone, process: StartedProcess) -> None:
     """Wait until a run has begun on a phone, or the command has ended."""
     work = made.data / "edgebench" / "data" / "edgebench" / "agent" / "work"
     while process.poll() is None and not any(work.glob("*")):

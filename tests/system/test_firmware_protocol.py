@@ -44,7 +44,7 @@ from edgebench.firmware_bridge.generate import ModelBlob, generate
 BAD_FRAME, UNKNOWN_KIND, BAD_PAYLOAD, TOO_LARGE, BAD_OFFSET, NOT_BEGUN = range(1, 7)
 INCOMPLETE, WRONG_CRC, REFUSED = range(7, 10)
 FUZZ_S = float(os.environ.get("EDGEBENCH_FIRMWARE_FUZZ_S", "1"))
-"""Duration of each of the two tests with drawn bytes: half a minute in CI, ten by hand."""
+"""Duration of each of the two tests with drawn bytes: ten seconds in CI, minutes by hand."""
 
 
 @pytest.fixture(scope="module")

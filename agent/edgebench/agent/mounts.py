@@ -24,7 +24,7 @@ class Mount:
     root: str
     """Directory of the file system that is mounted, relative to its root."""
     point: str
-    """Place where it is mounted."""
+    """Path at which it is mounted."""
     options: frozenset[str]
     """Options of this mount, such as `ro`."""
     kind: str

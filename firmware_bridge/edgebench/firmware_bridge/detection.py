@@ -43,7 +43,7 @@ class SerialPortInfo:
     serial_number: str | None = None
     description: str = ""
     location: str = ""
-    """Place on the bus, with the interface; ports of the same device differ in their interfaces."""
+    """Path on the bus, with the interface; ports of the same device differ in their interfaces."""
 
     @property
     def hint(self) -> BoardHint | None:

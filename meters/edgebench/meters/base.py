@@ -145,7 +145,7 @@ class SampleBlock:
     channel: int
     """Index into the capability's channels."""
     index0: int
-    """Place of the first sample on the meter's own timeline, which also counts lost samples."""
+    """Number of the first sample on the meter's own timeline, which also counts lost samples."""
     time_ns: NDArray[np.int64]
     """Ascending, on the meter's clock: the end of the averaging interval, or the instant."""
     power_w: Floats

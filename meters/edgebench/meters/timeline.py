@@ -1,7 +1,7 @@
 """Timeline of a stream with a constant rate of the meter's own clock.
 
-The place of a sample is its number since the start of the recording; lost samples have places,
-too. A decoder reports what arrived and what is missing, and the timeline keeps the accounts:
+The place of a sample is its number since the start of the recording; lost samples also have places.
+A decoder reports what arrived and what is missing, and the timeline keeps the accounts:
 
     place      assigns places to the next samples
     lose       skips the places of lost samples

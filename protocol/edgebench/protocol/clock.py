@@ -14,7 +14,7 @@ group, the drift limit applies.
 
 If no single rate explains all probes, but one explains all except for a step between two
 successive probes, a clock stood still there, as in a suspend or a paused virtual machine. The line
-is then that of the other probes, and the step is part of the error.
+then goes through the other probes, and the step is part of the error.
 
 Source: RFC 5905, section 8 (on-wire protocol), https://www.rfc-editor.org/rfc/rfc5905#section-8;
 Theil (1950) and Sen (1968) for the line.

@@ -479,7 +479,7 @@ class DatasetRefused(ModelRefused):
 
 
 class SampleShapeRefused(DatasetRefused):
-    """The shape of a data set's samples is not that of the model's input."""
+    """The shape of a data set's samples differs from the shape of the model's input."""
 
     code = ErrorCode.SAMPLE_SHAPE_REFUSED
 

@@ -496,7 +496,7 @@ class WorkerRecord:
     """Share of the values given for a quantised input that are beyond its range, for the worst
     input; None if no given value was quantised."""
     placement: tuple[OperatorPlacement, ...] = ()
-    """Places of the operators; empty if the runtime does not report them."""
+    """Placement of the operators; empty if the runtime does not report it."""
     check: CheckFacts = field(default_factory=CheckFacts)
     timed_path: TimedPathFacts | None = None
     """None from older agents, and in runs that were stopped."""

@@ -150,7 +150,7 @@ class LoadedModel(Protocol):
         ...
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Places of the operators; empty if the runtime does not report them.
+        """Placement of the operators; empty if the runtime does not report it.
 
         These are the operators of the file, or those into which the runtime converted them before
         it assigned them. Sorted by place, then operator.

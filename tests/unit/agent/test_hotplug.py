@@ -325,7 +325,9 @@ def test_source_that_cannot_be_listed_stops_no_other(
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(story())
-    assert [one.message for one in caplog.records].count("device not served: driver is gone") == 1
+    assert [record.message for record in caplog.records].count(
+        "device not served: driver is gone"
+    ) == 1
 
 
 def test_agent_that_ends_while_a_device_leaves_waits_for_its_run(tmp_path: Path) -> None:

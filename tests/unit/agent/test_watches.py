@@ -118,7 +118,7 @@ def test_clock_that_is_a_mean_is_told_once(capsys: pytest.CaptureFixture[str]) -
         observer.keep(number * 10**8, [50.0, number * 1e8])
     observer.report(10**9, [50.0, 1e9])
     samples = live_of(capsys.readouterr().out.splitlines()[1]).samples
-    assert [one.freq_hz for one in samples] == [None, None, pytest.approx(1e9)]
+    assert [sample.freq_hz for sample in samples] == [None, None, pytest.approx(1e9)]
 
 
 @contextmanager

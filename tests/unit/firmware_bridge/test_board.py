@@ -92,7 +92,7 @@ def test_input_is_read_back() -> None:
     board.connect()
     assert board.load_input(INPUT) is ReadBack.PRINTED
     assert board.load_input(INPUT, read_back=False) is ReadBack.NONE
-    printed = [one for one in double_of(line).commands if one == "db print"]
+    printed = [command for command in double_of(line).commands if command == "db print"]
     assert len(printed) == 1
 
 
@@ -174,7 +174,7 @@ def test_results_that_are_no_numbers_are_confirmed() -> None:
     board.load_input(INPUT)
     board.window(1)
     outputs = board.outputs()
-    assert [math.isnan(one) for one in outputs] == [True, True, False]
+    assert [math.isnan(output) for output in outputs] == [True, True, False]
 
 
 class InterruptedLine(VirtualLine):
@@ -289,7 +289,7 @@ def test_board_behind_an_interface_board() -> None:
     board = measured(line)
     assert board.facts.dialect == "interface_board+mlperf_tiny"
     commands = line.sent.decode("latin-1").split("%")
-    assert max(len(one) for one in commands) < 64
+    assert max(len(command) for command in commands) < 64
     assert double_of(line).violations == []
 
 
@@ -484,11 +484,15 @@ def test_log_has_every_byte() -> None:
     """Otherwise a fault on a line could not be found out afterwards."""
     line = line_to()
     board = measured(line)
-    sent = b"".join(one.data for one in board.console.entries() if one.direction.value == "sent")
+    sent = b"".join(
+        entry.data for entry in board.console.entries() if entry.direction.value == "sent"
+    )
     assert sent == line.sent
-    received = [one.data for one in board.console.entries() if one.direction.value == "received"]
+    received = [
+        entry.data for entry in board.console.entries() if entry.direction.value == "received"
+    ]
     assert b"m-init-done" in b"".join(received)
-    times = [one.time_ns for one in board.console.entries()]
+    times = [entry.time_ns for entry in board.console.entries()]
     assert times == sorted(times)
 
 

@@ -59,8 +59,8 @@ def test_candidates_are_asked_once_and_remembered(tmp_path: Path) -> None:
     """Otherwise listing boards would restart them every time, or disturb a meter's recording."""
     desk, memory = Desk(), KnownBoards(tmp_path / "state/boards.json")
     boards = find_boards(memory, ask=True, ports=PORTS, opener=desk.open)
-    assert [one.port for one in boards] == [NUCLEO, OTHER_NUCLEO, ADAPTER]
-    assert [one.board.name if one.board else None for one in boards] == [
+    assert [board.port for board in boards] == [NUCLEO, OTHER_NUCLEO, ADAPTER]
+    assert [board.board.name if board.board else None for board in boards] == [
         "unspecified",
         "second",
         None,
@@ -96,7 +96,11 @@ def test_known_board_is_replaced_by_its_answer_alone(tmp_path: Path) -> None:
     ports = [NUCLEO, busy, silent]
     boards = find_boards(memory, ask=True, ports=ports, opener=opened)
     assert served[0] == ["old", "old", "old"]
-    assert [one.board.name if one.board else None for one in boards] == ["unspecified", "old", None]
+    assert [board.board.name if board.board else None for board in boards] == [
+        "unspecified",
+        "old",
+        None,
+    ]
     assert {key: one.name for key, one in memory.known().items()} == {
         NUCLEO.key: "unspecified",
         busy.key: "old",
@@ -117,7 +121,7 @@ def test_list_without_asking_opens_nothing(tmp_path: Path) -> None:
     """Otherwise a list of devices would restart the boards of others."""
     desk = Desk()
     boards = find_boards(KnownBoards(tmp_path / "b"), ask=False, ports=PORTS, opener=desk.open)
-    assert [one.board for one in boards] == [None, None, None]
+    assert [board.board for board in boards] == [None, None, None]
     assert desk.opened == []
 
 
@@ -150,7 +154,7 @@ def test_hints_name_no_meter() -> None:
     assert hint_of(0x1366, 0x0105) is not None
     assert hint_of(0xDEAD, 1) is None
     assert hint_of(None, None) is None
-    assert all(1200 not in one.baud_rates for one in BOARD_HINTS)
+    assert all(1200 not in board_hint.baud_rates for board_hint in BOARD_HINTS)
 
 
 @pytest.mark.parametrize("name", ["/dev/ttyACM1", "066B", "second"])
@@ -167,7 +171,7 @@ def test_board_is_named_by_path_serial_or_name(name: str) -> None:
         board_named("x", boards)
     with pytest.raises(UsageError, match="2 boards match"):
         board_named(
-            "same", [FoundBoard(port=one.port, board=KnownBoard(name="same")) for one in boards]
+            "same", [FoundBoard(port=board.port, board=KnownBoard(name="same")) for board in boards]
         )
 
 

@@ -84,7 +84,7 @@ def test_command_is_what_the_tool_takes(
     put(tools, program, 'for one in "$@"; do echo "$one"; done')
     command = flash_command(board, firmware, serial=serial)
     assert run_flash(command).splitlines() == [
-        one.replace("FILE", str(firmware)) for one in arguments
+        argument.replace("FILE", str(firmware)) for argument in arguments
     ]
     again = subprocess.run(command.line, shell=True, capture_output=True, text=True, check=True)
     assert again.stdout.splitlines()[-1] == arguments[-1].replace("FILE", str(firmware))

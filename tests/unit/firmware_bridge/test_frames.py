@@ -79,7 +79,7 @@ def test_damaged_frame_is_none(payload: bytes, data: st.DataObject) -> None:
 def test_frames_come_in_pieces_and_with_rubbish_between() -> None:
     """Otherwise a frame split over two reads, or behind rubbish, would be lost."""
     frames = [BoardFrame(0x80, n, struct.pack("<I", n)) for n in range(1, 4)]
-    wire = b"rubbish\0\0" + b"".join(frame_encode(one) for one in frames) + b"m-rea"
+    wire = b"rubbish\0\0" + b"".join(frame_encode(frame) for frame in frames) + b"m-rea"
     reader = FrameReader()
     heard = [frame for place in range(len(wire)) for frame in reader.feed(wire[place : place + 1])]
     assert heard == frames

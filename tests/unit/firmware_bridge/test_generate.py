@@ -40,13 +40,13 @@ LIFETIMES = st.builds(
 def test_pieces_that_live_at_once_do_not_overlap(pieces: list[Lifetime]) -> None:
     """Otherwise a tensor would be overwritten before it is read."""
     places, total = plan(pieces)
-    for i, one in enumerate(pieces):
+    for i, piece in enumerate(pieces):
         assert places[i] % 16 == 0
-        assert places[i] + one.size <= total
+        assert places[i] + piece.size <= total
         for j, other in enumerate(pieces[:i]):
-            if one.first <= other.last and other.first <= one.last:
-                apart = places[i] + one.size <= places[j], places[j] + other.size <= places[i]
-                assert any(apart) or not (one.size and other.size)
+            if piece.first <= other.last and other.first <= piece.last:
+                apart = places[i] + piece.size <= places[j], places[j] + other.size <= places[i]
+                assert any(apart) or not (piece.size and other.size)
 
 
 @given(st.lists(LIFETIMES, max_size=12))

@@ -57,7 +57,7 @@ def example(name: str, heading: str) -> Example:
 
 
 EXAMPLES = (
-    example("wattstick", "A meter that is asked"),
+    example("wattstick", "A polled meter"),
     example("wattstream", "A meter that streams"),
 )
 

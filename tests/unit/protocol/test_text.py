@@ -55,7 +55,7 @@ def test_wrapping_changes_nothing_but_blanks(words: list[str], width: int) -> No
     """Otherwise a word would be lost, or a breakable line be longer than the terminal."""
     lines = wrap(" ".join(words), width).splitlines()
     assert " ".join(lines) == " ".join(words)
-    assert all(len(one) <= width or " " not in one or "edgebench " in one for one in lines)
+    assert all(len(line) <= width or " " not in line or "edgebench " in line for line in lines)
 
 
 def test_wrapped_lines_keep_line_feeds_and_paths() -> None:

@@ -121,7 +121,7 @@ class InterpreterModel:
         self._interpreter.reset_all_variables()
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
-        """Places found from the nodes and their tensors; see `interpreter_placement`."""
+        """Placement, from the nodes and their tensors; see `interpreter_placement`."""
         if not self._graph.is_first:
             return ()
         nodes = read_nodes(self._interpreter._interpreter)

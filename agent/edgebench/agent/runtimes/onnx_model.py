@@ -113,7 +113,7 @@ def short_provider(provider: str) -> str:
 
 
 def _assigned(session: Any) -> list[tuple[str, str]]:
-    """Place and kind of each operator; empty if the library does not report it."""
+    """Placement and kind of each operator; empty if the library does not report it."""
     try:
         parts = session.get_provider_graph_assignment_info()
     except Exception:  # too old to have it, or an error of its own type

@@ -3,8 +3,8 @@
 Theory of operation. A meter without a digital input still records the power of the device. So the
 device is active and idle in a pattern that resembles no shifted copy of itself, and the host
 searches for that pattern in the trace. The pattern belongs to the run: it is drawn from the run's
-id, so that the recording of another run does not contain it. The first drawn pattern is used that
-has about as many active as idle chips, many changes, and small aperiodic side lobes. It begins and
+id, so that the recording of another run does not contain it. Patterns are drawn until one has about
+as many active as idle chips, many changes, and small aperiodic side lobes. It begins and
 ends with an active chip: with idle time around it, every edge is visible.
 
 The code records the real edges, not the scheduled ones: each is a timestamp taken right after the

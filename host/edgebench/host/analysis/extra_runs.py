@@ -51,7 +51,7 @@ def disturbances_of(run: Run) -> tuple[str, ...]:
 
 
 def next_extra_run(runs: Sequence[Run]) -> SetMember | None:
-    """Place of the next further run of a set; None if no run is to be replaced.
+    """Position of the next further run of a set; None if no run is to be replaced.
 
     Args:
         runs: All runs of the set so far, including replaced runs; at least one.

@@ -70,7 +70,7 @@ def start_s(created_utc: str) -> float:
 
 
 def occasion_starts(starts_s: Iterable[float]) -> list[int]:
-    """Places of the sets that begin an occasion, in order of time.
+    """Indices of the sets that begin an occasion, in order of time.
 
     Args:
         starts_s: Start of each set, seconds.

@@ -153,7 +153,7 @@ class CampaignPlan:
         return order
 
     def member(self, planned: PlannedRun) -> SetMember | None:
-        """Place of a run in the set of its cell."""
+        """Position of a run in the set of its cell."""
         if self.spec.repeats == 1:
             return None
         set_id = f"{SET_PREFIX}{self.id}-{planned.cell:04d}"

@@ -8,7 +8,7 @@
     board-7 = "pi5"
     nucleo-rack = "rack/nucleo"
 
-A place with neither stands for the device that has the place's name, if there is one. Tags of a
+A place with neither stands for the device of the same name, if such a device exists. Tags of a
 place become labels (`board=rpi5`). The user who has acquired a place is shown; the actual lock is
 the agent's lease.
 

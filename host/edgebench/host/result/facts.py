@@ -33,7 +33,7 @@ def is_pairs_id(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Place of a run in a comparison."""
+    """Position of a run in a comparison."""
 
     comparison_id: str
     number: int
@@ -160,7 +160,7 @@ class HostFacts:
     reference: ReferenceAccuracy | None = None
     pair: Pair | None = None
     member: SetMember | None = None
-    """Place in a set; None for a run outside of a set."""
+    """Position in a set; None for a run outside of a set."""
     ambient_c: float | None = None
     """Ambient temperature stated by the operator."""
     inputs: str | None = None

@@ -34,13 +34,13 @@ def is_promised(place: str, version: int) -> bool:
 
 
 def place_of(path: str, key: str) -> str:
-    """Place of a key below a path, in the notation of `PROMISES_FILE`."""
+    """Position of a key below a path, in the notation of `PROMISES_FILE`."""
     below_any = f"{path}.{ANY_KEY}".lstrip(".")
     return below_any if below_any in _since() else f"{path}.{key}".lstrip(".")
 
 
 def key_paths(kind: Any, path: str = "", inside: tuple[type, ...] = ()) -> Iterator[str]:
-    """Place of every key in documents of a type.
+    """Position of every key in documents of a type.
 
     Args:
         kind: Type of the values.

@@ -126,7 +126,7 @@ class Run:
     kind: Literal["measurement", "profile"] = "measurement"
     pair: Pair | None = None
     member: SetMember | None = field(default=None, metadata=key("set"))
-    """Place in a set of runs; None for a run outside a set, and in schema version 6 and older."""
+    """Position in a set; None for a run outside a set, and in schema version 6 and older."""
     simulated: bool
     emulated: bool
     spec: RunSpec

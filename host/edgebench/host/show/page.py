@@ -322,7 +322,7 @@ def _failure(run: Run, failure: Failure) -> list[tuple[str, str]]:
 
 
 def _set(run: Run, prefix: str) -> list[tuple[str, str]]:
-    """Place of the run in its set or pair; the verdict of the set may differ from the run's."""
+    """Position of the run in its set or pair; the verdict of the set may differ from the run's."""
     if run.pair is not None:
         place = f"{run.pair.side} of pair {run.pair.number + 1}"
         all_pairs = shlex.quote(f"{prefix}{run.pair.comparison_id}")

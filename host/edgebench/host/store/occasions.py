@@ -32,7 +32,8 @@ _Subject = tuple[str, str | None, str | None]
 def next_time_of(store: Store, run_set: RunSet) -> NextTime | None:
     """How far the headline of the next set may be from this one; None with too few sets.
 
-    None also for headlines that the index lacks, energies, and counts, which do not scatter.
+    Also None for energies, for counts, which do not scatter, and for headlines that the index does
+    not contain.
 
     Raises:
         StoreError: the store cannot be read.

@@ -73,7 +73,7 @@ def test_board_is_recognised_and_as_its_profile_says(
     expected = expect(profile, root)
     known = {mismatch.key: mismatch.actual for mismatch in expected.mismatches}
     assert known == MISMATCHES.get(name, {})
-    accelerators = {one.devfreq: one.kind for one in expected.accelerators}
+    accelerators = {accelerator.devfreq: accelerator.kind for accelerator in expected.accelerators}
     assert accelerators == ACCELERATORS.get(name, {})
 
 

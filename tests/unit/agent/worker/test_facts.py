@@ -97,7 +97,7 @@ def test_times_by_cpu_are_those_of_the_own_cores(tmp_path: Path) -> None:
     }
     root = make_tree(tmp_path, {"proc/stat": "cpu  1 2 3 4 5 6 7 8\n" + "".join(lines)}, siblings)
     found = facts.read_moment(root)
-    assert [one.cpu for one in found.cpus] == [*OWN_CPUS, twin]
+    assert [cpu.cpu for cpu in found.cpus] == [*OWN_CPUS, twin]
     assert found.cpus[-1].busy_s == pytest.approx((107 + twin) / os.sysconf("SC_CLK_TCK"))
 
 

@@ -40,9 +40,9 @@ def test_interval_holds_the_effect_as_often_as_it_says() -> None:
     """Otherwise the 95 % would be a decoration."""
     inside = {"model": 0, "threads": 0}
     for seed in range(400):
-        for one in factor_effects(observed(seed), ["model", "threads"]):
-            true = {"model": 0.5, "threads": 0.8}[one.factor]
-            inside[one.factor] += one.ci95[0] <= true <= one.ci95[1]
+        for factor_effect in factor_effects(observed(seed), ["model", "threads"]):
+            true = {"model": 0.5, "threads": 0.8}[factor_effect.factor]
+            inside[factor_effect.factor] += factor_effect.ci95[0] <= true <= factor_effect.ci95[1]
     # 380 are expected; 366 to 393 is where 99.8 % of binomial draws lie.
     assert all(366 <= count <= 394 for count in inside.values()), inside
 
@@ -60,9 +60,13 @@ def test_effect_that_differs_from_place_to_place_shows_its_range() -> None:
 def test_one_suspect_run_makes_its_effects_suspect() -> None:
     """Otherwise a ratio of untrusted numbers would be printed like any other."""
     rows = observed(1)
-    assert {one.verdict for one in factor_effects(rows, ["model"])} == {State.VALID}
+    assert {factor_effect.verdict for factor_effect in factor_effects(rows, ["model"])} == {
+        State.VALID
+    }
     rows[-1] = replace(rows[-1], marks=ResultMarks("suspect"))
-    assert {one.verdict for one in factor_effects(rows, ["model"])} == {State.SUSPECT}
+    assert {factor_effect.verdict for factor_effect in factor_effects(rows, ["model"])} == {
+        State.SUSPECT
+    }
 
 
 def test_what_was_never_measured_side_by_side_has_no_effect() -> None:
@@ -81,5 +85,5 @@ def test_rounds_that_one_level_lacks_do_not_count() -> None:
     rows = [one for one in observed(3) if not (one.levels["threads"] == 4 and one.round in (0, 1))]
     [effect] = factor_effects(rows, ["threads"])
     assert effect.pair_count == 6
-    few = [one for one in rows if not (one.levels["threads"] == 4 and one.round == 2)]
+    few = [row for row in rows if not (row.levels["threads"] == 4 and row.round == 2)]
     assert factor_effects(few, ["threads"]) == []

@@ -33,7 +33,7 @@ def failed(*rules: str, state: State = State.SUSPECT, **changes: object) -> Verd
         Finding(id=rule, outcome=RuleOutcome.FAIL, severity=state, value=0.4, limit=0.1)
         for rule in rules
     ]
-    return Verdict(state=state, rules=tuple(changed(one, changes) for one in findings))
+    return Verdict(state=state, rules=tuple(changed(finding, changes) for finding in findings))
 
 
 def set_of(p50s_ns: Sequence[int], broken: Mapping[int, Verdict]) -> list[Run]:
@@ -153,6 +153,6 @@ def test_replaced_first_run_is_not_the_first_of_the_set() -> None:
     """Otherwise the outputs of the set would be those of the replaced run, and its order wrong."""
     runs = made_again(set_of([1400, *QUIET_NS[1:5]], {0: failed(*BUSY)}))
     assert find_set(runs).first is runs[5]
-    assert next(one for one in find_set(runs).verdict.rules if one.id == "trend").outcome is (
+    assert next(rule for rule in find_set(runs).verdict.rules if rule.id == "trend").outcome is (
         RuleOutcome.PASS
     )

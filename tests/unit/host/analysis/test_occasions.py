@@ -70,7 +70,7 @@ def test_machine_whose_state_outlasts_a_set(phi: float) -> None:
         state = 0.03 * lfilter([1.0], [1.0, -phi], noise)
         values = np.exp(state + 0.002 * chance.standard_normal(state.size))
         sets = [values[start : start + runs] for start in range(0, values.size, runs + gap)]
-        medians = [float(np.median(one)) for one in sets]
+        medians = [float(np.median(run_set)) for run_set in sets]
         found, interval = next_time(medians[:-1]), median_interval(sets[-2])
         assert found is not None
         assert interval is not None

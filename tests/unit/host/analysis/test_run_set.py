@@ -193,7 +193,7 @@ def test_invalid_run_does_not_count_and_is_named() -> None:
     assert found.metrics["latency_ns.p50"].max == 1004
     assert found.refused_run_ids == (runs[5].run_id,)
     assert found.verdict.state is State.SUSPECT
-    [broken] = [one for one in found.verdict.rules if one.id == FAILED.id]
+    [broken] = [rule for rule in found.verdict.rules if rule.id == FAILED.id]
     assert (broken.facts["failed_count"], broken.facts["of_count"]) == (1, 6)
     assert broken.severity is State.SUSPECT, "the numbers of the others are there"
 
@@ -219,8 +219,8 @@ def eight_runs(p50_ns: int, state: State, count: int = 1) -> list[Run]:
     """Return eight runs, of which the first failed a rule and have this median."""
     runs = runs_of([*[p50_ns] * count, *EIGHT_NS[count:]])
     passed = Verdict(state=State.VALID, rules=(replace(FAILED, outcome=RuleOutcome.PASS),))
-    good = [replace(one, verdict=passed) for one in runs[count:]]
-    return [with_verdict(one, state) for one in runs[:count]] + good
+    good = [replace(run, verdict=passed) for run in runs[count:]]
+    return [with_verdict(run, state) for run in runs[:count]] + good
 
 
 @pytest.mark.parametrize("state", [State.SUSPECT, State.INVALID])
@@ -238,7 +238,7 @@ def test_two_broken_runs_of_eight_are_not() -> None:
     """Otherwise a quarter of the runs could be disturbed without a word."""
     found = find_set(eight_runs(1400, State.SUSPECT, count=2))
     assert found.verdict.state is State.SUSPECT
-    assert not any("outvoted" in sentence(one) for one in found.verdict.failures)
+    assert not any("outvoted" in sentence(failure) for failure in found.verdict.failures)
 
 
 def test_broken_run_does_not_lose_a_number_that_it_alone_has() -> None:
@@ -261,14 +261,14 @@ def test_state_of_a_set_is_that_of_its_headline() -> None:
     """Otherwise a p90 that switches would make people distrust a median that does not."""
     harmed = replace(FAILED, harms=(NumberKind.TAIL, NumberKind.MEAN))
     runs = [
-        replace(one, verdict=Verdict(state=State.SUSPECT, rules=(harmed,)))
-        for one in runs_of([1000, 1001, 1002, 1003, 1004])
+        replace(run, verdict=Verdict(state=State.SUSPECT, rules=(harmed,)))
+        for run in runs_of([1000, 1001, 1002, 1003, 1004])
     ]
     found = find_set(runs)
     assert found.verdict.state is State.VALID
     assert found.marks.label == "valid, suspect: tail and mean"
     assert number_states(found) == {"p50": "valid", "p90": "suspect", "mean": "suspect"}
-    assert [one.marks.label for one in runs] == [found.marks.label] * 5
+    assert [run.marks.label for run in runs] == [found.marks.label] * 5
 
 
 @pytest.mark.parametrize("spread", [0.003, 0.03, 0.3])
@@ -314,7 +314,7 @@ def test_chance_of_an_order_is_that_of_all_permutations(count: int) -> None:
 )
 def test_runs_that_rise_in_order_are_a_trend(p50s_ns: list[int], is_trend: bool) -> None:
     """Otherwise a set of a device that warms up by 10 % would be valid in one of two sets."""
-    [found] = [one for one in find_set(runs_of(p50s_ns)).verdict.rules if one.id == "trend"]
+    [found] = [rule for rule in find_set(runs_of(p50s_ns)).verdict.rules if rule.id == "trend"]
     assert (found.outcome is RuleOutcome.FAIL) == is_trend, found
 
 
@@ -338,7 +338,7 @@ def test_device_that_throttles_after_its_first_runs_makes_a_step(
     A slow run at an end is a disturbance, and a rise below the limit is small.
     """
     found = find_set(runs_of(p50s_ns)).verdict
-    steps = [one.facts["fast_count"] for one in found.rules if one.reason == "step"]
+    steps = [rule.facts["fast_count"] for rule in found.rules if rule.reason == "step"]
     assert steps == [fast_count] * bool(fast_count)
 
 
@@ -368,7 +368,9 @@ def test_drift_that_the_runs_share_shows_in_the_set(
     assert set_drift_ratio(runs) == pytest.approx(drift_ratio)
     found = find_set(runs)
     assert found.metrics["latency_ns.p50"].half_width_ratio == pytest.approx(0.625 * drift_ratio)
-    assert ("set_drift" in {one.id for one in found.verdict.failures}) == (drift_ratio > 0.02)
+    assert ("set_drift" in {failure.id for failure in found.verdict.failures}) == (
+        drift_ratio > 0.02
+    )
 
 
 def speeds(integer_ns: list[float], *, bytes_per_s: float = 4e9) -> list[Run]:
@@ -390,7 +392,7 @@ def speeds(integer_ns: list[float], *, bytes_per_s: float = 4e9) -> list[Run]:
 
 def yardstick_of(runs: list[Run]) -> Finding:
     """What the set's rule found about the yardsticks of its runs."""
-    [found] = [one for one in find_set(runs).verdict.rules if one.id == "set_yardstick"]
+    [found] = [rule for rule in find_set(runs).verdict.rules if rule.id == "set_yardstick"]
     return found
 
 
@@ -491,13 +493,13 @@ def test_runs_that_all_drift_are_suspect(drift_ratio: float, state: State) -> No
         runs[number] = changed(runs[number], {"metrics.warmup.level_range_ratio": drift_ratio})
     found = find_set(runs).verdict
     assert found.state is state
-    assert [one.id for one in found.failures] == ["set_drift"] * (state is State.SUSPECT)
+    assert [failure.id for failure in found.failures] == ["set_drift"] * (state is State.SUSPECT)
 
 
-def number_states(one: RunSet) -> dict[str, str]:
+def number_states(run_set: RunSet) -> dict[str, str]:
     """State of three latencies as they may be shown."""
     names = ("p50", "p90", "mean")
-    found = numbers_of(one, [f"latency_ns.{name}" for name in names])
+    found = numbers_of(run_set, [f"latency_ns.{name}" for name in names])
     return {number.metric.label: number.marks.state for number in found}
 
 
@@ -524,12 +526,12 @@ def test_rule_that_several_runs_broke_shows_the_worst() -> None:
         runs[number] = changed(
             runs[number], {"verdict.rules": rules, "verdict.state": State.SUSPECT}
         )
-    [found] = [one for one in find_set(runs).verdict.failures if one.id == FAILED.id]
+    [found] = [failure for failure in find_set(runs).verdict.failures if failure.id == FAILED.id]
     assert (found.value, found.facts["failed_count"], found.facts["is_worst"]) == (0.923, 4, True)
     # Two reasons cannot be compared.
     rules = (replace(FAILED, value=0.99, reason="under_test"),)
     runs[1] = changed(runs[1], {"verdict.rules": rules})
-    [found] = [one for one in find_set(runs).verdict.failures if one.id == FAILED.id]
+    [found] = [failure for failure in find_set(runs).verdict.failures if failure.id == FAILED.id]
     assert (found.value, found.facts["is_worst"]) == (0.135, False)
 
 
@@ -582,7 +584,7 @@ def test_run_without_the_rest_of_its_set_stands_alone() -> None:
     runs = runs_of([1000, 1001, 1002, 1003, 1004])
     [only] = choose_sets(runs[2:3])
     assert (only.set_id, only.verdict) == (None, runs[2].verdict)
-    assert [one.set_id for one in choose_sets(runs)] == [find_sets(runs)[0].set_id]
+    assert [choose_set.set_id for choose_set in choose_sets(runs)] == [find_sets(runs)[0].set_id]
 
 
 def test_energy_has_the_error_of_the_meter_beside_that_between_runs() -> None:

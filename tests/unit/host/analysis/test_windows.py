@@ -208,8 +208,8 @@ def test_rule_fails_on_its_evidence(rule: str, made: TargetRecord, outcome: Outc
         few = replace(found.record, spec=replace(SPEC, min_query_count=402))
         found = replace(found, record=few)
     verdict = judge_target(found)
-    (severity,) = [one.severity for one in TARGET_RULES if one.id == rule]
-    failed = {one.id: one.severity for one in verdict.failures}
+    (severity,) = [target_rule.severity for target_rule in TARGET_RULES if target_rule.id == rule]
+    failed = {failure.id: failure.severity for failure in verdict.failures}
     assert failed[rule] is severity
     assert verdict.state is not State.VALID
 
@@ -239,7 +239,7 @@ def metered(energy: EnergyResult | None) -> TargetEvidence:
     """Return a board in energy mode, with a meter or without."""
     found, made = evidence(target()), untimed()
     edges = energy.edge_windows if energy else ()
-    measured = measure_windows(made, [one.duration_s for one in edges] or None)
+    measured = measure_windows(made, [edge.duration_s for edge in edges] or None)
     return replace(found, target=made, measured=measured, energy=energy)
 
 
@@ -268,7 +268,7 @@ def test_board_in_energy_mode_without_edges_has_no_time() -> None:
     for energy in (None, replace(METERED, edge_windows=(), gross_j_per_inference=None)):
         verdict = judge_target(metered(energy))
         assert verdict.state is State.INVALID
-        assert "enough_time" in {one.id for one in verdict.failures}
+        assert "enough_time" in {failure.id for failure in verdict.failures}
     record = replace(evidence(target()).record, target=untimed())
     made_utc = "2026-11-23T12:00:00+00:00"
     run = analyse_target(record, TargetTraces(), created_utc=made_utc, clock=None)
@@ -341,7 +341,7 @@ def test_board_without_its_energy_still_has_its_time(
 def test_windows_below_ten_seconds_are_marked() -> None:
     """Otherwise an energy over a second would look like one that may be submitted."""
     short = replace(METERED, edge_windows=(*METERED.edge_windows[:4], edge_window(9.9)))
-    assert "energy_windows" in {one.id for one in judge_target(metered(short)).failures}
+    assert "energy_windows" in {failure.id for failure in judge_target(metered(short)).failures}
 
 
 def with_dataset(count: int, error: str | None = None) -> TargetEvidence:
@@ -355,7 +355,10 @@ def with_dataset(count: int, error: str | None = None) -> TargetEvidence:
 def test_part_of_a_data_set_is_no_whole_one() -> None:
     """Otherwise an accuracy on four of ten samples would look like one on all of them."""
     assert outcomes(judge_target(with_dataset(10)))["dataset_complete"] is RuleOutcome.PASS
-    failed = {one.id: one for one in judge_target(with_dataset(4, "the board is gone")).failures}
+    failed = {
+        failure.id: failure
+        for failure in judge_target(with_dataset(4, "the board is gone")).failures
+    }
     assert (failed["dataset_complete"].value, failed["dataset_complete"].limit) == (4.0, 10.0)
     assert sentence(failed["dataset_complete"]) == (
         "4 of 10 samples of the data set were run: the board is gone"
@@ -365,7 +368,7 @@ def test_part_of_a_data_set_is_no_whole_one() -> None:
 def test_data_set_that_fails_at_once_costs_no_windows() -> None:
     """Otherwise five good windows would be invalid, as a line was damaged after them."""
     verdict = judge_target(with_dataset(0, "the line is damaged"))
-    assert [one.id for one in verdict.failures] == ["dataset_complete"]
+    assert [failure.id for failure in verdict.failures] == ["dataset_complete"]
     assert verdict.state is State.SUSPECT
     found = outcomes(verdict)
     assert (found["accuracy_floor"], found["accuracy"]) == (RuleOutcome.UNKNOWN,) * 2
@@ -399,7 +402,7 @@ def test_exact_firmware_is_held_to_the_last_bit(
     share: float, rounding: str | None, version: str, is_failed: bool
 ) -> None:
     """Otherwise a kernel with one wrong bit would pass, or other rounding would be blamed."""
-    failures = [one.id for one in agreeing(share, rounding, version).failures]
+    failures = [failure.id for failure in agreeing(share, rounding, version).failures]
     assert failures == (["agreement_of_all"] if is_failed else [])
 
 
@@ -407,7 +410,7 @@ def test_simulated_target_is_suspect() -> None:
     """Otherwise a simulated board would pass for a real board."""
     found = evidence(target())
     verdict = judge_target(replace(found, record=replace(found.record, simulated=True)))
-    assert [one.id for one in verdict.failures] == ["real_device"]
+    assert [failure.id for failure in verdict.failures] == ["real_device"]
 
 
 @pytest.mark.parametrize("emulator", [None, QEMU])

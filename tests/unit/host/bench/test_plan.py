@@ -152,9 +152,9 @@ def test_runs_of_the_models_are_made_in_rounds() -> None:
     made = in_rounds(3, A, C)
     assert [step.model for step in made] == [A, C] * 3
     members = [step.member for step in made]
-    assert [one.number for one in members if one] == [0, 0, 1, 1, 2, 2]
-    assert len({one.set_id for one in members if one}) == 2
-    assert all(one and one.count == 3 for one in members)
+    assert [member.number for member in members if member] == [0, 0, 1, 1, 2, 2]
+    assert len({member.set_id for member in members if member}) == 2
+    assert all(member and member.count == 3 for member in members)
 
 
 def test_one_run_is_no_set() -> None:
@@ -173,7 +173,7 @@ def test_only_the_first_run_is_checked_and_answers_the_data_set() -> None:
 def test_each_run_draws_its_own_inputs_and_arrivals() -> None:
     """Otherwise five runs would share a schedule of arrivals, whose luck is in no interval."""
     specs = [step.spec(from_preset("quick", seed=7)) for step in in_rounds(3, A)]
-    assert [one.seed for one in specs] == [7, 8, 9]
+    assert [spec.seed for spec in specs] == [7, 8, 9]
     last = from_preset("quick", seed=MAX_SEED - 1)
     assert [step.spec(last).seed for step in in_rounds(2, A)] == [MAX_SEED - 1, 0]
     assert {step.spec(from_preset("quick", seed=7)).seed for step in against(2)} == {7}

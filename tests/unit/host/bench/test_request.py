@@ -128,7 +128,9 @@ def test_microcontroller_gets_the_built_in_models_that_it_runs() -> None:
     """Otherwise `edgebench bench --on qemu:mps2-an386` would end at a file for ONNX Runtime."""
     report = RuntimeReport("firmware", ("tflite",), "1", is_target=True)
     board = SystemDescription(DEVICE, ENVIRONMENT, (report,))
-    assert [one.name for one in new_request([]).on_system(board).models] == ["digits_int8.tflite"]
+    assert [model.name for model in new_request([]).on_system(board).models] == [
+        "digits_int8.tflite"
+    ]
     named = new_request(["digits_fp32.tflite"])
     assert named.on_system(board) is named
 

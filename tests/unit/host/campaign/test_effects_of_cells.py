@@ -19,7 +19,7 @@ SCATTERED = [1.0, 3.0, 0.3, 6.0, 0.1]
 def test_cell_that_is_refused_has_no_effect(tmp_path: Path, medians: list[list[float]]) -> None:
     """Otherwise a ratio would be printed of a cell whose numbers are refused."""
     campaign = campaign_with(Store(tmp_path), medians)
-    states = {one.verdict.state for one in campaign.sets()}
+    states = {run_set.verdict.state for run_set in campaign.sets()}
     has_effect = bool(campaign.effects())
     assert (State.INVALID in states) == (medians[1] is SCATTERED)
     assert has_effect == (medians[1] is STEADY)

@@ -190,6 +190,6 @@ def test_runs_of_a_cell_are_one_set() -> None:
     """Otherwise the repeats of a cell would be told apart as if they were other measurements."""
     plan = planned()
     members = [plan.member(PlannedRun(5, number)) for number in range(3)]
-    assert len({one.set_id for one in members if one}) == 1
-    assert [one.number for one in members if one] == [0, 1, 2]
+    assert len({member.set_id for member in members if member}) == 1
+    assert [member.number for member in members if member] == [0, 1, 2]
     assert planned(replace(SPEC, repeats=1)).member(PlannedRun(0, 0)) is None

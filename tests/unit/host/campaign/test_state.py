@@ -139,7 +139,7 @@ def test_line_that_makes_no_sense_counts_for_nothing(tmp_path: Path, line: str) 
     journal.path.write_text(line.replace("RUN", run_id(1, plan.id)) + "\n")
     journal.intend(run_id(2, plan.id))
     state = campaign_state(Store(tmp_path), journal)
-    assert [one.run_id for one in state.runs[RUN].attempts] == [run_id(2, plan.id)]
+    assert [attempt.run_id for attempt in state.runs[RUN].attempts] == [run_id(2, plan.id)]
     assert state.lanes == {}
 
 

@@ -24,7 +24,7 @@ def test_missing_action_lists_the_actions(command: str) -> None:
     parser = import_module(f"edgebench.host.cli.{command}").parser()
     with pytest.raises(ArgumentsRefused, match=r"required: ACTION \(ACTION: one of") as caught:
         parser.parse_words([])
-    [actions] = [one for one in parser._actions if isinstance(one.choices, dict)]
+    [actions] = [action for action in parser._actions if isinstance(action.choices, dict)]
     assert str(caught.value).endswith(f"one of {', '.join(actions.choices)})")
 
 

@@ -77,13 +77,13 @@ def test_failures_in_a_row_quarantine_a_device_and_a_run_lifts_it(files: HealthF
     health = files.of(PI)
     assert health.quarantined_utc == "2026-11-23T00:03:00+00:00"
     assert health.quarantine_reason == f"3 failures in a row, the last one: {AWAY}"
-    assert [(one.code, one.text) for one in health.events] == 3 * [("unreachable", str(AWAY))]
+    assert [(event.code, event.text) for event in health.events] == 3 * [("unreachable", str(AWAY))]
     files.failed(PI, e.LinkLost("gone"), quarantine_after=3)
     assert files.of(PI).quarantined_utc == "2026-11-23T00:03:00+00:00"
     files.succeeded(PI)
     health = files.of(PI)
     assert (health.is_quarantined, health.failure_count) == (False, 0)
-    assert [one.code for one in health.events[-2:]] == ["link_lost", None]
+    assert [event.code for event in health.events[-2:]] == ["link_lost", None]
 
 
 def test_run_between_failures_begins_the_count_anew(files: HealthFiles) -> None:
@@ -144,7 +144,7 @@ def test_failure_that_ends_a_request_is_noted_once(files: HealthFiles) -> None:
     assert files.of(PI).failure_count == 1
     outcomes.succeeded()
     outcomes.succeeded()
-    assert [one.code for one in files.of(PI).events] == ["worker_died", None]
+    assert [event.code for event in files.of(PI).events] == ["worker_died", None]
     outcomes.failed(e.LinkLost("gone"))
     outcomes.succeeded()
     assert files.of(PI).failure_count == 0

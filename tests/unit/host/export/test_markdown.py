@@ -78,11 +78,11 @@ def test_several_sets_are_compared_with_the_first(stored: Stored) -> None:
     assert third["verdict"].startswith("invalid")
 
 
-def paired(one: ExportedRun, side: str, p50s_ns: Sequence[int]) -> list[ExportedRun]:
+def paired(exported_run: ExportedRun, side: str, p50s_ns: Sequence[int]) -> list[ExportedRun]:
     """The runs of one side of a comparison in pairs, with these medians."""
     return [
         replace(made, run=replace(made.run, member=None, pair=Pair("pairs-1f2e3d4c", number, side)))
-        for number, made in enumerate(set_of(one, side[:7], tuple(p50s_ns)))
+        for number, made in enumerate(set_of(exported_run, side[:7], tuple(p50s_ns)))
     ]
 
 

@@ -47,14 +47,17 @@ def test_logs_are_copied_byte_by_byte_with_the_verdict_beside_them(
     assert verdict["reasons"]
 
 
-def without_loadgen(one: ExportedRun) -> ExportedRun:
+def without_loadgen(exported_run: ExportedRun) -> ExportedRun:
     """The run as if the timed loop had issued its queries."""
-    return replace(one, run=replace(one.run, metrics=replace(one.run.metrics, loadgen=None)))
+    return replace(
+        exported_run,
+        run=replace(exported_run.run, metrics=replace(exported_run.run.metrics, loadgen=None)),
+    )
 
 
-def invalid(one: ExportedRun) -> ExportedRun:
+def invalid(exported_run: ExportedRun) -> ExportedRun:
     """The run, refused."""
-    return judged(one, State.INVALID)
+    return judged(exported_run, State.INVALID)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,10 @@ def test_documentation_has_every_column_in_its_order() -> None:
     """Otherwise a column would be renamed silently, and scripts that read it would fail."""
     block = re.search(r"```columns\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert block is not None
-    assert block[1].split() == [*(one.name for one in FACT_COLUMNS), *number_columns()]
+    assert block[1].split() == [
+        *(fact_column.name for fact_column in FACT_COLUMNS),
+        *number_columns(),
+    ]
 
 
 @pytest.mark.parametrize("one", FORMATS, ids=lambda one: one.name)

@@ -106,7 +106,7 @@ def test_openmetrics_is_read_by_prometheus_with_units(stored: Stored, metered: E
     assert latency.unit == "seconds"
     assert families["edgebench_energy_gross_per_inference_joules"].unit == "joules"
     assert len(families["edgebench_verdict"].samples) == 3
-    verdicts = [one.run.headline_state.value for one in runs[:2]]
+    verdicts = [run.run.headline_state.value for run in runs[:2]]
     assert [sample.labels["verdict"] for sample in latency.samples] == verdicts
     summary = metered.run.metrics.latency_ns
     assert summary is not None

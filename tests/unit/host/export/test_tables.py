@@ -44,13 +44,13 @@ def test_table_has_every_number_of_every_run(name: str, stored: Stored) -> None:
     """Otherwise a number would be rounded, in the wrong column, or lost."""
     runs = stored(ALL)
     frame = (read_csv if name == "csv" else read_parquet)(written(name, runs))
-    assert list(frame["run_id"]) == [one.run.run_id for one in runs]
-    for one, (_, row) in zip(runs, frame.iterrows(), strict=True):
+    assert list(frame["run_id"]) == [run.run.run_id for run in runs]
+    for run, (_, row) in zip(runs, frame.iterrows(), strict=True):
         for metric in METRICS.values():
-            value = None if one.run.verdict.is_refused else metric.bounded_value(one.run)
+            value = None if run.run.verdict.is_refused else metric.bounded_value(run.run)
             assert row[metric.path] == value if value is not None else pd.isna(row[metric.path])
             if value is not None and has_interval(metric):
-                bounds = metric.expanded_interval(one.run)
+                bounds = metric.expanded_interval(run.run)
                 found = (row[metric.path + LOWER], row[metric.path + UPPER])
                 assert found == bounds if bounds else all(map(pd.isna, found))
 

@@ -49,10 +49,12 @@ STATED = TraceOptions(columns=ImportOptions(is_averaging=True), gain_ratio=0.01)
 PARSERS = {"perfetto": parse_perfetto, "chrome": parse_chrome}
 
 
-def first_counted_ns(one: ExportedRun) -> int:
+def first_counted_ns(exported_run: ExportedRun) -> int:
     """Start of the first counted query, on the device's clock."""
-    assert one.run.metrics.warmup is not None
-    return int(read_queries(one.directory).start_ns[one.run.metrics.warmup.query_count])
+    assert exported_run.run.metrics.warmup is not None
+    return int(
+        read_queries(exported_run.directory).start_ns[exported_run.run.metrics.warmup.query_count]
+    )
 
 
 @pytest.fixture(params=PARSERS)
@@ -82,7 +84,7 @@ def test_numbers_of_runs_of_every_kind_are_computed_again(stored: Stored) -> Non
     """Otherwise the traces of only some kinds of runs would agree with them."""
     runs = stored(ALL)
     assert len(runs) == 10
-    kinds = [set(assert_is_read_back(one).slices) for one in runs]
+    kinds = [set(assert_is_read_back(run).slices) for run in runs]
     assert {"run"} in kinds, "one of them is invalid"
 
 
@@ -192,11 +194,11 @@ def test_operators_of_a_profile_are_laid_end_to_end(stored: Stored) -> None:
     assert "inferences" not in tracks
     groups = tracks["operators, medians laid end to end"].groups
     operators = one.run.metrics.profile.operators
-    assert [group.name for group in groups] == [one.operator for one in operators]
+    assert [group.name for group in groups] == [operator.operator for operator in operators]
     for group, following in pairwise(groups):
         assert group.end_ns == following.begin_ns
     took_ns = [int(group.end_ns[0] - group.begin_ns[0]) for group in groups]
-    assert took_ns == [round(one.typical_ns) for one in operators]
+    assert took_ns == [round(operator.typical_ns) for operator in operators]
 
 
 def test_power_without_a_place_on_the_clock_is_left_out(metered: ExportedRun) -> None:
@@ -214,9 +216,9 @@ def test_power_is_thinned_by_blocks_with_their_extremes(
     metered: ExportedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a long recording would fill the memory, lose its peaks, or change its mean."""
-    whole = {one.name: one for one in run_trace_of(metered).counters}
+    whole = {counter.name: counter for counter in run_trace_of(metered).counters}
     monkeypatch.setattr(run_trace, "MAX_RATE_HZ", 100.0)
-    thin = {one.name: one for one in run_trace_of(metered).counters}
+    thin = {counter.name: counter for counter in run_trace_of(metered).counters}
     assert len(thin["power synthetic"].value) * 9 < len(whole["power synthetic"].value)
     names = ["power synthetic, lowest", "power synthetic", "power synthetic, highest"]
     low, mean, high = (thin[name].value for name in names)
@@ -234,7 +236,7 @@ def test_runs_are_processes_of_one_trace(stored: Stored) -> None:
     """Otherwise two runs would lie on top of each other."""
     runs = [*stored(PLAIN), *stored(METERED)]
     found = parse_perfetto(written("perfetto", runs))
-    assert [one.facts["run_id"] for one in found] == [one.run.run_id for one in runs]
+    assert [one.facts["run_id"] for one in found] == [run.run.run_id for run in runs]
 
 
 def test_hostile_name_is_text_in_a_trace(stored: Stored) -> None:
@@ -341,5 +343,5 @@ def test_channel_with_a_single_sample_makes_no_trace_fail(metered: ExportedRun) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_trace, "read_series", lambda *_: replace(whole, power=tuple(empty)))
         made = run_trace_of(metered)
-    assert [one.name for one in made.counters if one.name.startswith("power")] == []
+    assert [counter.name for counter in made.counters if counter.name.startswith("power")] == []
     assert "power" not in made.facts

@@ -113,7 +113,7 @@ def test_names_of_benchmarks_are_the_same_every_time_and_of_one_set_each(
     assert second == f"{first} #2"
     [of_set] = benchmark_names(sets_of(stored(SET)))
     assert of_set.startswith("digits_int8.tflite/board/")
-    valid = [judged(one, State.VALID) for one in runs]
+    valid = [judged(run, State.VALID) for run in runs]
     assert benchmark_names(sets_of(valid))[0] + " [suspect]" == first
 
 
@@ -147,7 +147,11 @@ def test_number_without_an_end_of_its_interval_has_no_interval(stored: Stored) -
     assert latency is not None
     bounded = replace(latency, mean_ci95=(latency.mean, float("inf")))
     run = replace(one.run, metrics=replace(one.run.metrics, latency_ns=bounded))
-    [number] = [one for one in exported_numbers(run) if one.metric.path == "latency_ns.mean"]
+    [number] = [
+        exported_number
+        for exported_number in exported_numbers(run)
+        if exported_number.metric.path == "latency_ns.mean"
+    ]
     assert (number.value, number.interval) == (latency.mean, None)
 
 

@@ -48,13 +48,13 @@ class PartOfThisMachine(Root):
     def files(self, path: str) -> Iterator[tuple[str, PurePosixPath]]:
         """The files, of the standard library only those modules."""
         is_whole = not re.fullmatch(r".*/python3\.\d+", path)
-        return (one for one in super().files(path) if is_whole or one[0].startswith(MODULES))
+        return (file for file in super().files(path) if is_whole or file[0].startswith(MODULES))
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> BuiltKit:
     """A kit built from that system."""
-    if not any(Path(f"/usr/bin/python{one}").exists() for one in PYTHONS):
+    if not any(Path(f"/usr/bin/python{python}").exists() for python in PYTHONS):
         skip_or_fail("needs a Python of the system's packages")
     return build_kit(PartOfThisMachine(), tmp_path_factory.mktemp("kit"))
 
@@ -71,7 +71,7 @@ def test_kit_is_a_wheel_that_pip_installs(built: BuiltKit, tmp_path: Path) -> No
     subprocess.run([sys.executable, "-m", "pip", "-q", *words], check=True)
     [info] = tmp_path.glob("edgebench_kit-*.dist-info")
     licences = {path.name for path in (info / "licenses").iterdir()}
-    assert licences == {one.licence for one in built.manifest.packages}
+    assert licences == {package.licence for package in built.manifest.packages}
     assert "libc6.txt" in licences
     sys.path.insert(0, str(tmp_path))
     try:
@@ -122,7 +122,7 @@ def _check_pages(path: Path) -> None:
 
 def test_what_no_agent_needs_is_left_out(built: BuiltKit) -> None:
     """Otherwise a kit would contain its tests and `turtle.py`, and be half as large again."""
-    paths = {one.path for one in built.manifest.files}
+    paths = {file.path for file in built.manifest.files}
     assert any(path.endswith("/encodings/utf_8.py") for path in paths)
     assert not any("/test/" in path or path.endswith("turtle.py") for path in paths)
     assert built.unlicensed == ()

@@ -62,7 +62,7 @@ def test_types_have_the_fields_of_the_table() -> None:
     of_table = {option.field for option in SETTINGS}
     assert BenchOptions.__annotations__.keys() == of_table | WITHOUT_OPTION
     assert SpecChanges.__annotations__.keys() <= BenchOptions.__annotations__.keys()
-    assert {one.name for one in fields(Settings)} == (of_table - ELSEWHERE) | {"is_sustained"}
+    assert {field.name for field in fields(Settings)} == (of_table - ELSEWHERE) | {"is_sustained"}
     assert {option.field for option in SETTING_KEYS.values()} == of_table - ELSEWHERE
     of_comparison = {option.field for option in SECTIONS[COMPARISON]} - {"candidate"}
     assert of_comparison == PairOptions.__annotations__.keys() - BenchOptions.__annotations__.keys()

@@ -102,7 +102,11 @@ def test_list_of_meters_changes_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(found["joulescope"], Header)
     assert isinstance(found["lpm01a"], Header)
     assert driver.published == {}
-    assert not [one for one in emulator.commands if one.split()[0] in ("acqmode", "freq", "stop")]
+    assert not [
+        command
+        for command in emulator.commands
+        if command.split()[0] in ("acqmode", "freq", "stop")
+    ]
     assert "volt 3300m" not in emulator.commands
     assert not emulator.is_hosted
 

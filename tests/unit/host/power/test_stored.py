@@ -33,7 +33,7 @@ def test_rails_that_take_more_than_their_total_are_refused(tmp_path: Path) -> No
     """Otherwise a recording would accept rails with swapped names, which a run refuses."""
     session = session_of(tmp_path, {IN: 1.5, GPU: 7.5, CPU: 2.0}, IN.name)
     assert session.is_trusted is False
-    assert [(one.id, one.detail) for one in session.checks if one.is_passed is False] == [
+    assert [(check.id, check.detail) for check in session.checks if check.is_passed is False] == [
         (
             "parts",
             "VDD_IN is 1.5 W, and VDD_GPU + VDD_CPU inside it 9.5 W: the rails have wrong names",
@@ -76,14 +76,16 @@ def test_rails_that_fit_are_all_numbers(
     """Otherwise rails would be refused although they add up, or although they have no sum."""
     session = session_of(tmp_path, powers_w, *total)
     assert session.is_trusted is True
-    assert "parts" not in [one.id for one in session.checks]
+    assert "parts" not in [check.id for check in session.checks]
     assert len(session.channels()) == len(powers_w)
 
 
 def test_mean_power_counts_no_rail_twice(tmp_path: Path) -> None:
     """Otherwise a board that takes 3 W would seem to take 5 W, its rails added to their total."""
     session = session_of(tmp_path, {IN: 3.0, GPU: 1.0, CPU: 1.0}, IN.name)
-    assert [one.detail for one in session.checks if one.id == "direction"] == ["3 W on average"]
+    assert [check.detail for check in session.checks if check.id == "direction"] == [
+        "3 W on average"
+    ]
 
 
 def test_samples_without_numbers_have_no_time_in_the_mean(
@@ -103,6 +105,6 @@ def test_samples_without_numbers_have_no_time_in_the_mean(
         for first, power_w, flag in ((0, np.nan, Flag.MISSING), (50, -1.0, 0), (100, -1.0, 0))
     ]
     facts = power.write_blocks(tmp_path, header(), blocks, lambda: LossReport(received_count=150))
-    [direction] = [one for one in judge(tmp_path, facts).checks if one.id == "direction"]
+    [direction] = [check for check in judge(tmp_path, facts).checks if check.id == "direction"]
     assert direction.is_passed is False
     assert direction.detail.startswith("-0.99 W on average")

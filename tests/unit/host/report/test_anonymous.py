@@ -83,7 +83,7 @@ def test_failed_run_has_no_identifying_names() -> None:
         failure=Failure(code="worker_died", message="kitchen-pi: /home/lovelace/secret/x"),
     )
     page = run_report([ReportedRun(run, None)], is_anonymous=True)
-    assert [one for one in SECRETS if one in page] == []
+    assert [secret for secret in SECRETS if secret in page] == []
 
 
 def test_host_and_user_of_this_machine_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

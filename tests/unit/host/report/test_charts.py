@@ -80,9 +80,9 @@ def test_power_of_another_clock_has_an_axis_of_its_own() -> None:
     power = (PowerSeries("main", begin_s, begin_s + 1, watts, watts, watts),)
     latency = LatencySeries(np.arange(5.0), np.full(5, 1e5), 0)
     together = time_charts(RunSeries(latency=latency, power=power))
-    assert [[one.title for one in chart.panels] for chart in together] == [["Latency", "Power"]]
+    assert [[panel.title for panel in chart.panels] for chart in together] == [["Latency", "Power"]]
     apart = time_charts(RunSeries(latency=latency, power=power, power_apart="no alignment"))
-    assert [[one.title for one in chart.panels] for chart in apart] == [["Latency"], ["Power"]]
+    assert [[panel.title for panel in chart.panels] for chart in apart] == [["Latency"], ["Power"]]
 
 
 def test_power_is_not_drawn_where_samples_were_lost() -> None:
@@ -195,8 +195,8 @@ def test_ten_minutes_are_less_than_three_megabytes() -> None:
     }
     latency = LatencySeries(np.arange(600_000) / 1000, 1e5 + 1e4 * draw.random(600_000), 0)
     series = RunSeries(latency=latency, power=(power,), sensors=sensors)
-    size = len(json.dumps([to_plain(one) for one in time_charts(series)]))
+    size = len(json.dumps([to_plain(time_chart) for time_chart in time_charts(series)]))
     assert size < 2_000_000, "the rest of a page is less than a megabyte"
-    assert {panel.title for one in time_charts(series) for panel in one.panels} >= {
+    assert {panel.title for time_chart in time_charts(series) for panel in time_chart.panels} >= {
         *("Latency", "Power", "Temperature", "Clock", "CPU busy")
     }

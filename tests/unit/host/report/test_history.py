@@ -35,7 +35,7 @@ def test_page_of_a_run_has_its_history(store: Store) -> None:
         latency = store.run(run_id).metrics.latency_ns
         assert latency is not None
         expected.append(latency.p50)
-    assert [float(one) for one in points] == expected
+    assert [float(point) for point in points] == expected
     assert page.count('data-level="latency_ns.p50"') == 2
     assert "worse by" in page
     assert page.count(">this page<") == 1

@@ -52,7 +52,7 @@ def kinds_at(path: str) -> set[Any]:
     for key in path.split("."):
         (owner,) = found
         assert is_dataclass(owner), f"{path}: {owner} has no keys"
-        names = {key_of(one.metadata, one.name): one.name for one in fields(owner)}
+        names = {key_of(field.metadata, field.name): field.name for field in fields(owner)}
         assert key in names, f"{path}: there are {', '.join(names)}"
         found = kinds_of(get_type_hints(owner)[names[key]])
     return found
@@ -78,7 +78,7 @@ def test_interval_of_a_metric_is_beside_it(metric: Metric) -> None:
     """Otherwise an interval would be renamed, and the numbers be printed without it."""
     place, _, name = metric.path.rpartition(".")
     (owner,) = kinds_at(place) if place else {Metrics}
-    has_interval = f"{name}_ci95" in {one.name for one in fields(owner)}
+    has_interval = f"{name}_ci95" in {field.name for field in fields(owner)}
     is_estimated = owner is LatencySummary and name in {"mean", *PERCENTILES}
     assert has_interval is is_estimated
 

@@ -47,7 +47,7 @@ def test_inferences_of_a_board_are_inside_their_windows(tmp_path: Path) -> None:
 
 def test_inferences_of_streaming_firmware_keep_their_interval(tmp_path: Path) -> None:
     """Otherwise frames of sound that arrive every 20 ms would look back to back."""
-    pulsed = tuple(replace(one, ticks=None, tick_rate_hz=None) for one in BOARD.windows)
+    pulsed = tuple(replace(window, ticks=None, tick_rate_hz=None) for window in BOARD.windows)
     series = latency_of(replace(BOARD, pace_ns=20_000_000, windows=pulsed), tmp_path)
     steps_s = np.diff(series.start_s[: BOARD.windows[0].count])
     assert steps_s == pytest.approx(np.full(len(steps_s), 0.02))

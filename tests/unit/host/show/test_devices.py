@@ -130,7 +130,11 @@ def test_narrow_terminal_shows_every_word(width: int) -> None:
     lines = lines_of([BUSY, LOST], width)
     assert max(map(len, lines)) <= width
     shown = "".join("".join(lines).split())
-    for word in (*(one.name for one in RUNTIMES if one.is_usable), "labels:", "unreachable"):
+    for word in (
+        *(runtime.name for runtime in RUNTIMES if runtime.is_usable),
+        "labels:",
+        "unreachable",
+    ):
         assert word in shown
     place = next(line.index("profile") for line in lines if "remark" in line)
     remarks = "".join("".join(line[place:].split()) for line in lines)

@@ -128,7 +128,7 @@ def test_run_without_its_traces_is_shown_with_the_reason(tmp_path: Path) -> None
 def test_set_shows_the_interval_between_its_runs(lab: Lab) -> None:
     """Otherwise the interval of one run would be taken for that of the set."""
     sets = lab.sets([lab.run(run_id) for run_id in lab.store.run_ids()])
-    one = max(sets, key=lambda one: len(one.runs))
+    one = max(sets, key=lambda run_set: len(run_set.runs))
     page = _Page(one._repr_html_())
     assert one.marks.label in page.words
     assert {run.run_id for run in one.runs} <= set(page.words.split("\n"))

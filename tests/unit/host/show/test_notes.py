@@ -48,7 +48,7 @@ def noted(setting: Setting, name: str = "threads", run: Run | None = None) -> Ru
 
 def test_reasons_and_sentences_are_of_the_same_names() -> None:
     """Otherwise a rare difference would not be noted."""
-    assert SENTENCES.keys() == {one.name for one in fields(EffectiveSettings)}
+    assert SENTENCES.keys() == {field.name for field in fields(EffectiveSettings)}
     given: set[str] = set()
     for node in ast.walk(ast.parse(inspect.getsource(analysis))):
         match node:

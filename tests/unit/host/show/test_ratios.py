@@ -175,8 +175,8 @@ def test_sides_of_a_comparison_in_pairs_have_the_paired_ratio() -> None:
     for side, factor in (("baseline", 1.0), ("candidate", 1.25)):
         runs = made([round(factor * p50) for p50 in drift]).runs
         sides += find_sets(
-            replace(one, run_id=f"{side}-{number}", member=None, pair=Pair("pairs-1", number, side))
-            for number, one in enumerate(runs)
+            replace(run, run_id=f"{side}-{number}", member=None, pair=Pair("pairs-1", number, side))
+            for number, run in enumerate(runs)
         )
     found = ratio_of_sets(*sides)
     assert found is not None

@@ -71,8 +71,8 @@ def pair_up(store: Store, comparison_id: str = "pairs-1f2e3d4c") -> None:
 def test_comparison_and_its_sides_are_names(store: Store) -> None:
     """Otherwise the runs of a comparison would have to be found individually, or not at all."""
     pair_up(store)
-    assert [one.run_id for one in find_runs(store, "pairs-1f2e3d4c")] == [RUN_ID, OTHER_ID]
-    assert [one.run_id for one in find_runs(store, "pairs-1f2e3d4c-candidate")] == [OTHER_ID]
+    assert [run.run_id for run in find_runs(store, "pairs-1f2e3d4c")] == [RUN_ID, OTHER_ID]
+    assert [run.run_id for run in find_runs(store, "pairs-1f2e3d4c-candidate")] == [OTHER_ID]
     with pytest.raises(NoSuchRun, match="not the name of a single run"):
         find_run(store, "pairs-1f2e3d4c")
     with pytest.raises(NoSuchRun, match="no comparison 'pairs-1f2e3d4d'") as caught:
@@ -83,7 +83,7 @@ def test_comparison_and_its_sides_are_names(store: Store) -> None:
 def test_comparison_of_an_older_edgebench_has_a_name_too(store: Store) -> None:
     """An id of an older edgebench has no prefix, but stands in the list of runs all the same."""
     pair_up(store, "1f2e3d4c")
-    assert [one.run_id for one in find_runs(store, "1f2e3d4c")] == [RUN_ID, OTHER_ID]
+    assert [run.run_id for run in find_runs(store, "1f2e3d4c")] == [RUN_ID, OTHER_ID]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_tag_of_several_runs_means_all_of_them_or_none(store: Store) -> None:
     """Otherwise one of a tag's runs would be shown as if it were the only one."""
     for run_id in (RUN_ID, OTHER_ID):
         annotate(store, run_id, lambda _: Annotations(("night",)))
-    assert [one.run_id for one in find_runs(store, "night")] == [RUN_ID, OTHER_ID]
+    assert [run.run_id for run in find_runs(store, "night")] == [RUN_ID, OTHER_ID]
     with pytest.raises(NoSuchRun, match="'night' names 2 runs"):
         find_run(store, "night")
     with pytest.raises(NoSuchRun, match="no run matches 'day'"):

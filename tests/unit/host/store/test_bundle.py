@@ -63,7 +63,7 @@ def store(tmp_path: Path) -> Store:
 
 def bundled(store: Store, path: Path, *names: str) -> Path:
     """A bundle of these runs, by default of all."""
-    runs = [one for name in names or store.run_ids() for one in find_runs(store, name)]
+    runs = [run for name in names or store.run_ids() for run in find_runs(store, name)]
     write_bundle(path, runs)
     return path
 
@@ -130,7 +130,7 @@ def test_names_of_runs_in_a_bundle(
     bundled(store, tmp_path / "a#b.zip")
     monkeypatch.chdir(tmp_path)
     here = Store(tmp_path / "none")
-    assert [one.run_id for one in find_runs(here, "a#b.zip")] == [RUN_ID, SECOND]
+    assert [run.run_id for run in find_runs(here, "a#b.zip")] == [RUN_ID, SECOND]
     for name in ("a#b.zip#night", "./a#b.zip#20260102", f"{tmp_path}/a#b.zip#{RUN_ID}"):
         assert find_run(here, name).run_id == RUN_ID
     assert find_run(here, "a#b.zip#last").run_id == SECOND

@@ -169,7 +169,7 @@ def test_devices_and_files_are_bounded(
     for number in range(4):
         write(store, json.dumps(COMMAND).encode(), *names, name=NAME.replace("1-", f"{number}-"))
     reader.poll()
-    assert sorted(len(one.devices) for one in reader.sources.values()) == [0, 3]
+    assert sorted(len(source.devices) for source in reader.sources.values()) == [0, 3]
 
 
 def test_devices_of_commands_that_have_ended_take_no_place_of_others(
@@ -188,10 +188,10 @@ def test_devices_of_commands_that_have_ended_take_no_place_of_others(
     for number in range(3):
         running.put(state(f"now-{number}"))
     reader.poll()
-    kept = [len(one.devices) for one in reader.sources.values() if not one.is_over]
+    kept = [len(source.devices) for source in reader.sources.values() if not source.is_over]
     assert kept == [3]
     reader.poll()
-    assert sum(len(one.devices) for one in reader.sources.values()) == 3
+    assert sum(len(source.devices) for source in reader.sources.values()) == 3
     running.close()
 
 
@@ -227,7 +227,7 @@ def test_old_files_are_removed_and_those_of_running_commands_kept(
     assert not path.exists()
     assert foreign.exists()
     reader.poll()
-    assert sorted(one.command.name for one in reader.sources.values() if one.command) == [
+    assert sorted(source.command.name for source in reader.sources.values() if source.command) == [
         "bench",
         "campaign",
     ]

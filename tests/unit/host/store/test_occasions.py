@@ -156,7 +156,7 @@ def test_spread_of_a_comparison_is_that_of_the_baselines_occasions(tmp_path: Pat
     logs = [math.log(BY_DAY[day]) for day in (1, 2, 3)]
     mean = sum(logs) / 3
     assert found.deviation == pytest.approx(
-        math.sqrt(sum((one - mean) ** 2 for one in logs) / 2), rel=1e-3
+        math.sqrt(sum((log - mean) ** 2 for log in logs) / 2), rel=1e-3
     )
     assert (found.freedom, found.occasion_count, found.is_pooled) == (2, 3, False)
 

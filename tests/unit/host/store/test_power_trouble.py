@@ -53,8 +53,8 @@ def test_reason_of_the_meter_goes_before_what_the_session_saw(
     ("behind", "torn_bytes", "words"),
     [
         (b"", 0, "3000 samples"),
-        (bytes(30), 30, "cut off as by a crash: the last 30 bytes are no whole packet"),
-        (b"\x01" * 7, 7, "cut off as by a crash: the last 7 bytes are no whole packet"),
+        (bytes(30), 30, "cut off as by a crash: the last 30 bytes are an incomplete packet"),
+        (b"\x01" * 7, 7, "cut off as by a crash: the last 7 bytes are an incomplete packet"),
         (b"\xff" * 50, 0, "the recording of the meter is damaged: the last 50 bytes, from byte "),
     ],
 )

@@ -74,13 +74,15 @@ async def watched(
 
 def batches(updates: list[Update], device: str) -> int:
     """Number of batches of a device."""
-    return sum(isinstance(one, Batch) and one.device == device for one in updates)
+    return sum(isinstance(update, Batch) and update.device == device for update in updates)
 
 
 def absences(updates: list[Update], device: str = "") -> list[Absence]:
     """Absences of a device, or of all."""
     return [
-        one for one in updates if isinstance(one, Absence) and (not device or one.device == device)
+        update
+        for update in updates
+        if isinstance(update, Absence) and (not device or update.device == device)
     ]
 
 
@@ -122,7 +124,7 @@ def test_agent_that_invents_seats_has_a_limit(files: HostFiles, tmp_path: Path) 
         await connection.wait_closed()
 
     updates = asyncio.run(watched(files, tmp_path, {"evil": invent}, absences))
-    names = {one.device for one in updates if isinstance(one, StateChange)}
+    names = {update.device for update in updates if isinstance(update, StateChange)}
     assert names == {"evil", *(f"evil/seat{number}" for number in range(m.MAX_SEATS - 1))}
     last = absences(updates)[-1]
     assert last.is_final
@@ -144,7 +146,7 @@ def test_rack_may_see_more_boards_in_a_year_than_it_has_seats(
         await connection.wait_closed()
 
     def is_enough(heard: list[Update]) -> bool:
-        return bool(batches(heard, "a")) or any(one.is_final for one in absences(heard))
+        return bool(batches(heard, "a")) or any(absence.is_final for absence in absences(heard))
 
     updates = asyncio.run(watched(files, tmp_path, {"a": rotate}, is_enough))
     assert batches(updates, "a") == 1
@@ -167,7 +169,7 @@ def test_seat_whose_device_has_left_is_away_though_its_agent_speaks(
         return bool(batches(heard, "a"))
 
     updates = asyncio.run(watched(files, tmp_path, {"a": saying(*frames)}, is_enough))
-    assert [type(one) for one in updates] == [StateChange, Absence, StateChange, Batch]
+    assert [type(update) for update in updates] == [StateChange, Absence, StateChange, Batch]
     [absence] = absences(updates)
     assert (absence.reason, absence.is_final) == ("it is gone from its agent", False)
     assert 59 < time.time() - absence.since_s < 600
@@ -227,8 +229,8 @@ def test_device_that_goes_and_comes_is_away_meanwhile(files: HostFiles, tmp_path
 
     updates = asyncio.run(watched(files, tmp_path, {"a": cut_off}, is_enough))
     kinds = [StateChange, Batch, Absence]
-    assert [type(one) for one in updates] == [*kinds, *kinds, *kinds[:2]]
-    assert [one.reason for one in absences(updates)] == ["connection to a was lost"] * 2
+    assert [type(update) for update in updates] == [*kinds, *kinds, *kinds[:2]]
+    assert [absence.reason for absence in absences(updates)] == ["connection to a was lost"] * 2
 
 
 def test_nobody_at_the_address_is_told_once(files: HostFiles, tmp_path: Path) -> None:
@@ -306,7 +308,7 @@ def test_several_seats_have_their_names(files: HostFiles, tmp_path: Path) -> Non
         await connection.wait_closed()
 
     updates = asyncio.run(watched(files, tmp_path, {"rack": rack}, lambda heard: len(heard) == 3))
-    assert [one.device for one in updates] == ["rack/machine", "rack/pi5", "rack/pi5"]
+    assert [update.device for update in updates] == ["rack/machine", "rack/pi5", "rack/pi5"]
 
 
 def test_buffer_of_a_connection_is_small(

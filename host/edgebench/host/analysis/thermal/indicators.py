@@ -103,7 +103,7 @@ class _Readings:
     is_hot: WindowMask
     """Windows near the throttle temperature; all False if no temperature is known."""
     place: ModelPlace | None
-    """Place of the model; None if every cooling device may have slowed it down."""
+    """Part of the chip that ran the model; None if every cooling device may have slowed it down."""
 
     def inside(self, series: Series) -> Series:
         """Readings of the run, with the last reading before it and the first after it."""
@@ -148,7 +148,7 @@ def find_indications(
         expected: Profile of the device.
         edges_ns: Edges of the windows, shape (k + 1,).
         is_hot: Windows near the throttle temperature, shape (k,); None if unknown.
-        place: Place of the model; None if every cooling device may have slowed it down.
+        place: Part of the chip that ran the model; None if every cooling device may slow it.
     """
     nowhere = np.zeros(len(edges_ns) - 1, np.bool_)
     is_hot = nowhere if is_hot is None else is_hot

@@ -229,7 +229,7 @@ class KnownModelRule(Rule[TargetEvidence]):
 
 
 class InputsReadBackRule(Rule[TargetEvidence]):
-    """The inputs on the device are those that were sent to it."""
+    """The inputs on the device are equal to the inputs that were sent."""
 
     id, severity = "inputs_read_back", SUSPECT
     advise = advice.always(

@@ -113,7 +113,7 @@ def code_not_seen(*, correlation: float, limit: float) -> str:
 
 @ReasonKind
 def code_in_two_places(*, correlation: float, rival: float) -> str:
-    return f"the load code is seen in two places: correlation {correlation:.2f} and {rival:.2f}"
+    return f"the load code is seen at two positions: correlation {correlation:.2f} and {rival:.2f}"
 
 
 @ReasonKind
@@ -166,7 +166,7 @@ def loop_not_seen(*, explained_ratio: float, limit_ratio: float) -> str:
 @ReasonKind
 def loop_in_two_places(*, explained_ratio: float, rival_ratio: float) -> str:
     places = f"they explain {explained_ratio:.0%} and {rival_ratio:.0%} of the power"
-    return f"the loop is seen in two places: {places}"
+    return f"the loop is seen at two positions: {places}"
 
 
 @ReasonKind
@@ -203,7 +203,7 @@ def several_runs_fit(*, run_count: int) -> str:
 @ReasonKind
 def several_places_fit(*, place_count: int, places: str) -> str:
     return (
-        f"the load codes of the run fit in {place_count} places of the trace, {places} from its "
+        f"the load codes of the run fit at {place_count} positions of the trace, {places} from its "
         "first sample: cut the trace to the run"
     )
 

@@ -122,7 +122,7 @@ def parts_above_whole(*, whole: str, whole_w: float, parts: str, parts_w: float)
 
 @ReasonKind
 def idle_on_one_side() -> str:
-    return "the device was not idle both before and after the run"
+    return "the device was not idle before the run, or not after it"
 
 
 @ReasonKind

@@ -17,7 +17,7 @@ def no_samples() -> str:
 
 @ReasonKind
 def torn_end(*, torn_bytes: int) -> str:
-    return f"cut off as by a crash: the last {torn_bytes} bytes are no whole packet"
+    return f"cut off as by a crash: the last {torn_bytes} bytes are an incomplete packet"
 
 
 @ReasonKind

@@ -45,7 +45,7 @@ def test_phase_of_the_samples_is_no_change_of_the_energy() -> None:
     """
     outcomes = [simulate(IN_STEP, INSTANTS, seed) for seed in range(SIDE)]
     low, high = (
-        [run_with(first + seed, one, factor) for seed, one in enumerate(outcomes)]
+        [run_with(first + seed, outcome, factor) for seed, outcome in enumerate(outcomes)]
         for first, factor in ((0, 1 - PHASE_RATIO), (SIDE, 1 + PHASE_RATIO))
     )
     [found] = compare_groups([(low, high)], metrics=["energy_j"])

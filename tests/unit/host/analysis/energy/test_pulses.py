@@ -83,7 +83,7 @@ def check(result: PulsedResult, bench: Bench) -> None:
     """Compare the median window with what was simulated."""
     median = result.median
     truth_j = ACTIVE_W * np.diff(bench.edges_s)[:, 0] / bench.count
-    number = [one.window for one in result.windows].index(median.window)
+    number = [window.window for window in result.windows].index(median.window)
     gross = median.energy_j_per_inference
     assert abs(gross.value - truth_j[number]) <= gross.u95_absolute
     assert truth_j[number] == pytest.approx(sorted(truth_j)[2], rel=1e-3)
@@ -98,7 +98,7 @@ def test_ten_milliwatts_are_ten_milliwatts(seed: int, tmp_path: Path) -> None:
     measured = result.median.measured
     assert f"{1e3 * measured.energy_j / measured.duration_s:.2f}" == "10.00"
     check(result, bench)
-    found_s = np.array([one.edges_ns for one in result.windows]) / SECOND_NS
+    found_s = np.array([window.edges_ns for window in result.windows]) / SECOND_NS
     assert np.abs(found_s - bench.edges_s).max() <= 1 / RATE_HZ
 
 
@@ -107,7 +107,7 @@ def test_time_without_a_sound_is_in_the_interval(tmp_path: Path) -> None:
     bench = bench_of(3, count=300)
     power = recording_of(bench, tmp_path)
     gross = analysed(power, bench.windows)[1].median.energy_j_per_inference
-    windows = [replace(one, pace_ns=32_000_000) for one in bench.windows]
+    windows = [replace(window, pace_ns=32_000_000) for window in bench.windows]
     paced = analysed(power, windows)[1].median
     heard_ratio = 300 * 0.032 / paced.duration_s
     apart = abs(paced.energy_j_per_inference.u95_absolute**2 - gross.u95_absolute**2) ** 0.5
@@ -165,8 +165,8 @@ def test_logic_input_of_a_fast_meter_is_found_among_others(tmp_path: Path) -> No
     ]
     number, result = analysed(PowerFile.open(tmp_path), windows)
     assert number == 2
-    for one in result.windows:
-        energy = one.energy_j_per_inference
+    for window in result.windows:
+        energy = window.energy_j_per_inference
         assert abs(energy.value - ACTIVE_W * 1.2 / 100) <= energy.u95_absolute
 
 

@@ -253,7 +253,8 @@ def test_run_without_idle_has_gross_only(tmp_path: Path) -> None:
     )
     assert found is not None
     assert numbers_of(found).net_j_per_inference is None
-    assert numbers_of(found).net_refused == "the device was not idle both before and after the run"
+    net_refused = "the device was not idle before the run, or not after it"
+    assert numbers_of(found).net_refused == net_refused
     assert given(numbers_of(found).phases)["load"].refused is not None
 
 

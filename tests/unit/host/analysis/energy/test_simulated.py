@@ -91,7 +91,7 @@ def test_instants_in_step_with_the_device_say_what_they_do_not_see(device: Simul
     """
     meter = SimulatedMeter(is_averaging=False, rate_hz=20_000.0, drift_ppm=40.0, noise_w=1e-5)
     outcomes = [simulate(device, meter, seed) for seed in range(4)]
-    assert all(one.is_inside and one.is_net_inside for one in outcomes)
+    assert all(outcome.is_inside and outcome.is_net_inside for outcome in outcomes)
     means = replace(meter, is_averaging=True, rate_hz=1000.0, drift_ppm=3.0)
     averaging = simulate(device, means, 1)
     assert averaging.is_inside
@@ -266,16 +266,16 @@ PLAIN = {
 def test_what_a_polled_meter_does_to_its_values_is_seen(name: str) -> None:
     """Otherwise energies that are 0.6 to 2.6 % off would be printed with 0.01 to 0.5 %."""
     outcomes = [simulate(*PLAIN[name], seed) for seed in range(3)]
-    assert all(one.is_inside and one.is_net_inside for one in outcomes)
-    assert max(abs(one.off_ratio) for one in outcomes) > 5e-3, "or there is nothing to see"
-    assert max(one.u95_ratio for one in outcomes) < 0.1
+    assert all(outcome.is_inside and outcome.is_net_inside for outcome in outcomes)
+    assert max(abs(outcome.off_ratio) for outcome in outcomes) > 5e-3, "or there is nothing to see"
+    assert max(outcome.u95_ratio for outcome in outcomes) < 0.1
 
 
 def test_polled_meter_without_these_errors_is_not_called_worse() -> None:
     """Otherwise every polled meter would be taken for one with a filter."""
     outcomes = [simulate(BOARD, POLLED, seed) for seed in range(3)]
-    assert all(one.is_inside and one.is_net_inside for one in outcomes)
-    assert max(one.u95_ratio for one in outcomes) < 3e-3
+    assert all(outcome.is_inside and outcome.is_net_inside for outcome in outcomes)
+    assert max(outcome.u95_ratio for outcome in outcomes) < 3e-3
 
 
 def test_spikes_are_in_the_interval_and_not_in_the_net_energy() -> None:

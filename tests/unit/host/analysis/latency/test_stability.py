@@ -89,7 +89,7 @@ def failures(latency_ns: Series, warmup_count: int = 100) -> set[str]:
     )
     measured = measure_traces(record, worker, Traces(queries))
     verdict = judge(Evidence(record, worker, measured, HostFacts(), None))
-    found = {one.id for one in verdict.rules if one.outcome is RuleOutcome.FAIL}
+    found = {rule.id for rule in verdict.rules if rule.outcome is RuleOutcome.FAIL}
     return found & SCATTER_RULES
 
 
@@ -197,7 +197,7 @@ def test_steady_run_is_not_suspected(make: Make) -> None:
 def test_real_traces_have_the_verdict_of_their_readme(name: str, is_valid: bool) -> None:
     """Real runs of a shared machine: the level that was cut as a warm-up came back."""
     table = pq.read_table(need_shared(f"known_answers/traces/{name}.parquet"))
-    column = {one: table[one].to_numpy() for one in table.column_names}
+    column = {column_name: table[column_name].to_numpy() for column_name in table.column_names}
     latency_ns = column["invoke_end_ns"] - column["invoke_start_ns"]
     warmup_count = int(column["warmup"].sum())
     assert (failures(latency_ns, warmup_count) == set()) is is_valid

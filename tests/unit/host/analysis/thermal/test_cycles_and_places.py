@@ -306,9 +306,9 @@ def test_story_is_named(name: str) -> None:
     """Otherwise a cause would be hidden by a median, or invented where there is none."""
     case = CASES[name]
     answers = [judged(case, seed) for seed in SEEDS]
-    assert [one.verdict for one in answers] == [case.verdict] * len(SEEDS), answers[0].reason
-    assert all(case.says in one.reason for one in answers), answers[0].reason
-    assert {one.is_certain for one in answers} == {case.is_certain}
+    assert [answer.verdict for answer in answers] == [case.verdict] * len(SEEDS), answers[0].reason
+    assert all(case.says in answer.reason for answer in answers), answers[0].reason
+    assert {answer.is_certain for answer in answers} == {case.is_certain}
 
 
 def test_latency_of_a_cycle_is_not_its_fast_part() -> None:

@@ -34,7 +34,10 @@ def bits(*values: int, is_hot: WindowMask | None = COOL) -> dict[str, list[int]]
 
 def by_cause(found: Indications) -> dict[str, list[int]]:
     """Return the windows of each cause."""
-    return {one.cause: list(np.flatnonzero(one.windows)) for one in found.indications}
+    return {
+        indication.cause: list(np.flatnonzero(indication.windows))
+        for indication in found.indications
+    }
 
 
 def cooling(kind: str, *states: float, expected: Expectation = ANY) -> Indications:
@@ -134,7 +137,7 @@ def test_first_indicator_of_the_profile_names_the_cause() -> None:
     def causes(*order: str) -> list[str]:
         expected = replace(ANY, indicators=order)
         found = find_indications(telemetry, expected, EDGES_NS, None)
-        return [one.cause for one in found.indications]
+        return [indication.cause for indication in found.indications]
 
     assert causes("soctherm_oc", "cooling_device") == ["overcurrent", "thermal"]
     assert causes("cooling_device", "soctherm_oc") == ["thermal", "overcurrent"]
@@ -151,4 +154,6 @@ def test_status_of_android_holds_from_one_reading_to_the_next() -> None:
     )
     assert by_cause(found) == {"thermal": [2, 3, 4, 5, 6]}
     assert found.known.all()
-    assert [one.reason for one in found.indications] == [thermal.android_thermal_status(status=3)]
+    assert [indication.reason for indication in found.indications] == [
+        thermal.android_thermal_status(status=3)
+    ]

@@ -159,21 +159,21 @@ def found(case: Case, seed: int) -> ThermalResult:
 def test_cause_is_named_in_every_run(what: str) -> None:
     """Otherwise a number that holds for three minutes only, or a wrong cause, would be printed."""
     answers = [found(THROTTLED[what], seed) for seed in SEEDS]
-    assert [one.cause for one in answers] == [THROTTLED[what][4]] * len(SEEDS), answers[0]
+    assert [answer.cause for answer in answers] == [THROTTLED[what][4]] * len(SEEDS), answers[0]
     states = {ThermalState.THROTTLED, ThermalState.FREQUENCY_LIMITED}
-    assert {one.state for one in answers} <= states
-    for one in answers:
-        assert one.onset_s is not None
-        assert one.onset_s > 5
-        assert one.throttled_ratio is not None
-        assert one.throttled_ratio > 0
+    assert {answer.state for answer in answers} <= states
+    for answer in answers:
+        assert answer.onset_s is not None
+        assert answer.onset_s > 5
+        assert answer.throttled_ratio is not None
+        assert answer.throttled_ratio > 0
 
 
 @pytest.mark.parametrize("what", UNDISTURBED)
 def test_run_that_was_not_throttled_raises_no_alarm(what: str) -> None:
     """Otherwise a governor that idles, or a thread that moves, would be called throttling."""
     answers = [found(UNDISTURBED[what], seed) for seed in SEEDS]
-    assert [one.verdict for one in answers] == ["not_throttled"] * len(SEEDS), answers
+    assert [answer.verdict for answer in answers] == ["not_throttled"] * len(SEEDS), answers
 
 
 def still(**fields: Any) -> HotRun:

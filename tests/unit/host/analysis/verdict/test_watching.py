@@ -34,7 +34,7 @@ def watched(*, cpu_s: float, rate_hz: float = 10.0, cpus: tuple[int, ...] = ()) 
 
 def judged(evidence: Evidence) -> tuple[bool, str]:
     """Return whether the rule about the sampler is kept, and its sentence."""
-    (found,) = [one for one in judge(evidence).rules if one.id == "telemetry"]
+    (found,) = [rule for rule in judge(evidence).rules if rule.id == "telemetry"]
     assert found.outcome in (RuleOutcome.PASS, RuleOutcome.FAIL)
     return found.outcome is RuleOutcome.PASS, sentence(found)
 

@@ -458,5 +458,5 @@ def test_log_without_times_asks_for_its_rate(tmp_path: Path) -> None:
 
 def test_twelve_formats_and_more_have_a_source() -> None:
     """Otherwise a format without a document would be claimed as supported."""
-    named = {one.format for one in EXAMPLES.values()} - {"CSV"}
+    named = {example.format for example in EXAMPLES.values()} - {"CSV"}
     assert len(named) >= 12

@@ -26,7 +26,9 @@ def make_file(
     path: Path, *, metadata: str = METADATA + CHANNELS, version: str = "2", **parts: list[float]
 ) -> Path:
     """A file with these parts, or with those of three samples; an empty part is left out."""
-    members = {name: np.array(one, "<f4").tobytes() for name, one in (PARTS | parts).items() if one}
+    members = {
+        name: np.array(part, "<f4").tobytes() for name, part in (PARTS | parts).items() if part
+    }
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("version", version)
         archive.writestr("metadata", metadata)

@@ -16,7 +16,7 @@ from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons.plausible import source_stands_still
 
 BELOW_IDLE_RATIO = 0.5
-"""Share of the median idle power below which a sample can be far below the idle power."""
+"""Largest share of the median idle power at which a sample counts as far below the idle power."""
 LOW_QUANTILE = 0.02
 """Quantile of the idle samples that counts as the lowest idle power: fewer may be wrong."""
 _BELOW_WIDTHS = 3.0

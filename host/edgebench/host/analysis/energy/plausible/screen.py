@@ -166,7 +166,7 @@ class _Implausible:
         return len(self.times_ns)
 
     def look_for_peaks(self, pieces: Sequence[TracePiece], limit_w: float) -> None:
-        """Find powers that no board takes for a single sample, in either direction."""
+        """Find samples whose power, positive or negative, no board can take."""
         count, highest_w = 0, 0.0
         for piece in pieces:
             if max(abs(piece.lowest_w), abs(piece.highest_w)) > limit_w:

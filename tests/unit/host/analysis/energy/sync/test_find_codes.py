@@ -131,7 +131,7 @@ def test_place_among_runs_of_one_kind_follows_from_the_others() -> None:
         line = choose_place(places, search, others).line
         off_s = (int(line.to_meter(run[0].edges_ns[0])) - run[0].edges_ns[0]) / 1e9
         assert abs(off_s) < CHIP_NS / 3e9, number
-        with pytest.raises(MeasurementError, match=r"in 5 places of the trace, 10 s, 31\.2 s"):
+        with pytest.raises(MeasurementError, match=r"at 5 positions of the trace, 10 s, 31\.2 s"):
             choose_place(places, search, [])
 
 

@@ -1,0 +1,324 @@
+"""Processes that have imported a program, and fork for each of its commands.
+
+These are real processes that do not need up to a second of imports each.
+
+    ProcessServer.start ──▶ socket: command, directory, variables, files ──▶ serve()
+                                                                               │ fork
+    ForkedProcess       ◀── a socket of its own: pid, then the exit status ── command
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import json
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from importlib import import_module
+from typing import TextIO, Union
+
+HOST, AGENT = "edgebench", "edgebench-agent"
+"""The programs."""
+REQUEST_BYTES = 2**20
+START_TIMEOUT_S = 90.0
+_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "OMP_", "OPENBLAS_", "MKL_")
+"""Variables that a process reads when it starts or imports: the server's are those of its start."""
+_IN_NAMESPACE = ("ip", "netns", "exec")
+"""Words before the name of a network namespace and a command."""
+_CLONE_NEWNET = 0x40000000
+"""Network namespace, for setns. Source: linux/sched.h."""
+
+
+class ForkedProcess:
+    """A fork, with the part of `subprocess.Popen` that tests use."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._link.settimeout(START_TIMEOUT_S)
+        self.pid = int(self._link.recv(64))
+        self.returncode: int | None = None
+        self.stdout: TextIO | None = None
+        self.stderr: TextIO | None = None
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+        with suppress(TimeoutError, BlockingIOError):
+            return self._receive_end(0.0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end, and return the exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: it runs for longer than so many seconds.
+        """
+        try:
+            return self._receive_end(timeout)
+        except TimeoutError:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0) from None
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Everything that it still prints, to standard output and to standard error.
+
+        Raises:
+            subprocess.TimeoutExpired: it runs for longer than so many seconds.
+        """
+
+        def read(file: TextIO | None) -> str:
+            if file is None or file.closed:
+                return ""
+            with file:
+                return file.read()
+
+        with ThreadPoolExecutor(2) as pool:
+            texts = [pool.submit(read, file) for file in (self.stdout, self.stderr)]
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+            out, err = (text.result() for text in texts)
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Send SIGKILL, unless it has ended."""
+        self.send_signal(signal.SIGKILL)
+
+    def _receive_end(self, timeout_s: float | None) -> int:
+        if self.returncode is None:
+            self._link.settimeout(timeout_s)
+            self.returncode = int(self._link.recv(64))
+            self._link.close()
+        return self.returncode
+
+
+StartedProcess = Union["subprocess.Popen[str]", ForkedProcess]
+"""A process, forked or started."""
+
+
+class ProcessServer:
+    """Forks commands of a program for the tests of this process; started with the first of them."""
+
+    def __init__(self, program: str) -> None:
+        self._variables = _read_at_start(os.environ)
+        self._lock = threading.Lock()
+        self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, program, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        atexit.register(self._end)
+        self._link.settimeout(START_TIMEOUT_S)
+        assert self._link.recv(64) == b"ready"
+
+    def _end(self) -> None:
+        self._link.close()
+        self._process.wait(START_TIMEOUT_S)
+
+    def can_start(self, variables: Mapping[str, str], prefix: Sequence[str] = ()) -> bool:
+        """Whether a fork is equal to a process that starts with these variables.
+
+        It is not where variables differ that imports depend on, or after other words than those
+        that enter a network namespace.
+        """
+        if prefix and tuple(prefix[:-1]) != _IN_NAMESPACE:
+            return False
+        return _read_at_start(variables) == self._variables
+
+    def start(
+        self,
+        words: Sequence[str],
+        variables: Mapping[str, str],
+        out: int,
+        err: int,
+        *,
+        prefix: Sequence[str] = (),
+        is_session: bool = False,
+    ) -> ForkedProcess:
+        """Start a command, with these descriptors as its standard output and standard error."""
+        request = [list(words), os.getcwd(), dict(variables), [*prefix[-1:]], is_session]
+        data = json.dumps(request).encode()
+        assert len(data) < REQUEST_BYTES
+        link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, self._lock:
+            socket.send_fds(self._link, [data], [out, err, theirs.fileno()])
+        return ForkedProcess(link)
+
+    def popen(
+        self,
+        words: Sequence[str],
+        variables: Mapping[str, str],
+        *,
+        err: int | None = None,
+        prefix: Sequence[str] = (),
+        is_session: bool = False,
+    ) -> ForkedProcess:
+        """Start a command, with pipes to read its output from.
+
+        Args:
+            words: Its arguments.
+            variables: Its environment.
+            err: Descriptor for its standard error; None: a pipe.
+            prefix: Words that enter a network namespace.
+            is_session: Whether it has a session of its own.
+        """
+        with ExitStack() as stack:
+
+            def pipe() -> tuple[TextIO, int]:
+                near, far = os.pipe()
+                stack.callback(os.close, far)
+                return os.fdopen(near), far
+
+            stdout, out = pipe()
+            stderr = None
+            if err is None:
+                stderr, err = pipe()
+            process = self.start(words, variables, out, err, prefix=prefix, is_session=is_session)
+        process.stdout, process.stderr = stdout, stderr
+        return process
+
+    def run(
+        self,
+        words: Sequence[str],
+        variables: Mapping[str, str],
+        timeout_s: float,
+        prefix: Sequence[str] = (),
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            process = self.start(words, variables, out.fileno(), err.fileno(), prefix=prefix)
+            try:
+                code = process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(START_TIMEOUT_S)
+                raise
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(words, code, out.read(), err.read())
+
+
+def _read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if name.startswith(_AT_START)}
+
+
+def serve(link: socket.socket, program: str) -> None:
+    """Fork for each request until the other side is gone; returns in a fork as its command."""
+    ends: dict[int, socket.socket] = {}
+    ended, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake)
+    watched: list[socket.socket | int] = [link, ended]
+    link.send(b"ready")
+    while True:
+        ready, _, _ = select.select(watched, [], [])
+        if ended in ready:
+            os.read(ended, 4096)
+            _report_ends(ends)
+        if link not in ready:
+            continue
+        request, files, _, _ = socket.recv_fds(link, REQUEST_BYTES, 3)
+        if not request:
+            raise SystemExit
+        end = socket.socket(fileno=files.pop())
+        if (pid := os.fork()) == 0:
+            break
+        for file in files:
+            os.close(file)
+        ends[pid] = end
+        end.send(str(pid).encode())
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for opened in (link, end, *ends.values()):
+        opened.close()
+    os.close(ended)
+    os.close(wake)
+    words, directory, variables, namespaces, is_session = json.loads(request)
+    if is_session:
+        os.setsid()
+    for name in namespaces:
+        enter(name)
+    for number, file in enumerate(files, 1):
+        os.dup2(file, number)
+        os.close(file)
+    # Opened again: the old ones would seek, which a pipe does not.
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    random.seed()
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(variables)
+    sys.argv = [program, *words]
+
+
+def _report_ends(ends: dict[int, socket.socket]) -> None:
+    with suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            with ends.pop(pid) as end, suppress(OSError):  # the test may have ended
+                end.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def enter(namespace: str) -> None:
+    """Move this process to a named network namespace, without the mount of /sys that `ip` makes."""
+    with open(f"/run/netns/{namespace}") as file:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(file.fileno(), _CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"not entered: {namespace}")
+
+
+def _import_commands() -> None:
+    from edgebench.host.cli.main import _LOADED, COMMANDS
+
+    for name in COMMANDS:
+        import_module(f"edgebench.host.cli.{name.replace('-', '_')}")
+    for names in _LOADED.values():
+        for name in names:
+            import_module(name)
+
+
+def _import_agent() -> None:
+    for name in ("agent.cli", "agent.daemon", "agent.advertise"):
+        import_module(f"edgebench.{name}")
+
+
+def main(program: str, descriptor: int) -> int:
+    """Serve the forks of a program; in a fork, its exit code."""
+    if program == HOST:
+        from edgebench.host.cli.entry import run
+
+        _import_commands()
+    else:
+        from edgebench.agent.entry import run
+
+        _import_agent()
+    gc.freeze()
+    serve(socket.socket(fileno=descriptor), program)
+    return run()
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # the folder of this file
+    raise SystemExit(main(sys.argv[1], int(sys.argv[2])))
