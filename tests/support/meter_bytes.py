@@ -40,7 +40,7 @@ from support.powercap import Counter
 from support.ppk2 import Ppk2Emulator, words_for
 from support.rounds import make_folder
 from support.scpi import OVERLOAD, Server, Supply, block, steady_supply
-from support.spoilt import Floats, Readings, Trait
+from support.spoilt import Floats, Readings, Trait, trait_set
 from support.um25c import record_of
 from support.usb_bus import UsbBus
 
@@ -77,18 +77,24 @@ MICROCONTROLLER = Load(profile="nucleo-l4r5zi", idle_w=0.01, work_w=0.06)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instrument:
-    """A driver's instrument, and how it sends readings."""
+class Source:
+    """A source of power samples: the instrument of a driver, or a program that writes a file."""
 
     name: str
-    load: Load
     traits: frozenset[Trait]
+    load: Load = BOARD
+    supply_v: float = 5.0
+    full_a: float = 5.0
+    """Current at the end of its range, if a driver declares none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instrument(Source):
+    """A driver's instrument, and how it sends readings."""
+
     open: Callable[[Path], AbstractContextManager[Meter]]
     packets: Callable[[Header, Readings], Iterator[Packet]]
-    supply_v: float = 5.0
     has_own_clock: bool = False
-    full_a: float = 5.0
-    """Current at the end of its range, if the driver declares none."""
     first_rail_ratio: float = 1.0
     """Share of the current that the first of its rails has."""
     counter_range_j: float = 262_143.328850
@@ -342,24 +348,24 @@ def _in_micro(ampere: float) -> float:
     return max(-2000.0, min(2000.0, ampere))
 
 
+def ptdaemon_line(
+    taken: datetime, power_w: float, volt: float, ampere: float, *, is_error: bool
+) -> str:
+    """Sample of a PTDaemon, at a power factor of 0.6; -2 stands for a value that is missing."""
+    values = (-2.0,) * 4 if is_error else (power_w, volt, ampere / 0.6, 0.6)
+    stamp = f"{taken:%d-%m-%Y %H:%M:%S}.{taken.microsecond // 1000:03}"
+    return "Time,{},Watts,{:f},Volts,{:f},Amps,{:f},PF,{:f},Mark,x".format(stamp, *values)
+
+
 def _ptdaemon(header: Header, readings: Readings) -> Sequence[Bytes]:
     """A response for each sample; the daemon's clock has another zero."""
     zero = datetime(2026, 11, 22)
-    rounds: list[Bytes] = []
-    for place, time_s in enumerate(readings.time_s.tolist()):
-        taken = zero + timedelta(seconds=time_s)
-        power_w, volt = readings.power_w[place], readings.voltage_v[place]
-        ampere, factor = readings.current_a[place] / 0.6, 0.6
-        if readings.is_error[place]:
-            power_w = volt = ampere = factor = -2.0
-        stamp = f"{taken:%d-%m-%Y %H:%M:%S}.{taken.microsecond // 1000:03}"
-        rounds.append(
-            [
-                f"Time,{stamp},Watts,{power_w:f},Volts,{volt:f},Amps,{ampere:f},PF,{factor:f},"
-                "Mark,x".encode()
-            ]
-        )
-    return rounds
+    columns = (readings.time_s, readings.power_w, readings.voltage_v, readings.current_a)
+    rows = zip(*(column.tolist() for column in columns), readings.is_error.tolist(), strict=True)
+    return [
+        [ptdaemon_line(zero + timedelta(seconds=time_s), *values, is_error=bool(is_error)).encode()]
+        for time_s, *values, is_error in rows
+    ]
 
 
 def _watt_meter(header: Header, readings: Readings) -> Sequence[Bytes]:
@@ -427,7 +433,13 @@ def _joulescope_blocks(header: Header, readings: Readings, part: slice) -> bytes
     rows = readings.rows[part]
     step = round(TICK_HZ / header.capability.rate_hz)
     data = b""
-    for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+    # What comes twice comes in blocks, too.
+    is_again = np.diff(rows, prepend=-1) == 0
+    passes = [some for some in (rows[~is_again], rows[is_again]) if len(some)]
+    runs = [
+        run for some in passes for run in np.split(some, np.flatnonzero(np.diff(some) != 1) + 1)
+    ]
+    for run in runs:
         power_w = np.where(readings.is_error, np.nan, readings.power_w)[run]
         for topic, values in (
             (CURRENT, readings.current_a[run]),
@@ -510,27 +522,25 @@ def _monsoon_packets(header: Header, readings: Readings) -> Iterator[Packet]:
         yield Packet(came_ns - 500_000, came_ns, data)
 
 
-def _has(*traits: Trait) -> frozenset[Trait]:
-    return frozenset(traits)
-
-
-_CHIP = _has(Trait.CURRENT, Trait.NOISE, Trait.ERROR, Trait.ROWS, Trait.SIGN)
-_STREAM = _has(Trait.CURRENT, Trait.NOISE, Trait.ROWS)
-_ANALYSER = _has(Trait.POWER, Trait.NOISE, Trait.REDUNDANT, Trait.ERROR, Trait.ROWS, Trait.SIGN)
-_PLUG = _has(Trait.POWER, Trait.REDUNDANT, Trait.UNIT, Trait.ERROR, Trait.ROWS)
+_CHIP = trait_set(Trait.CURRENT, Trait.NOISE, Trait.ERROR, Trait.ROWS, Trait.SIGN)
+_STREAM = trait_set(Trait.CURRENT, Trait.NOISE, Trait.ROWS)
+_ANALYSER = trait_set(
+    Trait.POWER, Trait.NOISE, Trait.REDUNDANT, Trait.ERROR, Trait.ROWS, Trait.SIGN
+)
+_PLUG = trait_set(Trait.POWER, Trait.REDUNDANT, Trait.UNIT, Trait.ERROR, Trait.ROWS)
 
 INSTRUMENTS: tuple[Instrument, ...] = (
     Instrument(
         name="rapl",
         load=PC,
-        traits=_has(Trait.COUNTER, Trait.UNIT, Trait.ERROR, Trait.ROWS),
+        traits=trait_set(Trait.COUNTER, Trait.UNIT, Trait.ERROR, Trait.ROWS),
         open=_of(_rapl),
         packets=_polled(_counter(1e6, None)),
     ),
     Instrument(
         name="nvml",
         load=GPU,
-        traits=_has(Trait.COUNTER, Trait.UNIT, Trait.ROWS),
+        traits=trait_set(Trait.COUNTER, Trait.UNIT, Trait.ROWS),
         open=_bench("nvml"),
         packets=_polled(_counter(1e3, None)),
     ),
@@ -561,7 +571,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     Instrument(
         name="hwmon, energy",
         load=JETSON,
-        traits=_has(Trait.COUNTER, Trait.UNIT, Trait.ERROR, Trait.ROWS),
+        traits=trait_set(Trait.COUNTER, Trait.UNIT, Trait.ERROR, Trait.ROWS),
         open=_of(
             _monitor("ina228", {"energy1_input": 1000, "curr1_input": 500, "in1_input": 5000})
         ),
@@ -593,7 +603,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="shelly",
-        load=BOARD,
         traits=_PLUG,
         open=_bench("shelly"),
         packets=_polled(_plug(_shelly, b'{"id":0}')),
@@ -601,7 +610,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="tasmota",
-        load=BOARD,
         traits=_PLUG,
         open=_bench("tasmota"),
         packets=_polled(_plug(_tasmota, b"{}")),
@@ -609,7 +617,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="kasa",
-        load=BOARD,
         traits=_PLUG,
         open=_bench("kasa"),
         packets=_polled(_plug(_kasa, b'{"emeter":{"get_realtime":{"err_code":-1}}}')),
@@ -617,14 +624,12 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="um25c",
-        load=BOARD,
         traits=_STREAM | {Trait.ERROR},
         open=_bench("um25c"),
         packets=_polled(_um25c),
     ),
     Instrument(
         name="km003c",
-        load=BOARD,
         traits=_CHIP,
         open=_bench("km003c"),
         packets=_polled(_km003c),
@@ -632,7 +637,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="ptdaemon",
-        load=BOARD,
         traits=_ANALYSER,
         open=_bench("ptdaemon"),
         packets=_polled(_ptdaemon),
@@ -640,7 +644,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="scpi power meter",
-        load=BOARD,
         traits=_ANALYSER,
         open=_bench("scpi power meter"),
         packets=_polled(_watt_meter),
@@ -648,7 +651,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="scpi multimeter",
-        load=BOARD,
         traits=_CHIP,
         open=_bench("scpi multimeter"),
         packets=_polled(_numbers("current_a", error=b"9.9E+37")),
@@ -656,21 +658,18 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="scpi query of a power",
-        load=BOARD,
         traits=_ANALYSER - {Trait.REDUNDANT} | {Trait.UNIT},
         open=_of(_query),
         packets=_polled(_numbers("power_w")),
     ),
     Instrument(
         name="scpi query of voltage and current",
-        load=BOARD,
         traits=_CHIP | {Trait.UNIT},
         open=_of(_current_query),
         packets=_polled(_numbers("voltage_v", "current_a")),
     ),
     Instrument(
         name="scpi data logger",
-        load=BOARD,
         traits=_CHIP,
         open=_bench("scpi data logger"),
         packets=_stream(_elog),
@@ -678,7 +677,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="scpi multimeter with memory",
-        load=BOARD,
         traits=_CHIP,
         open=_bench("scpi multimeter with memory"),
         packets=_stream(_memory),
@@ -687,7 +685,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="ppk2",
-        load=BOARD,
         traits=_STREAM,
         open=_of(_ppk2),
         packets=_stream(_ppk2_words),
@@ -706,7 +703,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="joulescope",
-        load=BOARD,
         traits=_CHIP,
         open=_of(_joulescope),
         packets=_stream(_joulescope_blocks),
@@ -715,7 +711,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="monsoon",
-        load=BOARD,
         traits=_STREAM,
         open=_of(_monsoon),
         packets=_monsoon_packets,
@@ -725,7 +720,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="otii",
-        load=BOARD,
         traits=_CHIP,
         open=_of(_otii),
         packets=_stream(_otii_lines),
@@ -734,7 +728,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="fnirsi",
-        load=BOARD,
         traits=_STREAM | {Trait.SIGN},
         open=_bench("fnirsi"),
         packets=_stream(_fnirsi_reports),
@@ -743,7 +736,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         name="km003c queue",
-        load=BOARD,
         traits=_STREAM | {Trait.SIGN},
         open=_bench("km003c queue"),
         packets=_stream(_km003c_queue),

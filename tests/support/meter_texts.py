@@ -21,14 +21,14 @@ from support.meter_bytes import (
     AGX_ORIN,
     AGX_ORIN_RAILS,
     AGX_ORIN_SHARES,
-    BOARD,
     JETSON,
     MICROCONTROLLER,
     PC,
-    Load,
+    Source,
+    ptdaemon_line,
 )
 from support.ppk2_files import write_ppk2
-from support.spoilt import Readings, Trait
+from support.spoilt import Readings, Trait, trait_set
 
 ZERO = datetime(2026, 11, 22, 9, 0, 0)
 """Time of a program's clock at the device's zero."""
@@ -78,20 +78,15 @@ def rows_of(readings: Readings) -> Iterator[Row]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(Source):
     """A program and the file that it writes."""
 
-    name: str
     write: Callable[[Path, Readings], Path]
     """Writes the file into a folder."""
-    traits: frozenset[Trait]
-    load: Load = BOARD
     rate_hz: float = 100.0
     trace_rate_hz: float | None = None
     """Rate that the user states to bench, if the program smears changes; None: its rate."""
     is_averaging: bool = True
-    supply_v: float = 5.0
-    full_a: float = 5.0
     window_s: float = 0.0
     """Shortest timed loop that the analysis accepts, for a program that smears."""
     options: ImportOptions = field(default_factory=ImportOptions)
@@ -156,10 +151,9 @@ def _shelly(row: Row) -> str:
 
 
 def _spl(row: Row) -> str:
-    values = (row.power_w, row.voltage_v, row.current_a / 0.6, 0.6)
-    power_w, volt, ampere, factor = (-2.0,) * 4 if row.is_error else values
-    stamp = f"{row.clock:%d-%m-%Y %H:%M:%S}.{row.clock.microsecond // 1000:03}"
-    return f"Time,{stamp},Watts,{power_w:f},Volts,{volt:f},Amps,{ampere:f},PF,{factor:f},Mark,x"
+    return ptdaemon_line(
+        row.clock, row.power_w, row.voltage_v, row.current_a, is_error=row.is_error
+    )
 
 
 def _yokogawa(row: Row) -> str:
@@ -217,14 +211,10 @@ def _parquet(folder: Path, readings: Readings) -> Path:
     return path
 
 
-def _has(*traits: Trait) -> frozenset[Trait]:
-    return frozenset(traits)
-
-
 MEANS = ImportOptions(is_averaging=True)
-_POWER = _has(Trait.POWER, Trait.NOISE, Trait.UNIT, Trait.ERROR, Trait.ROWS, Trait.SIGN)
-_CURRENT = _has(Trait.CURRENT, Trait.NOISE, Trait.UNIT, Trait.ERROR, Trait.ROWS, Trait.SIGN)
-_CLEAN = _has(Trait.POWER, Trait.NOISE, Trait.ROWS, Trait.SIGN)
+_POWER = trait_set(Trait.POWER, Trait.NOISE, Trait.UNIT, Trait.ERROR, Trait.ROWS, Trait.SIGN)
+_CURRENT = trait_set(Trait.CURRENT, Trait.NOISE, Trait.UNIT, Trait.ERROR, Trait.ROWS, Trait.SIGN)
+_CLEAN = trait_set(Trait.POWER, Trait.NOISE, Trait.ROWS, Trait.SIGN)
 _ANALYSER = _CLEAN | {Trait.REDUNDANT, Trait.ERROR}
 _PLUG = _POWER - {Trait.NOISE}
 
@@ -282,7 +272,7 @@ PROGRAMS: tuple[Program, ...] = (
     Program(
         name=".ppk2",
         write=_ppk2,
-        traits=_has(Trait.POWER, Trait.NOISE, Trait.ROWS),
+        traits=trait_set(Trait.POWER, Trait.NOISE, Trait.ROWS),
         rate_hz=1000.0,
         full_a=1.0,
         options=ImportOptions(supply_v=5.0),
@@ -409,7 +399,7 @@ PROGRAMS: tuple[Program, ...] = (
             "",
             lambda row: f"{row.time_s:.9f},{row.energy_j:.4f},Joules,power/energy-pkg/,1,100.00,,",
         ),
-        traits=_has(Trait.COUNTER, Trait.ROWS),
+        traits=trait_set(Trait.COUNTER, Trait.ROWS),
         load=PC,
         rate_hz=10.0,
     ),
@@ -439,7 +429,7 @@ PROGRAMS: tuple[Program, ...] = (
     Program(
         name="PowerShield log",
         write=_powershield,
-        traits=_has(Trait.POWER, Trait.NOISE, Trait.ROWS),
+        traits=trait_set(Trait.POWER, Trait.NOISE, Trait.ROWS),
         load=MICROCONTROLLER,
         rate_hz=1000.0,
         supply_v=3.3,

@@ -41,6 +41,11 @@ class Trait(Enum):
     TINY = "power of which another device of the class takes a thousandth"
 
 
+def trait_set(*traits: Trait) -> frozenset[Trait]:
+    """Traits of a source."""
+    return frozenset(traits)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
     """Report of an instrument, before it is encoded; every array has the shape (n,)."""

@@ -17,13 +17,13 @@ import numpy as np
 
 from edgebench.host.analysis.energy.seen import idle_noise_w
 from edgebench.host.analysis.energy.site import site_in
-from edgebench.host.analysis.energy.sync.describe_codes import describe_codes
 from edgebench.host.analysis.energy.sync.find_codes import choose_place, find_codes
 from edgebench.host.analysis.energy.sync.load_code import Cumulative, align_code
 from edgebench.host.analysis.energy.sync.smear import smear_s
 from edgebench.host.analysis.energy.trace import instrument_header
 from edgebench.host.analysis.energy.values import step_w
 from edgebench.host.analysis.energy.windows import idle_windows
+from edgebench.host.power.describe_codes import describe_codes
 from edgebench.host.power.imports.importer import ImportFile, open_file, write_samples
 from edgebench.host.result.facts import TraceRequest
 from edgebench.host.store.decode import have_same_rows
