@@ -32,8 +32,11 @@ Outcome = tuple[int, str, dict[str, Any]]
 
 
 def disturbance(outcome: Outcome) -> str | None:
-    """What another process did to the code, the pulses or the rate; None: nothing."""
-    refused = outcome[2]["metrics"]["energy"]["refused"]
+    """What another process did to the code, the pulses, the rate or the power; None: nothing."""
+    energy = outcome[2]["metrics"]["energy"]
+    refused: str | None = energy["refused"]
+    if energy["sync"] is None:
+        return refused  # the power cannot be that of this run
     reasons = f"{UNALIGNED}; coded_load: ", f"{UNALIGNED}; edge: ", "rate: "
     return refused if refused is not None and refused.startswith(reasons) else None
 
@@ -86,6 +89,8 @@ def test_arrivals_that_the_wire_contradicts_are_refused_though_asked_for(wired: 
     code, said, document = measured(wired, "arrival", delay_s=0.3)
     energy = document["metrics"]["energy"]
     assert code == 3, said
-    assert energy["refused"].startswith(f"{UNALIGNED}; arrival: samples arrive ")
-    assert energy["refused"].endswith(" ms late, as edge shows")
+    assert energy["refused"].startswith(UNALIGNED)
+    reasons = {one["method"]: one["reason"] for one in energy["sync"]["tried"]}
+    assert reasons["arrival"].startswith("samples arrive ")
+    assert reasons["arrival"].endswith(" ms late, as edge shows")
     assert energy["gross_j_per_inference"] is None

@@ -1,4 +1,4 @@
-"""Files of a run that people spoilt, as case 24 beside this checkout makes them."""
+"""Files of a run that people spoilt, as cases 10 and 24 beside this checkout make them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def outcome_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Outcome | str
     """Outcome of a run whose file the case's script spoils, by the name of its spoiler."""
     # The script replaces the function that writes the file.
     monkeypatch.setattr(energy_simulation, "_write_csv", energy_simulation._write_csv)
+    # Case 10 has the same script.
     path = need_shared("cases/24-trace-ends-early-or-runs-at-another-rate/energy_sim_case.py")
     case: dict[str, Any] = {}
     exec(path.read_text().partition(SCRIPT_END)[0], case)
@@ -54,3 +55,10 @@ def test_refusal_states_what_the_trace_shows(
     outcome = outcome_of(name)
     assert isinstance(outcome, str)
     assert reason in outcome
+
+
+@pytest.mark.parametrize("name", ["5 ms of zeros", "50 ms of zeros", "400 ms of zeros"])
+def test_zeros_are_no_power(outcome_of: Callable[[str], Outcome | str], name: str) -> None:
+    """Otherwise an energy would be 10 % too low, at a printed 0.1 % (eembc/energyrunner#24)."""
+    outcome = outcome_of(name)
+    assert isinstance(outcome, str) or outcome.is_refused or outcome.is_inside
