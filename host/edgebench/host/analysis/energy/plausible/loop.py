@@ -24,7 +24,7 @@ _STILL = 3
 400 cases, and those of a single sample are a spike (see `values.loop_spikes`)."""
 _MAX_PARTS = 3
 """Most parts of the loop that stand still; pauses between inferences recur more often."""
-_LEAST = 8
+_LEAST_COUNT = 8
 """Least number of differences, and of values, that show the noise of the rest of the loop."""
 _BEYOND_SIGMAS = 4.0
 """Least distance of the level from all other values of the loop, in standard deviations."""
@@ -50,7 +50,7 @@ def standing_still_in_loop(
     lengths = ends - starts + 1
     is_loose = np.repeat(lengths < _STILL, lengths)
     noise = noise_of(power_w, is_loose)
-    if not noise.is_seen_in(_LEAST, _LEAST):
+    if not noise.is_seen_in(_LEAST_COUNT, _LEAST_COUNT):
         return nothing
     loose_w = power_w[is_loose]
     margin_w = _BEYOND_SIGMAS * noise.sigma
