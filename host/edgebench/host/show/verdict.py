@@ -19,7 +19,7 @@ from edgebench.host.result.facts import SetMember
 from edgebench.host.result.marks import in_words
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.result.verdict import Finding, RuleOutcome, Verdict
+from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.show.bench_command import command_line_of
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import hint_for
@@ -357,4 +357,7 @@ def _reach(run_set: RunSet, cause: Diagnosis) -> str:
     """Verdict by a cause, with the affected kinds of numbers if the headline is unaffected."""
     harmed = {kind for finding in cause.findings for kind in finding.harmed}
     also = [kind for kind in run_set.marks.also_suspect if kind in harmed]
-    return f"suspect {in_words(also)}" if also else run_set.verdict.state.value
+    if also:
+        return f"suspect {in_words(also)}"
+    is_milder = run_set.verdict.is_refused and not cause.is_refusal
+    return State.SUSPECT.value if is_milder else run_set.verdict.state.value
