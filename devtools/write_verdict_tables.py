@@ -59,7 +59,9 @@ def causes() -> list[str]:
             if cause is (reason.cause or rule.cause)
         )
         names = ", ".join(f"`{name}`" for name in showing)
-        rows.append(f"| `{cause.value}`: {cause.title} | {names} |")
+        anchor = cause.section.lower().replace(",", "").replace(" ", "-")
+        link = f"[{cause.title}](suspect.md#{anchor})"
+        rows.append(f"| `{cause.value}`: {link} | {names} |")
     return rows
 
 

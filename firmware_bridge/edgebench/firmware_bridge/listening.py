@@ -315,8 +315,8 @@ def _activations(reply: BoardReply) -> tuple[int, ...]:
 def _at_interface(exchange: BoardExchange) -> Iterator[None]:
     """A block in which commands are for the interface board, not for the board behind it.
 
-    After an interrupt, the dialect stays that of the interface board, so that `close` can wait for
-    the end of its sound.
+    After an interrupt, the exchange keeps the dialect of the interface board, so that `close` can
+    wait until the sound has ended.
     """
     behind = exchange.dialect
     exchange.dialect = interface_board()

@@ -423,7 +423,7 @@ class RunsTooShort(UsageError):
         self.enough_s = enough_s
         """Duration that is long enough for so many runs."""
         self.run_limit = run_limit
-        """Number of runs for which the duration is long enough."""
+        """Largest number of runs for which the duration is long enough."""
 
 
 class NoLoadCode(UsageError):

@@ -95,7 +95,8 @@ class DiskUse:
 
         Args:
             pid: The worker's process.
-            is_counted: Whether the filter of system calls prevents uncounted allocation.
+            is_counted: Whether the system-call filter stops the worker from allocating disk space
+                without writing, which the kernel does not count.
         """
         io = read_text(Path(f"/proc/{pid}/io"))
         counted = re.search(r"^write_bytes: (\d+)$", io, re.MULTILINE)

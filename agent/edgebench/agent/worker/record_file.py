@@ -1,4 +1,4 @@
-"""Record of a worker, read by the daemon; it may be hostile.
+"""Record of a worker, read by the daemon; the worker may be hostile.
 
 The daemon serves all seats while it reads, and a board may have little memory. So the size of the
 file is checked, and the memory that its objects would take, before it is parsed.

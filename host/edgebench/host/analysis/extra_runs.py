@@ -34,7 +34,7 @@ from edgebench.host.result.verdict import State
 DEFAULT_EXTRA_RUNS = 3
 """Largest number of further runs of a set: with eight runs, of which each is disturbed with 10 %,
 more than three are disturbed in 1 of 200 sets (binomial distribution)."""
-_PASSING = frozenset({Cause.OTHER_PROGRAMS, Cause.UNKNOWN_SLOWDOWN})
+_PASSING = frozenset({Cause.OTHER_PROGRAMS, Cause.OTHER_CORES, Cause.UNKNOWN_SLOWDOWN})
 """Causes that may be gone in the next run."""
 _CONSEQUENCES = frozenset({Cause.VARIATION})
 

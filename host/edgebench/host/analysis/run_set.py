@@ -285,7 +285,7 @@ def _verdict(
 ) -> Verdict:
     """Verdict by the rules of the set, with each failed rule of its runs once.
 
-    The state of the verdict is the state of the headline.
+    The state of the verdict is its state for the headline metric.
     """
     kind = METRICS[headline].kind
     if runs[0].set_id is None:

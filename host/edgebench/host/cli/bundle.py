@@ -15,9 +15,9 @@ _ABOUT = """\
 Write stored runs to a single file for sharing. Commands of edgebench accept the file in place of a
 run, for example: edgebench show FILE.zip; edgebench compare last --against FILE.zip#ID
 
-The file contains the complete directories of the runs: results, traces, the meter's bytes, facts
-about the device including its name, the worker's log, which may contain paths with user names, tags
-and notes. Any program for .zip files shows its content.
+The file contains the complete directories of the runs: results, traces, the meter's bytes, tags,
+notes, facts about the device including its name, and the worker's log, which may contain paths with
+user names. Any program for .zip files shows the content.
 """
 
 

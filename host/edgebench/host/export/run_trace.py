@@ -36,7 +36,7 @@ from edgebench.protocol.text import printable
 Nanoseconds = NDArray[np.int64]
 MAX_RATE_HZ = 10_000.0
 MAX_BLOCKS = 1 << 20
-"""Limit on the values of a counter of power: 291 per second over an hour."""
+"""Limit on the number of values in a power track: 291 per second over an hour."""
 INFERENCE, WARM_UP, NO_READING = "inference", "warm-up inference", "no reading"
 """Names of slices."""
 _UNITS = {"temp_c": "°C", "freq_hz": "Hz", "_ratio": "ratio", "_w": "W", "_v": "V", "_a": "A"}

@@ -111,7 +111,7 @@ def campaign_part(facts: CampaignFacts) -> CampaignPart:
         by_metric.setdefault(run_set.headline, []).append(run_set)
     front, front_rows = _front(facts)
     state, sentence = _verdict(facts.sets)
-    best = best_of(facts.sets)
+    best = best_of(facts.sets, facts.settings)
     return CampaignPart(
         state=state,
         labels=tuple(

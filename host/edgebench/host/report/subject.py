@@ -57,7 +57,7 @@ from edgebench.host.show.operators import OperatorLines, operator_lines
 from edgebench.host.show.page import heat_lines
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.set_page import replaced_words, variance_lines
-from edgebench.host.show.verdict import ShownCause, advices, causes_of, shown_causes
+from edgebench.host.show.verdict import CauseText, advices, cause_texts, causes_of, titles_of
 from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.errors import RunDamaged, StoreError
 
@@ -141,7 +141,7 @@ class ReportSubject:
     headline: str
     """Answer to the question that was asked; empty if the run failed."""
     sentence: str
-    causes: tuple[ShownCause, ...]
+    causes: tuple[CauseText, ...]
     advices: tuple[str, ...]
     """Advice for a verdict without causes: for quantities that were not watched."""
     problems: tuple[RuleLine, ...]
@@ -232,10 +232,10 @@ def subject_of(
         run_set=run_set,
         state="failed" if is_failed else run_set.verdict.state.value,
         labels=labels_of(run_set),
-        headline="".join(f"{headline.sentence}." for headline in headlines([run_set])),
+        headline="".join(headline.line for headline in headlines([run_set])),
         sentence=" ".join([_sentence(run_set), *settings]),
         # For a failed run, the sentence with the reason is enough.
-        causes=() if is_failed else tuple(shown_causes(run_set, runs[0].run)),
+        causes=() if is_failed else tuple(cause_texts(run_set, runs[0].run)),
         advices=() if is_failed or causes_of(run_set) else tuple(advices(run_set, runs[0].run)),
         problems=problems,
         problems_line=problems_line,
@@ -271,14 +271,13 @@ def _sentence(run_set: RunSet) -> str:
         where = f" while {failure.phase.value.replace('_', ' ')}" if failure.phase else ""
         return f"The run failed{where}: {failure.message} ({failure.code}). Nothing was measured."
     unknown = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.UNKNOWN]
-    # A suspect run without failed rules was judged by a version with other outcomes.
-    causes = "; ".join(cause.title for cause in causes_of(run_set)) or "by an earlier verdict"
+    causes = titles_of(run_set)
     if verdict.state is State.INVALID:
         return f"The numbers cannot be trusted and are not shown: {causes}."
     if verdict.state is State.SUSPECT:
         return f"The numbers may be wrong: {causes}."
     if also := run_set.marks.also_suspect:
-        return f"The headline can be trusted, but {in_words(also)} may be wrong: {causes}."
+        return f"The main metric can be trusted, but {in_words(also)} may be wrong: {causes}."
     if verdict.unwatched:
         names = ", ".join(verdict.unwatched)
         return f"The numbers can be trusted, but {names} could not be read."

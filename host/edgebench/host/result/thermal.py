@@ -11,6 +11,10 @@ from edgebench.host.result.reasons.table import text_of
 
 MEMORY_CLOCK = "memory_clock"
 """Cause of a slowdown by a lower clock of the memory or of a bus, without heat."""
+POWER_LIMIT = "power_limit"
+"""Cause of a slowdown by a lower clock, without heat."""
+UNKNOWN_CAUSE = "unknown"
+"""Cause of a slowdown by a lower clock, if no temperature was read."""
 POWER_SUPPLY = ("undervoltage", "overcurrent")
 """Causes of a slowdown by the power supply."""
 

@@ -82,8 +82,8 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundCause:
-    """A cause of failed rules, for readers of the document."""
+class CauseSummary:
+    """Ids of a cause and of its failed rules, for readers of the document."""
 
     cause: str
     """Id of the cause; `unknown` for a rule of another version of edgebench."""
@@ -102,7 +102,7 @@ class Verdict:
     unwatched: tuple[str, ...] = ()
     """Which of clock, heat and load could not be read during the run, so that changes were not
     detected."""
-    causes: tuple[FoundCause, ...] = ()
+    causes: tuple[CauseSummary, ...] = ()
     """Causes of the failed rules, the first to be mended first; each failed rule has one."""
     numbers: Mapping[str, State] = field(init=False)
     """State of each kind of number (`NumberKind`), by the failed rules that harm it."""

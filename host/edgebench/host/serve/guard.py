@@ -7,9 +7,10 @@ request needs it. A browser sends the token once, in the address that the comman
 it in a cookie that neither scripts nor other sites can read.
 
 uvicorn waits without limit for the first request of a connection, and for the rest of a request
-body that is not read. A client with enough idle connections would block all others. So idle
-connections have a time limit, and a new connection is never refused because of them: at the limit
-on connections, the longest idle connection is closed. The stream of an open page is never idle.
+body that the application does not read. A client with enough idle connections would block all
+others. So idle connections have a time limit, and a new connection is never refused because of
+them: at the limit on connections, the longest idle connection is closed. The stream of an open page
+is never idle.
 """
 
 from __future__ import annotations

@@ -1,36 +1,57 @@
-"""The answer to the question that a command asked, as a sentence.
+"""The main result of a command as a sentence, with its interval and its marks.
 
-    sets of a command ──▶ headlines() ──▶ the last lines of `bench`, the first of `show`, a page,
-                                          a notebook, and `headlines` in JSON
+    sets of a command ──▶ headlines() ──▶ the end of the results of `bench`, the begin of `show`, of
+                                          a page and of a notebook, `headlines` in JSON
 
-What was asked follows from the options: `--sustained` asks for the performance under heat, a meter
-for the energy, `--accuracy` for the accuracy beside the latency, several models for the fastest,
-and anything else for the headline metric of the scenario.
+Its kind follows from the options of the runs: of sustained runs it is whether and why the device
+slowed down, with a meter the energy, with `--accuracy` the accuracy and the latency, of several
+models the ratio of the best two, and otherwise the headline metric of the scenario.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 
+from edgebench.host.analysis.compare.comparability import unshown_differences
 from edgebench.host.analysis.compare.ratios import SetRatio, ratio_of_sets
+from edgebench.host.analysis.occasions import OCCASION_S
+from edgebench.host.analysis.verdict.energy import EnergyRule
 from edgebench.host.result.marks import together
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, LATENCY_SPANS, Quantity
 from edgebench.host.result.numbers import Number, headline_number, number_of
+from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.result.thermal import ThermalResult, ThermalState
+from edgebench.host.result.thermal import (
+    MEMORY_CLOCK,
+    POWER_LIMIT,
+    UNKNOWN_CAUSE,
+    ThermalResult,
+    ThermalState,
+)
 from edgebench.host.result.units import format_number, format_share, format_times
-from edgebench.host.result.verdict import NumberKind
 from edgebench.host.show.numbers import REFUSED
-from edgebench.host.show.verdict import causes_of
+from edgebench.host.show.verdict import causes_of, evidence_words, named_sets, titles_of
 from edgebench.protocol.text import printable
 
 ACCURACY = "accuracy.value"
+SAME_RATIO = 1.2
+"""Widest ratio between two sets that are called the same within a bound; beyond, they cannot be
+distinguished."""
+_THERMAL_CAUSES = {
+    "thermal": "heat",
+    "hidden": "heat",
+    POWER_LIMIT: "a power limit",
+    MEMORY_CLOCK: "a lower clock of the memory",
+    UNKNOWN_CAUSE: "a lower clock",
+}
+Settings = Callable[[RunSet], str]
 
 
-class Question(Enum):
-    """What a command asked."""
+class HeadlineKind(Enum):
+    """What a main result is about."""
 
     RESULT = "result"
     RATIO = "ratio"
@@ -41,179 +62,205 @@ class Question(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """An answer."""
+    """A main result."""
 
-    question: Question
+    kind: HeadlineKind
     sentence: str
-    """Ends without a full stop, and includes the interval."""
+    """Without a full stop; includes the interval of each number."""
     marks: str
     """Verdict and marks of the numbers in the sentence."""
 
     @property
     def document(self) -> dict[str, str]:
         """For JSON."""
-        return {
-            "question": self.question.value,
-            "sentence": self.sentence,
-            "marks": self.marks,
-        }
+        return {"kind": self.kind.value, "sentence": self.sentence, "marks": self.marks}
 
     @property
     def line(self) -> str:
-        """The sentence with its verdict.
+        """The sentence with its marks.
 
-        >>> Headline(Question.RESULT, "a.tflite takes 7.1 µs ±1 %", "valid").line
+        >>> Headline(HeadlineKind.RESULT, "a.tflite takes 7.1 µs ±1 %", "valid").line
         'a.tflite takes 7.1 µs ±1 % (valid)'
         """
         return f"{self.sentence} ({self.marks})"
 
 
-def headlines(sets: Sequence[RunSet]) -> list[Headline]:
-    """The answers to the question of a command; empty if nothing was measured.
+def headlines(sets: Sequence[RunSet], settings: Settings | None = None) -> list[Headline]:
+    """The main results of a command; empty if nothing was measured.
 
-    One answer for each set, or for sustained runs, energies and accuracies also the comparison of
-    several sets; a single answer for several sets with the same headline metric.
+    Sets of the same kind that can be compared have one ratio. It replaces their own results, except
+    for sustained runs, energies and accuracies.
 
     Args:
         sets: Sets of the command, in the order of measurement.
+        settings: Text that distinguishes sets of the same model and device; None: their ids.
     """
-    measured = [run_set for run_set in sets if run_set.first.failure is None]
-    if not measured:
-        return []
-    question = _question(measured[0])
-    own = [_answer(run_set, question) for run_set in measured]
-    if len(measured) == 1:
-        return own
-    compared = best_of(measured)
-    if question is Question.RESULT:
-        return [compared] if compared is not None else own
-    return [*own, *([compared] if compared is not None else [])]
+    measured = [run_set for run_set in sets if any(run.failure is None for run in run_set.runs)]
+    results = [_result_of(run_set, _kind_of(run_set)) for run_set in measured]
+    kinds = {result.kind for result in results}
+    best = best_of(measured, settings) if len(kinds) == 1 else None
+    if best is None:
+        return results
+    return [best] if kinds == {HeadlineKind.RESULT} else [*results, best]
 
 
-def _question(run_set: RunSet) -> Question:
+def best_of(sets: Sequence[RunSet], settings: Settings | None = None) -> Headline | None:
+    """The best of several sets, and its ratio to the second best.
+
+    None if a set is refused or has no interval, if the sets differ in more than model, runtime and
+    device, were measured on different occasions, or if one but the second is not clearly worse than
+    the best.
+
+    Args:
+        sets: The sets.
+        settings: Text that distinguishes sets of the same model and device; None: their ids.
+    """
+    if len(sets) < 2 or not _are_comparable(sets):
+        return None
+    times: list[float] = []
+    for run_set in sets:
+        ratio = None if run_set is sets[0] else ratio_of_sets(sets[0], run_set)
+        if ratio is None and run_set is not sets[0]:
+            return None
+        times.append(1.0 if ratio is None else ratio.times)
+    best, second, *others = sorted(range(len(sets)), key=lambda place: -times[place])
+    between = ratio_of_sets(sets[second], sets[best])
+    ratios = [ratio_of_sets(sets[other], sets[best]) for other in others]
+    if between is None or any(ratio is None or not ratio.is_clear for ratio in ratios):
+        return None
+    names = [_name(sets, place, settings) for place in (best, second)]
+    begin = "" if len(sets) == 2 else f"best of {len(sets)}: "
+    sentence = f"{begin}{_ratio_words(*names, between)}"
+    marks = together(run_set.marks for run_set in sets).label
+    return Headline(HeadlineKind.RATIO, printable(sentence), marks)
+
+
+def _are_comparable(sets: Sequence[RunSet]) -> bool:
+    """Whether a ratio shows only the models, runtimes and devices: see `compare` for the others."""
+    firsts = [run_set.first for run_set in sets]
+    if any(run.failure is not None or run.metrics.profile is not None for run in firsts):
+        return False
+    begins = [datetime.fromisoformat(run.created_utc) for run in firsts]
+    is_of_one_occasion = (max(begins) - min(begins)).total_seconds() < OCCASION_S
+    return is_of_one_occasion and not unshown_differences(firsts)
+
+
+def _name(sets: Sequence[RunSet], place: int, settings: Settings | None) -> str:
+    """Name of a set: its model, or more if several sets have the same model."""
+    models = [run_set.model for run_set in sets]
+    if models.count(models[place]) == 1 and len({run_set.device for run_set in sets}) == 1:
+        return models[place]
+    # Of a pair, `named_sets` writes the names that distinguish them.
+    return named_sets(sets, [place], settings)
+
+
+def _ratio_words(better: str, worse: str, ratio: SetRatio) -> str:
+    """A ratio with its interval; how far apart two sets may be if no difference is shown."""
+    low, high = ratio.interval
+    if not ratio.is_clear:
+        if max(high, 1 / low) > SAME_RATIO:
+            bounds = f"{format_times(low)} to {format_times(high)}"
+            return f"{better} and {worse} cannot be distinguished: {bounds} (95 % CI)"
+        reach = format_share(max(high, 1 / low) - 1)
+        return f"{better} and {worse} are the same within ±{reach} (95 % CI)"
+    factor = format_times(ratio.times, (high - low) / 2)
+    bounds = f"95 % CI {format_times(low)} to {format_times(high)}"
+    if ratio.metric.path == INSTRUCTIONS:
+        return f"{better} executes {factor} fewer instructions than {worse}, {bounds}"
+    return f"{better} is {factor} faster than {worse}, {bounds}"
+
+
+def _kind_of(run_set: RunSet) -> HeadlineKind:
     run = run_set.first
     if run.spec.is_sustained:
-        return Question.SUSTAINED
+        return HeadlineKind.SUSTAINED
     if any(run.metrics.energy is not None for run in run_set.runs):
-        return Question.ENERGY
+        return HeadlineKind.ENERGY
     if run.metrics.accuracy is not None:
-        return Question.ACCURACY
-    return Question.RESULT
+        return HeadlineKind.ACCURACY
+    return HeadlineKind.RESULT
 
 
-def _answer(run_set: RunSet, question: Question) -> Headline:
-    name = f"{run_set.model} on {run_set.runtime}"
+def _result_of(run_set: RunSet, kind: HeadlineKind) -> Headline:
+    """The main result of a set."""
+    name, marks = f"{run_set.model} on {run_set.runtime}", run_set.marks.label
     if run_set.verdict.is_refused:
-        causes = "; ".join(cause.title for cause in causes_of(run_set) if cause.is_refusal)
-        return _headline(question, f"{name}: {REFUSED}, {causes}", run_set.marks.label)
-    if question is Question.SUSTAINED:
-        thermal = run_set.first.metrics.thermal
-        return _headline(question, f"{name} {_sustained(run_set, thermal)}", run_set.marks.label)
-    number = headline_number(run_set)
-    result = "has no headline metric" if number is None else _result(number)
-    if question is Question.ENERGY:
+        sentence = f"{name}: {REFUSED}, {titles_of(run_set)}"
+    elif (profile := run_set.first.metrics.profile) is not None:
+        sentence = f"{name}: {len(profile.operators)} operators timed"
+    elif kind is HeadlineKind.SUSTAINED:
+        sentence = f"{name} {_sustained(run_set)}"
+    elif kind is HeadlineKind.ENERGY:
         energy = number_of(run_set, GROSS_ENERGY)
         if energy is None:
-            return _headline(
-                question,
-                f"{name}: energy {REFUSED}, {_causes_of_energy(run_set)}",
-                run_set.marks.label,
-            )
-        sentence = f"{name} uses {format_number(energy)} per inference, gross"
-        return _headline(question, sentence, energy.marks.label)
-    if question is Question.ACCURACY and (accuracy := number_of(run_set, ACCURACY)) is not None:
-        sentence = f"{name} has an accuracy of {format_number(accuracy)}, and {result}"
-        return _headline(question, sentence, run_set.marks.label)
-    return _headline(question, f"{name} {result}", run_set.marks.label)
+            sentence = f"{name}: {_why_no_energy(run_set)}"
+        else:
+            sentence = f"{name} uses {format_number(energy)} per inference, gross"
+            marks = energy.marks.label
+    else:
+        sentence = f"{name} {_measured(run_set)}"
+        accuracy = number_of(run_set, ACCURACY) if kind is HeadlineKind.ACCURACY else None
+        if accuracy is not None:
+            sentence += f", with an accuracy of {format_number(accuracy)}"
+    return Headline(kind, printable(sentence), marks)
 
 
-def _headline(question: Question, sentence: str, marks: str) -> Headline:
-    return Headline(question, printable(sentence), marks)
+def _measured(run_set: RunSet) -> str:
+    """The headline metric with its interval, as the end of a sentence about the model."""
+    number = headline_number(run_set)
+    return "has no headline metric" if number is None else _number_words(number)
 
 
-def _result(number: Number) -> str:
-    """A headline metric with its interval, as the end of a sentence about the model."""
-    metric, shown = number.metric, format_number(number)
+def _number_words(number: Number) -> str:
+    metric, shown, span = number.metric, format_number(number), number.metric.group
     if metric.path == INSTRUCTIONS:
-        return f"executes {shown} per inference"
+        return f"executes {shown} instructions per inference"
     if metric.quantity is Quantity.RATE:
-        return f"completes {shown} inferences"
-    span, label = metric.group, metric.label.replace("_", ".")
+        return f"has a throughput of {shown}"
     counted = "query" if span == "end_to_end_ns" else "inference"
     if metric.path == f"{span}.p50" or span not in LATENCY_SPANS:
         return f"takes {shown} per {counted}"
-    return f"has a {label} of {shown} per {counted}"
+    return f"has a {metric.label.replace('_', '.')} of {shown} per {counted}"
 
 
-def _causes_of_energy(run_set: RunSet) -> str:
-    """Titles of the causes that harm the energy."""
-    titles = (
-        cause.title
-        for cause in causes_of(run_set)
-        if any(NumberKind.ENERGY in finding.harmed for finding in cause.findings)
-    )
-    return "; ".join(titles) or "no run has one"
+def _why_no_energy(run_set: RunSet) -> str:
+    """Why a set has no energy."""
+    for diagnosis in causes_of(run_set):
+        if any(finding.id == EnergyRule.id for finding in diagnosis.evidence):
+            return evidence_words(run_set, diagnosis)
+        if any(finding.id == EnergyRule.id for finding in diagnosis.effects):
+            return f"energy {REFUSED}: {diagnosis.title}"
+    energies = (run.metrics.energy for run in run_set.runs if run.metrics.energy is not None)
+    reasons = [energy.refused for energy in energies if energy.refused is not None]
+    return f"energy {REFUSED}: {reasons[0] if reasons else 'no run has one'}"
 
 
-def _sustained(run_set: RunSet, thermal: ThermalResult | None) -> str:
-    """When and why a device throttled, and what it kept, as the end of a sentence."""
-    number = headline_number(run_set)
-    latency = "" if number is None else f"; it {_result(number)}"
+def _sustained(run_set: RunSet) -> str:
+    """When and why a device slowed down, and what is left, as the end of a sentence."""
+    run, thermal = _slowest(run_set)
+    count = len(run_set.counted)
+    where = "" if count == 1 else f" in the worst of {count} runs"
     if thermal is None or thermal.state is ThermalState.UNKNOWN:
-        return f"may have slowed down: neither heat nor clock could be watched{latency}"
-    if not thermal.is_slowed:
-        length = f"{run_set.first.spec.duration_s:g} s"
-        return f"did not slow down in {length}{latency}"
-    when = "from the start" if not thermal.onset_s else f"after {thermal.onset_s:.0f} s"
-    cause = {"thermal": "heat", None: "an unknown cause", "hidden": "a hidden cause"}.get(
-        thermal.cause, (thermal.cause or "").replace("_", " ")
-    )
-    kept = thermal.retention_ratio
-    share = "" if kept is None else f": {format_share(kept)} of its peak performance is left"
-    return f"slowed down {when} by {cause}{share}"
+        why = "no telemetry" if thermal is None else thermal.reason
+        return f"{_measured(run_set)}; whether it slowed down is unknown: {why}"
+    if thermal.state is ThermalState.NOT_THROTTLED:
+        return f"did not slow down in {run.spec.duration_s:g} s; it {_measured(run_set)}"
+    onset_s, kept = thermal.onset_s, thermal.retention_ratio
+    when = "from the start" if onset_s is None or onset_s < 1 else f"after {onset_s:.0f} s"
+    cause = "an unknown cause"
+    if thermal.cause is not None:
+        cause = _THERMAL_CAUSES.get(thermal.cause, thermal.cause)
+    left = "" if kept is None else f": {format_share(kept)} of its peak performance is left"
+    return f"slowed down {when}{where} by {cause}{left}"
 
 
-def best_of(sets: Sequence[RunSet]) -> Headline | None:
-    """The best of several sets, and its ratio to the second best; None without such a ratio."""
-    if len(sets) < 2:
-        return None
-    times = {id(sets[0]): 1.0}
-    for run_set in sets[1:]:
-        if (ratio := ratio_of_sets(sets[0], run_set)) is None:
-            return None
-        times[id(run_set)] = ratio.times
-    best, second = sorted(sets, key=lambda run_set: -times[id(run_set)])[:2]
-    between = ratio_of_sets(second, best)
-    if between is None:
-        return None
-    is_of_two = len(sets) == 2
-    if between.is_clear:
-        begin = "" if is_of_two else f"best of {len(sets)}: "
-        sentence = f"{begin}{_name(best, sets)} {_ratio(between)} {_name(second, sets)}"
-        sentence += f", 95 % CI {' to '.join(map(format_times, between.interval))}"
-    else:
-        low, high = between.interval
-        begin = "" if is_of_two else f"best of {len(sets)}: "
-        names = f"{_name(best, sets)} and {_name(second, sets)}"
-        sentence = (
-            f"{begin}{names} are the same within ±{format_share(max(high, 1 / low) - 1)} (95 % CI)"
-        )
-    return _headline(Question.RATIO, sentence, together(run_set.marks for run_set in sets).label)
+def _slowest(run_set: RunSet) -> tuple[Run, ThermalResult | None]:
+    """The counted run that kept the least performance, or that slowed down, or the first."""
 
+    def kept(run: Run) -> tuple[bool, float]:
+        thermal = run.metrics.thermal
+        is_slowed = thermal is not None and thermal.is_slowed
+        return not is_slowed, (thermal.retention_ratio or 1.0) if thermal else 1.0
 
-def _name(run_set: RunSet, sets: Sequence[RunSet]) -> str:
-    """Name of a set that distinguishes it: its model, with runtime and device where needed."""
-    name = run_set.model
-    if len({each.model for each in sets}) < len(sets):
-        name += f" on {run_set.runtime}"
-    if len({each.device for each in sets}) > 1:
-        name += f" on {run_set.device}"
-    return name
-
-
-def _ratio(ratio: SetRatio) -> str:
-    """The ratio of a better set to another one, up to the name of the other one."""
-    factor = format_times(ratio.times, (ratio.interval[1] - ratio.interval[0]) / 2)
-    if ratio.metric.path == INSTRUCTIONS:
-        return f"executes {factor} fewer instructions than"
-    return f"is {factor} faster than"
+    run = min(run_set.counted, key=kept)
+    return run, run.metrics.thermal

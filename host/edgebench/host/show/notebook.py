@@ -32,7 +32,7 @@ from edgebench.host.series.run_series import LatencySeries
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.headline import headlines
 from edgebench.host.show.numbers import headline_words
-from edgebench.host.show.verdict import shown_causes
+from edgebench.host.show.verdict import cause_texts
 from edgebench.protocol.text import printable
 
 COLUMNS = 240
@@ -86,10 +86,10 @@ def _head(title: str, result: Run | RunSet) -> str:
     run_set = alone(result) if isinstance(result, Run) else result
     colour = _COLOURS[result.headline_state if isinstance(result, Run) else result.verdict.state]
     marks = f'<b style="color: {colour}">{_text(result.marks.label)}</b>'
-    answers = "".join(f"<p>{_text(answer.sentence)}</p>" for answer in headlines([run_set]))
+    answers = "".join(f"<p>{_text(answer.line)}</p>" for answer in headlines([run_set]))
     causes = "".join(
         f"<li><b>{_text(cause.title)}</b>: {_text(cause.line)}</li>"
-        for cause in shown_causes(run_set)
+        for cause in cause_texts(run_set)
     )
     return f"<p><b>{_text(title)}</b>: {marks}</p>{answers}<ul>{causes}</ul>"
 

@@ -29,13 +29,8 @@ def sentence(finding: Finding) -> str:
     return f"in {failed_count} of {of_count} runs, in {which} of them {shown}{outvoted}"
 
 
-def described(verdict: Verdict, *, is_set: bool = False) -> Verdict:
-    """Copy of the verdict with its causes and the sentence of each finding, for the JSON.
-
-    Args:
-        verdict: The verdict.
-        is_set: Whether the verdict is that of several runs.
-    """
+def described(verdict: Verdict) -> Verdict:
+    """Copy of the verdict with its causes and the sentence of each finding, for the JSON."""
     rules = tuple(replace(rule, detail=sentence(rule)) for rule in verdict.rules)
-    causes = tuple(cause.summary for cause in diagnose(verdict, is_set=is_set))
+    causes = tuple(diagnosis.summary for diagnosis in diagnose(verdict))
     return replace(verdict, rules=rules, causes=causes)

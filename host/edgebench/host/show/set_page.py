@@ -163,9 +163,7 @@ def _least_length(run_set: RunSet) -> str:
 
 def set_document(run_set: RunSet, next_time: NextTime | None = None) -> Document:
     """The set as JSON, with the sentences of its rules; its runs are separate documents."""
-    document = set_to_document(
-        replace(run_set, verdict=described(run_set.verdict, is_set=run_set.set_id is not None))
-    )
+    document = set_to_document(replace(run_set, verdict=described(run_set.verdict)))
     return {**document, "next_time": None if next_time is None else asdict(next_time)}
 
 

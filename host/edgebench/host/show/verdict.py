@@ -11,10 +11,11 @@ from rich.text import Text
 
 from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.analysis.verdict.advice import Advice, Situation, without_repeats
-from edgebench.host.analysis.verdict.diagnosis import Diagnosis, diagnose
+from edgebench.host.analysis.verdict.diagnosis import Diagnosis, diagnose, excess
 from edgebench.host.analysis.verdict.energy import EnergyRule
 from edgebench.host.analysis.verdict.run_set import RunCountRule
 from edgebench.host.analysis.verdict.table import BY_ID, kind_of
+from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import SetMember
 from edgebench.host.result.marks import in_words
 from edgebench.host.result.run import Run
@@ -39,9 +40,9 @@ def verdict_rows(run_set: RunSet, made: Run | None = None) -> list[tuple[str, st
     state = run_set.verdict.state
     label = ", ".join([state.value, *suspect_words(run_set.marks), *run_set.marks.device])
     style = f"bold {verdict_style(state.value)}"
-    causes = causes_of(run_set)
-    if causes:
-        summary = "; ".join(cause.title for cause in causes)
+    diagnoses = causes_of(run_set)
+    if diagnoses:
+        summary = titles_of(run_set)
     elif run_set.verdict.unwatched:
         summary = (
             f"no rule failed, but {', '.join(run_set.verdict.unwatched)} could not be read: a "
@@ -52,16 +53,17 @@ def verdict_rows(run_set: RunSet, made: Run | None = None) -> list[tuple[str, st
     rows: list[tuple[str, str | Text]] = [
         ("verdict", Text.assemble((label, style), f": {printable(summary)}"))
     ]
-    for shown in shown_causes(run_set, made):
-        rows.append(("why", printable(shown.line)))
-        rows += [("to improve", shown.advice)] if shown.advice else []
-    if not causes:
+    for cause in cause_texts(run_set, made):
+        title = f"{cause.title}: " if len(diagnoses) > 1 else ""
+        rows.append(("why", printable(f"{title}{cause.line}")))
+        rows += [("to improve", cause.advice)] if cause.advice else []
+    if not diagnoses:
         rows += [("to improve", line) for line in advices(run_set, made)]
     return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownCause:
+class CauseText:
     """A cause of failed rules as text."""
 
     title: str
@@ -71,8 +73,6 @@ class ShownCause:
     """Names of the other failed rules of the cause."""
     advice: str
     """Empty if there is none, or if it was given for an earlier cause."""
-    section: str | None
-    """Heading of its section in docs/suspect.md; None if the cause is unknown."""
 
     @property
     def line(self) -> str:
@@ -81,45 +81,68 @@ class ShownCause:
         return f"{self.evidence}{also}"
 
 
-def shown_causes(run_set: RunSet, made: Run | None = None) -> list[ShownCause]:
+def cause_texts(run_set: RunSet, made: Run | None = None) -> list[CauseText]:
     """The causes of a set's failed rules as text, each with an advice; see `advices` for `made`."""
-    shown: list[ShownCause] = []
+    texts: list[CauseText] = []
     given: set[Advice] = set()
-    for cause in causes_of(run_set):
-        advice = advice_against(run_set, cause, made)
+    for diagnosis in causes_of(run_set):
+        strongest = strongest_of(run_set, diagnosis)
+        advice = advice_against(run_set, diagnosis, made)
         is_new = advice is not None and advice not in given
         given |= {advice} if advice is not None else set()
-        shown.append(
-            ShownCause(
-                title=cause.title,
-                evidence=evidence_words(run_set, cause),
-                also_failed=tuple(finding.id for finding in cause.findings[1:]),
+        others = (finding.id for finding in diagnosis.findings if finding is not strongest)
+        texts.append(
+            CauseText(
+                title=diagnosis.title,
+                evidence=evidence_words(run_set, diagnosis),
+                also_failed=tuple(others),
                 advice=str(advice) if is_new else "",
-                section=None if cause.cause is None else cause.cause.section,
             )
         )
-    return shown
+    return texts
 
 
 def causes_of(run_set: RunSet) -> tuple[Diagnosis, ...]:
     """Causes of the failed rules of a set, the first to be mended first."""
-    return diagnose(run_set.verdict, is_set=run_set.set_id is not None)
+    return diagnose(run_set.verdict)
 
 
-def evidence_words(run_set: RunSet, cause: Diagnosis) -> str:
-    """Sentence of the strongest finding that shows a cause; for a refused energy, its reason."""
-    energy = next((run.metrics.energy for run in run_set.runs if _is_refused(run)), None)
-    if energy is None or all(finding.id != EnergyRule.id for finding in cause.findings):
-        return sentence(cause.findings[0])
-    refusing = [
-        finding for finding in cause.findings if finding.id == energy.refused_by != EnergyRule.id
+def titles_of(run_set: RunSet) -> str:
+    """Causes of a verdict in a few words; of an invalid result, those that make it invalid.
+
+    A verdict without failed rules is that of a version with other outcomes.
+    """
+    is_refused = run_set.verdict.is_refused
+    diagnoses = [
+        diagnosis for diagnosis in causes_of(run_set) if diagnosis.is_refusal or not is_refused
     ]
-    return f"energy refused: {sentence(refusing[0]) if refusing else energy.refused}"
+    return "; ".join(diagnosis.title for diagnosis in diagnoses) or "by an earlier verdict"
 
 
-def _is_refused(run: Run) -> bool:
-    """Whether the run has a meter's recording, and its energy is refused."""
-    return run.metrics.energy is not None and run.metrics.energy.refused is not None
+def strongest_of(run_set: RunSet, diagnosis: Diagnosis) -> Finding:
+    """The finding that shows a cause best: of a refused energy, the rule that refused it."""
+    energy = _refused_energy(run_set, diagnosis)
+    if energy is None:
+        return diagnosis.evidence[0]
+    by_id = {finding.id: finding for finding in diagnosis.evidence}
+    return by_id.get(energy.refused_by or EnergyRule.id, by_id[EnergyRule.id])
+
+
+def evidence_words(run_set: RunSet, diagnosis: Diagnosis) -> str:
+    """Sentence of the strongest finding that shows a cause; for a refused energy, its reason."""
+    energy, strongest = _refused_energy(run_set, diagnosis), strongest_of(run_set, diagnosis)
+    if energy is None:
+        return sentence(strongest)
+    is_own = strongest.id == EnergyRule.id
+    return f"energy refused: {energy.refused if is_own else sentence(strongest)}"
+
+
+def _refused_energy(run_set: RunSet, diagnosis: Diagnosis) -> EnergyResult | None:
+    """The refused energy that shows a cause; None for another cause."""
+    if all(finding.id != EnergyRule.id for finding in diagnosis.evidence):
+        return None
+    energies = (run.metrics.energy for run in run_set.runs if run.metrics.energy is not None)
+    return next((energy for energy in energies if energy.refused is not None), None)
 
 
 def advices(run_set: RunSet, made: Run | None = None) -> list[str]:
@@ -137,9 +160,8 @@ def advised(run_set: RunSet, made: Run | None = None) -> list[Advice]:
         made: The original run, if the set shows a single run out of several; the advised command
             then repeats all of these runs. None: the first run of the set.
     """
-    causes = causes_of(run_set)
-    if causes:
-        found = [advice_against(run_set, cause, made) for cause in causes]
+    if diagnoses := causes_of(run_set):
+        found = [advice_against(run_set, diagnosis, made) for diagnosis in diagnoses]
     else:
         hidden = (
             rule
@@ -152,16 +174,16 @@ def advised(run_set: RunSet, made: Run | None = None) -> list[Advice]:
     return without_repeats(advice for advice in found if advice is not None)
 
 
-def advice_against(run_set: RunSet, cause: Diagnosis, made: Run | None = None) -> Advice | None:
+def advice_against(run_set: RunSet, diagnosis: Diagnosis, made: Run | None = None) -> Advice | None:
     """Advice against a cause; None if there is none, or if it cannot help yet.
 
     An invalid result needs the causes that make it invalid to be mended first. Its advice is that
     of the evidence, and of an effect only if no evidence has any.
     """
-    if run_set.verdict.is_refused and not cause.is_refusal:
+    if run_set.verdict.is_refused and not diagnosis.is_refusal:
         return None
     situation = _situation(run_set, made)
-    for finding in cause.findings:
+    for finding in diagnosis.findings:
         if finding.id == RunCountRule.id and run_set.planned_count >= MIN_RUNS:
             continue  # more runs would be lost for the same reason
         if (advice := advice_for(finding, situation)) is not None:
@@ -284,25 +306,18 @@ def verdict_lines(
     """
     sharing: dict[tuple[str, str], list[tuple[int, Diagnosis]]] = {}
     for index, run_set in enumerate(sets):
-        for cause in causes_of(run_set):
-            sharing.setdefault((_reach(run_set, cause), cause.title), []).append((index, cause))
+        for diagnosis in causes_of(run_set):
+            key = _reach(run_set, diagnosis), diagnosis.title
+            sharing.setdefault(key, []).append((index, diagnosis))
     lines: list[str] = []
-    for (reach, title), found in sharing.items():
-        named = named_sets(sets, [index for index, _ in found], settings)
-        index, worst = max(found, key=lambda pair: _excess(pair[1]))
+    for (reach, title), members in sharing.items():
+        named = named_sets(sets, [index for index, _ in members], settings)
+        index, worst = max(members, key=lambda member: excess(member[1].evidence[0]))
         where = ""
-        if len({evidence_words(sets[index], cause) for index, cause in found}) > 1:
+        if len({evidence_words(sets[index], diagnosis) for index, diagnosis in members}) > 1:
             where = f", most in {named_sets(sets, [index], settings)}"
         lines.append(f"{reach}: {named}: {title}{where}: {evidence_words(sets[index], worst)}")
     return [printable(line, keep_lines=True) for line in lines]
-
-
-def _excess(cause: Diagnosis) -> float:
-    """How far the strongest finding of a cause is beyond its limit, as a share of the limit."""
-    finding = cause.findings[0]
-    if not finding.limit or finding.value is None:
-        return 0.0
-    return abs(finding.value - finding.limit) / abs(finding.limit)
 
 
 def named_sets(
@@ -353,11 +368,11 @@ def extra_run_words(member: SetMember) -> str:
     return f"{disturbed}; a further run replaces it"
 
 
-def _reach(run_set: RunSet, cause: Diagnosis) -> str:
+def _reach(run_set: RunSet, diagnosis: Diagnosis) -> str:
     """Verdict by a cause, with the affected kinds of numbers if the headline is unaffected."""
-    harmed = {kind for finding in cause.findings for kind in finding.harmed}
+    harmed = {kind for finding in diagnosis.findings for kind in finding.harmed}
     also = [kind for kind in run_set.marks.also_suspect if kind in harmed]
     if also:
         return f"suspect {in_words(also)}"
-    is_milder = run_set.verdict.is_refused and not cause.is_refusal
+    is_milder = run_set.verdict.is_refused and not diagnosis.is_refusal
     return State.SUSPECT.value if is_milder else run_set.verdict.state.value

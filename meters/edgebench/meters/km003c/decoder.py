@@ -25,7 +25,8 @@ LIMIT_V, LIMIT_A = 50.0, 6.0
 flag; if it is larger, good values are rejected as saturated."""
 TICK_NS = 1_000_000_000 // SEQUENCE_HZ
 BACKLOG_TICKS = 10 * SEQUENCE_HZ
-"""Ticks by which samples may be ahead of their arrival: assumed, more than a queue holds."""
+"""Ticks by which the sequence may run ahead of the elapsed time; assumed to exceed the length of
+the tester's queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ class MonsoonSetup:
     supply_v: float | None = None
     """Voltage of the main output during the recording; None: keep the current setting."""
     is_power_on: bool = False
-    """Switch an output that is off on for the recording, and off again afterwards."""
+    """If the output is off, switch it on for the recording, and off again afterwards."""
     is_averaging: bool = False
     """Samples are means, according to the user."""
 

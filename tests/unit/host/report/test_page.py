@@ -293,7 +293,7 @@ def test_suspect_number_next_to_a_valid_headline_is_marked() -> None:
     page = run_report([ReportedRun(run, None) for run in runs])
     assert '<strong class="badge valid">valid</strong>' in page
     reason = "the latencies varied for an unknown reason"
-    assert f"The headline can be trusted, but tail may be wrong: {reason}." in page
+    assert f"The main metric can be trusted, but tail may be wrong: {reason}." in page
     marked = re.findall(r'<th scope="row">([^<]*) <span class="badge suspect">', page)
     assert "latency_ns.max" in marked
     assert not {"latency_ns.p50", "latency_ns.mean"} & set(marked)

@@ -1,4 +1,4 @@
-"""Headlines: the answer to the question that a command asked."""
+"""Headlines: the main result of a command in a sentence."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.run_set import alone, find_set
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import SetMember
+from edgebench.host.result.measured import ProfileResult
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
-from edgebench.host.show.headline import Question, best_of, headlines
+from edgebench.host.show.headline import HeadlineKind, best_of, headlines
 
 RUN = analyse_run(
     run_record(worker_record(latencies())),
@@ -54,7 +55,7 @@ def only(*sets: RunSet) -> str:
 
 
 def test_one_model_takes_its_median() -> None:
-    """The first question of everybody."""
+    """The headline metric of a run without other options."""
     assert only(set_of("a.tflite", 1.0)) == "a.tflite on tflite takes 1.01 µs ±1.0 % per inference"
 
 
@@ -65,19 +66,19 @@ def test_two_models_are_a_ratio_with_its_interval() -> None:
     for sets in ((slow, fast), (fast, slow)):
         assert only(*sets) == expected
     [found] = headlines([slow, fast])
-    assert found.question is Question.RATIO
+    assert found.kind is HeadlineKind.RATIO
     assert found.line == f"{expected} (valid)"
-    assert found.document == {"question": "ratio", "sentence": expected, "marks": "valid"}
+    assert found.document == {"kind": "ratio", "sentence": expected, "marks": "valid"}
 
 
 def test_two_equal_models_are_the_same_within_a_bound() -> None:
-    """A ratio of 1.00 without a bound would be an answer to nothing."""
+    """A ratio of 1.00 without a bound would show nothing."""
     sentence = only(set_of("a.tflite", 1.0), set_of("b.tflite", 1.001))
     assert sentence == "a.tflite and b.tflite are the same within ±1.6 % (95 % CI)"
 
 
 def test_best_of_several_is_named_with_its_distance_to_the_second() -> None:
-    """The reader of six rows looks for the fastest."""
+    """Otherwise the fastest of many rows would have to be searched for."""
     sets = [set_of(f"{factor}.tflite", factor) for factor in (4.0, 1.5, 3.0)]
     assert only(*sets).startswith("best of 3: 1.5.tflite is 2.00× faster than 3.0.tflite, 95 % CI")
 
@@ -125,15 +126,26 @@ def test_refused_set_has_its_causes_and_no_number() -> None:
             "slowed down from the start by undervoltage",
         ),
         (
+            ThermalResult(ThermalState.FREQUENCY_LIMITED, "power_limit", False, onset_s=0.2),
+            "slowed down from the start by a power limit",
+        ),
+        (
+            ThermalResult(ThermalState.FREQUENCY_LIMITED, "unknown", False, onset_s=3.0),
+            "slowed down after 3 s by a lower clock",
+        ),
+        (
+            ThermalResult(ThermalState.INTERFERENCE, None, False, onset_s=3.0),
+            "slowed down after 3 s by an unknown cause",
+        ),
+        (
             ThermalResult(ThermalState.NOT_THROTTLED, None, False),
             "did not slow down in 1200 s; it takes ",
         ),
-        (
-            ThermalResult(ThermalState.UNKNOWN, None, False),
-            "may have slowed down: neither heat nor clock could be watched; it takes ",
-        ),
+        (ThermalResult(ThermalState.UNKNOWN, None, False, reason="no sensors"), "takes "),
     ],
-    ids=lambda value: value.state.value if isinstance(value, ThermalResult) else "",
+    ids=lambda value: (
+        f"{value.state.value} {value.cause}" if isinstance(value, ThermalResult) else ""
+    ),
 )
 def test_sustained_run_states_when_why_and_what_is_left(
     thermal: ThermalResult, expected: str
@@ -141,11 +153,11 @@ def test_sustained_run_states_when_why_and_what_is_left(
     """Otherwise a run that was made to see throttling would begin with failed rules."""
     changes = {"metrics.thermal": thermal, "spec.is_sustained": True, "spec.duration_s": 1200.0}
     [found] = headlines([alone(changed(RUN, {**changes, "verdict": VALID}))])
-    assert found.question is Question.SUSTAINED
+    assert found.kind is HeadlineKind.SUSTAINED
     assert found.sentence.startswith(f"digits.tflite on tflite {expected}")
 
 
-def test_metered_run_answers_with_its_energy() -> None:
+def test_main_result_of_a_metered_run_is_its_energy() -> None:
     """A refused energy has its cause, and no number."""
     energy = EnergyResult(meter="x", gross_j_per_inference=3.1e-3, u95_absolute_j=1e-4)
     metered = changed(RUN, {"metrics.energy": energy, "verdict": VALID})
@@ -154,4 +166,57 @@ def test_metered_run_answers_with_its_energy() -> None:
     )
     refused = replace(energy, gross_j_per_inference=None, refused="the cable is loose")
     sentence = only(alone(changed(metered, {"metrics.energy": refused})))
-    assert sentence.startswith("digits.tflite on tflite: energy refused, ")
+    assert sentence == "digits.tflite on tflite: energy refused: the cable is loose"
+
+
+def test_profile_has_no_latency() -> None:
+    """The profiler's own time would be in it."""
+    profile = ProfileResult(3, (), None, None, None)
+    profiled = alone(changed(RUN, {"metrics.profile": profile, "verdict": VALID}))
+    assert only(profiled) == "digits.tflite on tflite: 0 operators timed"
+
+
+def test_sets_of_different_kinds_have_no_ratio() -> None:
+    """Otherwise a set without a meter would lack an energy that was not requested."""
+    energy = EnergyResult(meter="x", gross_j_per_inference=3.1e-3, u95_absolute_j=1e-4)
+    metered = alone(changed(RUN, {"metrics.energy": energy, "verdict": VALID}))
+    found = headlines([metered, set_of("a.tflite", 1.0)])
+    assert [headline.kind for headline in found] == [HeadlineKind.ENERGY, HeadlineKind.RESULT]
+
+
+def test_sets_of_one_model_with_other_settings_are_told_apart() -> None:
+    """Otherwise a model would be faster than itself."""
+    first, second = set_of("a.tflite", 2.0), set_of("a.tflite", 1.0)
+    second = replace(second, set_id="set-second")
+    names = {id(first): "1 thread", id(second): "2 threads"}
+    best = best_of([first, second], lambda run_set: names[id(run_set)])
+    assert best is not None
+    assert "a.tflite on tflite, 2 threads is 2.00× faster than a.tflite on tflite, 1 thread" in (
+        best.sentence
+    )
+
+
+def test_sets_of_two_occasions_have_no_ratio() -> None:
+    """The state of a machine changes between two occasions: `compare` accounts for it."""
+    first, second = set_of("a.tflite", 2.0), set_of("b.tflite", 1.0)
+    later = [replace(run, created_utc="2026-01-02T05:00:00+00:00") for run in second.runs]
+    assert best_of([first, find_set(later)]) is None
+
+
+def test_third_that_may_be_better_leaves_no_best() -> None:
+    """Otherwise the ratio of the best two would hide a set that may beat both."""
+    sets = [set_of("a.tflite", 1.0), set_of("b.tflite", 1.002), set_of("c.tflite", 1.004)]
+    assert best_of(sets) is None
+    assert len(headlines(sets)) == 3
+
+
+def test_set_whose_first_run_is_refused_shows_a_run_that_counts() -> None:
+    """Otherwise a retention would be shown that the verdict refuses."""
+    run_set = set_of("a.tflite", 1.0)
+    slow = ThermalResult(ThermalState.THROTTLED, "thermal", True, retention_ratio=0.1)
+    runs = [
+        changed(run, {"spec.is_sustained": True, "metrics.thermal": None}) for run in run_set.runs
+    ]
+    refused = changed(runs[0], {"metrics.thermal": slow})
+    refused = replace(refused, verdict=Verdict(state=State.INVALID, rules=()))
+    assert "10 %" not in only(find_set([refused, *runs[1:]]))

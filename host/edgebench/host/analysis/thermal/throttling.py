@@ -56,7 +56,13 @@ from edgebench.host.analysis.thermal.timeline import (
 )
 from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons import thermal
-from edgebench.host.result.thermal import MEMORY_CLOCK, ThermalResult, ThermalState
+from edgebench.host.result.thermal import (
+    MEMORY_CLOCK,
+    POWER_LIMIT,
+    UNKNOWN_CAUSE,
+    ThermalResult,
+    ThermalState,
+)
 from edgebench.protocol.record import OperatorPlacement
 from edgebench.protocol.thermal import Expectation
 
@@ -152,7 +158,7 @@ def _explained(signals: Signals) -> ThermalResult:
         signal is not None and signal.covers(slow) for signal in (heat, signals.indicator)
     )
     if has_slower_clock:
-        cause = "power_limit" if is_heat_known else "unknown"
+        cause = POWER_LIMIT if is_heat_known else UNKNOWN_CAUSE
         reason = thermal.clock_fell(is_heat_known=is_heat_known)
         return ThermalResult(ThermalState.FREQUENCY_LIMITED, cause, False, (reason,))
     if memory is not None:

@@ -23,9 +23,9 @@ class Cause(Enum):
     CPU_LIMIT = "cpu_limit"
     POWER_SUPPLY = "power_supply"
     HEAT = "heat"
-    PHONE_STATE = "phone_state"
     OTHER_CORES = "other_cores"
     OTHER_PROGRAMS = "other_programs"
+    PHONE_STATE = "phone_state"
     MEMORY = "memory"
     CLOCK_FREQUENCY = "clock_frequency"
     HOT_START = "hot_start"
@@ -37,6 +37,8 @@ class Cause(Enum):
     ARRIVALS = "arrivals"
     OUTPUTS = "outputs"
     NOT_APPLIED = "not_applied"
+    NOT_VERIFIED = "not_verified"
+    NOT_IDLE = "not_idle"
     METER = "meter"
     TIME = "time"
     SAMPLER = "sampler"
@@ -60,7 +62,7 @@ _TITLES = {
     Cause.CPU_LIMIT: "a limit on CPU time stopped the model",
     Cause.POWER_SUPPLY: "the power supply is too weak",
     Cause.HEAT: "the device was hot",
-    Cause.PHONE_STATE: "the phone's state slows processes down",
+    Cause.PHONE_STATE: "the state of the phone affects the latency",
     Cause.OTHER_CORES: "the model moved between types of cores",
     Cause.OTHER_PROGRAMS: "other programs used the device",
     Cause.MEMORY: "the device was short of memory",
@@ -70,14 +72,16 @@ _TITLES = {
     Cause.UNKNOWN_SLOWDOWN: "the device slowed down for an unknown reason",
     Cause.VARIATION: "the latencies varied for an unknown reason",
     Cause.TOO_SHORT: "too little was measured",
-    Cause.TOO_SMALL: "the model is too small for this method",
+    Cause.TOO_SMALL: "the model is too fast for the overhead of the measurement",
     Cause.ARRIVALS: "the device does not keep up with the queries",
     Cause.OUTPUTS: "the outputs are wrong",
-    Cause.NOT_APPLIED: "what was requested could not be applied",
+    Cause.NOT_APPLIED: "a requested setting was not applied",
+    Cause.NOT_VERIFIED: "model or inputs are not verified",
+    Cause.NOT_IDLE: "the device was not idle around the run",
     Cause.METER: "the meter's recording is in doubt",
     Cause.TIME: "the device's time is wrong",
-    Cause.SAMPLER: "edgebench's own sampler disturbed or failed",
-    Cause.NOT_REAL: "device or meter are not real",
+    Cause.SAMPLER: "edgebench's sampler failed or disturbed the run",
+    Cause.NOT_REAL: "device, CPU or meter is not real",
 }
 
 _BUSY = "The machine was busy"
@@ -105,6 +109,8 @@ _SECTIONS = {
     Cause.ARRIVALS: "Server runs and LoadGen",
     Cause.OUTPUTS: "The outputs",
     Cause.NOT_APPLIED: "The outputs",
+    Cause.NOT_VERIFIED: "Microcontrollers",
+    Cause.NOT_IDLE: "Energy",
     Cause.METER: "Energy",
     Cause.TIME: _HOT,
     Cause.SAMPLER: "The tool itself",
@@ -113,6 +119,7 @@ _SECTIONS = {
 
 DISTURBANCES = frozenset(
     {
+        Cause.STOPPED,
         Cause.PAUSED,
         Cause.TOO_MANY_THREADS,
         Cause.CPU_LIMIT,
@@ -125,6 +132,7 @@ DISTURBANCES = frozenset(
         Cause.CLOCK_FREQUENCY,
     }
 )
-"""Causes that make a device slower for a part of the time, so that its latencies vary."""
+"""Causes that make a device slower for a part of the time, or end a run before its latencies are
+steady."""
 SLOWDOWNS = DISTURBANCES | {Cause.WARMING_UP, Cause.UNKNOWN_SLOWDOWN}
 """Causes that change the latency during a run."""

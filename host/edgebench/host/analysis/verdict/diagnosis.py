@@ -3,17 +3,18 @@
 A busy machine fails six rules: two show the other programs, and four show what they did to the
 latency. A person needs the cause once, with the strongest evidence, and one step against it. So
 each failed rule belongs to exactly one cause: its own, or, for a rule that also fails as an effect
-(`Rule.effect_of`), a cause that other failed rules show.
+(`Rule.effect_of`), a cause that other failed rules show. Rules of a set that the other runs outvote
+harm nothing, and have none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.table import BY_ID, cause_of, kind_of
-from edgebench.host.result.verdict import Finding, FoundCause, State, Verdict
+from edgebench.host.result.verdict import CauseSummary, Finding, State, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,12 @@ class Diagnosis:
     @property
     def title(self) -> str:
         """The cause in a few words; the name of the rule if its cause is unknown."""
-        return self.findings[0].id if self.cause is None else self.cause.title
+        return self.evidence[0].id if self.cause is None else self.cause.title
 
     @property
-    def summary(self) -> FoundCause:
+    def summary(self) -> CauseSummary:
         """Ids of the cause and of its rules, for run.json."""
-        return FoundCause(
+        return CauseSummary(
             cause="unknown" if self.cause is None else self.cause.value,
             rules=tuple(finding.id for finding in self.evidence),
             effects=tuple(finding.id for finding in self.effects),
@@ -52,63 +53,67 @@ class Diagnosis:
         return any(finding.severity is State.INVALID for finding in self.findings)
 
 
-def diagnose(verdict: Verdict, *, is_set: bool = False) -> tuple[Diagnosis, ...]:
+def diagnose(verdict: Verdict) -> tuple[Diagnosis, ...]:
     """The causes of a verdict's failed rules, the first to be mended first.
 
     A cause that makes the result invalid comes first, then the cause that explains most rules. A
     device or meter that is not real was chosen on purpose, and comes last unless it makes the
     result invalid.
-
-    Args:
-        verdict: The verdict.
-        is_set: Whether the verdict is that of several runs, whose failures may be of different
-            runs: one that was stopped then explains nothing about the others.
     """
     failures = [finding for finding in verdict.failures if finding.harmed]
     causes = {finding.id: cause_of(finding) for finding in failures}
     placed: dict[Cause | None, tuple[list[Finding], list[Finding]]] = {}
     for finding in failures:
-        own = causes[finding.id]
-        cause = _root(finding, failures, is_set=is_set)
-        evidence, effects = placed.setdefault(cause, ([], []))
-        (evidence if own is cause else effects).append(finding)
-    found = [
+        root = _root(finding, failures, causes)
+        evidence, effects = placed.setdefault(root, ([], []))
+        (evidence if causes[finding.id] is root else effects).append(finding)
+    diagnoses = [
         Diagnosis(cause, tuple(sorted(evidence, key=_weakness)), tuple(effects))
         for cause, (evidence, effects) in placed.items()
     ]
-    return tuple(sorted(found, key=_urgency))
+    return tuple(sorted(diagnoses, key=_urgency))
 
 
-def _root(finding: Finding, failures: Sequence[Finding], *, is_set: bool) -> Cause | None:
-    """Cause that a failed rule is attributed to; `effect_of` has no circles."""
-    own = cause_of(finding)
-    shown = {cause_of(one) for one in failures} - {own}
-    if Cause.STOPPED in shown and not is_set:
-        return Cause.STOPPED
+def excess(finding: Finding) -> float:
+    """How far a finding is beyond its limit, as a share of the limit; 0 without a limit."""
+    if not finding.limit or finding.value is None:
+        return 0.0
+    return abs(finding.value - finding.limit) / abs(finding.limit)
+
+
+def _root(
+    finding: Finding, failures: Sequence[Finding], causes: Mapping[str, Cause | None]
+) -> Cause | None:
+    """Cause that a failed rule is attributed to; `effect_of` has no circles.
+
+    Args:
+        finding: The failed rule.
+        failures: All failed rules.
+        causes: Cause that each of them shows, by the id of the rule.
+    """
     rule, kind = BY_ID.get(finding.id), kind_of(finding)
-    # A reason with a cause of its own is evidence of it.
-    if rule is None or (kind is not None and kind.cause is not None):
-        return own
-    explaining = next(
-        (cause for cause in Cause if cause in rule.effect_of and cause in shown), None
-    )
-    if explaining is None:
-        return own
-    # Failures that show it may be effects themselves, of a cause that is shown, too.
-    showing = (one for one in failures if cause_of(one) is explaining)
-    roots = [_root(one, failures, is_set=is_set) for one in showing]
-    return explaining if explaining in roots else roots[0]
+    if rule is None:
+        return None
+    effect_of = rule.effect_of if kind is None or kind.effect_of is None else kind.effect_of
+    for cause in Cause:
+        showing = [other for other in failures if causes[other.id] is cause]
+        if cause is not causes[finding.id] and cause in effect_of and showing:
+            # Failures that show it may be effects themselves, of a cause that is shown, too.
+            roots = [_root(other, failures, causes) for other in showing]
+            return cause if cause in roots else roots[0]
+    return causes[finding.id]
 
 
-def _weakness(finding: Finding) -> tuple[bool, int]:
+def _weakness(finding: Finding) -> tuple[bool, int, float]:
     """Key that sorts the evidence of a cause: the strongest finding has the least key."""
     failed_count = finding.facts.get("failed_count")
     count = failed_count if isinstance(failed_count, int) else 0
-    return finding.severity is not State.INVALID, -count
+    return finding.severity is not State.INVALID, -count, -excess(finding)
 
 
-def _urgency(one: Diagnosis) -> tuple[bool, bool, int, int]:
+def _urgency(diagnosis: Diagnosis) -> tuple[bool, bool, int, int]:
     """Key that sorts causes: the one to be mended first has the least key."""
-    is_chosen = one.cause is Cause.NOT_REAL and not one.is_refusal
-    order = list(Cause).index(one.cause) if one.cause is not None else len(Cause)
-    return is_chosen, not one.is_refusal, -len(one.findings), order
+    cause, is_refusal = diagnosis.cause, diagnosis.is_refusal
+    place = list(Cause).index(cause) if cause is not None else len(Cause)
+    is_chosen = cause is Cause.NOT_REAL and not is_refusal
+    return is_chosen, not is_refusal, -len(diagnosis.findings), place

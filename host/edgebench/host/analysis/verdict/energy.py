@@ -50,6 +50,7 @@ class MeterRule(_EnergyRule[MeteredEvidence]):
 
     id, severity = "meter", SUSPECT
     cause = Cause.METER
+    effect_of = frozenset({Cause.STOPPED})
     advise = advice.check_meter
 
     @reason("")
@@ -88,7 +89,7 @@ class EnergySyncRule(_EnergyRule[Evidence]):
 
     id, severity = "energy_sync", SUSPECT
     cause = Cause.METER
-    effect_of = frozenset({Cause.TOO_MANY_THREADS, Cause.OTHER_PROGRAMS})
+    effect_of = frozenset({Cause.STOPPED, Cause.TOO_MANY_THREADS, Cause.OTHER_PROGRAMS})
     advise = _SYNC
     not_tried = plain("not_tried", "not tried: the recording cannot be used")
 
@@ -136,8 +137,8 @@ class EnergyIdleRule(_EnergyRule[Evidence]):
     """The idle power of the device is the same before and after the run."""
 
     id, severity = "energy_idle", SUSPECT
-    cause = Cause.METER
-    effect_of = frozenset({Cause.OTHER_PROGRAMS})
+    cause = Cause.NOT_IDLE
+    effect_of = frozenset({Cause.STOPPED, Cause.HEAT, Cause.OTHER_PROGRAMS})
     advise = advice.more(
         "end other programs on the device, and let it rest for longer around each run: {}",
         "idle_duration_s",
@@ -183,6 +184,7 @@ class EnergyRule(_EnergyRule[MeteredEvidence]):
 
     id, severity = "energy", SUSPECT
     cause = Cause.METER
+    effect_of = frozenset({Cause.STOPPED})
     advise = advice.check_meter
 
     @reason("")

@@ -51,6 +51,7 @@ class RuleReason(ReasonKind[P]):
         sentence: Callable[Concatenate[float, float, P], str],
         advise: Advise | None = None,
         cause: Cause | None = None,
+        effect_of: frozenset[Cause] | None = None,
     ) -> None:
         """A kind of reason.
 
@@ -59,9 +60,12 @@ class RuleReason(ReasonKind[P]):
             sentence: Makes the sentence of value and limit, in the unit of the finding, and facts.
             advise: Advice for this reason; None for the rule's advice.
             cause: Cause of this reason; None for the rule's cause.
+            effect_of: Other causes of this reason; None for those of the rule, or for none if the
+                reason has a cause, which it then shows.
         """
         self.id = key
         self.cause = cause
+        self.effect_of = frozenset() if effect_of is None and cause is not None else effect_of
         self._sentence: Callable[..., str] = sentence
         self._advise: Callable[..., Advice] | None = None
         if advise is not None:
@@ -88,10 +92,13 @@ class RuleReason(ReasonKind[P]):
 
 
 def reason(
-    key: str, advise: Advise | None = None, cause: Cause | None = None
+    key: str,
+    advise: Advise | None = None,
+    cause: Cause | None = None,
+    effect_of: frozenset[Cause] | None = None,
 ) -> Callable[[Callable[Concatenate[float, float, P], str]], RuleReason[P]]:
     """Decorator: makes a kind of reason from the function that makes its sentence."""
-    return lambda sentence: RuleReason(key, sentence, advise, cause)
+    return lambda sentence: RuleReason(key, sentence, advise, cause, effect_of)
 
 
 def plain(

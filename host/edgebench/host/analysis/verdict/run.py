@@ -10,7 +10,7 @@ import numpy as np
 from edgebench.host.analysis.latency import early_stopping
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
-from edgebench.host.analysis.verdict.cause import Cause
+from edgebench.host.analysis.verdict.cause import DISTURBANCES, Cause
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
@@ -34,6 +34,16 @@ from edgebench.protocol.spec import MLPERF_PRESET, Engine, samples_per_query
 COUNTED = "counts of instructions are reproducible to the counter's resolution: one run is enough"
 
 
+@advice.Advise
+def _half_of_arrivals(to: Situation) -> Advice:
+    requested_qps = to.given.value("target_qps")
+    changes: dict[str, Any] = (
+        {} if requested_qps is None else {"target_qps": fewer_qps(requested_qps, 0.0)}
+    )
+    words = [] if changes else ["--qps", "N"]
+    return advice.do("send fewer queries: {}", to.given.bench(*words, **changes))
+
+
 class RunEndRule(Rule[EvidenceT]):
     """The measurement ran to completion."""
 
@@ -49,6 +59,16 @@ class RunEndRule(Rule[EvidenceT]):
     @reason("why")
     @staticmethod
     def ended_for(value: float, limit: float, *, ended: str, why: str | None) -> str:
+        return f"run {ended}: {why}"
+
+    @reason("too_hot", advice.cool, Cause.HEAT)
+    @staticmethod
+    def too_hot(value: float, limit: float, *, ended: str, why: str | None) -> str:
+        return f"run {ended}: {why}"
+
+    @reason("still_waiting", _half_of_arrivals, Cause.ARRIVALS, DISTURBANCES - {Cause.STOPPED})
+    @staticmethod
+    def still_waiting(value: float, limit: float, *, ended: str, why: str | None) -> str:
         return f"run {ended}: {why}"
 
     @classmethod
@@ -73,14 +93,18 @@ class CompleteRule(RunEndRule[Evidence]):
 
     def check(self, evidence: Evidence) -> Ruling:
         record = evidence.record
-        why = next((event.detail for event in record.events if event.kind == TOO_HOT), None)
+        hot = next((event.detail for event in record.events if event.kind == TOO_HOT), None)
+        if hot is not None and record.outcome is not Outcome.COMPLETED:
+            return holds(False, self.too_hot(ended=record.outcome.value, why=hot))
+        why = hot
         # A lost device is no property of the run: the run is repeated like an interrupted run.
         if why is None and record.error_code not in (0, ErrorCode.DEVICE_GONE):
             why = record.error
         longest_s = record.spec.max_duration_s
         is_cut = record.outcome is Outcome.INTERRUPTED and evidence.is_scheduled
         if is_cut and why is None and longest_s is not None and evidence.loop_s >= longest_s:
-            why = f"queries were still waiting at its maximum duration of {longest_s:g} s"
+            waiting = f"queries were still waiting at its maximum duration of {longest_s:g} s"
+            return holds(False, self.still_waiting(ended=record.outcome.value, why=waiting))
         return self.ruling(record.outcome, why)
 
 
@@ -142,7 +166,7 @@ class QueryCountRule(Rule[EvidenceT]):
 
     id, severity = "enough_queries", INVALID
     cause = Cause.TOO_SHORT
-    effect_of = frozenset({Cause.STOPPED})
+    effect_of = frozenset({Cause.STOPPED, Cause.HEAT, Cause.ARRIVALS})
     advise = advice.longer
 
     @reason("")
@@ -188,7 +212,7 @@ class DurationRule(Rule[EvidenceT]):
 
     id, severity = "enough_time", INVALID
     cause = Cause.TOO_SHORT
-    effect_of = frozenset({Cause.STOPPED})
+    effect_of = frozenset({Cause.STOPPED, Cause.HEAT, Cause.ARRIVALS})
     advise = advice.longer
     took = plain("", lambda value, limit: f"{value:.3f} s, at least {limit:g} s needed")
 
@@ -228,16 +252,6 @@ def fewer_qps(qps: float, per_s: float) -> float:
     return float(f"{min(qps / 2, 0.8 * per_s if per_s > 0 else qps / 2):.2g}")
 
 
-@advice.Advise
-def _half_of_arrivals(to: Situation) -> Advice:
-    requested_qps = to.given.value("target_qps")
-    changes: dict[str, Any] = (
-        {} if requested_qps is None else {"target_qps": fewer_qps(requested_qps, 0.0)}
-    )
-    words = [] if changes else ["--qps", "N"]
-    return advice.do("send fewer queries: {}", to.given.bench(*words, **changes))
-
-
 class KeepsUpRule(Rule[Evidence]):
     """A query takes less time than the interval between arrivals.
 
@@ -246,6 +260,7 @@ class KeepsUpRule(Rule[Evidence]):
 
     id, severity = "keeps_up", INVALID
     cause = Cause.ARRIVALS
+    effect_of = DISTURBANCES
     advise = _half_of_arrivals
     no_schedule = plain("no_schedule", "queries are not scheduled")
 
@@ -278,6 +293,7 @@ class LatencyTargetRule(Rule[Evidence]):
 
     id, severity = "latency_target", INVALID
     cause = Cause.ARRIVALS
+    effect_of = DISTURBANCES
     advise = _half_of_arrivals
     no_target = plain("no_target", "no target latency was requested")
     known_to_loadgen = plain(
@@ -397,7 +413,7 @@ class LoadgenRule(Rule[Evidence]):
     """LoadGen's own verdict on its run."""
 
     id, severity = "loadgen", INVALID
-    cause = Cause.ARRIVALS
+    cause = Cause.TOO_SHORT
     advise = advice.more(
         "read the reason in the run's raw/ directory; most such runs are too short: {}",
         "duration_s",

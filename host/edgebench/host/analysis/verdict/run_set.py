@@ -92,8 +92,14 @@ class RunCountRule(Rule[SetEvidence]):
         count = f"{value:.0f} of {planned_count} runs can be used"
         return f"{count}, at least {limit:.0f} needed for an interval between runs"
 
+    @reason("none", effect_of=frozenset(Cause) - {Cause.TOO_SHORT})
+    @staticmethod
+    def none_counted(value: float, limit: float, *, planned_count: int) -> str:
+        return f"none of {planned_count} runs can be used"
+
     def check(self, evidence: SetEvidence) -> Ruling:
-        found = self.counted(planned_count=evidence.planned)
+        kind = self.counted if evidence.runs else self.none_counted
+        found = kind(planned_count=evidence.planned)
         ruling = at_least(len(evidence.runs), evidence.needed, "count", found)
         return ruling if evidence.runs else replace(ruling, severity=INVALID)
 
@@ -184,7 +190,7 @@ class TrendRule(TimedSetRule):
             f"{limit:.0%}: the device was still changing"
         )
 
-    @reason("step", advice.cool, Cause.HEAT)
+    @reason("step", advice.cool)
     @staticmethod
     def stepped(value: float, limit: float, *, name: str, fast_count: int, run_count: int) -> str:
         return (

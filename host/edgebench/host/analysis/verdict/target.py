@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgebench.host.analysis.verdict import advice
-from edgebench.host.analysis.verdict.cause import Cause
+from edgebench.host.analysis.verdict.cause import SLOWDOWNS, Cause
 from edgebench.host.analysis.verdict.rule import (
     INVALID,
     LOOP,
@@ -213,7 +213,7 @@ class KnownModelRule(Rule[TargetEvidence]):
     """The model is a file, so that its hash identifies it."""
 
     id, severity = "known_model", SUSPECT
-    cause = Cause.OUTPUTS
+    cause = Cause.NOT_VERIFIED
     advise = advice.again("measure a model file instead, if the firmware accepts model files: {}")
     of_file = plain("", "the model is a file with a recorded hash")
 
@@ -236,7 +236,7 @@ class InputsReadBackRule(Rule[TargetEvidence]):
     """The inputs on the device are equal to the inputs that were sent."""
 
     id, severity = "inputs_read_back", SUSPECT
-    cause = Cause.OUTPUTS
+    cause = Cause.NOT_VERIFIED
     advise = advice.always(
         "check the connection to the board: {}", command("bridge", "console", "BOARD")
     )
@@ -259,6 +259,7 @@ class WindowRangeRule(Rule[TargetEvidence]):
 
     id, severity = "window_range", SUSPECT
     cause = Cause.VARIATION
+    effect_of = SLOWDOWNS
     harms = LOOP
     advise = advice.longer
     single = plain("one", "a single window has no range")

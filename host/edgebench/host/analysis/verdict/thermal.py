@@ -24,7 +24,13 @@ from edgebench.host.analysis.verdict.rule import (
 )
 from edgebench.host.result.reason import Reason
 from edgebench.host.result.reasons.table import sentence_of
-from edgebench.host.result.thermal import MEMORY_CLOCK, POWER_SUPPLY, ThermalState
+from edgebench.host.result.thermal import (
+    MEMORY_CLOCK,
+    POWER_LIMIT,
+    POWER_SUPPLY,
+    UNKNOWN_CAUSE,
+    ThermalState,
+)
 from edgebench.protocol.thermal import CooldownOutcome
 
 MOVED_LIMIT_RATIO = 0.05
@@ -80,6 +86,12 @@ class SlowdownRule(Rule[EvidenceT]):
         advice.again("use a stronger power supply and a shorter cable, then {}"),
         Cause.POWER_SUPPLY,
     )(_slowdown)
+    slowed_by_power_limit = reason(
+        "power_limit",
+        advice.again("raise the device's power limit, or choose a faster power mode; then {}"),
+        Cause.CLOCK_FREQUENCY,
+    )(_slowdown)
+    slowed_by_clock = reason("clock", advice.governor, Cause.CLOCK_FREQUENCY)(_slowdown)
 
     @reason("not_throttled")
     @staticmethod
@@ -105,9 +117,12 @@ class ThermalRule(SlowdownRule[Evidence]):
             return holds(True, self.not_throttled(why=throttling.reasons))
         if not throttling.is_slowed:
             return holds(True, self.not_heat())
-        kinds = {MEMORY_CLOCK: self.slowed_by_memory} | dict.fromkeys(
-            POWER_SUPPLY, self.slowed_by_supply
-        )
+        kinds = {
+            **dict.fromkeys(POWER_SUPPLY, self.slowed_by_supply),
+            MEMORY_CLOCK: self.slowed_by_memory,
+            POWER_LIMIT: self.slowed_by_power_limit,
+            UNKNOWN_CAUSE: self.slowed_by_clock,
+        }
         kind = kinds.get(throttling.cause or "", self.slowed)
         slowed = kind(
             verdict=throttling.verdict,

@@ -57,6 +57,7 @@ def test_threads_beyond_the_cpus_are_the_cause_of_their_own_waits() -> None:
         (failed("thermal"), Cause.HEAT),
         (failed("thermal", "power_supply"), Cause.POWER_SUPPLY),
         (failed("thermal", "memory_clock"), Cause.CLOCK_FREQUENCY),
+        (failed("thermal", "power_limit"), Cause.CLOCK_FREQUENCY),
         (failed("interference", "moved"), Cause.OTHER_CORES),
         (failed("cpu_share", "quota"), Cause.CPU_LIMIT),
         (failed("suspended", "stopped"), Cause.PAUSED),
@@ -99,11 +100,49 @@ def test_chosen_simulation_comes_last() -> None:
 
 
 def test_stopped_run_explains_what_it_lacks() -> None:
-    """Of a set, other runs may have failed for other reasons."""
-    findings = [failed("complete"), failed("enough_time"), failed("background_load")]
+    """What else is wrong with it would be wrong with a whole run, too."""
+    findings = [failed(name) for name in ("complete", "enough_time", "steady_state", "energy")]
     assert causes_of(*findings) == [Cause.STOPPED]
-    of_set = diagnose(verdict_of(findings), is_set=True)
-    assert {one.cause for one in of_set} == {Cause.STOPPED, Cause.OTHER_PROGRAMS}
+    assert causes_of(*findings, failed("finite_outputs"))[1:] == [Cause.OUTPUTS]
+
+
+def test_end_by_heat_or_by_waiting_queries_is_no_accident() -> None:
+    """Otherwise the advice would be to let the run finish."""
+    assert causes_of(failed("complete", "too_hot"), failed("enough_time")) == [Cause.HEAT]
+    waiting = failed("complete", "still_waiting")
+    assert causes_of(waiting, failed("keeps_up"))[0] is Cause.ARRIVALS
+    assert causes_of(waiting, failed("keeps_up"), failed("background_load")) == [
+        Cause.OTHER_PROGRAMS
+    ]
+
+
+def test_set_without_runs_has_the_cause_of_its_runs() -> None:
+    """Otherwise eight runs on an emulated CPU would have measured too little."""
+    none = failed("run_count", "none", State.INVALID)
+    assert causes_of(none, failed("real_time", "emulated")) == [Cause.NOT_REAL]
+    assert causes_of(failed("run_count")) == [Cause.TOO_SHORT]
+
+
+def test_slower_runs_without_a_temperature_are_not_hot() -> None:
+    """A neighbour that begins in the middle of a set makes the same step."""
+    assert causes_of(failed("trend", "step"), failed("between_runs")) == [Cause.WARMING_UP]
+    busy = failed("background_load")
+    assert causes_of(failed("trend", "step"), busy) == [Cause.OTHER_PROGRAMS]
+
+
+def test_effects_of_causes_have_no_circles() -> None:
+    """Otherwise a diagnosis would not end."""
+    effects: dict[Cause, set[Cause]] = {}
+    for rule in ALL_RULES:
+        for kind in rule.reasons().values():
+            own, of = kind.cause or rule.cause, kind.effect_of
+            effects.setdefault(own, set()).update(rule.effect_of if of is None else of)
+    reached = {cause: set(others) for cause, others in effects.items()}
+    for _ in Cause:
+        for cause in reached:
+            for other in tuple(reached[cause]):
+                reached[cause] |= reached.get(other, set())
+    assert not {cause for cause, others in reached.items() if cause in others}
 
 
 def test_evidence_of_a_cause_comes_before_its_effects_of_others() -> None:
@@ -131,8 +170,7 @@ def test_each_failed_rule_has_exactly_one_cause() -> None:
     for _ in range(500):
         chosen = dict(chance.sample(kinds, chance.randint(1, 12)))
         verdict = verdict_of(failed(name, reason) for name, reason in chosen.items())
-        for is_set in (False, True):
-            found = diagnose(verdict, is_set=is_set)
-            placed = [finding.id for one in found for finding in one.findings]
-            assert sorted(placed) == sorted(chosen)
-            assert all(one.evidence for one in found)
+        diagnoses = diagnose(verdict)
+        placed = [finding.id for diagnosis in diagnoses for finding in diagnosis.findings]
+        assert sorted(placed) == sorted(chosen)
+        assert all(diagnosis.evidence for diagnosis in diagnoses)

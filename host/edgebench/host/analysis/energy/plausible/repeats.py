@@ -76,7 +76,7 @@ class Noise:
 
     @property
     def is_seen(self) -> bool:
-        """Whether the source has noise of at least two of its steps."""
+        """Whether the source's noise spans at least two of its quantisation steps."""
         return self.is_seen_in(_LEAST, _LEAST_VALUES)
 
     def is_seen_in(self, step_count: int, value_count: int) -> bool:

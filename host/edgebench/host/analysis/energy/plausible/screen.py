@@ -6,7 +6,7 @@ uncertainty, more than 0.1 % refuse the recording, or the window in which they a
 bounded that way, such as a wrong unit, refuses the energy. A check is listed only if it found
 something, so a recording without remarks is a plausible one.
 
-    plausible     samples that no board can take, values that stand still, a counter that is dead
+    plausible     power that no board can draw, values that stand still, a counter that is dead
     saturation    samples at the end of a range that the driver does not declare
     redundancy    voltage times current against power
     direction     power that flows back from a device under load
@@ -166,7 +166,7 @@ class _Implausible:
         return len(self.times_ns)
 
     def look_for_peaks(self, pieces: Sequence[TracePiece], limit_w: float) -> None:
-        """Find samples whose power, positive or negative, no board can take."""
+        """Find samples whose power, positive or negative, no board can draw."""
         count, highest_w = 0, 0.0
         for piece in pieces:
             if max(abs(piece.lowest_w), abs(piece.highest_w)) > limit_w:
