@@ -55,11 +55,11 @@ collect: $(VENV)/.dev
 RETRIED := build/retried.txt
 tests = $(BIN)/python devtools/run_tests.py $(RETRIED) $(1) -- $(TEST_OPTIONS)
 
-# Six at a time, as many of them wait, then the ones that others would disturb, two at a time. A
+# Eight at a time, as many of them wait, then the ones that others would disturb, two at a time. A
 # file stays on one process, so that its agent is started once.
 test: $(VENV)/.dev
 	@rm -f $(RETRIED)
-	$(call tests,-n 6 --dist loadfile --no-loadscope-reorder -m "not alone")
+	$(call tests,-n 8 --dist loadfile --no-loadscope-reorder -m "not alone")
 	$(call tests,-n 2 -m alone)
 
 # A campaign over a farm in network namespaces, on which everything fails; by hand, as root: about

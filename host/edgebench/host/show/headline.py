@@ -128,9 +128,9 @@ def best_of(sets: Sequence[RunSet], settings: Settings | None = None) -> Headlin
     ratios = [ratio_of_sets(sets[other], sets[best]) for other in others]
     if between is None or any(ratio is None or not ratio.is_clear for ratio in ratios):
         return None
-    names = [_name(sets, place, settings) for place in (best, second)]
+    better, worse = _name(sets, best, settings), _name(sets, second, settings)
     begin = "" if len(sets) == 2 else f"best of {len(sets)}: "
-    sentence = f"{begin}{_ratio_words(*names, between)}"
+    sentence = f"{begin}{_ratio_words(better, worse, between)}"
     marks = together(run_set.marks for run_set in sets).label
     return Headline(HeadlineKind.RATIO, printable(sentence), marks)
 
