@@ -97,9 +97,11 @@ def test_recording_is_what_the_tester_measured(tmp_path: Path, name: str) -> Non
     with Um25cEmulator(model=name, faults=faults) as emulator:
         found, trouble = record(emulator, tmp_path / "recording", 9)
     assert trouble is None
-    assert len(found.time_ns) >= 5
-    assert found.power_w == pytest.approx(2.5)
-    assert not found.flags.any()
+    # On a busy machine, a response may come after its deadline.
+    is_known = np.isfinite(found.power_w)
+    assert np.count_nonzero(is_known) >= 5
+    assert found.power_w[is_known] == pytest.approx(2.5)
+    assert not found.flags[is_known].any()
 
 
 def test_lost_late_and_damaged_answers_are_missing(tmp_path: Path) -> None:

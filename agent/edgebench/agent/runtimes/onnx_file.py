@@ -1,11 +1,10 @@
 """Facts about an ONNX file, read before the runtime loads it.
 
 Theory of operation. An ONNX file is a protobuf message. Only those parts of a file are read that
-decide whether
-a measurement is meaningful: the types that operators multiply (precision; and on some CPUs a
-runtime computes some pairs of types wrongly), references to other files (only a single file is sent
-to the device), and the depth of control flow (a runtime recurses over it). A file that is not
-protobuf is left to the runtime, whose message is better.
+decide whether a measurement is meaningful: the types that operators multiply (precision; and on
+some CPUs a runtime computes some pairs of types wrongly), references to other files (only a single
+file is sent to the device), and the depth of control flow (a runtime recurses over it). A file that
+is not protobuf is left to the runtime, whose message is better.
 
 Weights reach their operator directly, or through operators that turn, cast or dequantise them:
 

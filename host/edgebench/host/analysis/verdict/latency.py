@@ -34,9 +34,9 @@ from edgebench.protocol.spec import samples_per_query
 
 STEADY_LIMIT_RATIO = 0.5
 MIN_EFFECTIVE_COUNT = 100
-"""Least effective count of the queries behind a median. With fewer,
-the autocorrelation is estimated to within a third at best, and the interval no better than that
-(benchmarks/coverage.py)."""
+"""Least effective count of the queries behind a median. With fewer, the autocorrelation is
+estimated to within a third at best, and the interval no better than that (benchmarks/coverage.py).
+"""
 SPREAD_LIMIT_RATIO = 0.25
 """Interquartile range over the median. pyperf warns where the standard deviation is 10 % of the
 mean, which corresponds to 0.13; ordinary runs on a shared virtual machine have up to 0.08, runs
