@@ -99,7 +99,7 @@ def test_recording_is_what_the_tester_measured(tmp_path: Path, name: str) -> Non
     assert trouble is None
     # On a busy machine, a response may come after its deadline.
     is_known = np.isfinite(found.power_w)
-    assert np.count_nonzero(is_known) >= 5
+    assert len(is_known) - 1 <= np.count_nonzero(is_known) >= 5
     assert found.power_w[is_known] == pytest.approx(2.5)
     assert not found.flags[is_known].any()
 
