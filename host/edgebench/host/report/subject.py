@@ -264,10 +264,11 @@ def subject_of(
 
 def _quantiles(values: Sequence[Floats]) -> Floats:
     """All values in ascending order, or evenly spaced quantiles of them if there are too many."""
-    ordered = np.sort(np.concatenate([np.zeros(0), *values]))
+    ordered: Floats = np.sort(np.concatenate([np.zeros(0), *values]))
     if len(ordered) <= MOST_LATENCIES:
         return ordered
-    return ordered[np.linspace(0, len(ordered) - 1, MOST_LATENCIES).astype(int)]
+    thinned: Floats = ordered[np.linspace(0, len(ordered) - 1, MOST_LATENCIES).astype(int)]
+    return thinned
 
 
 def _typical(run_set: RunSet) -> Run:
