@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from edgebench.host.analysis.compare.comparability import differences
 from edgebench.host.analysis.history.conditions import settings_of
 from edgebench.host.analysis.history.history import History
@@ -61,6 +63,8 @@ from edgebench.host.show.verdict import CauseText, advices, cause_texts, causes_
 from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.errors import RunDamaged, StoreError
 
+MOST_LATENCIES = 20_001
+"""Limit on the latencies that are kept of a subject: quantiles 0.005 % apart."""
 _WORDS = {
     RuleOutcome.PASS: "passed",
     RuleOutcome.FAIL: "failed",
@@ -153,6 +157,8 @@ class ReportSubject:
     all_numbers: tuple[ReportNumber, ...]
     notes: tuple[tuple[str, str], ...]
     distribution: DistributionChart | None
+    latencies_ns: Floats
+    """Latencies after the warm-up of all runs, at most `MOST_LATENCIES`, ascending."""
     percentiles: tuple[ReportNumber, ...]
     spread: IntervalPlot | None
     """Headline of each run with its interval within the run; None for a single run."""
@@ -245,6 +251,7 @@ def subject_of(
         all_numbers=tuple(all_numbers(run_set)),
         notes=tuple(_notes(run_set, runs)),
         distribution=None if is_refused else distribution_chart(latencies, marks),
+        latencies_ns=_quantiles([] if is_refused else [values for _, values in latencies]),
         percentiles=tuple(percentiles),
         spread=_spread(run_set),
         traces=tuple(parts),
@@ -253,6 +260,15 @@ def subject_of(
         operators=None if profile is None or is_refused else operator_lines(profile),
         command=command,
     )
+
+
+def _quantiles(values: Sequence[Floats]) -> Floats:
+    """All values in ascending order, or evenly spaced quantiles of them if there are too many."""
+    ordered: Floats = np.sort(np.concatenate([np.zeros(0), *values]))
+    if len(ordered) <= MOST_LATENCIES:
+        return ordered
+    thinned: Floats = ordered[np.linspace(0, len(ordered) - 1, MOST_LATENCIES).astype(int)]
+    return thinned
 
 
 def _typical(run_set: RunSet) -> Run:
