@@ -33,6 +33,7 @@ from edgebench.host.report.subject import (
     subject_names,
     subject_of,
 )
+from edgebench.host.report.suspect_sections import SuspectSection
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.headline import best_of
 from edgebench.host.store.address import RunElsewhere, find_each
@@ -66,6 +67,17 @@ class ReportPage:
     campaign: CampaignPart | None
     is_anonymous: bool
     software: str
+
+    @property
+    def sections(self) -> list[SuspectSection]:
+        """Sections about the failed rules of all subjects."""
+        listed = (section for subject in self.subjects for section in subject.sections)
+        return list(dict.fromkeys(listed))
+
+    @property
+    def anchors(self) -> dict[str, str]:
+        """Id of the section of each failed rule."""
+        return {rule: section.anchor for section in self.sections for rule in section.rules}
 
     @property
     def damages(self) -> list[str]:

@@ -33,6 +33,7 @@ from edgebench.host.report.numbers import (
     shown_interval,
     shown_number,
 )
+from edgebench.host.report.suspect_sections import SuspectSection, sections_of
 from edgebench.host.report.trace_table import TraceTable, trace_tables
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.latency import PERCENTILES
@@ -145,7 +146,11 @@ class ReportSubject:
     headline: str
     """Answer to the question that was asked; empty if the run failed."""
     sentence: str
+    causes_line: str
+    """Titles of the causes where the causes are not listed; empty if the headline has them."""
     causes: tuple[CauseText, ...]
+    sections: tuple[SuspectSection, ...]
+    """Sections about the failed rules."""
     advices: tuple[str, ...]
     """Advice for a verdict without causes: for quantities that were not watched."""
     problems: tuple[RuleLine, ...]
@@ -240,8 +245,10 @@ def subject_of(
         labels=labels_of(run_set),
         headline="".join(headline.line for headline in headlines([run_set])),
         sentence=" ".join([_sentence(run_set), *settings]),
+        causes_line="" if is_refused or not causes_of(run_set) else titles_of(run_set),
         # For a failed run, the sentence with the reason is enough.
         causes=() if is_failed else tuple(cause_texts(run_set, runs[0].run)),
+        sections=tuple(sections_of(rule.id for rule in run_set.verdict.failures)),
         advices=() if is_failed or causes_of(run_set) else tuple(advices(run_set, runs[0].run)),
         problems=problems,
         problems_line=problems_line,
@@ -287,13 +294,12 @@ def _sentence(run_set: RunSet) -> str:
         where = f" while {failure.phase.value.replace('_', ' ')}" if failure.phase else ""
         return f"The run failed{where}: {failure.message} ({failure.code}). Nothing was measured."
     unknown = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.UNKNOWN]
-    causes = titles_of(run_set)
     if verdict.state is State.INVALID:
-        return f"The numbers cannot be trusted and are not shown: {causes}."
+        return "The numbers cannot be trusted and are not shown."
     if verdict.state is State.SUSPECT:
-        return f"The numbers may be wrong: {causes}."
+        return "The numbers may be wrong."
     if also := run_set.marks.also_suspect:
-        return f"The main metric can be trusted, but {in_words(also)} may be wrong: {causes}."
+        return f"The main metric can be trusted, but {in_words(also)} may be wrong."
     if verdict.unwatched:
         names = ", ".join(verdict.unwatched)
         return f"The numbers can be trusted, but {names} could not be read."
