@@ -129,7 +129,7 @@ def test_run_that_is_cut_off_is_collected(host: Host, pixel: EmulatedPhone, cut:
         pixel.cable.plug()
     pixel.connect()
     result = host.run("collect", "--on", "pixel-8")
-    assert result.returncode == 0, result.stderr
+    assert result.returncode in (0, 3), result.stderr
     assert len(stored(host)) == len(before) + 1
 
 

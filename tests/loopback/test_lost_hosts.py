@@ -15,16 +15,14 @@ import pytest
 from support.agents import AgentProcess, Host, wait_until
 from support.disks import fill, read_only, small_disk
 from support.tools import need_root, need_tool
-from support.watchers import At, wait_until_measuring, worker_pid
+from support.watchers import At, OnceMeasured, wait_until_measuring, worker_pid
 
-from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.follow import follow
 from edgebench.host.bench.run import OpenDevice
 from edgebench.host.bench.verify import verify
 from edgebench.host.store.files import read_clock
 from edgebench.protocol.errors import WorkerDied
-from edgebench.protocol.messages import Telemetry
 from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import Limits
 
@@ -113,19 +111,7 @@ def test_run_of_a_killed_host_is_followed_by_the_next(agent: AgentProcess, paire
     command.communicate()
     [run_id] = filter(None, [agent.status().running])
     cancellation = Cancellation()
-
-    class Stopping(At):
-        """Cancels a second or two after the timed loop began, when something has been measured."""
-
-        def __call__(self, event: events.MeasurementEvent) -> None:
-            super().__call__(event)
-            if self.was_called and isinstance(event, events.TelemetryReport):
-                heard.append(event.telemetry)
-            if len(heard) == 2:
-                cancellation.request()
-
-    heard: list[Telemetry] = []
-    watcher = Stopping(Phase.MEASURING, lambda: None)
+    watcher = OnceMeasured(cancellation.request)
     with paired.lab.connect("board") as client:
         device = OpenDevice(
             name="board",

@@ -38,9 +38,13 @@ battery="$sim/../sys/class/power_supply/battery"
 if [ "$2" = false ]; then echo Charging > "$battery/status"; return; fi
 echo Discharging > "$battery/status"
 echo -423125 > "$battery/current_now"
-(sleep 0.5; echo -431000 > "$battery/current_now") > /dev/null 2>&1 &
+(sleep 0.5; echo -431000 1<> "$battery/current_now") > /dev/null 2>&1 &
 """
-"""A phone that follows its settings, and whose gauge has a new value soon after."""
+"""A phone that follows its settings, and whose gauge has a new value soon after.
+
+The new value replaces the old one in one write, as a kernel's does: a file that is cut first can be
+read while it is empty.
+"""
 SKIN = android.temperature("SKIN", 3, "31.5")
 CPUSETS = Path("/sys/fs/cgroup/cpuset")
 """Where a kernel without Android has the controller that Android mounts at /dev/cpuset."""

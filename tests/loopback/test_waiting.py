@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
-from support.watchers import on, wait_until_measuring
+from support.watchers import OnceMeasured, on, wait_until_measuring
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.events import DeviceBusy, DeviceStillBusy, MeasurementEvent
@@ -217,6 +217,8 @@ def test_measurement_in_a_thread_is_cancelled_from_another(
 ) -> None:
     """Otherwise no lane of a campaign could be stopped, as Ctrl-C reaches only the main thread."""
     cancellation, ends = Cancellation(), list[Exception]()
+    is_measured = threading.Event()
+    watcher = OnceMeasured(is_measured.set)
     request = new_request(
         [MODEL],
         on=["board"],
@@ -231,13 +233,13 @@ def test_measurement_in_a_thread_is_cancelled_from_another(
 
     def lane() -> None:
         try:
-            paired.lab.measure(request, cancellation=cancellation)
+            paired.lab.measure(request, watcher, cancellation)
         except Exception as exc:  # for the test's own thread
             ends.append(exc)
 
     thread = threading.Thread(target=lane)
     thread.start()
-    wait_until_measuring(agent.state)
+    assert is_measured.wait(60)
     cancellation.request()
     thread.join(30)
     [end] = ends

@@ -51,6 +51,23 @@ class At:
             self._action()
 
 
+class OnceMeasured(At):
+    """Calls once when the timed loop has run for a second or two, so that a stop keeps queries."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        super().__init__(Phase.MEASURING, lambda: None)
+        self._reports_left = 2
+        self._then = action
+
+    def __call__(self, event: events.MeasurementEvent) -> None:
+        """Look at an event."""
+        super().__call__(event)
+        if self.was_called and isinstance(event, events.TelemetryReport):
+            self._reports_left -= 1
+            if self._reports_left == 0:
+                self._then()
+
+
 def worker_pid(agent: AgentProcess) -> int:
     """The process that measures."""
     return next(pid for pid in children_of(agent.pid) if "agent.worker.main" in _command(pid))

@@ -115,6 +115,27 @@ def alone(run: Run) -> RunSet:
     return find_set([replace(run, member=None, pair=None)])
 
 
+def headline_over(counted: Sequence[Run]) -> tuple[Metric, SetMetric] | None:
+    """The headline of a set and its values over some of its runs; None if they have none.
+
+    Unlike `find_set`, which computes every metric and the verdict in some 50 ms, it is fast enough
+    between two runs.
+
+    Args:
+        counted: Valid or suspect runs of the set, at least one.
+    """
+    traits = counted[0].spec.scenario.traits
+    candidates = (METRICS[traits.compared], METRICS[f"{traits.headline}.p50"])
+    values = {
+        metric.path: summary
+        for metric in candidates
+        if (summary := over_runs(metric, counted)) is not None
+    }
+    metric = METRICS[_headline(counted[0], values, len(counted))]
+    summary = values.get(metric.path) or over_runs(metric, counted)
+    return None if summary is None else (metric, summary)
+
+
 def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     """A metric over the runs that have it; None if no run has it.
 

@@ -88,7 +88,7 @@ def report_runs(
                 out.print(operators_table(run.metrics.profile))
             if run.spec.is_sustained and not run.verdict.is_refused:
                 for line in heat_lines(run.metrics.thermal):
-                    print(f"sustained: {run.model.name}: {line}")
+                    print_line(out, f"sustained: {run.model.name}: {line}")
     for line in ratio_lines(sets):
         watcher.echo(line)
     watcher.show_doubts(sets)

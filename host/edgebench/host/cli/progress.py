@@ -1,4 +1,14 @@
-"""Progress display of a measurement, on standard error."""
+"""Progress display of a measurement, on standard error.
+
+On a terminal, a row for each set, from its first run on, above a bar for each run in progress:
+
+    vww_96_float.tflite  3 of 8 runs  p50 203 µs  201 µs to 206 µs
+    vww_96_int8.tflite   2 of 8 runs  p50 124 µs  124 µs to 125 µs
+    total                             5 of 16 runs            about 0:00:29 left
+    6/16 vww_96_int8.tflite on litert measuring               0:00:01 of 0:00:02
+
+Elsewhere, a line for each run that begins or ends.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +17,12 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Column
@@ -28,6 +38,8 @@ from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import format_duration
 from edgebench.host.show.devices import CLOSE_FILES
 from edgebench.host.show.incomplete import incomplete_line, rejection_line
+from edgebench.host.show.interim import InterimRow, interim_lines, interim_row
+from edgebench.host.show.names import short_name
 from edgebench.host.show.numbers import headline_words
 from edgebench.host.show.tables import console, print_line
 from edgebench.host.show.verdict import extra_run_words, verdict_lines
@@ -60,6 +72,8 @@ LONG_CHECK_S = 60.0
 BAR_WIDTH = 30
 BAR_FROM_WIDTH = 100
 """Minimum width of a terminal for the bar; below it, the line would wrap."""
+MIN_SHORT_NAME = 8
+"""Width to which the name of a model is shortened next to its bar."""
 OTHERS_WIDTH = 58
 """Width of all columns except the name: bar, phase with temperature and clock, time."""
 
@@ -93,6 +107,41 @@ class PhaseTime(ProgressColumn):
         # Rounded up, so that an expected duration below half a second is not shown as 0:00:00.
         expected = f" of {format_duration(math.ceil(task.total))}" if task.total else ""
         return Text(f"{format_duration(task.elapsed or 0.0)}{expected}")
+
+
+class ProgressWithRows(Progress):
+    """Bars of the runs in progress, below a row for each set that has a run."""
+
+    def __init__(self, *columns: ProgressColumn, console: Console, refresh_per_second: int) -> None:
+        self._rows: dict[str, InterimRow] = {}
+        """Rows by set, in the order of their first runs."""
+        self._order: list[str] = []
+        """Sets in the order in which their rows changed."""
+        self._lines: dict[str, str] = {}
+        super().__init__(  # which renders once
+            *columns,
+            console=console,
+            transient=True,
+            refresh_per_second=refresh_per_second,
+            disable=not console.is_terminal,
+        )
+
+    def set_row(self, set_id: str, row: InterimRow) -> None:
+        """Add or replace the row of a set."""
+        self._rows[set_id] = row
+        self._order = [other for other in self._order if other != set_id] + [set_id]
+        # Made here, not twice a second: drawing loads a local device during the timed loop.
+        lines = interim_lines(list(self._rows.values()), self.console.width)
+        self._lines = dict(zip(self._rows, lines, strict=True))
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """The rows for which the terminal has room, the most recent ones, and the bars."""
+        if self._lines:
+            room = max(self.console.height - len(self.tasks) - 2, 1)
+            recent = set(self._order[-room:])
+            lines = [line for set_id, line in self._lines.items() if set_id in recent]
+            yield Text("\n".join(lines), no_wrap=True, overflow="crop")
+        yield self.make_tasks_table(self.tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +190,7 @@ class ProgressWatcher:
         self.name_width = max(8, self.console.width - OTHERS_WIDTH)
         # Fixed column widths, so that columns do not move when their text changes.
         what_width, time_width = (28, 18) if self.console.width > OTHERS_WIDTH + 8 else (0, 0)
-        self.bar = Progress(
-            # On a narrow terminal, the model's name is truncated to the remaining width.
+        self.bar = ProgressWithRows(
             TextColumn(
                 "{task.description}",
                 markup=False,
@@ -156,9 +204,7 @@ class ProgressWatcher:
             ),
             PhaseTime(table_column=Column(no_wrap=True, min_width=time_width)),
             console=self.console,
-            transient=True,
             refresh_per_second=REFRESH_HZ,
-            disable=not self.console.is_terminal,
         )
         self._is_over = threading.Event()
         self._reports = threading.Thread(target=self._report_often, name="progress", daemon=True)
@@ -307,6 +353,7 @@ class DeviceProgress:
         self._phase = ""
         self._entered: Phase | None = None
         self._title = ""
+        self._settings = ""
         self._is_hashing = False
         self._shown = ""
         self._paused_by = ""
@@ -421,17 +468,19 @@ class DeviceProgress:
     def _begin(self, run: events.RunBegan) -> None:
         self._clear()
         self._run = run.model, run.runtime, run.shown_name
-        self._is_hashing, place = False, run.place
+        self._is_hashing, place, self._settings = False, run.place, run.place.settings
         which = f"{place.number}/{place.count} " if place.count > 1 else ""
         settings = f", {place.settings}" if place.settings else ""
         on = f" on {run.runtime}" if run.runtime else ""
         self._title = printable(f"{which}{run.model}{on}{settings}, {run.shown_name}")
         if not self._display.console.is_terminal:
             self._display.echo(f"run: {self._title}")
-        # A narrow terminal cuts off the end of the title: the model's name, not the device.
+        # On a narrow terminal, the model's name is shortened, not the device.
+        place_on = printable(f"{which}{run.shown_name}: ")
+        room = self._display.name_width - len(place_on)
         is_whole = len(self._title) <= self._display.name_width
-        short = printable(f"{which}{run.shown_name}: {run.model} on {run.runtime}")
-        self._shown = self._title if is_whole else short
+        model = short_name(printable(run.model), max(room, MIN_SHORT_NAME))
+        self._shown = self._title if is_whole else f"{place_on}{model}"
         self.pace.begin(place, time.monotonic())
         self._display.begin()
         self._draw("", None)
@@ -465,7 +514,11 @@ class DeviceProgress:
         self._run, self._paused_by = None, ""
         self.runs.append(run)
         self._end()
-        if not self._display.console.is_terminal:
+        if self._display.console.is_terminal:
+            name = run.set_id or run.run_id
+            same = [other for other in self.runs if (other.set_id or other.run_id) == name]
+            self._display.bar.set_row(name, interim_row(same, self._settings))
+        else:
             self._display.echo(f"done: {self._title}: {headline_words(run)}")
 
     def _fail(self, failure: RunFailure) -> None:

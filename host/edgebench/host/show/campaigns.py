@@ -15,8 +15,9 @@ from edgebench.host.result.document import Document
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import ABSENT, format_duration
 from edgebench.host.show.data_table import DataTable
+from edgebench.host.show.names import name_cell
 from edgebench.host.show.set_page import set_document
-from edgebench.host.show.tables import PIPE_WIDTH, marks_cell, name_cell, text
+from edgebench.host.show.tables import PIPE_WIDTH, marks_cell, text
 from edgebench.protocol.text import printable
 
 DEFAULT_LEVEL = "default"

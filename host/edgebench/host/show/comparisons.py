@@ -22,8 +22,9 @@ from edgebench.host.result.units import (
     half_width_of,
 )
 from edgebench.host.show.data_table import DataTable
+from edgebench.host.show.names import name_cell
 from edgebench.host.show.ratios import UNLIKE, ratio_words
-from edgebench.host.show.tables import PIPE_WIDTH, UNWATCHED, name_cell
+from edgebench.host.show.tables import PIPE_WIDTH, UNWATCHED
 from edgebench.protocol.text import printable
 
 _COUNTED_IN_TIMES = {

@@ -27,7 +27,8 @@ from edgebench.host.result.units import (
     half_width_of,
 )
 from edgebench.host.show.data_table import DataTable
-from edgebench.host.show.tables import PIPE_WIDTH, UNWATCHED, name_cell, text, unwatched_words
+from edgebench.host.show.names import name_cell
+from edgebench.host.show.tables import PIPE_WIDTH, UNWATCHED, text, unwatched_words
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.text import printable
 

@@ -18,7 +18,7 @@ def headline_words(result: Run | RunSet) -> str:
     A profile shows the number of operators instead, because its latencies include the profiler's
     own time.
     """
-    return f"{_what(result)}, {result.marks.label}"
+    return f"{labelled_headline(result)}, {result.marks.label}"
 
 
 def headline_text(result: Run | RunSet) -> str:
@@ -29,7 +29,8 @@ def headline_text(result: Run | RunSet) -> str:
     return ABSENT if number is None else format_number(number)
 
 
-def _what(result: Run | RunSet) -> str:
+def labelled_headline(result: Run | RunSet) -> str:
+    """The headline with its label, without marks; of a profile, the number of operators."""
     if result.marks.are_numbers_refused:
         return REFUSED
     run = result.first if isinstance(result, RunSet) else result

@@ -12,13 +12,13 @@ from edgebench.host.result.facts import side_id
 from edgebench.host.result.units import ABSENT, format_instructions, format_ns, format_rate
 from edgebench.host.result.verdict import NumberKind
 from edgebench.host.show.data_table import DataTable
+from edgebench.host.show.names import name_cell
 from edgebench.host.show.tables import (
     ENERGY_WIDTH,
     PIPE_WIDTH,
     joules_cell,
     marked,
     marks_cell,
-    name_cell,
     refused_cell,
     text,
 )

@@ -22,6 +22,7 @@ from edgebench.host.result.units import (
 )
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.headline import headlines
+from edgebench.host.show.names import name_cell
 from edgebench.host.show.notes import note_lines
 from edgebench.host.show.page import facts_table
 from edgebench.host.show.sentences import described
@@ -29,7 +30,6 @@ from edgebench.host.show.tables import (
     PIPE_WIDTH,
     mark_lines,
     marks_cell,
-    name_cell,
     results_table,
     text,
 )

@@ -7,10 +7,9 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
-from rich.segment import Segment
 from rich.text import Text
 
 from edgebench.host.result.energy import SYNTHETIC
@@ -34,6 +33,7 @@ from edgebench.host.result.units import (
 )
 from edgebench.host.result.verdict import NumberKind
 from edgebench.host.show.data_table import GAP, LEAST_NAME, DataTable
+from edgebench.host.show.names import LEAST_NAME_WIDTH, Name, name_cell, short_names
 from edgebench.host.show.numbers import REFUSED
 from edgebench.host.store.index import DAMAGED, RunSummary
 from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS
@@ -58,8 +58,6 @@ SUSPECT_MARK = "?"
 Interval = tuple[float, float]
 PIPE_WIDTH = 160
 """Width of the output, in columns, if it is not a terminal."""
-NARROW_NAME = 10
-"""Width below which a name is folded only after columns of lower priority have been dropped."""
 WIDE_NAME = 24
 """Minimum width of names in a table that shows load times, memory, counts or a column of
 `_BEHIND_NAMES`; otherwise these columns are dropped."""
@@ -202,14 +200,27 @@ def results_table(
         or any(cell != ABSENT for cell in one.cells)
     ]
     fitting = _fitted(filled, width, keeps_device=is_of_several)
-    name_widths = _name_widths(fitting, width)
+    widths = _name_widths(fitting, width)
+    shared: list[str] = []
+    runtimes = {run_set.runtime for run_set in sets}
+    if len(runtimes) == 1 and all(one.column.kind is not ResultColumn.RUNTIME for one in fitting):
+        shared.append(f"runtime: {printable(*runtimes)}")
+    listed: list[Sequence[str | Text]] = []
     for one in fitting:
         if one.column.is_number:
             table.add_column(one.title, justify="right", no_wrap=True)
-        else:
-            table.add_column(one.title, overflow="fold", width=name_widths[one.title])
-    for cells in zip(*(one.cells for one in fitting), strict=True):
-        table.add_row(*cells)
+            listed.append(one.cells)
+            continue
+        table.add_column(one.title, overflow="fold", width=widths[one.title])
+        # A pipe has whole names.
+        name_width = widths[one.title] if width < PIPE_WIDTH else width
+        cells, common = _shortened_cells(one.cells, name_width)
+        listed.append(cells)
+        shared += [f"{one.title}: {common}"] if common else []
+    if shared:
+        table.title, table.title_style, table.title_justify = text("; ".join(shared)), "", "left"
+    for row in zip(*listed, strict=True):
+        table.add_row(*row)
     table.kinds = tuple(filled.column.kind for filled in fitting)
     return table
 
@@ -231,15 +242,27 @@ class _FilledColumn:
         if self.column.is_number:
             return natural
         words = [word for cell in self.cells for word in str(cell).split()]
-        if self.column.kind is ResultColumn.VERDICT and name_width <= NARROW_NAME:
+        if self.column.kind is ResultColumn.VERDICT and name_width <= LEAST_NAME_WIDTH:
             return max(map(_width, (self.title, *words)))
         return max(_width(self.title), min(natural, name_width))
+
+
+def _shortened_cells(cells: Sequence[str | Text], width: int) -> tuple[Sequence[str | Text], str]:
+    """The cells with short names, and what the names share; cells without a name are kept."""
+    names = [cell.plain for cell in cells if isinstance(cell, Name)]
+    short = short_names(names, width)
+    if short is None:
+        return cells, ""
+    replaced = iter(short.names)
+    return [
+        name_cell(next(replaced)) if isinstance(cell, Name) else cell for cell in cells
+    ], short.common
 
 
 def _name_widths(fitting: Sequence[_FilledColumn], width: int) -> dict[str, int]:
     """Widths of the columns without numbers, by title, in a table of this width."""
     widths: dict[str, int] = {}
-    narrow = NARROW_NAME
+    narrow = LEAST_NAME_WIDTH
     while narrow > LEAST_NAME and sum(filled.width(narrow) + GAP for filled in fitting) > width:
         narrow -= 1  # a name is folded further before a number is cut
     free = width - sum(filled.width(narrow) + GAP for filled in fitting)
@@ -252,8 +275,16 @@ def _name_widths(fitting: Sequence[_FilledColumn], width: int) -> dict[str, int]
 
 
 def _fitted(columns: list[_FilledColumn], width: int, *, keeps_device: bool) -> list[_FilledColumn]:
-    """The columns that fit into the width; those of `_FIRST_TO_GO` are dropped in their order."""
-    weights = {kind: weight for weight, kind in enumerate(_FIRST_TO_GO)}
+    """The columns that fit into the width; those of `_FIRST_TO_GO` are dropped in their order.
+
+    A runtime that all sets have in common is dropped before a number; the title states it.
+    """
+    weights: dict[ResultColumn, float] = {kind: i for i, kind in enumerate(_FIRST_TO_GO)}
+    if any(
+        filled.column.kind is ResultColumn.RUNTIME and len(set(map(str, filled.cells))) == 1
+        for filled in columns
+    ):
+        weights[ResultColumn.RUNTIME] = weights[ResultColumn.QUERIES] + 0.5
     leaving = sorted(
         (filled for filled in columns if filled.column.kind in weights),
         key=lambda filled: weights[filled.column.kind],
@@ -261,7 +292,7 @@ def _fitted(columns: list[_FilledColumn], width: int, *, keeps_device: bool) -> 
     left = list(columns)
     for filled in leaving:
         is_extra = filled.column.least_width >= WIDE_ONLY or filled.column.kind in _BEHIND_NAMES
-        name_width = WIDE_NAME if is_extra else NARROW_NAME
+        name_width = WIDE_NAME if is_extra else LEAST_NAME_WIDTH
         if sum(other.width(name_width) + GAP for other in left) <= width:
             continue
         if filled.column.kind is not ResultColumn.DEVICE or not keeps_device:
@@ -616,42 +647,6 @@ _BEHIND_NAMES = (ResultColumn.PRECISION, ResultColumn.DEVICE)
 def text(value: str) -> Text:
     """Text from a device or a file, without control characters or changes of direction."""
     return Text(printable(value, keep_lines=True))
-
-
-class Name(Text):
-    """A name in a cell of a table; it is folded between its parts."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Segment]:
-        """The lines at the width of the cell."""
-        lines = Text(folded(self.plain, options.max_width), style=self.style, overflow="fold")
-        return lines.__rich_console__(console, options)
-
-
-def name_cell(value: str) -> Name:
-    """The name of a model, device or runtime, in a cell of a table."""
-    return Name(printable(value))
-
-
-def folded(name: str, width: int) -> str:
-    r"""Fold a name into lines of at most `width` columns, after `_` or `-`, or before the suffix.
-
-    >>> folded("pretrainedResnet_quant.tflite", 18)
-    'pretrainedResnet_\nquant.tflite'
-    >>> folded("pretrainedResnet_quant.tflite", 10)
-    'pretrained\nResnet_\nquant\n.tflite'
-    """
-    parts = [""]
-    for before, char, after in zip(f" {name}", name, f"{name[1:]} ", strict=False):
-        if before in ("_", "-") or (char == "." and after.isalpha()):
-            parts.append("")
-        parts[-1] += char
-    lines = [""]
-    for part in parts:
-        if cell_len(lines[-1] + part) <= width:
-            lines[-1] += part
-        else:
-            lines += chop_cells(part, max(width, 1))
-    return "\n".join(filter(None, lines))
 
 
 @dataclass(frozen=True, slots=True)

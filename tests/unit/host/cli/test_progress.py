@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress as Bars
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
+from support.reported import PLAIN, runs_of_set, stored_run
 
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.bench import events
@@ -283,3 +284,40 @@ def test_expected_duration_is_rounded_up(expected_s: float, shown: str) -> None:
     bars = Bars(PhaseTime(), console=Console(file=io.StringIO()))
     bars.add_task("", total=expected_s, is_timed=True)
     assert PhaseTime().render(bars.tasks[0]).plain == shown
+
+
+def test_row_of_each_set_is_on_a_terminal_after_its_first_run(watch: Watch) -> None:
+    """Otherwise four models would take minutes without a number on the screen."""
+    watcher, out = watch(is_terminal=True, width=80)
+    watcher.notify(events.DeviceSelected("board", 1))
+    first = runs_of_set(stored_run(PLAIN), "set-00000001")
+    second = runs_of_set(stored_run(PLAIN), "set-00000002", scale=2)
+    with watcher:
+        for number in range(5):
+            for run in (first[number], second[number]):
+                watcher.notify(events.RunBegan("board", "pi", MODEL, "x", events.Place(1, 10)))
+                out.seek(0)
+                out.truncate()
+                watcher.notify(events.RunStored("board", run))
+                watcher.bar.refresh()
+                assert f"{number + 1} of 5 runs" in out.getvalue()
+        assert out.getvalue().count("5 of 5 runs") == 2
+        assert "done:" not in out.getvalue()
+
+
+def test_rows_leave_room_for_the_bars(watch: Watch) -> None:
+    """Otherwise twenty models on a terminal of 24 lines would scroll the bars away."""
+    watcher, out = watch(is_terminal=True, width=80)
+    watcher.console.height = 24
+    watcher.notify(events.DeviceSelected("board", 1))
+    with watcher:
+        for number in range(40):
+            [run, *_] = runs_of_set(stored_run(PLAIN), f"set-{number:08}")
+            watcher.notify(events.RunBegan("board", "pi", MODEL, "x", events.Place(number, 80)))
+            watcher.notify(events.RunStored("board", run))
+        out.seek(0)
+        out.truncate()
+        watcher.bar.refresh()
+        shown = out.getvalue()
+    assert "of 80 runs" in shown
+    assert 15 <= shown.count("1 of 5 runs") <= 22
