@@ -214,16 +214,273 @@ def conversion(generator: Generator) -> bytes:
     return model(Graph((_int8("x", shape, generator), out), (Operator(code, "x", "y"),)))
 
 
+def _int32(name: str, values: list[int], shape: tuple[int, ...] | None = None) -> Tensor:
+    """A constant."""
+    size = (len(values),) if shape is None else shape
+    return Tensor(name, tb.INT32, size, struct.pack(f"<{len(values)}i", *values))
+
+
+def _float_bits(value: float) -> int:
+    (bits,) = struct.unpack("<i", struct.pack("<f", value))
+    return int(bits)
+
+
+def lookup(generator: Generator) -> bytes:
+    """LOGISTIC, TANH, RELU, RELU6, LEAKY_RELU of every int8."""
+    code = int(generator.choice([tb.LOGISTIC, tb.TANH, tb.RELU, tb.RELU6, tb.LEAKY_RELU]))
+    source = _int8("x", (1, 256), generator)
+    every = np.arange(-128, 128).astype(np.int8).tobytes()
+    constant = Tensor("c", tb.INT8, (1, 256), every, source.scales, source.zero_point)
+    both = Tensor("b", tb.INT8, (2, 256), b"", source.scales, source.zero_point)
+    out = _int8("y", (2, 256), generator)
+    if code in (tb.LOGISTIC, tb.TANH):
+        scale, zero_point = (1 / 256, -128) if code == tb.LOGISTIC else (1 / 128, 0)
+        out = Tensor("y", tb.INT8, (2, 256), b"", (scale,), zero_point)
+    options = {0: _float_bits(generator.uniform(0, 0.9))} if code == tb.LEAKY_RELU else {}
+    operators = (Operator(tb.CONCATENATION, "x c", "b"), Operator(code, "b", "y", options))
+    return model(Graph((source, constant, both, out), operators))
+
+
+def binary(generator: Generator) -> bytes:
+    """SUB, MAXIMUM, MINIMUM, PRELU, with a constant that may have to be repeated."""
+    code = int(generator.choice([tb.SUB, tb.MAXIMUM, tb.MINIMUM, tb.PRELU]))
+    shape = (1, *(int(size) for size in generator.integers(1, 8, 3)))
+    other = tuple(int(generator.choice([1, size])) for size in shape[1:])
+    other = (1, 1, other[2]) if code == tb.PRELU else (1, *other)
+    content = generator.integers(-128, 128, other).astype(np.int8).tobytes()
+    source, second = _int8("x", shape, generator), _int8("c", other, generator)
+    constant = Tensor("c", tb.INT8, other, content, second.scales, second.zero_point)
+    out = _int8("y", shape, generator)
+    if code in (tb.MAXIMUM, tb.MINIMUM):
+        constant = Tensor("c", tb.INT8, other, content, source.scales, source.zero_point)
+        out = Tensor("y", tb.INT8, shape, b"", source.scales, source.zero_point)
+    options = {0: int(generator.choice([0, 1, 3]))} if code == tb.SUB else {}
+    return model(Graph((source, constant, out), (Operator(code, "x c", "y", options),)))
+
+
+def transposition(generator: Generator) -> bytes:
+    """TRANSPOSE."""
+    rank = int(generator.integers(1, 5))
+    shape = tuple(int(size) for size in generator.integers(1, 7, rank))
+    order = [int(axis) for axis in generator.permutation(rank)]
+    source = _int8("x", shape, generator)
+    permuted = tuple(shape[axis] for axis in order)
+    out = Tensor("y", tb.INT8, permuted, b"", source.scales, source.zero_point)
+    tensors = (source, _int32("p", order), out)
+    return model(Graph(tensors, (Operator(tb.TRANSPOSE, "x p", "y"),)))
+
+
+def strided_slice(generator: Generator) -> bytes:
+    """STRIDED_SLICE with drawn masks, steps back, and dimensions that go; or SLICE."""
+    shape = tuple(int(size) for size in generator.integers(2, 8, 4))
+    source = _int8("x", shape, generator)
+    if generator.integers(4) == 0:
+        begins = [int(generator.integers(0, size)) for size in shape]
+        counts = [
+            int(generator.integers(1, size - begin + 1))
+            for begin, size in zip(begins, shape, strict=True)
+        ]
+        out = Tensor("y", tb.INT8, tuple(counts), b"", source.scales, source.zero_point)
+        tensors = (source, _int32("b", begins), _int32("n", counts), out)
+        return model(Graph(tensors, (Operator(tb.SLICE, "x b n", "y"),)))
+    begins, ends, strides, places = [], [], [], []
+    masks = [0, 0, 0]
+    for axis, size in enumerate(shape):
+        stride = int(generator.choice([1, 1, 2, 3, -1, -2]))
+        begin, end = (int(place) for place in generator.integers(-size, size, 2))
+        if generator.integers(4) == 0:
+            masks[2] |= 1 << axis
+            stride = 1
+        for mask in range(2):
+            if generator.integers(2) and not masks[2] >> axis & 1:
+                masks[mask] |= 1 << axis
+        kept = slice(
+            None if masks[0] >> axis & 1 else begin,
+            None if masks[1] >> axis & 1 else end,
+            stride,
+        )
+        if not masks[2] >> axis & 1 and not range(size)[kept]:
+            kept, stride = slice(None), 1
+            masks = [mask | 1 << axis for mask in masks[:2]] + masks[2:]
+        begins.append(begin)
+        ends.append(end)
+        strides.append(stride)
+        if not masks[2] >> axis & 1:
+            places.append(len(range(size)[kept]))
+    if not places:
+        return strided_slice(generator)
+    out = Tensor("y", tb.INT8, tuple(places), b"", source.scales, source.zero_point)
+    bounds = (_int32("b", begins), _int32("e", ends), _int32("s", strides))
+    options = {0: masks[0], 1: masks[1], 4: masks[2]}
+    return model(
+        Graph((source, *bounds, out), (Operator(tb.STRIDED_SLICE, "x b e s", "y", options),))
+    )
+
+
+def split(generator: Generator) -> bytes:
+    """SPLIT, SPLIT_V, into three tensors."""
+    axis = int(generator.integers(4))
+    shape = [int(size) for size in generator.integers(1, 6, 4)]
+    is_equal = bool(generator.integers(2))
+    sizes = [int(size) for size in generator.integers(1, 4, 3)]
+    sizes = [sizes[0]] * 3 if is_equal else sizes
+    shape[axis] = sum(sizes)
+    source = _int8("x", tuple(shape), generator)
+    parts = [
+        Tensor(
+            f"y{number}",
+            tb.INT8,
+            (*shape[:axis], size, *shape[axis + 1 :]),
+            b"",
+            source.scales,
+            source.zero_point,
+        )
+        for number, size in enumerate(sizes)
+    ]
+    place = _int32("a", [axis], ())
+    tensors = (source, place, _int32("n", sizes), *parts)
+    names = "y0 y1 y2"
+    operator = (
+        Operator(tb.SPLIT, "a x", names, {0: 3})
+        if is_equal
+        else Operator(tb.SPLIT_V, "x n a", names, {0: 3})
+    )
+    return model(Graph(tensors, (operator,), outputs=names))
+
+
+def resize(generator: Generator) -> bytes:
+    """RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR, with corners or centres of pixels aligned."""
+    height, width, channels = (int(size) for size in generator.integers(1, 9, 3))
+    rows, columns = (int(size) for size in generator.integers(1, 20, 2))
+    source = _int8("x", (1, height, width, channels), generator)
+    shape = (1, rows, columns, channels)
+    out = Tensor("y", tb.INT8, shape, b"", source.scales, source.zero_point)
+    is_bilinear = bool(generator.integers(2))
+    is_aligned, is_half = ((0, 0), (1, 0), (0, 1))[int(generator.integers(3))]
+    options = {2: is_aligned, 3: is_half} if is_bilinear else {0: is_aligned, 1: is_half}
+    code = tb.RESIZE_BILINEAR if is_bilinear else tb.RESIZE_NEAREST_NEIGHBOR
+    tensors = (source, _int32("s", [rows, columns]), out)
+    return model(Graph(tensors, (Operator(code, "x s", "y", options),)))
+
+
+def transposed_convolution(generator: Generator) -> bytes:
+    """TRANSPOSE_CONV."""
+    rows, columns, depth, channels = (int(size) for size in generator.integers(1, 7, 4))
+    filter_h, filter_w = (int(size) for size in generator.integers(1, 5, 2))
+    stride_h, stride_w = (int(size) for size in generator.integers(1, 4, 2))
+    padding = int(generator.integers(2))
+    source = _int8("x", (1, rows, columns, depth), generator)
+    weights = _weights((channels, filter_h, filter_w, depth), 0, channels, generator)
+    bias = _bias(channels, source, weights, generator)
+    height, width = rows * stride_h, columns * stride_w
+    if padding == VALID:
+        height, width = height + max(0, filter_h - stride_h), width + max(0, filter_w - stride_w)
+    shape = (1, height, width, channels)
+    out = _int8("y", shape, generator)
+    tensors = (source, weights, bias, out, _int32("s", list(shape)))
+    options = {0: padding, 1: stride_w, 2: stride_h}
+    operator = Operator(tb.TRANSPOSE_CONV, "s w x b", "y", options)
+    return model(Graph(tensors, (operator,)))
+
+
+def stream(generator: Generator) -> bytes:
+    """Variables, as models of wake words have them: CALL_ONCE gives them their first values.
+
+    The last rows that were seen are joined with the new ones. A sum is assigned before what was
+    read is used for the last time.
+    """
+    rows, new, channels = (int(size) for size in generator.integers(2, 6, 3))
+    source = _int8("x", (1, new, 1, channels), generator)
+
+    def like(name: str, shape: tuple[int, ...], content: bytes = b"") -> Tensor:
+        return Tensor(name, tb.INT8, shape, content, source.scales, source.zero_point)
+
+    kept, whole, row = (1, rows, 1, channels), (1, rows + new, 1, channels), (1, 1, 1, channels)
+    handles = tuple(Tensor(name, tb.RESOURCE, ()) for name in ("h0", "h1"))
+    tensors = (
+        source,
+        *handles,
+        *(like("kept", kept), like("all", whole), like("last", kept), like("sum", row)),
+        *(like("next", row), _int32("b", [0, -rows, 0, 0]), _int32("e", [0, 0, 0, 0])),
+        *(_int32("s", [1] * 4), like("top", row), _int8("y", row, generator)),
+    )
+    operators = (
+        Operator(tb.CALL_ONCE, "", "", {0: 1}),
+        Operator(tb.VAR_HANDLE, "", "h0", {1: b"rows"}),
+        Operator(tb.VAR_HANDLE, "", "h1", {1: b"sum"}),
+        Operator(tb.READ_VARIABLE, "h0", "kept"),
+        Operator(tb.READ_VARIABLE, "h1", "sum"),
+        Operator(tb.CONCATENATION, "kept x", "all", {0: 1}),
+        Operator(tb.STRIDED_SLICE, "all b e s", "last", {0: 0b1101, 1: 0b1111}),
+        Operator(tb.ASSIGN_VARIABLE, "h0 last", ""),
+        Operator(tb.MAX_POOL_2D, "all", "top", {0: VALID, 1: 1, 2: 1, 3: 1, 4: rows + new}),
+        Operator(tb.SUB, "top sum", "next"),
+        Operator(tb.ASSIGN_VARIABLE, "h1 next", ""),
+        Operator(tb.ADD, "next sum", "y"),
+    )
+    drawn = generator.integers(-128, 128, rows * channels).astype(np.int8).tobytes()
+    first = (like("f0", kept, drawn), like("f1", row, bytes([source.zero_point & 255]) * channels))
+    calls = (
+        Operator(tb.VAR_HANDLE, "", "h1", {1: b"sum"}),
+        Operator(tb.ASSIGN_VARIABLE, "h1 f1", ""),
+        Operator(tb.VAR_HANDLE, "", "h0", {1: b"rows"}),
+        Operator(tb.ASSIGN_VARIABLE, "h0 f0", ""),
+    )
+    return model(Graph(tensors, operators), Graph((*handles, *first), calls, inputs="", outputs=""))
+
+
+def two_inputs(generator: Generator) -> bytes:
+    """Two inputs of different shapes, multiplied."""
+    shape = tuple(int(size) for size in generator.integers(1, 8, 3))
+    other = (1, 1, shape[2])
+    tensors = (
+        _int8("x", shape, generator),
+        _int8("z", other, generator),
+        _int8("y", shape, generator),
+    )
+    return model(Graph(tensors, (Operator(tb.MUL, "x z", "y"),), inputs="x z"))
+
+
+def dynamic_reshape(generator: Generator) -> bytes:
+    """RESHAPE as Keras writes it: to a shape made of that of the input, which is constant."""
+    rows, columns = (int(size) for size in generator.integers(1, 9, 2))
+    source = _int8("x", (1, rows, columns, 2), generator)
+    same = source.scales, source.zero_point
+    tensors = (
+        source,
+        *(_int32("b", [0]), _int32("e", [1]), _int32("s", [1]), _int32("n", [2 * columns], ())),
+        _int32("r", [rows], ()),
+        *(Tensor(name, tb.INT32, (4,)) for name in ("size",)),
+        *(Tensor("batch", tb.INT32, ()), Tensor("shape", tb.INT32, (3,))),
+        Tensor("y", tb.INT8, (1, rows, 2 * columns), b"", *same),
+    )
+    operators = (
+        Operator(tb.SHAPE, "x", "size", {0: tb.INT32}),
+        Operator(tb.STRIDED_SLICE, "size b e s", "batch", {4: 1}),
+        Operator(tb.PACK, "batch r n", "shape", {0: 3}),
+        Operator(tb.RESHAPE, "x shape", "y"),
+    )
+    return model(Graph(tensors, operators))
+
+
 KINDS: dict[str, Callable[[Generator], bytes]] = {
+    "binary": binary,
     "concatenation": concatenation,
     "conversion": conversion,
     "convolution": convolution,
     "elementwise": elementwise,
+    "dynamic_reshape": dynamic_reshape,
     "fully_connected": fully_connected,
     "halves": halves,
+    "lookup": lookup,
     "mean": mean,
     "padding": padding,
     "pool": pool,
     "products": products,
+    "resize": resize,
     "softmax": softmax,
+    "split": split,
+    "strided_slice": strided_slice,
+    "transposed_convolution": transposed_convolution,
+    "transposition": transposition,
 }

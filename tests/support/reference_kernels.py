@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.firmware_bridge.tflite import read_model
 from support.tools import ROOT_OF_CHECKOUT, SHARED
 
 MODELS = {
@@ -50,8 +52,10 @@ class Reference:
         self.output: dict[str, Any] = self._interpreter.get_output_details()[0]
 
     def outputs(self, values: NDArray[Any]) -> bytes:
-        """Bytes of all outputs for one input."""
-        self._interpreter.set_tensor(self.input["index"], values)
+        """Bytes of all outputs for one input, or for several, one after the other."""
+        details = self._interpreter.get_input_details()
+        for detail, tensor in zip(details, _separated(values, details), strict=True):
+            self._interpreter.set_tensor(detail["index"], tensor)
         self._interpreter.invoke()
         details = self._interpreter.get_output_details()
         return b"".join(self._interpreter.get_tensor(one["index"]).tobytes() for one in details)
@@ -64,13 +68,29 @@ class MicroReference:
         from tflite_micro import runtime
 
         self._interpreter = runtime.Interpreter.from_bytes(data, arena_size=_ARENA_BYTES)
+        graph = read_model(data)
+        self._inputs = [self._interpreter.get_input_details(n) for n in range(len(graph.inputs))]
+        self._output_count = len(graph.outputs)
 
     def outputs(self, values: NDArray[Any]) -> bytes:
-        """Bytes of the output for one input."""
-        self._interpreter.set_input(values, 0)
+        """Bytes of all outputs for one input, or for several, one after the other."""
+        for number, tensor in enumerate(_separated(values, self._inputs)):
+            self._interpreter.set_input(tensor, number)
         self._interpreter.invoke()
-        output: NDArray[Any] = self._interpreter.get_output(0)
-        return output.tobytes()
+        outputs = (self._interpreter.get_output(n) for n in range(self._output_count))
+        return b"".join(output.tobytes() for output in outputs)
+
+
+def _separated(values: NDArray[Any], details: Sequence[Mapping[str, Any]]) -> list[NDArray[Any]]:
+    """The inputs whose bytes are these, one after the other."""
+    data, tensors = values.tobytes(), []
+    for detail in details:
+        shape = tuple(int(size) for size in detail["shape"])
+        size = int(np.prod(shape)) * np.dtype(detail["dtype"]).itemsize
+        tensors.append(np.frombuffer(data[:size], detail["dtype"]).reshape(shape))
+        data = data[size:]
+    assert not data
+    return tensors
 
 
 REFERENCES: dict[str, type[Reference] | type[MicroReference]] = {

@@ -13,24 +13,50 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 FLOAT32, FLOAT16, INT32, UINT8, INT64, INT16, INT8 = 0, 1, 2, 3, 4, 7, 9
+RESOURCE = 13
 """TensorType."""
 ADD, CONV_2D, DEQUANTIZE, FULLY_CONNECTED, BATCH_MATMUL, TRANSPOSE_CONV = 0, 3, 6, 9, 126, 67
 AVERAGE_POOL_2D, CONCATENATION, DEPTHWISE_CONV_2D, MAX_POOL_2D, MUL, RESHAPE = 1, 2, 4, 17, 18, 22
 SOFTMAX, PAD, MEAN, QUANTIZE = 25, 34, 40, 114
+LOGISTIC, RELU, RELU6, TANH, LEAKY_RELU, PRELU = 14, 19, 21, 28, 98, 54
+SUB, MAXIMUM, MINIMUM, TRANSPOSE, STRIDED_SLICE, SLICE = 41, 55, 57, 39, 45, 65
+SPLIT, SPLIT_V, SHAPE, PACK, RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR = 49, 102, 77, 83, 23, 97
+CALL_ONCE, VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE = 129, 142, 143, 144
+SVDF, UNIDIRECTIONAL_SEQUENCE_LSTM = 27, 44
 """BuiltinOperator."""
 _OPTIONS = {
     ADD: 11,
+    ASSIGN_VARIABLE: 113,
     AVERAGE_POOL_2D: 5,
+    CALL_ONCE: 103,
     CONCATENATION: 10,
     CONV_2D: 1,
     DEPTHWISE_CONV_2D: 2,
     FULLY_CONNECTED: 8,
+    LEAKY_RELU: 75,
+    MAXIMUM: 39,
     MAX_POOL_2D: 5,
     MEAN: 27,
+    MINIMUM: 39,
     MUL: 21,
+    PACK: 59,
     PAD: 22,
+    READ_VARIABLE: 112,
     RESHAPE: 17,
+    RESIZE_BILINEAR: 15,
+    RESIZE_NEAREST_NEIGHBOR: 74,
+    SHAPE: 55,
+    SLICE: 48,
     SOFTMAX: 9,
+    SPLIT: 35,
+    SPLIT_V: 79,
+    STRIDED_SLICE: 32,
+    SUB: 28,
+    SVDF: 6,
+    TRANSPOSE: 26,
+    TRANSPOSE_CONV: 49,
+    UNIDIRECTIONAL_SEQUENCE_LSTM: 71,
+    VAR_HANDLE: 111,
 }
 """BuiltinOptions of the operators that really run here."""
 
@@ -67,7 +93,7 @@ class Operator:
     code: int
     inputs: str
     outputs: str
-    options: Mapping[int, int] = field(default_factory=dict[int, int])
+    options: Mapping[int, int | bytes] = field(default_factory=dict[int, "int | bytes"])
     """Fields of its options; what is left out has its default."""
 
 

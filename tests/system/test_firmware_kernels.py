@@ -16,10 +16,13 @@ from support.reference_kernels import BUILT_IN, REFERENCES, Reference, as_sent, 
 from support.tools import need_micro, need_runtime
 
 from edgebench.firmware_bridge.generate import Rounding, generate
-from edgebench.firmware_bridge.operators import Lowering
+from edgebench.firmware_bridge.lowering import Lowering
+from edgebench.firmware_bridge.operators import lower
 from edgebench.firmware_bridge.tflite import read_model
 
 CASES = 12
+SUCCESSIVE = 100
+"""Inferences on one input, without a reset between them."""
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +82,38 @@ def test_inference_can_be_repeated_on_one_input(line: Line) -> None:
     assert line.outputs() == once == reference.outputs(values)
 
 
+def test_state_is_that_of_the_reference_and_begins_anew_with_each_input(
+    rounding: Rounding, line: Line
+) -> None:
+    """Otherwise a wake word would be recognised by what an earlier window left behind."""
+    for seed in range(CASES):
+        data = int8_models.stream(np.random.default_rng(seed))
+        line.load_model(generate(data, model_id="stream", rounding=rounding).data)
+        for values in inputs(read_model(data).tensors[0].shape, 2, seed):
+            reference = REFERENCES[rounding](data)
+            line.load_input(values.tobytes())
+            for number in range(SUCCESSIVE):
+                line.command("infer 1 0")
+                assert line.outputs() == reference.outputs(values), f"seed {seed}, {number}"
+            again = REFERENCES[rounding](data)
+            line.command(f"db load {values.size}")
+            line.command(f"db {values.tobytes().hex()}")
+            line.command("infer 3 2")
+            outputs = [again.outputs(values) for _ in range(5)]
+            assert line.outputs() == outputs[-1], "windows count from the input"
+
+
+def test_inputs_are_sent_one_after_the_other(rounding: Rounding, line: Line) -> None:
+    """Otherwise the second input of a model would be what the first one left in memory."""
+    for seed in range(CASES):
+        data = int8_models.two_inputs(np.random.default_rng(seed))
+        reference = REFERENCES[rounding](data)
+        blob = generate(data, model_id="two", rounding=rounding)
+        line.load_model(blob.data)
+        for values in inputs((blob.input_bytes,), 2, seed):
+            assert run_inference(line, values.tobytes()) == reference.outputs(values)
+
+
 def test_rounding_of_tflm_rounds_twice_in_fully_connected(line: Line) -> None:
     """Otherwise the other variant could be the same one, or round somewhere else."""
     data = int8_models.fully_connected(np.random.default_rng(5))
@@ -86,7 +121,7 @@ def test_rounding_of_tflm_rounds_twice_in_fully_connected(line: Line) -> None:
     source, weights, bias, out = model.tensors
     blob = generate(data, model_id="fc", rounding="tflm")
     lowering = Lowering(model, is_tflm=True)
-    lowering.run()
+    lower(lowering)
     (operator,) = lowering.operators
     multiplier, shift = (
         int(np.frombuffer(lowering.tensors[operator.parameters[place]].content, "<i4")[0])

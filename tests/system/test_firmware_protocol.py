@@ -15,9 +15,11 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
+from support import int8_models
 from support.firmware_damage import INTERESTING, edited, structure_words
 from support.firmware_process import (
     ACK,
@@ -429,11 +431,17 @@ def test_any_bytes_leave_a_device_that_says_its_name(loaded: Line) -> None:
 @pytest.mark.timeout(FUZZ_S + 180)
 def test_any_blob_is_refused_or_run_within_its_memory(loaded: Line, blob: ModelBlob) -> None:
     """Otherwise a damaged or hostile model would overwrite the firmware."""
-    words = st.integers(0, structure_words(blob.data) - 1)
-    values = st.sampled_from(INTERESTING) | st.integers(0, 2**32 - 1)
+    kinds = {**int8_models.KINDS, "stream": int8_models.stream, "two": int8_models.two_inputs}
+    small = [
+        generate(make(np.random.default_rng(0)), model_id=name) for name, make in kinds.items()
+    ]
+    blobs = [blob.data, *(made.data for made in small)]
+    words, values = st.integers(0, 2**16), st.sampled_from(INTERESTING) | st.integers(0, 2**32 - 1)
 
-    def check(edits: list[tuple[int, int]]) -> None:
-        damaged = edited(blob.data, edits)
+    def check(drawn: tuple[bytes, list[tuple[int, int]]]) -> None:
+        whole, edits = drawn
+        count = structure_words(whole)
+        damaged = edited(whole, [(place % count, value) for place, value in edits])
         loaded.command("x-frames")
         head = struct.pack("<II", len(damaged), zlib.crc32(damaged))
         loaded.exchange(MODEL_BEGIN, 0, head)
@@ -450,4 +458,5 @@ def test_any_blob_is_refused_or_run_within_its_memory(loaded: Line, blob: ModelB
         else:
             assert replies == ["e-[No model]"]
 
-    fuzz(check, st.lists(st.tuples(words, values), min_size=1, max_size=3))
+    edits = st.lists(st.tuples(words, values), min_size=1, max_size=3)
+    fuzz(check, st.tuples(st.sampled_from(blobs), edits))

@@ -41,6 +41,15 @@ class BlobKind(IntEnum):
     QUANTIZE = 12
     REQUANTIZE = 13
     DEQUANTIZE = 14
+    SUB = 15
+    MAXIMUM = 16
+    MINIMUM = 17
+    PRELU = 18
+    LOOKUP = 19
+    STRIDED = 20
+    RESIZE_BILINEAR = 21
+    RESIZE_NEAREST = 22
+    TRANSPOSE_CONV = 23
 
 
 @dataclass(slots=True)
@@ -69,6 +78,8 @@ class BlobOperator:
     output: int
     parameters: dict[int, int] = field(default_factory=dict[int, int])
     is_rounded_once: bool = False
+    is_reset: bool = False
+    """Whether it runs when the state of the model is reset, and not in an inference."""
     scratch_bytes: int = 0
     scratch_place: int = 0
 
@@ -109,7 +120,7 @@ def pack(
         inputs = [*operator.inputs, NO_TENSOR, NO_TENSOR, NO_TENSOR][:3]
         parameters = [operator.parameters.get(index, 0) for index in range(PARAMETER_COUNT)]
         at = operators_at + number * _OPERATOR.size
-        flags = int(operator.is_rounded_once)
+        flags = operator.is_rounded_once | operator.is_reset << 1
         scratch = (operator.scratch_place, operator.scratch_bytes)
         words = (operator.kind, flags, *inputs, operator.output, *scratch, *parameters)
         _OPERATOR.pack_into(contents, at, *words)

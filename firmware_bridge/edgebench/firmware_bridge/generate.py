@@ -25,9 +25,13 @@ from edgebench.firmware_bridge.blob import (
     BlobHeader,
     pack,
 )
-from edgebench.firmware_bridge.operators import Lowering
-from edgebench.firmware_bridge.tflite import ELEMENT_BYTES, INT8, TfliteGraph, read_model
+from edgebench.firmware_bridge.folding import folded, is_of_uint8, shifted
+from edgebench.firmware_bridge.lowering import Lowering
+from edgebench.firmware_bridge.movement import join_inputs
+from edgebench.firmware_bridge.operators import lower, refuse_missing, to_uint8
+from edgebench.firmware_bridge.tflite import INT8, UINT8, TfliteGraph, read_model
 from edgebench.protocol.errors import EdgebenchError, ModelRefused
+from edgebench.protocol.flatbuffer import FlatbufferError
 
 InputEncoding: TypeAlias = Literal["int8", "uint8", "float32"]
 Rounding: TypeAlias = Literal["litert", "tflm"]
@@ -55,6 +59,10 @@ Source: mlcommons/tiny, `benchmark/training/*/trained_models` and `benchmark/run
 """
 _SQUARED_ERROR = {"ad01"}
 """Models whose result is the mean squared error of the reconstruction, for float inputs."""
+
+
+_DAMAGES = (IndexError, KeyError, ValueError, ArithmeticError, struct.error, FlatbufferError)
+"""Exceptions of a file whose shapes and numbers are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,21 +189,25 @@ def generate(
     if model_id != model_id_of(model_id):
         raise ModelRefused(f"model ID {model_id!r} is not 1 to {MAX_ID} of [0-9A-Za-z._-]")
     model = read_model(data)
-    if len(model.inputs) != 1 or not 1 <= len(model.outputs) <= MAX_OUTPUTS:
-        raise ModelRefused(f"the model has {len(model.inputs)} inputs, not 1")
     if not all(0 <= number < len(model.tensors) for number in (*model.inputs, *model.outputs)):
         raise ModelRefused("an input or output of the model does not exist")
-    source = model.tensors[model.inputs[0]]
-    encoding = input_encoding or _encoding_of(model_id, model)
-    if encoding != "int8" and source.type != INT8:
-        raise ModelRefused(f"input {source.name!r} has type {source.type}, not int8")
-    lowering = Lowering(model, rounding == "tflm")
     try:
-        lowering.run()
-        first = lowering.view(model.inputs[0])
-        outputs = tuple(lowering.view(number) for number in model.outputs)
+        graph = folded(shifted(model) if is_of_uint8(model) else model)
+        refuse_missing(graph)
+        if not model.inputs or not 1 <= len(model.outputs) <= MAX_OUTPUTS:
+            raise ModelRefused(
+                f"the model has {len(model.inputs)} inputs and {len(model.outputs)} outputs, not 1 "
+                f"or more inputs and 1 to {MAX_OUTPUTS} outputs"
+            )
+        encoding = input_encoding or _encoding_of(model_id, model)
+        lowering = Lowering(graph, rounding == "tflm")
+        first = _add_input(lowering, encoding)
+        lower(lowering)
+        outputs = tuple(
+            _add_output(lowering, number, model.tensors[number].type) for number in model.outputs
+        )
         arena_bytes = _place(lowering, first, outputs)
-    except (IndexError, KeyError, ValueError, ArithmeticError, struct.error) as error:
+    except _DAMAGES as error:
         # The file is not verified: its shapes and numbers may be invalid.
         raise ModelRefused("the model's tensors do not fit its operators") from error
     if len(lowering.tensors) > MAX_TENSORS or len(lowering.operators) > MAX_OPERATORS:
@@ -217,15 +229,42 @@ def generate(
         blob = pack(header, lowering.tensors, lowering.operators)
     except struct.error as error:
         raise ModelRefused("a number of the model is too large for a blob") from error
-    element_bytes = 4 if encoding == "float32" else ELEMENT_BYTES[source.type]
     output_bytes = sum(lowering.tensors[number].size_bytes for number in outputs)
-    input_bytes = source.size * element_bytes
+    input_bytes = lowering.tensors[first].size_bytes * (4 if encoding == "float32" else 1)
     return ModelBlob(model_id, blob, arena_bytes, input_bytes, output_bytes, encoding, rounding)
+
+
+def _add_input(lowering: Lowering, encoding: InputEncoding) -> int:
+    """Add the input that hosts send: the inputs of the model one after the other.
+
+    Raises:
+        ModelRefused: an input has a type that cannot be sent in this encoding.
+    """
+    numbers = lowering.model.inputs
+    sources = [lowering.tensor(number) for number in numbers]
+    for source in sources:
+        if encoding != "int8" and source.type != INT8:
+            raise ModelRefused(f"input {source.name!r} has type {source.type}, not int8")
+    if len(sources) == 1:
+        return lowering.view(numbers[0])
+    if encoding == "float32":
+        raise ModelRefused(f"the model has {len(sources)} inputs, not 1, for float32")
+    return join_inputs(lowering)
+
+
+def _add_output(lowering: Lowering, number: int, type_name: str) -> int:
+    """Add an output to the blob, in the type that it has in the model."""
+    view = lowering.view(number)
+    if type_name != UINT8 or lowering.tensor(number).type == UINT8:
+        return view
+    return to_uint8(lowering, number, view)
 
 
 def _encoding_of(model_id: str, model: TfliteGraph) -> InputEncoding:
     """Encoding of inputs for a model of this name; other kinds of models may have the same name."""
     source = model.tensors[model.inputs[0]]
+    if is_of_uint8(model):
+        return "uint8"
     sizes = [model.tensors[number].size for number in model.outputs]
     if source.type != INT8 or (model_id in _SQUARED_ERROR and sizes != [source.size]):
         return "int8"
@@ -245,6 +284,8 @@ def _place(lowering: Lowering, first: int, outputs: tuple[int, ...]) -> int:
         for index, operator in enumerate(lowering.operators)
         for number in (*operator.inputs, operator.output)
     ]
+    for storage in lowering.states.values():
+        used[storage] = [-1, end]
     for number, moment in [
         (first, -1),
         (first, end),

@@ -9,23 +9,33 @@ Rounding: `docs/model-blob.md`. Parameters are those of `core/blob.h`.
 
 from __future__ import annotations
 
-import struct
 from array import array
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from math import prod
 
-from edgebench.firmware_bridge.blob import MAX_DIMENSION, BlobKind, BlobOperator, BlobTensor
+from edgebench.firmware_bridge import lookups, movement, variables
+from edgebench.firmware_bridge.blob import BlobKind, BlobOperator
+from edgebench.firmware_bridge.lowering import (
+    ACT_MAX,
+    ACT_MIN,
+    ZERO_OUT,
+    Lowering,
+    append,
+    clamp_parameters,
+    integers,
+    only_int8,
+    optional_input,
+    pair,
+)
 from edgebench.firmware_bridge.quantization import (
     FixedPoint,
-    activation_range,
     fixed_point,
     float32,
     mean_factor,
     softmax_factor,
 )
 from edgebench.firmware_bridge.tflite import (
-    ELEMENT_BYTES,
     FLOAT32,
     INT8,
     INT32,
@@ -37,7 +47,7 @@ from edgebench.firmware_bridge.tflite import (
 )
 from edgebench.protocol.errors import ModelRefused
 
-_STRIDE_H, _STRIDE_W, _PAD_TOP, _PAD_LEFT, _ACT_MIN, _ACT_MAX, _ZERO_OUT = range(7)
+_STRIDE_H, _STRIDE_W, _PAD_TOP, _PAD_LEFT = range(4)
 _DILATION_H, _DILATION_W, _ZERO_IN, _MULTIPLIERS, _SHIFTS = range(7, 12)
 _FILTER_H, _FILTER_W = 7, 8
 _ZERO_A, _ZERO_B, _FACTOR_A, _FACTOR_B, _FACTOR_OUT = 0, 1, 7, 9, 11
@@ -46,98 +56,6 @@ _ADD_LEFT_SHIFT = 20
 _SAME = 0
 _CONV_OPTIONS = {"act": 3, "dilation_w": 4, "dilation_h": 5}
 _DEPTHWISE_OPTIONS = {"act": 4, "dilation_w": 5, "dilation_h": 6}
-
-Shape = tuple[int, int, int, int]
-
-
-def four(shape: Sequence[int]) -> Shape:
-    """A shape in four dimensions: batch, height, width, channels.
-
-    Raises:
-        ModelRefused: the shape has more than four dimensions, or a dimension is too large.
-    """
-    if len(shape) > 4 or any(not 1 <= size <= MAX_DIMENSION for size in shape):
-        raise ModelRefused(f"tensor of shape {list(shape)} exceeds 4 sizes of 1 to {MAX_DIMENSION}")
-    a, b, c, d = (1,) * (4 - len(shape)) + tuple(shape)
-    return a, b, c, d
-
-
-@dataclass(slots=True)
-class Lowering:
-    """State of the translation of a model to a blob."""
-
-    model: TfliteGraph
-    is_tflm: bool
-    tensors: list[BlobTensor] = field(default_factory=list[BlobTensor])
-    operators: list[BlobOperator] = field(default_factory=list[BlobOperator])
-    storages: dict[int, int] = field(default_factory=dict[int, int])
-    """Piece of the arena of each tensor of the model."""
-
-    def run(self) -> None:
-        """Translate every operator.
-
-        Raises:
-            ModelRefused: the firmware does not support an operator.
-        """
-        for operator in self.model.operators:
-            _LOWERINGS[operator.code](self, operator)
-
-    def tensor(self, number: int) -> ModelTensor:
-        """A tensor of the model.
-
-        Raises:
-            IndexError: the number does not exist, or is -1, for an omitted input.
-        """
-        if number < 0:
-            raise IndexError(number)
-        return self.model.tensors[number]
-
-    def view(self, number: int, shape: Sequence[int] | None = None) -> int:
-        """Add a tensor of the model to the blob, optionally reshaped; returns its number."""
-        tensor = self.tensor(number)
-        if tensor.type not in ELEMENT_BYTES:
-            raise ModelRefused(f"tensor {tensor.name!r} has type {tensor.type}")
-        size_bytes = tensor.size * ELEMENT_BYTES[tensor.type]
-        entry = BlobTensor(
-            tensor.type,
-            four(tensor.shape if shape is None else shape),
-            size_bytes,
-            tensor.zero_point,
-            tensor.scale if len(tensor.scales) == 1 else 1.0,
-            tensor.content,
-        )
-        if tensor.content:
-            if len(tensor.content) != size_bytes:
-                raise ModelRefused(f"tensor {tensor.name!r} has {len(tensor.content)} bytes")
-        else:
-            entry.storage = self.storages.setdefault(number, number)
-        return self._add(entry)
-
-    def constant(self, values: Sequence[int]) -> int:
-        """Add a list of int32 to the blob; returns its number."""
-        content = struct.pack(f"<{len(values)}i", *values)
-        return self._add(BlobTensor(INT32, (1, 1, 1, len(values)), len(content), content=content))
-
-    def weights(self, shape: Shape, content: bytes) -> int:
-        """Add int8 weights to the blob; returns their number."""
-        return self._add(BlobTensor(INT8, shape, len(content), content=content))
-
-    def _add(self, tensor: BlobTensor) -> int:
-        self.tensors.append(tensor)
-        return len(self.tensors) - 1
-
-
-def _only_int8(*tensors: ModelTensor) -> None:
-    for tensor in tensors:
-        if tensor.type != INT8:
-            raise ModelRefused(f"tensor {tensor.name!r} has type {tensor.type}, not int8")
-
-
-def _clamp(code: int, out: ModelTensor) -> dict[int, int]:
-    bounds = activation_range(code, out.scale, out.zero_point)
-    if bounds is None:
-        raise ModelRefused(f"the firmware does not support activation {code} of {out.name!r}")
-    return {_ACT_MIN: bounds[0], _ACT_MAX: bounds[1], _ZERO_OUT: out.zero_point}
 
 
 def _padding(is_same: bool, size: int, filter_size: int, stride: int, out: int) -> int:
@@ -164,7 +82,7 @@ def _bias(lowering: Lowering, number: int, sums: Sequence[int], zero_point: int)
 
 def _weights_of(lowering: Lowering, number: int) -> tuple[ModelTensor, array[int]]:
     tensor = lowering.tensor(number)
-    _only_int8(tensor)
+    only_int8(tensor)
     if len(tensor.content) != tensor.size or any(tensor.zero_points) or not tensor.scales:
         raise ModelRefused(f"weights {tensor.name!r} are not symmetric constants of int8")
     return tensor, array("b", tensor.content)
@@ -195,7 +113,7 @@ def _convolution(lowering: Lowering, operator: ModelOperator) -> None:
     is_depthwise = operator.code == TfliteCode.DEPTHWISE_CONV_2D
     fields = _DEPTHWISE_OPTIONS if is_depthwise else _CONV_OPTIONS
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
-    _only_int8(source, out)
+    only_int8(source, out)
     weights, values = _weights_of(lowering, operator.inputs[1])
     if len(source.shape) != 4 or len(out.shape) != 4 or len(weights.shape) != 4:
         raise ModelRefused(f"convolution to {out.name!r} is not in four dimensions")
@@ -215,7 +133,7 @@ def _convolution(lowering: Lowering, operator: ModelOperator) -> None:
         _DILATION_H: dilations[0],
         _DILATION_W: dilations[1],
         _ZERO_IN: source.zero_point,
-        **_clamp(operator.option(fields["act"]), out),
+        **clamp_parameters(operator.option(fields["act"]), out),
     }
     is_really_depthwise = is_depthwise and source.shape[3] > 1
     if is_depthwise and not is_really_depthwise:
@@ -233,7 +151,7 @@ def _convolution(lowering: Lowering, operator: ModelOperator) -> None:
     inputs = (
         lowering.view(operator.inputs[0]),
         lowering.weights(shape, values.tobytes()),
-        _bias(lowering, _input(operator, 2), sums, source.zero_point),
+        _bias(lowering, optional_input(operator, 2), sums, source.zero_point),
     )
     kind = BlobKind.DEPTHWISE if is_really_depthwise else BlobKind.CONV
     output = lowering.view(operator.outputs[0])
@@ -241,13 +159,42 @@ def _convolution(lowering: Lowering, operator: ModelOperator) -> None:
     _add_conv(lowering, added, _factors(source, weights, out), channels)
 
 
-def _input(operator: ModelOperator, position: int) -> int:
-    return operator.inputs[position] if position < len(operator.inputs) else -1
+def _transposed_convolution(lowering: Lowering, operator: ModelOperator) -> None:
+    source, out = lowering.tensor(operator.inputs[2]), lowering.tensor(operator.outputs[0])
+    only_int8(source, out)
+    weights, values = _weights_of(lowering, operator.inputs[1])
+    channels, filter_h, filter_w, depth = weights.shape
+    strides = operator.option(2, "<i"), operator.option(1, "<i")
+    parameters = {
+        _STRIDE_H: strides[0],
+        _STRIDE_W: strides[1],
+        _PAD_TOP: _transposed_padding(out.shape[1], filter_h, strides[0]),
+        _PAD_LEFT: _transposed_padding(out.shape[2], filter_w, strides[1]),
+        _DILATION_H: 1,
+        _DILATION_W: 1,
+        _ZERO_IN: source.zero_point,
+        **clamp_parameters(operator.option(3), out),
+    }
+    if operator.option(0) != _SAME:
+        parameters |= {_PAD_TOP: 0, _PAD_LEFT: 0}
+    inputs = (
+        lowering.view(operator.inputs[2]),
+        lowering.weights((channels, filter_h, filter_w, depth), values.tobytes()),
+        _bias(lowering, optional_input(operator, 3), [0] * channels, 0),
+    )
+    output = lowering.view(operator.outputs[0])
+    added = BlobOperator(BlobKind.TRANSPOSE_CONV, inputs, output, parameters)
+    _add_conv(lowering, added, _factors(source, weights, out), channels)
+
+
+def _transposed_padding(size: int, filter_size: int, stride: int) -> int:
+    """Padding of the convolution whose transpose it is: from the output to the input."""
+    return _padding(True, size, filter_size, stride, -(-size // stride))
 
 
 def _fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
-    _only_int8(source, out)
+    only_int8(source, out)
     weights, values = _weights_of(lowering, operator.inputs[1])
     if len(weights.shape) != 2 or operator.option(1):
         raise ModelRefused(f"weights {weights.name!r} are not in the default order")
@@ -257,14 +204,14 @@ def _fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
     inputs = (
         lowering.view(operator.inputs[0], (1, rows, 1, depth)),
         lowering.weights((units, 1, 1, depth), values.tobytes()),
-        _bias(lowering, _input(operator, 2), sums, source.zero_point),
+        _bias(lowering, optional_input(operator, 2), sums, source.zero_point),
     )
     ones = dict.fromkeys((_STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W), 1)
     added = BlobOperator(
         BlobKind.CONV,
         inputs,
         lowering.view(operator.outputs[0], (1, rows, 1, units)),
-        {**ones, _ZERO_IN: source.zero_point, **_clamp(operator.option(0), out)},
+        {**ones, _ZERO_IN: source.zero_point, **clamp_parameters(operator.option(0), out)},
         is_rounded_once=not lowering.is_tflm,
         scratch_bytes=_conv_scratch(depth, rows),
     )
@@ -273,7 +220,7 @@ def _fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
 
 def _pool(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
-    _only_int8(source, out)
+    only_int8(source, out)
     if (source.scales, source.zero_points) != (out.scales, out.zero_points):
         raise ModelRefused(f"pool to {out.name!r} changes the scale")
     stride_w, stride_h = operator.option(1, "<i"), operator.option(2, "<i")
@@ -286,56 +233,72 @@ def _pool(lowering: Lowering, operator: ModelOperator) -> None:
         _PAD_LEFT: _padding(is_same, source.shape[2], filter_w, stride_w, out.shape[2]),
         _FILTER_H: filter_h,
         _FILTER_W: filter_w,
-        **_clamp(operator.option(5), out),
+        **clamp_parameters(operator.option(5), out),
     }
     kind = BlobKind.MAX_POOL if operator.code == TfliteCode.MAX_POOL_2D else BlobKind.AVERAGE_POOL
-    _append(lowering, operator, kind, parameters)
+    append(lowering, operator, kind, parameters)
 
 
-def _append(
-    lowering: Lowering, operator: ModelOperator, kind: BlobKind, parameters: dict[int, int]
-) -> None:
-    inputs = tuple(lowering.view(number) for number in operator.inputs)
-    lowering.operators.append(
-        BlobOperator(kind, inputs, lowering.view(operator.outputs[0]), parameters)
-    )
-
-
-def _pair(position: int, factor: FixedPoint) -> dict[int, int]:
-    return {position: factor.multiplier, position + 1: factor.shift}
-
-
-def _add_tensors(lowering: Lowering, operator: ModelOperator) -> None:
+def _add_or_subtract(lowering: Lowering, operator: ModelOperator) -> None:
     a, b = (lowering.tensor(number) for number in operator.inputs)
     out = lowering.tensor(operator.outputs[0])
-    _only_int8(a, b, out)
+    only_int8(a, b, out)
     twice = 2 * max(a.scale, b.scale)
     parameters = {
         _ZERO_A: a.zero_point,
         _ZERO_B: b.zero_point,
-        **_pair(_FACTOR_A, fixed_point(a.scale / twice)),
-        **_pair(_FACTOR_B, fixed_point(b.scale / twice)),
-        **_pair(_FACTOR_OUT, fixed_point(twice / (2**_ADD_LEFT_SHIFT * out.scale))),
-        **_clamp(operator.option(0), out),
+        **pair(_FACTOR_A, fixed_point(a.scale / twice)),
+        **pair(_FACTOR_B, fixed_point(b.scale / twice)),
+        **pair(_FACTOR_OUT, fixed_point(twice / (2**_ADD_LEFT_SHIFT * out.scale))),
+        **clamp_parameters(operator.option(0), out),
     }
-    _append(lowering, operator, BlobKind.ADD, parameters)
+    kind = BlobKind.ADD if operator.code == TfliteCode.ADD else BlobKind.SUB
+    append(lowering, operator, kind, parameters)
+
+
+def _product_factor(
+    lowering: Lowering, a: ModelTensor, b: ModelTensor, out: ModelTensor
+) -> FixedPoint:
+    """LiteRT computes this in single precision, TensorFlow Lite Micro in double."""
+    if lowering.is_tflm:
+        return fixed_point(a.scale * b.scale / out.scale)
+    return fixed_point(float32(float32(a.scale * b.scale) / out.scale))
 
 
 def _multiply_tensors(lowering: Lowering, operator: ModelOperator) -> None:
     a, b = (lowering.tensor(number) for number in operator.inputs)
     out = lowering.tensor(operator.outputs[0])
-    _only_int8(a, b, out)
-    # LiteRT computes this in single precision, TensorFlow Lite Micro in double.
-    factor = float32(float32(a.scale * b.scale) / out.scale)
-    if lowering.is_tflm:
-        factor = a.scale * b.scale / out.scale
+    only_int8(a, b, out)
     parameters = {
         _ZERO_A: a.zero_point,
         _ZERO_B: b.zero_point,
-        **_pair(_FACTOR_OUT, fixed_point(factor)),
-        **_clamp(operator.option(0), out),
+        **pair(_FACTOR_OUT, _product_factor(lowering, a, b, out)),
+        **clamp_parameters(operator.option(0), out),
     }
-    _append(lowering, operator, BlobKind.MUL, parameters)
+    append(lowering, operator, BlobKind.MUL, parameters)
+
+
+def _rectify(lowering: Lowering, operator: ModelOperator) -> None:
+    source, slope = (lowering.tensor(number) for number in operator.inputs)
+    out = lowering.tensor(operator.outputs[0])
+    only_int8(source, slope, out)
+    ratio = source.scale / out.scale
+    parameters = {
+        _ZERO_A: source.zero_point,
+        _ZERO_B: slope.zero_point,
+        **pair(_FACTOR_A, fixed_point(ratio if lowering.is_tflm else float32(ratio))),
+        **pair(_FACTOR_OUT, _product_factor(lowering, source, slope, out)),
+        **clamp_parameters(0, out),
+    }
+    append(lowering, operator, BlobKind.PRELU, parameters)
+
+
+def _choose(lowering: Lowering, operator: ModelOperator) -> None:
+    """The larger or smaller of two int8, whatever their scales, as in TFLite."""
+    out = lowering.tensor(operator.outputs[0])
+    only_int8(*(lowering.tensor(number) for number in operator.inputs), out)
+    kind = BlobKind.MAXIMUM if operator.code == TfliteCode.MAXIMUM else BlobKind.MINIMUM
+    append(lowering, operator, kind, {ACT_MIN: -128, ACT_MAX: 127})
 
 
 def _reshape(lowering: Lowering, operator: ModelOperator) -> None:
@@ -348,19 +311,12 @@ def _reshape(lowering: Lowering, operator: ModelOperator) -> None:
     lowering.storages[out] = lowering.storages.setdefault(source, source)
 
 
-def _integers(lowering: Lowering, number: int) -> list[int]:
-    tensor = lowering.tensor(number)
-    if tensor.type != INT32 or len(tensor.content) != 4 * tensor.size:
-        raise ModelRefused(f"tensor {tensor.name!r} is not constant")
-    return list(array("i", tensor.content))
-
-
 def _pad(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
-    _only_int8(source, out)
-    before = _integers(lowering, operator.inputs[1])[::2]
+    only_int8(source, out)
+    before = integers(lowering, operator.inputs[1])[::2]
     parameters = dict(enumerate([0] * (4 - len(before)) + before))
-    parameters[_ZERO_OUT] = out.zero_point
+    parameters[ZERO_OUT] = out.zero_point
     inputs = (lowering.view(operator.inputs[0]),)
     added = BlobOperator(BlobKind.PAD, inputs, lowering.view(operator.outputs[0]), parameters)
     lowering.operators.append(added)
@@ -368,26 +324,26 @@ def _pad(lowering: Lowering, operator: ModelOperator) -> None:
 
 def _softmax(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
-    _only_int8(source, out)
+    only_int8(source, out)
     if out.scale != 1 / 256 or out.zero_point != -128:
         raise ModelRefused(f"softmax to {out.name!r} has a scale other than 1/256")
     beta = 1.0 if operator.options is None else operator.options.real(0)
     factor, smallest = softmax_factor(source.scale, beta)
-    _append(lowering, operator, BlobKind.SOFTMAX, {**_pair(0, factor), 2: smallest})
+    append(lowering, operator, BlobKind.SOFTMAX, {**pair(0, factor), 2: smallest})
 
 
 def _mean(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
-    _only_int8(source, out)
+    only_int8(source, out)
     rank = len(source.shape)
-    axes = {axis % rank for axis in _integers(lowering, operator.inputs[1])}
+    axes = {axis % rank for axis in integers(lowering, operator.inputs[1])}
     kept = [1 if axis in axes else size for axis, size in enumerate(source.shape)]
     factor = mean_factor(source.scale, out.scale, source.size // prod(kept))
     parameters = {
         0: sum(1 << (axis + 4 - rank) for axis in axes),
-        **_pair(1, factor),
+        **pair(1, factor),
         _ZERO_IN: source.zero_point,
-        _ZERO_OUT: out.zero_point,
+        ZERO_OUT: out.zero_point,
     }
     added = BlobOperator(
         BlobKind.MEAN,
@@ -407,7 +363,7 @@ def _concatenate(lowering: Lowering, operator: ModelOperator) -> None:
         raise ModelRefused(f"concatenation to {out.name!r} has an activation")
     for number in operator.inputs:
         source = lowering.tensor(number)
-        _only_int8(source, out)
+        only_int8(source, out)
         if (source.scales, source.zero_points) != (out.scales, out.zero_points):
             raise ModelRefused(f"concatenation to {out.name!r} changes the scale")
         inputs = (lowering.view(number),)
@@ -421,35 +377,100 @@ def _convert(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     integers = (INT8, UINT8)
     if source.type in integers and out.type == FLOAT32:
-        _append(lowering, operator, BlobKind.DEQUANTIZE, {})
+        append(lowering, operator, BlobKind.DEQUANTIZE, {})
     elif source.type == FLOAT32 and out.type == INT8:
-        _append(lowering, operator, BlobKind.QUANTIZE, {})
+        append(lowering, operator, BlobKind.QUANTIZE, {})
     elif source.type in integers and out.type in integers:
         parameters = {
-            **_pair(0, fixed_point(source.scale / out.scale)),
+            **pair(0, fixed_point(source.scale / out.scale)),
             _ZERO_IN: source.zero_point,
-            _ZERO_OUT: out.zero_point,
+            ZERO_OUT: out.zero_point,
         }
-        _append(lowering, operator, BlobKind.REQUANTIZE, parameters)
+        append(lowering, operator, BlobKind.REQUANTIZE, parameters)
     else:
         raise ModelRefused(f"no conversion from {source.type} to {out.type}")
 
 
-_LOWERINGS: dict[TfliteCode, Callable[[Lowering, ModelOperator], None]] = {
-    TfliteCode.ADD: _add_tensors,
+def to_uint8(lowering: Lowering, number: int, view: int) -> int:
+    """Append a conversion of int8 to uint8 with the same scale; returns the new tensor."""
+    tensor = lowering.tensor(number)
+    parameters = {
+        **pair(0, fixed_point(1.0)),
+        _ZERO_IN: tensor.zero_point,
+        ZERO_OUT: tensor.zero_point + 128,
+    }
+    output = lowering.intermediate(UINT8, tensor.shape, tensor.scale, tensor.zero_point + 128)
+    lowering.operators.append(BlobOperator(BlobKind.REQUANTIZE, (view,), output, parameters))
+    return output
+
+
+_LOWERINGS: dict[int, Callable[[Lowering, ModelOperator], None]] = {
+    TfliteCode.ADD: _add_or_subtract,
+    TfliteCode.ASSIGN_VARIABLE: variables.assign,
     TfliteCode.AVERAGE_POOL_2D: _pool,
+    TfliteCode.CALL_ONCE: variables.call_once,
     TfliteCode.CONCATENATION: _concatenate,
     TfliteCode.CONV_2D: _convolution,
     TfliteCode.DEPTHWISE_CONV_2D: _convolution,
     TfliteCode.DEQUANTIZE: _convert,
     TfliteCode.EXPAND_DIMS: _reshape,
     TfliteCode.FULLY_CONNECTED: _fully_connected,
+    TfliteCode.LEAKY_RELU: lookups.look_up,
+    TfliteCode.LOGISTIC: lookups.look_up,
+    TfliteCode.MAXIMUM: _choose,
     TfliteCode.MAX_POOL_2D: _pool,
     TfliteCode.MEAN: _mean,
+    TfliteCode.MINIMUM: _choose,
     TfliteCode.MUL: _multiply_tensors,
     TfliteCode.PAD: _pad,
+    TfliteCode.PRELU: _rectify,
     TfliteCode.QUANTIZE: _convert,
+    TfliteCode.READ_VARIABLE: variables.read,
+    TfliteCode.RELU: lookups.look_up,
+    TfliteCode.RELU6: lookups.look_up,
     TfliteCode.RESHAPE: _reshape,
+    TfliteCode.RESIZE_BILINEAR: movement.resize,
+    TfliteCode.RESIZE_NEAREST_NEIGHBOR: movement.resize,
+    TfliteCode.SLICE: movement.strided_slice,
     TfliteCode.SOFTMAX: _softmax,
+    TfliteCode.SPLIT: movement.split,
+    TfliteCode.SPLIT_V: movement.split,
     TfliteCode.SQUEEZE: _reshape,
+    TfliteCode.STRIDED_SLICE: movement.strided_slice,
+    TfliteCode.SUB: _add_or_subtract,
+    TfliteCode.TANH: lookups.look_up,
+    TfliteCode.TRANSPOSE: movement.transpose,
+    TfliteCode.TRANSPOSE_CONV: _transposed_convolution,
+    TfliteCode.VAR_HANDLE: variables.declare,
 }
+
+
+def missing_operators(model: TfliteGraph) -> dict[str, int]:
+    """Operators that the firmware does not support: how many of each, by name."""
+    counts = Counter(
+        operator.name for operator in model.operators if operator.code not in _LOWERINGS
+    )
+    return dict(sorted(counts.items()))
+
+
+def refuse_missing(model: TfliteGraph) -> None:
+    """Check that the firmware supports every operator.
+
+    Raises:
+        ModelRefused: it does not; the text has all of the missing operators.
+    """
+    if missing := missing_operators(model):
+        total, names = sum(missing.values()), ", ".join(f"{n} ({c})" for n, c in missing.items())
+        raise ModelRefused(
+            f"the firmware does not support {total} of {len(model.operators)} operators: {names}"
+        )
+
+
+def lower(lowering: Lowering) -> None:
+    """Translate every operator of a model, all of which the firmware supports.
+
+    Raises:
+        ModelRefused: it does not support the tensors of an operator.
+    """
+    for operator in lowering.model.operators:
+        _LOWERINGS[operator.code](lowering, operator)

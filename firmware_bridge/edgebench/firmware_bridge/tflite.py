@@ -5,21 +5,22 @@ Source: tensorflow/lite/schema/schema.fbs (order of the fields, codes, types).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from math import prod
 
+from edgebench.firmware_bridge.operator_names import operator_name
 from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.flatbuffer import FlatbufferError, FlatFile, FlatTable
 
-INT8, UINT8, INT32, FLOAT32 = "int8", "uint8", "int32", "float32"
-_TYPES = {0: FLOAT32, 1: "float16", 2: INT32, 3: UINT8, 4: "int64", 7: "int16", 9: INT8}
+INT8, UINT8, INT32, INT64, FLOAT32 = "int8", "uint8", "int32", "int64", "float32"
+_TYPES = {0: FLOAT32, 1: "float16", 2: INT32, 3: UINT8, 4: INT64, 7: "int16", 9: INT8}
 ELEMENT_BYTES = {INT8: 1, UINT8: 1, INT32: 4, FLOAT32: 4}
 _DAMAGED = "the file is not a TensorFlow Lite model, or is damaged"
 
 
 class TfliteCode(IntEnum):
-    """Operators that the firmware supports, by `BuiltinOperator`."""
+    """Operators that the generator knows, by `BuiltinOperator`."""
 
     ADD = 0
     AVERAGE_POOL_2D = 1
@@ -28,15 +29,38 @@ class TfliteCode(IntEnum):
     DEPTHWISE_CONV_2D = 4
     DEQUANTIZE = 6
     FULLY_CONNECTED = 9
+    LOGISTIC = 14
     MAX_POOL_2D = 17
     MUL = 18
+    RELU = 19
+    RELU6 = 21
     RESHAPE = 22
+    RESIZE_BILINEAR = 23
     SOFTMAX = 25
+    TANH = 28
     PAD = 34
+    TRANSPOSE = 39
     MEAN = 40
+    SUB = 41
     SQUEEZE = 43
+    STRIDED_SLICE = 45
+    SPLIT = 49
+    PRELU = 54
+    MAXIMUM = 55
+    MINIMUM = 57
+    SLICE = 65
+    TRANSPOSE_CONV = 67
     EXPAND_DIMS = 70
+    SHAPE = 77
+    PACK = 83
+    RESIZE_NEAREST_NEIGHBOR = 97
+    LEAKY_RELU = 98
+    SPLIT_V = 102
     QUANTIZE = 114
+    CALL_ONCE = 129
+    VAR_HANDLE = 142
+    READ_VARIABLE = 143
+    ASSIGN_VARIABLE = 144
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +103,8 @@ class ModelTensor:
 class ModelOperator:
     """An operator; tensors by number, -1 for an input that is left out."""
 
-    code: TfliteCode
+    code: int
+    name: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: FlatTable | None
@@ -100,37 +125,46 @@ class ModelOperator:
 
 @dataclass(frozen=True, slots=True)
 class TfliteGraph:
-    """The only graph of a model."""
+    """A graph of a model."""
 
     tensors: tuple[ModelTensor, ...]
     operators: tuple[ModelOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    others: tuple[TfliteGraph, ...] = ()
+    """Of the first graph: the graphs after it, which its operators call."""
 
 
 def read_model(data: bytes) -> TfliteGraph:
     """Read a .tflite file.
 
     Raises:
-        ModelRefused: the file is damaged, has several graphs, or an operator that is not in
-            `TfliteCode`.
+        ModelRefused: the file is damaged.
     """
     try:
         root = FlatFile(data).root()
-        graphs = root.tables(2)
-        if data[4:8] != b"TFL3" or len(graphs) != 1:
-            raise ModelRefused(f"the model has {len(graphs)} graphs, not 1")
+        if data[4:8] != b"TFL3":
+            raise ModelRefused(_DAMAGED)
         buffers = [table.content(0) for table in root.tables(4)]
-        codes = [max(table.number(0, "<b"), table.number(3)) for table in root.tables(1)]
-        graph = graphs[0]
-        return TfliteGraph(
-            tensors=tuple(_tensor(table, buffers) for table in graph.tables(0)),
-            operators=tuple(_operator(table, codes) for table in graph.tables(3)),
-            inputs=graph.numbers(1),
-            outputs=graph.numbers(2),
-        )
-    except (FlatbufferError, IndexError) as error:
+        codes = [_code(table) for table in root.tables(1)]
+        first, *others = [_graph(table, buffers, codes) for table in root.tables(2)]
+    except (FlatbufferError, IndexError, ValueError) as error:
         raise ModelRefused(_DAMAGED) from error
+    return replace(first, others=tuple(others))
+
+
+def _code(table: FlatTable) -> tuple[int, str]:
+    code = max(table.number(0, "<b"), table.number(3))
+    return code, operator_name(code, table.content(1).decode(errors="replace"))
+
+
+def _graph(table: FlatTable, buffers: list[bytes], codes: list[tuple[int, str]]) -> TfliteGraph:
+    return TfliteGraph(
+        tensors=tuple(_tensor(tensor, buffers) for tensor in table.tables(0)),
+        operators=tuple(_operator(operator, codes) for operator in table.tables(3)),
+        inputs=table.numbers(1),
+        outputs=table.numbers(2),
+    )
 
 
 def _tensor(table: FlatTable, buffers: list[bytes]) -> ModelTensor:
@@ -146,8 +180,6 @@ def _tensor(table: FlatTable, buffers: list[bytes]) -> ModelTensor:
     )
 
 
-def _operator(table: FlatTable, codes: list[int]) -> ModelOperator:
-    code = codes[table.number(0)]
-    if code not in TfliteCode.__members__.values():
-        raise ModelRefused(f"the firmware does not support operator {code} of the model")
-    return ModelOperator(TfliteCode(code), table.numbers(1), table.numbers(2), table.table(4))
+def _operator(table: FlatTable, codes: list[tuple[int, str]]) -> ModelOperator:
+    code, name = codes[table.number(0)]
+    return ModelOperator(code, name, table.numbers(1), table.numbers(2), table.table(4))

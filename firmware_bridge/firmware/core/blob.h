@@ -46,6 +46,15 @@ enum blob_kind {
 	KIND_QUANTIZE,
 	KIND_REQUANTIZE,
 	KIND_DEQUANTIZE,
+	KIND_SUB,
+	KIND_MAXIMUM,
+	KIND_MINIMUM,
+	KIND_PRELU,
+	KIND_LOOKUP,           /* any function of a single int8: input[1] is its table */
+	KIND_STRIDED,          /* TRANSPOSE, STRIDED_SLICE, SPLIT */
+	KIND_RESIZE_BILINEAR,
+	KIND_RESIZE_NEAREST,   /* input[1], input[2]: row and column of the input for each of the output */
+	KIND_TRANSPOSE_CONV,
 };
 
 /* Numbers of parameters, by operator. */
@@ -57,7 +66,7 @@ enum {
 	P_MULTIPLIERS, P_SHIFTS, /* tensors of int32, with an item per channel of the output */
 	P_FILTER_H = P_DILATION_H, P_FILTER_W = P_DILATION_W, /* pools */
 	P_TAPS = P_MULTIPLIERS + 2,
-	/* ADD, MUL: from P_ACT_MIN to P_ZERO_OUT as above */
+	/* ADD, SUB, MUL, PRELU: from P_ACT_MIN to P_ZERO_OUT as above */
 	P_ZERO_A = 0, P_ZERO_B = 1,
 	P_MULTIPLIER_A = 7, P_SHIFT_A, P_MULTIPLIER_B, P_SHIFT_B,
 	P_MULTIPLIER_OUT, P_SHIFT_OUT,
@@ -71,10 +80,15 @@ enum {
 	P_AXIS = 0, P_OFFSET,
 	/* REQUANTIZE: P_ZERO_IN, P_ZERO_OUT */
 	P_REQUANTIZE_MULTIPLIER = 0, P_REQUANTIZE_SHIFT,
+	/* STRIDED: number of the first element in the input, and steps to the next, by dimension */
+	P_FIRST = 0, P_STEP,
+	/* RESIZE_BILINEAR */
+	P_ALIGN_CORNERS = 0, P_HALF_PIXEL,
 	P_COUNT = 16,
 };
 
 #define FLAG_ROUND_ONCE 1u
+#define FLAG_RESET 2u /* runs when the state of the model is reset, not in an inference */
 
 struct blob_operator {
 	uint32_t kind;

@@ -324,6 +324,40 @@ void conv(const struct operands *o)
 	}
 }
 
+/* Each output gathers the taps that reach it. Taps outside of the input add nothing, so its zero point
+ * cannot be folded into the bias. */
+void transpose_conv(const struct operands *o)
+{
+	const struct geometry g = geometry_of(o);
+	const struct finishing f = finishing_of(o);
+	const int8_t *image = o->a, *weights = o->b;
+	int32_t zero = o->operator->p[P_ZERO_IN];
+	int8_t *out = o->result;
+
+	for (uint32_t n = 0; n < o->in->size[0]; n++, image += g.in_h * g.in_w * g.in_c) {
+		for (int32_t pixel = 0; pixel < g.out_h * g.out_w; pixel++) {
+			for (int32_t channel = 0; channel < g.out_c; channel++) {
+				const int8_t *tap = weights + channel * g.depth;
+				uint32_t sum = (uint32_t)o->bias[channel];
+
+				for (int32_t i = 0; i < g.filter_h * g.filter_w; i++, tap += g.in_c) {
+					int32_t y = pixel / g.out_w + g.pad_top - i / g.filter_w;
+					int32_t x = pixel % g.out_w + g.pad_left - i % g.filter_w;
+
+					if (y < 0 || y % g.stride_h || y / g.stride_h >= g.in_h || x < 0 ||
+					    x % g.stride_w || x / g.stride_w >= g.in_w)
+						continue;
+					const int8_t *from = image + (y / g.stride_h * g.in_w + x / g.stride_w) * g.in_c;
+
+					for (int32_t c = 0; c < g.in_c; c++)
+						sum += (uint32_t)((from[c] - zero) * tap[c]);
+				}
+				*out++ = finish(f, (int32_t)sum, channel);
+			}
+		}
+	}
+}
+
 uint32_t depthwise_scratch_bytes(const struct blob_tensor *in, const struct blob_tensor *weights)
 {
 	return weights->size[1] * weights->size[2] * 4 + ROUND_UP(in->size[3], 4);

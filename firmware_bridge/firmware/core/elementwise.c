@@ -20,12 +20,45 @@ static inline int8_t sum_of(const struct operands *o, int32_t a, int32_t b)
 	return (int8_t)clamp(wrapping_add(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]);
 }
 
+static inline int8_t difference_of(const struct operands *o, int32_t a, int32_t b)
+{
+	const int32_t *p = o->operator->p;
+	int32_t left = scaled(o, wrapping_left(a - p[P_ZERO_A], ADD_LEFT_SHIFT), p[P_MULTIPLIER_A], p[P_SHIFT_A]);
+	int32_t right = scaled(o, wrapping_left(b - p[P_ZERO_B], ADD_LEFT_SHIFT), p[P_MULTIPLIER_B], p[P_SHIFT_B]);
+	int32_t value = scaled(o, wrapping_subtract(left, right), p[P_MULTIPLIER_OUT], p[P_SHIFT_OUT]);
+
+	return (int8_t)clamp(wrapping_add(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]);
+}
+
 static inline int8_t product_of(const struct operands *o, int32_t a, int32_t b)
 {
 	const int32_t *p = o->operator->p;
 	int32_t value = scaled(o, (a - p[P_ZERO_A]) * (b - p[P_ZERO_B]), p[P_MULTIPLIER_OUT], p[P_SHIFT_OUT]);
 
 	return (int8_t)clamp(wrapping_add(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]);
+}
+
+static inline int8_t larger_of(const struct operands *o, int32_t a, int32_t b)
+{
+	(void)o;
+	return (int8_t)(a > b ? a : b);
+}
+
+static inline int8_t smaller_of(const struct operands *o, int32_t a, int32_t b)
+{
+	(void)o;
+	return (int8_t)(a < b ? a : b);
+}
+
+/* A positive value is scaled, a negative one multiplied with its slope b too. */
+static inline int8_t rectified(const struct operands *o, int32_t a, int32_t b)
+{
+	const int32_t *p = o->operator->p;
+	int32_t value = a - p[P_ZERO_A];
+
+	value = value >= 0 ? scaled(o, value, p[P_MULTIPLIER_A], p[P_SHIFT_A])
+			   : scaled(o, value * (b - p[P_ZERO_B]), p[P_MULTIPLIER_OUT], p[P_SHIFT_OUT]);
+	return (int8_t)clamp(wrapping_add(value, p[P_ZERO_OUT]), INT8_MIN, INT8_MAX);
 }
 
 /* Distance between neighbours of a tensor in each dimension; 0 if it is broadcast. */
@@ -63,7 +96,20 @@ for_each(const struct operands *o, int8_t (*combine)(const struct operands *o, i
 }
 
 void add(const struct operands *o) { for_each(o, sum_of); }
+void sub(const struct operands *o) { for_each(o, difference_of); }
 void mul(const struct operands *o) { for_each(o, product_of); }
+void maximum(const struct operands *o) { for_each(o, larger_of); }
+void minimum(const struct operands *o) { for_each(o, smaller_of); }
+void prelu(const struct operands *o) { for_each(o, rectified); }
+
+void lookup(const struct operands *o)
+{
+	const int8_t *in = o->a, *table = (const int8_t *)o->b - INT8_MIN;
+	int8_t *out = o->result;
+
+	for (uint32_t i = 0; i < o->out->bytes; i++)
+		out[i] = table[in[i]];
+}
 
 /* Halves away from zero, like TfLiteRound; values out of range are clamped before the conversion. */
 int8_t quantize_value(float value, float scale, int32_t zero_point)

@@ -8,6 +8,7 @@
 
 /* Sums of products wrap, as they do in the reference on every real machine. */
 static inline int32_t wrapping_add(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
+static inline int32_t wrapping_subtract(int32_t a, int32_t b) { return (int32_t)((uint32_t)a - (uint32_t)b); }
 static inline int32_t wrapping_left(int32_t a, int32_t bits) { return (int32_t)((uint32_t)a << bits); }
 
 static inline int32_t clamp(int32_t value, int32_t low, int32_t high)

@@ -23,6 +23,7 @@ struct operands {
 	const void *a; /* first input */
 	const void *b; /* second input, or weights */
 	const int32_t *bias, *multipliers, *shifts;
+	const int32_t *rows, *columns; /* of RESIZE_NEAREST */
 	void *result;
 	void *scratch;
 };
@@ -48,6 +49,15 @@ void concat(const struct operands *o);
 void quantize(const struct operands *o);
 void requantize(const struct operands *o);
 void dequantize(const struct operands *o);
+void sub(const struct operands *o);
+void maximum(const struct operands *o);
+void minimum(const struct operands *o);
+void prelu(const struct operands *o);
+void lookup(const struct operands *o);
+void strided(const struct operands *o);
+void resize_bilinear(const struct operands *o);
+void resize_nearest(const struct operands *o);
+void transpose_conv(const struct operands *o);
 
 int8_t quantize_value(float value, float scale, int32_t zero_point);
 

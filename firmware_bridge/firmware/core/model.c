@@ -120,7 +120,7 @@ static bool is_conv_good(const struct model *model, const struct operands *o)
 		       out->size[3] % in->size[3] == 0 && w->size[1] <= 255 && w->size[2] <= 255 &&
 		       is_scratch_good(model, op, depthwise_scratch_bytes(in, w));
 	return w->size[0] == out->size[3] && w->size[3] == in->size[3] &&
-	       is_scratch_good(model, op, conv_scratch_bytes(in, w, out));
+	       (op->kind == KIND_TRANSPOSE_CONV || is_scratch_good(model, op, conv_scratch_bytes(in, w, out)));
 }
 
 static bool is_broadcast_good(const struct operands *o)
@@ -223,6 +223,39 @@ static bool is_conversion_good(const struct operands *o)
 	}
 }
 
+/* Elements that an input and an operator of STRIDED have in common. */
+static bool is_strided_good(const struct operands *o)
+{
+	const int32_t *p = o->operator->p;
+	int64_t lowest = p[P_FIRST], highest = p[P_FIRST];
+
+	if (o->in->type != o->out->type || o->in->bytes > INT32_MAX)
+		return false;
+	for (int d = 0; d < 4; d++) {
+		int64_t reach = (int64_t)p[P_STEP + d] * (o->out->size[d] - 1);
+
+		if (!is_between(p[P_STEP + d], -(int32_t)element_count(o->in), (int32_t)element_count(o->in)))
+			return false;
+		lowest += reach < 0 ? reach : 0;
+		highest += reach > 0 ? reach : 0;
+	}
+	return lowest >= 0 && highest < (int64_t)element_count(o->in);
+}
+
+static bool is_resize_good(const struct operands *o)
+{
+	return is_activation(o->in) && is_activation(o->out) && o->in->size[0] == o->out->size[0] &&
+	       o->in->size[3] == o->out->size[3];
+}
+
+static bool are_below(const int32_t *numbers, uint32_t count, uint32_t limit)
+{
+	for (uint32_t i = 0; numbers && i < count; i++)
+		if (!is_between(numbers[i], 0, (int32_t)limit - 1))
+			return false;
+	return numbers != NULL;
+}
+
 static bool is_operator_good(const struct model *model, const struct operands *o)
 {
 	const int32_t *p = o->operator->p;
@@ -232,14 +265,30 @@ static bool is_operator_good(const struct model *model, const struct operands *o
 	switch (o->operator->kind) {
 	case KIND_CONV:
 	case KIND_DEPTHWISE:
+	case KIND_TRANSPOSE_CONV:
 		return is_conv_good(model, o);
 	case KIND_AVERAGE_POOL:
 	case KIND_MAX_POOL:
 		return is_pool_good(o);
 	case KIND_ADD:
+	case KIND_SUB:
 		return is_broadcast_good(o) && is_scale_pair(p + P_MULTIPLIER_A) && is_scale_pair(p + P_MULTIPLIER_B);
 	case KIND_MUL:
+	case KIND_MAXIMUM:
+	case KIND_MINIMUM:
 		return is_broadcast_good(o);
+	case KIND_PRELU:
+		return is_broadcast_good(o) && is_scale_pair(p + P_MULTIPLIER_A);
+	case KIND_LOOKUP:
+		return is_activation(o->in) && is_activation(o->out) && o->in->bytes == o->out->bytes &&
+		       is_activation(o->in_b) && o->in_b->place == PLACE_BLOB && o->in_b->bytes == 256;
+	case KIND_STRIDED:
+		return is_strided_good(o);
+	case KIND_RESIZE_BILINEAR:
+		return is_resize_good(o) && is_between(p[P_ALIGN_CORNERS], 0, 1) && is_between(p[P_HALF_PIXEL], 0, 1);
+	case KIND_RESIZE_NEAREST:
+		return is_resize_good(o) && are_below(o->rows, o->out->size[1], o->in->size[1]) &&
+		       are_below(o->columns, o->out->size[2], o->in->size[2]);
 	case KIND_COPY:
 		return o->in->bytes == o->out->bytes && o->in->type == o->out->type;
 	case KIND_PAD:
@@ -268,12 +317,16 @@ static struct operands operands_of(const struct model *model, const struct blob_
 	o.b = o.in_b ? model_data(model, o.in_b) : NULL;
 	o.result = o.out && o.out->place == PLACE_ARENA ? model->arena + o.out->at : NULL;
 	o.scratch = model->arena + op->scratch_at;
-	if (o.out && (op->kind == KIND_CONV || op->kind == KIND_DEPTHWISE)) {
+	if (o.out && (op->kind == KIND_CONV || op->kind == KIND_DEPTHWISE || op->kind == KIND_TRANSPOSE_CONV)) {
 		uint32_t channels = o.out->size[3];
 
 		o.bias = constants(model, op->input[2], channels);
 		o.multipliers = constants(model, (uint32_t)op->p[P_MULTIPLIERS], channels);
 		o.shifts = constants(model, (uint32_t)op->p[P_SHIFTS], channels);
+	}
+	if (o.out && op->kind == KIND_RESIZE_NEAREST) {
+		o.rows = constants(model, op->input[1], o.out->size[1]);
+		o.columns = constants(model, op->input[2], o.out->size[2]);
 	}
 	return o;
 }
@@ -354,6 +407,7 @@ enum model_state model_open(struct model *model, const uint8_t *blob, size_t blo
 			return MODEL_BAD_OPERATOR;
 	}
 	memset(arena, 0, header->arena_bytes);
+	model_reset(model);
 	return MODEL_READY;
 }
 
@@ -380,21 +434,30 @@ void model_set_input(const struct model *model, const uint8_t *data)
 	}
 }
 
-void model_run(const struct model *model)
+/* Run the operators whose flag for the reset is as given. */
+static void run(const struct model *model, uint32_t flag)
 {
 	static void (*const kernels[])(const struct operands *o) = {
 		[KIND_CONV] = conv, [KIND_DEPTHWISE] = depthwise, [KIND_AVERAGE_POOL] = average_pool,
 		[KIND_MAX_POOL] = max_pool, [KIND_ADD] = add, [KIND_MUL] = mul, [KIND_COPY] = copy,
 		[KIND_PAD] = pad, [KIND_SOFTMAX] = softmax, [KIND_MEAN] = mean, [KIND_CONCAT] = concat,
 		[KIND_QUANTIZE] = quantize, [KIND_REQUANTIZE] = requantize, [KIND_DEQUANTIZE] = dequantize,
+		[KIND_SUB] = sub, [KIND_MAXIMUM] = maximum, [KIND_MINIMUM] = minimum, [KIND_PRELU] = prelu,
+		[KIND_LOOKUP] = lookup, [KIND_STRIDED] = strided, [KIND_RESIZE_BILINEAR] = resize_bilinear,
+		[KIND_RESIZE_NEAREST] = resize_nearest, [KIND_TRANSPOSE_CONV] = transpose_conv,
 	};
 
 	for (uint32_t i = 0; i < model->header->operator_count; i++) {
+		if ((model->operators[i].flags & FLAG_RESET) != flag)
+			continue;
 		struct operands o = operands_of(model, &model->operators[i]);
 
 		kernels[o.operator->kind](&o);
 	}
 }
+
+void model_run(const struct model *model) { run(model, 0); }
+void model_reset(const struct model *model) { run(model, FLAG_RESET); }
 
 const struct blob_tensor *model_input(const struct model *model) { return tensor_at(model, model->header->input); }
 

@@ -26,6 +26,8 @@ enum model_state model_open(struct model *model, const uint8_t *blob, size_t blo
 /* Bytes of an input as the host sends them, into the input tensor. */
 void model_set_input(const struct model *model, const uint8_t *data);
 void model_run(const struct model *model);
+/* Give the variables of a model their first values. */
+void model_reset(const struct model *model);
 const struct blob_tensor *model_input(const struct model *model);
 const struct blob_tensor *model_output(const struct model *model, uint32_t index);
 const void *model_data(const struct model *model, const struct blob_tensor *tensor);

@@ -129,6 +129,33 @@ void pad(const struct operands *o)
 	}
 }
 
+void strided(const struct operands *o)
+{
+	const int32_t *step = o->operator->p + P_STEP;
+	const uint32_t *size = o->out->size;
+	uint32_t width = o->out->bytes / (size[0] * size[1] * size[2] * size[3]), row = size[3] * width;
+	const uint8_t *first = (const uint8_t *)o->a + (size_t)o->operator->p[P_FIRST] * width;
+	uint8_t *to = o->result;
+
+	for (uint32_t n = 0; n < size[0]; n++) {
+		for (uint32_t y = 0; y < size[1]; y++) {
+			for (uint32_t x = 0; x < size[2]; x++) {
+				int32_t at = (int32_t)n * step[0] + (int32_t)y * step[1] + (int32_t)x * step[2];
+				const uint8_t *from = first + at * (int32_t)width;
+
+				if (step[3] == 1) {
+					memmove(to, from, row);
+					to += row;
+					continue;
+				}
+				for (uint32_t c = 0; c < size[3]; c++, from += step[3] * (int32_t)width)
+					for (uint32_t i = 0; i < width; i++)
+						*to++ = from[i];
+			}
+		}
+	}
+}
+
 void concat(const struct operands *o)
 {
 	const int32_t *p = o->operator->p;

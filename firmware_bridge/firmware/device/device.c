@@ -69,6 +69,8 @@ const char *begin_input(uint32_t size)
 	if (size > device.input_max)
 		return "Supplied buffer size";
 	device.input_load = (struct load){.is_open = true, .size = size};
+	if (device.state == MODEL_READY)
+		model_reset(&device.model); /* the results of an input do not depend on those before it */
 	memset(device.input, 0, size);
 	return NULL;
 }

@@ -177,6 +177,7 @@ void wake_start(void)
 	}
 	put_line("Listening for I2S data ... ", NULL);
 	put_flush();
+	model_reset(&device.model);
 	forget_sound(wake);
 	wake->played = wake->heard = wake->detected = 0;
 	device.cycles_total = 0;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
 from functools import cached_property, partial
 from pathlib import Path
@@ -49,21 +49,30 @@ Names = str | Path | Sequence[str | Path]
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSet(RunSet):
-    """Set of runs of a model, displayed as a table in a notebook."""
+    """Set of runs of a model, displayed as a table and a picture in a notebook."""
+
+    stored: tuple[StoredRun, ...] = field(default=(), repr=False, compare=False)
+    """The runs with their traces."""
 
     @classmethod
-    def of(cls, run_set: RunSet) -> StoredSet:
+    def of(cls, run_set: RunSet, stored: Sequence[StoredRun] = ()) -> StoredSet:
         """Convert a `RunSet`."""
-        return cls(**{field.name: getattr(run_set, field.name) for field in fields(run_set)})
+        own = {each.name: getattr(run_set, each.name) for each in fields(run_set)}
+        counted = {run.run_id for run in run_set.counted}
+        return cls(**own, stored=tuple(run for run in stored if run.id in counted))
 
     def __repr__(self) -> str:
         return f"<StoredSet {self.set_id} of {len(self.runs)} runs: {self.verdict.state.value}>"
 
     def _repr_html_(self) -> str:
-        """Display in a notebook: verdict, headline with its interval, and each run."""
+        """Display in a notebook: verdict, headline with its interval, each run, and a picture."""
         from edgebench.host.show.notebook import set_html
 
-        return set_html(self)
+        try:
+            latencies = [run.series.latency for run in self.stored]
+        except StoreError:  # the numbers are shown without the picture
+            latencies = []
+        return set_html(self, [latency for latency in latencies if latency is not None])
 
 
 class StoredRun:
@@ -281,7 +290,7 @@ class StoredResults:
 
     def sets(self, runs: Sequence[StoredRun]) -> list[StoredSet]:
         """Sets of runs of the same model, each with the interval between its runs."""
-        return [StoredSet.of(run_set) for run_set in find_sets(run.result for run in runs)]
+        return [StoredSet.of(run_set, runs) for run_set in find_sets(run.result for run in runs)]
 
     def bundle(
         self, runs: Names, path: str | Path | None = None, *, is_annotated: bool = True

@@ -127,13 +127,25 @@ def test_what_is_no_model_is_refused(data: bytes) -> None:
         generate(data, model_id="x")
 
 
-@settings(max_examples=300)
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4))
-@example([(27041, 20)])  # the options of the operator are outside of the file
-@example([(27041, 1)])
-def test_damaged_model_is_a_blob_or_refused(edits: list[tuple[int, int]]) -> None:
+DAMAGED = [
+    int8_models.fully_connected(np.random.default_rng(1)),
+    *(make(np.random.default_rng(1)) for make in int8_models.KINDS.values()),
+    int8_models.stream(np.random.default_rng(1)),
+    int8_models.two_inputs(np.random.default_rng(1)),
+]
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    st.sampled_from(DAMAGED),
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4),
+)
+@example(DAMAGED[0], [(27041, 20)])  # the options of the operator are outside of the file
+@example(DAMAGED[0], [(27041, 1)])
+@example(DAMAGED[0], [(4937, 1)])  # an operator has a tensor that does not exist
+def test_damaged_model_is_a_blob_or_refused(whole: bytes, edits: list[tuple[int, int]]) -> None:
     """Otherwise the process that makes the blob would die of a file, or never end."""
-    data = bytearray(int8_models.fully_connected(np.random.default_rng(1)))
+    data = bytearray(whole)
     for place, value in edits:
         data[place % len(data)] = value
     try:
@@ -149,11 +161,17 @@ def refused(graph: Graph) -> str:
     return str(error.value)
 
 
-def test_operator_that_is_not_there_is_named() -> None:
-    """Otherwise a user would not know which part of a model has to go."""
-    tensors = (Tensor("x", tb.INT8), Tensor("y", tb.INT8))
-    text = refused(Graph(tensors, (Operator(tb.BATCH_MATMUL, "x x", "y"),)))
-    assert text == "the firmware does not support operator 126 of the model"
+def test_operators_that_are_missing_are_all_named_before_anything_else_fails() -> None:
+    """Otherwise a user would find out one after the other which parts of a model have to go."""
+    tensors = (Tensor("x", tb.FLOAT32), Tensor("y", tb.INT8), Tensor("z", tb.INT8))
+    operators = (
+        Operator(tb.BATCH_MATMUL, "x x", "y"),
+        Operator(tb.ADD, "x x", "y"),
+        Operator(tb.PACK, "x y", "y"),
+        Operator(tb.BATCH_MATMUL, "x x", "y"),
+    )
+    text = refused(Graph(tensors, operators, inputs="x z"))
+    assert text == ("the firmware does not support 3 of 4 operators: BATCH_MATMUL (2), PACK (1)")
 
 
 def test_model_of_floats_is_refused() -> None:

@@ -2,8 +2,9 @@
 
 Traces are embedded as base64 of little-endian float32, a third of the size of decimals. A trace
 with more than two values per interval is embedded by interval, with the lowest, mean and highest
-value, so a peak stays visible at any zoom. Times have no offset: zero is the first inference after
-the warm-up, as in `series`.
+value, so a peak stays visible at any zoom. Latencies are embedded by intervals of inferences, in
+several resolutions (`series/latency_line.py`). Times have no offset: zero is the first inference
+after the warm-up, as in `series`.
 """
 
 from __future__ import annotations
@@ -11,21 +12,32 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.host.result.units import format_ns
 from edgebench.host.series.envelope import Envelope, Floats, Points, even_edges
-from edgebench.host.series.run_series import PowerSeries, RunSeries, WindowSeries
+from edgebench.host.series.latency_line import (
+    OVERVIEW_COUNT,
+    LatencyLine,
+    above_count,
+    distribution_limits,
+    latency_line,
+)
+from edgebench.host.series.run_series import LatencySeries, PowerSeries, RunSeries, WindowSeries
 
 MAX_INTERVALS = 8192
 """Number of intervals of a trace in a report of a single run: 73 ms each over ten minutes."""
+FINER = 5
+"""Ratio between the numbers of intervals of two resolutions of the latency."""
 MIN_INTERVALS = 256
 SENSOR_INTERVALS = 2048
 MAX_SENSORS = 6
-"""Limit on the traces in a sensor panel: more cannot be distinguished."""
+"""Limit on the traces in a sensor panel, and on distributions over each other: more cannot be
+distinguished."""
 BIN_COUNT = 80
 """Bars of a histogram."""
 ECDF_COUNT = 257
@@ -37,11 +49,26 @@ Unit = Literal["ns", "w", "c", "hz", "ratio", "count"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChartResolution:
+    """Latencies by intervals with the same number of inferences; columns are base64 of float32."""
+
+    size: int
+    """Inferences of each interval; the other percentiles of an interval of one are its p50."""
+    count: int
+    time: str
+    """Middle of each interval, seconds."""
+    p50: str
+    p10: str = ""
+    p90: str = ""
+    max: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChartTrace:
-    """A line, a band, or the windows of a panel; columns are base64 of float32."""
+    """A line, a band, the windows or the latencies of a panel; columns are base64 of float32."""
 
     name: str
-    form: Literal["points", "line", "band", "windows"]
+    form: Literal["line", "band", "windows", "latency"]
     count: int
     time: str = ""
     """Times in seconds; for windows, their starts; empty for a band, which has even intervals."""
@@ -55,6 +82,8 @@ class ChartTrace:
     low: str = ""
     mean: str = ""
     high: str = ""
+    resolutions: tuple[ChartResolution, ...] = ()
+    """Latencies, the coarsest resolution first, which is that of the whole run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +92,11 @@ class ChartPanel:
 
     title: str
     unit: Unit
-    is_log: bool
     traces: tuple[ChartTrace, ...]
+    low: float | None = None
+    """Lower end of the axis; None: that of the traces in the view."""
+    high: float | None = None
+    """Upper end of the axis."""
     note: str = ""
     """Resolution of the embedded traces, and traces that were left out."""
 
@@ -115,27 +147,40 @@ class ChartMark:
     value: float
     low: float | None
     high: float | None
+    group: int = 0
+    """Index of its histogram."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChartEcdf:
-    """Cumulative distribution of a run: quantiles at evenly spaced probabilities from 0 to 1."""
+    """Cumulative distribution: quantiles at evenly spaced probabilities from 0 to 1."""
 
     name: str
     quantiles: tuple[float, ...]
+    group: int = 0
+    """Index of its histogram."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DistributionChart:
-    """Histogram and cumulative distribution of latencies, nanoseconds."""
+@dataclass(frozen=True, slots=True)
+class ChartHistogram:
+    """Numbers of latencies by bar."""
 
-    is_log: bool
-    edges: tuple[float, ...]
+    name: str
     counts: tuple[int, ...]
     below_count: int
     """Values below the first edge."""
     above_count: int
     """Values above the last edge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributionChart:
+    """Histograms and cumulative distributions of latencies, nanoseconds."""
+
+    is_log: bool
+    edges: tuple[float, ...]
+    histograms: tuple[ChartHistogram, ...]
+    """That of a subject, or those of several subjects over each other."""
     ecdfs: tuple[ChartEcdf, ...]
     marks: tuple[ChartMark, ...]
     unit: Unit = "ns"
@@ -224,15 +269,8 @@ def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
     most = max(MIN_INTERVALS, MAX_INTERVALS // run_count)
     begin_s, end_s = series.span_s
     panels: list[ChartPanel] = []
-    if series.latency is not None and len(series.latency.start_s):
-        points = series.latency.points
-        trace = _trace("latency", points, even_edges(begin_s, end_s, most), form="points")
-        note = f"each of {len(points):,} inferences"
-        if trace.form == "band":
-            step = _length((trace.end_s - trace.begin_s) / trace.count)
-            note = f"lowest, mean and highest of {len(points):,} inferences in each {step}; "
-            note += "single inferences are not embedded"
-        panels.append(_panel("Latency", "ns", [trace], [points.value], note))
+    if series.latency is not None and series.latency.steady_ns.size:
+        panels.append(_latency_panel(series.latency, most))
     if series.windows is not None and np.isfinite(series.windows.per_inference).any():
         panels.append(_window_panel(series.windows))
     power = _power_panel(series.power, most)
@@ -255,11 +293,11 @@ def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
 def distribution_chart(
     latencies_ns: Sequence[tuple[str, Floats]], marks: Sequence[ChartMark]
 ) -> DistributionChart | None:
-    """Distribution of the latencies of the runs; None without latencies.
+    """Distribution of the latencies of the runs of a subject; None without latencies.
 
-    The histogram extends a little beyond 99 % of the latencies, and to marks at up to twice that
-    distance, because a few outliers would otherwise compress all other values. `below_count` and
-    `above_count` are the numbers of latencies outside the histogram.
+    The histogram ends before the slowest latencies, because a few outliers would otherwise compress
+    all other values; marks at up to twice the distance extend it. `below_count` and `above_count`
+    are the numbers of latencies outside the histogram.
 
     Args:
         latencies_ns: Name of each run and its latencies after the warm-up, nanoseconds, shape (n,).
@@ -271,29 +309,102 @@ def distribution_chart(
     pooled = counted[0][1]
     if len(counted) > 1:
         pooled = np.sort(np.concatenate([values for _, values in counted]))
-    low, high = (float(pooled[int(at * (pooled.size - 1))]) for at in (0.005, 0.99))
-    margin = 0.25 * (high - low)
-    low, high = max(low - margin, float(pooled[0])), min(high + margin, float(pooled[-1]))
+    ecdfs = tuple(ChartEcdf(name, _quantiles(values)) for name, values in counted)
+    return _distribution([("", pooled)], ecdfs, marks)
+
+
+def overlaid_chart(
+    latencies_ns: Sequence[tuple[str, Floats]], marks: Sequence[ChartMark]
+) -> DistributionChart | None:
+    """Distributions of several subjects over each other; None if fewer than two have latencies.
+
+    Args:
+        latencies_ns: Name of each subject and its latencies, nanoseconds, shape (n,).
+        marks: Percentiles to mark; their groups are indexes of the subjects.
+    """
+    known = [place for place, (_, values) in enumerate(latencies_ns) if len(values)][:MAX_SENSORS]
+    if len(known) < 2:
+        return None
+    counted = [(latencies_ns[place][0], np.sort(latencies_ns[place][1])) for place in known]
+    ecdfs = tuple(
+        ChartEcdf(name, _quantiles(values), group) for group, (name, values) in enumerate(counted)
+    )
+    shown = [replace(mark, group=known.index(mark.group)) for mark in marks if mark.group in known]
+    return _distribution(counted, ecdfs, shown)
+
+
+def _distribution(
+    groups: Sequence[tuple[str, Floats]], ecdfs: tuple[ChartEcdf, ...], marks: Sequence[ChartMark]
+) -> DistributionChart:
+    """Chart of the histograms of groups, whose values are in ascending order."""
+    ends = [distribution_limits(values) for _, values in groups]
+    low, high = min(one.low_ns for one in ends), max(one.high_ns for one in ends)
     near = [mark.value for mark in marks if mark.value <= 2 * high - low]
     low, high = min([low, *near]), max([high, *near])
-    if low >= high:
-        low, high = low * 0.99, high * 1.01 + 1.0
     is_log = low > 0 and high / low > LOG_RATIO
     edges = np.geomspace(low, high, BIN_COUNT + 1) if is_log else even_edges(low, high, BIN_COUNT)
-    counts, _ = np.histogram(pooled, edges)
-    at = np.linspace(0.0, 1.0, ECDF_COUNT)
-    ecdfs = tuple(
-        ChartEcdf(name, tuple(map(float, values[np.ceil(at * (len(values) - 1)).astype(int)])))
-        for name, values in counted
-    )
     return DistributionChart(
         is_log=is_log,
         edges=tuple(map(float, edges)),
-        counts=tuple(map(int, counts)),
-        below_count=int(np.searchsorted(pooled, edges[0], side="left")),
-        above_count=int(pooled.size - np.searchsorted(pooled, edges[-1], side="right")),
+        histograms=tuple(
+            ChartHistogram(
+                name,
+                tuple(map(int, np.histogram(values, edges)[0])),
+                below_count=int(np.searchsorted(values, edges[0], side="left")),
+                above_count=int(values.size - np.searchsorted(values, edges[-1], side="right")),
+            )
+            for name, values in groups
+        ),
         ecdfs=ecdfs,
         marks=tuple(marks),
+    )
+
+
+def _quantiles(ordered: Floats) -> tuple[float, ...]:
+    at = np.linspace(0.0, 1.0, ECDF_COUNT)
+    return tuple(map(float, ordered[np.ceil(at * (len(ordered) - 1)).astype(int)]))
+
+
+def _latency_panel(latency: LatencySeries, most: int) -> ChartPanel:
+    """Panel of the latency, whose axis is that of the whole run at any zoom."""
+    line = latency_line(latency)
+    resolutions = [_resolution(line)]
+    count = OVERVIEW_COUNT * FINER
+    while resolutions[-1].size > 1 and count <= most:
+        resolutions.append(_resolution(latency_line(latency, count)))
+        count *= FINER
+    trace = ChartTrace(
+        name="latency", form="latency", count=len(line), resolutions=tuple(resolutions)
+    )
+    total, above = len(latency.steady_ns), above_count(latency, line.limits)
+    note = "each dot is an inference"
+    if line.size > 1:
+        note = f"line p50 of {line.size:,} inferences each, band p10 to p90, dots slowest"
+    if above:
+        highest = format_ns(float(latency.steady_ns.max()))
+        note += f"; {above:,} of {total:,} above the axis, max {highest}"
+    return ChartPanel(
+        title="Latency",
+        unit="ns",
+        traces=(trace,),
+        low=line.limits.low_ns,
+        high=line.limits.high_ns,
+        note=note,
+    )
+
+
+def _resolution(line: LatencyLine) -> ChartResolution:
+    def packed(values: Floats) -> str:
+        return "" if line.size == 1 else _packed(values)
+
+    return ChartResolution(
+        size=line.size,
+        count=len(line),
+        time=_packed(line.middle_s),
+        p50=_packed(line.p50_ns),
+        p10=packed(line.p10_ns),
+        p90=packed(line.p90_ns),
+        max=packed(line.max_ns),
     )
 
 
@@ -315,7 +426,6 @@ def _window_panel(windows: WindowSeries) -> ChartPanel:
     return ChartPanel(
         title=f"{kind} per inference, by window",
         unit="count" if windows.is_counted else "ns",
-        is_log=False,
         traces=(trace,),
         note=note,
     )
@@ -339,7 +449,7 @@ def _power_panel(power: Sequence[PowerSeries], most: int) -> ChartPanel | None:
     if gaps_s.size:
         gaps = "1 gap" if gaps_s.size == 1 else f"{gaps_s.size:,} gaps"
         note += f"; {gaps} without a sample, {_length(float(gaps_s.sum()))} in all, not drawn"
-    return _panel("Power", "w", traces, [one.high_w for one in filled], note)
+    return ChartPanel(title="Power", unit="w", traces=tuple(traces), note=note)
 
 
 def panel_sensors(series: RunSeries, panel: SensorPanel) -> dict[str, Points]:
@@ -360,38 +470,20 @@ def _sensor_panels(series: RunSeries, edges_s: Floats) -> list[ChartPanel]:
     for panel in SENSOR_PANELS:
         if not (shown := panel_sensors(series, panel)):
             continue
-        traces = [_trace(name, points, edges_s, form="line") for name, points in shown.items()]
+        traces = [_trace(name, points, edges_s) for name, points in shown.items()]
         count = len(series.named(panel.suffix))
         note = f"the {len(shown)} highest of {count} sensors" if len(shown) == MAX_SENSORS else ""
-        values = [points.value for points in shown.values()]
-        panels.append(_panel(panel.title, panel.unit, traces, values, note))
+        panels.append(
+            ChartPanel(title=panel.title, unit=panel.unit, traces=tuple(traces), note=note)
+        )
     return panels
 
 
-def _panel(
-    title: str, unit: Unit, traces: list[ChartTrace], values: list[Floats], note: str
-) -> ChartPanel:
-    """Panel of traces; the axis is logarithmic if outliers would compress all other values."""
-    ends = [
-        end
-        for value in values
-        if len(value)
-        for end in (np.fmin.reduce(value), np.fmax.reduce(value))
-    ]
-    finite = [float(end) for end in ends if np.isfinite(end)]
-    is_log = (
-        unit == "ns" and bool(finite) and min(finite) > 0 and max(finite) / min(finite) > LOG_RATIO
-    )
-    return ChartPanel(title=title, unit=unit, is_log=is_log, traces=tuple(traces), note=note)
-
-
-def _trace(
-    name: str, points: Points, edges_s: Floats, *, form: Literal["points", "line"]
-) -> ChartTrace:
+def _trace(name: str, points: Points, edges_s: Floats) -> ChartTrace:
     """A trace point by point, or by interval if it has more than two values per interval."""
     if len(points) > 2 * (len(edges_s) - 1):
         return _band(name, points.envelope(edges_s))
-    gaps = points.gaps() if form == "line" else np.empty(0, np.int64)
+    gaps = points.gaps()
     if gaps.size:  # a NaN in each gap interrupts the line
         middle_s = (points.time_s[gaps] + points.time_s[gaps + 1]) / 2
         points = Points(
@@ -399,7 +491,7 @@ def _trace(
         )
     return ChartTrace(
         name=name,
-        form=form,
+        form="line",
         count=len(points),
         time=_packed(points.time_s),
         value=_packed(points.value),

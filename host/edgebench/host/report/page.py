@@ -23,6 +23,7 @@ from edgebench.host.analysis.history.history import History
 from edgebench.host.analysis.run_set import choose_sets, find_sets
 from edgebench.host.report.anonymous import Anonymizer
 from edgebench.host.report.campaign import CampaignFacts, CampaignPart, campaign_part
+from edgebench.host.report.charts import ChartMark, DistributionChart, overlaid_chart
 from edgebench.host.report.comparison import RatioRow, ratio_rows
 from edgebench.host.report.conditions import ConditionRow, commands_of, condition_rows
 from edgebench.host.report.history import HistoryPart, history_parts
@@ -32,6 +33,7 @@ from edgebench.host.report.subject import (
     subject_names,
     subject_of,
 )
+from edgebench.host.report.suspect_sections import SuspectSection
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.headline import best_of
 from edgebench.host.store.address import RunElsewhere, find_each
@@ -57,12 +59,25 @@ class ReportPage:
     headline: str
     """The best of several results; empty if there is one, or if they cannot be compared."""
     subjects: tuple[ReportSubject, ...]
+    overlay: DistributionChart | None
+    """Distributions of several results over each other; None if fewer than two have latencies."""
     conditions: tuple[ConditionRow, ...]
     ratios: tuple[RatioRow, ...]
     histories: tuple[HistoryPart, ...]
     campaign: CampaignPart | None
     is_anonymous: bool
     software: str
+
+    @property
+    def sections(self) -> list[SuspectSection]:
+        """Sections about the failed rules of all subjects."""
+        listed = (section for subject in self.subjects for section in subject.sections)
+        return list(dict.fromkeys(listed))
+
+    @property
+    def anchors(self) -> dict[str, str]:
+        """Id of the section of each failed rule."""
+        return {rule: section.anchor for section in self.sections for rule in section.rules}
 
     @property
     def damages(self) -> list[str]:
@@ -135,6 +150,7 @@ def run_page(
     return ReportPage(
         title=title,
         subjects=subjects,
+        overlay=_overlay(subjects),
         conditions=tuple(condition_rows(sets)),
         ratios=tuple(ratio_rows(sets, allowed, spread_of)) if len(sets) > 1 else (),
         histories=tuple(history_parts([*histories.values()], run_ids)),
@@ -160,6 +176,7 @@ def campaign_report(
     page = ReportPage(
         title=f"Campaign {facts.summary.name}",
         subjects=_subjects(facts.sets, runs),
+        overlay=None,
         conditions=(),
         headline="",
         ratios=(),
@@ -177,6 +194,7 @@ def history_report(histories: Sequence[History]) -> str:
     page = ReportPage(
         title=f"History of {shown[0].name}" if len(shown) == 1 else f"{len(shown)} histories",
         subjects=(),
+        overlay=None,
         conditions=(),
         headline="",
         ratios=(),
@@ -266,6 +284,22 @@ def _subjects(sets: Sequence[RunSet], runs: Sequence[ReportedRun]) -> tuple[Repo
         )
         for run_set, name, command in zip(sets, subject_names(sets), commands_of(sets), strict=True)
     )
+
+
+def _overlay(subjects: Sequence[ReportSubject]) -> DistributionChart | None:
+    """Distributions of the latencies of the subjects, each with its p50."""
+    marks = [
+        ChartMark(f"{place + 1}. p50", number.value, low, high, place)
+        for place, subject in enumerate(subjects)
+        for number in subject.percentiles
+        if number.path == "latency_ns.p50"
+        for low, high in [number.interval or (None, None)]
+    ]
+    named = [
+        (f"{place}. {subject.name}", subject.latencies_ns)
+        for place, subject in enumerate(subjects, 1)
+    ]
+    return overlaid_chart(named, marks)
 
 
 def _anonymous(runs: Iterable[ReportedRun], anonymizer: Anonymizer) -> list[ReportedRun]:

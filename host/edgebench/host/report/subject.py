@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from edgebench.host.analysis.compare.comparability import differences
 from edgebench.host.analysis.history.conditions import settings_of
 from edgebench.host.analysis.history.history import History
@@ -31,6 +33,7 @@ from edgebench.host.report.numbers import (
     shown_interval,
     shown_number,
 )
+from edgebench.host.report.suspect_sections import SuspectSection, sections_of
 from edgebench.host.report.trace_table import TraceTable, trace_tables
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.latency import PERCENTILES
@@ -61,6 +64,8 @@ from edgebench.host.show.verdict import CauseText, advices, cause_texts, causes_
 from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.errors import RunDamaged, StoreError
 
+MOST_LATENCIES = 20_001
+"""Limit on the latencies that are kept of a subject: quantiles 0.005 % apart."""
 _WORDS = {
     RuleOutcome.PASS: "passed",
     RuleOutcome.FAIL: "failed",
@@ -141,7 +146,11 @@ class ReportSubject:
     headline: str
     """Answer to the question that was asked; empty if the run failed."""
     sentence: str
+    causes_line: str
+    """Titles of the causes where the causes are not listed; empty if the headline has them."""
     causes: tuple[CauseText, ...]
+    sections: tuple[SuspectSection, ...]
+    """Sections about the failed rules."""
     advices: tuple[str, ...]
     """Advice for a verdict without causes: for quantities that were not watched."""
     problems: tuple[RuleLine, ...]
@@ -153,6 +162,8 @@ class ReportSubject:
     all_numbers: tuple[ReportNumber, ...]
     notes: tuple[tuple[str, str], ...]
     distribution: DistributionChart | None
+    latencies_ns: Floats
+    """Latencies after the warm-up of all runs, at most `MOST_LATENCIES`, ascending."""
     percentiles: tuple[ReportNumber, ...]
     spread: IntervalPlot | None
     """Headline of each run with its interval within the run; None for a single run."""
@@ -234,8 +245,10 @@ def subject_of(
         labels=labels_of(run_set),
         headline="".join(headline.line for headline in headlines([run_set])),
         sentence=" ".join([_sentence(run_set), *settings]),
+        causes_line="" if is_refused or not causes_of(run_set) else titles_of(run_set),
         # For a failed run, the sentence with the reason is enough.
         causes=() if is_failed else tuple(cause_texts(run_set, runs[0].run)),
+        sections=tuple(sections_of(rule.id for rule in run_set.verdict.failures)),
         advices=() if is_failed or causes_of(run_set) else tuple(advices(run_set, runs[0].run)),
         problems=problems,
         problems_line=problems_line,
@@ -245,6 +258,7 @@ def subject_of(
         all_numbers=tuple(all_numbers(run_set)),
         notes=tuple(_notes(run_set, runs)),
         distribution=None if is_refused else distribution_chart(latencies, marks),
+        latencies_ns=_quantiles([] if is_refused else [values for _, values in latencies]),
         percentiles=tuple(percentiles),
         spread=_spread(run_set),
         traces=tuple(parts),
@@ -253,6 +267,15 @@ def subject_of(
         operators=None if profile is None or is_refused else operator_lines(profile),
         command=command,
     )
+
+
+def _quantiles(values: Sequence[Floats]) -> Floats:
+    """All values in ascending order, or evenly spaced quantiles of them if there are too many."""
+    ordered: Floats = np.sort(np.concatenate([np.zeros(0), *values]))
+    if len(ordered) <= MOST_LATENCIES:
+        return ordered
+    thinned: Floats = ordered[np.linspace(0, len(ordered) - 1, MOST_LATENCIES).astype(int)]
+    return thinned
 
 
 def _typical(run_set: RunSet) -> Run:
@@ -271,13 +294,12 @@ def _sentence(run_set: RunSet) -> str:
         where = f" while {failure.phase.value.replace('_', ' ')}" if failure.phase else ""
         return f"The run failed{where}: {failure.message} ({failure.code}). Nothing was measured."
     unknown = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.UNKNOWN]
-    causes = titles_of(run_set)
     if verdict.state is State.INVALID:
-        return f"The numbers cannot be trusted and are not shown: {causes}."
+        return "The numbers cannot be trusted and are not shown."
     if verdict.state is State.SUSPECT:
-        return f"The numbers may be wrong: {causes}."
+        return "The numbers may be wrong."
     if also := run_set.marks.also_suspect:
-        return f"The main metric can be trusted, but {in_words(also)} may be wrong: {causes}."
+        return f"The main metric can be trusted, but {in_words(also)} may be wrong."
     if verdict.unwatched:
         names = ", ".join(verdict.unwatched)
         return f"The numbers can be trusted, but {names} could not be read."

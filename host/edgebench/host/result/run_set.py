@@ -99,8 +99,11 @@ class RunSet:
 
     @property
     def first(self) -> Run:
-        """The first run, which alone has checked outputs and an accuracy."""
-        return self.runs[0]
+        """The first run that did not fail, or the first of a set whose runs all failed.
+
+        Only the first planned run has checked outputs and an accuracy.
+        """
+        return next((run for run in self.runs if run.failure is None), self.runs[0])
 
 
 def without_replaced(runs: Iterable[Run]) -> list[Run]:

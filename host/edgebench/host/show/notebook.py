@@ -8,7 +8,7 @@ backgrounds.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 import numpy as np
@@ -27,7 +27,16 @@ from edgebench.host.result.units import (
     half_width_of,
 )
 from edgebench.host.result.verdict import State
-from edgebench.host.series.envelope import Envelope, Floats, even_edges
+from edgebench.host.series.envelope import Floats
+from edgebench.host.series.latency_line import (
+    OVERVIEW_COUNT,
+    AxisLimits,
+    LatencyLine,
+    above_count,
+    distribution_limits,
+    latency_line,
+    shared_limits,
+)
 from edgebench.host.series.run_series import LatencySeries
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.headline import headlines
@@ -35,16 +44,11 @@ from edgebench.host.show.numbers import headline_words
 from edgebench.host.show.verdict import cause_texts
 from edgebench.protocol.text import printable
 
-COLUMNS = 240
-"""Number of intervals of the latency over time; each is two pixels wide."""
 BINS = 60
-FENCES = 5.0
-"""Range of the histogram beyond the quartiles, in interquartile ranges: without a limit, a few slow
-inferences would reduce the histogram to a single bar."""
 _HEIGHT, _TOP, _BASE = 170, 20, 140
 _LEFT, _RIGHT = (70, 480), (530, 690)
 """Horizontal extent of both drawings, pixels."""
-_INK, _BAND, _TEXT = "#3b82c4", "#8ab8dd", "#808080"
+_INK, _BAND, _ABOVE, _TEXT = "#3b82c4", "#8ab8dd", "#d55e00", "#808080"
 _COLOURS = {State.VALID: "#2e8b57", State.SUSPECT: "#b8860b", State.INVALID: "#c0392b"}
 
 
@@ -66,19 +70,26 @@ def run_html(run: Run, latency: LatencySeries | None, missing: str | None = None
     if missing is not None:
         parts.append(f"<p>{_text(f'no picture: {missing}')}</p>")
     elif latency is not None and len(latency.steady_ns) > 1 and not run.verdict.is_refused:
-        parts.append(_picture(latency))
+        parts.append(_picture([latency]))
     return f"<div>{''.join(parts)}</div>"
 
 
-def set_html(run_set: RunSet) -> str:
-    """A set: verdict and its reasons, the headline with its interval between runs, and each run."""
+def set_html(run_set: RunSet, latencies: Sequence[LatencySeries] = ()) -> str:
+    """A set: verdict and its reasons, headline with its interval, each run, and a picture.
+
+    Args:
+        run_set: The set.
+        latencies: Latencies of its runs that count, in order; empty: no picture.
+    """
     title = f"{run_set.model} on {run_set.runtime}, {run_set.device}, {len(run_set.run_ids)} runs"
     rows = [("set", run_set.set_id or "of one run")]
     if (number := headline_number(run_set)) is not None:
         where = "" if run_set.set_id is None else ", between runs"
         rows.append((run_set.headline, f"{format_number(number)}{where}"))
     rows += [(run.run_id, headline_words(run)) for run in run_set.runs]
-    return f"<div>{_head(title, run_set)}{_table(rows)}</div>"
+    drawn = [latency for latency in latencies if len(latency.steady_ns) > 1]
+    picture = _picture(drawn) if drawn and not run_set.verdict.is_refused else ""
+    return f"<div>{_head(title, run_set)}{_table(rows)}{picture}</div>"
 
 
 def _head(title: str, result: Run | RunSet) -> str:
@@ -124,19 +135,22 @@ def _text(words: str) -> str:
     return escape(printable(words))
 
 
-def _picture(latency: LatencySeries) -> str:
-    """Latency over time and its distribution, as an image."""
-    start_s, steady_ns = latency.start_s[latency.warmup_count :], latency.steady_ns
-    low_ns, high_ns = np.quantile(steady_ns, (0.25, 0.75))
-    reach_ns = FENCES * (high_ns - low_ns)
-    is_shown = (low_ns - reach_ns <= steady_ns) & (steady_ns <= high_ns + reach_ns)
-    counts, edges_ns = np.histogram(steady_ns[is_shown], BINS)
-    edges_s = even_edges(float(start_s[0]), float(start_s[-1]), COLUMNS)
-    envelope = latency.points.envelope(edges_s)
+def _picture(latencies: Sequence[LatencySeries]) -> str:
+    """Latency of each run over time, one run after another, and their distribution, as an image."""
+    steady_ns = np.concatenate([latency.steady_ns for latency in latencies])
+    ends = distribution_limits(steady_ns)
+    counts, edges_ns = np.histogram(steady_ns, BINS, (ends.low_ns, ends.high_ns))
+    lines = [
+        latency_line(latency, max(1, OVERVIEW_COUNT // len(latencies))) for latency in latencies
+    ]
+    limits = shared_limits(lines)
+    duration_s = sum(end_s - begin_s for begin_s, end_s in (line.steady_span_s for line in lines))
+    above = sum(above_count(latency, limits) for latency in latencies)
     parts = [
-        *_over_time(envelope, f"{edges_s[-1] - edges_s[0]:.3g} s"),
+        *_over_time(lines, limits, f"{duration_s:.3g} s"),
         *_distribution(counts.astype(np.float64), edges_ns),
-        _label(_RIGHT[0], 12, f"{is_shown.mean():.1%} of the inferences"),
+        _label(_LEFT[0], 12, f"p50, p10 to p90{f'; {above:,} above' if above else ''}"),
+        _label(_RIGHT[0], 12, f"{counts.sum() / len(steady_ns):.1%} of the inferences"),
     ]
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 700 {_HEIGHT}" width="700" '
@@ -145,37 +159,45 @@ def _picture(latency: LatencySeries) -> str:
     )
     data = base64.b64encode(svg.encode()).decode()
     about = (
-        f"Latency of {len(steady_ns)} inferences over {edges_s[-1] - edges_s[0]:.3g} s, "
+        f"Latency of {len(steady_ns)} inferences over {duration_s:.3g} s, "
         f"{format_ns(float(steady_ns.min()))} to {format_ns(float(steady_ns.max()))}, and its "
         "distribution"
     )
     return f'<img width="700" alt="{_text(about)}" src="data:image/svg+xml;base64,{data}">'
 
 
-def _over_time(envelope: Envelope, duration: str) -> list[str]:
-    """Band of lowest to highest values, and line of means; an interval without a value is a gap."""
+def _over_time(lines: Sequence[LatencyLine], limits: AxisLimits, duration: str) -> list[str]:
+    """Line of p50 and band from p10 to p90 of each run; a tick at the top for what is above."""
     left, right = _LEFT
-    has_value = np.isfinite(envelope.mean)
-    low_ns, high_ns = float(np.nanmin(envelope.low)), float(np.nanmax(envelope.high))
-    x = np.linspace(left, right, envelope.count)
-    band = [
-        f"M{at:.1f} {_y(low, low_ns, high_ns):.1f}V{_y(high, low_ns, high_ns):.1f}"
-        for at, low, high in zip(
-            x[has_value], envelope.low[has_value], envelope.high[has_value], strict=True
+    width = (right - left) / len(lines)
+    bands, medians, above = "", "", ""
+    for number, line in enumerate(lines):
+        steady = slice(line.warmup_count, None)
+        begin_s, end_s = line.steady_span_s
+        gap = 2.0 if len(lines) > 1 else 0.0
+        scale = (width - gap) / ((end_s - begin_s) or 1.0)
+        x = left + width * number + scale * (line.middle_s[steady] - begin_s)
+        p10, p50, p90 = (
+            _BASE - (_BASE - _TOP) * limits.places(values[steady])
+            for values in (line.p10_ns, line.p50_ns, line.p90_ns)
         )
-    ]
-    line = [
-        f"{'L' if number and has_value[number - 1] else 'M'}{x[number]:.1f} "
-        f"{_y(float(envelope.mean[number]), low_ns, high_ns):.1f}"
-        for number in np.flatnonzero(has_value)
-    ]
+        medians += _path(x, p50)
+        bands += f"{_path(np.append(x, x[::-1]), np.append(p90, p10[::-1]))}Z"
+        is_above = line.max_ns[steady] > limits.high_ns
+        above += "".join(f"M{at:.1f} {_TOP}v4" for at in x[is_above])
     return [
-        f'<path d="{"".join(band)}" stroke="{_BAND}" stroke-width="2" fill="none"/>',
-        f'<path d="{"".join(line)}" stroke="{_INK}" fill="none"/>',
+        f'<path d="{bands}" fill="{_BAND}" fill-opacity="0.6" stroke="{_BAND}"/>',
+        f'<path d="{above}" stroke="{_ABOVE}" fill="none"/>',
+        f'<path class="p50" d="{medians}" stroke="{_INK}" stroke-width="1.5" fill="none"/>',
         *_axis(left, right, "0 s", duration),
-        _label(left - 6, _TOP + 4, format_ns(high_ns), "end"),
-        _label(left - 6, _BASE, format_ns(low_ns), "end"),
+        _label(left - 6, _TOP + 4, format_ns(limits.high_ns), "end"),
+        _label(left - 6, _BASE, format_ns(limits.low_ns), "end"),
     ]
+
+
+def _path(x: Floats, y: Floats) -> str:
+    points = "L".join(f"{at:.1f} {height:.1f}" for at, height in zip(x, y, strict=True))
+    return f"M{points}" if len(x) > 1 else f"M{points}h1"
 
 
 def _distribution(counts: Floats, edges_ns: Floats) -> list[str]:

@@ -1,7 +1,8 @@
 """Pictures of a run for the terminal, a line each: distribution of latencies, traces over time.
 
-All traces share the time axis, with the same duration per column. A column shows the mean of its
-interval; the numbers after a line are the values of its lowest and highest column.
+All traces share the time axis, with the same duration per column. A column shows the median of the
+latency, and the mean of other traces, in its interval; the numbers after a line are the values of
+its lowest and highest column.
 """
 
 from __future__ import annotations
@@ -17,6 +18,12 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import format_ns, format_watts
 from edgebench.host.series.envelope import Floats, Points, even_edges
+from edgebench.host.series.latency_line import (
+    AxisLimits,
+    distribution_limits,
+    latency_line,
+    shared_limits,
+)
 from edgebench.host.series.run_series import RunSeries, SpanKind, sensor_title
 from edgebench.host.show.tables import text
 from edgebench.protocol.record import Phase
@@ -28,8 +35,6 @@ NAME_WIDTH, RANGE_WIDTH = 14, 34
 """Widths of the texts to the left and right of a picture: its name and its range."""
 LEAST_WIDTH, MOST_WIDTH = 16, 72
 """Limits on the width of a picture."""
-TAIL_RATIO = 0.99
-"""Share of the latencies in the histogram; the tail beyond is cut off."""
 HELD_INTERVALS = 3.0
 """A reading is valid until the next reading, but at most for this many sampling intervals."""
 _MARKED = ("p50", "p90", "p99")
@@ -66,9 +71,15 @@ def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -
     if end_s <= begin_s:
         return [table] if table.rows else []
     edges_s = even_edges(begin_s, end_s, columns)
+    if latency is not None and latency.steady_ns.size:
+        line = latency_line(latency)
+        drawn_ns = line.by_column(edges_s)
+        table.add_row(
+            "latency p50",
+            sparkline(drawn_ns, glyphs, line.line_limits),
+            _reach(drawn_ns, format_ns),
+        )
     lines: list[tuple[str, Floats, Callable[[float], str], str]] = []
-    if latency is not None:
-        lines.append(("latency", _by_column(latency.points, edges_s), format_ns, ""))
     energy = run.metrics.energy
     has_power = is_shown and series.power and series.power_apart is None
     if has_power and energy is not None and energy.refused is None:
@@ -81,10 +92,7 @@ def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -
         if sensor is not None:
             lines.append((name, _by_column(sensor[1], edges_s), shown, sensor[0]))
     for name, values, shown, of in lines:
-        known = values[~np.isnan(values)]
-        if known.size:
-            low, high = shown(float(known.min())), shown(float(known.max()))
-            reach = low if low == high else f"{low} .. {high}"
+        if reach := _reach(values, shown):
             table.add_row(name, sparkline(values, glyphs), text(f"{reach}{of and f', {of}'}"))
     if any(span.kind is SpanKind.THROTTLED for span in series.spans):
         table.add_row("throttled", _throttled(series, edges_s, glyphs), "")
@@ -99,7 +107,7 @@ def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -
 def set_picture(
     run_set: RunSet, series: Sequence[RunSeries], width: int, *, has_unicode: bool
 ) -> list[Table]:
-    """Distribution of the latencies of all runs that count.
+    """Distribution of the latencies of all runs that count, then their latency over time.
 
     Args:
         run_set: The set.
@@ -118,11 +126,27 @@ def set_picture(
             if (summary := run_set.metrics.get(f"latency_ns.{name}")) is not None and summary.ci95
         ]
         _add_distribution(table, np.concatenate(known), marks, columns, glyphs)
+    # The runs one after another, each with the same number of columns.
+    lines = [
+        latency_line(run.latency) for run in series if run.latency and run.latency.steady_ns.size
+    ]
+    width = (columns + 1) // len(lines) - 1 if lines else 0
+    if len(lines) > 1 and width > 0:
+        drawn_ns = [line.by_column(even_edges(*line.steady_span_s, width)) for line in lines]
+        every_ns = np.concatenate(drawn_ns)
+        limits = shared_limits(lines, has_band=False)
+        runs = " ".join(sparkline(values, glyphs, limits) for values in drawn_ns)
+        table.add_row("p50, each run", runs, _reach(every_ns, format_ns))
     return [table] if table.rows else []
 
 
-def sparkline(values: Floats, glyphs: str = BLOCKS) -> str:
+def sparkline(values: Floats, glyphs: str = BLOCKS, limits: AxisLimits | None = None) -> str:
     """A character per value, higher for larger values; a space for NaN.
+
+    Args:
+        values: The values.
+        glyphs: Characters in order of height.
+        limits: Values of the lowest and the highest character; None: those of the values.
 
     >>> sparkline(np.array([1.0, 2.0, np.nan, 8.0])), sparkline(np.array([3.0, 3.0]), PLAIN)
     ('▁▂ █', '__')
@@ -131,7 +155,8 @@ def sparkline(values: Floats, glyphs: str = BLOCKS) -> str:
     if not known.size:
         return " " * values.size
     low, reach = known.min(), np.ptp(known)
-    levels = np.nan_to_num((values - low) / (reach or 1.0)) * (len(glyphs) - 1)
+    parts = (values - low) / (reach or 1.0) if limits is None else limits.places(values)
+    levels = np.nan_to_num(parts) * (len(glyphs) - 1)
     return "".join(
         " " if np.isnan(value) else glyphs[round(float(level))]
         for value, level in zip(values, levels, strict=True)
@@ -176,10 +201,10 @@ def _add_distribution(
     table: Table, latency_ns: Floats, marks: Sequence[tuple[str, float]], columns: int, glyphs: str
 ) -> None:
     """Add the rows of a histogram, which ends where the tail begins."""
-    low_ns = float(latency_ns.min())
-    high_ns = float(np.quantile(latency_ns, TAIL_RATIO, method="higher"))
-    if high_ns <= low_ns:
+    if float(latency_ns.min()) == float(latency_ns.max()):
         return
+    limits = distribution_limits(latency_ns)
+    low_ns, high_ns = limits.low_ns, limits.high_ns
     counts, _ = np.histogram(latency_ns, columns, (low_ns, high_ns))
     heights = np.where(counts > 0, counts.astype(np.float64), np.nan)
     reach = f"{format_ns(low_ns)} .. {format_ns(high_ns)}"
@@ -187,8 +212,21 @@ def _add_distribution(
         reach += f", max {format_ns(highest_ns)}"
     table.add_row("distribution", sparkline(heights, glyphs), reach)
     scale = (columns - 1) / (high_ns - low_ns)
-    places = [(name, round((value - low_ns) * scale)) for name, value in marks if value <= high_ns]
+    places = [
+        (name, round((value - low_ns) * scale))
+        for name, value in marks
+        if low_ns <= value <= high_ns
+    ]
     table.add_row("", marks_line(places, columns), "")
+
+
+def _reach(values: Floats, shown: Callable[[float], str]) -> str:
+    """Lowest and highest value as text; empty without a value."""
+    known = values[~np.isnan(values)]
+    if not known.size:
+        return ""
+    low, high = shown(float(known.min())), shown(float(known.max()))
+    return low if low == high else f"{low} .. {high}"
 
 
 def _by_column(points: Points, edges_s: Floats) -> Floats:

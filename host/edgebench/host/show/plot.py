@@ -10,7 +10,8 @@ import numpy as np
 
 from edgebench.host.result.run import Run
 from edgebench.host.series.envelope import Envelope, Floats, even_edges
-from edgebench.host.series.run_series import RunSeries, SpanKind
+from edgebench.host.series.latency_line import above_count, latency_line
+from edgebench.host.series.run_series import LatencySeries, RunSeries, SpanKind
 from edgebench.protocol.distributions import HOST_DISTRIBUTION, install_command
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.record import Phase
@@ -38,13 +39,17 @@ class _Panel:
     span_s: tuple[float, float]
     apart: str | None = None
     """Reason for a separate time axis; None if the panel uses the run's axis."""
+    latency: LatencySeries | None = None
+    """Latencies of the panel, which has no other traces."""
 
 
 def plot_run(run: Run, series: RunSeries) -> Figure:
     """Plot the traces of a run in panels with a common time axis and the verdict as title.
 
-    Bands show the lowest to the highest value, lines show means. The measuring phase is shaded
-    grey, throttling red. Power that was not aligned has a separate time axis.
+    Of the latency, the line shows p50, the band p10 to p90, and dots the slowest inferences of
+    intervals with the same number of inferences. Of other traces, bands show the lowest to the
+    highest value, and lines show means. The measuring phase is shaded grey, throttling red. Power
+    that was not aligned has a separate time axis.
 
     Raises:
         UsageError: matplotlib is not installed, or the run has no traces.
@@ -61,6 +66,8 @@ def plot_run(run: Run, series: RunSeries) -> Figure:
     pyplot.close(figure)  # a notebook would show an open figure a second time
     shared: Any = None
     for place, panel in zip(axes[:, 0], panels, strict=True):
+        if panel.latency is not None:
+            _draw_latency(place, panel.latency, panel.scale)
         edges_s = even_edges(*panel.span_s, COLUMNS)
         for label, envelope_over in panel.traces.items():
             envelope = envelope_over(edges_s)
@@ -92,13 +99,33 @@ def plot_run(run: Run, series: RunSeries) -> Figure:
     return figure
 
 
+def _draw_latency(place: Any, latency: LatencySeries, scale: float) -> None:
+    """Draw the latencies on an axis that may end below the slowest inferences."""
+    line = latency_line(latency)
+    limits = line.limits
+    [drawn] = place.plot(line.middle_s, line.p50_ns * scale, linewidth=1.2, label="p50")
+    colour = drawn.get_color()
+    place.fill_between(
+        line.middle_s,
+        line.p10_ns * scale,
+        line.p90_ns * scale,
+        color=colour,
+        alpha=0.3,
+        linewidth=0,
+    )
+    place.scatter(line.middle_s, line.max_ns * scale, s=3, color=colour, alpha=0.5, linewidth=0)
+    place.set_ylim(limits.low_ns * scale, limits.high_ns * scale)
+    if above := above_count(latency, limits):
+        words = f"{above:,} of {len(latency.steady_ns):,} above"
+        place.set_title(words, loc="right", fontsize="small")
+
+
 def _panels(series: RunSeries) -> list[_Panel]:
     """Panels from top to bottom; a panel with a separate time axis comes last."""
     panels: list[_Panel] = []
     power = {one.channel: one.envelope for one in series.power if len(one.begin_s)}
-    if series.latency is not None and len(series.latency.start_s):
-        latency = {"latency": series.latency.points.envelope}
-        panels.append(_Panel("latency, ms", 1e-6, latency, series.span_s))
+    if series.latency is not None and series.latency.steady_ns.size:
+        panels.append(_Panel("latency, ms", 1e-6, {}, series.span_s, latency=series.latency))
     if power and series.power_apart is None:
         panels.append(_Panel("power, W", 1.0, power, series.span_s))
     for suffix, name, scale in (

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.analysis.verdict.advice import Advice, Situation, without_repeats
+from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.diagnosis import Diagnosis, diagnose, excess
 from edgebench.host.analysis.verdict.energy import EnergyRule
 from edgebench.host.analysis.verdict.run_set import RunCountRule
@@ -66,13 +67,20 @@ def verdict_rows(run_set: RunSet, made: Run | None = None) -> list[tuple[str, st
 class CauseText:
     """A cause of failed rules as text."""
 
+    cause: Cause | None
+    """None for a rule of another version."""
     title: str
+    rules: tuple[str, ...]
+    """Names of its failed rules, that of the evidence first."""
     evidence: str
     """Sentence of the strongest finding that shows the cause."""
-    also_failed: tuple[str, ...]
-    """Names of the other failed rules of the cause."""
     advice: str
     """Empty if there is none, or if it was given for an earlier cause."""
+
+    @property
+    def also_failed(self) -> tuple[str, ...]:
+        """Names of the other failed rules of the cause."""
+        return self.rules[1:]
 
     @property
     def line(self) -> str:
@@ -93,9 +101,10 @@ def cause_texts(run_set: RunSet, made: Run | None = None) -> list[CauseText]:
         others = (finding.id for finding in diagnosis.findings if finding is not strongest)
         texts.append(
             CauseText(
+                cause=diagnosis.cause,
                 title=diagnosis.title,
+                rules=(strongest.id, *others),
                 evidence=evidence_words(run_set, diagnosis),
-                also_failed=tuple(others),
                 advice=str(advice) if is_new else "",
             )
         )

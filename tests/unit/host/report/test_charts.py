@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from edgebench.host.report.charts import (
-    MAX_INTERVALS,
     ChartMark,
     ChartTrace,
     distribution_chart,
+    overlaid_chart,
     time_charts,
 )
 from edgebench.host.report.trace_table import trace_tables
@@ -43,12 +43,14 @@ def latency_trace(latency_ns: Floats, step_s: float = 1e-3) -> ChartTrace:
 
 
 def test_short_trace_is_embedded_whole() -> None:
-    """Otherwise a run of a hundred inferences would be shown by means."""
-    latency_ns = 1e5 + np.arange(100.0)
+    """Otherwise a run of a thousand inferences would be shown by percentiles at any zoom."""
+    latency_ns = 1e5 + np.arange(1000.0)
     trace = latency_trace(latency_ns)
-    assert trace.form == "points"
-    assert unpacked(trace.value) == pytest.approx(latency_ns, rel=1e-6)
-    assert unpacked(trace.time) == pytest.approx(np.arange(100) * 1e-3, abs=1e-6)
+    overview, whole = trace.resolutions
+    assert (overview.size, whole.size) == (5, 1)
+    assert unpacked(whole.p50) == pytest.approx(latency_ns, rel=1e-6)
+    assert unpacked(whole.time)[:-1] == pytest.approx((np.arange(999) + 0.5) * 1e-3, abs=1e-6)
+    assert (whole.p10, whole.p90, whole.max) == ("", "", ""), "they are the same"
 
 
 def test_peak_of_a_long_trace_is_not_averaged_away() -> None:
@@ -56,13 +58,41 @@ def test_peak_of_a_long_trace_is_not_averaged_away() -> None:
     latency_ns = np.full(600_000, 1e5)
     latency_ns[123_456] = 1e9
     trace = latency_trace(latency_ns)
-    assert (trace.form, trace.count) == ("band", MAX_INTERVALS)
-    high = unpacked(trace.high)
-    place = int(np.argmax(high))
-    assert high[place] == 1e9
-    begin_s = trace.begin_s + place * (trace.end_s - trace.begin_s) / trace.count
-    assert begin_s == pytest.approx(123.456, abs=0.1)
-    assert unpacked(trace.low).max() == 1e5
+    for resolution in trace.resolutions:
+        highest = unpacked(resolution.max)
+        place = int(np.argmax(highest))
+        assert highest[place] == 1e9
+        assert unpacked(resolution.time)[place] == pytest.approx(123.456, abs=2)
+        assert unpacked(resolution.p50).max() == 1e5
+    assert [one.count for one in trace.resolutions] == pytest.approx([240, 1200, 6000], rel=0.01)
+
+
+def test_axis_of_the_latency_shows_the_steady_part() -> None:
+    """Otherwise one second in a run of 0.1 ms would make its line flat, or be left out silently."""
+    latency_ns = np.full(20_000, 1e5)
+    latency_ns[123] = 1e9
+    start_s = np.arange(20_000) * 1e-3
+    [chart] = time_charts(RunSeries(latency=LatencySeries(start_s, latency_ns, 0)))
+    [panel] = chart.panels
+    assert (panel.low, panel.high) == (0.975e5, 1.025e5)
+    assert "; 1 of 20,000 above the axis, max 1.00 s" in panel.note
+
+
+def test_distributions_of_several_subjects_have_the_same_axis() -> None:
+    """Otherwise the faster of two models could seem to be the slower one."""
+    draw = np.random.default_rng(1)
+    fast, slow = draw.normal(1e6, 1e4, 5000), draw.normal(1.2e6, 1e4, 200)
+    marks = [ChartMark("1. p50", 1e6, None, None, 0), ChartMark("3. p50", 1.2e6, None, None, 2)]
+    chart = overlaid_chart([("1. a", fast), ("2. b", np.zeros(0)), ("3. c", slow)], marks)
+    assert chart is not None
+    assert [one.name for one in chart.histograms] == ["1. a", "3. c"]
+    assert [mark.group for mark in chart.marks] == [0, 1]
+    centres = (np.array(chart.edges[1:]) + np.array(chart.edges[:-1])) / 2
+    for one, values in zip(chart.histograms, (fast, slow), strict=True):
+        total = sum(one.counts)
+        assert total + one.below_count + one.above_count == len(values)
+        assert np.dot(centres, one.counts) / total == pytest.approx(values.mean(), rel=0.01)
+    assert overlaid_chart([("1. a", fast), ("2. b", np.zeros(0))], marks) is None
 
 
 def test_gap_of_a_sensor_is_a_gap() -> None:
@@ -130,8 +160,9 @@ def test_histogram_counts_every_latency_once() -> None:
     mark = ChartMark("p50", float(np.median(latency_ns)), None, None)
     chart = distribution_chart([("run", latency_ns)], [mark])
     assert chart is not None
-    assert sum(chart.counts) + chart.below_count + chart.above_count == 10_000
-    assert chart.above_count >= 1
+    [bars] = chart.histograms
+    assert sum(bars.counts) + bars.below_count + bars.above_count == 10_000
+    assert bars.above_count >= 1
     quantiles = chart.ecdfs[0].quantiles
     assert (quantiles[0], quantiles[-1]) == (latency_ns.min(), latency_ns.max())
     assert quantiles[len(quantiles) // 2] == pytest.approx(np.median(latency_ns), rel=0.01)
@@ -142,7 +173,7 @@ def test_latencies_that_are_equal_have_a_distribution(values: Floats) -> None:
     """Otherwise a clock of 10 ms, with equal latencies, would end the page in a traceback."""
     chart = distribution_chart([("run", values)], [])
     assert chart is not None
-    assert sum(chart.counts) == len(values)
+    assert sum(chart.histograms[0].counts) == len(values)
 
 
 def test_run_without_traces_has_no_chart() -> None:

@@ -68,10 +68,10 @@ def test_stored_run_has_its_latencies_and_its_power(width: int, has_unicode: boo
     """Otherwise a line would be missing or too wide, or a serial console show question marks."""
     run = stored(METERED_RUN)
     lines = lines_of(read_series(STORED / METERED_RUN, run), run, width, has_unicode=has_unicode)
-    assert {"distribution", "latency", "time"} <= lines.keys()
+    assert {"distribution", "latency p50", "time"} <= lines.keys()
     shown = "".join(lines.values())
     assert bool(set(shown) & set(BLOCKS)) == has_unicode
-    assert re.search(r"\d \S?s( \.\. .* \S?s)?$", lines["latency"])
+    assert re.search(r"\d \S?s( \.\. .* \S?s)?$", lines["latency p50"])
 
 
 def test_invalid_run_shows_no_number_of_its_own() -> None:
@@ -109,13 +109,13 @@ def test_everything_has_one_axis() -> None:
     begin = lines["time"].index("0 s")
     drawn = {name: line[begin : begin + columns] for name, line in lines.items()}
     half = columns // 2
-    assert drawn["latency"] == "▁" * half + "█" * half
+    assert drawn["latency p50"] == "▁" * half + "█" * half
     assert drawn["clock"] == "█" * half + "▁" * half
     assert drawn["throttled"] == " " * half + "█" * half
     assert drawn["time"].split() == ["0", "s", "10", "s"]
     assert drawn["temperature"][0] == "▁"
     assert drawn["temperature"][-1] == "█"
-    assert "1.00 ms .. 2.00 ms" in lines["latency"]
+    assert "1.00 ms .. 2.00 ms" in lines["latency p50"]
     assert "1.00 GHz .. 2.00 GHz, policy0" in lines["clock"]
     assert "40.0 °C .. 80.0 °C, cpu" in lines["temperature"], "the hottest one"
 

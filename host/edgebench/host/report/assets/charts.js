@@ -260,10 +260,74 @@
       for (let index = first; index < last; index++) {
         if (!Number.isFinite(this.value[index])) { isOpen = false; continue; }
         const place = `${x(this.time[index]).toFixed(1)} ${y(this.value[index]).toFixed(1)}`;
-        path += this.form === "points" ? `M${place}h0` : `${isOpen ? "L" : "M"}${place}`;
+        path += `${isOpen ? "L" : "M"}${place}`;
         isOpen = true;
       }
-      add(plot, "path", { class: `${this.form === "points" ? "dots" : "line"} c${color}`, d: path });
+      add(plot, "path", { class: `line c${color}`, d: path });
+    }
+  }
+
+  /* Latencies by intervals of inferences: line of p50, band from p10 to p90, dots for the slowest of
+     each interval. Zooming selects a finer resolution; the finest has a dot for each inference. */
+  class LatencyTrace {
+    constructor(data) {
+      this.name = data.name;
+      this.form = data.form;
+      this.resolutions = data.resolutions.map((resolution) => {
+        const columns = { size: resolution.size };
+        for (const name of ["time", "p50", "p10", "p90", "max"]) columns[name] = resolution[name] ? floats(resolution[name]) : columns.p50;
+        return columns;
+      });
+    }
+
+    /* The finest resolution with as many intervals in the view as the coarsest has in the run. */
+    at(view) {
+      const most = 1.5 * this.resolutions[0].time.length;
+      let chosen = null;
+      for (const resolution of this.resolutions) {
+        const first = Math.max(0, firstAtOrAfter(resolution.time, view[0]) - 1);
+        const last = Math.min(resolution.time.length, firstAtOrAfter(resolution.time, view[1]) + 1);
+        if (chosen === null || last - first <= most) chosen = { ...resolution, first, last };
+      }
+      return chosen;
+    }
+
+    bounds(view) {
+      const shown = this.at(view);
+      let low = Infinity, high = -Infinity;
+      for (let index = shown.first; index < shown.last; index++) {
+        low = Math.min(low, shown.p10[index]);
+        high = Math.max(high, shown.max[index]);
+      }
+      return [low, high];
+    }
+
+    text(time, view, unit) {
+      const shown = this.at(view);
+      let index = firstAtOrAfter(shown.time, time);
+      if (index > 0 && (index === shown.time.length || time - shown.time[index - 1] < shown.time[index] - time)) index -= 1;
+      const isNear = index < shown.time.length && Math.abs(shown.time[index] - time) < 0.03 * (view[1] - view[0]);
+      if (!isNear) return "—";
+      if (shown.size === 1) return show(shown.p50[index], unit);
+      return `p50 ${show(shown.p50[index], unit)} (p10 to p90 ${show(shown.p10[index], unit)} to ${show(shown.p90[index], unit)}, max ${show(shown.max[index], unit)})`;
+    }
+
+    draw(plot, color, x, y, view) {
+      const shown = this.at(view), top = y(y.high) + 2;
+      let upper = "", lower = "", line = "", dots = "", above = "";
+      for (let index = shown.first; index < shown.last; index++) {
+        const at = x(shown.time[index]).toFixed(1);
+        line += `L${at} ${y(shown.p50[index]).toFixed(1)}`;
+        upper += `L${at} ${y(shown.p90[index]).toFixed(1)}`;
+        lower = `L${at} ${y(shown.p10[index]).toFixed(1)}${lower}`;
+        if (shown.max[index] > y.high) above += `M${at} ${top}v5`;
+        else if (shown.size === 1 || shown.max[index] > shown.p90[index]) dots += `M${at} ${y(shown.max[index]).toFixed(1)}h0`;
+      }
+      const isSingle = shown.size === 1;
+      if (!isSingle && line) add(plot, "path", { class: `area c${color}`, d: `M${upper.slice(1)}${lower}Z` });
+      add(plot, "path", { class: `dots c${color}${isSingle ? "" : " slowest"}`, d: dots });
+      add(plot, "path", { class: "above", d: above });
+      if (!isSingle && line) add(plot, "path", { class: `line p50 c${color}`, d: `M${line.slice(1)}` });
     }
   }
 
@@ -273,7 +337,7 @@
       this.full = data.end_s > data.begin_s ? [data.begin_s, data.end_s] : [data.begin_s, data.begin_s + 1e-6];
       this.view = [...this.full];
       this.spans = data.spans;
-      this.panels = data.panels.map((panel) => ({ ...panel, traces: panel.traces.map((trace) => new Trace(trace)) }));
+      this.panels = data.panels.map((panel) => ({ ...panel, traces: panel.traces.map((trace) => trace.form === "latency" ? new LatencyTrace(trace) : new Trace(trace)) }));
       this.pointers = new Map();
       figure.tabIndex = 0;
       const bar = addHtml(figure, "div", "tools");
@@ -425,19 +489,20 @@
       const height = (panel.unit === "ns" || panel.unit === "w" ? 190 : 120) + (isLast ? BOTTOM : 4);
       const bounds = panel.traces.map((trace) => trace.bounds(this.view)).reduce((a, b) => [Math.min(a[0], b[0]), Math.max(a[1], b[1])]);
       const hasValues = Number.isFinite(bounds[0]);
-      const isLog = panel.is_log && bounds[0] > 0;
       const bottom = panel.bottom = height - (isLast ? BOTTOM : 4);
       const text = hasValues ? `${show(bounds[0], panel.unit)} to ${show(bounds[1], panel.unit)}` : "no values";
       const svg = newSvg(this.area, width, height, `${panel.title} over time`, `${text}, from ${show(this.view[0], "s")} to ${show(this.view[1], "s")}. ${panel.note}`);
       svg.dataset.begin = this.view[0];
       svg.dataset.end = this.view[1];
       svg.dataset.panel = panel.title;
+      const hasAxis = panel.low !== null;  // with the same axis at any zoom
+      if (hasAxis) [bounds[0], bounds[1]] = [panel.low, panel.high];
       // The axis of a ratio starts at 0; otherwise a change from 99.8 to 100 % would fill the panel.
       if (panel.unit === "ratio" && hasValues) [bounds[0], bounds[1]] = [0, Math.max(1, bounds[1])];
       // At least 1 % high for windows; otherwise a single tick of the counter would fill the panel.
       const least = panel.traces[0].form === "windows" ? 0.005 * (bounds[0] + bounds[1]) / 2 : 0;
       if (bounds[1] - bounds[0] < 2 * least) [bounds[0], bounds[1]] = [(bounds[0] + bounds[1]) / 2 - least, (bounds[0] + bounds[1]) / 2 + least];
-      const y = scaleOf(...(hasValues && panel.unit !== "ratio" ? padded(...bounds, isLog) : [0, hasValues ? bounds[1] : 1]), bottom, TOP, isLog);
+      const y = scaleOf(...(hasValues && panel.unit !== "ratio" ? padded(...bounds, false) : [0, hasValues ? bounds[1] : 1]), bottom, TOP, false);
       axisX(svg, this.x, isLast ? "s" : "none", TOP, bottom);
       if (!isLast) svg.querySelectorAll("text").forEach((label) => label.remove());
       if (hasValues) axisY(svg, y, panel.unit, width);
@@ -456,6 +521,7 @@
     }
   }
 
+  /* Histograms, each as a share of its own latencies, with cumulative shares on an axis of their own. */
   class DistributionChart {
     constructor(figure, data) {
       this.figure = figure;
@@ -466,46 +532,65 @@
       const { figure, data } = this, width = figure.clientWidth, height = 270, top = 56, bottom = height - BOTTOM;
       if (!width) return;
       figure.replaceChildren();
+      const isOverlaid = data.histograms.length > 1;
       const right = data.ecdfs.length ? SHARE_AXIS : RIGHT;
       const x = scaleOf(data.edges[0], data.edges[data.edges.length - 1], LEFT, width - right, data.is_log);
-      const total = data.counts.reduce((a, b) => a + b, 0) + data.below_count + data.above_count;
-      const most = Math.max(...data.counts, 1) / total;
+      const totals = data.histograms.map((one) => one.counts.reduce((a, b) => a + b, 0) + one.below_count + one.above_count);
+      const most = Math.max(...data.histograms.map((one, group) => Math.max(...one.counts, 1) / totals[group]));
       const bars = scaleOf(0, most * 1.05, bottom, top, false), ecdf = scaleOf(0, 1, bottom, top, false);
-      const svg = newSvg(figure, width, height, "Distribution of the latency", `Histogram of ${total} latencies from ${show(x.low, data.unit)} to ${show(x.high, data.unit)} with the cumulative share`);
+      const what = isOverlaid ? data.histograms.map((one) => one.name).join("; ") : `${totals[0]} latencies`;
+      const svg = newSvg(figure, width, height, "Distribution of the latency", `Histogram of ${what} from ${show(x.low, data.unit)} to ${show(x.high, data.unit)} with the cumulative share`);
       axisX(svg, x, data.unit, top, bottom);
       axisY(svg, bars, "ratio", width - right + RIGHT);
       for (const share of data.ecdfs.length ? [0, 0.25, 0.5, 0.75, 1] : []) {  // the line has an axis of its own
         add(svg, "text", { class: "axis", x: width - right + 6, y: ecdf(share) + 4 }, show(share, "ratio"));
       }
-      data.counts.forEach((count, index) => {
-        if (!count) return;
-        const from = x(data.edges[index]), to = x(data.edges[index + 1]), y = bars(count / total);
-        const bar = add(svg, "rect", { class: "bar", x: from, y, width: Math.max(0.5, to - from - 0.5), height: bottom - y });
-        add(bar, "title", {}, `${show(data.edges[index], data.unit)} to ${show(data.edges[index + 1], data.unit)}: ${count} (${show(count / total, "ratio")})`);
-      });
+      data.histograms.forEach((one, group) => this.drawBars(svg, one, totals[group], group, x, bars, bottom));
       for (const run of data.ecdfs) {
         const last = run.quantiles.length - 1;
         const path = run.quantiles.map((value, index) => `${x(Math.min(x.high, Math.max(x.low, value))).toFixed(1)} ${ecdf(index / last).toFixed(1)}`);
-        const line = add(svg, "path", { class: "line ecdf", d: `M${path.join("L")}` });
+        const line = add(svg, "path", { class: isOverlaid ? `line overlaid c${run.group % 6}` : "line ecdf", d: `M${path.join("L")}` });
         add(line, "title", {}, `cumulative share, ${run.name}`);
       }
+      const hasShading = this.drawMarks(svg, x, top, bottom, width, right);
+      data.histograms.forEach((one, group) => {
+        if (isOverlaid) addHtml(addHtml(figure, "div", "note"), "span", `key c${group % 6}`, `■ ${one.name}`);
+      });
+      const outside = data.histograms.map((one, group) => [one.below_count + one.above_count, totals[group]]);
+      const isOutside = outside.some(([count]) => count > 0);
+      const shares = isOverlaid ? outside.map(([count, total]) => show(count / total, "ratio")).join(" and ") : outside.map(([count, total]) => `${count} of ${total}`).join();
+      const of = isOverlaid ? " of each result" : data.ecdfs.length > 1 ? " of each run" : "";
+      addHtml(figure, "figcaption", "note", `Bars: share of the latencies${isOutside ? `; ${shares} are outside the axis` : ""}. ${isOverlaid ? "Lines" : "Line"} (right axis): cumulative share${of}.${hasShading ? " Shaded: 95 % interval of a percentile." : ""}`);
+    }
+
+    drawBars(svg, histogram, total, group, x, bars, bottom) {
+      const { data } = this;
+      histogram.counts.forEach((count, index) => {
+        if (!count) return;
+        const from = x(data.edges[index]), to = x(data.edges[index + 1]), y = bars(count / total);
+        const bar = add(svg, "rect", { class: `bar c${group % 6}`, x: from, y, width: Math.max(0.5, to - from - 0.5), height: bottom - y });
+        add(bar, "title", {}, `${histogram.name ? `${histogram.name}, ` : ""}${show(data.edges[index], data.unit)} to ${show(data.edges[index + 1], data.unit)}: ${count} (${show(count / total, "ratio")})`);
+      });
+    }
+
+    /* Percentiles with their intervals; whether an interval is shaded. */
+    drawMarks(svg, x, top, bottom, width, right) {
+      const { data } = this, isOverlaid = data.histograms.length > 1;
       let hasShading = false;
       const free = [-99, -99, -99];  // right end of the last name in each row
-      for (const mark of data.marks) {
+      for (const mark of [...data.marks].sort((a, b) => a.value - b.value)) {
         const isOutside = mark.value > x.high, at = isOutside ? width : x(mark.value);
         const isShaded = mark.low !== null && mark.low < x.high;
         hasShading = hasShading || isShaded;
         if (isShaded) add(svg, "rect", { class: "interval", x: x(Math.max(x.low, mark.low)), y: top, width: Math.max(1, x(Math.min(x.high, mark.high)) - x(Math.max(x.low, mark.low))), height: bottom - top });
-        if (!isOutside) add(svg, "path", { class: "mark", d: `M${at} ${top - 4}V${bottom}` });
+        if (!isOutside) add(svg, "path", { class: `mark${isOverlaid ? ` c${mark.group % 6}` : ""}`, d: `M${at} ${top - 4}V${bottom}` });
         const text = `${mark.name} ${show(mark.value, data.unit)}${isOutside ? " →" : ""}`, half = 3.4 * text.length;
         const place = Math.min(width - right - half, Math.max(LEFT + half, at));
         const row = Math.max(0, free.findIndex((end) => end < place - half));
         free[row] = place + half;
         add(svg, "text", { class: "axis", x: place, y: 14 + 16 * row, "text-anchor": "middle" }, text);
       }
-      const outside = data.below_count + data.above_count;
-      const text = `Bars: share of the latencies${outside ? `; ${outside} of ${total} are outside the axis` : ""}. Line (right axis): cumulative share${data.ecdfs.length > 1 ? " of each run" : ""}.${hasShading ? " Shaded: 95 % interval of a percentile." : ""}`;
-      addHtml(figure, "figcaption", "note", text);
+      return hasShading;
     }
   }
 

@@ -1,0 +1,74 @@
+"""Translation of functions of a single element: each becomes a table of 256 values."""
+
+from __future__ import annotations
+
+import math
+
+from edgebench.firmware_bridge.blob import BlobKind, BlobOperator
+from edgebench.firmware_bridge.fixed_functions import (
+    fixed_table,
+    float_table,
+    logistic,
+    logistic_of_q4,
+    rectifier_table,
+    tanh_of_q4,
+)
+from edgebench.firmware_bridge.lowering import Lowering, only_int8
+from edgebench.firmware_bridge.quantization import activation_range, fixed_point, float32
+from edgebench.firmware_bridge.tflite import ModelOperator, ModelTensor, TfliteCode
+from edgebench.protocol.errors import ModelRefused
+
+_RELU, _RELU6 = 1, 3
+"""Codes of `ActivationFunctionType`."""
+
+
+def look_up(lowering: Lowering, operator: ModelOperator) -> None:
+    """LOGISTIC, TANH, RELU, RELU6, LEAKY_RELU.
+
+    Raises:
+        ModelRefused: the tensors are not int8, or the scale of the output is not that of TFLite.
+    """
+    source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
+    only_int8(source, out)
+    table = lowering.table(_table_of(lowering, operator, source, out))
+    inputs = (lowering.view(operator.inputs[0]), table)
+    lowering.operators.append(
+        BlobOperator(BlobKind.LOOKUP, inputs, lowering.view(operator.outputs[0]))
+    )
+
+
+def _table_of(
+    lowering: Lowering, operator: ModelOperator, source: ModelTensor, out: ModelTensor
+) -> bytes:
+    if operator.code in (TfliteCode.LOGISTIC, TfliteCode.TANH):
+        is_logistic = operator.code == TfliteCode.LOGISTIC
+        required = (1 / 256, -128) if is_logistic else (1 / 128, 0)
+        if (out.scale, out.zero_point) != required:
+            raise ModelRefused(
+                f"{operator.name} to {out.name!r} has scale {out.scale:g} and zero point "
+                f"{out.zero_point}, not {required[0]:g} and {required[1]}"
+            )
+        if lowering.is_tflm:
+            function = logistic_of_q4 if is_logistic else tanh_of_q4
+            bits = 8 if is_logistic else 7
+            return fixed_table(source.scale, source.zero_point, function, bits, out.zero_point)
+        exact = logistic if is_logistic else math.tanh
+        return float_table(source.scale, source.zero_point, out.scale, out.zero_point, exact)
+    ratio = source.scale / out.scale
+    is_single = not lowering.is_tflm or operator.code == TfliteCode.LEAKY_RELU
+    positive = negative = fixed_point(float32(ratio) if is_single else ratio)
+    bounds = -128, 127
+    if operator.code == TfliteCode.LEAKY_RELU:
+        slope = 0.0 if operator.options is None else operator.options.real(0)
+        if slope < 0:
+            raise ModelRefused(f"{operator.name} to {out.name!r} has a negative slope {slope:g}")
+        negative = fixed_point(float32(float32(source.scale * slope) / out.scale))
+    elif lowering.is_tflm and operator.code == TfliteCode.RELU6:
+        # TensorFlow Lite Micro compares the bytes, whatever the scale of the output.
+        positive = negative = fixed_point(1.0)
+        bounds = activation_range(_RELU6, source.scale, source.zero_point) or bounds
+        out = source
+    else:
+        code = _RELU if operator.code == TfliteCode.RELU else _RELU6
+        bounds = activation_range(code, out.scale, out.zero_point) or bounds
+    return rectifier_table(source.zero_point, out.zero_point, positive, negative, bounds)

@@ -1,0 +1,209 @@
+"""State of the translation of a model to a blob, and what its operators have in common."""
+
+from __future__ import annotations
+
+import math
+import struct
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from edgebench.firmware_bridge.blob import MAX_DIMENSION, BlobKind, BlobOperator, BlobTensor
+from edgebench.firmware_bridge.quantization import FixedPoint, activation_range
+from edgebench.firmware_bridge.tflite import (
+    ELEMENT_BYTES,
+    INT8,
+    INT32,
+    INT64,
+    ModelOperator,
+    ModelTensor,
+    TfliteGraph,
+)
+from edgebench.protocol.errors import ModelRefused
+
+ACT_MIN, ACT_MAX, ZERO_OUT = 4, 5, 6
+"""Parameters of `core/blob.h` that most operators have."""
+
+Shape = tuple[int, int, int, int]
+
+
+def four(shape: Sequence[int]) -> Shape:
+    """A shape in four dimensions: batch, height, width, channels.
+
+    Raises:
+        ModelRefused: the shape has more than four dimensions, or a dimension is too large.
+    """
+    if len(shape) > 4 or any(not 1 <= size <= MAX_DIMENSION for size in shape):
+        raise ModelRefused(f"tensor of shape {list(shape)} exceeds 4 sizes of 1 to {MAX_DIMENSION}")
+    a, b, c, d = (1,) * (4 - len(shape)) + tuple(shape)
+    return a, b, c, d
+
+
+@dataclass(slots=True)
+class Lowering:
+    """State of the translation of a model to a blob."""
+
+    model: TfliteGraph
+    is_tflm: bool
+    tensors: list[BlobTensor] = field(default_factory=list[BlobTensor])
+    operators: list[BlobOperator] = field(default_factory=list[BlobOperator])
+    storages: dict[int, int] = field(default_factory=dict[int, int])
+    """Piece of the arena of each tensor of the model."""
+    handles: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    """Names of the variables, by the tensor that refers to them."""
+    states: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    """Piece of the arena of each variable, which no other tensor may use."""
+    added: int = 0
+    """Number of tensors in the arena that the model does not have."""
+    tables: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    """Tensors of the tables: operators with the same table share it."""
+
+    def tensor(self, number: int) -> ModelTensor:
+        """A tensor of the model.
+
+        Raises:
+            IndexError: the number does not exist, or is -1, for an omitted input.
+        """
+        if number < 0:
+            raise IndexError(number)
+        return self.model.tensors[number]
+
+    def view(self, number: int, shape: Sequence[int] | None = None) -> int:
+        """Add a tensor of the model to the blob, optionally reshaped; returns its number."""
+        tensor = self.tensor(number)
+        if tensor.type not in ELEMENT_BYTES:
+            raise ModelRefused(f"tensor {tensor.name!r} has type {tensor.type}")
+        size_bytes = tensor.size * ELEMENT_BYTES[tensor.type]
+        entry = BlobTensor(
+            tensor.type,
+            four(tensor.shape if shape is None else shape),
+            size_bytes,
+            tensor.zero_point,
+            tensor.scale if len(tensor.scales) == 1 else 1.0,
+            tensor.content,
+        )
+        if tensor.content:
+            if len(tensor.content) != size_bytes:
+                raise ModelRefused(f"tensor {tensor.name!r} has {len(tensor.content)} bytes")
+        else:
+            entry.storage = self.storages.setdefault(number, number)
+        return self._add(entry)
+
+    def constant(self, values: Sequence[int]) -> int:
+        """Add a list of int32 to the blob; returns its number."""
+        content = struct.pack(f"<{len(values)}i", *values)
+        return self._add(BlobTensor(INT32, (1, 1, 1, len(values)), len(content), content=content))
+
+    def weights(self, shape: Shape, content: bytes) -> int:
+        """Add int8 weights to the blob; returns their number."""
+        return self._add(BlobTensor(INT8, shape, len(content), content=content))
+
+    def intermediate(
+        self, type_name: str, shape: Sequence[int], scale: float, zero_point: int
+    ) -> int:
+        """Add a tensor that the model does not have; returns its number."""
+        self.added += 1
+        return self._add(
+            BlobTensor(
+                type_name,
+                four(shape),
+                math.prod(shape) * ELEMENT_BYTES[type_name],
+                zero_point,
+                scale,
+                storage=-1 - self.added,
+            )
+        )
+
+    def table(self, content: bytes) -> int:
+        """Add a table of 256 int8 to the blob, unless it is there already; returns its number."""
+        if content not in self.tables:
+            self.tables[content] = self.weights((1, 1, 1, len(content)), content)
+        return self.tables[content]
+
+    def state(self, name: bytes, tensor: ModelTensor) -> int:
+        """Add a view of a variable to the blob, with the shape of a tensor; returns its number."""
+        storage = self.states.setdefault(name, len(self.model.tensors) + len(self.states))
+        scale = tensor.scale if len(tensor.scales) == 1 else 1.0
+        size_bytes = tensor.size * ELEMENT_BYTES[tensor.type]
+        return self._add(
+            BlobTensor(
+                tensor.type,
+                four(tensor.shape),
+                size_bytes,
+                tensor.zero_point,
+                scale,
+                storage=storage,
+            )
+        )
+
+    def _add(self, tensor: BlobTensor) -> int:
+        self.tensors.append(tensor)
+        return len(self.tensors) - 1
+
+
+def only_int8(*tensors: ModelTensor) -> None:
+    """Check the type of tensors.
+
+    Raises:
+        ModelRefused: a tensor is not int8.
+    """
+    for tensor in tensors:
+        if tensor.type != INT8:
+            raise ModelRefused(f"tensor {tensor.name!r} has type {tensor.type}, not int8")
+
+
+def clamp_parameters(code: int, out: ModelTensor) -> dict[int, int]:
+    """Parameters of the bounds and of the zero point of an output.
+
+    Raises:
+        ModelRefused: the activation is not a clamp.
+    """
+    bounds = activation_range(code, out.scale, out.zero_point)
+    if bounds is None:
+        raise ModelRefused(f"the firmware does not support activation {code} of {out.name!r}")
+    return {ACT_MIN: bounds[0], ACT_MAX: bounds[1], ZERO_OUT: out.zero_point}
+
+
+def optional_input(operator: ModelOperator, position: int) -> int:
+    """An input's tensor, -1 if the operator leaves it out."""
+    return operator.inputs[position] if position < len(operator.inputs) else -1
+
+
+def append(
+    lowering: Lowering, operator: ModelOperator, kind: BlobKind, parameters: dict[int, int]
+) -> None:
+    """Append an operator with all inputs and the first output of the model's."""
+    inputs = tuple(lowering.view(number) for number in operator.inputs)
+    lowering.operators.append(
+        BlobOperator(kind, inputs, lowering.view(operator.outputs[0]), parameters)
+    )
+
+
+def pair(position: int, factor: FixedPoint) -> dict[int, int]:
+    """Two parameters: the multiplier and the shift of a factor."""
+    return {position: factor.multiplier, position + 1: factor.shift}
+
+
+def constant_integers(tensor: ModelTensor) -> list[int] | None:
+    """Values of a constant of int32 or int64; None if it is not one."""
+    forms = {INT32: "i", INT64: "q"}
+    if tensor.type not in forms or not tensor.content:
+        return None
+    values = array(forms[tensor.type])
+    if len(tensor.content) != values.itemsize * tensor.size:
+        return None
+    values.frombytes(tensor.content)
+    return list(values)
+
+
+def integers(lowering: Lowering, number: int) -> list[int]:
+    """Values of a constant of int32 or int64.
+
+    Raises:
+        ModelRefused: the tensor is not constant.
+    """
+    tensor = lowering.tensor(number)
+    values = constant_integers(tensor)
+    if values is None:
+        raise ModelRefused(f"tensor {tensor.name!r} is not constant")
+    return values

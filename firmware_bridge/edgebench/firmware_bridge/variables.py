@@ -1,0 +1,117 @@
+"""Translation of variables: memory of a model that stays from one inference to the next.
+
+A variable is a piece of the arena that no other tensor uses. READ_VARIABLE is a view of it, unless
+it is assigned before the last use of what was read. The first values, of the graph that CALL_ONCE
+names, are written by operators that run when the state is reset.
+"""
+
+from __future__ import annotations
+
+from edgebench.firmware_bridge.blob import BlobKind, BlobOperator
+from edgebench.firmware_bridge.lowering import ZERO_OUT, Lowering
+from edgebench.firmware_bridge.tflite import (
+    INT8,
+    ModelOperator,
+    ModelTensor,
+    TfliteCode,
+    TfliteGraph,
+)
+from edgebench.protocol.errors import ModelRefused
+
+_VIEWS = {TfliteCode.RESHAPE, TfliteCode.SQUEEZE, TfliteCode.EXPAND_DIMS}
+
+
+def _handles(graph: TfliteGraph) -> dict[int, bytes]:
+    """Names of the variables, by the tensor that refers to them."""
+    return {
+        operator.outputs[0]: operator.options.content(1)
+        for operator in graph.operators
+        if operator.code == TfliteCode.VAR_HANDLE and operator.options is not None
+    }
+
+
+def declare(lowering: Lowering, operator: ModelOperator) -> None:
+    """VAR_HANDLE: memory of its own, once its size is known."""
+    if not lowering.handles:
+        lowering.handles.update(_handles(lowering.model))
+    lowering.storages[operator.outputs[0]] = -1
+
+
+def _variable(lowering: Lowering, handle: int, tensor: ModelTensor) -> int:
+    """A view of a variable, with the shape of this tensor."""
+    name = lowering.handles.get(handle)
+    if name is None or tensor.type != INT8:
+        raise ModelRefused(f"variable of tensor {tensor.name!r} has type {tensor.type}, not int8")
+    return lowering.state(name, tensor)
+
+
+def read(lowering: Lowering, operator: ModelOperator) -> None:
+    """READ_VARIABLE.
+
+    Raises:
+        ModelRefused: the variable is not int8.
+    """
+    handle, out = operator.inputs[0], operator.outputs[0]
+    view = _variable(lowering, handle, lowering.tensor(out))
+    if _is_read_before_assigned(lowering, operator):
+        lowering.storages[out] = lowering.tensors[view].storage
+        return
+    lowering.operators.append(BlobOperator(BlobKind.COPY, (view,), lowering.view(out)))
+
+
+def _is_read_before_assigned(lowering: Lowering, operator: ModelOperator) -> bool:
+    name, out = lowering.handles[operator.inputs[0]], operator.outputs[0]
+    is_assigned = False
+    for other in lowering.model.operators:
+        if out in other.inputs and (is_assigned or other.code in _VIEWS):
+            return False
+        if other.code == TfliteCode.ASSIGN_VARIABLE:
+            is_assigned |= lowering.handles.get(other.inputs[0]) == name
+    return out not in lowering.model.outputs
+
+
+def assign(lowering: Lowering, operator: ModelOperator) -> None:
+    """ASSIGN_VARIABLE.
+
+    Raises:
+        ModelRefused: the variable is not int8.
+    """
+    handle, source = operator.inputs
+    target = _variable(lowering, handle, lowering.tensor(source))
+    lowering.operators.append(BlobOperator(BlobKind.COPY, (lowering.view(source),), target))
+
+
+def call_once(lowering: Lowering, operator: ModelOperator) -> None:
+    """CALL_ONCE of a graph that assigns constants to variables.
+
+    Raises:
+        ModelRefused: the graph does more than that.
+    """
+    number = operator.option(0, "<i")
+    if not 1 <= number <= len(lowering.model.others):
+        raise ModelRefused(f"{operator.name} calls graph {number}, which does not exist")
+    graph = lowering.model.others[number - 1]
+    handles = _handles(graph)
+    for other in graph.operators:
+        if other.code == TfliteCode.VAR_HANDLE:
+            continue
+        if other.code != TfliteCode.ASSIGN_VARIABLE:
+            raise ModelRefused(f"{operator.name} calls a graph with {other.name}")
+        tensor = graph.tensors[other.inputs[1]]
+        if tensor.type != INT8 or len(tensor.content) != tensor.size or not tensor.content:
+            raise ModelRefused(f"first value of a variable, {tensor.name!r}, is no int8 constant")
+        fill(lowering, lowering.state(handles[other.inputs[0]], tensor), tensor.content)
+
+
+def fill(lowering: Lowering, target: int, content: bytes) -> None:
+    """Append an operator that gives a variable these values when the state is reset."""
+    if len(set(content)) == 1:
+        # Padding around a single element: one byte in the blob, not as many as the variable has.
+        value = content[0] - 256 if content[0] > 127 else content[0]
+        source = lowering.weights((1, 1, 1, 1), content[:1])
+        added = BlobOperator(BlobKind.PAD, (source,), target, {ZERO_OUT: value})
+    else:
+        source = lowering.weights(lowering.tensors[target].shape, content)
+        added = BlobOperator(BlobKind.COPY, (source,), target)
+    added.is_reset = True
+    lowering.operators.append(added)
