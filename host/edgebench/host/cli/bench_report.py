@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 from edgebench.host.cli.failure import print_document
 from edgebench.host.cli.formats import TEXT_FORMATS, print_runs
@@ -170,6 +171,10 @@ def _hint(failure: RunFailure, options: argparse.Namespace) -> str:
     given = given_command("bench", options)
     if not hasattr(options, "models"):  # `collect`: its arguments are not those of `bench`
         given = replace(given, arguments=())
+    else:
+        models = [name for name in options.models if Path(name).name == failure.model]
+        if len(models) == 1:
+            given = replace(given, names={**given.names, "MODEL": (models[0],)})
     return hint_for(failure.error, given)
 
 
