@@ -45,7 +45,7 @@ ECDF_COUNT = 257
 LOG_RATIO = 10.0
 """Ratio of highest to lowest value above which an axis is logarithmic."""
 
-Unit = Literal["ns", "w", "c", "hz", "ratio", "count"]
+Unit = Literal["ns", "w", "c", "hz", "ratio", "count", "bytes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +65,14 @@ class ChartResolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartTrace:
-    """A line, a band, the windows or the latencies of a panel; columns are base64 of float32."""
+    """A line, a band, a part of a stack, windows or latencies; columns are base64 of float32."""
 
     name: str
-    form: Literal["line", "band", "windows", "latency"]
+    form: Literal["line", "band", "stack", "windows", "latency"]
     count: int
     time: str = ""
-    """Times in seconds; for windows, their starts; empty for a band, which has even intervals."""
+    """Times in seconds; for windows, their starts; empty for a band or a stack, whose intervals are
+    even."""
     end: str = ""
     """Ends of windows, seconds."""
     inferences: str = ""
@@ -86,6 +87,14 @@ class ChartTrace:
     """Latencies, the coarsest resolution first, which is that of the whole run."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChartReference:
+    """A value that a panel marks, such as a limit."""
+
+    name: str
+    value: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartPanel:
     """Traces that share a vertical axis."""
@@ -97,6 +106,7 @@ class ChartPanel:
     """Lower end of the axis; None: that of the traces in the view."""
     high: float | None = None
     """Upper end of the axis."""
+    references: tuple[ChartReference, ...] = ()
     note: str = ""
     """Resolution of the embedded traces, and traces that were left out."""
 
@@ -136,6 +146,8 @@ class TimeChart:
     end_s: float
     panels: tuple[ChartPanel, ...]
     spans: tuple[ChartSpan, ...] = ()
+    is_strip: bool = False
+    """Whether it is a small picture in the text, which cannot be zoomed."""
     kind: Literal["time"] = "time"
 
 
@@ -278,9 +290,7 @@ def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
         panels.append(power)
     edges_s = even_edges(begin_s, end_s, max(MIN_INTERVALS, SENSOR_INTERVALS // run_count))
     panels += _sensor_panels(series, edges_s)
-    spans = tuple(
-        ChartSpan(span.kind.value, span.name, span.begin_s, span.end_s) for span in series.spans
-    )
+    spans = spans_of(series)
     charts = []
     if panels or spans:
         charts.append(TimeChart(begin_s=begin_s, end_s=end_s, panels=tuple(panels), spans=spans))
@@ -288,6 +298,13 @@ def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
         end_s = max(float(one.end_s[-1]) for one in series.power if len(one.end_s))
         charts.append(TimeChart(begin_s=0.0, end_s=end_s, panels=(power,)))
     return charts
+
+
+def spans_of(series: RunSeries) -> tuple[ChartSpan, ...]:
+    """Spans of a run behind its traces."""
+    return tuple(
+        ChartSpan(span.kind.value, span.name, span.begin_s, span.end_s) for span in series.spans
+    )
 
 
 def distribution_chart(
@@ -368,14 +385,6 @@ def _quantiles(ordered: Floats) -> tuple[float, ...]:
 def _latency_panel(latency: LatencySeries, most: int) -> ChartPanel:
     """Panel of the latency, whose axis is that of the whole run at any zoom."""
     line = latency_line(latency)
-    resolutions = [_resolution(line)]
-    count = OVERVIEW_COUNT * FINER
-    while resolutions[-1].size > 1 and count <= most:
-        resolutions.append(_resolution(latency_line(latency, count)))
-        count *= FINER
-    trace = ChartTrace(
-        name="latency", form="latency", count=len(line), resolutions=tuple(resolutions)
-    )
     total, above = len(latency.steady_ns), above_count(latency, line.limits)
     note = "each dot is an inference"
     if line.size > 1:
@@ -386,25 +395,37 @@ def _latency_panel(latency: LatencySeries, most: int) -> ChartPanel:
     return ChartPanel(
         title="Latency",
         unit="ns",
-        traces=(trace,),
+        traces=(latency_trace(latency, most),),
         low=line.limits.low_ns,
         high=line.limits.high_ns,
         note=note,
     )
 
 
+def latency_trace(latency: LatencySeries, most: int) -> ChartTrace:
+    """Latencies in several resolutions, with at most about so many intervals in the finest."""
+    resolutions = [_resolution(latency_line(latency))]
+    count = OVERVIEW_COUNT * FINER
+    while resolutions[-1].size > 1 and count <= most:
+        resolutions.append(_resolution(latency_line(latency, count)))
+        count *= FINER
+    return ChartTrace(
+        name="latency", form="latency", count=resolutions[0].count, resolutions=tuple(resolutions)
+    )
+
+
 def _resolution(line: LatencyLine) -> ChartResolution:
-    def packed(values: Floats) -> str:
-        return "" if line.size == 1 else _packed(values)
+    def unless_single(values: Floats) -> str:
+        return "" if line.size == 1 else packed(values)
 
     return ChartResolution(
         size=line.size,
         count=len(line),
-        time=_packed(line.middle_s),
-        p50=_packed(line.p50_ns),
-        p10=packed(line.p10_ns),
-        p90=packed(line.p90_ns),
-        max=packed(line.max_ns),
+        time=packed(line.middle_s),
+        p50=packed(line.p50_ns),
+        p10=unless_single(line.p10_ns),
+        p90=unless_single(line.p90_ns),
+        max=unless_single(line.max_ns),
     )
 
 
@@ -415,10 +436,10 @@ def _window_panel(windows: WindowSeries) -> ChartPanel:
         name="windows",
         form="windows",
         count=len(windows),
-        time=_packed(windows.begin_s),
-        end=_packed(windows.end_s),
-        value=_packed(windows.per_inference),
-        inferences=_packed(windows.count),
+        time=packed(windows.begin_s),
+        end=packed(windows.end_s),
+        value=packed(windows.per_inference),
+        inferences=packed(windows.count),
     )
     note = f"{len(windows)} windows, {int(windows.count.sum()):,} inferences"
     if windows.is_counted:
@@ -493,8 +514,8 @@ def _trace(name: str, points: Points, edges_s: Floats) -> ChartTrace:
         name=name,
         form="line",
         count=len(points),
-        time=_packed(points.time_s),
-        value=_packed(points.value),
+        time=packed(points.time_s),
+        value=packed(points.value),
     )
 
 
@@ -505,13 +526,20 @@ def _band(name: str, envelope: Envelope) -> ChartTrace:
         count=envelope.count,
         begin_s=float(envelope.edges_s[0]),
         end_s=float(envelope.edges_s[-1]),
-        low=_packed(envelope.low),
-        mean=_packed(envelope.mean),
-        high=_packed(envelope.high),
+        low=packed(envelope.low),
+        mean=packed(envelope.mean),
+        high=packed(envelope.high),
     )
 
 
-def _packed(values: NDArray[Any]) -> str:
+def sensor_trace(name: str, points: Points, most: int) -> ChartTrace:
+    """A sensor's readings, by at most so many intervals."""
+    edges_s = even_edges(float(points.time_s[0]), float(points.time_s[-1]), most)
+    return _trace(name, points, edges_s)
+
+
+def packed(values: NDArray[Any]) -> str:
+    """A column as base64 of little-endian float32."""
     return base64.b64encode(values.astype("<f4").tobytes()).decode("ascii")
 
 

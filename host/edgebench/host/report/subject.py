@@ -16,6 +16,7 @@ import numpy as np
 from edgebench.host.analysis.compare.comparability import differences
 from edgebench.host.analysis.history.conditions import settings_of
 from edgebench.host.analysis.history.history import History
+from edgebench.host.analysis.verdict.diagnosis import excess
 from edgebench.host.report.charts import (
     ChartMark,
     DistributionChart,
@@ -23,6 +24,7 @@ from edgebench.host.report.charts import (
     distribution_chart,
     time_charts,
 )
+from edgebench.host.report.evidence import evidence_strip
 from edgebench.host.report.intervals import IntervalPlot, PlottedValue, interval_plot
 from edgebench.host.report.numbers import (
     Interval,
@@ -51,7 +53,7 @@ from edgebench.host.result.units import (
 )
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.series.envelope import Floats
-from edgebench.host.series.run_series import read_series
+from edgebench.host.series.run_series import RunSeries, read_series
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.headline import headlines
 from edgebench.host.show.history import setting_text
@@ -134,6 +136,15 @@ class TracePart:
     """Damage of the traces as text, anonymised if requested; empty if they are not damaged."""
 
 
+@dataclass(frozen=True, slots=True)
+class EvidencePart:
+    """Picture of a cause."""
+
+    run_id: str
+    """The run that shows the cause best."""
+    chart: TimeChart
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSubject:
     """Content of a page about a run or a set of runs."""
@@ -149,6 +160,8 @@ class ReportSubject:
     causes_line: str
     """Titles of the causes where the causes are not listed; empty if the headline has them."""
     causes: tuple[CauseText, ...]
+    strips: dict[int, EvidencePart]
+    """Pictures of the causes that a trace shows, by the index of the cause."""
     sections: tuple[SuspectSection, ...]
     """Sections about the failed rules."""
     advices: tuple[str, ...]
@@ -209,14 +222,25 @@ def subject_of(
         command: Command that repeats the measurement.
         run_count: Number of runs on the page; they share the limit on the size of the page.
     """
+    is_refused, is_failed = run_set.verdict.is_refused, run_set.first.failure is not None
+    # For a failed run, the sentence with the reason is enough.
+    causes = () if is_failed else tuple(cause_texts(run_set, runs[0].run))
+    worst = [_worst_run(run_set, cause) for cause in causes]
+    strips: dict[int, EvidencePart] = {}
     parts: list[TracePart] = []
     latencies: list[tuple[str, Floats]] = []
     for reported in sorted(runs, key=lambda each: each.run.run_id != _typical(run_set).run_id):
-        part, latency_ns = _trace_part(reported, run_count)
+        part, series = _trace_part(reported, run_count)
         if part is not None:
             parts.append(part)
-        if latency_ns is not None and not reported.run.verdict.is_refused:
-            latencies.append((reported.run.run_id, latency_ns))
+        if series is None:
+            continue
+        if series.latency is not None and not reported.run.verdict.is_refused:
+            latencies.append((reported.run.run_id, series.latency.steady_ns))
+        for place, cause in enumerate(causes):
+            if worst[place] == reported.run.run_id:
+                strip = evidence_strip(cause.cause, series, reported.run)
+                strips |= {place: EvidencePart(reported.run.run_id, strip)} if strip else {}
     typical = _typical(run_set)
     percentiles = [
         number for number in all_numbers(run_set) if number.path.rpartition(".")[2] in PERCENTILES
@@ -237,7 +261,6 @@ def subject_of(
     energy_run = (
         f"run {typical.run_id}, one of {len(run_set.runs)} runs" if len(run_set.runs) > 1 else ""
     )
-    is_refused, is_failed = run_set.verdict.is_refused, run_set.first.failure is not None
     return ReportSubject(
         name=name,
         run_set=run_set,
@@ -246,8 +269,8 @@ def subject_of(
         headline="".join(headline.line for headline in headlines([run_set])),
         sentence=" ".join([_sentence(run_set), *settings]),
         causes_line="" if is_refused or not causes_of(run_set) else titles_of(run_set),
-        # For a failed run, the sentence with the reason is enough.
-        causes=() if is_failed else tuple(cause_texts(run_set, runs[0].run)),
+        causes=causes,
+        strips=strips,
         sections=tuple(sections_of(rule.id for rule in run_set.verdict.failures)),
         advices=() if is_failed or causes_of(run_set) else tuple(advices(run_set, runs[0].run)),
         problems=problems,
@@ -322,14 +345,24 @@ def _rule_line(finding: Finding) -> RuleLine:
     return RuleLine(finding.id, outcome, sentence(finding), finding.severity.value)
 
 
-def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None, Floats | None]:
-    """Traces of a run and its latencies after the warm-up; None if they are not shown."""
+def _worst_run(run_set: RunSet, cause: CauseText) -> str:
+    """The run that is furthest beyond the limits of a cause's rules, or the first run."""
+
+    def excess_in(run: Run) -> tuple[int, float]:
+        failed = [finding for finding in run.verdict.failures if finding.id in cause.rules]
+        return len(failed), sum(map(excess, failed))
+
+    return max(run_set.counted or run_set.runs, key=excess_in).run_id
+
+
+def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None, RunSeries | None]:
+    """Traces of a run as shown, and as read; None if they are not shown."""
     run, directory = reported.run, reported.directory
     if directory is None:
         return None, None
     charts: list[TimeChart] = []
     tables: list[TraceTable] = []
-    latency_ns: Floats | None = None
+    series: RunSeries | None = None
     note = damage = ""
     try:
         series = read_series(directory, run)
@@ -339,8 +372,6 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
     else:
         charts = time_charts(series, run_count=run_count)
         tables = trace_tables(series)
-        if series.latency is not None:
-            latency_ns = series.latency.steady_ns
         if series.power and series.power_apart is not None:
             note = f"The power has a separate time axis: {series.power_apart}."
         elif not charts:
@@ -357,7 +388,7 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
         tables=tuple(tables),
         damage=damage,
     )
-    return part, latency_ns
+    return part, series
 
 
 def _spread(run_set: RunSet) -> IntervalPlot | None:

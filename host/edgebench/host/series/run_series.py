@@ -37,6 +37,8 @@ from edgebench.protocol.spec import samples_per_query
 
 _ENDS = {phase.value for phase in Phase} | {IDLE_ENDED}
 """Kinds of events that end a phase."""
+_CLOCKS = ("arm_freq_hz", "freq_hz_average", "freq_hz_hardware", "freq_hz")
+"""Suffixes of the names of clocks, in order of decreasing trust."""
 
 
 class SpanKind(Enum):
@@ -220,6 +222,25 @@ def sensor_title(name: str) -> str:
     ('cpu-thermal', 'policy0')
     """
     return name.rpartition(".")[0].removeprefix("thermal.").removeprefix("cpufreq.")
+
+
+def hottest_sensor(series: RunSeries) -> tuple[str, Points] | None:
+    """The sensor with the highest temperature, with its name."""
+    sensors = {name: one for name, one in series.named("temp_c").items() if len(one)}
+    if not sensors:
+        return None
+    name = max(sensors, key=lambda name: float(sensors[name].value.max()))
+    return sensor_title(name), sensors[name]
+
+
+def busiest_clock(series: RunSeries) -> tuple[str, Points] | None:
+    """The clock with the highest mean, that of the busiest CPUs, among the most trusted kind."""
+    for suffix in _CLOCKS:
+        clocks = {name: one for name, one in series.named(suffix).items() if len(one)}
+        if clocks:
+            name = max(clocks, key=lambda name: float(clocks[name].value.mean()))
+            return sensor_title(name), clocks[name]
+    return None
 
 
 def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) -> RunSeries:

@@ -24,7 +24,12 @@ from edgebench.host.series.latency_line import (
     latency_line,
     shared_limits,
 )
-from edgebench.host.series.run_series import RunSeries, SpanKind, sensor_title
+from edgebench.host.series.run_series import (
+    RunSeries,
+    SpanKind,
+    busiest_clock,
+    hottest_sensor,
+)
 from edgebench.host.show.tables import text
 from edgebench.protocol.record import Phase
 
@@ -40,8 +45,6 @@ HELD_INTERVALS = 3.0
 _MARKED = ("p50", "p90", "p99")
 _DRAWN = {Phase.IDLE.value, Phase.WARMING_UP.value, Phase.MEASURING.value}
 """Phases on the time axis; earlier phases can be long and have no traces."""
-_CLOCKS = ("arm_freq_hz", "freq_hz_average", "freq_hz_hardware", "freq_hz")
-"""Suffixes of the names of clocks, in order of decreasing trust."""
 
 
 def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -> list[Table]:
@@ -86,8 +89,8 @@ def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -
         power_w = np.sum([one.envelope(edges_s).mean for one in series.power], axis=0)
         lines.append(("power", power_w, format_watts, energy.boundary or ""))
     for name, sensor, shown in (
-        ("temperature", _hottest(series), "{:.1f} °C".format),
-        ("clock", _fastest_clock(series), lambda hz: f"{hz / 1e9:.2f} GHz"),
+        ("temperature", hottest_sensor(series), "{:.1f} °C".format),
+        ("clock", busiest_clock(series), lambda hz: f"{hz / 1e9:.2f} GHz"),
     ):
         if sensor is not None:
             lines.append((name, _by_column(sensor[1], edges_s), shown, sensor[0]))
@@ -240,25 +243,6 @@ def _by_column(points: Points, edges_s: Floats) -> Floats:
     held_s = HELD_INTERVALS * float(np.median(np.diff(points.time_s)))
     is_held = np.isnan(mean) & (before >= 0) & (age_s <= held_s)
     return np.where(is_held, points.value[np.maximum(before, 0)], mean)
-
-
-def _hottest(series: RunSeries) -> tuple[str, Points] | None:
-    """The sensor with the highest temperature, with its name."""
-    sensors = {name: one for name, one in series.named("temp_c").items() if len(one)}
-    if not sensors:
-        return None
-    name = max(sensors, key=lambda name: float(sensors[name].value.max()))
-    return sensor_title(name), sensors[name]
-
-
-def _fastest_clock(series: RunSeries) -> tuple[str, Points] | None:
-    """The clock with the highest mean, that of the busiest CPUs, among the most trusted kind."""
-    for suffix in _CLOCKS:
-        clocks = {name: one for name, one in series.named(suffix).items() if len(one)}
-        if clocks:
-            name = max(clocks, key=lambda name: float(clocks[name].value.mean()))
-            return sensor_title(name), clocks[name]
-    return None
 
 
 def _throttled(series: RunSeries, edges_s: Floats, glyphs: str) -> Text:

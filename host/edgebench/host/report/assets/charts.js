@@ -36,6 +36,7 @@
     hz: [[1e9, "GHz"], [1e6, "MHz"], [1e3, "kHz"], [1, "Hz"]],
     w: [[1, "W"], [1e-3, "mW"], [1e-6, "µW"], [1e-9, "nW"]],
     count: [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]],
+    bytes: [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]],
     j: [[1e3, "kJ"], [1, "J"], [1e-3, "mJ"], [1e-6, "µJ"], [1e-9, "nJ"]],
   };
 
@@ -145,14 +146,16 @@
     constructor(data) {
       Object.assign(this, data);
       for (const name of ["time", "end", "value", "low", "mean", "high", "inferences"]) this[name] = floats(data[name]);
-      this.step = this.form === "band" ? (this.end_s - this.begin_s) / this.count : 0;
+      this.isStack = this.form === "stack";
+      this.isBand = this.form === "band" || this.isStack;
+      this.step = this.isBand ? (this.end_s - this.begin_s) / this.count : 0;
     }
 
     range(view) {
       if (this.form === "windows") {
         return [firstAtOrAfter(this.end, view[0]), firstAtOrAfter(this.time, view[1])];
       }
-      if (this.form === "band") {
+      if (this.isBand) {
         const clip = (at) => Math.min(this.count, Math.max(0, at));
         return [clip(Math.floor((view[0] - this.begin_s) / this.step)), clip(Math.ceil((view[1] - this.begin_s) / this.step))];
       }
@@ -163,7 +166,7 @@
     /* Columns {begin, end, low, mean, high}; null if there are few enough values to draw each. */
     columns(view, width) {
       const [first, last] = this.range(view);
-      const isBand = this.form === "band";
+      const isBand = this.isBand;
       if (!isBand && last - first <= 2 * width) return null;
       const most = Math.max(1, Math.floor(width));
       const isDirect = isBand && last - first <= most;
@@ -188,23 +191,24 @@
     }
 
     at(index) {
-      return this.form === "band" ? this.begin_s + (index + 0.5) * this.step : this.time[index];
+      return this.isBand ? this.begin_s + (index + 0.5) * this.step : this.time[index];
     }
 
     bounds(view) {
       const [first, last] = this.range(view);
       let low = Infinity, high = -Infinity;
       for (let index = first; index < last; index++) {
-        const range = this.form === "band" ? [this.low[index], this.high[index]] : [this.value[index], this.value[index]];
+        const range = this.isBand ? [this.low[index], this.high[index]] : [this.value[index], this.value[index]];
         if (Number.isFinite(range[0])) { low = Math.min(low, range[0]); high = Math.max(high, range[1]); }
       }
       return [low, high];
     }
 
     text(time, view, unit) {
-      if (this.form === "band") {
+      if (this.isBand) {
         const index = Math.floor((time - this.begin_s) / this.step);
         if (!(index >= 0 && index < this.count) || !Number.isFinite(this.mean[index])) return "—";
+        if (this.isStack) return show(this.high[index] - this.low[index], unit);
         return `${show(this.mean[index], unit)} (${show(this.low[index], unit)} to ${show(this.high[index], unit)})`;
       }
       let index = firstAtOrAfter(this.time, time);
@@ -236,8 +240,8 @@
         line += part.length > 1 ? `M${means.slice(1)}` : `M${x(part[0].begin).toFixed(1)} ${y(part[0].mean).toFixed(1)}H${Math.max(x(part[0].end), x(part[0].begin) + 1).toFixed(1)}`;
         first = last;
       }
-      add(plot, "path", { class: `area c${color}`, d: area });
-      add(plot, "path", { class: `line c${color}`, d: line });
+      add(plot, "path", { class: `area c${color}${this.isStack ? " stack" : ""}`, d: area });
+      if (!this.isStack) add(plot, "path", { class: `line c${color}`, d: line });
     }
 
     /* A bar from the start to the end of each window, with its number of inferences. */
@@ -248,8 +252,8 @@
         if (!Number.isFinite(this.value[index])) continue;
         const [begin, end, height] = [x(this.time[index]), x(this.end[index]), y(this.value[index])];
         path += `M${begin.toFixed(1)} ${height.toFixed(1)}H${Math.max(end, begin + 3).toFixed(1)}`;
-        const text = this.inferences[index].toLocaleString("en");
-        if (end - begin > 7 * text.length + 4) add(plot, "text", { class: "axis", x: (begin + end) / 2, y: height - 6, "text-anchor": "middle" }, text);
+        const text = this.inferences.length ? this.inferences[index].toLocaleString("en") : "";
+        if (text && end - begin > 7 * text.length + 4) add(plot, "text", { class: "axis", x: (begin + end) / 2, y: height - 6, "text-anchor": "middle" }, text);
       }
       add(plot, "path", { class: `windows c${color}`, d: path });
     }
@@ -339,6 +343,11 @@
       this.spans = data.spans;
       this.panels = data.panels.map((panel) => ({ ...panel, traces: panel.traces.map((trace) => trace.form === "latency" ? new LatencyTrace(trace) : new Trace(trace)) }));
       this.pointers = new Map();
+      this.isStrip = data.is_strip;
+      if (this.isStrip) {
+        this.area = addHtml(figure, "div", "strip");
+        return;
+      }
       figure.tabIndex = 0;
       const bar = addHtml(figure, "div", "tools");
       this.readout = addHtml(bar, "span", "readout");
@@ -463,9 +472,17 @@
       this.x = scaleOf(this.view[0], this.view[1], LEFT, width - RIGHT, false);
       this.figure.dataset.begin = this.view[0];
       this.figure.dataset.end = this.view[1];
-      this.drawSpans(width);
+      if (!this.isStrip) this.drawSpans(width);
       this.panels.forEach((panel, number) => this.drawPanel(panel, width, number === this.panels.length - 1));
-      this.point(null);
+      if (this.isStrip) this.nameStrip();
+      else this.point(null);
+    }
+
+    /* Names of the traces of a strip, which has no values under the pointer. */
+    nameStrip() {
+      for (const panel of this.panels) {
+        panel.traces.forEach((trace, number) => { panel.keys[number].textContent = panel.traces.length > 1 ? `■ ${trace.name}` : trace.name; });
+      }
     }
 
     drawSpans(width) {
@@ -485,8 +502,17 @@
       }
     }
 
+    /* Limits and levels, each with its name at the right end, above its line if there is room. */
+    drawReferences(plot, panel, y, inner) {
+      for (const { name, value } of panel.references) {
+        const at = y(value);
+        add(plot, "path", { class: "reference", d: `M${LEFT} ${at}H${LEFT + inner}` });
+        add(plot, "text", { class: "axis value halo", x: LEFT + inner - 4, y: at < TOP + 14 ? at + 12 : at - 4, "text-anchor": "end" }, `${name} ${show(value, panel.unit)}`);
+      }
+    }
+
     drawPanel(panel, width, isLast) {
-      const height = (panel.unit === "ns" || panel.unit === "w" ? 190 : 120) + (isLast ? BOTTOM : 4);
+      const height = (this.isStrip ? 96 : panel.unit === "ns" || panel.unit === "w" ? 190 : 120) + (isLast ? BOTTOM : 4);
       const bounds = panel.traces.map((trace) => trace.bounds(this.view)).reduce((a, b) => [Math.min(a[0], b[0]), Math.max(a[1], b[1])]);
       const hasValues = Number.isFinite(bounds[0]);
       const bottom = panel.bottom = height - (isLast ? BOTTOM : 4);
@@ -497,6 +523,10 @@
       svg.dataset.panel = panel.title;
       const hasAxis = panel.low !== null;  // with the same axis at any zoom
       if (hasAxis) [bounds[0], bounds[1]] = [panel.low, panel.high];
+      for (const { value } of hasValues ? panel.references : []) {
+        bounds[0] = Math.min(bounds[0], value);
+        bounds[1] = Math.max(bounds[1], value);
+      }
       // The axis of a ratio starts at 0; otherwise a change from 99.8 to 100 % would fill the panel.
       if (panel.unit === "ratio" && hasValues) [bounds[0], bounds[1]] = [0, Math.max(1, bounds[1])];
       // At least 1 % high for windows; otherwise a single tick of the counter would fill the panel.
@@ -513,6 +543,7 @@
         add(plot, "rect", { class: "throttled", x: this.x(span.begin_s), y: TOP, width: Math.max(0.5, this.x(span.end_s) - this.x(span.begin_s)), height: bottom - TOP });
       }
       if (hasValues) panel.traces.forEach((trace, color) => trace.draw(plot, color % 6, this.x, y, this.view, inner));
+      if (hasValues) this.drawReferences(plot, panel, y, inner);
       panel.selection = add(plot, "rect", { class: "selection", x: 0, y: TOP, width: 0, height: bottom - TOP });
       panel.cursor = add(svg, "path", { class: "cursor" });
       const title = add(svg, "text", { class: "title", x: LEFT, y: 14 }, panel.title);
@@ -548,7 +579,8 @@
       data.histograms.forEach((one, group) => this.drawBars(svg, one, totals[group], group, x, bars, bottom));
       for (const run of data.ecdfs) {
         const last = run.quantiles.length - 1;
-        const path = run.quantiles.map((value, index) => `${x(Math.min(x.high, Math.max(x.low, value))).toFixed(1)} ${ecdf(index / last).toFixed(1)}`);
+        const path = run.quantiles.map((value, index) => value > x.high ? "" : `${x(Math.max(x.low, value)).toFixed(1)} ${ecdf(index / last).toFixed(1)}`).filter(Boolean);
+        if (!path.length) continue;
         const line = add(svg, "path", { class: isOverlaid ? `line overlaid c${run.group % 6}` : "line ecdf", d: `M${path.join("L")}` });
         add(line, "title", {}, `cumulative share, ${run.name}`);
       }
