@@ -53,6 +53,7 @@ GROUPS = {
         "pair": "pair with a device's agent",
         "meters": "list, check and record energy meters",
         "bridge": "list microcontrollers, flash firmware, or open a console",
+        "check": "print which microcontrollers a model fits on",
         "kit": "build a Python for phones, which have none",
     },
     "lab": {
@@ -103,6 +104,7 @@ _LOADED = {
     "export": ("edgebench.host.export.exported",),
     "meters": ("edgebench.host.power.session", "edgebench.host.show.meters"),
     "bridge": ("edgebench.host.show.boards",),
+    "check": ("edgebench.host.bench.builtin", "edgebench.host.show.boards"),
     "energy": ("edgebench.host.bench.energy", "edgebench.host.show.energy"),
     "verify": ("edgebench.host.bench.verify",),
     "serve": ("edgebench.host.lab", "edgebench.host.serve.server"),

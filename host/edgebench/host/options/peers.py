@@ -292,7 +292,7 @@ COMMANDS = (
              "flash BOARD"),
     PeerWord(("sweep", "matrix", "suite", "apply", "up"), "MLflow, kubectl, docker compose",
              "measure a matrix of runs: edgebench campaign run {FILE.toml}"),
-    PeerWord(("check", "doctor", "health"), "ruff, brew",
+    PeerWord(("doctor", "health"), "brew",
              "check the devices: edgebench devices check DEVICE; or a stored run: edgebench verify "
              "last"),
     PeerWord(("trend", "regressions", "blame"), "Bencher, git",
