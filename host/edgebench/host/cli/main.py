@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "bench": "measure models on this machine or on devices",
+    "demo": "watch a simulated board throttle, and open the report",
     "campaign": "measure a matrix of runs on many devices, or resume it",
     "devices": "list the devices, usable or not",
     "stop": "stop a run of yours on a device, even if its command was killed",
@@ -44,6 +45,7 @@ COMMANDS = {
     "compare": "compare stored runs, baseline against candidate",
     "report": "write runs, or a campaign, as an HTML file",
     "history": "show a metric over time, and where it changed",
+    "changes": "show which levels moved lately, the worst first",
     "export": "write stored runs in the format of another tool: CSV, Perfetto, JUnit, …",
     "meters": "list, check and record energy meters",
     "bridge": "list microcontrollers, flash firmware, or open a console",
@@ -57,6 +59,7 @@ COMMANDS = {
 
 _LOADED = {
     "bench": ("edgebench.host.lab", "edgebench.host.cli.progress"),
+    "demo": ("edgebench.host.lab", "edgebench.host.cli.progress"),
     "campaign": ("edgebench.host.lab", "edgebench.host.cli.progress"),
     "devices": ("edgebench.host.lab", "edgebench.host.show.devices"),
     "stop": ("edgebench.host.lab",),
@@ -75,6 +78,7 @@ _LOADED = {
     "compare": ("edgebench.host.lab", "edgebench.host.show.comparisons"),
     "report": ("edgebench.host.lab", "edgebench.host.report.page"),
     "history": ("edgebench.host.lab", "edgebench.host.show.history"),
+    "changes": ("edgebench.host.lab", "edgebench.host.show.changes"),
     "export": ("edgebench.host.export.exported",),
     "meters": ("edgebench.host.power.session", "edgebench.host.show.meters"),
     "bridge": ("edgebench.host.show.boards",),
