@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support import int8_models
 from support.agents import AgentProcess, Host
 from support.firmware_process import built
 from support.tools import need_tool
@@ -143,6 +144,20 @@ def test_board_runs_a_data_set_and_agrees_with_the_reference(host: Host, seat: s
     assert any(one.unit is ProgressUnit.WINDOWS for _, one in notes.reached)
     # A real board's model and inputs cross its serial line.
     assert seat != "alpha" or (Phase.LOADING, ProgressUnit.BYTES) in ends
+
+
+@pytest.mark.parametrize("kind", ["stream", "two_inputs", "uint8_split"])
+def test_model_with_variables_or_several_inputs_agrees_with_the_reference(
+    host: Host, tmp_path: Path, kind: str
+) -> None:
+    """Otherwise a window's last inference would be compared with the first one of the reference."""
+    path = tmp_path / f"{kind}.tflite"
+    path.write_bytes(getattr(int8_models, kind)(np.random.default_rng(7)))
+    (stored,) = host.lab.bench(path, on=[place(host, "alpha")], **SHORT)
+    agreement = stored.result.metrics.agreement
+    assert agreement is not None
+    assert agreement.fraction_equal == 1.0
+    assert agreement.distinct_count == 5
 
 
 def test_given_inputs_are_quantised_as_the_model_says(host: Host, tmp_path: Path) -> None:

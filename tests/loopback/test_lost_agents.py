@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 import pytest
 from support.agents import AgentProcess, Host
@@ -64,7 +65,8 @@ def test_metered_run_of_a_killed_agent_is_shown_as_lost_and_removed_when_told(
     assert incomplete_runs(store) == [lost]
     removed = paired.run("runs", "--remove-lost")
     assert removed.returncode == 0, removed.stderr
-    assert removed.stdout.startswith(f"removed: run {left.run_id}: recording of 0:00:0")
+    length = timedelta(seconds=round(lost.recording_s))
+    assert removed.stdout == f"removed: run {left.run_id}: recording of {length} of power\n"
     assert incomplete_runs(store) == []
     assert list(store.unfinished.iterdir()) == []
     assert len(store.run_ids()) == 1

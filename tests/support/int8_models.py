@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.random import Generator
@@ -439,6 +440,78 @@ def two_inputs(generator: Generator) -> bytes:
         _int8("y", shape, generator),
     )
     return model(Graph(tensors, (Operator(tb.MUL, "x z", "y"),), inputs="x z"))
+
+
+def uint8_split(generator: Generator) -> bytes:
+    """CONCATENATION of two inputs of uint8, and SPLIT, of which an output is in the middle."""
+    shape = tuple(int(size) for size in generator.integers(2, 6, 2))
+    same = (_scale(generator),), int(generator.integers(256))
+    whole, part = (1, *shape, 6), (1, *shape, 2)
+    tensors = (
+        Tensor("x", tb.UINT8, (1, *shape, 4), b"", *same),
+        Tensor("z", tb.UINT8, part, b"", *same),
+        Tensor("all", tb.UINT8, whole, b"", *same),
+        _int32("a", [3], ()),
+        *(Tensor(name, tb.UINT8, part, b"", *same) for name in ("p", "y", "q")),
+    )
+    operators = (
+        Operator(tb.CONCATENATION, "x z", "all", {0: 3}),
+        Operator(tb.SPLIT, "a all", "p y q", {0: 3}),
+    )
+    return model(Graph(tensors, operators, inputs="x z"))
+
+
+def _uint8(tensor: Tensor) -> Tensor:
+    """The tensor as uint8: a constant keeps its bytes, and gets a zero point."""
+    if tensor.type != tb.INT8:
+        return tensor
+    zero_point = (tensor.zero_point + 128) if tensor.name != "w" else tensor.shape[-1] * 37 % 256
+    return replace(tensor, type=tb.UINT8, zero_point=zero_point)
+
+
+_UINT8_OPERATORS = [
+    *(tb.CONV_2D, tb.DEPTHWISE_CONV_2D, tb.FULLY_CONNECTED, tb.AVERAGE_POOL_2D),
+    *(tb.MAX_POOL_2D, tb.ADD, tb.MUL, tb.SOFTMAX, tb.LOGISTIC),
+]
+
+
+def unsigned(generator: Generator) -> bytes:
+    """An operator on uint8, as models of TensorFlow 1 have it; weights have a zero point."""
+    code = int(generator.choice(_UINT8_OPERATORS))
+    height, width = (int(size) for size in generator.integers(4, 9, 2))
+    channels, count = (int(size) for size in generator.integers(1, 9, 2))
+    filter_h, filter_w = (int(size) for size in generator.integers(1, 4, 2))
+    source = _int8("x", (1, height, width, channels), generator)
+    out = replace(source, name="y")
+    others: tuple[Tensor, ...] = ()
+    options: dict[int, int | bytes] = {}
+    if code == tb.CONV_2D:
+        options = {0: SAME, 1: 1, 2: 1, 4: 1, 5: 1}
+        others = (_weights((count, filter_h, filter_w, channels), 0, 1, generator),)
+        out = _int8("y", (1, height, width, count), generator)
+    elif code == tb.DEPTHWISE_CONV_2D:
+        options = {0: SAME, 1: 1, 2: 1, 3: 1, 5: 1, 6: 1}
+        others = (_weights((1, filter_h, filter_w, channels), 0, 1, generator),)
+        out = _int8("y", source.shape, generator)
+    elif code == tb.FULLY_CONNECTED:
+        options = {0: int(generator.choice([0, 1, 3]))}
+        source = replace(source, shape=(height, channels))
+        others = (_weights((count, channels), 0, 1, generator),)
+        out = _int8("y", (height, count), generator)
+    elif code in (tb.AVERAGE_POOL_2D, tb.MAX_POOL_2D):
+        options = {0: SAME, 1: 1, 2: 1, 3: filter_w, 4: filter_h}
+    elif code in (tb.ADD, tb.MUL):
+        content = generator.integers(0, 256, (1, 1, 1, channels)).astype(np.uint8).tobytes()
+        others = (replace(_int8("c", (1, 1, 1, channels), generator), constant=content),)
+        out = _int8("y", source.shape, generator)
+    else:
+        options = {0: _float_bits(1.0)} if code == tb.SOFTMAX else {}
+        out = replace(out, scales=(1 / 256,), zero_point=-128)
+    if others and others[0].name == "w":
+        others = (others[0], _bias(out.shape[-1], source, others[0], generator))
+    tensors = tuple(_uint8(tensor) for tensor in (source, *others, out))
+    names = " ".join(tensor.name for tensor in (source, *others))
+    return model(Graph(tensors, (Operator(code, names, "y", options),)))
 
 
 def dynamic_reshape(generator: Generator) -> bytes:

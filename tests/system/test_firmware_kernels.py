@@ -15,6 +15,7 @@ from support.firmware_process import Line, built, run_inference, running
 from support.reference_kernels import BUILT_IN, REFERENCES, Reference, as_sent, inputs, model_files
 from support.tools import need_micro, need_runtime
 
+from edgebench.firmware_bridge.board_fit import check_model
 from edgebench.firmware_bridge.generate import Rounding, generate
 from edgebench.firmware_bridge.lowering import Lowering
 from edgebench.firmware_bridge.operators import lower
@@ -112,6 +113,38 @@ def test_inputs_are_sent_one_after_the_other(rounding: Rounding, line: Line) -> 
         line.load_model(blob.data)
         for values in inputs((blob.input_bytes,), 2, seed):
             assert run_inference(line, values.tobytes()) == reference.outputs(values)
+
+
+@pytest.mark.parametrize("kind", ["unsigned", "uint8_split"])
+def test_model_of_uint8_has_the_outputs_of_the_reference_kernels(kind: str, line: Line) -> None:
+    """Otherwise a shift by 128 could be left out somewhere; TensorFlow Lite Micro has no uint8."""
+    for seed in range(6 * CASES):
+        data = getattr(int8_models, kind)(np.random.default_rng(seed))
+        reference, blob = Reference(data), generate(data, model_id="uint8")
+        line.load_model(blob.data)
+        for values in inputs((blob.input_bytes,), 2, seed):
+            got, expected = run_inference(line, values.tobytes()), reference.outputs(values)
+            assert got == expected, f"seed {seed}"
+
+
+def test_check_states_the_memory_that_the_firmware_then_uses(line: Line) -> None:
+    """Otherwise a model could be found to fit, and be refused by the board."""
+    makes = [*int8_models.KINDS.values(), int8_models.stream, int8_models.two_inputs]
+    models = [make(np.random.default_rng(1)) for make in makes]
+    models += [path.read_bytes() for path in model_files().values()]
+    assert len(models) >= 20
+    for number, data in enumerate(models):
+        check = check_model(data, f"m{number}.tflite", ["mps2-an386"])
+        line.load_model(generate(data, model_id=f"m{number}").data)
+        info = line.info()
+        assert check.flash_bytes == int(info["model_bytes"])
+        assert check.arena_bytes == int(info["arena_bytes"])
+        assert check.input_bytes == int(info["input_bytes"])
+        assert check.output_bytes == int(info["output_bytes"])
+        assert check.ram_bytes is not None
+        assert check.input_bytes is not None
+        left = int(info["ram_max"]) - int(info["input_max"])
+        assert check.ram_bytes - check.input_bytes <= left
 
 
 def test_rounding_of_tflm_rounds_twice_in_fully_connected(line: Line) -> None:

@@ -432,8 +432,11 @@ def test_any_bytes_leave_a_device_that_says_its_name(loaded: Line) -> None:
 def test_any_blob_is_refused_or_run_within_its_memory(loaded: Line, blob: ModelBlob) -> None:
     """Otherwise a damaged or hostile model would overwrite the firmware."""
     kinds = {**int8_models.KINDS, "stream": int8_models.stream, "two": int8_models.two_inputs}
+    kinds["unsigned"] = int8_models.unsigned
     small = [
-        generate(make(np.random.default_rng(0)), model_id=name) for name, make in kinds.items()
+        generate(make(np.random.default_rng(number)), model_id=name)
+        for name, make in kinds.items()
+        for number in range(3)
     ]
     blobs = [blob.data, *(made.data for made in small)]
     words, values = st.integers(0, 2**16), st.sampled_from(INTERESTING) | st.integers(0, 2**32 - 1)

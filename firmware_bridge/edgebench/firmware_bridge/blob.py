@@ -78,6 +78,8 @@ class BlobOperator:
     output: int
     parameters: dict[int, int] = field(default_factory=dict[int, int])
     is_rounded_once: bool = False
+    has_halves_up: bool = False
+    """Whether an average of pixels rounds halves up, not away from zero."""
     is_reset: bool = False
     """Whether it runs when the state of the model is reset, and not in an inference."""
     scratch_bytes: int = 0
@@ -120,7 +122,7 @@ def pack(
         inputs = [*operator.inputs, NO_TENSOR, NO_TENSOR, NO_TENSOR][:3]
         parameters = [operator.parameters.get(index, 0) for index in range(PARAMETER_COUNT)]
         at = operators_at + number * _OPERATOR.size
-        flags = operator.is_rounded_once | operator.is_reset << 1
+        flags = operator.is_rounded_once | operator.is_reset << 1 | operator.has_halves_up << 2
         scratch = (operator.scratch_place, operator.scratch_bytes)
         words = (operator.kind, flags, *inputs, operator.output, *scratch, *parameters)
         _OPERATOR.pack_into(contents, at, *words)

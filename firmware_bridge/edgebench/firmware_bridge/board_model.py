@@ -44,6 +44,8 @@ class BoardModel:
     precision: str | None
     input_encoding: str = ""
     """Encoding of the input on the line; empty: the type of `inputs`."""
+    is_stateful: bool = False
+    """Whether it has variables; unknown for a model of other firmware, and then false."""
     own_name: str | None = None
     """Name of a model that is part of the firmware; None: the model was sent."""
 
@@ -64,6 +66,7 @@ def sent_model(data: bytes, blob: ModelBlob) -> BoardModel:
         ),
         precision="int8",
         input_encoding="" if blob.input_encoding == "int8" else blob.input_encoding,
+        is_stateful=blob.is_stateful,
     )
 
 
@@ -72,6 +75,8 @@ def encoded_input(data: bytes, model: BoardModel) -> bytes:
 
     Source: docs/firmware-protocol.md: uint8 is int8 + 128, float32 is scale · (int8 - zero point).
     """
+    if model.input_encoding == model.inputs[0].dtype:
+        return data
     if model.input_encoding == "uint8":
         return bytes(value ^ 0x80 for value in data)
     if model.input_encoding == "float32":

@@ -187,6 +187,7 @@ class BoardWithModel:
         self.precision, self.memory = model.precision, model.memory
         self.own_model = model.own_name
         self.pace_ns: int | None = None
+        self.is_stateful = model.is_stateful
         self.is_read_back = True
         self.upload_s = upload_s
         info = board.facts.firmware

@@ -28,9 +28,9 @@ from edgebench.firmware_bridge.blob import (
 from edgebench.firmware_bridge.folding import folded, is_of_uint8, shifted
 from edgebench.firmware_bridge.lowering import Lowering
 from edgebench.firmware_bridge.movement import join_inputs
-from edgebench.firmware_bridge.operators import lower, refuse_missing, to_uint8
+from edgebench.firmware_bridge.operators import lower, missing_operators, refuse_missing, to_uint8
 from edgebench.firmware_bridge.tflite import INT8, UINT8, TfliteGraph, read_model
-from edgebench.protocol.errors import EdgebenchError, ModelRefused
+from edgebench.protocol.errors import BoardModelRefused, EdgebenchError
 from edgebench.protocol.flatbuffer import FlatbufferError
 
 InputEncoding: TypeAlias = Literal["int8", "uint8", "float32"]
@@ -112,6 +112,8 @@ class ModelBlob:
     output_bytes: int
     input_encoding: InputEncoding
     rounding: Rounding
+    is_stateful: bool = False
+    """Whether it has variables, which a new input resets."""
 
     @property
     def flash_bytes(self) -> int:
@@ -127,14 +129,14 @@ class ModelBlob:
         """Check that the model fits into the memory.
 
         Raises:
-            ModelRefused: the model needs more flash or RAM than available.
+            BoardModelRefused: the model needs more flash or RAM than available.
         """
         for kind, needed, there in (
             ("flash", self.flash_bytes, memory.flash_bytes),
             ("RAM", self.ram_bytes, memory.ram_bytes),
         ):
             if needed > there:
-                raise ModelRefused(
+                raise BoardModelRefused(
                     f"model {self.model_id} needs {needed} bytes of {kind}, the board has {there}"
                 )
 
@@ -184,23 +186,23 @@ def generate(
         rounding: Library whose reference kernels give the same outputs, bit for bit.
 
     Raises:
-        ModelRefused: the firmware cannot run the model.
+        BoardModelRefused: the firmware cannot run the model.
     """
     if model_id != model_id_of(model_id):
-        raise ModelRefused(f"model ID {model_id!r} is not 1 to {MAX_ID} of [0-9A-Za-z._-]")
+        raise BoardModelRefused(f"model ID {model_id!r} is not 1 to {MAX_ID} of [0-9A-Za-z._-]")
     model = read_model(data)
     if not all(0 <= number < len(model.tensors) for number in (*model.inputs, *model.outputs)):
-        raise ModelRefused("an input or output of the model does not exist")
+        raise BoardModelRefused("an input or output of the model does not exist")
     try:
-        graph = folded(shifted(model) if is_of_uint8(model) else model)
+        graph = _prepared(model)
         refuse_missing(graph)
         if not model.inputs or not 1 <= len(model.outputs) <= MAX_OUTPUTS:
-            raise ModelRefused(
+            raise BoardModelRefused(
                 f"the model has {len(model.inputs)} inputs and {len(model.outputs)} outputs, not 1 "
                 f"or more inputs and 1 to {MAX_OUTPUTS} outputs"
             )
         encoding = input_encoding or _encoding_of(model_id, model)
-        lowering = Lowering(graph, rounding == "tflm")
+        lowering = Lowering(graph, rounding == "tflm", is_of_uint8(model))
         first = _add_input(lowering, encoding)
         lower(lowering)
         outputs = tuple(
@@ -209,13 +211,13 @@ def generate(
         arena_bytes = _place(lowering, first, outputs)
     except _DAMAGES as error:
         # The file is not verified: its shapes and numbers may be invalid.
-        raise ModelRefused("the model's tensors do not fit its operators") from error
+        raise BoardModelRefused("the model's tensors do not fit its operators") from error
     if len(lowering.tensors) > MAX_TENSORS or len(lowering.operators) > MAX_OPERATORS:
-        raise ModelRefused(
+        raise BoardModelRefused(
             f"the model has {len(lowering.operators)} operators, the limit is {MAX_OPERATORS}"
         )
     if any(lowering.tensors[number].content for number in (first, *outputs)):
-        raise ModelRefused("an input or output of the model is constant")
+        raise BoardModelRefused("an input or output of the model is constant")
     header = BlobHeader(
         model_id,
         arena_bytes,
@@ -228,27 +230,52 @@ def generate(
     try:
         blob = pack(header, lowering.tensors, lowering.operators)
     except struct.error as error:
-        raise ModelRefused("a number of the model is too large for a blob") from error
+        raise BoardModelRefused("a number of the model is too large for a blob") from error
     output_bytes = sum(lowering.tensors[number].size_bytes for number in outputs)
     input_bytes = lowering.tensors[first].size_bytes * (4 if encoding == "float32" else 1)
-    return ModelBlob(model_id, blob, arena_bytes, input_bytes, output_bytes, encoding, rounding)
+    return ModelBlob(
+        model_id,
+        blob,
+        arena_bytes,
+        input_bytes,
+        output_bytes,
+        encoding,
+        rounding,
+        is_stateful=bool(lowering.states),
+    )
+
+
+def missing_operators_of(data: bytes) -> dict[str, int]:
+    """Operators of a .tflite file that the firmware does not support, by name.
+
+    Raises:
+        ModelRefused: the file is damaged.
+    """
+    try:
+        return missing_operators(_prepared(read_model(data)))
+    except _DAMAGES as error:
+        raise BoardModelRefused("the model's tensors do not fit its operators") from error
+
+
+def _prepared(model: TfliteGraph) -> TfliteGraph:
+    return folded(shifted(model) if is_of_uint8(model) else model)
 
 
 def _add_input(lowering: Lowering, encoding: InputEncoding) -> int:
     """Add the input that hosts send: the inputs of the model one after the other.
 
     Raises:
-        ModelRefused: an input has a type that cannot be sent in this encoding.
+        BoardModelRefused: an input has a type that cannot be sent in this encoding.
     """
     numbers = lowering.model.inputs
     sources = [lowering.tensor(number) for number in numbers]
     for source in sources:
         if encoding != "int8" and source.type != INT8:
-            raise ModelRefused(f"input {source.name!r} has type {source.type}, not int8")
+            raise BoardModelRefused(f"input {source.name!r} has type {source.type}, not int8")
     if len(sources) == 1:
         return lowering.view(numbers[0])
     if encoding == "float32":
-        raise ModelRefused(f"the model has {len(sources)} inputs, not 1, for float32")
+        raise BoardModelRefused(f"the model has {len(sources)} inputs, not 1, for float32")
     return join_inputs(lowering)
 
 

@@ -81,6 +81,7 @@ class ListeningBoard:
     is_read_back = False
     upload_s: float | None = None
     pace_ns: int | None = FRAME_NS
+    is_stateful = False
 
     def __init__(self, board: Board, directory: Path, sound: str) -> None:
         """Stop the board, which may still be streaming for an earlier run.

@@ -16,7 +16,7 @@ from edgebench.firmware_bridge.fixed_functions import (
 from edgebench.firmware_bridge.lowering import Lowering, only_int8
 from edgebench.firmware_bridge.quantization import activation_range, fixed_point, float32
 from edgebench.firmware_bridge.tflite import ModelOperator, ModelTensor, TfliteCode
-from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.errors import BoardModelRefused
 
 _RELU, _RELU6 = 1, 3
 """Codes of `ActivationFunctionType`."""
@@ -26,7 +26,7 @@ def look_up(lowering: Lowering, operator: ModelOperator) -> None:
     """LOGISTIC, TANH, RELU, RELU6, LEAKY_RELU.
 
     Raises:
-        ModelRefused: the tensors are not int8, or the scale of the output is not that of TFLite.
+        BoardModelRefused: the tensors are not int8, or the output has not the scale of TFLite.
     """
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     only_int8(source, out)
@@ -44,7 +44,7 @@ def _table_of(
         is_logistic = operator.code == TfliteCode.LOGISTIC
         required = (1 / 256, -128) if is_logistic else (1 / 128, 0)
         if (out.scale, out.zero_point) != required:
-            raise ModelRefused(
+            raise BoardModelRefused(
                 f"{operator.name} to {out.name!r} has scale {out.scale:g} and zero point "
                 f"{out.zero_point}, not {required[0]:g} and {required[1]}"
             )
@@ -61,7 +61,9 @@ def _table_of(
     if operator.code == TfliteCode.LEAKY_RELU:
         slope = 0.0 if operator.options is None else operator.options.real(0)
         if slope < 0:
-            raise ModelRefused(f"{operator.name} to {out.name!r} has a negative slope {slope:g}")
+            raise BoardModelRefused(
+                f"{operator.name} to {out.name!r} has a negative slope {slope:g}"
+            )
         negative = fixed_point(float32(float32(source.scale * slope) / out.scale))
     elif lowering.is_tflm and operator.code == TfliteCode.RELU6:
         # TensorFlow Lite Micro compares the bytes, whatever the scale of the output.

@@ -19,7 +19,7 @@ from edgebench.firmware_bridge.tflite import (
     ModelTensor,
     TfliteGraph,
 )
-from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.errors import BoardModelRefused
 
 ACT_MIN, ACT_MAX, ZERO_OUT = 4, 5, 6
 """Parameters of `core/blob.h` that most operators have."""
@@ -31,10 +31,12 @@ def four(shape: Sequence[int]) -> Shape:
     """A shape in four dimensions: batch, height, width, channels.
 
     Raises:
-        ModelRefused: the shape has more than four dimensions, or a dimension is too large.
+        BoardModelRefused: the shape has more than four dimensions, or a dimension is too large.
     """
     if len(shape) > 4 or any(not 1 <= size <= MAX_DIMENSION for size in shape):
-        raise ModelRefused(f"tensor of shape {list(shape)} exceeds 4 sizes of 1 to {MAX_DIMENSION}")
+        raise BoardModelRefused(
+            f"tensor of shape {list(shape)} exceeds 4 sizes of 1 to {MAX_DIMENSION}"
+        )
     a, b, c, d = (1,) * (4 - len(shape)) + tuple(shape)
     return a, b, c, d
 
@@ -45,6 +47,8 @@ class Lowering:
 
     model: TfliteGraph
     is_tflm: bool
+    was_uint8: bool = False
+    """Whether the tensors of the model are uint8, and were shifted."""
     tensors: list[BlobTensor] = field(default_factory=list[BlobTensor])
     operators: list[BlobOperator] = field(default_factory=list[BlobOperator])
     storages: dict[int, int] = field(default_factory=dict[int, int])
@@ -72,7 +76,7 @@ class Lowering:
         """Add a tensor of the model to the blob, optionally reshaped; returns its number."""
         tensor = self.tensor(number)
         if tensor.type not in ELEMENT_BYTES:
-            raise ModelRefused(f"tensor {tensor.name!r} has type {tensor.type}")
+            raise BoardModelRefused(f"tensor {tensor.name!r} has type {tensor.type}")
         size_bytes = tensor.size * ELEMENT_BYTES[tensor.type]
         entry = BlobTensor(
             tensor.type,
@@ -84,7 +88,7 @@ class Lowering:
         )
         if tensor.content:
             if len(tensor.content) != size_bytes:
-                raise ModelRefused(f"tensor {tensor.name!r} has {len(tensor.content)} bytes")
+                raise BoardModelRefused(f"tensor {tensor.name!r} has {len(tensor.content)} bytes")
         else:
             entry.storage = self.storages.setdefault(number, number)
         return self._add(entry)
@@ -145,22 +149,22 @@ def only_int8(*tensors: ModelTensor) -> None:
     """Check the type of tensors.
 
     Raises:
-        ModelRefused: a tensor is not int8.
+        BoardModelRefused: a tensor is not int8.
     """
     for tensor in tensors:
         if tensor.type != INT8:
-            raise ModelRefused(f"tensor {tensor.name!r} has type {tensor.type}, not int8")
+            raise BoardModelRefused(f"tensor {tensor.name!r} has type {tensor.type}, not int8")
 
 
 def clamp_parameters(code: int, out: ModelTensor) -> dict[int, int]:
     """Parameters of the bounds and of the zero point of an output.
 
     Raises:
-        ModelRefused: the activation is not a clamp.
+        BoardModelRefused: the activation is not a clamp.
     """
     bounds = activation_range(code, out.scale, out.zero_point)
     if bounds is None:
-        raise ModelRefused(f"the firmware does not support activation {code} of {out.name!r}")
+        raise BoardModelRefused(f"the firmware does not support activation {code} of {out.name!r}")
     return {ACT_MIN: bounds[0], ACT_MAX: bounds[1], ZERO_OUT: out.zero_point}
 
 
@@ -200,10 +204,10 @@ def integers(lowering: Lowering, number: int) -> list[int]:
     """Values of a constant of int32 or int64.
 
     Raises:
-        ModelRefused: the tensor is not constant.
+        BoardModelRefused: the tensor is not constant.
     """
     tensor = lowering.tensor(number)
     values = constant_integers(tensor)
     if values is None:
-        raise ModelRefused(f"tensor {tensor.name!r} is not constant")
+        raise BoardModelRefused(f"tensor {tensor.name!r} is not constant")
     return values

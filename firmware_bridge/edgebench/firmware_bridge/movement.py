@@ -12,7 +12,7 @@ from edgebench.firmware_bridge.blob import MAX_DIMENSION, BlobKind, BlobOperator
 from edgebench.firmware_bridge.lowering import Lowering, integers, only_int8
 from edgebench.firmware_bridge.quantization import float32, rounded
 from edgebench.firmware_bridge.tflite import INT8, ModelOperator, ModelTensor, TfliteCode
-from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.errors import BoardModelRefused
 
 
 def steps_of(shape: Sequence[int]) -> list[int]:
@@ -44,7 +44,7 @@ def join_inputs(lowering: Lowering) -> int:
     """Add a tensor for all inputs of the model, and copies from it; returns its number.
 
     Raises:
-        ModelRefused: an input is not int8.
+        BoardModelRefused: an input is not int8.
     """
     sources = [lowering.tensor(number) for number in lowering.model.inputs]
     only_int8(*sources)
@@ -60,22 +60,22 @@ def join_inputs(lowering: Lowering) -> int:
 
 def _same_type(operator: ModelOperator, source: ModelTensor, out: ModelTensor) -> None:
     if source.type != out.type:
-        raise ModelRefused(f"{operator.name} to {out.name!r} changes the type")
+        raise BoardModelRefused(f"{operator.name} to {out.name!r} changes the type")
 
 
 def transpose(lowering: Lowering, operator: ModelOperator) -> None:
     """TRANSPOSE.
 
     Raises:
-        ModelRefused: the order of the dimensions is not constant, or is none.
+        BoardModelRefused: the order of the dimensions is not constant, or is none.
     """
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     _same_type(operator, source, out)
     order = integers(lowering, operator.inputs[1])
     if sorted(order) != list(range(len(source.shape))):
-        raise ModelRefused(f"{operator.name} to {out.name!r} has the order {order}")
+        raise BoardModelRefused(f"{operator.name} to {out.name!r} has the order {order}")
     if [source.shape[axis] for axis in order] != list(out.shape):
-        raise ModelRefused(f"{operator.name} to {out.name!r} has another shape")
+        raise BoardModelRefused(f"{operator.name} to {out.name!r} has another shape")
     steps = steps_of(source.shape)
     ordered = [steps[axis] for axis in order]
     copy_at_strides(lowering, lowering.view(operator.inputs[0]), operator.outputs[0], 0, ordered)
@@ -96,7 +96,7 @@ def slice_bounds(
         numbers: Begin, end and strides.
 
     Raises:
-        ModelRefused: it adds dimensions, or does not name all of them.
+        BoardModelRefused: it adds dimensions, or does not name all of them.
 
     Source: tensorflow/lite/kernels/internal/strided_slice_logic.h.
     """
@@ -105,7 +105,7 @@ def slice_bounds(
     )
     begins, ends, strides = (list(values) for values in numbers)
     if ellipsis_mask or new_mask or len(begins) > len(shape):
-        raise ModelRefused(f"{operator.name} adds dimensions")
+        raise BoardModelRefused(f"{operator.name} adds dimensions")
     if operator.option(5):
         ends = [begin + end for begin, end in zip(begins, ends, strict=True)]
     starts: list[int] = []
@@ -119,7 +119,7 @@ def slice_bounds(
             continue
         stride = 1 if _is_set(shrink_mask, axis) else strides[axis]
         if stride == 0:
-            raise ModelRefused(f"{operator.name} has a stride of 0")
+            raise BoardModelRefused(f"{operator.name} has a stride of 0")
         low, high = (0, size) if stride > 0 else (-1, size - 1)
         begin, end = (value + size if value < 0 else value for value in (begins[axis], ends[axis]))
         start = max(low, min(begin, high))
@@ -142,7 +142,7 @@ def strided_slice(lowering: Lowering, operator: ModelOperator) -> None:
     """STRIDED_SLICE and SLICE.
 
     Raises:
-        ModelRefused: the bounds are not constant, or do not give the shape of the output.
+        BoardModelRefused: the bounds are not constant, or do not give the shape of the output.
     """
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     _same_type(operator, source, out)
@@ -153,7 +153,7 @@ def strided_slice(lowering: Lowering, operator: ModelOperator) -> None:
     else:
         starts, counts, strides, stay = slice_bounds(operator, source.shape, numbers)
     if [counts[axis] for axis in stay] != list(out.shape):
-        raise ModelRefused(f"{operator.name} to {out.name!r} has another shape")
+        raise BoardModelRefused(f"{operator.name} to {out.name!r} has another shape")
     steps = steps_of(source.shape)
     first = sum(start * step for start, step in zip(starts, steps, strict=True))
     taken = [strides[axis] * steps[axis] for axis in stay]
@@ -164,7 +164,7 @@ def split(lowering: Lowering, operator: ModelOperator) -> None:
     """SPLIT and SPLIT_V.
 
     Raises:
-        ModelRefused: the dimension is not constant.
+        BoardModelRefused: the dimension is not constant.
     """
     is_equal = operator.code == TfliteCode.SPLIT
     number, axis_at = (1, 0) if is_equal else (0, 2)
@@ -196,12 +196,12 @@ def resize(lowering: Lowering, operator: ModelOperator) -> None:
     """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
 
     Raises:
-        ModelRefused: the tensors are not int8 in four dimensions.
+        BoardModelRefused: the tensors are not int8 in four dimensions.
     """
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     only_int8(source, out)
     if len(source.shape) != 4 or len(out.shape) != 4:
-        raise ModelRefused(f"{operator.name} to {out.name!r} is not in four dimensions")
+        raise BoardModelRefused(f"{operator.name} to {out.name!r} is not in four dimensions")
     view, output = lowering.view(operator.inputs[0]), lowering.view(operator.outputs[0])
     if operator.code == TfliteCode.RESIZE_BILINEAR:
         parameters = {0: operator.option(2), 1: operator.option(3)}

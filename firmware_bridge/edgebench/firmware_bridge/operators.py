@@ -45,10 +45,11 @@ from edgebench.firmware_bridge.tflite import (
     TfliteCode,
     TfliteGraph,
 )
-from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.errors import BoardModelRefused
 
 _STRIDE_H, _STRIDE_W, _PAD_TOP, _PAD_LEFT = range(4)
 _DILATION_H, _DILATION_W, _ZERO_IN, _MULTIPLIERS, _SHIFTS = range(7, 12)
+_ZERO_WEIGHTS = 12
 _FILTER_H, _FILTER_W = 7, 8
 _ZERO_A, _ZERO_B, _FACTOR_A, _FACTOR_B, _FACTOR_OUT = 0, 1, 7, 9, 11
 _ADD_LEFT_SHIFT = 20
@@ -74,7 +75,7 @@ def _bias(lowering: Lowering, number: int, sums: Sequence[int], zero_point: int)
     if number >= 0:
         tensor = lowering.tensor(number)
         if tensor.type != INT32 or len(tensor.content) != 4 * len(sums):
-            raise ModelRefused(f"bias {tensor.name!r} is not {len(sums)} constants of int32")
+            raise BoardModelRefused(f"bias {tensor.name!r} is not {len(sums)} constants of int32")
         biases = array("i", tensor.content)
     folded = [bias - zero_point * total for bias, total in zip(biases, sums, strict=True)]
     return lowering.constant([(value + 2**31) % 2**32 - 2**31 for value in folded])
@@ -83,8 +84,11 @@ def _bias(lowering: Lowering, number: int, sums: Sequence[int], zero_point: int)
 def _weights_of(lowering: Lowering, number: int) -> tuple[ModelTensor, array[int]]:
     tensor = lowering.tensor(number)
     only_int8(tensor)
-    if len(tensor.content) != tensor.size or any(tensor.zero_points) or not tensor.scales:
-        raise ModelRefused(f"weights {tensor.name!r} are not symmetric constants of int8")
+    is_shifted = any(tensor.zero_points)
+    if len(tensor.content) != tensor.size or not tensor.scales:
+        raise BoardModelRefused(f"weights {tensor.name!r} are not constants of int8")
+    if is_shifted and len(tensor.scales) != 1:
+        raise BoardModelRefused(f"weights {tensor.name!r} have several scales and zero points")
     return tensor, array("b", tensor.content)
 
 
@@ -96,7 +100,7 @@ def _add_conv(
 ) -> None:
     """Append a convolution; its factors are per channel, or a single factor for all."""
     if len(factors) not in (1, channels):
-        raise ModelRefused(f"weights have {len(factors)} scales, not 1 or {channels}")
+        raise BoardModelRefused(f"weights have {len(factors)} scales, not 1 or {channels}")
     every = factors * channels if len(factors) == 1 else factors
     operator.parameters[_MULTIPLIERS] = lowering.constant([factor.multiplier for factor in every])
     operator.parameters[_SHIFTS] = lowering.constant([factor.shift for factor in every])
@@ -116,7 +120,7 @@ def _convolution(lowering: Lowering, operator: ModelOperator) -> None:
     only_int8(source, out)
     weights, values = _weights_of(lowering, operator.inputs[1])
     if len(source.shape) != 4 or len(out.shape) != 4 or len(weights.shape) != 4:
-        raise ModelRefused(f"convolution to {out.name!r} is not in four dimensions")
+        raise BoardModelRefused(f"convolution to {out.name!r} is not in four dimensions")
     channels, (filter_h, filter_w) = out.shape[3], weights.shape[1:3]
     strides = operator.option(2, "<i"), operator.option(1, "<i")
     dilations = (
@@ -133,19 +137,20 @@ def _convolution(lowering: Lowering, operator: ModelOperator) -> None:
         _DILATION_H: dilations[0],
         _DILATION_W: dilations[1],
         _ZERO_IN: source.zero_point,
+        _ZERO_WEIGHTS: weights.zero_point,
         **clamp_parameters(operator.option(fields["act"]), out),
     }
     is_really_depthwise = is_depthwise and source.shape[3] > 1
     if is_depthwise and not is_really_depthwise:
         # The weights of a channel are made contiguous, as in an ordinary convolution.
         values = array("b", b"".join(values[c::channels].tobytes() for c in range(channels)))
-    depth = len(values) // channels
+    depth, taps, zero = len(values) // channels, filter_h * filter_w, weights.zero_point
     if is_really_depthwise:
-        sums = [sum(values[c::channels]) for c in range(channels)]
+        sums = [sum(values[c::channels]) - taps * zero for c in range(channels)]
         shape = (1, filter_h, filter_w, channels)
         scratch = filter_h * filter_w * 4 + -(-source.shape[3] // 4) * 4
     else:
-        sums = [sum(values[c * depth : (c + 1) * depth]) for c in range(channels)]
+        sums = [sum(values[c * depth : (c + 1) * depth]) - depth * zero for c in range(channels)]
         shape = (channels, filter_h, filter_w, source.shape[3])
         scratch = _conv_scratch(depth, prod(out.shape[:3]))
     inputs = (
@@ -173,6 +178,7 @@ def _transposed_convolution(lowering: Lowering, operator: ModelOperator) -> None
         _DILATION_H: 1,
         _DILATION_W: 1,
         _ZERO_IN: source.zero_point,
+        _ZERO_WEIGHTS: weights.zero_point,
         **clamp_parameters(operator.option(3), out),
     }
     if operator.option(0) != _SAME:
@@ -197,10 +203,11 @@ def _fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
     only_int8(source, out)
     weights, values = _weights_of(lowering, operator.inputs[1])
     if len(weights.shape) != 2 or operator.option(1):
-        raise ModelRefused(f"weights {weights.name!r} are not in the default order")
+        raise BoardModelRefused(f"weights {weights.name!r} are not in the default order")
     units, depth = weights.shape
     rows = source.size // depth
-    sums = [sum(values[unit * depth : (unit + 1) * depth]) for unit in range(units)]
+    zero = weights.zero_point
+    sums = [sum(values[unit * depth : (unit + 1) * depth]) - depth * zero for unit in range(units)]
     inputs = (
         lowering.view(operator.inputs[0], (1, rows, 1, depth)),
         lowering.weights((units, 1, 1, depth), values.tobytes()),
@@ -211,7 +218,12 @@ def _fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
         BlobKind.CONV,
         inputs,
         lowering.view(operator.outputs[0], (1, rows, 1, units)),
-        {**ones, _ZERO_IN: source.zero_point, **clamp_parameters(operator.option(0), out)},
+        {
+            **ones,
+            _ZERO_IN: source.zero_point,
+            _ZERO_WEIGHTS: zero,
+            **clamp_parameters(operator.option(0), out),
+        },
         is_rounded_once=not lowering.is_tflm,
         scratch_bytes=_conv_scratch(depth, rows),
     )
@@ -222,7 +234,7 @@ def _pool(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     only_int8(source, out)
     if (source.scales, source.zero_points) != (out.scales, out.zero_points):
-        raise ModelRefused(f"pool to {out.name!r} changes the scale")
+        raise BoardModelRefused(f"pool to {out.name!r} changes the scale")
     stride_w, stride_h = operator.option(1, "<i"), operator.option(2, "<i")
     filter_w, filter_h = operator.option(3, "<i"), operator.option(4, "<i")
     is_same = operator.option(0) == _SAME
@@ -237,6 +249,7 @@ def _pool(lowering: Lowering, operator: ModelOperator) -> None:
     }
     kind = BlobKind.MAX_POOL if operator.code == TfliteCode.MAX_POOL_2D else BlobKind.AVERAGE_POOL
     append(lowering, operator, kind, parameters)
+    lowering.operators[-1].has_halves_up = lowering.was_uint8
 
 
 def _add_or_subtract(lowering: Lowering, operator: ModelOperator) -> None:
@@ -326,7 +339,7 @@ def _softmax(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     only_int8(source, out)
     if out.scale != 1 / 256 or out.zero_point != -128:
-        raise ModelRefused(f"softmax to {out.name!r} has a scale other than 1/256")
+        raise BoardModelRefused(f"softmax to {out.name!r} has a scale other than 1/256")
     beta = 1.0 if operator.options is None else operator.options.real(0)
     factor, smallest = softmax_factor(source.scale, beta)
     append(lowering, operator, BlobKind.SOFTMAX, {**pair(0, factor), 2: smallest})
@@ -360,12 +373,12 @@ def _concatenate(lowering: Lowering, operator: ModelOperator) -> None:
     rank, place = len(out.shape), 0
     axis = operator.option(0, "<i") % rank
     if operator.option(1):
-        raise ModelRefused(f"concatenation to {out.name!r} has an activation")
+        raise BoardModelRefused(f"concatenation to {out.name!r} has an activation")
     for number in operator.inputs:
         source = lowering.tensor(number)
         only_int8(source, out)
         if (source.scales, source.zero_points) != (out.scales, out.zero_points):
-            raise ModelRefused(f"concatenation to {out.name!r} changes the scale")
+            raise BoardModelRefused(f"concatenation to {out.name!r} changes the scale")
         inputs = (lowering.view(number),)
         parameters = {0: axis + 4 - rank, 1: place}
         output = lowering.view(operator.outputs[0])
@@ -388,7 +401,7 @@ def _convert(lowering: Lowering, operator: ModelOperator) -> None:
         }
         append(lowering, operator, BlobKind.REQUANTIZE, parameters)
     else:
-        raise ModelRefused(f"no conversion from {source.type} to {out.type}")
+        raise BoardModelRefused(f"no conversion from {source.type} to {out.type}")
 
 
 def to_uint8(lowering: Lowering, number: int, view: int) -> int:
@@ -457,11 +470,11 @@ def refuse_missing(model: TfliteGraph) -> None:
     """Check that the firmware supports every operator.
 
     Raises:
-        ModelRefused: it does not; the text has all of the missing operators.
+        BoardModelRefused: it does not; the text has all of the missing operators.
     """
     if missing := missing_operators(model):
         total, names = sum(missing.values()), ", ".join(f"{n} ({c})" for n, c in missing.items())
-        raise ModelRefused(
+        raise BoardModelRefused(
             f"the firmware does not support {total} of {len(model.operators)} operators: {names}"
         )
 
@@ -470,7 +483,7 @@ def lower(lowering: Lowering) -> None:
     """Translate every operator of a model, all of which the firmware supports.
 
     Raises:
-        ModelRefused: it does not support the tensors of an operator.
+        BoardModelRefused: it does not support the tensors of an operator.
     """
     for operator in lowering.model.operators:
         _LOWERINGS[operator.code](lowering, operator)

@@ -10,7 +10,7 @@ from enum import IntEnum
 from math import prod
 
 from edgebench.firmware_bridge.operator_names import operator_name
-from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.errors import BoardModelRefused, ModelRefused
 from edgebench.protocol.flatbuffer import FlatbufferError, FlatFile, FlatTable
 
 INT8, UINT8, INT32, INT64, FLOAT32 = "int8", "uint8", "int32", "int64", "float32"
@@ -87,10 +87,10 @@ class ModelTensor:
         """The tensor's only scale.
 
         Raises:
-            ModelRefused: the tensor has no scale, or several.
+            BoardModelRefused: the tensor has no scale, or several.
         """
         if len(self.scales) != 1:
-            raise ModelRefused(f"tensor {self.name!r} has {len(self.scales)} scales, not 1")
+            raise BoardModelRefused(f"tensor {self.name!r} has {len(self.scales)} scales, not 1")
         return self.scales[0]
 
     @property

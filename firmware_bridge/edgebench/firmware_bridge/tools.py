@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgebench.firmware_bridge.board_fit import check_model
 from edgebench.firmware_bridge.detection import (
     FoundBoard,
     KnownBoard,
@@ -25,7 +26,7 @@ from edgebench.firmware_bridge.port_users import users_of
 from edgebench.firmware_bridge.terminal import converse
 from edgebench.firmware_bridge.transports.serial_port import open_line
 from edgebench.firmware_bridge.usb_ids import METER_IDS
-from edgebench.protocol.bridge import PortReport
+from edgebench.protocol.bridge import ModelCheck, PortReport
 from edgebench.protocol.errors import TargetError, UsageError
 
 
@@ -90,6 +91,10 @@ class BoardTools:
             free = [port for port in listed if not used[port.path]]
             boards |= {board.port.path: board for board in find_boards(known, ask=True, ports=free)}
         return [_report(port, boards.get(port.path), used[port.path]) for port in listed]
+
+    def check_model(self, data: bytes, name: str, boards: Sequence[str]) -> ModelCheck:
+        """What a model needs, and which boards it fits on."""
+        return check_model(data, name, boards)
 
     def flash_command(
         self, board: str, firmware: Path, memory: Path, *, tool: str | None, serial: str | None

@@ -16,7 +16,7 @@ from edgebench.firmware_bridge.tflite import (
     TfliteCode,
     TfliteGraph,
 )
-from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.errors import BoardModelRefused
 
 _VIEWS = {TfliteCode.RESHAPE, TfliteCode.SQUEEZE, TfliteCode.EXPAND_DIMS}
 
@@ -41,7 +41,9 @@ def _variable(lowering: Lowering, handle: int, tensor: ModelTensor) -> int:
     """A view of a variable, with the shape of this tensor."""
     name = lowering.handles.get(handle)
     if name is None or tensor.type != INT8:
-        raise ModelRefused(f"variable of tensor {tensor.name!r} has type {tensor.type}, not int8")
+        raise BoardModelRefused(
+            f"variable of tensor {tensor.name!r} has type {tensor.type}, not int8"
+        )
     return lowering.state(name, tensor)
 
 
@@ -49,7 +51,7 @@ def read(lowering: Lowering, operator: ModelOperator) -> None:
     """READ_VARIABLE.
 
     Raises:
-        ModelRefused: the variable is not int8.
+        BoardModelRefused: the variable is not int8.
     """
     handle, out = operator.inputs[0], operator.outputs[0]
     view = _variable(lowering, handle, lowering.tensor(out))
@@ -74,7 +76,7 @@ def assign(lowering: Lowering, operator: ModelOperator) -> None:
     """ASSIGN_VARIABLE.
 
     Raises:
-        ModelRefused: the variable is not int8.
+        BoardModelRefused: the variable is not int8.
     """
     handle, source = operator.inputs
     target = _variable(lowering, handle, lowering.tensor(source))
@@ -85,21 +87,23 @@ def call_once(lowering: Lowering, operator: ModelOperator) -> None:
     """CALL_ONCE of a graph that assigns constants to variables.
 
     Raises:
-        ModelRefused: the graph does more than that.
+        BoardModelRefused: the graph does more than that.
     """
     number = operator.option(0, "<i")
     if not 1 <= number <= len(lowering.model.others):
-        raise ModelRefused(f"{operator.name} calls graph {number}, which does not exist")
+        raise BoardModelRefused(f"{operator.name} calls graph {number}, which does not exist")
     graph = lowering.model.others[number - 1]
     handles = _handles(graph)
     for other in graph.operators:
         if other.code == TfliteCode.VAR_HANDLE:
             continue
         if other.code != TfliteCode.ASSIGN_VARIABLE:
-            raise ModelRefused(f"{operator.name} calls a graph with {other.name}")
+            raise BoardModelRefused(f"{operator.name} calls a graph with {other.name}")
         tensor = graph.tensors[other.inputs[1]]
         if tensor.type != INT8 or len(tensor.content) != tensor.size or not tensor.content:
-            raise ModelRefused(f"first value of a variable, {tensor.name!r}, is no int8 constant")
+            raise BoardModelRefused(
+                f"first value of a variable, {tensor.name!r}, is no int8 constant"
+            )
         fill(lowering, lowering.state(handles[other.inputs[0]], tensor), tensor.content)
 
 

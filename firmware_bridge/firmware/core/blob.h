@@ -65,7 +65,7 @@ enum {
 	P_DILATION_H, P_DILATION_W, P_ZERO_IN,
 	P_MULTIPLIERS, P_SHIFTS, /* tensors of int32, with an item per channel of the output */
 	P_FILTER_H = P_DILATION_H, P_FILTER_W = P_DILATION_W, /* pools */
-	P_TAPS = P_MULTIPLIERS + 2,
+	P_ZERO_WEIGHTS = P_MULTIPLIERS + 2, /* of models that were uint8 */
 	/* ADD, SUB, MUL, PRELU: from P_ACT_MIN to P_ZERO_OUT as above */
 	P_ZERO_A = 0, P_ZERO_B = 1,
 	P_MULTIPLIER_A = 7, P_SHIFT_A, P_MULTIPLIER_B, P_SHIFT_B,
@@ -88,6 +88,7 @@ enum {
 };
 
 #define FLAG_ROUND_ONCE 1u
+#define FLAG_HALVES_UP 4u /* average pools of models that were uint8 */
 #define FLAG_RESET 2u /* runs when the state of the model is reset, not in an inference */
 
 struct blob_operator {

@@ -16,11 +16,14 @@
 #if defined(__ARM_FEATURE_MVE)
 #include <arm_mve.h>
 typedef int8_t patch_type;
+#define PATCH_ELEMENTS(depth) (depth)
 #elif defined(__ARM_FEATURE_DSP)
 #include <arm_acle.h>
 typedef int16_t patch_type;
+#define PATCH_ELEMENTS(depth) ROUND_UP(depth, 4) /* zeros at its end */
 #else
 typedef int8_t patch_type;
+#define PATCH_ELEMENTS(depth) (depth)
 #endif
 
 #define ROUND_UP(value, to) (((value) + (to) - 1) / (to) * (to))
@@ -295,10 +298,27 @@ static __attribute__((noinline)) void multiply_two(const struct operands *o, con
 	}
 }
 
+/* Weights with a zero point: its product with the sum of the patch is taken off each sum. */
+static void multiply_shifted(const struct operands *o, const struct geometry *g, const patch_type *patch, int8_t *out)
+{
+	const struct finishing f = finishing_of(o);
+	int32_t zero = o->operator->p[P_ZERO_WEIGHTS], total = 0;
+
+	for (int32_t i = 0; i < PATCH_ELEMENTS(g->depth); i++)
+		total += patch[i];
+	for (int32_t channel = 0; channel < g->out_c; channel++) {
+		int32_t start = (int32_t)((uint32_t)o->bias[channel] - (uint32_t)zero * (uint32_t)total);
+
+		out[channel] = finish(f, products(patch, (const int8_t *)o->b + channel * g->depth, g->depth, start),
+				      channel);
+	}
+}
+
 void conv(const struct operands *o)
 {
 	const struct geometry g = geometry_of(o);
 	const struct finishing f = finishing_of(o);
+	bool is_shifted = o->operator->p[P_ZERO_WEIGHTS] != 0;
 	const int8_t *image = o->a;
 	int8_t *out = o->result;
 	const patch_type *patch[2];
@@ -309,7 +329,10 @@ void conv(const struct operands *o)
 		for (int32_t y = 0; y < g.out_h; y++) {
 			for (int32_t x = 0; x < g.out_w; x++) {
 				patch[waiting] = patch_at(o, &g, image, y, x, waiting);
-				if (++waiting == 2) {
+				if (is_shifted) {
+					multiply_shifted(o, &g, patch[0], out);
+					out += g.out_c;
+				} else if (++waiting == 2) {
 					multiply_two(o, &g, patch, out);
 					out += 2 * g.out_c;
 					waiting = 0;
@@ -331,7 +354,7 @@ void transpose_conv(const struct operands *o)
 	const struct geometry g = geometry_of(o);
 	const struct finishing f = finishing_of(o);
 	const int8_t *image = o->a, *weights = o->b;
-	int32_t zero = o->operator->p[P_ZERO_IN];
+	int32_t zero = o->operator->p[P_ZERO_IN], zero_weights = o->operator->p[P_ZERO_WEIGHTS];
 	int8_t *out = o->result;
 
 	for (uint32_t n = 0; n < o->in->size[0]; n++, image += g.in_h * g.in_w * g.in_c) {
@@ -350,7 +373,7 @@ void transpose_conv(const struct operands *o)
 					const int8_t *from = image + (y / g.stride_h * g.in_w + x / g.stride_w) * g.in_c;
 
 					for (int32_t c = 0; c < g.in_c; c++)
-						sum += (uint32_t)((from[c] - zero) * tap[c]);
+						sum += (uint32_t)((from[c] - zero) * (tap[c] - zero_weights));
 				}
 				*out++ = finish(f, (int32_t)sum, channel);
 			}
@@ -365,12 +388,12 @@ uint32_t depthwise_scratch_bytes(const struct blob_tensor *in, const struct blob
 
 /* Products of a channel of the output with all taps. */
 static int32_t taps_of_one(const int8_t *base, const int32_t *taps, int32_t tap_count, const int8_t *weights,
-			   int32_t out_c, int32_t in_channel, int32_t start)
+			   int32_t zero, int32_t out_c, int32_t in_channel, int32_t start)
 {
 	uint32_t sum = (uint32_t)start;
 
 	for (int32_t t = 0; t < tap_count; t++)
-		sum += (uint32_t)(base[taps[t] + in_channel] * weights[t * out_c]);
+		sum += (uint32_t)(base[taps[t] + in_channel] * (weights[t * out_c] - zero));
 	return (int32_t)sum;
 }
 
@@ -442,7 +465,8 @@ void depthwise(const struct operands *o)
 	int32_t *taps = o->scratch, tap_count = g.filter_h * g.filter_w;
 	int8_t *zeros = (int8_t *)o->scratch + 4 * tap_count, *out = o->result;
 	int32_t factor = g.out_c / g.in_c;
-	int32_t fours = factor == 1 ? g.out_c & ~3 : 0;
+	int32_t zero = o->operator->p[P_ZERO_WEIGHTS];
+	int32_t fours = factor == 1 && zero == 0 ? g.out_c & ~3 : 0;
 
 	memset(zeros, o->operator->p[P_ZERO_IN], (size_t)g.in_c);
 	for (uint32_t n = 0; n < o->in->size[0]; n++, image += g.in_h * g.in_w * g.in_c) {
@@ -458,7 +482,7 @@ void depthwise(const struct operands *o)
 			}
 			for (int32_t c = fours; c < g.out_c; c++)
 				out[c] = finish(f,
-						taps_of_one(base, taps, tap_count, weights + c, g.out_c,
+						taps_of_one(base, taps, tap_count, weights + c, zero, g.out_c,
 							    c / factor, bias[c]),
 						c);
 		}

@@ -111,7 +111,8 @@ static bool is_conv_good(const struct model *model, const struct operands *o)
 	    !o->bias || !o->multipliers || !o->shifts)
 		return false;
 	if (in->size[0] != out->size[0] || !is_window_good(p) || !is_between(p[P_ZERO_IN], -128, 127) ||
-	    !is_between(p[P_ZERO_OUT], -128, 127) || !is_between(p[P_DILATION_H], 1, 255) ||
+	    !is_between(p[P_ZERO_OUT], -128, 127) || !is_between(p[P_ZERO_WEIGHTS], -128, 127) ||
+	    (p[P_ZERO_WEIGHTS] != 0 && w->bytes > 1u << 23) || !is_between(p[P_DILATION_H], 1, 255) ||
 	    !is_between(p[P_DILATION_W], 1, 255) ||
 	    !are_scales_good(o->multipliers, o->shifts, out->size[3]))
 		return false;

@@ -19,7 +19,9 @@ static struct window window_at(const struct operands *o, int32_t y, int32_t x)
 			       right < width ? right : width};
 }
 
-static int8_t average_of(const int8_t *channel, struct window w, int32_t width, int32_t channels)
+/* Halves away from zero, or up: those of a uint8 that was made an int8 are never negative. */
+static inline int8_t average_of(const int8_t *channel, struct window w, int32_t width, int32_t channels,
+				bool is_half_up)
 {
 	int32_t sum = 0, count = 0;
 
@@ -31,7 +33,19 @@ static int8_t average_of(const int8_t *channel, struct window w, int32_t width, 
 	}
 	if (count <= 0)
 		return 0;
+	if (is_half_up)
+		return (int8_t)((sum + count / 2 - INT8_MIN * count) / count + INT8_MIN);
 	return (int8_t)(sum > 0 ? (sum + count / 2) / count : (sum - count / 2) / count);
+}
+
+static int8_t average_away(const int8_t *channel, struct window w, int32_t width, int32_t channels)
+{
+	return average_of(channel, w, width, channels, false);
+}
+
+static int8_t average_up(const int8_t *channel, struct window w, int32_t width, int32_t channels)
+{
+	return average_of(channel, w, width, channels, true);
 }
 
 static int8_t largest_of(const int8_t *channel, struct window w, int32_t width, int32_t channels)
@@ -70,7 +84,11 @@ static void pool(const struct operands *o,
 	}
 }
 
-void average_pool(const struct operands *o) { pool(o, average_of); }
+void average_pool(const struct operands *o)
+{
+	pool(o, o->operator->flags & FLAG_HALVES_UP ? average_up : average_away);
+}
+
 void max_pool(const struct operands *o) { pool(o, largest_of); }
 
 uint32_t mean_scratch_bytes(const struct blob_tensor *out) { return out->bytes * 4; }

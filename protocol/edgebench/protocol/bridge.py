@@ -6,8 +6,8 @@ bridge do not import each other. Measurements use another interface: `protocol/t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -39,6 +39,45 @@ class PortReport:
     """Reason why the device was not identified."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardFit:
+    """Whether a model fits on a board, and the memory of the board."""
+
+    board: str
+    fits: bool
+    is_linked: bool
+    """Whether it fits only if it is linked into the firmware, and so stays in flash."""
+    flash_max_bytes: int
+    """Flash or memory for the model."""
+    ram_max_bytes: int
+    """RAM for arena and input."""
+    firmware_flash_bytes: int
+    """Flash of the firmware without a model."""
+    firmware_ram_bytes: int
+    """RAM of the firmware, without the stack and the model."""
+    stack_bytes: int
+    """RAM that the stack has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCheck:
+    """What a model needs on a microcontroller."""
+
+    model: str
+    problem: str | None = None
+    """Why the firmware cannot run it; None: it can."""
+    missing_operators: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Operators that the firmware does not support: how many of each, by name."""
+    flash_bytes: int | None = None
+    """Size of the model's blob."""
+    ram_bytes: int | None = None
+    """Size of arena and input together."""
+    arena_bytes: int | None = None
+    input_bytes: int | None = None
+    output_bytes: int | None = None
+    boards: tuple[BoardFit, ...] = ()
+
+
 class FlashCommand(Protocol):
     """Command that writes firmware onto a board."""
 
@@ -68,6 +107,20 @@ class BridgeTools(Protocol):
 
         Raises:
             TargetError: the ports cannot be listed.
+        """
+        ...
+
+    def check_model(self, data: bytes, name: str, boards: Sequence[str]) -> ModelCheck:
+        """What a model needs, and which boards it fits on.
+
+        Args:
+            data: Content of its file.
+            name: Name of its file.
+            boards: Names of boards; empty: all boards with firmware in the package.
+
+        Raises:
+            UsageError: a board is unknown.
+            ModelRefused: the file is damaged.
         """
         ...
 

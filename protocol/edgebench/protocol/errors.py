@@ -39,6 +39,7 @@
     ├── TargetError              the device cannot or will not do this
     │   ├── RuntimeUnavailable       the runtime is absent or broken there
     │   ├── ModelRefused             the model file is not accepted
+    │   │   ├── BoardModelRefused        a microcontroller cannot run it
     │   │   ├── DatasetRefused           a data set does not fit the model
     │   │   │   ├── SampleShapeRefused       its samples have another shape
     │   │   │   ├── SampleTypeRefused        its samples are quantised, the input takes real values
@@ -165,6 +166,7 @@ class ErrorCode(IntEnum):
     SIGNATURE_REFUSED = 28
     EXTERNAL_DATA_REFUSED = 29
     SETTING_REFUSED = 30
+    BOARD_MODEL_REFUSED = 31
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -470,6 +472,17 @@ class ModelRefused(TargetError):
     """The model file is not accepted by the runtime, or exceeds a limit."""
 
     code = ErrorCode.MODEL_REFUSED
+
+
+class BoardModelRefused(ModelRefused):
+    """The firmware of a microcontroller cannot run the model, or has too little memory for it."""
+
+    code = ErrorCode.BOARD_MODEL_REFUSED
+
+    @property
+    def kind(self) -> str:
+        """That of every refused model, in documents."""
+        return ModelRefused().kind
 
 
 class DatasetRefused(ModelRefused):
@@ -952,6 +965,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     TargetError,
     RuntimeUnavailable,
     ModelRefused,
+    BoardModelRefused,
     InputsRefused,
     DatasetRefused,
     SampleShapeRefused,

@@ -127,6 +127,11 @@ class OpenTarget(Protocol):
         ...
 
     @property
+    def is_stateful(self) -> bool:
+        """Whether an inference depends on those before it, since the last `set_input`."""
+        ...
+
+    @property
     def upload_s(self) -> float | None:
         """Time to send the model; None if it was on the target already."""
         ...

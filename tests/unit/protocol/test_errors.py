@@ -79,6 +79,7 @@ def test_codes_are_never_renumbered() -> None:
         "DELEGATE_REFUSED": 26,
         "SIGNATURE_REFUSED": 28,
         "EXTERNAL_DATA_REFUSED": 29,
+        "BOARD_MODEL_REFUSED": 31,
     }
 
 

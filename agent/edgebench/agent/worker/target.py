@@ -169,7 +169,7 @@ def _measure(
         target.set_input(samples[0])
         plan = _plan_windows(target, job.spec, inputs.dataset)
     pipe.phase(Phase.MEASURING, TARGET_WINDOWS * (plan.count + plan.warmup_count) * plan.each_s)
-    series = RecordedWindows([], [], [])
+    series = RecordedWindows([], [], _first_outputs(target, samples))
     failure: TargetError | None = None
     try:
         with STOP.armed():
@@ -204,6 +204,20 @@ def _measure(
     return record, series.outputs, failure
 
 
+def _first_outputs(target: OpenTarget, samples: list[bytes]) -> list[list[Tensor]]:
+    """Outputs of the first inference on each sample, if those of a window depend on its length.
+
+    They precede the windows, so that pulses of these inferences are not counted as theirs.
+    """
+    outputs: list[list[Tensor]] = []
+    for sample in samples if target.is_stateful else ():
+        with STOP.armed():
+            target.set_input(sample)
+            target.window(1, warmup_count=0)
+            outputs.append(output_tensors(target))
+    return outputs
+
+
 @dataclass(slots=True)
 class RecordedWindows:
     """Results of the windows so far."""
@@ -211,7 +225,7 @@ class RecordedWindows:
     windows: list[Window]
     inference_ticks: list[int]
     outputs: list[list[Tensor]]
-    """Outputs for the samples, each from one window."""
+    """Outputs for the samples, each from one window or, with variables, its first inference."""
     is_interrupted: bool = False
 
 
@@ -233,7 +247,7 @@ def _run_windows(
                 f"a reply of {target.firmware.name} was damaged, and its window was run twice: "
                 "cannot tell which pulses belong to a window"
             )
-        if number < len(samples):
+        if len(series.outputs) < len(samples):
             series.outputs.append(output_tensors(target))
         series.windows.append(timed.window)
         series.inference_ticks += timed.inference_ticks

@@ -1,4 +1,4 @@
-"""Serial ports and the boards on them, as a table or as JSON."""
+"""Serial ports and the boards on them, and which boards a model fits on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import console, text
-from edgebench.protocol.bridge import PortReport
+from edgebench.protocol.bridge import BoardFit, ModelCheck, PortReport
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.text import printable
 from edgebench.system.terminal import echo
@@ -40,6 +40,40 @@ def print_ports(reports: Sequence[PortReport], *, as_json: bool, is_confirmed: b
         "for a board on another port (a pseudo-terminal, a socket), start the agent with: "
         "edgebench-agent serve --board ADDRESS"
     )
+
+
+def print_check(check: ModelCheck) -> None:
+    """Print what a model needs on a microcontroller, and a line for each board."""
+    if check.problem is not None:
+        print(printable(f"{check.model}: {check.problem}"))
+        echo("next: replace these operators, or measure it on another device: edgebench devices")
+        return
+    print(
+        printable(
+            f"{check.model}: flash {check.flash_bytes} bytes, RAM {check.ram_bytes} bytes (arena "
+            f"{check.arena_bytes}, input {check.input_bytes}), output {check.output_bytes} bytes"
+        )
+    )
+    table = DataTable("board", "fits", "flash for it", "RAM for it", "firmware", "its RAM", "stack")
+    for fit in check.boards:
+        table.add_row(
+            fit.board,
+            _fits(fit),
+            str(fit.flash_max_bytes),
+            str(fit.ram_max_bytes),
+            str(fit.firmware_flash_bytes),
+            str(fit.firmware_ram_bytes),
+            str(fit.stack_bytes),
+        )
+    console().print(table)
+    if any(fit.is_linked for fit in check.boards):
+        echo("linked: devtools/build_firmware.py BOARD --model MODEL (docs/firmware.md)")
+
+
+def _fits(fit: BoardFit) -> Text:
+    if not fit.fits:
+        return Text("no", style="yellow")
+    return Text("linked into the firmware" if fit.is_linked else "yes", style="green")
 
 
 def _board(port_report: PortReport) -> Text:

@@ -157,6 +157,11 @@ def _for_model(text: str) -> Hint:
     return hint
 
 
+def _for_board_model(_error: e.BoardModelRefused, given: CommandLine) -> NextStep:
+    text = "see which boards it fits on: {}; or measure it on a device that is no microcontroller"
+    return NextStep(text, command("check", given.named(_MODEL)[0]))
+
+
 def _for_page(error: e.PageUnavailable, _given: CommandLine) -> NextStep:
     if error.install:
         return NextStep("install them: {}; then {}", error.install, command("serve"))
@@ -397,6 +402,7 @@ _HINTS: tuple[Row, ...] = (
         lambda _, given: " ".join(map(shlex.quote, given.named(_MODEL))),
         command("bench", "whole.onnx"),
     ),
+    (e.BoardModelRefused, _for_board_model),
     (e.ModelRefused, _for_model("check the file, or try other runtimes: {}")),
     (e.WorkerDied, _for_model("try another runtime: {}")),
     _on(

@@ -1,7 +1,8 @@
 """Resolves names of stored runs.
 
 A name is an id or a part of one, `last`, a set, the pairs of a comparison, a tag, a directory, a
-bundle, or one of these names in a bundle: `sent.zip#last`.
+bundle, or one of these names in a bundle: `sent.zip#last`. `last` is the last command with all its
+runs, or its last run where a single one is needed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
 from edgebench.system.paths import MODEL_SUFFIXES
 
+LAST = "last"
 _ID_CUTOFF = 0.9
 """Similarity above which an id counts as a typo of another id: one wrong character of twelve."""
 
@@ -105,6 +107,8 @@ def find_run(store: Store, name: str) -> Address:
     """
     if name.startswith((SET_PREFIX, PAIRS_PREFIX)) or not (addresses := find_runs(store, name)):
         raise NoSuchRun(f"not the name of a single run: {name!r}")
+    if len(addresses) > 1 and LAST in (name, (split_name(name) or ("", ""))[1]):
+        return addresses[-1]
     if len(addresses) > 1:
         some = ", ".join(address.run_id for address in addresses[:4])
         is_bundled = isinstance(addresses[0].store, BundleStore)
@@ -156,6 +160,8 @@ def find_each(store: Store, names: Iterable[str]) -> list[Address]:
 
 def _find_inside(store: Store, name: str) -> list[Address]:
     """The runs of this store for a name that is not a path."""
+    if name == LAST and (last := _last_command(store)):
+        return [Address(store, row.run_id) for row in last]
     if name.startswith((SET_PREFIX, PAIRS_PREFIX)):
         what = "set" if name.startswith(SET_PREFIX) else "comparison"
         error = NoSuchRun(f"no {what} {name!r} in {store.place}")
@@ -175,6 +181,20 @@ def _find_inside(store: Store, name: str) -> list[Address]:
         error.model = name
     error.meant = _similar_name(store, name)
     raise error
+
+
+def _last_command(store: Store) -> list[RunSummary]:
+    """The runs of the command that made the newest run, oldest first; empty without runs.
+
+    Of a campaign, and of older versions, whose runs have no command, the runs of its set or pairs.
+    """
+    if not (rows := list_runs(store)):
+        return []
+    newest = rows[-1]
+    for ids in ("command_id", "set_id", "comparison_id"):
+        if (own := getattr(newest, ids)) is not None:
+            return [row for row in rows if getattr(row, ids) == own]
+    return [newest]
 
 
 def _find_group(store: Store, name: str) -> list[Address]:
@@ -200,7 +220,7 @@ def _similar_name(store: Store, name: str) -> str | None:
     rows = list_runs(store)
     if not rows or store.matching(name):
         return None
-    words = ["last", *sorted({tag for row in rows for tag in row.tags})]
+    words = [LAST, *sorted({tag for row in rows for tag in row.tags})]
     groups = {one for row in rows for one in (row.set_id, row.comparison_id) if one}
     ids = [*sorted(groups), *(row.run_id for row in rows)]
     found = get_close_matches(name, words, 1) or get_close_matches(name, ids, 1, _ID_CUTOFF)
@@ -209,18 +229,19 @@ def _similar_name(store: Store, name: str) -> str | None:
 
 
 def names_set(store: Store, name: str) -> bool:
-    """Whether a name refers to a set of runs, or to a bundle with the runs of a single set.
+    """Whether a name refers to a set of runs: by its id, as the last command, or as a bundle.
 
     Raises:
         StoreError: the name is a bundle whose runs cannot be read.
         BundleRefused: the name is the path of a file that is not a bundle.
     """
-    if (bundled := split_name(name)) is None:
-        return _is_set_id(name)
-    path, inside = bundled
-    if inside:
+    bundled = split_name(name)
+    path, inside = (None, name) if bundled is None else bundled
+    if inside and inside != LAST:
         return _is_set_id(inside)
-    set_ids = [row.set_id for row in list_runs(open_bundle(path))]
+    named = store if path is None else open_bundle(path)
+    rows = _last_command(named) if inside else list_runs(named)
+    set_ids = [row.set_id for row in rows]
     return len(set_ids) > 1 and set_ids[0] is not None and len(set(set_ids)) == 1
 
 

@@ -53,7 +53,7 @@ from edgebench.host.result.latency import (
 )
 from edgebench.host.result.outputs import Accuracy, Agreement, ReferenceAccuracy
 from edgebench.host.result.reasons import recording
-from edgebench.host.result.reasons.energy import stated
+from edgebench.host.result.reasons.energy import energy_uncertain, stated
 from edgebench.host.result.thermal import MEMORY_CLOCK, ThermalResult, ThermalState
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import described
@@ -1294,6 +1294,24 @@ def test_more_threads_than_cpus_are_the_cause_that_is_told() -> None:
     assert str(advice_for(rule, Situation())).endswith(
         "no more threads than CPUs: edgebench bench MODEL --threads 2"
     )
+
+
+@pytest.mark.parametrize(
+    ("component", "advised"),
+    [
+        ("offset of range 3", "use a smaller range of the meter, or a meter for smaller powers: "),
+        ("in step", "measure for longer: edgebench bench MODEL --meter METER --duration 120s"),
+    ],
+)
+def test_advice_for_an_uncertain_energy_is_about_its_largest_component(
+    component: str, advised: str
+) -> None:
+    """Otherwise a longer run would be advised against an offset, which every run has."""
+    uncertain = energy_uncertain(energy_j=0.3, u95_j=0.28, limit_j=0.27, component=component)
+    refused = replace(REFUSED, refusal=(uncertain,))
+    rule = rule_of(judged(replace(good(), energy=refused)), "energy")
+    assert rule.detail.startswith("refused: energy is 0.3 ± 0.28 J, limit ± 0.27 J; ")
+    assert str(advice_for(rule, Situation())).startswith(advised)
 
 
 def test_four_threads_that_got_one_cpu_are_told() -> None:

@@ -1,0 +1,98 @@
+"""Which boards a model fits on, without a board: its blob, and the firmware in the package."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from importlib.resources import files
+
+from edgebench.firmware_bridge.generate import (
+    BOARD_MEMORY,
+    LINKED_MEMORY,
+    BoardMemory,
+    ModelBlob,
+    generate,
+    id_of_file,
+    missing_operators_of,
+)
+from edgebench.protocol.bridge import BoardFit, ModelCheck
+from edgebench.protocol.errors import BoardModelRefused, ModelRefused, unknown_name
+
+_SCHEME = "qemu:"
+_LOADED = 1
+"""`PT_LOAD`, the type of a segment that is in memory."""
+
+
+def check_model(data: bytes, name: str, boards: Sequence[str]) -> ModelCheck:
+    """What a model needs, and which boards it fits on.
+
+    Args:
+        data: Content of its .tflite file.
+        name: Name of the file.
+        boards: Names of boards, with or without `qemu:`; empty: all boards with firmware in the
+            package.
+
+    Raises:
+        UsageError: a board is unknown.
+        ModelRefused: the file is damaged.
+    """
+    names = [board.removeprefix(_SCHEME) for board in boards] or list(LINKED_MEMORY)
+    for board in names:
+        if board not in LINKED_MEMORY:
+            raise unknown_name("board", board, tuple(LINKED_MEMORY))
+    try:
+        blob = generate(data, model_id=id_of_file(name))
+    except BoardModelRefused as error:
+        missing = missing_operators_of(data)
+        return ModelCheck(model=name, problem=str(error), missing_operators=missing)
+    return ModelCheck(
+        model=name,
+        flash_bytes=blob.flash_bytes,
+        arena_bytes=blob.arena_bytes,
+        input_bytes=blob.input_bytes,
+        output_bytes=blob.output_bytes,
+        ram_bytes=blob.ram_bytes,
+        boards=tuple(_fit(board, blob) for board in names),
+    )
+
+
+def _fit(board: str, blob: ModelBlob) -> BoardFit:
+    loaded, linked = BOARD_MEMORY[board], LINKED_MEMORY[board]
+    is_loadable, is_linkable = (_is_fitting(blob, memory) for memory in (loaded, linked))
+    memory = loaded if is_loadable or not is_linkable else linked
+    flash_bytes, ram_bytes, stack_bytes = firmware_memory(board)
+    return BoardFit(
+        board=board,
+        fits=is_loadable or is_linkable,
+        is_linked=is_linkable and not is_loadable,
+        flash_max_bytes=memory.flash_bytes,
+        ram_max_bytes=memory.ram_bytes,
+        firmware_flash_bytes=flash_bytes,
+        firmware_ram_bytes=ram_bytes,
+        stack_bytes=stack_bytes,
+    )
+
+
+def _is_fitting(blob: ModelBlob, memory: BoardMemory) -> bool:
+    try:
+        blob.check_fit(memory)
+    except ModelRefused:
+        return False
+    return True
+
+
+def firmware_memory(board: str) -> tuple[int, int, int]:
+    """Flash and RAM of a board's firmware without a model, and the memory that its stack has.
+
+    Sources: System V ABI, chapter 5: bytes of the file and of memory of each segment; Armv7-M
+    Architecture Reference Manual, B1.5.3: the first word of the vectors is the top of the stack.
+    """
+    elf = (files("edgebench.firmware_bridge") / "elf" / f"{board}.elf").read_bytes()
+    (at,), (size, count) = struct.unpack_from("<I", elf, 28), struct.unpack_from("<HH", elf, 42)
+    segments = [struct.unpack_from("<8I", elf, at + number * size) for number in range(count)]
+    loaded = [segment for segment in segments if segment[0] == _LOADED]
+    (stack_top,) = struct.unpack_from("<I", elf, loaded[0][1])
+    data_end = max(address + length for _, _, address, _, _, length, _, _ in loaded)
+    flash_bytes = sum(segment[4] for segment in loaded)
+    ram_bytes = sum(segment[5] - segment[4] for segment in loaded)
+    return flash_bytes, ram_bytes, stack_top - data_end
