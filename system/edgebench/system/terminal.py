@@ -35,13 +35,14 @@ def echo_hint(hint: str) -> None:
     shown = printable(f"{_HINT}{hint}")
     if _is_terminal():
         shown = _NEXT_STEP.sub(lambda match: match["quoted"] or _NEXT_LINE, shown)
-    _print(shown)
+    _print(shown, indent=len(_HINT))
 
 
-def _print(text: str, end: str = "\n") -> None:
+def _print(text: str, end: str = "\n", indent: int = 0) -> None:
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] `2>&-` closes it
         return  # print would write to stdout, which may be a document
-    print(wrap(text, _width()) if _is_terminal() else text, end=end, file=sys.stderr, flush=True)
+    shown = wrap(text, _width(), indent) if _is_terminal() else text
+    print(shown, end=end, file=sys.stderr, flush=True)
 
 
 def _is_terminal() -> bool:

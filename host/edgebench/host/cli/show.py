@@ -6,7 +6,17 @@ import argparse
 import json
 import shlex
 
-from edgebench.host.cli.options import add_json, add_runs, add_store, new_parser
+from edgebench.host.cli.formats import TEXT_FORMATS, print_runs
+from edgebench.host.cli.options import (
+    CSV,
+    JSON,
+    MARKDOWN,
+    add_json,
+    add_runs,
+    add_store,
+    format_of,
+    new_parser,
+)
 from edgebench.system.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
@@ -32,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     add_runs(made)
     made.add_argument("--all", action="store_true", help="list all rules, including passed rules")
     add_store(made)
-    add_json(made)
+    add_json(made, formats=(JSON, CSV, MARKDOWN))
     return made
 
 
@@ -51,6 +61,11 @@ def run(options: argparse.Namespace) -> ExitCode:
         with stored_session(directory) as session:
             print_session(session, as_json=options.json)
             return ExitCode.INVALID if session.is_trusted is False else ExitCode.DONE
+    if (form := format_of(options)) in TEXT_FORMATS:
+        from edgebench.host.export.exported import find_exported
+
+        print_runs(find_exported(store, names), form)
+        return ExitCode.DONE
     addresses = find_each(store, names)
     if len(names) == 1 and names_set(store, names[0]):
         return _set(options, addresses)

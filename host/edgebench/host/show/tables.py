@@ -211,10 +211,11 @@ def results_table(
             table.add_column(one.title, justify="right", no_wrap=True)
             listed.append(one.cells)
             continue
-        table.add_column(one.title, overflow="fold", width=widths[one.title])
         # A pipe has whole names.
         name_width = widths[one.title] if width < PIPE_WIDTH else width
         cells, common = _shortened_cells(one.cells, name_width)
+        used = max(map(_width, (one.title, *cells))) if common else widths[one.title]
+        table.add_column(one.title, overflow="fold", width=used)
         listed.append(cells)
         shared += [f"{one.title}: {common}"] if common else []
     if shared:

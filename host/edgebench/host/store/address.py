@@ -8,7 +8,7 @@ runs, or its last run where a single one is needed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
 from edgebench.system.paths import MODEL_SUFFIXES
 
+SHORT_LENGTH = 4
+"""Fewest characters of an id in a short name, without a prefix such as `set-`."""
 LAST = "last"
 _ID_CUTOFF = 0.9
 """Similarity above which an id counts as a typo of another id: one wrong character of twelve."""
@@ -201,6 +203,8 @@ def _find_group(store: Store, name: str) -> list[Address]:
     """The runs of the set, comparison, side or tag with this name; empty if there is none."""
     rows = list_runs(store)
     found = [row for row in rows if name in (row.set_id, row.comparison_id, *row.tags)]
+    if not found and (whole := _whole_group(rows, name)) is not None:
+        found = [row for row in rows if whole in (row.set_id, row.comparison_id)]
     if found:
         return [Address(store, row.run_id) for row in found]
     comparison_id, _, side = name.rpartition("-")
@@ -208,6 +212,57 @@ def _find_group(store: Store, name: str) -> list[Address]:
         return []
     runs = [Address(store, row.run_id) for row in rows if row.comparison_id == comparison_id]
     return [run for run in runs if (pair := run.run().pair) and pair.side == side]
+
+
+def _whole_group(rows: Sequence[RunSummary], name: str) -> str | None:
+    """Id of the only set or comparison whose id begins with a name; None if there is none.
+
+    At least four characters of the id follow its prefix, as in short names.
+    """
+    prefix = next((one for one in (SET_PREFIX, PAIRS_PREFIX) if name.startswith(one)), None)
+    if prefix is None or len(name) < len(prefix) + SHORT_LENGTH:
+        return None
+    ids = {one for row in rows for one in (row.set_id, row.comparison_id) if one}
+    found = [one for one in ids if one.startswith(name)]
+    return found[0] if len(found) == 1 else None
+
+
+def short_ids(run_ids: Sequence[str], groups: Iterable[str]) -> dict[str, str]:
+    """Short names of runs and of groups, which commands accept in place of the ids.
+
+    A run's is the beginning of the last part of its id, a group's the beginning of its id.
+
+    Args:
+        run_ids: Ids of all runs of a store.
+        groups: Ids of its sets and comparisons.
+
+    >>> short_ids(["20260102-030405-0123abcd", "20260102-030406-0123ab00"], ["set-1f2e3d4c"])
+    {'20260102-030405-0123abcd': '0123abc', '20260102-030406-0123ab00': '0123ab0', \
+'set-1f2e3d4c': 'set-1f2e'}
+    """
+    from collections import Counter
+
+    short: dict[str, str] = {}
+    for length in range(SHORT_LENGTH, max(map(len, run_ids), default=0) + 1):
+        left = [run_id for run_id in run_ids if run_id not in short]
+        if not left:
+            break
+        parts = Counter(
+            part
+            for run_id in run_ids
+            for part in {run_id[at : at + length] for at in range(len(run_id) - length + 1)}
+        )
+        for run_id in left:
+            begin = run_id.rpartition("-")[2][:length]
+            if len(begin) == length and parts[begin] == 1:
+                short[run_id] = begin
+    names = dict.fromkeys(groups)
+    for name in names:
+        least = len(name.partition("-")[0]) + 1 + SHORT_LENGTH
+        begins = (name[:end] for end in range(least, len(name)))
+        unique = (begin for begin in begins if sum(one.startswith(begin) for one in names) == 1)
+        short[name] = next(unique, name)
+    return {name: short.get(name, name) for name in (*run_ids, *names)}
 
 
 def _similar_name(store: Store, name: str) -> str | None:
