@@ -28,7 +28,13 @@ from edgebench.host.store.address import find_each, find_run, find_runs, list_na
 from edgebench.host.store.annotations import Annotations, read_annotations
 from edgebench.host.store.bundle import default_name, write_bundle
 from edgebench.host.store.bundle_file import open_store
-from edgebench.host.store.index import RunFilter, RunSelection, RunSummary, list_runs
+from edgebench.host.store.index import (
+    HistorySelection,
+    RunFilter,
+    RunSelection,
+    RunSummary,
+    list_runs,
+)
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.host.store.occasions import spread_in
 from edgebench.protocol.device import DeviceDescription
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
+    from edgebench.host.analysis.history.changes import LevelChange
     from edgebench.host.analysis.history.history import History
     from edgebench.host.series.run_series import LatencySeries, RunSeries
 
@@ -353,6 +360,30 @@ class StoredResults:
         return read_histories(
             self.store, wanted, runs=runs, metric=metric, margin_ratio=margin_ratio
         )
+
+    def changes(
+        self,
+        since: datetime,
+        *,
+        metric: str | None = None,
+        margin_ratio: float | None = None,
+        **selected: Unpack[HistorySelection],
+    ) -> tuple[list[LevelChange], list[History]]:
+        """Levels that moved since a time, the worst first, and the histories with runs since then.
+
+        Args:
+            since: The time; without a time zone, in local time.
+            metric: As for `history`.
+            margin_ratio: As for `history`.
+            **selected: model, device and tag, as for `runs`.
+
+        Raises:
+            UsageError: no such runs, or the metric is unknown or has no direction that is better.
+        """
+        from edgebench.host.store.history import read_changes
+
+        wanted = RunFilter(**selected)
+        return read_changes(self.store, wanted, since, metric=metric, margin_ratio=margin_ratio)
 
     def compare(
         self,

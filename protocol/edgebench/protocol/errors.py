@@ -875,6 +875,9 @@ class RunNotStored(StoreError):
 class RunDamaged(StoreError):
     """A file of a stored run is missing, or not readable in its format."""
 
+    damaged_id: str | None = None
+    """Id of the run in its store; None if it is in a bundle or elsewhere, or not known."""
+
 
 class RunSetAside(RunDamaged):
     """A run of a device cannot be analysed; its files are kept apart from the runs."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "measure": {
         "bench": "measure models on this machine or on devices",
+        "demo": "watch a simulated board throttle, and open the report",
         "collect": "store runs that earlier commands left on devices",
         "stop": "stop a run of yours on a device",
         "energy": "compute the energy of a stored run from a power recording",
@@ -35,6 +36,7 @@ GROUPS = {
         "show": "show a run, a set of runs, or a table of several",
         "compare": "compare stored runs, baseline against candidate",
         "history": "show a metric over time, and where it changed",
+        "changes": "show which levels moved lately, the worst first",
         "report": "write runs, or a campaign, as an HTML file",
         "verify": "recompute a run or a set from the raw files",
     },
@@ -83,6 +85,7 @@ _OPTIONS = (
 
 _LOADED = {
     "bench": ("edgebench.host.lab", "edgebench.host.cli.progress"),
+    "demo": ("edgebench.host.lab", "edgebench.host.cli.progress"),
     "campaign": ("edgebench.host.lab", "edgebench.host.cli.progress"),
     "devices": ("edgebench.host.lab", "edgebench.host.show.devices"),
     "stop": ("edgebench.host.lab",),
@@ -101,6 +104,7 @@ _LOADED = {
     "compare": ("edgebench.host.lab", "edgebench.host.show.comparisons"),
     "report": ("edgebench.host.lab", "edgebench.host.report.page"),
     "history": ("edgebench.host.lab", "edgebench.host.show.history"),
+    "changes": ("edgebench.host.lab", "edgebench.host.show.changes"),
     "export": ("edgebench.host.export.exported",),
     "meters": ("edgebench.host.power.session", "edgebench.host.show.meters"),
     "bridge": ("edgebench.host.show.boards",),

@@ -15,25 +15,31 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from typing import NamedTuple
-
-from edgebench.system.paths import MODEL_SUFFIXES
 
 
-class PeerWord(NamedTuple):
+class PeerWord:
     """Spellings of other tools with one meaning."""
 
-    words: tuple[str, ...]
-    tools: str
-    """Tools that have the words."""
-    hint: str
-    """What to write here, beginning with a verb."""
-    commands: tuple[str, ...] = ()
-    """Commands whose unknown options have this meaning; empty for all commands."""
+    __slots__ = ("commands", "hint", "tools", "words")
+
+    def __init__(
+        self, words: tuple[str, ...], tools: str, hint: str, commands: tuple[str, ...] = ()
+    ) -> None:
+        """Make a row.
+
+        Args:
+            words: The spellings.
+            tools: Tools that have the words.
+            hint: What to write here, beginning with a verb.
+            commands: Commands whose unknown options have this meaning; empty for all commands.
+        """
+        self.words = words
+        self.tools = tools
+        self.hint = hint
+        self.commands = commands
 
 
 _BENCH = ("bench", "campaign", "collect")
-_READ = ("show", "runs", "compare", "history", "report", "export", "verify", "devices")
 
 OPTIONS = (
     # What is measured, and where.
@@ -354,8 +360,11 @@ def hint_for_command(words: Sequence[str]) -> str | None:
     (None, 'remove stored runs: edgebench rm a')
     """
     word, *others = words
-    if word.endswith(MODEL_SUFFIXES):
-        return f"measure it: edgebench bench {shlex.quote(word)}"
+    if "." in word:
+        from edgebench.system.paths import MODEL_SUFFIXES  # only here: it is slow to import
+
+        if word.endswith(MODEL_SUFFIXES):
+            return f"measure it: edgebench bench {shlex.quote(word)}"
     typed = [other for other in others if not other.startswith("-")]
     for row in COMMANDS:
         if word in row.words:

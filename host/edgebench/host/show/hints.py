@@ -165,13 +165,12 @@ def _for_model(text: str) -> Hint:
     return hint
 
 
-def _for_damaged(_error: e.RunDamaged, given: CommandLine) -> NextStep:
-    names = given.named(_ALL_RUNS)
-    if len(names) == 1 and not isinstance(names[0], Placeholder):
-        remove = command("rm", names[0])
-        text = "remove the run: {}; or measure again: {}; or restore the file from a copy"
-        return NextStep(text, remove, given.bench())
-    return NextStep("measure again: {}; or restore the file from a copy", given.bench())
+def _for_damaged(error: e.RunDamaged, given: CommandLine) -> NextStep:
+    if error.damaged_id is None:
+        return NextStep("measure again: {}; or restore the file from a copy", given.bench())
+    remove = command("rm", error.damaged_id, given.store)
+    text = "remove the run: {}; or measure again: {}; or restore the file from a copy"
+    return NextStep(text, remove, given.bench())
 
 
 def _for_board_model(_error: e.BoardModelRefused, given: CommandLine) -> NextStep:

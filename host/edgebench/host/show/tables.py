@@ -38,6 +38,7 @@ from edgebench.host.show.numbers import REFUSED
 from edgebench.host.store.index import DAMAGED, RunSummary
 from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS
 from edgebench.protocol.text import printable, wrap
+from edgebench.system.terminal import coloured
 
 _VERDICT_STYLES = {
     "valid": "green",
@@ -86,9 +87,11 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_line(out: Console, line: str) -> None:
-    """Print a sentence; on a terminal, wrapped to its width."""
-    shown = wrap(line, out.width) if out.is_terminal else line
-    out.print(shown, markup=False, soft_wrap=True)
+    """Print a sentence; on a terminal, wrapped to its width, with its label in a colour."""
+    if out.is_terminal:
+        out.print(Text.from_ansi(coloured(wrap(line, out.width))), soft_wrap=True)
+    else:
+        out.print(line, markup=False, soft_wrap=True)
 
 
 class ResultColumn(Enum):

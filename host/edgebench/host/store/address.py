@@ -80,7 +80,12 @@ class Address:
         Raises:
             StoreError: the run is not readable.
         """
-        return self.store.run(self.run_id)
+        try:
+            return self.store.run(self.run_id)
+        except RunDamaged as exc:
+            is_here = not isinstance(self.store, (BundleStore, RunElsewhere))
+            exc.damaged_id = self.run_id if is_here else None
+            raise
 
     def annotations(self) -> Annotations:
         """Tags and note of the run.

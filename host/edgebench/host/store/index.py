@@ -126,12 +126,17 @@ COUNTED_STATES = frozenset({State.VALID.value, State.SUSPECT.value})
 """Verdicts of runs with numbers."""
 
 
-class RunSelection(TypedDict, total=False):
-    """Fields of `RunFilter`, as keyword arguments."""
+class HistorySelection(TypedDict, total=False):
+    """Fields of `RunFilter` that select whole histories, as keyword arguments."""
 
     model: str | None
     device: str | None
     tag: str | None
+
+
+class RunSelection(HistorySelection, total=False):
+    """Fields of `RunFilter`, as keyword arguments."""
+
     since: datetime | None
     last: int | None
 

@@ -96,13 +96,14 @@ def test_hint_knows_the_command(error: EdgebenchError, command: str, words: str)
 
 
 def test_damaged_run_can_be_removed() -> None:
-    """Otherwise `show last` would stay in the way of the newest readable run."""
+    """The hint has the id of the run: `rm last` would remove the whole last command."""
+    given = CommandLine(command="show", names={"RUN…": ("last",)}, store=("--store", "d"))
     damaged = RunDamaged("run is damaged")
-    given = CommandLine(command="show", names={"RUN…": ("last",)})
-    assert hint_for(damaged, given).startswith("remove the run: edgebench rm last; or measure")
-    assert "edgebench rm" not in hint_for(damaged, CommandLine(command="report"))
-    several = CommandLine(command="show", names={"RUN…": ("a", "b")})
-    assert "edgebench rm" not in hint_for(damaged, several)
+    assert "edgebench rm" not in hint_for(damaged, given)
+    damaged.damaged_id = "20260102-030405-0123abcd"
+    assert hint_for(damaged, given).startswith(
+        "remove the run: edgebench rm 20260102-030405-0123abcd --store d; or measure again: "
+    )
 
 
 def test_model_that_is_not_whole_is_copied_again(tmp_path: Path) -> None:
