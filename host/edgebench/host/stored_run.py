@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from edgebench.host.analysis.history.changes import LevelChange
     from edgebench.host.analysis.history.history import History
-    from edgebench.host.series.run_series import RunSeries
+    from edgebench.host.series.run_series import LatencySeries, RunSeries
 
 Names = str | Path | Sequence[str | Path]
 """Names of runs: one, or several."""
@@ -75,11 +75,26 @@ class StoredSet(RunSet):
         """Display in a notebook: verdict, headline with its interval, each run, and a picture."""
         from edgebench.host.show.notebook import set_html
 
+        return set_html(self, self.latencies)
+
+    @property
+    def latencies(self) -> list[LatencySeries]:
+        """Latencies of the runs that count; empty if a file cannot be read."""
         try:
             latencies = [run.series.latency for run in self.stored]
         except StoreError:  # the numbers are shown without the picture
-            latencies = []
-        return set_html(self, [latency for latency in latencies if latency is not None])
+            return []
+        return [latency for latency in latencies if latency is not None]
+
+
+class StoredSets(list[StoredSet]):
+    """Sets of a command, displayed with their main result in a notebook."""
+
+    def _repr_html_(self) -> str:
+        """Display in a notebook: the main result, and each set."""
+        from edgebench.host.show.notebook import sets_html
+
+        return sets_html(self, [run_set.latencies for run_set in self])
 
 
 class StoredRun:
@@ -295,9 +310,10 @@ class StoredResults:
         address = find_run(self.store, str(name))
         return StoredRun(address.store, address.run_id)
 
-    def sets(self, runs: Sequence[StoredRun]) -> list[StoredSet]:
+    def sets(self, runs: Sequence[StoredRun]) -> StoredSets:
         """Sets of runs of the same model, each with the interval between its runs."""
-        return [StoredSet.of(run_set, runs) for run_set in find_sets(run.result for run in runs)]
+        sets = find_sets(run.result for run in runs)
+        return StoredSets(StoredSet.of(run_set, runs) for run_set in sets)
 
     def bundle(
         self, runs: Names, path: str | Path | None = None, *, is_annotated: bool = True

@@ -205,12 +205,13 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
         print(json.dumps(document, indent=1))
         return ExitCode.DONE
     out = console()
+    for headline in headlines(sets):
+        print_line(out, headline.line)
     table = results_table(sets, out.width)
     out.print(table)
     marks = (*mark_lines(sets), tails_line(sets, table))
     notes = filter(None, (*marks, *note_lines(sets)))
     lines = [*notes, *ratio_lines(sets), *verdict_lines(sets)]
-    lines += [headline.line for headline in headlines(sets)]
     pairs = [run.pair for run in runs if run.pair is not None]
     if {pair.side for pair in pairs} == {BASELINE, CANDIDATE}:
         names = dict.fromkeys(pair.comparison_id for pair in pairs)
