@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
+from edgebench.host.analysis.energy.checks import COMPLETE
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
 from edgebench.host.analysis.verdict.cause import Cause
@@ -63,6 +64,11 @@ class MeterRule(_EnergyRule[MeteredEvidence]):
     def checked(value: float, limit: float, *, checks: str | tuple[Reason, ...]) -> str:
         return sentence_of(checks)
 
+    @reason("incomplete", advice.again("check the meter's cable and power supply, then {}"))
+    @staticmethod
+    def incomplete(value: float, limit: float, *, checks: str | tuple[Reason, ...]) -> str:
+        return sentence_of(checks)
+
     @reason("nothing_recorded")
     @staticmethod
     def nothing_recorded(value: float, limit: float, *, why: str | tuple[Reason, ...]) -> str:
@@ -78,7 +84,9 @@ class MeterRule(_EnergyRule[MeteredEvidence]):
         reasons = chain.from_iterable(
             about(check.id, check.reasons) for check in failed or energy.checks
         )
-        return holds(not failed, self.checked(checks=tuple(reasons)))
+        is_incomplete = any(check.id == COMPLETE for check in failed)
+        kind = self.incomplete if is_incomplete else self.checked
+        return holds(not failed, kind(checks=tuple(reasons)))
 
 
 _SYNC = advice.again("align the meter's clock by a coded load: {}", sync="coded_load")

@@ -267,11 +267,13 @@ def heat(**fields: Any) -> Change:
     return measured(throttling=replace(COOL, **fields))
 
 
-def slow_from_the_start(*clusters: ExpectedCluster) -> Change:
-    """Run at 1.5 GHz of 2, on a board whose profile knows these clusters."""
+def slow_from_the_start(*clusters: ExpectedCluster, is_limit_sustained: bool = False) -> Change:
+    """Run at 1.5 GHz of 2, on a board whose profile knows these clusters, or has no turbo."""
 
     def change(evidence: Evidence) -> Evidence:
-        expected = replace(evidence.record.expected, clusters=clusters)
+        expected = replace(
+            evidence.record.expected, clusters=clusters, is_limit_sustained=is_limit_sustained
+        )
         return record(expected=expected)(heat(nominal_freq_hz=2.0e9)(evidence))
 
     return change
@@ -542,6 +544,11 @@ def precise_to(half_width: float | None, worth: int = 400) -> Change:
     return change
 
 
+def counted(count: int) -> Change:
+    """A precise median of this many queries."""
+    return lambda e: measured(invoke=replace(e.measured.invoke, count=count))(e)
+
+
 def fell_back(evidence: Evidence) -> Evidence:
     """All operators ran on the runtime's own kernels."""
     placement = (OperatorPlacement("builtin", "CONV_2D", 3),)
@@ -661,6 +668,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("interference", State.SUSPECT, heat(moved_ratio=0.06, moved_latency_ratio=0.4)),
     ("start_temperature", State.SUSPECT, heat(is_baseline_cool=False)),
     ("nominal_clock", State.SUSPECT, slow_from_the_start(ExpectedCluster(0, 2_000_000_000))),
+    ("nominal_clock", State.SUSPECT, slow_from_the_start(is_limit_sustained=True)),
     ("telemetry", State.SUSPECT, watched(absent=(AbsentSensor("all", "it was killed"),))),
     ("telemetry", State.SUSPECT, watched(cpu_s=0.11)),
     ("cooldown", State.SUSPECT, record(cooldown=WARM)),
@@ -676,6 +684,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("precision", State.SUSPECT, precise_to(0.051)),
     ("precision", State.SUSPECT, precise_to(None)),
     ("precision", State.SUSPECT, precise_to(0.01, worth=99)),
+    ("precision", State.SUSPECT, counted(99)),
     ("spread", State.SUSPECT, measured(stability=Stability(0.26, (), None, None))),
     ("block_stability", State.SUSPECT, measured(stability=Stability(0.0, (), 0.11, None))),
     ("clock", State.INVALID, own_clock(1.011)),
