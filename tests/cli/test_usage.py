@@ -20,6 +20,7 @@ from support.commands import Run
 
 from edgebench.agent.cli import main as agent_main
 from edgebench.host.cli.main import COMMANDS
+from edgebench.host.options.bench import BASIC, OPTIONS
 from edgebench.protocol.identity import PairingString
 
 
@@ -57,13 +58,80 @@ def test_help_of_deploy_is_in_groups(edgebench: Run) -> None:
     ]
 
 
-@pytest.mark.parametrize("words", [("--help",), ("-h",), ()])
+@pytest.mark.parametrize("words", [("--help",), ("-h",), ("help",), ()])
 def test_help_lists_every_command(edgebench: Run, words: tuple[str, ...]) -> None:
-    """Otherwise users would not find a command that exists."""
+    """Each stands once, in a group, with three examples below, in at most 60 lines."""
     said = edgebench(*words)
     assert said.code == (0 if words else 2)
-    listed = [line.split()[0] for line in said.out.splitlines() if line.startswith("  ")]
+    parts = dict(re.findall(r"^([a-z ]+):\n((?:  .*\n)+)", said.out, re.M))
+    groups = ["measure", "look", "keep and share", "devices", "lab", "other"]
+    assert list(parts) == [*groups, "options of every command", "examples"]
+    listed = [line.split()[0] for group in groups for line in parts[group].splitlines()]
     assert listed == list(COMMANDS)
+    assert parts["examples"].count("edgebench ") == 3
+    assert len(said.out.splitlines()) <= 60
+
+
+def test_help_of_a_command_is_printed_by_help_too(edgebench: Run) -> None:
+    """`help CMD` is what git, gh and uv have."""
+    assert edgebench("help", "runs").out == edgebench("runs", "--help").out
+    assert edgebench("help", "campaign", "run").out == edgebench("campaign", "run", "--help").out
+
+
+def test_short_help_of_bench_is_at_most_60_lines(
+    edgebench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has three examples and the basic options; --help-all has all of them."""
+    monkeypatch.setenv("COLUMNS", "80")
+    short, full = edgebench("bench", "--help").out, edgebench("bench", "--help-all").out
+    assert len(short.splitlines()) <= 60
+    assert short.count("  edgebench bench ") == 3
+    assert set(BASIC) < {option.name for option in OPTIONS}
+    for option in OPTIONS:
+        assert f"  {option.flag}" in full
+        assert (f"  {option.flag}" in short) == (option.name in BASIC)
+    assert "edgebench bench --help-all" in short
+    assert edgebench("runs", "--help-all").out == edgebench("runs", "--help").out
+
+
+def test_help_of_everything_has_every_command(edgebench: Run) -> None:
+    """Otherwise options could only be searched command by command."""
+    everything = edgebench("--help-all").out
+    for command in COMMANDS:
+        assert f"usage: edgebench {command}" in everything
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--json", "runs"), ("-o", "json", "runs"), ("runs", "-o", "json"), ("runs", "-ojson")],
+)
+def test_options_may_precede_the_command(edgebench: Run, words: tuple[str, ...]) -> None:
+    """As of kubectl and gh; `-o json` is `--json`."""
+    assert json.loads(edgebench(*words).out) == json.loads(edgebench("runs", "--json").out)
+
+
+def test_failure_with_o_json_is_a_document(edgebench: Run) -> None:
+    """Otherwise a script would read nothing from stdout."""
+    said = edgebench("show", "nothing", "-o", "json")
+    assert json.loads(said.out)["error"]["exit_code"] == said.code
+
+
+def test_verbose_command_logs_and_others_do_not(edgebench: Run) -> None:
+    """-v sets EDGEBENCH_DEBUG, on which agents and tracebacks depend."""
+    code = (
+        "import logging, os\n"
+        "from edgebench.host.cli.main import main\n"
+        "main(['runs', *{words}])\n"
+        "print(logging.getLogger('edgebench').isEnabledFor(logging.DEBUG), "
+        "os.environ.get('EDGEBENCH_DEBUG'))\n"
+    )
+    for words, last in ((["-v"], "True 1"), ([], "False None")):
+        command = [sys.executable, "-c", code.format(words=words)]
+        environment = {key: value for key, value in os.environ.items() if key != "EDGEBENCH_DEBUG"}
+        said = subprocess.run(
+            command, capture_output=True, text=True, check=True, env=environment
+        ).stdout
+        assert said.splitlines()[-1] == last
 
 
 def test_help_loads_nothing_that_takes_time() -> None:
@@ -111,7 +179,7 @@ def test_version_is_one_line(edgebench: Run) -> None:
     """Otherwise a bug report would lack the version."""
     said = edgebench("--version")
     assert (said.code, said.err) == (0, "")
-    assert edgebench("-V").out == said.out
+    assert edgebench("-V").out == edgebench("version").out == said.out
     assert said.out.startswith("edgebench ")
     assert said.out.count("\n") == 1
 

@@ -259,6 +259,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.analysis.energy.uncertainty": [
             ("COVERAGE", 2.0, "a coverage factor of k = 2"),
+            ("U95_LIMIT_RATIO", 0.9, "more than 90 % of the energy"),
         ],
         "host.result.energy": [
             ("ASSUMED_GAIN", 0.15, "the gain (15 % if no gain is stated)"),

@@ -39,6 +39,7 @@ def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
         is_freq_a_request=profile.freq.cur_is_request,
         freq_truth=profile.freq.truth,
         clusters=tuple(_nominal(profile)),
+        is_limit_sustained=_is_limit_sustained(profile),
         accelerators=tuple(
             ExpectedAccelerator(one.name, one.kind, one.devfreq)
             for one in profile.accelerator
@@ -54,6 +55,12 @@ def expect(profile: Profile, root: Path = Path("/")) -> Expectation:
         power=None if bounds_w is None else ExpectedPower(profile.device_class, *bounds_w),
         mismatches=tuple(find_mismatches(profile, root)),
     )
+
+
+def _is_limit_sustained(profile: Profile) -> bool:
+    """Whether the processor has no turbo for few cores, as those with Arm cores have none."""
+    is_board = not profile.id.startswith(GENERIC_PREFIX)
+    return is_board and profile.soc is not None and profile.soc.arch in ("aarch64", "armv7l")
 
 
 def _nominal(profile: Profile) -> Iterator[ExpectedCluster]:

@@ -28,7 +28,13 @@ from edgebench.host.store.address import find_each, find_run, find_runs, list_na
 from edgebench.host.store.annotations import Annotations, read_annotations
 from edgebench.host.store.bundle import default_name, write_bundle
 from edgebench.host.store.bundle_file import open_store
-from edgebench.host.store.index import RunFilter, RunSelection, RunSummary, list_runs
+from edgebench.host.store.index import (
+    HistorySelection,
+    RunFilter,
+    RunSelection,
+    RunSummary,
+    list_runs,
+)
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.host.store.occasions import spread_in
 from edgebench.protocol.device import DeviceDescription
@@ -40,8 +46,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
+    from edgebench.host.analysis.history.changes import LevelChange
     from edgebench.host.analysis.history.history import History
-    from edgebench.host.series.run_series import RunSeries
+    from edgebench.host.series.run_series import LatencySeries, RunSeries
 
 Names = str | Path | Sequence[str | Path]
 """Names of runs: one, or several."""
@@ -68,11 +75,26 @@ class StoredSet(RunSet):
         """Display in a notebook: verdict, headline with its interval, each run, and a picture."""
         from edgebench.host.show.notebook import set_html
 
+        return set_html(self, self.latencies)
+
+    @property
+    def latencies(self) -> list[LatencySeries]:
+        """Latencies of the runs that count; empty if a file cannot be read."""
         try:
             latencies = [run.series.latency for run in self.stored]
         except StoreError:  # the numbers are shown without the picture
-            latencies = []
-        return set_html(self, [latency for latency in latencies if latency is not None])
+            return []
+        return [latency for latency in latencies if latency is not None]
+
+
+class StoredSets(list[StoredSet]):
+    """Sets of a command, displayed with their main result in a notebook."""
+
+    def _repr_html_(self) -> str:
+        """Display in a notebook: the main result, and each set."""
+        from edgebench.host.show.notebook import sets_html
+
+        return sets_html(self, [run_set.latencies for run_set in self])
 
 
 class StoredRun:
@@ -288,9 +310,10 @@ class StoredResults:
         address = find_run(self.store, str(name))
         return StoredRun(address.store, address.run_id)
 
-    def sets(self, runs: Sequence[StoredRun]) -> list[StoredSet]:
+    def sets(self, runs: Sequence[StoredRun]) -> StoredSets:
         """Sets of runs of the same model, each with the interval between its runs."""
-        return [StoredSet.of(run_set, runs) for run_set in find_sets(run.result for run in runs)]
+        sets = find_sets(run.result for run in runs)
+        return StoredSets(StoredSet.of(run_set, runs) for run_set in sets)
 
     def bundle(
         self, runs: Names, path: str | Path | None = None, *, is_annotated: bool = True
@@ -337,6 +360,30 @@ class StoredResults:
         return read_histories(
             self.store, wanted, runs=runs, metric=metric, margin_ratio=margin_ratio
         )
+
+    def changes(
+        self,
+        since: datetime,
+        *,
+        metric: str | None = None,
+        margin_ratio: float | None = None,
+        **selected: Unpack[HistorySelection],
+    ) -> tuple[list[LevelChange], list[History]]:
+        """Levels that moved since a time, the worst first, and the histories with runs since then.
+
+        Args:
+            since: The time; without a time zone, in local time.
+            metric: As for `history`.
+            margin_ratio: As for `history`.
+            **selected: model, device and tag, as for `runs`.
+
+        Raises:
+            UsageError: no such runs, or the metric is unknown or has no direction that is better.
+        """
+        from edgebench.host.store.history import read_changes
+
+        wanted = RunFilter(**selected)
+        return read_changes(self.store, wanted, since, metric=metric, margin_ratio=margin_ratio)
 
     def compare(
         self,

@@ -875,6 +875,9 @@ class RunNotStored(StoreError):
 class RunDamaged(StoreError):
     """A file of a stored run is missing, or not readable in its format."""
 
+    damaged_id: str | None = None
+    """Id of the run in its store; None if it is in a bundle or elsewhere, or not known."""
+
 
 class RunSetAside(RunDamaged):
     """A run of a device cannot be analysed; its files are kept apart from the runs."""
@@ -928,17 +931,19 @@ class Unforeseen(EdgebenchError):
 UsageErrorT = TypeVar("UsageErrorT", bound=UsageError)
 
 
-def with_meant(error: UsageErrorT, name: str, known: Iterable[str]) -> UsageErrorT:
+def with_meant(
+    error: UsageErrorT, name: str, known: Iterable[str], *, cutoff: float = 0.6
+) -> UsageErrorT:
     """Set `meant` of an error about an unknown name.
 
     `meant` is the first known name that starts with `name`, if `name` has 3 letters or more; else
-    the known name closest to it.
+    the known name closest to it, if its similarity, as difflib defines it, is at least `cutoff`.
     """
     from difflib import get_close_matches  # only here: a correct command does not need it
 
     names = list(known)
     longer = [one for one in names if len(name) > 2 and one.startswith(name)]
-    error.meant = next(iter([*longer[:1], *get_close_matches(name, names, 1)]), None)
+    error.meant = next(iter([*longer[:1], *get_close_matches(name, names, 1, cutoff)]), None)
     return error
 
 

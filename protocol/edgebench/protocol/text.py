@@ -51,7 +51,7 @@ def wrapped_lines(text: str, width: int) -> list[tuple[str, bool]]:
     return [(line, _COMMAND.match(line) is not None) for line in wrap(text, width).split("\n")]
 
 
-def wrap(text: str, width: int) -> str:
+def wrap(text: str, width: int, indent: int = 0) -> str:
     """Wrap text to a width between words, but not within a command.
 
     A command that is longer than the width is not wrapped: a terminal folds it, and it can be
@@ -60,14 +60,23 @@ def wrap(text: str, width: int) -> str:
     Args:
         text: Sentences; line feeds are kept.
         width: Number of characters in a line, at least 1.
+        indent: Number of blanks before the continuation of a line, unless it is wider than the
+            terminal then.
 
     >>> print(wrap("see which devices there are: edgebench devices --timeout 10s; or", 40))
     see which devices there are:
     edgebench devices --timeout 10s; or
     """
     joined = _COMMAND.sub(lambda match: match[0].replace(" ", _NO_BREAK), text)
-    lines = [
-        textwrap.fill(line, max(1, width), break_long_words=False, break_on_hyphens=False)
+    filled = "\n".join(
+        textwrap.fill(
+            line,
+            max(1, width),
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
         for line in joined.split("\n")
-    ]
+    )
+    lines = (line.lstrip(" ") if len(line) > width else line for line in filled.split("\n"))
     return "\n".join(lines).replace(_NO_BREAK, " ")

@@ -119,6 +119,9 @@ class Expectation:
     """Sources of the frequency, the best first."""
     clusters: tuple[ExpectedCluster, ...] = ()
     """Nominal frequencies; empty if the kernel's limit at the start is the nominal frequency."""
+    is_limit_sustained: bool = False
+    """Whether all CPUs can run at the kernel's limit at the same time: it is not a turbo of few
+    cores. False for generic profiles, and from older agents."""
     accelerators: tuple[ExpectedAccelerator, ...] = ()
     """Accelerators; only the clock of the accelerator that runs the model matters."""
     indicators: tuple[str, ...] = ()

@@ -27,6 +27,9 @@ SPEED_FILE = "sim/speed"
 _SPEED_BYTES = SHARED.size // 2
 _HOST_FILES = ("proc/stat", "proc/meminfo", "proc/loadavg", "proc/pressure", "proc/vmstat")
 """Files of this machine that a simulated device shows unchanged."""
+_OWN_THREADS = Path("proc/self/task")
+"""Threads of the process that reads it. Without them, the waits of the model's threads would be
+those of all tasks on this machine."""
 NOISE_C = 0.3
 STEP_C = 0.5
 """Resolution of the sensor."""
@@ -103,6 +106,8 @@ class SimulatedDevice:
         (self.root / "proc").mkdir(exist_ok=True)
         for name in _HOST_FILES:
             (self.root / name).symlink_to(f"/{name}")
+        (self.root / _OWN_THREADS).parent.mkdir()
+        (self.root / _OWN_THREADS).symlink_to(Path("/") / _OWN_THREADS)
         for name, target in links(self.board).items():
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)

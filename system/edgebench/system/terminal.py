@@ -12,6 +12,17 @@ _HINT = "hint: "
 _NEXT_STEP = re.compile(r"(?P<quoted>'[^']*')|; (?=(?:or|then|and|otherwise|what) )")
 _NEXT_LINE = "\n" + " " * len(_HINT)
 _MAX_DIGITS = 5
+_BOLD_RED, _RED, _YELLOW, _CYAN, _DIM = "1;31", "31", "33", "36", "2"
+_COLOURS = {
+    "error": _BOLD_RED,
+    "invalid": _RED,
+    "warning": _YELLOW,
+    "suspect": _YELLOW,
+    "hint": _CYAN,
+    "next": _CYAN,
+    "note": _DIM,
+}
+"""Colours of the labels of messages, by what a message is for."""
 DEFAULT_WIDTH = 80
 """Width assumed if the terminal reports none, such as a serial console."""
 
@@ -35,13 +46,31 @@ def echo_hint(hint: str) -> None:
     shown = printable(f"{_HINT}{hint}")
     if _is_terminal():
         shown = _NEXT_STEP.sub(lambda match: match["quoted"] or _NEXT_LINE, shown)
-    _print(shown)
+    _print(shown, indent=len(_HINT))
 
 
-def _print(text: str, end: str = "\n") -> None:
+def coloured(line: str) -> str:
+    r"""A message with its label in the colour of its role; the text itself has no colour.
+
+    >>> coloured("hint: see: edgebench runs"), coloured("results: /tmp")
+    ('\x1b[36mhint:\x1b[0m see: edgebench runs', 'results: /tmp')
+    """
+    label, colon, rest = line.partition(":")
+    code = _COLOURS.get(label)
+    return line if code is None else f"\x1b[{code}m{label}{colon}\x1b[0m{rest}"
+
+
+def _has_colours() -> bool:
+    """Whether messages have colours. Source: https://no-color.org."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in (None, "", "dumb")
+
+
+def _print(text: str, end: str = "\n", indent: int = 0) -> None:
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] `2>&-` closes it
         return  # print would write to stdout, which may be a document
-    print(wrap(text, _width()) if _is_terminal() else text, end=end, file=sys.stderr, flush=True)
+    shown = wrap(text, _width(), indent) if _is_terminal() else text
+    shown = coloured(shown) if _is_terminal() and _has_colours() else shown
+    print(shown, end=end, file=sys.stderr, flush=True)
 
 
 def _is_terminal() -> bool:

@@ -180,6 +180,7 @@ def test_board_is_recognised_and_judged_as_its_kind(watched: dict[str, Watched],
     found, known = watched[name].found, KNOWN[name]
     assert watched[name].expected.profile == known.profile
     assert watched[name].expected.mismatches == ()
+    assert watched[name].expected.is_limit_sustained == (name != "intel-n100-laptop")
     assert found.verdict.startswith(known.verdict), found
     assert found.is_certain == known.verdict.startswith("throttled"), "the device itself says so"
     if known.verdict != "not_throttled":

@@ -20,8 +20,9 @@ ERROR = "hint: see which devices there are: edgebench devices --timeout 10s; or 
 
 @pytest.fixture(autouse=True)
 def no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No width from the environment."""
+    """No width from the environment, and no colours."""
     monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
 
 
 def said(
@@ -129,3 +130,17 @@ def test_columns_that_were_exported_count(monkeypatch: pytest.MonkeyPatch) -> No
         "a sentence that has more than",
         "thirty letters",
     ]
+
+
+def test_label_has_the_colour_of_its_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NO_COLOR and a terminal without colours turn them off, and a pipe never has them."""
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "xterm")
+    assert said("error: no such run", 80, monkeypatch) == ["\x1b[1;31merror:\x1b[0m no such run"]
+    [hint] = said("list them: edgebench runs", 80, monkeypatch, echo_hint)
+    assert hint == "\x1b[36mhint:\x1b[0m list them: edgebench runs"
+    assert said("results: /tmp", 80, monkeypatch) == ["results: /tmp"]
+    for name, value in (("TERM", "dumb"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+        assert said("error: no", 80, monkeypatch) == ["error: no"]
+        monkeypatch.setenv("TERM", "xterm")

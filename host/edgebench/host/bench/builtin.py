@@ -20,6 +20,11 @@ IN_FIRMWARE = "firmware"
 _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
 
 
+NAME_CUTOFF = 0.8
+"""Similarity above which the name of a model counts as a typo of another; the suffix alone makes
+`dir.tflite` and `digits_int8.tflite` similar to 0.7."""
+
+
 def builtin_models(*, precision: str | None = None) -> list[Model]:
     """All built-in models, or the models with this precision."""
     manifest = json.loads((_FOLDER / "manifest.json").read_text())
@@ -57,5 +62,6 @@ def find_model(name: str) -> Model:
                 exc,
                 path.name,
                 [one for one in names if Path(one).suffix in MODEL_SUFFIXES and one != path.name],
+                cutoff=NAME_CUTOFF,
             )
         raise

@@ -72,6 +72,10 @@ SAME_PLACE_NS = 100_000_000
 few chips of a load code."""
 
 
+_OF_INSTANTS = ("in step", "between samples")
+"""Components of the uncertainty that means over intervals do not have."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOptions:
     """Properties of a trace and its instrument, given by the user."""
@@ -203,7 +207,10 @@ def _refuse_unknown_samples(power: PowerFile, energy: EnergyResult) -> None:
     Raises:
         SamplesUnknown: the file does not state whether the samples are means.
     """
-    is_of_instants = any(reason.id == unsampled_activity.id for reason in energy.refusal)
+    is_of_instants = any(
+        reason.id == unsampled_activity.id or reason.facts.get("component") in _OF_INSTANTS
+        for reason in energy.refusal
+    )
     if is_of_instants and power.header.facts.get(IS_ASSUMED):
         rate = power.header.capability.rate_hz
         raise SamplesUnknown(

@@ -186,6 +186,7 @@ def run_request(
         reference=reference if accuracy else None,
         pair=step.pair,
         member=step.member,
+        command=request.command,
         ambient_c=request.options.get("ambient_c"),
         meter=meter,
     )

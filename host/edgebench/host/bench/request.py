@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -20,7 +21,7 @@ from edgebench.host.bench.lease import check_wait
 from edgebench.host.bench.model import Model, model_on_device
 from edgebench.host.bench.references import find_references, with_references_first
 from edgebench.host.devices.names import LOCAL_NAME
-from edgebench.host.options.bench import HostOptions
+from edgebench.host.options.bench import HostOptions, words_of
 from edgebench.host.power.metering import (
     FARM_METER,
     OtherInstrument,
@@ -28,7 +29,7 @@ from edgebench.host.power.metering import (
     new_energy_request,
     other_instrument,
 )
-from edgebench.host.result.facts import EnergyRequest
+from edgebench.host.result.facts import CommandFacts, EnergyRequest
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import OwnModelOnly, RunsTooShort, UsageError, unknown_name
 from edgebench.protocol.spec import (
@@ -133,6 +134,8 @@ class BenchRequest:
     options: HostOptions = field(default_factory=HostOptions)
     """The settings as given. The code that puts an option into effect reads it here, unless the
     option changes another field."""
+    command: CommandFacts | None = field(default=None, compare=False)
+    """The command that makes the request, with an id of its own; None in a campaign."""
 
     def __post_init__(self) -> None:
         check_wait(self.wait_s)
@@ -302,7 +305,21 @@ def new_request(
         accuracy=accuracy_request,
         against=against,
         options=cast("HostOptions", of_host),
+        command=command_facts(map(str, models), options),
     )
+
+
+def command_facts(models: Iterable[str], options: Mapping[str, object]) -> CommandFacts:
+    """A command with a new id.
+
+    Args:
+        models: Models as named.
+        options: Values of the given options of `bench` by field.
+    """
+    on = options.get("on")
+    given = {**options, "on": [on]} if isinstance(on, str) else options
+    words = [*([model] for model in models), *words_of(given)]
+    return CommandFacts(f"command-{secrets.token_hex(4)}", tuple(map(tuple, words)))
 
 
 def _accuracy_request(

@@ -24,7 +24,7 @@ from edgebench.host.client import LEASE_TTL_S, Client
 from edgebench.host.power.metering import OpenMeter
 from edgebench.host.power.session import begin_session
 from edgebench.host.result.document import RUN_ID_TIME
-from edgebench.host.result.facts import HostFacts, Pair, SetMember
+from edgebench.host.result.facts import CommandFacts, HostFacts, Pair, SetMember
 from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.host.store.files import write_facts
@@ -60,6 +60,7 @@ class RunRequest:
     reference: ReferenceAccuracy | None = None
     pair: Pair | None = None
     member: SetMember | None = None
+    command: CommandFacts | None = None
     ambient_c: float | None = None
     meter: OpenMeter | None = None
     new_id: Callable[[], str] | None = None
@@ -74,6 +75,7 @@ class RunRequest:
             reference=self.reference,
             pair=self.pair,
             member=self.member,
+            command=self.command,
             ambient_c=self.ambient_c,
             inputs=self.inputs.name if self.inputs else None,
             energy=self.meter.request if self.meter else None,

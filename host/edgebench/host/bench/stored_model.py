@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -20,6 +21,7 @@ from edgebench.host.bench.request import (
     BenchRequest,
     ComparisonRequest,
     PairOptions,
+    command_facts,
     new_request,
 )
 from edgebench.host.options.values import name_list
@@ -41,6 +43,7 @@ def comparison_request(
         UsageError: a model is not found, a setting is invalid, or settings contradict each other.
     """
     before, after = find_sides(store, baseline, candidate)
+    command = command_facts([baseline], {**options, "candidate": candidate})
     pairs, margin_ratio = options.pop("pairs", None), options.pop("margin_ratio", None)
     metrics, allowed = options.pop("metrics", None), options.pop("allowed", ())
     against = ComparisonRequest(
@@ -50,7 +53,8 @@ def comparison_request(
         margin_ratio=margin_ratio,
         allowed=tuple(name_list(allowed)),
     )
-    return new_request([before.path], against=against, **cast("BenchOptions", options))
+    request = new_request([before.path], against=against, **cast("BenchOptions", options))
+    return replace(request, command=command)
 
 
 def find_sides(store: Store, baseline: str, candidate: str) -> tuple[Model, Model]:

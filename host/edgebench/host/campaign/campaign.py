@@ -62,6 +62,12 @@ class Campaign:
     def __repr__(self) -> str:
         return f"<Campaign {self.plan.id}: {self.plan.name}>"
 
+    def _repr_html_(self) -> str:
+        """Display in a notebook: the main results, and the set of each cell."""
+        from edgebench.host.show.notebook import sets_html
+
+        return sets_html(self.sets(), settings=lambda one: self.settings_of(one.first.run_id))
+
     @property
     def is_running(self) -> bool:
         """Whether a process on this machine is making its runs."""

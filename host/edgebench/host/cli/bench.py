@@ -6,15 +6,21 @@ import argparse
 import os
 from pathlib import Path
 
+from edgebench.host.cli.formats import TEXT_FORMATS, print_runs
 from edgebench.host.cli.options import (
+    CSV,
+    JSON,
+    MARKDOWN,
     Add,
     add_json,
     add_option,
     add_store,
     add_trust_model,
+    format_of,
+    is_quiet,
     new_parser,
 )
-from edgebench.host.options.bench import GENERAL, OPTIONS, RUNTIME, SECTIONS, SETTINGS
+from edgebench.host.options.bench import BASIC, GENERAL, OPTIONS, RUNTIME, SECTIONS, SETTINGS
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import echo, echo_hint
 
@@ -24,10 +30,18 @@ if TYPE_CHECKING:
 
     from edgebench.host.analysis.compare.runs import RunComparison
     from edgebench.host.bench.request import BenchOptions, BenchRequest
+    from edgebench.host.export.exported import ExportedRun
     from edgebench.host.export.registry import ExportFormat
     from edgebench.host.lab import Lab
     from edgebench.host.result.run import Run
     from edgebench.host.store.layout import Store
+
+
+EXAMPLES = (
+    "edgebench bench model.tflite --quick           a first result",
+    "edgebench bench a.onnx b.onnx --on pi5         two models on a device",
+    "edgebench bench old.onnx --against new.onnx    is the new one slower?",
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,6 +51,8 @@ def parser() -> argparse.ArgumentParser:
         "Without a model, a microcontroller that can load models runs the built-in int8 model; any "
         "other runs the model in its firmware (also: `firmware`)."
     )
+    made.basic = ("models", "export", "json", "output_format", *BASIC)
+    made.examples = EXAMPLES
     made.add_argument("models", nargs="*", metavar="MODEL", help=".tflite or .onnx file")
     for section, options in SECTIONS.items():
         add: Add = made.add_argument_group(section).add_argument if section else made.add_argument
@@ -47,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
             export += "selects the format: .csv, .parquet, .pftrace, .xml (JUnit), .md, .prom; "
             add("--export", action="append", default=[], metavar="FILE", help=export + "repeatable")
             add_store(made)
-            add_json(made)
+            add_json(made, formats=(JSON, CSV, MARKDOWN))
         elif section == RUNTIME:
             add_trust_model(add)
     return made
@@ -80,7 +96,8 @@ def run(options: argparse.Namespace) -> ExitCode:
     compared: list[RunComparison] = []
     is_interrupted = False
     lab: Lab | None = None
-    with ProgressWatcher(trusts_models=options.trust_model) as watcher:
+    trusts_models = options.trust_model
+    with ProgressWatcher(trusts_models=trusts_models, is_quiet=is_quiet(options)) as watcher:
         try:
             lab = Lab(options.store)
             _take_defaults(options)
@@ -105,7 +122,10 @@ def run(options: argparse.Namespace) -> ExitCode:
     assert lab is not None  # nothing is measured or interrupted before it exists
     if compared:
         errors = [failure_entry(failure, options) for failure in watcher.failures]
-        report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
+        if (form := format_of(options)) in TEXT_FORMATS:
+            print_runs(_exported(options, lab, watcher.runs), form)
+        else:
+            report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
         report_missing_pairs(watcher)
         if not options.json:
             print_next_step(options, find_sets(watcher.runs))
@@ -123,7 +143,6 @@ def _export(
     runs: Sequence[Run],
 ) -> bool:
     """Write the runs to the files of --export; return whether all of them were written."""
-    from edgebench.host.export.exported import ExportedRun, Judgement
     from edgebench.host.export.files import export_runs
     from edgebench.host.options.command import CommandLine
     from edgebench.host.show.hints import hint_for
@@ -132,8 +151,7 @@ def _export(
     if lab is None:
         return True
     is_whole = True
-    judgement = Judgement(tuple(options.metric or ()), options.fail_on, tuple(options.allow or ()))
-    exported = [ExportedRun(run, lab.store.directory(run.run_id), judgement) for run in runs]
+    exported = _exported(options, lab, runs)
     for form, path in exports:
         try:
             export_runs(exported, form, path)
@@ -146,6 +164,14 @@ def _export(
         else:
             echo(f"exported: {path}")
     return is_whole
+
+
+def _exported(options: argparse.Namespace, lab: Lab, runs: Sequence[Run]) -> list[ExportedRun]:
+    """The runs, with the options of their comparison."""
+    from edgebench.host.export.exported import ExportedRun, Judgement
+
+    judgement = Judgement(tuple(options.metric or ()), options.fail_on, tuple(options.allow or ()))
+    return [ExportedRun(run, lab.store.directory(run.run_id), judgement) for run in runs]
 
 
 def _warn_of_few_pairs(request: BenchRequest) -> None:

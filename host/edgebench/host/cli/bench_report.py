@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 from edgebench.host.cli.failure import print_document
+from edgebench.host.cli.formats import TEXT_FORMATS, print_runs
+from edgebench.host.cli.options import format_of, is_quiet
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import echo, echo_hint
 
@@ -42,6 +45,7 @@ def report_runs(
             otherwise the caller prints it.
     """
     from edgebench.host.analysis.run_set import find_sets
+    from edgebench.host.export.exported import ExportedRun
     from edgebench.host.result.document import to_document
     from edgebench.host.show.headline import headlines
     from edgebench.host.show.notes import note_lines
@@ -75,6 +79,8 @@ def report_runs(
             "errors": [failure_entry(failure, options) for failure in failures],
         }
         print_document(document)
+    elif runs and (form := format_of(options)) in TEXT_FORMATS and lab is not None:
+        print_runs([ExportedRun(run, lab.store.directory(run.run_id)) for run in runs], form)
     elif runs:
         out = console()
         table = results_table(sets, out.width, watcher.unmeasured)
@@ -98,7 +104,8 @@ def report_runs(
     if watcher.failures:
         echo_hint(_hint(watcher.failures[-1], options))
     if lab is not None and runs and not options.json:
-        echo(f"results: {lab.store.runs}")
+        if not is_quiet(options):
+            echo(f"results: {lab.store.runs}")
         print_next_step(options, sets)
 
 
@@ -139,7 +146,9 @@ def report_missing_pairs(watcher: ProgressWatcher) -> None:
 
 
 def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None:
-    """Print the command that shows the runs."""
+    """Print the command that shows the runs, unless -q was given."""
+    if is_quiet(options):
+        return
     sides = [run_set.first.pair.comparison_id for run_set in sets if run_set.first.pair]
     pairs = [name for name in dict.fromkeys(sides) if sides.count(name) > 1]
     names = [run_set.set_id or run_set.first.run_id for run_set in sets]
@@ -162,6 +171,10 @@ def _hint(failure: RunFailure, options: argparse.Namespace) -> str:
     given = given_command("bench", options)
     if not hasattr(options, "models"):  # `collect`: its arguments are not those of `bench`
         given = replace(given, arguments=())
+    else:
+        models = [name for name in options.models if Path(name).name == failure.model]
+        if len(models) == 1:
+            given = replace(given, names={**given.names, "MODEL": (models[0],)})
     return hint_for(failure.error, given)
 
 

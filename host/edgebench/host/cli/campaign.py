@@ -250,6 +250,7 @@ def _report(
 ) -> ExitCode:
     """Print a campaign's progress and results; return the exit code."""
     from edgebench.host.show.campaigns import campaign_document
+    from edgebench.host.show.headline import headlines
     from edgebench.host.show.tables import console, print_line
     from edgebench.host.show.verdict import verdict_lines
 
@@ -260,6 +261,7 @@ def _report(
     if options.json:
         lanes, rows = campaign.lanes(), campaign.rows()
         document = campaign_document(summary, lanes, rows, sets, campaign.effects())
+        document["headlines"] = [one.document for one in headlines(sets, settings)]
         print(json.dumps(document, indent=1))
     else:
         _print_tables(campaign, sets)
@@ -300,6 +302,7 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
         failure_lines,
         lanes_table,
     )
+    from edgebench.host.show.headline import best_of
     from edgebench.host.show.notes import note_lines
     from edgebench.host.show.tables import (
         console,
@@ -311,6 +314,8 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
     from edgebench.protocol.text import printable
 
     out, summary = console(), campaign.summary()
+    if (best := best_of(sets, lambda one: campaign.settings_of(one.first.run_id))) is not None:
+        print_line(out, best.line)
     out.print(lanes_table(campaign.lanes()))
     lines: list[str] = []
     if sets:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from edgebench.host.cli.starting import end_starting
 from edgebench.protocol.errors import UsageError
@@ -38,11 +38,14 @@ class ArgumentsRefused(UsageError):
         super().__init__(message)
         self.program = program
         """Command whose help lists the valid arguments, such as `edgebench meters record`."""
+        self.likely: str | None = None
+        """What was probably meant by an option of another tool, as the begin of a hint."""
 
     @property
     def hint(self) -> str:
-        """The hint: the closest valid name, if any, and the command that lists all of them."""
+        """The hint: what was probably meant, if known, and the command that lists all arguments."""
         likely = f"did you mean {self.meant}? otherwise " if self.meant else ""
+        likely = f"{self.likely}; otherwise " if self.likely else likely
         return f"{likely}see its arguments: {self.program} --help"
 
 
@@ -61,8 +64,15 @@ def forget_document() -> None:
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Whether the words before `--` contain `--json`; the command line need not be valid."""
-    return OPTION in takewhile(lambda word: word != "--", words)
+    """Whether the words before `--` contain `--json` or `-o json`.
+
+    The command line need not be valid.
+
+    >>> wants_json(["runs", "-o", "json"]), wants_json(["report", "json", "-o", "r"])
+    (True, False)
+    """
+    given = list(takewhile(lambda word: word != "--", words))
+    return bool({OPTION, "-ojson"} & {*given}) or ("-o", "json") in pairwise(given)
 
 
 def error_entry(

@@ -23,41 +23,69 @@ if TYPE_CHECKING:
 
     from edgebench.protocol.errors import EdgebenchError
 
-COMMANDS = {
-    "bench": "measure models on this machine or on devices",
-    "campaign": "measure a matrix of runs on many devices, or resume it",
-    "devices": "list the devices, usable or not",
-    "stop": "stop a run of yours on a device, even if its command was killed",
-    "collect": "store runs that earlier commands left on devices; follow a run to its end",
-    "pair": "pair with a device's agent",
-    "lab": "share devices and runs with other hosts",
-    "deploy": "install an agent on a machine over SSH, and pair with it",
-    "kit": "build a Python for phones, which have none",
-    "runs": "list the stored runs",
-    "show": "show a run, a set of runs, or a table of several",
-    "tag": "add a tag to stored runs",
-    "note": "set the note of a stored run",
-    "rm": "remove stored runs",
-    "prune": "remove old stored runs",
-    "store": "copy the runs of another store, or of a bundle, into this one",
-    "bundle": "write stored runs to a single file, for sharing",
-    "compare": "compare stored runs, baseline against candidate",
-    "report": "write runs, or a campaign, as an HTML file",
-    "history": "show a metric over time, and where it changed",
-    "export": "write stored runs in the format of another tool: CSV, Perfetto, JUnit, …",
-    "meters": "list, check and record energy meters",
-    "bridge": "list microcontrollers, flash firmware, or open a console",
-    "check": "print which microcontrollers a model fits on",
-    "energy": "compute the energy of a stored run from the file of any instrument",
-    "verify": "recompute a run, or the runs of a set, from the raw files",
-    "serve": "show devices, campaigns and runs on a live web page",
-    "schema": "print the JSON Schema of run.json",
-    "completion": "print a script that completes this command in bash, zsh or fish",
+GROUPS = {
+    "measure": {
+        "bench": "measure models on this machine or on devices",
+        "demo": "watch a simulated board throttle, and open the report",
+        "collect": "store runs that earlier commands left on devices",
+        "stop": "stop a run of yours on a device",
+        "energy": "compute the energy of a stored run from a power recording",
+    },
+    "look": {
+        "runs": "list the stored runs",
+        "show": "show a run, a set of runs, or a table of several",
+        "compare": "compare stored runs, baseline against candidate",
+        "history": "show a metric over time, and where it changed",
+        "changes": "show which levels moved lately, the worst first",
+        "report": "write runs, or a campaign, as an HTML file",
+        "verify": "recompute a run or a set from the raw files",
+    },
+    "keep and share": {
+        "bundle": "write stored runs to a single file",
+        "export": "write runs in another format: CSV, Perfetto, JUnit, …",
+        "store": "copy the runs of another store or bundle into this one",
+        "tag": "add a tag to stored runs",
+        "note": "set the note of a stored run",
+        "rm": "remove stored runs",
+        "prune": "remove old stored runs",
+    },
+    "devices": {
+        "devices": "list the devices, usable or not",
+        "deploy": "install an agent on a machine over SSH, and pair with it",
+        "pair": "pair with a device's agent",
+        "meters": "list, check and record energy meters",
+        "bridge": "list microcontrollers, flash firmware, or open a console",
+        "check": "print which microcontrollers a model fits on",
+        "kit": "build a Python for phones, which have none",
+    },
+    "lab": {
+        "campaign": "measure a matrix of runs on many devices, or resume it",
+        "serve": "show devices, campaigns and runs on a live web page",
+        "lab": "share devices and runs with other hosts",
+    },
+    "other": {
+        "schema": "print the JSON Schema of run.json",
+        "completion": "print the completion script for bash, zsh or fish",
+    },
 }
+"""Commands by the groups of the help."""
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+_EXAMPLES = (
+    ("edgebench bench model.tflite", "measure on this machine"),
+    ("edgebench bench a.onnx b.onnx --on pi5", "measure two models on a device"),
+    ("edgebench show last", "show the newest run"),
+)
+_OPTIONS = (
+    ("--json", "one JSON document on stdout; also -o json, -o csv, -o md"),
+    ("-q, -v", "no progress, notes and next steps; or logs and tracebacks"),
+    ("-h", "the help; --help-all has all options of bench"),
+)
+"""Options of (almost) every command, which may also precede the command."""
 
 
 _LOADED = {
     "bench": ("edgebench.host.lab", "edgebench.host.cli.progress"),
+    "demo": ("edgebench.host.lab", "edgebench.host.cli.progress"),
     "campaign": ("edgebench.host.lab", "edgebench.host.cli.progress"),
     "devices": ("edgebench.host.lab", "edgebench.host.show.devices"),
     "stop": ("edgebench.host.lab",),
@@ -76,6 +104,7 @@ _LOADED = {
     "compare": ("edgebench.host.lab", "edgebench.host.show.comparisons"),
     "report": ("edgebench.host.lab", "edgebench.host.report.page"),
     "history": ("edgebench.host.lab", "edgebench.host.show.history"),
+    "changes": ("edgebench.host.lab", "edgebench.host.show.changes"),
     "export": ("edgebench.host.export.exported",),
     "meters": ("edgebench.host.power.session", "edgebench.host.show.meters"),
     "bridge": ("edgebench.host.show.boards",),
@@ -102,40 +131,76 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(words: list[str]) -> ExitCode:
-    if not words or words[0] in ("-h", "--help"):
+    words = _options_last(words)
+    first, others = (words[0], words[1:]) if words else ("", [])
+    if first == "help" and others and others[0] in COMMANDS:
+        return _run(others[0], [*others[1:], "--help"])
+    if not words or first in ("-h", "--help", "help"):
         print(_help())
         return ExitCode.DONE if words else ExitCode.USAGE
-    if words[0] in ("-V", "--version"):
+    if first == "--help-all":
+        print(_help())
+        for command in COMMANDS:
+            print()
+            _run(command, ["--help-all"])
+        return ExitCode.DONE
+    if first in ("-V", "--version", "version"):
         from edgebench.host.this_host import software
 
         print(software())
         return ExitCode.DONE
-    if words[0] not in COMMANDS:
-        from edgebench.host.cli.failure import report_failure, wants_json
-        from edgebench.protocol.errors import UsageError, with_meant
+    if first not in COMMANDS:
+        return _report_unknown(words)
+    return _run(first, others)
 
-        error = with_meant(UsageError(f"unknown command {words[0]!r}"), words[0], COMMANDS)
-        likely = f"did you mean edgebench {error.meant}? otherwise " if error.meant else ""
-        hint = f"{likely}see the list of commands: edgebench --help"
-        return report_failure(str(error), hint, ExitCode.USAGE, as_json=wants_json(words))
-    return _run(words[0], words[1:])
+
+def _options_last(words: list[str]) -> list[str]:
+    """The words, with options of every command that precede the command after its arguments."""
+    count = 0
+    while count < len(words) and words[count] in ("-q", "--quiet", "-v", "--verbose", "--json"):
+        count += 1
+    if count < len(words) - 1 and words[count] == "-o":
+        count += 2
+    if words[count : count + 1] and words[count] not in COMMANDS:
+        return words
+    end = words.index("--", count) if "--" in words[count:] else len(words)
+    return [*words[count:end], *words[:count], *words[end:]]
+
+
+def _report_unknown(words: Sequence[str]) -> ExitCode:
+    from edgebench.host.cli.failure import report_failure, wants_json
+    from edgebench.host.options.peers import hint_for_command
+    from edgebench.protocol.errors import UsageError, with_meant
+
+    error = UsageError(f"unknown command {words[0]!r}")
+    likely = hint_for_command(words)
+    if likely is None and with_meant(error, words[0], (*COMMANDS, "help", "version")).meant:
+        likely = f"did you mean edgebench {error.meant}?"
+    otherwise = (
+        "" if likely is None else f"{likely}{'' if likely.endswith('?') else ';'} otherwise "
+    )
+    hint = f"{otherwise}see the list of commands: edgebench --help"
+    return report_failure(str(error), hint, ExitCode.USAGE, as_json=wants_json(words))
 
 
 def _run(command: str, words: list[str]) -> ExitCode:
     from edgebench.host.cli.failure import forget_document, report_failure, wants_json
+    from edgebench.host.cli.options import is_quiet
     from edgebench.host.cli.starting import print_starting, print_waiting
 
     typed, options = command, None
     forget_document()
-    _keep_logs_off_stderr()
     try:
         module = import_module(f"edgebench.host.cli.{command}")
         try:
             options = module.parser().parse_words(words)
         except SystemExit:  # the help is printed
             return ExitCode.DONE
+        _log(is_verbose=getattr(options, "is_verbose", False))
         typed = " ".join(filter(None, (command, getattr(options, "action", None))))
-        if typed in _MEASURING:
+        if is_quiet(options):
+            pass
+        elif typed in _MEASURING:
             print_starting(options.on if command == "bench" else ["all"])
         elif command == "report":
             print_waiting("making the report…")
@@ -186,28 +251,37 @@ def _end_like_ctrl_c() -> None:
                 signal.signal(number, signal.default_int_handler)
 
 
-def _keep_logs_off_stderr() -> None:
-    """Keep tracebacks off stderr unless EDGEBENCH_DEBUG is set, so that a failure is one line.
+def _log(*, is_verbose: bool) -> None:
+    """Log to stderr with -v; else keep tracebacks off it, so that a failure is one line.
 
     Libraries log tracebacks too: websockets does so for a ping without a response.
     """
     import logging
 
-    if not os.environ.get("EDGEBENCH_DEBUG"):
+    if is_verbose:
+        os.environ["EDGEBENCH_DEBUG"] = "1"
+        logging.basicConfig(format="%(levelname)s: %(name)s: %(message)s")
+        logging.getLogger("edgebench").setLevel(logging.DEBUG)
+    elif not os.environ.get("EDGEBENCH_DEBUG"):
         logging.getLogger().addHandler(logging.NullHandler())
 
 
 def _help() -> str:
-    width = max(map(len, COMMANDS))
+    rows = [row for group in GROUPS.values() for row in group.items()]
+    width = max(len(name) for name, _ in (*rows, *_OPTIONS))
     lines = [
         "usage: edgebench COMMAND [OPTION]…",
         "",
         "Measure machine-learning inference on the devices that run it.",
-        "",
-        *(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()),
-        "",
-        "For help on a command: edgebench COMMAND --help",
     ]
+    for title, group in GROUPS.items():
+        lines += ["", f"{title}:", *(f"  {name:<{width}}  {text}" for name, text in group.items())]
+    lines += ["", "options of every command:"]
+    lines += [f"  {name:<{width}}  {text}" for name, text in _OPTIONS]
+    lines += ["", "examples:"]
+    example_width = max(len(example) for example, _ in _EXAMPLES)
+    lines += [f"  {example:<{example_width}}  {text}" for example, text in _EXAMPLES]
+    lines += ["", "For help on a command: edgebench help COMMAND"]
     if os.isatty(1):  # not sys.stdout, which is None if `>&-` closed it
         import shutil
         import textwrap

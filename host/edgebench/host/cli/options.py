@@ -13,12 +13,15 @@ from edgebench.system.command_line import CommandParser
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from edgebench.host.options.bench import BenchOption
     from edgebench.host.options.command import CommandLine
     from edgebench.host.result.facts import ImportOptions
 
+OPTION_CUTOFF = 0.75
+"""Similarity above which an unknown option counts as a typo of another; between `--device` and
+`--metric` it is 0.6."""
 Add = Callable[..., object]
 """`add_argument` of a parser, or of a group of its options."""
 
@@ -26,20 +29,68 @@ Add = Callable[..., object]
 class OneLineParser(CommandParser):
     """Reports invalid arguments like any other error: one line and a hint, without the usage."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.basic: Sequence[str] = ()
+        """Options that `--help` lists; empty: all of them."""
+        self.examples: Sequence[str] = ()
+        # In the help of edgebench itself, not of each command.
+        hidden, unset = argparse.SUPPRESS, argparse.SUPPRESS
+        self.add_argument("--help-all", action=HelpOfAllOptions, default=unset, help=hidden)
+        for short, long in (("-q", "--quiet"), ("-v", "--verbose")):
+            name = f"is_{long[2:]}"
+            self.add_argument(
+                short, long, dest=name, action="store_true", default=unset, help=hidden
+            )
+
     def parse_words(self, words: Sequence[str]) -> argparse.Namespace:
         """Parse the words of a command line.
 
         Raises:
             ArgumentsRefused: an option is unknown, or a value is invalid.
         """
-        options, others = self.parse_known_args(words)
-        options.words = list(words)
-        options.given = _grouped(self, words)
-        if others:
-            error = ArgumentsRefused(f"unrecognized arguments: {' '.join(others)}", self.prog)
-            name = next((word for word in others if word.startswith("-")), "")
-            raise with_meant(error, name, options_of(self))
+        try:
+            options, others = self.parse_known_args(words)
+            options.words = list(words)
+            options.given = _grouped(self, words)
+            if others:
+                error = ArgumentsRefused(f"unrecognized arguments: {' '.join(others)}", self.prog)
+                name = next((word for word in others if word.startswith("-")), "")
+                # The closest of many options is often a different one.
+                raise with_meant(error, name, options_of(self), cutoff=OPTION_CUTOFF)
+        except ArgumentsRefused as error:
+            from edgebench.host.options.peers import hint_for_option
+
+            command = self.prog.split()[1]
+            error.likely = error.likely or hint_for_option(command, tuple(options_of(self)), words)
+            raise
         return options
+
+    def format_help(self) -> str:
+        """The help; of a command with many options, the basic ones and examples."""
+        if not self.basic:
+            return super().format_help()
+        lines = [
+            f"usage: {self.prog} [MODEL]… [OPTION]…",
+            "",
+            str(self.description),
+            "",
+            "examples:",
+            *(f"  {example}" for example in self.examples),
+            "",
+        ]
+        formatter = self._get_formatter()
+        formatter.start_section("options")
+        shown = [one for one in self._actions if one.dest in self.basic]
+        formatter.add_arguments(shown)
+        formatter.end_section()
+        count = sum(one.help != argparse.SUPPRESS for one in self._actions) - len(shown)
+        more = f"{count} more options: {self.prog} --help-all\n"
+        return "\n".join([*lines, formatter.format_help(), more])
+
+    def format_full_help(self) -> str:
+        """The help with all options."""
+        return super().format_help()
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """Reject a value that is not among the choices, and suggest the closest choice."""
@@ -47,7 +98,11 @@ class OneLineParser(CommandParser):
             known = list(map(str, action.choices))
             name = "/".join(action.option_strings) or action.metavar or action.dest
             text = f"argument {name}: invalid choice: {value!r} (choose from {', '.join(known)})"
-            raise with_meant(ArgumentsRefused(text, self.prog), str(value), known)
+            from edgebench.host.options.peers import hint_for_value
+
+            error = ArgumentsRefused(text, self.prog)
+            error.likely = hint_for_value(str(value))
+            raise with_meant(error, str(value), known)
 
     def error(self, message: str) -> NoReturn:
         """Report invalid arguments.
@@ -59,6 +114,26 @@ class OneLineParser(CommandParser):
             if isinstance(action.choices, dict) and action.required:
                 message += f" ({action.metavar}: one of {', '.join(action.choices)})"
         raise ArgumentsRefused(message, self.prog)
+
+
+class HelpOfAllOptions(argparse.Action):
+    """Prints the help with all options, and ends the command."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **settings: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **settings)
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Print the help."""
+        del namespace, values, option_string
+        assert isinstance(parser, OneLineParser)
+        print(parser.format_full_help(), end="")
+        parser.exit()
 
 
 _NAMES = {
@@ -270,10 +345,65 @@ def stated_columns(options: argparse.Namespace) -> ImportOptions:
     )
 
 
-def add_json(parser: argparse.ArgumentParser, default: bool | str = False) -> None:
-    """Add --json; pass `argparse.SUPPRESS` for an action if its command also has --json."""
+class OutputFormat(argparse.Action):
+    """`-o json`, the same as `--json`; of commands that list runs, also `-o csv` and `-o md`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Store the format."""
+        del parser, option_string
+        namespace.json = values == JSON
+        namespace.output_format = values
+
+
+JSON, CSV, MARKDOWN = "json", "csv", "md"
+
+
+def add_json(
+    parser: argparse.ArgumentParser,
+    default: bool | str = False,
+    *,
+    formats: Sequence[str] = (JSON,),
+) -> None:
+    """Add --json, and -o for the format unless it names a file.
+
+    Args:
+        parser: The parser.
+        default: `argparse.SUPPRESS` for an action whose command also has --json.
+        formats: Formats of -o.
+    """
     text = "print a JSON document on stdout"
     parser.add_argument("--json", action="store_true", default=default, help=text)
+    if "-o" in options_of(parser):
+        return
+    metavar = "|".join(formats)
+    parser.add_argument(
+        "-o",
+        dest="output_format",
+        action=OutputFormat,
+        choices=formats,
+        metavar=metavar,
+        default=argparse.SUPPRESS,
+        help="format of stdout; json is the same as --json"
+        if formats != (JSON,)
+        else argparse.SUPPRESS,
+    )
+
+
+def is_quiet(options: argparse.Namespace) -> bool:
+    """Whether -q was given: no progress, notes and next steps."""
+    return bool(getattr(options, "is_quiet", False))
+
+
+def format_of(options: argparse.Namespace) -> str | None:
+    """The format of -o; None if it was not given."""
+    given: str | None = getattr(options, "output_format", None)
+    return given
 
 
 def add_trust_model(add: Add) -> None:

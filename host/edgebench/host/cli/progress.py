@@ -42,6 +42,7 @@ from edgebench.host.show.interim import InterimRow, interim_lines, interim_row
 from edgebench.host.show.names import short_name
 from edgebench.host.show.numbers import headline_words
 from edgebench.host.show.tables import console, print_line
+from edgebench.host.show.times import local_time
 from edgebench.host.show.verdict import extra_run_words, verdict_lines
 from edgebench.protocol import messages as m
 from edgebench.protocol.errors import EdgebenchError
@@ -112,7 +113,9 @@ class PhaseTime(ProgressColumn):
 class ProgressWithRows(Progress):
     """Bars of the runs in progress, below a row for each set that has a run."""
 
-    def __init__(self, *columns: ProgressColumn, console: Console, refresh_per_second: int) -> None:
+    def __init__(
+        self, *columns: ProgressColumn, console: Console, refresh_per_second: int, is_shown: bool
+    ) -> None:
         self._rows: dict[str, InterimRow] = {}
         """Rows by set, in the order of their first runs."""
         self._order: list[str] = []
@@ -123,7 +126,7 @@ class ProgressWithRows(Progress):
             console=console,
             transient=True,
             refresh_per_second=refresh_per_second,
-            disable=not console.is_terminal,
+            disable=not is_shown,
         )
 
     def set_row(self, set_id: str, row: InterimRow) -> None:
@@ -179,13 +182,15 @@ class ProgressWatcher:
     Both use the host's clock, because nothing is sent to the device during its timed loop.
     """
 
-    def __init__(self, *, trusts_models: bool = False) -> None:
+    def __init__(self, *, trusts_models: bool = False, is_quiet: bool = False) -> None:
         """Create the display.
 
         Args:
             trusts_models: Whether the user accepts that models can open files of the agent's user.
+            is_quiet: Whether only warnings are printed while runs are made.
         """
         self.trusts_models = trusts_models
+        self.is_quiet = is_quiet
         self.console: Console = console(stderr=True)
         self.name_width = max(8, self.console.width - OTHERS_WIDTH)
         # Fixed column widths, so that columns do not move when their text changes.
@@ -205,6 +210,7 @@ class ProgressWatcher:
             PhaseTime(table_column=Column(no_wrap=True, min_width=time_width)),
             console=self.console,
             refresh_per_second=REFRESH_HZ,
+            is_shown=self.console.is_terminal and not is_quiet,
         )
         self._is_over = threading.Event()
         self._reports = threading.Thread(target=self._report_often, name="progress", daemon=True)
@@ -220,6 +226,11 @@ class ProgressWatcher:
         """Names of the devices that failed, on which nothing more was measured."""
 
     @property
+    def has_lines(self) -> bool:
+        """Whether lines replace the bar."""
+        return not self.console.is_terminal and not self.is_quiet
+
+    @property
     def runs(self) -> list[Run]:
         """Stored runs, device by device."""
         return [run for device in self._devices.values() for run in device.runs]
@@ -231,7 +242,7 @@ class ProgressWatcher:
             self._starting = self.bar.add_task(
                 starting, total=None, what="", title=starting, is_timed=True
             )
-        if not self.console.is_terminal:
+        if self.has_lines:
             self._reports.start()
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             with suppress(ValueError):  # not in the main thread
@@ -306,7 +317,7 @@ class ProgressWatcher:
             case events.DeviceSkipped(device, health):
                 self.echo(
                     f"warning: {device} is left out, in quarantine since "
-                    f"{health.quarantined_utc}: {health.quarantine_reason}"
+                    f"{local_time(health.quarantined_utc or '')}: {health.quarantine_reason}"
                 )
                 again = f"edgebench devices check {shlex.quote(device)}"
                 self.echo(f"hint: check it again: {again}")
@@ -381,7 +392,7 @@ class DeviceProgress:
                     shown.append(f"{telemetry.freq_hz / 1e9:.2f} GHz")
                 self._display.bar.update(self._task, what=", ".join(shown))
             case events.HashProgress(done=done, total=total):
-                if not self._display.console.is_terminal and not self._is_hashing:
+                if self._display.has_lines and not self._is_hashing:
                     self._display.echo(f"note: hashing {format_bytes(total)}: {self._title}")
                 self._is_hashing = True
                 self._transfer("hashing", done, total)
@@ -406,7 +417,7 @@ class DeviceProgress:
                 self._clear()
                 self._run, self._phase, self._entered = None, "", None
                 self._title = self._shown = printable(f"{run_id}, {device}")
-                if not self._display.console.is_terminal:
+                if self._display.has_lines:
                     self._display.echo(f"run: {self._title}")
                 self._draw("", None)
             case _:
@@ -473,7 +484,7 @@ class DeviceProgress:
         settings = f", {place.settings}" if place.settings else ""
         on = f" on {run.runtime}" if run.runtime else ""
         self._title = printable(f"{which}{run.model}{on}{settings}, {run.shown_name}")
-        if not self._display.console.is_terminal:
+        if self._display.has_lines:
             self._display.echo(f"run: {self._title}")
         # On a narrow terminal, the model's name is shortened, not the device.
         place_on = printable(f"{which}{run.shown_name}: ")
@@ -518,7 +529,7 @@ class DeviceProgress:
             name = run.set_id or run.run_id
             same = [other for other in self.runs if (other.set_id or other.run_id) == name]
             self._display.bar.set_row(name, interim_row(same, self._settings))
-        else:
+        if self._display.has_lines:
             self._display.echo(f"done: {self._title}: {headline_words(run)}")
 
     def _fail(self, failure: RunFailure) -> None:
@@ -549,4 +560,5 @@ class DeviceProgress:
 
     def _note(self, kind: str, line: str) -> None:
         """Print a line, with the device's name in front if several are measured."""
-        self._display.echo(f"{kind}: {self._prefix}{line}")
+        if kind != "note" or not self._display.is_quiet:
+            self._display.echo(f"{kind}: {self._prefix}{line}")

@@ -58,8 +58,13 @@ def run(options: argparse.Namespace) -> ExitCode:
     else:
         print(path)
     if options.open:
-        import webbrowser
-
-        if not webbrowser.open(path.as_uri()):
-            echo(f"warning: no browser found to open it: {one_line(path)}")
+        open_in_browser(path)
     return ExitCode.DONE
+
+
+def open_in_browser(path: Path) -> None:
+    """Open a report; without a browser, a warning names the file."""
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        echo(f"warning: no browser found to open it: {one_line(path)}")

@@ -8,7 +8,16 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.host.cli.formats import TEXT_FORMATS, print_runs
+from edgebench.host.cli.options import (
+    CSV,
+    JSON,
+    MARKDOWN,
+    add_json,
+    add_store,
+    format_of,
+    new_parser,
+)
 from edgebench.host.options.values import moment, whole
 from edgebench.protocol.text import printable
 from edgebench.system.exit_code import ExitCode
@@ -17,14 +26,18 @@ from edgebench.system.terminal import echo, echo_hint
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from edgebench.host.store.incomplete import IncompleteRun
-    from edgebench.host.store.index import RunFilter
+    from edgebench.host.store.index import RunFilter, RunSummary
     from edgebench.host.store.layout import Store
     from edgebench.host.store.set_aside import SetAsideRun
 
 
 def parser() -> argparse.ArgumentParser:
     """Argument parser of `edgebench runs`."""
-    made = new_parser("runs", "List the stored runs, oldest first.")
+    made = new_parser(
+        "runs",
+        "List the stored runs, oldest first: on a terminal, a row for each set; else, and for the "
+        "runs of a single set, a row for each run.",
+    )
     remove = "remove the remaining files of runs that were lost with their agent"
     named = "list only these: a bundle, a tag, a set, or runs by id or directory (default: all)"
     made.add_argument("runs", nargs="*", metavar="RUN", help=named)
@@ -35,22 +48,34 @@ def parser() -> argparse.ArgumentParser:
     add("--tag", metavar="T", help="tag")
     add("--since", type=moment, metavar="2d", help="the last 2 days, or from a date on")
     add("--last", type=whole, metavar="N", help="the newest N of the selected runs")
+    newest = "the newest N of the selected sets, and of runs without a set"
+    add("--limit", type=whole, metavar="N", help=newest)
     add_store(made)
-    add_json(made)
+    add_json(made, formats=(JSON, CSV, MARKDOWN))
     return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
     """List the runs, or remove lost runs."""
-    from edgebench.host.show.run_list import invalid_lines, runs_table
+    from datetime import datetime, timezone
+
+    from edgebench.host.show.run_list import (
+        group_mark_lines,
+        groups_table,
+        invalid_lines,
+        run_groups,
+        runs_table,
+    )
     from edgebench.host.show.tables import console, mark_lines, print_line
-    from edgebench.host.store.address import list_named
+    from edgebench.host.store.address import list_named, short_ids
     from edgebench.host.store.incomplete import incomplete_runs
     from edgebench.host.store.index import list_runs
     from edgebench.host.store.layout import Store
     from edgebench.host.store.set_aside import runs_set_aside
-    from edgebench.protocol.errors import UsageError
+    from edgebench.protocol.errors import NoSuchRun, UsageError
 
+    if options.store is not None and not options.store.is_dir():
+        raise NoSuchRun(f"no such directory: {options.store}")
     store = Store(options.store)
     aside: list[SetAsideRun] = []
     if options.remove_lost and options.runs:
@@ -63,6 +88,13 @@ def run(options: argparse.Namespace) -> ExitCode:
     else:
         rows, incomplete = list_runs(store, wanted), incomplete_runs(store)
         aside = runs_set_aside(store)
+    groups = run_groups(rows)
+    if options.limit is not None:
+        groups = groups[-options.limit :]
+        kept = {row.run_id for group in groups for row in group.rows}
+        rows = [row for row in rows if row.run_id in kept]
+    if (form := format_of(options)) in TEXT_FORMATS:
+        return _print_runs(options, store, rows, form)
     if options.json:
         document = {
             "runs": [asdict(row) for row in rows],
@@ -73,15 +105,22 @@ def run(options: argparse.Namespace) -> ExitCode:
         return ExitCode.DONE
     if rows:
         out = console()
-        out.print(runs_table(rows, out.width))
-        for line in mark_lines(rows):
-            print(line)
-        for line in invalid_lines(rows):
+        if out.is_terminal and len(groups) > 1:
+            others = [other.run_id for other in (list_runs(store) if not options.runs else rows)]
+            names = short_ids(others, [group.name for group in groups if group.name not in others])
+            now = datetime.now(timezone.utc)
+            out.print(groups_table(groups, names, now, out.width))
+            marks = group_mark_lines(groups)
+        else:
+            out.print(runs_table(rows, out.width))
+            marks = mark_lines(rows)
+        for line in (*marks, *invalid_lines(rows)):
             print_line(out, line)
-        if options.last is None and out.is_terminal and len(rows) > out.height:
+        is_whole = options.last is None and options.limit is None
+        if is_whole and out.is_terminal and len(groups) > out.height:
             given = [word for words in options.given for word in words]
-            fewer = shlex.join(["edgebench", "runs", *given, "--last", "20"])
-            echo(f"note: {len(rows)} runs; to list only the newest: {fewer}")
+            fewer = shlex.join(["edgebench", "runs", *given, "--limit", "20"])
+            echo(f"note: {len(groups)} rows; to list only the newest: {fewer}")
     else:
         where = " ".join(options.runs) or store.root
         print(printable(f"{'no' if wanted is None else 'no such'} runs in {where}"))
@@ -101,17 +140,41 @@ def run(options: argparse.Namespace) -> ExitCode:
     return ExitCode.DONE
 
 
+def _print_runs(
+    options: argparse.Namespace, store: Store, rows: Sequence[RunSummary], form: str
+) -> ExitCode:
+    """Print the runs in the format of -o; runs that cannot be read are left out with a warning."""
+    from edgebench.host.export.exported import ExportedRun
+    from edgebench.host.store.address import Address, find_each
+    from edgebench.host.store.index import DAMAGED, NEWER
+
+    unread = [row.run_id for row in rows if row.verdict in (DAMAGED, NEWER)]
+    for run_id in unread:
+        echo(f"warning: left out, not readable: run {run_id}")
+    named = find_each(store, options.runs) if options.runs else []
+    places = {address.run_id: address for address in named}
+    addresses = [
+        places.get(row.run_id, Address(store, row.run_id))
+        for row in rows
+        if row.run_id not in unread
+    ]
+    print_runs([ExportedRun(address.run(), address.directory) for address in addresses], form)
+    return ExitCode.DONE
+
+
 def _wanted(options: argparse.Namespace) -> RunFilter | None:
     """Filter of the options; None if they select all runs.
 
     Raises:
-        UsageError: --last is less than 1.
+        UsageError: --last or --limit is less than 1.
     """
     from edgebench.host.store.index import RunFilter
     from edgebench.protocol.errors import UsageError
 
-    if options.last is not None and options.last < 1:
-        raise UsageError(f"--last must be at least 1, got {options.last}")
+    for name in ("last", "limit"):
+        count = getattr(options, name)
+        if count is not None and count < 1:
+            raise UsageError(f"--{name} must be at least 1, got {count}")
     wanted = RunFilter(
         model=options.model,
         device=options.device,

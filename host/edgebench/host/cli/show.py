@@ -6,7 +6,17 @@ import argparse
 import json
 import shlex
 
-from edgebench.host.cli.options import add_json, add_runs, add_store, new_parser
+from edgebench.host.cli.formats import TEXT_FORMATS, print_runs
+from edgebench.host.cli.options import (
+    CSV,
+    JSON,
+    MARKDOWN,
+    add_json,
+    add_runs,
+    add_store,
+    format_of,
+    new_parser,
+)
 from edgebench.system.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
@@ -32,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     add_runs(made)
     made.add_argument("--all", action="store_true", help="list all rules, including passed rules")
     add_store(made)
-    add_json(made)
+    add_json(made, formats=(JSON, CSV, MARKDOWN))
     return made
 
 
@@ -51,6 +61,11 @@ def run(options: argparse.Namespace) -> ExitCode:
         with stored_session(directory) as session:
             print_session(session, as_json=options.json)
             return ExitCode.INVALID if session.is_trusted is False else ExitCode.DONE
+    if (form := format_of(options)) in TEXT_FORMATS:
+        from edgebench.host.export.exported import find_exported
+
+        print_runs(find_exported(store, names), form)
+        return ExitCode.DONE
     addresses = find_each(store, names)
     if len(names) == 1 and names_set(store, names[0]):
         return _set(options, addresses)
@@ -190,12 +205,13 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
         print(json.dumps(document, indent=1))
         return ExitCode.DONE
     out = console()
+    for headline in headlines(sets):
+        print_line(out, headline.line)
     table = results_table(sets, out.width)
     out.print(table)
     marks = (*mark_lines(sets), tails_line(sets, table))
     notes = filter(None, (*marks, *note_lines(sets)))
     lines = [*notes, *ratio_lines(sets), *verdict_lines(sets)]
-    lines += [headline.line for headline in headlines(sets)]
     pairs = [run.pair for run in runs if run.pair is not None]
     if {pair.side for pair in pairs} == {BASELINE, CANDIDATE}:
         names = dict.fromkeys(pair.comparison_id for pair in pairs)

@@ -65,14 +65,15 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _may_be_several(name: str) -> bool:
-    """Whether a name can stand for several runs: a bundle or the pairs of a comparison.
+    """Whether a name can stand for several runs: a bundle, the last command, or pairs.
 
     Tags need no check here: `find_run` rejects them.
     """
     from edgebench.host.result.facts import is_pairs_id
+    from edgebench.host.store.address import LAST
     from edgebench.host.store.bundle_file import split_name
 
-    return split_name(name) is not None or is_pairs_id(name)
+    return name == LAST or split_name(name) is not None or is_pairs_id(name)
 
 
 def _report(

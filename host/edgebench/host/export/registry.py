@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -112,7 +113,8 @@ def format_of_file(file_name: str) -> ExportFormat:
     suffixes = [suffix for one in FORMATS for suffix in one.suffixes]
     if lower.endswith(".json"):
         suffixes = [suffix for suffix in suffixes if suffix.endswith(".json")]
-        raise UsageError(
-            f"several formats are JSON: {file_name!r} must end in one of {', '.join(suffixes)}"
-        )
+        text = f"several formats are JSON: {file_name!r} must end in one of {', '.join(suffixes)}"
+        error = UsageError(text)
+        error.meant = f"--json > {shlex.quote(file_name)}"  # the document of the command itself
+        raise error
     raise UsageError(f"no format for the file name {file_name!r}; known: {', '.join(suffixes)}")

@@ -293,6 +293,25 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
 # fmt: on
 """Options of a measurement by section of the help; generated commands keep this order."""
 OPTIONS = tuple(chain(*SECTIONS.values()))
+BASIC = (
+    "on",
+    "runtime",
+    "threads",
+    "delegate",
+    "cpus",
+    "shape",
+    "duration",
+    "sustained",
+    "runs",
+    "quick",
+    "scenario",
+    "accuracy",
+    "profile",
+    "meter",
+    "against",
+    "fail_on",
+)
+"""Names of the options that `bench --help` lists; `bench --help-all` lists all of them."""
 FIELDS = frozenset(option.field for option in OPTIONS)
 SETTINGS = tuple(option for option in OPTIONS if option not in SECTIONS[COMPARISON])
 """Options with a field of `BenchOptions`."""

@@ -91,10 +91,16 @@ def _plain(value: float | None) -> str:
 
 
 def commands_of(sets: Sequence[RunSet]) -> list[str]:
-    """The command that repeats each set; both sides of a paired comparison share the command."""
+    """The command that made each set; of a run that has none recorded, the one that repeats it.
+
+    Both sides of a paired comparison share the command.
+    """
     by_id = {run_set.set_id: run_set for run_set in sets if run_set.set_id is not None}
     commands: list[str] = []
     for run_set in sets:
+        if (made_by := run_set.first.command) is not None:
+            commands.append(shlex.join(["edgebench", "bench", *made_by.words]))
+            continue
         pair = run_set.first.pair
         ids = [side_id(pair.comparison_id, side) for side in (BASELINE, CANDIDATE)] if pair else []
         sides = [by_id[name] for name in ids if name in by_id]

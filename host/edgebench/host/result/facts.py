@@ -150,6 +150,21 @@ class EnergyRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandFacts:
+    """The `bench` command, or the call of the Python API, that made a run."""
+
+    id: str
+    """Id that all runs of the command share."""
+    arguments: tuple[tuple[str, ...], ...] = ()
+    """Models as named, then each option with its values, without defaults."""
+
+    @property
+    def words(self) -> list[str]:
+        """The command line, after `edgebench bench`."""
+        return [word for words in self.arguments for word in words]
+
+
+@dataclass(frozen=True, slots=True)
 class HostFacts:
     """Facts that the host has and the device does not."""
 
@@ -161,6 +176,8 @@ class HostFacts:
     pair: Pair | None = None
     member: SetMember | None = None
     """Position in a set; None for a run outside of a set."""
+    command: CommandFacts | None = None
+    """None for a run of a campaign, and from older versions."""
     ambient_c: float | None = None
     """Ambient temperature stated by the operator."""
     inputs: str | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from edgebench.host.result.facts import Pair, SetMember, side_id
+from edgebench.host.result.facts import CommandFacts, Pair, SetMember, side_id
 from edgebench.host.result.keys import key
 from edgebench.host.result.marks import ResultMarks, marks_of
 from edgebench.host.result.measured import Metrics
@@ -127,6 +127,8 @@ class Run:
     pair: Pair | None = None
     member: SetMember | None = field(default=None, metadata=key("set"))
     """Position in a set; None for a run outside a set, and in schema version 6 and older."""
+    command: CommandFacts | None = None
+    """The command that made the run; None for a run of a campaign, and from older versions."""
     simulated: bool
     emulated: bool
     spec: RunSpec

@@ -7,7 +7,7 @@ import platform
 from dataclasses import replace
 
 from edgebench.host.devices.names import EMULATED, LOCAL_NAME
-from edgebench.host.options.bench import words_of
+from edgebench.host.options.bench import OPTIONS, words_of
 from edgebench.host.options.command import CommandLine
 from edgebench.host.result.run import Run
 from edgebench.protocol.spec import (
@@ -26,6 +26,12 @@ from edgebench.protocol.spec import (
 
 _USUAL_RUNTIMES = {"tflite": "litert", "onnx": "onnx"}
 """Default runtime of each model format, which the command omits."""
+_METERING = {
+    option.flag
+    for option in OPTIONS
+    if option.field in ("meter", "sync", "trace_rate_hz", "idle_duration_s", "battery_capacity_j")
+}
+"""Options about a meter, of which runs record only the command."""
 
 
 def command_line_of(run: Run, run_count: int) -> CommandLine:
@@ -47,9 +53,9 @@ def command_line_of(run: Run, run_count: int) -> CommandLine:
 def bench_words(run: Run, run_count: int) -> list[list[str]]:
     """Arguments of `edgebench bench` that repeat these runs: the model, then each option.
 
-    The model has no directory, because runs do not record it. A meter is `METER`, because the
-    recorded meter may be plugged in elsewhere now. The device is omitted if it is this machine, and
-    so are settings with default values.
+    The model has no directory, because the command may be run elsewhere. The meter is that of the
+    command that made the run, or else `METER`, because runs do not record its name. The device is
+    omitted if it is this machine, and so are settings with default values.
 
     Args:
         run: One of the runs.
@@ -80,7 +86,11 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
         settings["accuracy"] = run.metrics.accuracy.dataset
     if run.metrics.energy is not None:
         settings["meter"] = "METER"
-    return [[run.model.name], *words_of(settings)]
+    given = [list(words) for words in run.command.arguments] if run.command is not None else []
+    metered = [words for words in given if words[0] in _METERING]
+    if metered:
+        settings.pop("meter", None)
+    return [[run.model.name], *words_of(settings), *metered]
 
 
 def _by_field(spec: RunSpec) -> dict[str, object]:

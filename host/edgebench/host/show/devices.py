@@ -12,6 +12,7 @@ from edgebench.host.devices.health import CheckState, HealthCheck
 from edgebench.host.result.units import ABSENT, format_duration, format_ns
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import PIPE_WIDTH, text
+from edgebench.host.show.times import age, in_largest_unit
 from edgebench.protocol.sizes import format_bytes
 
 CLOSE_FILES = (
@@ -39,7 +40,6 @@ _NARROW_COLUMNS = {"device": 13, "access": 11, "profile, runtimes, remark": 25}
 """Columns on a narrower terminal, and their minimum widths."""
 _ADDRESS_WIDTH = len("192.168.100.100:65535")
 """Width up to which an address is not folded."""
-_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def devices_table(
@@ -104,9 +104,9 @@ def _seen(device: DiscoveredDevice, now: datetime) -> str:
     if device.access is Access.READY:
         return "now"
     if device.seat is not None and device.seat.gone_for_s is not None:
-        return f"{_passed(device.seat.gone_for_s)} ago"
+        return f"{in_largest_unit(device.seat.gone_for_s)} ago"
     seen_utc = device.health.last_seen_utc if device.health else None
-    return ABSENT if seen_utc is None else f"{_ago(seen_utc, now)} ago"
+    return ABSENT if seen_utc is None else f"{age(seen_utc, now)} ago"
 
 
 def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
@@ -129,7 +129,7 @@ def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
             yield f"runs {seat.running}"
     if (health := device.health) is not None and health.failure_count:
         if health.quarantined_utc is not None:
-            ago = _ago(health.quarantined_utc, now)
+            ago = age(health.quarantined_utc, now)
             reason = health.quarantine_reason
             if health.quarantined_after and health.events[-1].text == device.reason:
                 reason = f"{health.quarantined_after} failures in a row"
@@ -142,25 +142,6 @@ def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
         if not report.is_usable:
             install = f" ({report.install})" if report.install else ""
             yield f"{report.name}: {report.reason}{install}"
-
-
-def _ago(then_utc: str, now: datetime) -> str:
-    """The time since `then_utc`, in the largest unit that fits.
-
-    >>> _ago("2026-11-22T10:00:00+00:00", datetime(2026, 11, 23, 12, tzinfo=timezone.utc))
-    '1 d'
-    """
-    try:
-        passed_s = max(0.0, (now - datetime.fromisoformat(then_utc)).total_seconds())
-    except (ValueError, TypeError):  # a file that was changed by hand
-        return then_utc
-    return _passed(passed_s)
-
-
-def _passed(passed_s: float) -> str:
-    """A duration in the largest unit that fits."""
-    unit, length_s = next(one for one in _UNITS if passed_s >= one[1] or one[1] == 1)
-    return f"{passed_s // length_s:.0f} {unit}"
 
 
 def _count(number: int, what: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from edgebench.host.options.command import Command, CommandLine, NextStep, Placeholder, command
@@ -12,6 +13,7 @@ from edgebench.protocol import errors as e
 from edgebench.protocol.identity import DEFAULT_PORT
 from edgebench.protocol.spec import MAX_LENGTH_S
 from edgebench.system import unforeseen
+from edgebench.system.model_file import fault_of_model
 
 Value = Callable[[Any, CommandLine], object] | Command
 """A command or another value of a hint, computed from the error and the failed command."""
@@ -147,14 +149,28 @@ def _for_slow_dataset(_error: e.DatasetTooSlow, given: CommandLine) -> NextStep:
 
 
 def _for_model(text: str) -> Hint:
-    """Try the other runtimes, unless the command has already tried all of them."""
+    """Replace a file that is not whole; else try the other runtimes, unless all were tried."""
 
     def hint(_error: e.EdgebenchError, given: CommandLine) -> NextStep:
+        [name, *others] = given.named(_MODEL)
+        fault = None if others else fault_of_model(Path(name))
+        if fault is not None:
+            return NextStep(
+                "copy the file again: {}; or measure another model: {}", fault, _BUILT_IN
+            )
         if given.value("runtime") == "all":
             return NextStep("check the file, or measure another model: {}", _BUILT_IN)
         return NextStep(text, given.bench(runtime="all"))
 
     return hint
+
+
+def _for_damaged(error: e.RunDamaged, given: CommandLine) -> NextStep:
+    if error.damaged_id is None:
+        return NextStep("measure again: {}; or restore the file from a copy", given.bench())
+    remove = command("rm", error.damaged_id, given.store)
+    text = "remove the run: {}; or measure again: {}; or restore the file from a copy"
+    return NextStep(text, remove, given.bench())
 
 
 def _for_board_model(_error: e.BoardModelRefused, given: CommandLine) -> NextStep:
@@ -541,11 +557,7 @@ _HINTS: tuple[Row, ...] = (
         command("runs"),
         lambda _, given: command("rm", given.named(_RUN)),
     ),
-    _on(
-        e.RunDamaged,
-        "measure again: {}; or restore the file from a copy",
-        lambda _, given: given.bench(),
-    ),
+    (e.RunDamaged, _for_damaged),
     _on(
         e.RunNotStored,
         "free disk space (df -h), or make the store writable; then store the run: {}",

@@ -37,13 +37,14 @@ MAX_PICTURES = 4
 HEIGHT = 9
 """Height of a picture, in lines."""
 _LIST = ", "
-_STYLES = {
+STYLES = {
     HistoryOutcome.STEADY: "green",
     HistoryOutcome.BETTER: "green",
     HistoryOutcome.WITHIN: "green",
     HistoryOutcome.WORSE: "red",
     HistoryOutcome.INCONCLUSIVE: "yellow",
 }
+"""Style of each outcome on a terminal."""
 _PLAIN = str.maketrans("●○│─▲◆┤…·→—", "*o|-^#|.,>-")
 """ASCII replacements, for terminals without Unicode."""
 
@@ -80,7 +81,7 @@ def _page(title: str, history: History, width: int, *, is_ascii: bool) -> list[R
     if history.levels:
         parts.append(_levels_table(history, metric))
     parts += [text(line) for line in condition_lines(history)]
-    outcome = Text(history.outcome.value, style=_STYLES[history.outcome])
+    outcome = Text(history.outcome.value, style=STYLES[history.outcome])
     return [*parts, Text.assemble(outcome, f": {outcome_sentence(history)}"), ""]
 
 
@@ -331,7 +332,7 @@ def _table(histories: Sequence[History]) -> list[RenderableType]:
     for name in titles:
         table.add_column(name, no_wrap=True, justify="left" if name == "outcome" else "right")
     for history, row, *cells in zip(histories, rows, *own.values(), strict=True):
-        outcome = Text(row[-1], style=_STYLES[history.outcome])
+        outcome = Text(row[-1], style=STYLES[history.outcome])
         named = [
             text(cell) if name == "settings" else name_cell(cell)
             for name, cell in zip(own, cells, strict=True)

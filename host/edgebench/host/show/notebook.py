@@ -39,7 +39,7 @@ from edgebench.host.series.latency_line import (
 )
 from edgebench.host.series.run_series import LatencySeries
 from edgebench.host.show.energy import energy_lines
-from edgebench.host.show.headline import headlines
+from edgebench.host.show.headline import Settings, headlines
 from edgebench.host.show.numbers import headline_words
 from edgebench.host.show.verdict import cause_texts
 from edgebench.protocol.text import printable
@@ -90,6 +90,24 @@ def set_html(run_set: RunSet, latencies: Sequence[LatencySeries] = ()) -> str:
     drawn = [latency for latency in latencies if len(latency.steady_ns) > 1]
     picture = _picture(drawn) if drawn and not run_set.verdict.is_refused else ""
     return f"<div>{_head(title, run_set)}{_table(rows)}{picture}</div>"
+
+
+def sets_html(
+    sets: Sequence[RunSet],
+    latencies: Sequence[Sequence[LatencySeries]] = (),
+    settings: Settings | None = None,
+) -> str:
+    """Several sets: the main results of the command, their distributions, and each set.
+
+    Args:
+        sets: The sets.
+        latencies: Latencies of the runs of each set that count; empty: no pictures.
+        settings: Text that distinguishes sets of the same model and device; None: their ids.
+    """
+    answers = "".join(f"<p><b>{_text(one.line)}</b></p>" for one in headlines(sets, settings))
+    shown = list(latencies) or [()] * len(sets)
+    parts = [set_html(run_set, own) for run_set, own in zip(sets, shown, strict=True)]
+    return f"<div>{answers}{''.join(parts)}</div>"
 
 
 def _head(title: str, result: Run | RunSet) -> str:

@@ -44,6 +44,7 @@ from edgebench.host.show.tables import (
     results_table,
     text,
 )
+from edgebench.host.show.times import local_time
 from edgebench.host.show.verdict import failure_advice, rules_parts, verdict_rows
 from edgebench.host.show.yardstick import usual_line, yardstick_line
 from edgebench.host.store.annotations import Annotations
@@ -217,7 +218,7 @@ def _model(model: ModelFacts) -> str:
 def _facts(run: Run) -> list[tuple[str, str]]:
     device, conditions = run.device, run.conditions
     facts = [
-        ("run", f"{run.run_id}, {run.created_utc}"),
+        ("run", f"{run.run_id}, {local_time(run.created_utc)}"),
         ("model", _model(run.model)),
         ("runtime", _runtime(run)),
         ("kind", _kind(run)),

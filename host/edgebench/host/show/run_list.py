@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from edgebench.host.analysis.median import are_too_far_apart
 from edgebench.host.result.facts import side_id
+from edgebench.host.result.marks import union
 from edgebench.host.result.units import ABSENT, format_instructions, format_ns, format_rate
 from edgebench.host.result.verdict import NumberKind
-from edgebench.host.show.data_table import DataTable
-from edgebench.host.show.names import name_cell
+from edgebench.host.show.data_table import GAP, DataTable
+from edgebench.host.show.names import LEAST_NAME_WIDTH, name_cell, short_names
 from edgebench.host.show.tables import (
     ENERGY_WIDTH,
     PIPE_WIDTH,
+    UNWATCHED,
     joules_cell,
     marked,
     marks_cell,
     refused_cell,
     text,
+    unwatched_words,
+    verdict_style,
 )
-from edgebench.host.store.index import INVALID, RunSummary, without_replaced
+from edgebench.host.show.times import age
+from edgebench.host.store.index import COUNTED_STATES, INVALID, RunSummary, without_replaced
 from edgebench.protocol.text import printable
 
 WIDE = 120
@@ -31,6 +41,7 @@ WIDE_WITH_GROUPS = 150
 """Minimum width of a terminal that shows all columns and ids of sets."""
 GROUPS_WIDTH = 80
 """Minimum width of a terminal that shows ids of sets and comparisons."""
+_BEST_FIRST = ("valid", "suspect")
 _NAMES = ("device", "model", "runtime", "scenario", "kind")
 
 
@@ -131,3 +142,115 @@ def _energy(row: RunSummary) -> str | Text:
     if row.energy_j_per_inference is None and not row.energy_refused:
         return ABSENT
     return joules_cell(row.energy_j_per_inference, row.energy_u95_absolute_j, row.energy_boundary)
+
+
+@dataclass(frozen=True, slots=True)
+class RunGroup:
+    """Stored runs of a set or of a side of a comparison, or a run alone."""
+
+    name: str
+    rows: tuple[RunSummary, ...]
+
+    @property
+    def newest(self) -> RunSummary:
+        """The newest run."""
+        return self.rows[-1]
+
+
+def run_groups(rows: Sequence[RunSummary]) -> list[RunGroup]:
+    """Groups of the runs, in the order of their newest runs.
+
+    Args:
+        rows: The runs, oldest first.
+    """
+    groups: dict[tuple[str, str | None], list[RunSummary]] = {}
+    for row in rows:
+        key = (row.set_id or row.comparison_id or row.run_id, row.side)
+        groups[key] = [*groups.pop(key, []), row]
+    return [RunGroup(name, tuple(members)) for (name, _), members in groups.items()]
+
+
+def groups_table(
+    groups: Sequence[RunGroup],
+    names: Mapping[str, str],
+    now: datetime,
+    width: int = PIPE_WIDTH,
+) -> DataTable:
+    """Table of groups of runs, newest last: a name that commands accept, age, and median.
+
+    Args:
+        groups: The groups.
+        names: Short names of runs, sets and comparisons.
+        now: The present time.
+        width: Columns of the terminal.
+    """
+    differing = [
+        name
+        for name in ("device", "runtime")
+        if len({getattr(group.newest, name) for group in groups}) > 1
+    ]
+    others = (row for group in groups for row in group.rows if row.headline_ns[0] is None)
+    has_others = any(row.instructions_per_inference or row.throughput_per_s for row in others)
+    number = "p50, or rate" if has_others else "p50"
+    columns: dict[str, list[Text]] = {
+        "name": [text(names.get(group.name, group.name)) for group in groups],
+        "age": [text(age(group.newest.created_utc, now)) for group in groups],
+        "model": [],
+        **{name: [text(getattr(group.newest, name)) for group in groups] for name in differing},
+        number: [_median_cell(group) for group in groups],
+        "runs": [_count_cell(group) for group in groups],
+    }
+    used = sum(
+        max(map(cell_len, (title, *map(str, cells)))) + GAP
+        for title, cells in columns.items()
+        if title != "model"
+    )
+    models = [printable(group.newest.model) for group in groups]
+    short = short_names(models, max(width - used - GAP, LEAST_NAME_WIDTH))
+    columns["model"] = list(map(name_cell, models if short is None else short.names))
+    table = DataTable()
+    if short is not None and short.common:
+        table.title, table.title_justify, table.title_style = f"model: {short.common}", "left", ""
+    for title in columns:
+        if title in ("age", number):
+            table.add_column(title, justify="right", no_wrap=True)
+        else:
+            table.add_column(title, no_wrap=title == "name", overflow="fold")
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*cells)
+    return table
+
+
+def group_mark_lines(groups: Sequence[RunGroup]) -> list[str]:
+    """The explanation of the mark in `groups_table`, if it is there."""
+    names = union(row.marks.unwatched for group in groups for row in group.rows)
+    return [unwatched_words(names)] if names else []
+
+
+def _median_cell(group: RunGroup) -> Text:
+    """Median of the headlines of the runs that count; `refused` if they are too far apart."""
+    kept = without_replaced(group.rows)
+    rows = [row for row in kept if row.verdict in COUNTED_STATES]
+    if not rows:
+        return refused_cell() if kept and kept[-1].verdict == INVALID else Text(ABSENT)
+    values = [row.headline_ns[0] for row in rows]
+    known = [value for value in values if value is not None]
+    if len(rows) == 1 or len(known) < len(rows):
+        cell = _number(rows[-1])
+        return cell if isinstance(cell, Text) else Text(cell)
+    return refused_cell() if are_too_far_apart(known) else Text(format_ns(median(known)))
+
+
+def _count_cell(group: RunGroup) -> Text:
+    """How many runs have which verdict, the best first: "5 valid, 3 suspect"; then the device."""
+    rows = without_replaced(group.rows)
+    states = Counter(row.verdict for row in rows)
+    unwatched = {row.verdict for row in rows if row.marks.unwatched}
+    best_first = sorted(states, key=lambda state: (*(state != good for good in _BEST_FIRST), state))
+    cell = Text()
+    for number, state in enumerate(best_first):
+        cell.append(", " if number else "")
+        mark = UNWATCHED if state in unwatched else ""
+        cell.append(f"{states[state]} {state}{mark}", style=verdict_style(state))
+    device = dict.fromkeys(name for row in group.rows for name in row.marks.device)
+    return cell.append("".join(f", {name}" for name in device))

@@ -33,6 +33,7 @@ from edgebench.host.show.tables import (
     results_table,
     text,
 )
+from edgebench.host.show.times import local_time
 from edgebench.host.show.verdict import rules_parts, verdict_rows
 from edgebench.host.show.yardstick import usual_line, yardsticks_line
 
@@ -83,7 +84,7 @@ def set_details(
     rules = rules_parts(run_set.verdict, is_all=is_all)
     spec = run_set.first.spec
     facts = [
-        ("set", f"{run_set.set_id}, {run_set.first.created_utc}"),
+        ("set", f"{run_set.set_id}, {local_time(run_set.first.created_utc)}"),
         ("model", f"{run_set.model}, {(run_set.first.model.sha256 or '')[:12]}"),
         ("runtime", f"{run_set.runtime} {run_set.first.runtime.version}"),
         ("device", run_set.device),

@@ -38,6 +38,7 @@ from edgebench.host.show.numbers import REFUSED
 from edgebench.host.store.index import DAMAGED, RunSummary
 from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS
 from edgebench.protocol.text import printable, wrap
+from edgebench.system.terminal import coloured
 
 _VERDICT_STYLES = {
     "valid": "green",
@@ -86,9 +87,11 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_line(out: Console, line: str) -> None:
-    """Print a sentence; on a terminal, wrapped to its width."""
-    shown = wrap(line, out.width) if out.is_terminal else line
-    out.print(shown, markup=False, soft_wrap=True)
+    """Print a sentence; on a terminal, wrapped to its width, with its label in a colour."""
+    if out.is_terminal:
+        out.print(Text.from_ansi(coloured(wrap(line, out.width))), soft_wrap=True)
+    else:
+        out.print(line, markup=False, soft_wrap=True)
 
 
 class ResultColumn(Enum):
@@ -211,10 +214,11 @@ def results_table(
             table.add_column(one.title, justify="right", no_wrap=True)
             listed.append(one.cells)
             continue
-        table.add_column(one.title, overflow="fold", width=widths[one.title])
         # A pipe has whole names.
         name_width = widths[one.title] if width < PIPE_WIDTH else width
         cells, common = _shortened_cells(one.cells, name_width)
+        used = max(map(_width, (one.title, *cells))) if common else widths[one.title]
+        table.add_column(one.title, overflow="fold", width=used)
         listed.append(cells)
         shared += [f"{one.title}: {common}"] if common else []
     if shared:

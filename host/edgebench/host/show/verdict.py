@@ -15,6 +15,7 @@ from edgebench.host.analysis.verdict.cause import Cause
 from edgebench.host.analysis.verdict.diagnosis import Diagnosis, diagnose, excess
 from edgebench.host.analysis.verdict.energy import EnergyRule
 from edgebench.host.analysis.verdict.run_set import RunCountRule
+from edgebench.host.analysis.verdict.set_heat import DriftOfSetRule
 from edgebench.host.analysis.verdict.table import BY_ID, kind_of
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import SetMember
@@ -34,6 +35,10 @@ _FAIL, _UNKNOWN = RuleOutcome.FAIL, RuleOutcome.UNKNOWN
 _STYLES = {RuleOutcome.PASS: "green", _FAIL: "red"}
 _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicable"}
 """Labels of the outcomes whose rules are counted but not listed."""
+UNSETTLED_FACTOR = 4
+"""Ratio of the advised warm-up to the detected one, in a set whose runs drift until their end: the
+end of the warm-up was not measured. An exponential approach that is cut off after one time constant
+has a third of its change left; after four, 2 %, which is the limit of the drift."""
 
 
 def verdict_rows(run_set: RunSet, made: Run | None = None) -> list[tuple[str, str | Text]]:
@@ -207,6 +212,8 @@ def _situation(run_set: RunSet, made: Run | None) -> Situation:
     # Queries of the longest warm-up of the set, rounded up to two digits.
     cuts = [run.metrics.warmup for run in run_set.runs]
     longest = max((cut.query_count for cut in cuts if cut is not None), default=0)
+    if any(finding.id == DriftOfSetRule.id for finding in run_set.verdict.failures):
+        longest *= UNSETTLED_FACTOR
     step: int = 10 ** max(len(str(longest)) - 2, 0)
     return Situation(
         given=command_line_of(made, _run_count(made)),

@@ -1,13 +1,14 @@
 """Resolves names of stored runs.
 
 A name is an id or a part of one, `last`, a set, the pairs of a comparison, a tag, a directory, a
-bundle, or one of these names in a bundle: `sent.zip#last`.
+bundle, or one of these names in a bundle: `sent.zip#last`. `last` is the last command with all its
+runs, or its last run where a single one is needed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
 from edgebench.system.paths import MODEL_SUFFIXES
 
+SHORT_LENGTH = 4
+"""Fewest characters of an id in a short name, without a prefix such as `set-`."""
+LAST = "last"
 _ID_CUTOFF = 0.9
 """Similarity above which an id counts as a typo of another id: one wrong character of twelve."""
 
@@ -76,7 +80,12 @@ class Address:
         Raises:
             StoreError: the run is not readable.
         """
-        return self.store.run(self.run_id)
+        try:
+            return self.store.run(self.run_id)
+        except RunDamaged as exc:
+            is_here = not isinstance(self.store, (BundleStore, RunElsewhere))
+            exc.damaged_id = self.run_id if is_here else None
+            raise
 
     def annotations(self) -> Annotations:
         """Tags and note of the run.
@@ -105,6 +114,8 @@ def find_run(store: Store, name: str) -> Address:
     """
     if name.startswith((SET_PREFIX, PAIRS_PREFIX)) or not (addresses := find_runs(store, name)):
         raise NoSuchRun(f"not the name of a single run: {name!r}")
+    if len(addresses) > 1 and LAST in (name, (split_name(name) or ("", ""))[1]):
+        return addresses[-1]
     if len(addresses) > 1:
         some = ", ".join(address.run_id for address in addresses[:4])
         is_bundled = isinstance(addresses[0].store, BundleStore)
@@ -156,6 +167,8 @@ def find_each(store: Store, names: Iterable[str]) -> list[Address]:
 
 def _find_inside(store: Store, name: str) -> list[Address]:
     """The runs of this store for a name that is not a path."""
+    if name == LAST and (last := _last_command(store)):
+        return [Address(store, row.run_id) for row in last]
     if name.startswith((SET_PREFIX, PAIRS_PREFIX)):
         what = "set" if name.startswith(SET_PREFIX) else "comparison"
         error = NoSuchRun(f"no {what} {name!r} in {store.place}")
@@ -177,10 +190,26 @@ def _find_inside(store: Store, name: str) -> list[Address]:
     raise error
 
 
+def _last_command(store: Store) -> list[RunSummary]:
+    """The runs of the command that made the newest run, oldest first; empty without runs.
+
+    Of a campaign, and of older versions, whose runs have no command, the runs of its set or pairs.
+    """
+    if not (rows := list_runs(store)):
+        return []
+    newest = rows[-1]
+    for ids in ("command_id", "set_id", "comparison_id"):
+        if (own := getattr(newest, ids)) is not None:
+            return [row for row in rows if getattr(row, ids) == own]
+    return [newest]
+
+
 def _find_group(store: Store, name: str) -> list[Address]:
     """The runs of the set, comparison, side or tag with this name; empty if there is none."""
     rows = list_runs(store)
     found = [row for row in rows if name in (row.set_id, row.comparison_id, *row.tags)]
+    if not found and (whole := _whole_group(rows, name)) is not None:
+        found = [row for row in rows if whole in (row.set_id, row.comparison_id)]
     if found:
         return [Address(store, row.run_id) for row in found]
     comparison_id, _, side = name.rpartition("-")
@@ -188,6 +217,57 @@ def _find_group(store: Store, name: str) -> list[Address]:
         return []
     runs = [Address(store, row.run_id) for row in rows if row.comparison_id == comparison_id]
     return [run for run in runs if (pair := run.run().pair) and pair.side == side]
+
+
+def _whole_group(rows: Sequence[RunSummary], name: str) -> str | None:
+    """Id of the only set or comparison whose id begins with a name; None if there is none.
+
+    At least four characters of the id follow its prefix, as in short names.
+    """
+    prefix = next((one for one in (SET_PREFIX, PAIRS_PREFIX) if name.startswith(one)), None)
+    if prefix is None or len(name) < len(prefix) + SHORT_LENGTH:
+        return None
+    ids = {one for row in rows for one in (row.set_id, row.comparison_id) if one}
+    found = [one for one in ids if one.startswith(name)]
+    return found[0] if len(found) == 1 else None
+
+
+def short_ids(run_ids: Sequence[str], groups: Iterable[str]) -> dict[str, str]:
+    """Short names of runs and of groups, which commands accept in place of the ids.
+
+    A run's is the beginning of the last part of its id, a group's the beginning of its id.
+
+    Args:
+        run_ids: Ids of all runs of a store.
+        groups: Ids of its sets and comparisons.
+
+    >>> short_ids(["20260102-030405-0123abcd", "20260102-030406-0123ab00"], ["set-1f2e3d4c"])
+    {'20260102-030405-0123abcd': '0123abc', '20260102-030406-0123ab00': '0123ab0', \
+'set-1f2e3d4c': 'set-1f2e'}
+    """
+    from collections import Counter
+
+    short: dict[str, str] = {}
+    for length in range(SHORT_LENGTH, max(map(len, run_ids), default=0) + 1):
+        left = [run_id for run_id in run_ids if run_id not in short]
+        if not left:
+            break
+        parts = Counter(
+            part
+            for run_id in run_ids
+            for part in {run_id[at : at + length] for at in range(len(run_id) - length + 1)}
+        )
+        for run_id in left:
+            begin = run_id.rpartition("-")[2][:length]
+            if len(begin) == length and parts[begin] == 1:
+                short[run_id] = begin
+    names = dict.fromkeys(groups)
+    for name in names:
+        least = len(name.partition("-")[0]) + 1 + SHORT_LENGTH
+        begins = (name[:end] for end in range(least, len(name)))
+        unique = (begin for begin in begins if sum(one.startswith(begin) for one in names) == 1)
+        short[name] = next(unique, name)
+    return {name: short.get(name, name) for name in (*run_ids, *names)}
 
 
 def _similar_name(store: Store, name: str) -> str | None:
@@ -200,7 +280,7 @@ def _similar_name(store: Store, name: str) -> str | None:
     rows = list_runs(store)
     if not rows or store.matching(name):
         return None
-    words = ["last", *sorted({tag for row in rows for tag in row.tags})]
+    words = [LAST, *sorted({tag for row in rows for tag in row.tags})]
     groups = {one for row in rows for one in (row.set_id, row.comparison_id) if one}
     ids = [*sorted(groups), *(row.run_id for row in rows)]
     found = get_close_matches(name, words, 1) or get_close_matches(name, ids, 1, _ID_CUTOFF)
@@ -209,18 +289,19 @@ def _similar_name(store: Store, name: str) -> str | None:
 
 
 def names_set(store: Store, name: str) -> bool:
-    """Whether a name refers to a set of runs, or to a bundle with the runs of a single set.
+    """Whether a name refers to a set of runs: by its id, as the last command, or as a bundle.
 
     Raises:
         StoreError: the name is a bundle whose runs cannot be read.
         BundleRefused: the name is the path of a file that is not a bundle.
     """
-    if (bundled := split_name(name)) is None:
-        return _is_set_id(name)
-    path, inside = bundled
-    if inside:
+    bundled = split_name(name)
+    path, inside = (None, name) if bundled is None else bundled
+    if inside and inside != LAST:
         return _is_set_id(inside)
-    set_ids = [row.set_id for row in list_runs(open_bundle(path))]
+    named = store if path is None else open_bundle(path)
+    rows = _last_command(named) if inside else list_runs(named)
+    set_ids = [row.set_id for row in rows]
     return len(set_ids) > 1 and set_ids[0] is not None and len(set(set_ids)) == 1
 
 

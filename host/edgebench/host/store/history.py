@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import cache
 
 from edgebench.host.analysis.compare.runs import find_metric
+from edgebench.host.analysis.history.changes import (
+    LevelChange,
+    find_changes,
+    runs_beside,
+    start_temperatures_c,
+)
 from edgebench.host.analysis.history.conditions import SUBJECT_KEYS, conditions_of, settings_of
 from edgebench.host.analysis.history.history import (
     MAX_HISTORY_POINTS,
@@ -24,7 +31,14 @@ from edgebench.host.result.metrics import METRICS, Metric, headline
 from edgebench.host.result.run import SCHEMA_VERSION
 from edgebench.host.result.verdict import State
 from edgebench.host.store.address import find_each
-from edgebench.host.store.index import NEWER, RunFilter, RunSummary, list_runs, without_replaced
+from edgebench.host.store.index import (
+    NEWER,
+    RunFilter,
+    RunSummary,
+    as_created_utc,
+    list_runs,
+    without_replaced,
+)
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import NoSuchRun, RunNewer
 
@@ -72,6 +86,39 @@ def read_histories(
     if not groups:
         raise NoSuchRun(f"no such runs for a history in {store.root}")
     return [_history(store, rows, given_metric, margin_ratio) for rows in groups]
+
+
+def read_changes(
+    store: Store,
+    wanted: RunFilter,
+    since: datetime,
+    *,
+    metric: str | None = None,
+    margin_ratio: float | None = None,
+) -> tuple[list[LevelChange], list[History]]:
+    """Levels that moved since a time, the worst first, and the histories with runs since then.
+
+    Args:
+        store: Store of the runs.
+        wanted: Selection of the runs; earlier runs are read, too, as a change needs a level before.
+        since: The time.
+        metric: As for `read_histories`.
+        margin_ratio: As for `read_histories`.
+
+    Raises:
+        The errors of `read_histories`.
+    """
+    since_utc = as_created_utc(since)
+    histories = [
+        history
+        for history in read_histories(store, wanted, metric=metric, margin_ratio=margin_ratio)
+        if history.points and history.points[-1].created_utc >= since_utc
+    ]
+    changes: list[LevelChange] = []
+    for change in find_changes(histories, since_utc):
+        before, after = (list(map(store.run, ids)) for ids in runs_beside(change))
+        changes.append(replace(change, start_temp_c=start_temperatures_c(before, after)))
+    return changes, histories
 
 
 def newer_line(store: Store, wanted: RunFilter) -> str | None:

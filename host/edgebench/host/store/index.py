@@ -99,6 +99,8 @@ class RunSummary:
     """Side of the comparison, `baseline` or `candidate`, for a run that is part of a pair."""
     replaces: str | None = None
     """Id of the disturbed run of the set that this run replaces."""
+    command_id: str | None = None
+    """Id of the command that made the run."""
 
     @property
     def marks(self) -> ResultMarks:
@@ -124,12 +126,17 @@ COUNTED_STATES = frozenset({State.VALID.value, State.SUSPECT.value})
 """Verdicts of runs with numbers."""
 
 
-class RunSelection(TypedDict, total=False):
-    """Fields of `RunFilter`, as keyword arguments."""
+class HistorySelection(TypedDict, total=False):
+    """Fields of `RunFilter` that select whole histories, as keyword arguments."""
 
     model: str | None
     device: str | None
     tag: str | None
+
+
+class RunSelection(HistorySelection, total=False):
+    """Fields of `RunFilter`, as keyword arguments."""
+
     since: datetime | None
     last: int | None
 
@@ -440,6 +447,7 @@ def summary_of(run: Run) -> RunSummary:
         comparison_id=run.pair.comparison_id if run.pair else None,
         side=run.pair.side if run.pair else None,
         replaces=run.member.replaces.run_id if run.member and run.member.replaces else None,
+        command_id=run.command.id if run.command else None,
         settings_digest=digest(settings_of(run)),
         conditions_digest=digest(conditions_of(run)),
     )

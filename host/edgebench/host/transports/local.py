@@ -6,7 +6,8 @@ import os
 import subprocess
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from websockets.sync.client import unix_connect
@@ -35,6 +36,8 @@ from edgebench.system.python_start import python_command
 
 START_TIMEOUT_S = 20.0
 POLL_S = 0.02
+END_TIMEOUT_S = 10.0
+"""Time for an agent to end its run and exit, before it is killed."""
 RESTART_S = 0.2
 """Pause before the agent is started again. An agent that cannot lock the state directory takes
 longer than this to detect it."""
@@ -206,12 +209,47 @@ def _may_hold_state(state: Path) -> bool:
         return False
 
 
-def _start(state: Path, environment: PythonEnvironment) -> subprocess.Popen[bytes]:
+@contextmanager
+def simulated_agent(state: Path, board: str) -> Iterator[None]:
+    """An agent that serves a simulated board to the commands of this machine, until the end.
+
+    It also exits when no command was connected for a while, so that it does not outlive a process
+    that was killed.
+
+    Args:
+        state: Its state directory, which `LocalTransport` takes, too.
+        board: Name of the simulated board.
+
+    Raises:
+        TargetError: the agent does not start.
+    """
+    process = _start(state, this_environment(), ("--simulate", board))
+    try:
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while not ControlAddress(state).is_there:
+            if process.poll() is not None or time.monotonic() > deadline_s:
+                reason = _last_line(_end(process)) or "no output"
+                raise TargetError(f"agent of the simulated board does not start: {reason}")
+            time.sleep(POLL_S)
+        threading.Thread(target=process.communicate, name="agent", daemon=True).start()
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _start(
+    state: Path, environment: PythonEnvironment, options: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
     # The agent starts in this directory, because EDGEBENCH_METERS may contain a relative path; it
     # changes its directory after it has read the variable.
     python = python_command(
         *("edgebench.agent.entry", "--state", state.absolute()),
-        *("serve", "--local", "--idle-exit", str(IDLE_EXIT_S)),
+        *("serve", "--local", "--idle-exit", str(IDLE_EXIT_S), *options),
         *("--environment", f"{environment.libraries}:{environment.settings}"),
         directory=None,
     )

@@ -184,7 +184,7 @@ def test_samples_that_may_be_instants_are_refused(
     """Otherwise a thousand instants per second would be in step with a tick, and 150 % off."""
     before = content(store.directory(RUN_ID))
     is_said = columns.is_averaging is not None
-    monkeypatch.setattr("edgebench.host.analysis.energy.unsampled.LIMIT_RATIO", 0.1)
+    monkeypatch.setattr("edgebench.host.analysis.energy.unsampled.U95_LIMIT_RATIO", 0.1)
     with pytest.raises(TraceRefused, match="instant") as caught:
         add_energy(store, RUN_ID, trace, TraceOptions(columns=columns))
     assert isinstance(caught.value, SamplesUnknown) is not is_said

@@ -321,3 +321,23 @@ def test_rows_leave_room_for_the_bars(watch: Watch) -> None:
         shown = out.getvalue()
     assert "of 80 runs" in shown
     assert 15 <= shown.count("1 of 5 runs") <= 22
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_quiet_display_prints_only_warnings(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    """-q: neither bars and rows nor lines about runs, and no notes."""
+    _, out = watch(is_terminal=is_terminal)
+    monkeypatch.setattr(progress, "REPORT_S", 0.001)
+    watcher = ProgressWatcher(is_quiet=True)
+    watcher.notify(events.DeviceSelected("board", 1))
+    with watcher:
+        watcher.notify(events.ReferenceAdded("board", MODEL))
+        watcher.notify(events.RunBegan("board", "pi", MODEL, "x", events.Place(1, 2)))
+        watcher.notify(events.PushProgress("board", 1000, 24_376))
+        watcher.notify(events.RunStored("board", RUN))
+        watcher.notify(events.EarlierRunFailed("board", "run-3", ModelRefused("no")))
+    lines = [line for line in out.getvalue().splitlines() if line]
+    assert lines == ["warning: run run-3 of an earlier command failed: no"]
+    assert watcher.runs == [RUN]

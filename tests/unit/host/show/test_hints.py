@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from support.errors import LEAVES, made
@@ -14,10 +15,13 @@ from edgebench.protocol import errors
 from edgebench.protocol.errors import (
     DirectoryTaken,
     EdgebenchError,
+    ModelRefused,
     NoSuchMeter,
     NotPermitted,
     Permission,
+    RunDamaged,
     StoreError,
+    WorkerDied,
 )
 
 
@@ -89,3 +93,25 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
 def test_hint_knows_the_command(error: EdgebenchError, command: str, words: str) -> None:
     """Otherwise a hint would name an option that the command lacks, or an irrelevant help page."""
     assert words in hint_for(error, CommandLine(command=command))
+
+
+def test_damaged_run_can_be_removed() -> None:
+    """The hint has the id of the run: `rm last` would remove the whole last command."""
+    given = CommandLine(command="show", names={"RUN…": ("last",)}, store=("--store", "d"))
+    damaged = RunDamaged("run is damaged")
+    assert "edgebench rm" not in hint_for(damaged, given)
+    damaged.damaged_id = "20260102-030405-0123abcd"
+    assert hint_for(damaged, given).startswith(
+        "remove the run: edgebench rm 20260102-030405-0123abcd --store d; or measure again: "
+    )
+
+
+def test_model_that_is_not_whole_is_copied_again(tmp_path: Path) -> None:
+    """Otherwise the hint for half a download would be to try other runtimes."""
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"")
+    given = CommandLine(command="bench", arguments=((str(path),),), names={"MODEL": (str(path),)})
+    for error in (ModelRefused("no"), WorkerDied("killed by signal 11")):
+        hint = hint_for(error, given)
+        assert hint.startswith("copy the file again: it is empty; or measure another model: ")
+    assert "--runtime all" in hint_for(ModelRefused("no"), CommandLine(command="bench"))

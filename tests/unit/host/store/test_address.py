@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.records import RUN_ID, store_run
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.store import address
-from edgebench.host.store.address import find_each, find_run, find_runs
+from edgebench.host.store.address import find_each, find_run, find_runs, short_ids
 from edgebench.host.store.annotations import (
     UNREADABLE,
     Annotations,
@@ -170,3 +172,40 @@ def test_unreadable_annotations_cost_the_tags_alone(
     assert (sent.annotations().tags, verify(sent.store, RUN_ID)) == ((), [])
     assert annotate(store, RUN_ID, lambda now: replace(now, tags=("a",))) == Annotations(("a",))
     assert list_runs(store)[0] == replace(before, tags=("a",))
+
+
+def test_damaged_run_has_its_id_in_the_error(store: Store, tmp_path: Path) -> None:
+    """Otherwise the hint could not name the run to remove; a copy elsewhere is not removed."""
+    copied = tmp_path / "copy" / "run"
+    shutil.copytree(store.directory(RUN_ID), copied)
+    for directory, damaged_id in ((store.directory(RUN_ID), RUN_ID), (copied, None)):
+        document = json.loads((directory / "run.json").read_text())
+        (directory / "run.json").write_text(json.dumps({**document, "device": 7}))
+        name = RUN_ID if damaged_id else str(copied)
+        with pytest.raises(RunDamaged) as caught:
+            find_run(store, name).run()
+        assert caught.value.damaged_id == damaged_id
+
+
+def test_short_names_are_accepted(store: Store) -> None:
+    """Each short name of `edgebench runs` names the run or the set that it stands for."""
+    ids = [RUN_ID, OTHER_ID]
+    short = short_ids(store.run_ids(), ["set-1f2e3d4c", "set-1f2f0000", "pairs-00000001"])
+    assert short["set-1f2e3d4c"] == "set-1f2e"
+    for run_id in ids:
+        if run_id in short:
+            assert [run.run_id for run in find_runs(store, short[run_id])] == [run_id]
+
+
+@given(
+    st.lists(
+        st.from_regex(r"2026010[1-9]-0304[0-5][0-9]-[0-9a-f]{8}", fullmatch=True),
+        max_size=30,
+        unique=True,
+    )
+)
+def test_short_names_are_in_no_other_id(run_ids: list[str]) -> None:
+    """Otherwise a command would refuse a name that the list shows, or take another run."""
+    short = short_ids(run_ids, [])
+    for run_id, name in short.items():
+        assert [other for other in run_ids if name in other] == [run_id]

@@ -157,7 +157,7 @@ def test_bundle_of_one_set_stands_for_the_set(tmp_path: Path) -> None:
     path = bundled(store, tmp_path / default_name(runs), set_id)
     assert names_set(store, str(path))
     assert names_set(store, f"{path}#{set_id}")
-    assert not names_set(store, f"{path}#last")
+    assert names_set(store, f"{path}#last"), "the last command made only this set"
     assert not names_set(store, str(bundled(store, tmp_path / "all.zip")))
     assert default_name(runs[:1]) == f"{runs[0].run_id}.zip"
 

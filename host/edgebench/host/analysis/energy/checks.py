@@ -29,6 +29,8 @@ LOSS_LIMIT_RATIO = 1e-3
 RATE_LIMIT_PPM = 200.0
 ARRIVAL_S = 2e-3
 """Maximum delay of an arrival: USB polls once per millisecond, and a busy host adds to it."""
+COMPLETE = "complete"
+"""Id of the check that fails if the recording ended early."""
 COLUMNS = "columns"
 """Fact of a header: columns of a table, by quantity."""
 IS_CALIBRATION_STATED = "is_calibration_told"
@@ -77,14 +79,14 @@ def reversed_reason(header: Header, power_w_mean: float) -> Reason:
 
 def _complete(loss: LossReport) -> MeterCheck:
     if loss.trouble is not None:
-        return MeterCheck("complete", False, (stated(text=loss.trouble),))
+        return MeterCheck(COMPLETE, False, (stated(text=loss.trouble),))
     if not loss.received_count:
-        return MeterCheck("complete", False, (recording.no_samples(),))
+        return MeterCheck(COMPLETE, False, (recording.no_samples(),))
     reasons = [recording.samples_received(sample_count=loss.received_count)]
     if loss.torn_bytes:
         # The missing samples would follow the last sample, and no window extends beyond it.
         reasons.append(recording.torn_end(torn_bytes=loss.torn_bytes))
-    return MeterCheck("complete", True, tuple(reasons))
+    return MeterCheck(COMPLETE, True, tuple(reasons))
 
 
 def _calibration(header: Header, flags: Flag) -> MeterCheck:

@@ -47,6 +47,7 @@ from edgebench.host.analysis.energy.sync.choose import RunClocks, find_sync
 from edgebench.host.analysis.energy.trace import trace_file, trace_line
 from edgebench.host.analysis.energy.uncertainty import (
     COVERAGE,
+    U95_LIMIT_RATIO,
     EnergyWindow,
     MeterErrors,
     UncertainValue,
@@ -215,7 +216,8 @@ def with_gross(
         board: Possible powers of the device; None: unknown.
 
     Raises:
-        MeasurementError: the energy is not a number or negative, or no board takes this power.
+        MeasurementError: the energy is not a number, negative or too uncertain, or no board takes
+            this power.
     """
     gross, power_w = errors.gross_per_inference(window, inference_count), errors.mean_power(window)
     if not math.isfinite(gross.value + gross.u95_absolute):
@@ -225,6 +227,7 @@ def with_gross(
     impossible = refused_power(power_w.value, result.boundary or "", board)
     if impossible is not None:
         raise EnergyRefused(impossible)
+    _refuse_uncertain(gross)
     per_s = inference_count / window.duration_s
     return replace(
         result,
@@ -236,14 +239,33 @@ def with_gross(
         coverage_factor=COVERAGE,
         power_w_mean=power_w.value,
         power_w_mean_u95_absolute=power_w.u95_absolute,
-        inferences_per_j=1 / gross.value if gross.value > 0 else None,
-        inferences_per_s_per_w=per_s / power_w.value if power_w.value > 0 else None,
+        inferences_per_j=1 / gross.value,
+        inferences_per_s_per_w=per_s / power_w.value,
         duration_s=window.duration_s,
         inference_count=inference_count,
         energy_delay_js=gross.value * mean_s,
         energy_delay_u95_absolute_js=gross.u95_absolute * mean_s,
         battery=_battery(gross, power_w, battery_capacity_j),
     )
+
+
+def _refuse_uncertain(energy: UncertainValue) -> None:
+    """Refuse an energy of unknown order of magnitude.
+
+    Raises:
+        EnergyRefused: the expanded uncertainty exceeds `U95_LIMIT_RATIO` of the energy, or the
+            energy is not positive.
+    """
+    limit_j = max(0.0, U95_LIMIT_RATIO * energy.value)
+    if energy.value <= 0 or energy.u95_absolute > limit_j:
+        raise EnergyRefused(
+            reasons.energy_uncertain(
+                energy_j=energy.value,
+                u95_j=energy.u95_absolute,
+                limit_j=limit_j,
+                component=energy.largest_component,
+            )
+        )
 
 
 def _with_numbers(
@@ -256,7 +278,7 @@ def _with_numbers(
     """The result with all quantities from the trace.
 
     Raises:
-        MeasurementError: the timed window has no energy or a negative energy.
+        MeasurementError: the timed window has no energy, or one that cannot be used.
     """
     errors = MeterErrors((*trace.power.header.uncertainty, *trace.seen.terms))
     window = _steady_window(trace, timed)
@@ -368,6 +390,17 @@ def _with_net(
     net = errors.net_per_inference(window, idle, result.inference_count or 1)
     if net.value + net.u95_absolute < 0:
         return replace(result, net_refusal=(reasons.idle_above_run(),))
+    # The net energy is between zero and the gross energy. Relative to itself, it may be uncertain
+    # by any factor and yet known well: a small difference of two powers.
+    limit_j = U95_LIMIT_RATIO * (result.gross_j_per_inference or 0.0)
+    if net.u95_absolute > limit_j:
+        uncertain = reasons.net_uncertain(
+            energy_j=net.value,
+            u95_j=net.u95_absolute,
+            limit_j=limit_j,
+            component=net.largest_component,
+        )
+        return replace(result, net_refusal=(uncertain,))
     return replace(
         result,
         net_j_per_inference=net.value,
@@ -389,17 +422,18 @@ def _phase(
         return PhaseEnergy(refusal=(reasons.no_such_phase(),))
     try:
         window = trace.window(*times)
+        return _phase_energy(errors, _with_loop(trace, window, starts_ns, times))
     except MeasurementError as exc:
         return PhaseEnergy(
             refusal=reasons_of(exc),
             is_too_short=isinstance(exc, WindowTooShort),
             duration_s=(times[1] - times[0]) / 1e9,
         )
-    return _phase_energy(errors, _with_loop(trace, window, starts_ns, times))
 
 
 def _phase_energy(errors: MeterErrors, window: EnergyWindow) -> PhaseEnergy:
     energy = errors.gross_per_inference(window, 1)
+    _refuse_uncertain(energy)
     return PhaseEnergy(
         energy_j=energy.value,
         u95_absolute_j=energy.u95_absolute,
@@ -431,6 +465,8 @@ def _per_query(
         rows = [ranked[max(0, math.ceil(ratio * len(ranked)) - 1)] for ratio in (0.5, 0.9)]
         windows = [trace.window(int(begin_ns[row]), int(end_ns[row])) for row in rows]
         p50, p90 = (errors.gross_per_inference(window, 1) for window in windows)
+        for energy in (p50, p90):
+            _refuse_uncertain(energy)
     except MeasurementError as exc:
         return QueryEnergy(refusal=reasons_of(exc))
     some = slice(None, None, max(1, len(begin_ns) // EDGE_QUERIES))
@@ -448,7 +484,7 @@ def _per_query(
 def _battery(
     gross: UncertainValue, power_w: UncertainValue, capacity_j: float | None
 ) -> BatteryLife | None:
-    if capacity_j is None or gross.value <= 0 or power_w.value <= 0:
+    if capacity_j is None:
         return None
     return BatteryLife(
         capacity_j=capacity_j,

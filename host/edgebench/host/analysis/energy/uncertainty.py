@@ -35,10 +35,14 @@ from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
 
 COVERAGE = 2.0
 """Coverage factor k of the expanded uncertainties: about 95 %."""
+U95_LIMIT_RATIO = 0.9
+"""Largest expanded uncertainty of an energy, relative to the energy: beyond it, the interval
+contains a tenth of the energy, and not even its order of magnitude is known. The limit of a net
+energy is relative to the gross energy."""
 ALL_RANGES = None
 _RATIOS = (Kind.GAIN, Kind.VOLTAGE, Kind.TIMEBASE, Kind.MODEL)
 _RATIO_NAMES = {kind.value for kind in _RATIOS}
-_OF_RANGE = " of range "
+_OF_RANGE, _OF_THE = " of range ", " of the "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +158,12 @@ class UncertainValue:
         """Expanded comparative uncertainty, k = 2."""
         return COVERAGE * self.u_comparative
 
+    @property
+    def largest_component(self) -> str:
+        """Name of the largest component, without its window; empty if there is none."""
+        largest = max(self.components, key=self.components.__getitem__, default="")
+        return largest.partition(_OF_THE)[0]
+
 
 class MeterErrors:
     """Errors of a meter as variables that all windows of a recording share."""
@@ -234,7 +244,7 @@ class MeterErrors:
         own: Any = 0.0
         for what, standard_j in _own_errors(window, self._all_terms).items():
             if standard_j:
-                own += ufloat(0.0, standard_j, tag=f"{what} of the {name}")
+                own += ufloat(0.0, standard_j, tag=f"{what}{_OF_THE}{name}")
         return energy + own
 
     def _uncertain(self, quantity: Any, window: EnergyWindow) -> UncertainValue:

@@ -24,6 +24,9 @@ The edges of a load code are shifted at random, so that the errors of sampled ed
 (`common_error_s`). If they do, and the device is on time, the rate difference of 25,000 instants
 per second is known to 2 ppm after three seconds, which is a fifth of a sample interval.
 
+An activity that every sample met is part of every level, so the energy is too high by at most the
+lowest level of the recording; the interval reaches down to what is left then.
+
 An activity that was seen in a part of that time changes the level of the power: from idle to idle,
 or from quarter to quarter of a window. Such a change is taken as one, by its full height.
 
@@ -48,6 +51,7 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.energy.in_step import MIN_INSTANTS_HZ, ONE_MOMENT
 from edgebench.host.analysis.energy.refusal import EnergyRefused
 from edgebench.host.analysis.energy.sync.alignment import Alignment
+from edgebench.host.analysis.energy.uncertainty import COVERAGE, U95_LIMIT_RATIO
 from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.reasons.energy import unsampled_activity
 from edgebench.protocol.record import LoadCode
@@ -58,9 +62,6 @@ BURST_W = 1.0
 Source: ESP32 Series Datasheet, RF power consumption: 240 mA at 3.3 V for 802.11b at 19.5 dBm."""
 PULSE_RATIO = 4.0
 """Highest power of a regulator's pulses over the mean: a duty of a quarter, assumed."""
-LIMIT_RATIO = 1.0
-"""Largest expanded uncertainty from unsampled activity, relative to the energy: if it were larger,
-hardly anything would be known about the energy."""
 LEVELS_PER_WINDOW = 4
 """Pieces of a window whose levels are compared."""
 NOISE_FACTOR = 3.6
@@ -71,7 +72,6 @@ SAWTOOTH_HARMONICS = 30
 """Harmonics of the error of a sampled edge; those above have 1 % of it."""
 BEATS = 3.0
 """Number of beats from which on the error of their mean falls with their number; as in in_step."""
-_EXPANDED = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class ClockDifference:
         """
         slope = alignment.line.slope
         if alignment.rate_error is not None:
-            return cls(slope, alignment.rate_error / _EXPANDED)
+            return cls(slope, alignment.rate_error / COVERAGE)
         common_s = interval_s / math.sqrt(12)
         if codes and alignment.method is SyncMethod.CODED_LOAD:
             common_s = max(
@@ -118,7 +118,7 @@ class ClockDifference:
             watched_s: Time in which activity would have been seen.
             rate_hz: Samples per second.
         """
-        factor = -_EXPANDED if rate_hz < MIN_INSTANTS_HZ else 1.0
+        factor = -COVERAGE if rate_hz < MIN_INSTANTS_HZ else 1.0
         ratio = abs(self.ratio) + factor * self.deviation
         return max(0.0, ratio) * watched_s * rate_hz
 
@@ -177,26 +177,27 @@ def unsampled_w(
         rate_hz: Samples per second.
 
     Raises:
-        EnergyRefused: the activity may take more than `LIMIT_RATIO` of the loop's power.
+        EnergyRefused: the activity may take more than `U95_LIMIT_RATIO` of the loop's power.
     """
     watched_s = loop.duration_s + sum(idle.duration_s for idle in idles)
     highest_w = max(float(one.power_w.max()) for one in (loop, *idles))
+    lowest_w = max(0.0, min(float(one.power_w.min()) for one in (loop, *idles)))
     unseen_ratio = max(0.0, 1 - clocks.beats(watched_s, rate_hz))
-    unseen_w = unseen_ratio * assumed_w(highest_w, rate_hz)
+    unseen_w = max(ONE_MOMENT * assumed_w(highest_w, rate_hz), lowest_w / COVERAGE) * unseen_ratio
     idle_w = [float(idle.power_w.mean()) for idle in idles] or [0.0]
     change_w = max(max(idle_w) - min(idle_w), *(one.change_w for one in (loop, *idles)))
     beats = clocks.beats(loop.duration_s, rate_hz)
     seen_w = change_w * min(1.0, BEATS / beats if beats else 1.0)
-    unsampled = ONE_MOMENT * math.hypot(unseen_w, seen_w)
+    unsampled = math.hypot(unseen_w, ONE_MOMENT * seen_w)
     mean_w = abs(float(loop.power_w.mean()))
-    if _EXPANDED * unsampled > LIMIT_RATIO * mean_w:
+    if COVERAGE * unsampled > U95_LIMIT_RATIO * mean_w:
         raise EnergyRefused(
             unsampled_activity(
                 rate_hz=rate_hz,
-                missed_ratio=_EXPANDED * unsampled / max(mean_w, sys.float_info.min),
-                limit_ratio=LIMIT_RATIO,
+                missed_ratio=COVERAGE * unsampled / max(mean_w, sys.float_info.min),
+                limit_ratio=U95_LIMIT_RATIO,
                 difference_ppm=abs(clocks.ratio) * 1e6,
-                deviation_ppm=_EXPANDED * clocks.deviation * 1e6,
+                deviation_ppm=COVERAGE * clocks.deviation * 1e6,
                 watched_s=watched_s,
                 needed_ppm=1e6 / rate_hz / watched_s,
             )

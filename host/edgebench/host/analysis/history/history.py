@@ -204,6 +204,17 @@ def find_history(
     )
 
 
+def level_outcome(history: History, number: int) -> HistoryOutcome:
+    """Judgement of a level relative to the level before it.
+
+    Args:
+        history: The history.
+        number: Index of the level; that of the newest level gives `history.outcome`.
+    """
+    levels, metric = history.levels[: number + 1], METRICS[history.metric]
+    return _judge(history.points, levels, history.better, history.margin_ratio, metric)
+
+
 def _is_refused(runs: Sequence[HistoryRun]) -> bool:
     """Whether the headlines of runs are so far apart that the set, or side of pairs, is invalid."""
     known = [run.headline_value for run in runs if run.headline_value is not None]

@@ -36,6 +36,7 @@ class Cause(Enum):
     TOO_SMALL = "too_small"
     ARRIVALS = "arrivals"
     OUTPUTS = "outputs"
+    INPUTS = "inputs"
     NOT_APPLIED = "not_applied"
     NOT_VERIFIED = "not_verified"
     NOT_IDLE = "not_idle"
@@ -75,6 +76,7 @@ _TITLES = {
     Cause.TOO_SMALL: "the model is too fast for the overhead of the measurement",
     Cause.ARRIVALS: "the device does not keep up with the queries",
     Cause.OUTPUTS: "the outputs are wrong",
+    Cause.INPUTS: "the inputs do not test the model",
     Cause.NOT_APPLIED: "a requested setting was not applied",
     Cause.NOT_VERIFIED: "model or inputs are not verified",
     Cause.NOT_IDLE: "the device was not idle around the run",
@@ -108,6 +110,7 @@ _SECTIONS = {
     Cause.TOO_SMALL: "The tool itself",
     Cause.ARRIVALS: "Server runs and LoadGen",
     Cause.OUTPUTS: "The outputs",
+    Cause.INPUTS: "The outputs",
     Cause.NOT_APPLIED: "The outputs",
     Cause.NOT_VERIFIED: "Microcontrollers",
     Cause.NOT_IDLE: "Energy",

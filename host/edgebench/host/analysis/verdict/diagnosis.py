@@ -50,7 +50,7 @@ class Diagnosis:
     @property
     def is_refusal(self) -> bool:
         """Whether a rule of the cause makes the result invalid."""
-        return any(finding.severity is State.INVALID for finding in self.findings)
+        return any(map(_refuses, self.findings))
 
 
 def diagnose(verdict: Verdict) -> tuple[Diagnosis, ...]:
@@ -95,13 +95,24 @@ def _root(
     if rule is None:
         return None
     effect_of = rule.effect_of if kind is None or kind.effect_of is None else kind.effect_of
+    showing: dict[Cause, list[Finding]] = {}
     for cause in Cause:
-        showing = [other for other in failures if causes[other.id] is cause]
-        if cause is not causes[finding.id] and cause in effect_of and showing:
-            # Failures that show it may be effects themselves, of a cause that is shown, too.
-            roots = [_root(other, failures, causes) for other in showing]
-            return cause if cause in roots else roots[0]
-    return causes[finding.id]
+        others = [other for other in failures if causes[other.id] is cause]
+        if cause is not causes[finding.id] and cause in effect_of and others:
+            showing[cause] = others
+    if not showing:
+        return causes[finding.id]
+    # What makes the result invalid is the effect of a cause that does so, if one is shown.
+    is_refusal = finding.severity is State.INVALID
+    cause = min(showing, key=lambda cause: is_refusal and not any(map(_refuses, showing[cause])))
+    # Failures that show it may be effects themselves, of a cause that is shown, too.
+    roots = [_root(other, failures, causes) for other in showing[cause]]
+    return cause if cause in roots else roots[0]
+
+
+def _refuses(finding: Finding) -> bool:
+    """Whether a failed rule makes the result invalid."""
+    return finding.severity is State.INVALID
 
 
 def _weakness(finding: Finding) -> tuple[bool, int, float]:

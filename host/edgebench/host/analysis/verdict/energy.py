@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
+from edgebench.host.analysis.energy.checks import COMPLETE
 from edgebench.host.analysis.verdict import advice
 from edgebench.host.analysis.verdict.advice import Advice, Situation
 from edgebench.host.analysis.verdict.cause import Cause
@@ -24,10 +25,15 @@ from edgebench.host.analysis.verdict.rule import (
 from edgebench.host.options.command import command
 from edgebench.host.result.energy import SYNTHETIC, SyncMethod
 from edgebench.host.result.reason import Reason, about
-from edgebench.host.result.reasons.energy import idle_on_one_side
+from edgebench.host.result.reasons.energy import (
+    energy_uncertain,
+    idle_on_one_side,
+    unsampled_activity,
+)
 from edgebench.host.result.reasons.table import sentence_of
 from edgebench.host.result.units import format_joules
 from edgebench.host.result.verdict import NumberKind
+from edgebench.meters.uncertainty import Kind
 
 IDLE_LIMIT_RATIO = 0.1
 """Largest change of the idle power from before to after the run: this share of the net power …"""
@@ -58,6 +64,11 @@ class MeterRule(_EnergyRule[MeteredEvidence]):
     def checked(value: float, limit: float, *, checks: str | tuple[Reason, ...]) -> str:
         return sentence_of(checks)
 
+    @reason("incomplete", advice.again("check the meter's cable and power supply, then {}"))
+    @staticmethod
+    def incomplete(value: float, limit: float, *, checks: str | tuple[Reason, ...]) -> str:
+        return sentence_of(checks)
+
     @reason("nothing_recorded")
     @staticmethod
     def nothing_recorded(value: float, limit: float, *, why: str | tuple[Reason, ...]) -> str:
@@ -73,7 +84,9 @@ class MeterRule(_EnergyRule[MeteredEvidence]):
         reasons = chain.from_iterable(
             about(check.id, check.reasons) for check in failed or energy.checks
         )
-        return holds(not failed, self.checked(checks=tuple(reasons)))
+        is_incomplete = any(check.id == COMPLETE for check in failed)
+        kind = self.incomplete if is_incomplete else self.checked
+        return holds(not failed, kind(checks=tuple(reasons)))
 
 
 _SYNC = advice.again("align the meter's clock by a coded load: {}", sync="coded_load")
@@ -179,6 +192,18 @@ def _use_real_meter(to: Situation) -> Advice:
     return advice.do(text, to.given.bench("--meter", "METER"), command("meters"))
 
 
+def _use_finer_meter(to: Situation) -> Advice:
+    text = (
+        "use a smaller range of the meter, or a meter for smaller powers: {}; list the meters: {}"
+    )
+    return advice.do(text, to.given.bench("--meter", "METER"), command("meters"))
+
+
+_OF_INSTRUMENT = (Kind.OFFSET.value, Kind.RESOLUTION.value)
+"""Components that do not shrink with the length of the loop."""
+_measure_longer = advice.more("measure for longer: {}", "duration_s", 120.0, "meter")
+
+
 class EnergyRule(_EnergyRule[MeteredEvidence]):
     """The run has an energy if it was requested and measured."""
 
@@ -192,10 +217,6 @@ class EnergyRule(_EnergyRule[MeteredEvidence]):
     def measured(value: float, limit: float, *, u95_ratio: float) -> str:
         return f"{format_joules(value)} ±{u95_ratio:.2%} per inference, gross"
 
-    not_positive = plain(
-        "not_positive", lambda value, limit: f"{format_joules(value)} per inference, gross"
-    )
-
     @reason("simulated", advice.Advise(_use_real_meter), Cause.NOT_REAL)
     @staticmethod
     def made_up(value: float, limit: float, *, u95_ratio: float) -> str:
@@ -206,6 +227,16 @@ class EnergyRule(_EnergyRule[MeteredEvidence]):
     def refused(value: float, limit: float, *, why: str | tuple[Reason, ...] | None) -> str:
         return f"refused: {sentence_of(why)}"
 
+    @refused.advice
+    @staticmethod
+    def _(_: float, to: Situation, *, why: str | tuple[Reason, ...] | None) -> Advice:
+        reason = why[0] if isinstance(why, tuple) and why else None
+        if reason is None or reason.id not in (energy_uncertain.id, unsampled_activity.id):
+            return advice.check_meter(to)
+        if str(reason.facts.get("component")).partition(" ")[0] in _OF_INSTRUMENT:
+            return _use_finer_meter(to)
+        return _measure_longer(to)
+
     def check(self, evidence: MeteredEvidence) -> Ruling:
         result = evidence.energy
         if result is None:
@@ -213,8 +244,6 @@ class EnergyRule(_EnergyRule[MeteredEvidence]):
         gross_j, u95_j = result.gross_j_per_inference, result.u95_absolute_j
         if gross_j is None or u95_j is None:
             return holds(False, self.refused(why=result.refusal))
-        if gross_j <= 0:
-            return holds(True, self.not_positive(), value=gross_j, unit="j")
         is_made_up = result.boundary == SYNTHETIC
         kind = self.made_up if is_made_up else self.measured
         return holds(not is_made_up, kind(u95_ratio=u95_j / gross_j), value=gross_j, unit="j")

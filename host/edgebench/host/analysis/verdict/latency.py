@@ -349,13 +349,21 @@ class PrecisionRule(_PrecisionRule):
     cause = Cause.VARIATION
     effect_of = SLOWDOWNS
     harms = LATENCIES
+    few_queries = plain(
+        "few_queries",
+        lambda value, limit: f"{value:.0f} queries were counted, at least {limit:.0f} needed",
+        cause=Cause.TOO_SHORT,
+    )
 
     def check(self, evidence: Evidence) -> Ruling:
         if evidence.is_of_several:
             return not_applicable(self.in_set())
         if evidence.record.spec.is_profiled:
             return not_applicable(self.profiled())
-        half_width, count = _half_width_ratio(evidence), _headline(evidence).effective_count
+        headline = _headline(evidence)
+        half_width, count = _half_width_ratio(evidence), headline.effective_count
+        if headline.count < MIN_EFFECTIVE_COUNT:
+            return at_least(headline.count, MIN_EFFECTIVE_COUNT, "count", self.few_queries())
         if half_width is None:
             return holds(False, self.no_interval())
         if count is not None and count.p50 < MIN_EFFECTIVE_COUNT:

@@ -227,6 +227,7 @@ class _AgreementRule(Rule[OutputEvidence]):
     @reason(
         "constant",
         advice.again("run the model on inputs that change its outputs: {}", inputs="FILE.npz"),
+        Cause.INPUTS,
     )
     @staticmethod
     def constant(value: float, limit: float, *, reference: str) -> str:
@@ -237,6 +238,7 @@ class _AgreementRule(Rule[OutputEvidence]):
     @reason(
         "repeated",
         advice.again("run the model on inputs that change its outputs: {}", inputs="FILE.npz"),
+        Cause.INPUTS,
     )
     @staticmethod
     def repeated(

@@ -78,6 +78,15 @@ def _enough_runs(to: Situation) -> Advice:
     return advice.do(text, to.given.bench(runs=runs))
 
 
+_REFUSALS = frozenset(
+    {
+        *(Cause.STOPPED, Cause.HEAT, Cause.TOO_SMALL, Cause.ARRIVALS, Cause.OUTPUTS, Cause.INPUTS),
+        *(Cause.NOT_APPLIED, Cause.NOT_VERIFIED, Cause.TIME, Cause.NOT_REAL),
+    }
+)
+"""Causes of rules that make a run invalid, so that it does not count in its set."""
+
+
 class RunCountRule(Rule[SetEvidence]):
     """Enough runs count for an interval between runs; a set without counted runs is invalid."""
 
@@ -92,13 +101,21 @@ class RunCountRule(Rule[SetEvidence]):
         count = f"{value:.0f} of {planned_count} runs can be used"
         return f"{count}, at least {limit:.0f} needed for an interval between runs"
 
+    @reason("lost", effect_of=_REFUSALS)
+    @staticmethod
+    def lost(value: float, limit: float, *, planned_count: int) -> str:
+        count = f"{value:.0f} of {planned_count} runs can be used"
+        return f"{count}, at least {limit:.0f} needed for an interval between runs"
+
     @reason("none", effect_of=frozenset(Cause) - {Cause.TOO_SHORT})
     @staticmethod
     def none_counted(value: float, limit: float, *, planned_count: int) -> str:
         return f"none of {planned_count} runs can be used"
 
     def check(self, evidence: SetEvidence) -> Ruling:
-        kind = self.counted if evidence.runs else self.none_counted
+        is_planned = evidence.planned >= evidence.needed
+        kind = self.lost if is_planned else self.counted
+        kind = kind if evidence.runs else self.none_counted
         found = kind(planned_count=evidence.planned)
         ruling = at_least(len(evidence.runs), evidence.needed, "count", found)
         return ruling if evidence.runs else replace(ruling, severity=INVALID)

@@ -258,7 +258,8 @@ class NominalClockRule(Rule[Evidence]):
             return unknown(self.no_clock())
         first_hz, nominal_hz = throttling.baseline_freq_hz, throttling.nominal_freq_hz
         is_nominal = first_hz >= FREQ_DROP_LIMIT_RATIO * nominal_hz
-        if not is_nominal and not evidence.record.expected.clusters:
+        expected = evidence.record.expected
+        if not is_nominal and not (expected.clusters or expected.is_limit_sustained):
             # The highest clock that the kernel allows may be a turbo that few cores reach together.
             return unknown(self.maybe_turbo(freq_hz=first_hz, nominal_freq_hz=nominal_hz))
         kind = self.nominal if is_nominal else self.low

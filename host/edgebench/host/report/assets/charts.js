@@ -356,7 +356,7 @@
         ["−", "Zoom out", () => this.zoom(2)],
         ["◂", "Earlier", () => this.pan(-0.25)],
         ["▸", "Later", () => this.pan(0.25)],
-        ["Reset", "Show everything", () => this.show(this.full)],
+        ["Reset", "Reset: show everything", () => this.show(this.full)],
       ]) {
         const button = addHtml(bar, "button", "", text);
         button.type = "button";
@@ -740,6 +740,12 @@
       if (isOneDay) add(svg, "text", { class: "axis", x: width - RIGHT, y: bottom + 30, "text-anchor": "end" }, `${points[0].date.slice(0, 10)}, UTC`);
     }
   }
+
+  /* A table that is wider than its place scrolls, and is reached with the keyboard. */
+  const scrolled = new ResizeObserver((entries) => entries.forEach(({ target }) => {
+    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0; else target.removeAttribute("tabindex");
+  }));
+  for (const wide of document.querySelectorAll(".wide")) scrolled.observe(wide);
 
   const KINDS = { history: HistoryChart, time: TimeChart, distribution: DistributionChart, front: FrontChart };
   const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => {

@@ -49,6 +49,19 @@ def negative_energy(*, energy_j: float) -> str:
 
 
 @ReasonKind
+def energy_uncertain(*, energy_j: float, u95_j: float, limit_j: float, component: str) -> str:
+    energy = f"energy is {energy_j:.3g} ± {u95_j:.2g} J, limit ± {limit_j:.3g} J"
+    return f"{energy}; largest uncertainty: {component}"
+
+
+@ReasonKind
+def net_uncertain(*, energy_j: float, u95_j: float, limit_j: float, component: str) -> str:
+    energy = f"net energy is {energy_j:.3g} ± {u95_j:.2g} J"
+    limit = f"limit ± {limit_j:.3g} J, the gross energy"
+    return f"{energy}, {limit}; largest uncertainty: {component}"
+
+
+@ReasonKind
 def window_too_short(*, window_s: float, needed_s: float, sync_error_s: float) -> str:
     needed = f"{_meter(sync_error_s)} needs {format_seconds(needed_s)}"
     return f"window of {format_seconds(window_s)} is too short: {needed}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from support.energy import SECOND_NS, SUPPLY_V, events, header, recorded, steps, with_term
 from support.records import run_record, worker_record
 
@@ -204,6 +206,52 @@ def test_net_energy_may_be_below_zero_by_its_uncertainty(
         assert found.net_j_per_inference == pytest.approx(-0.05 * QUERY_S, rel=0.01)
 
 
+def with_offset(directory: Path, offset_w: float, levels: Sequence[tuple[float, float]]) -> Any:
+    """What a meter with this offset records."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    offset = term(Kind.OFFSET, offset_w, "of the reading", Unit.WATT)
+    power_w = steps(time_ns, levels) + noise_w(time_ns)
+    return recorded(directory, time_ns, power_w, of=with_term(header(), offset))
+
+
+@pytest.mark.parametrize(("u95_ratio", "is_known"), [(0.88, True), (0.92, False)])
+def test_energy_of_an_unknown_order_of_magnitude_is_refused(
+    u95_ratio: float, is_known: bool, tmp_path: Path
+) -> None:
+    """Otherwise joules would be printed that may be ten times as few."""
+    offset_w = u95_ratio * WORK_W * 3**0.5 / COVERAGE
+    found = found_in(with_offset(tmp_path, offset_w, LEVELS))
+    assert (found.gross_j_per_inference is not None) is is_known
+    if is_known:
+        # The offset cancels in the net energy.
+        assert given(found.net_u95_absolute_j) < 0.01 * given(found.net_j_per_inference)
+        # The device takes less while the model is loaded.
+        refused = given(found.phases)["load"].refused
+        assert refused == "energy is 1.8 ± 2.4 J, limit ± 1.62 J; largest uncertainty: offset"
+    else:
+        assert has_no_number(found)
+        refused = "energy is 0.3 ± 0.28 J, limit ± 0.27 J; largest uncertainty: offset"
+        assert (found.refused, found.refused_by) == (refused, "energy")
+
+
+@pytest.mark.parametrize(("drift_ratio", "is_known"), [(0.4, True), (0.5, False)])
+def test_net_energy_is_limited_by_the_gross_energy(
+    drift_ratio: float, is_known: bool, tmp_path: Path
+) -> None:
+    """Otherwise a small difference of two powers would be refused, or an unknown one printed."""
+    # The idle power drifts, but its mean is nearly that of the loop.
+    before_w, after_w = (WORK_W * (1 + sign * drift_ratio) - 0.01 for sign in (-1, 1))
+    levels = ((0.0, before_w), *LEVELS[1:-1], (15.0, after_w))
+    found = numbers_of(found_in(with_offset(tmp_path, 1e-3, levels)))
+    assert (found.net_j_per_inference is not None) is is_known
+    if is_known:
+        assert given(found.net_u95_absolute_j) > 10 * given(found.net_j_per_inference)
+    else:
+        text = given(found.net_refused)
+        assert text.startswith("net energy is 0.00101 ± 0.3 J, limit ± 0.27 J, ")
+        assert text.endswith("the gross energy; largest uncertainty: drift")
+
+
 def test_meter_whose_error_is_not_a_number_gives_no_joules(tmp_path: Path) -> None:
     """Otherwise a supply of NaN volts would end the table of results in a traceback."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
@@ -332,11 +380,16 @@ def test_single_queries_have_all_of_the_meter_s_uncertainty(tmp_path: Path) -> N
         assert gain_j < u95_j < 1.2 * gain_j
 
 
+def noise_w(time_ns: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Noise of 1 mW: without any, each sample of a level would be a repeated value."""
+    return np.random.default_rng(1).normal(0.0, 1e-3, len(time_ns))
+
+
 def test_percentiles_are_those_of_inferences(tmp_path: Path) -> None:
     """Every tenth inference takes twice as much: the 90th of 100 takes as much as the others."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
     number = (time_ns - queries().start_ns[0]) // round(QUERY_S * SECOND_NS)
-    power_w = steps(time_ns, LEVELS) * np.where(number % 10 == 0, 2.0, 1.0)
+    power_w = steps(time_ns, LEVELS) * np.where(number % 10 == 0, 2.0, 1.0) + noise_w(time_ns)
     found = given(numbers_of(found_in(recorded(tmp_path, time_ns, power_w))).per_query)
     assert found.p50_j == pytest.approx(WORK_W * QUERY_S, rel=0.02)
     assert found.p90_j == pytest.approx(WORK_W * QUERY_S, rel=0.02)
@@ -388,7 +441,7 @@ def test_ends_of_single_queries_have_the_power_of_the_query(tmp_path: Path) -> N
     is_work = ((time_ns >= start_ns[0]) & (time_ns < 15 * SECOND_NS)) & (
         (time_ns - start_ns[0]) % round(QUERY_S * SECOND_NS) < round(QUERY_S / 2 * SECOND_NS)
     )
-    power_w = np.where(is_work, WORK_W, 0.0)
+    power_w = np.where(is_work, WORK_W, 0.0) + noise_w(time_ns)
     found = given(numbers_of(found_in(recorded(tmp_path, time_ns, power_w), timed=apart)).per_query)
     edge_s = SAME_CLOCK.error_ns / 1e9 / 3**0.5
     assert found.u95_edges_j == pytest.approx(2 * 2**0.5 * WORK_W * edge_s, rel=0.05)

@@ -13,7 +13,12 @@ from edgebench.host.analysis.energy.in_step import ONE_MOMENT
 from edgebench.host.analysis.energy.refusal import EnergyRefused
 from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
 from edgebench.host.analysis.energy.sync.load_code import ONE_CODE_DRIFT
-from edgebench.host.analysis.energy.uncertainty import EnergyWindow, RangePart, without_gaps
+from edgebench.host.analysis.energy.uncertainty import (
+    COVERAGE,
+    EnergyWindow,
+    RangePart,
+    without_gaps,
+)
 from edgebench.host.analysis.energy.unsampled import (
     BURST_W,
     ClockDifference,
@@ -67,6 +72,15 @@ def test_unseen_activity_is_as_high_as_the_recording() -> None:
     assert found == pytest.approx(ONE_MOMENT * 2.0)
     swept = ClockDifference(200e-6, 1e-6)
     assert unsampled_w(swept, level(2.0), [level(0.5)], 1000.0) < 1e-6
+
+
+def test_energy_may_be_that_of_an_activity_that_every_sample_met() -> None:
+    """Otherwise a tick of 1 W in every sample of a loop of 50 mW would be printed as its energy."""
+    in_step = ClockDifference(0.0, 0.0)
+    found = unsampled_w(in_step, level(2.0), [level(1.7), level(1.7)], 1000.0)
+    assert COVERAGE * found == pytest.approx(1.7)
+    with pytest.raises(EnergyRefused, match="takes up to 96% of the energy, limit 90%"):
+        unsampled_w(in_step, level(1.05), [level(1.01)], 1000.0)
 
 
 def test_activity_that_may_exceed_the_energy_is_refused() -> None:

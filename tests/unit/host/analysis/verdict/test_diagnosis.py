@@ -123,6 +123,29 @@ def test_set_without_runs_has_the_cause_of_its_runs() -> None:
     assert causes_of(failed("run_count")) == [Cause.TOO_SHORT]
 
 
+def test_set_without_runs_has_the_cause_that_refused_them() -> None:
+    """Otherwise an addition of 0.4 µs would be advised to warm up."""
+    refused = failed("run_count", "none", State.INVALID), failed("harness_dominates")
+    causes = diagnose(verdict_of((*refused, failed("steady_share"))))
+    assert [diagnosis.cause for diagnosis in causes] == [Cause.TOO_SMALL, Cause.WARMING_UP]
+    assert [effect.id for effect in causes[0].effects] == ["run_count"]
+
+
+def test_run_that_a_cause_took_from_its_set_is_its_effect() -> None:
+    """Otherwise the advice would be to make more runs, which are lost in the same way."""
+    lost, constant = failed("run_count", "lost"), failed("agreement", "constant")
+    assert causes_of(lost, constant) == [Cause.INPUTS]
+    assert causes_of(lost) == [Cause.TOO_SHORT]
+
+
+def test_few_queries_are_no_variation() -> None:
+    """Otherwise a run of ten queries would vary for an unknown reason."""
+    few = failed("precision", "few_queries")
+    assert causes_of(few) == [Cause.TOO_SHORT]
+    assert causes_of(few, failed("enough_queries")) == [Cause.TOO_SHORT]
+    assert causes_of(failed("precision", "worth")) == [Cause.VARIATION]
+
+
 def test_slower_runs_without_a_temperature_are_not_hot() -> None:
     """A neighbour that begins in the middle of a set makes the same step."""
     assert causes_of(failed("trend", "step"), failed("between_runs")) == [Cause.WARMING_UP]

@@ -53,7 +53,7 @@ from edgebench.host.result.latency import (
 )
 from edgebench.host.result.outputs import Accuracy, Agreement, ReferenceAccuracy
 from edgebench.host.result.reasons import recording
-from edgebench.host.result.reasons.energy import stated
+from edgebench.host.result.reasons.energy import energy_uncertain, stated
 from edgebench.host.result.thermal import MEMORY_CLOCK, ThermalResult, ThermalState
 from edgebench.host.result.verdict import Finding, NumberKind, RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import described
@@ -266,11 +266,13 @@ def heat(**fields: Any) -> Change:
     return measured(throttling=replace(COOL, **fields))
 
 
-def slow_from_the_start(*clusters: ExpectedCluster) -> Change:
-    """Run at 1.5 GHz of 2, on a board whose profile knows these clusters."""
+def slow_from_the_start(*clusters: ExpectedCluster, is_limit_sustained: bool = False) -> Change:
+    """Run at 1.5 GHz of 2, on a board whose profile knows these clusters, or has no turbo."""
 
     def change(evidence: Evidence) -> Evidence:
-        expected = replace(evidence.record.expected, clusters=clusters)
+        expected = replace(
+            evidence.record.expected, clusters=clusters, is_limit_sustained=is_limit_sustained
+        )
         return record(expected=expected)(heat(nominal_freq_hz=2.0e9)(evidence))
 
     return change
@@ -541,6 +543,11 @@ def precise_to(half_width: float | None, worth: int = 400) -> Change:
     return change
 
 
+def counted(count: int) -> Change:
+    """A precise median of this many queries."""
+    return lambda e: measured(invoke=replace(e.measured.invoke, count=count))(e)
+
+
 def fell_back(evidence: Evidence) -> Evidence:
     """All operators ran on the runtime's own kernels."""
     placement = (OperatorPlacement("builtin", "CONV_2D", 3),)
@@ -660,6 +667,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("interference", State.SUSPECT, heat(moved_ratio=0.06, moved_latency_ratio=0.4)),
     ("start_temperature", State.SUSPECT, heat(is_baseline_cool=False)),
     ("nominal_clock", State.SUSPECT, slow_from_the_start(ExpectedCluster(0, 2_000_000_000))),
+    ("nominal_clock", State.SUSPECT, slow_from_the_start(is_limit_sustained=True)),
     ("telemetry", State.SUSPECT, watched(absent=(AbsentSensor("all", "it was killed"),))),
     ("telemetry", State.SUSPECT, watched(cpu_s=0.11)),
     ("cooldown", State.SUSPECT, record(cooldown=WARM)),
@@ -675,6 +683,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("precision", State.SUSPECT, precise_to(0.051)),
     ("precision", State.SUSPECT, precise_to(None)),
     ("precision", State.SUSPECT, precise_to(0.01, worth=99)),
+    ("precision", State.SUSPECT, counted(99)),
     ("spread", State.SUSPECT, measured(stability=Stability(0.26, (), None, None))),
     ("block_stability", State.SUSPECT, measured(stability=Stability(0.0, (), 0.11, None))),
     ("clock", State.INVALID, own_clock(1.011)),
@@ -1285,6 +1294,24 @@ def test_more_threads_than_cpus_are_the_cause_that_is_told() -> None:
     assert str(advice_for(rule, Situation())).endswith(
         "no more threads than CPUs: edgebench bench MODEL --threads 2"
     )
+
+
+@pytest.mark.parametrize(
+    ("component", "advised"),
+    [
+        ("offset of range 3", "use a smaller range of the meter, or a meter for smaller powers: "),
+        ("in step", "measure for longer: edgebench bench MODEL --meter METER --duration 120s"),
+    ],
+)
+def test_advice_for_an_uncertain_energy_is_about_its_largest_component(
+    component: str, advised: str
+) -> None:
+    """Otherwise a longer run would be advised against an offset, which every run has."""
+    uncertain = energy_uncertain(energy_j=0.3, u95_j=0.28, limit_j=0.27, component=component)
+    refused = replace(REFUSED, refusal=(uncertain,))
+    rule = rule_of(judged(replace(good(), energy=refused)), "energy")
+    assert rule.detail.startswith("refused: energy is 0.3 ± 0.28 J, limit ± 0.27 J; ")
+    assert str(advice_for(rule, Situation())).startswith(advised)
 
 
 def test_four_threads_that_got_one_cpu_are_told() -> None:

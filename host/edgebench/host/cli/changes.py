@@ -1,0 +1,86 @@
+"""`edgebench changes`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.host.options.values import moment, percent
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import echo
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edgebench.host.analysis.history.changes import LevelChange
+    from edgebench.host.analysis.history.history import History
+
+
+def parser() -> argparse.ArgumentParser:
+    """Argument parser of `edgebench changes`."""
+    about = "Show which levels moved in all stored histories, the worst first, and what changed "
+    about += "with them."
+    made = new_parser("changes", about)
+    since = "changes of the last 7 days, or from a date on (default: 7d)"
+    made.add_argument("--since", type=moment, default="7d", metavar="7d", help=since)
+    add = made.add_argument_group("which histories (default: all)").add_argument
+    add("--model", metavar="M", help="model, or a pattern such as 'digits_*'")
+    add("--device", metavar="D", help="device, or a pattern")
+    add("--tag", metavar="T", help="tag")
+    metric = "metric, such as latency_ns.p50 or energy_j (default: the headline of the scenario)"
+    made.add_argument("--metric", metavar="M", help=metric)
+    fails = "exit 4 if a level is worse than the previous level by more than this, with its whole "
+    fails += "interval; 5 if inconclusive"
+    made.add_argument("--fail-on", type=percent, metavar="3%", help=fails)
+    add_store(made)
+    add_json(made)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Show the changes; with --fail-on, exit code 4 for a regression, 5 if inconclusive."""
+    from edgebench.host.lab import Lab
+    from edgebench.host.show.changes import change_document, change_lines, undecided
+    from edgebench.host.show.tables import console
+    from edgebench.host.store.history import newer_line
+    from edgebench.host.store.index import RunFilter, as_created_utc
+
+    lab = Lab(options.store)
+    changes, histories = lab.changes(
+        options.since,
+        model=options.model,
+        device=options.device,
+        tag=options.tag,
+        metric=options.metric,
+        margin_ratio=options.fail_on,
+    )
+    if (newer := newer_line(lab.store, RunFilter(since=options.since))) is not None:
+        echo(f"warning: {newer}")
+    if options.json:
+        document = {
+            "since_utc": as_created_utc(options.since),
+            "changes": list(map(change_document, changes)),
+            "history_count": len(histories),
+            "undecided_count": len(undecided(histories)),
+        }
+        print(json.dumps(document, indent=1))
+    else:
+        out = console()
+        for line in change_lines(changes, histories):
+            out.print(line, soft_wrap=not out.is_terminal)
+    return ExitCode.DONE if options.fail_on is None else exit_code(changes, histories)
+
+
+def exit_code(changes: Sequence[LevelChange], histories: Sequence[History]) -> ExitCode:
+    """Exit code of the worst change: 4 for worse, 5 for inconclusive or too few points, else 0."""
+    from edgebench.host.analysis.history.history import HistoryOutcome
+    from edgebench.host.show.changes import undecided
+
+    outcomes = {change.outcome for change in changes}
+    if HistoryOutcome.WORSE in outcomes:
+        return ExitCode.REGRESSION
+    if HistoryOutcome.INCONCLUSIVE in outcomes or undecided(histories):
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.DONE

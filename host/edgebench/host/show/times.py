@@ -1,0 +1,46 @@
+"""Times for people: local time, and ages. Files and JSON have UTC."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def local_time(then_utc: str) -> str:
+    """A time of a file in the time zone of this machine; unchanged if it is not a time.
+
+    >>> local_time("yesterday")
+    'yesterday'
+    """
+    try:
+        then = datetime.fromisoformat(then_utc)
+    except ValueError:  # a file that was changed by hand
+        return then_utc
+    if then.tzinfo is None:
+        return then_utc
+    return then.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def age(then_utc: str, now: datetime) -> str:
+    """The time since `then_utc`, in the largest unit that fits; the text if it is not a time.
+
+    >>> from datetime import timezone
+    >>> age("2026-11-22T10:00:00+00:00", datetime(2026, 11, 23, 12, tzinfo=timezone.utc))
+    '1 d'
+    """
+    try:
+        passed_s = max(0.0, (now - datetime.fromisoformat(then_utc)).total_seconds())
+    except (ValueError, TypeError):  # a file that was changed by hand
+        return then_utc
+    return in_largest_unit(passed_s)
+
+
+def in_largest_unit(passed_s: float) -> str:
+    """A duration in the largest unit that fits.
+
+    >>> in_largest_unit(119), in_largest_unit(0.2)
+    ('1 min', '0 s')
+    """
+    unit, length_s = next(one for one in _UNITS if passed_s >= one[1] or one[1] == 1)
+    return f"{passed_s // length_s:.0f} {unit}"
