@@ -77,35 +77,38 @@ def test_run_that_was_cut_off_comes_over_the_link_once(lab: Lab, tmp_path: Path)
     cluster = f"tcp://127.0.0.1:{lab.relay.port}"
     process = host.popen("campaign", "run", str(file), "--cluster", cluster)
     # Before that, states of the devices have crossed for as long as the run took.
-    received, before_bytes = first_part(host), lab.relay.from_target_bytes
+    (run_id, received), before_bytes = first_part(host), lab.relay.from_target_bytes
     lab.relay.cut_after_bytes = before_bytes + CUT_AFTER_PARTS * PART_BYTES
     _, errors = process.communicate(timeout=120)
     assert process.returncode in (0, 3), errors
     campaign = host.lab.campaign()
     [row] = campaign.rows()
     assert row["state"] == "measured", (row, campaign.lanes())
-    sizes = [
-        host.lab.bundle(run_id, tmp_path / f"{run_id}.zip", is_annotated=False).stat().st_size
-        for run_id in host.lab.store.run_ids()  # a busy machine may have needed a second attempt
-    ]
-    left_bytes = sum(sizes) - received
+    sizes = {
+        stored: host.lab.bundle(stored, tmp_path / f"{stored}.zip", is_annotated=False)
+        .stat()
+        .st_size
+        for stored in host.lab.store.run_ids()  # a busy machine may have needed a second attempt
+    }
+    left_bytes = sum(sizes.values()) - received
     crossed_bytes = lab.relay.from_target_bytes - before_bytes
     assert lab.relay.cut_after_bytes is None, "the link was cut"
-    assert sizes[0] - received >= (CUT_AFTER_PARTS + 1) * PART_BYTES, "in the middle"
+    assert sizes[run_id] - received >= (CUT_AFTER_PARTS + 1) * PART_BYTES, "in the middle"
     assert left_bytes - PART_BYTES <= crossed_bytes <= left_bytes + 2 * PART_BYTES, (row, errors)
 
 
-def first_part(host: Host) -> int:
-    """Wait until a part of a run has been received; the bytes that were."""
-    sizes: list[int] = []
+def first_part(host: Host) -> tuple[str, int]:
+    """Wait until a part of a run has been received; the run's id, and the bytes that were."""
+    sizes: dict[str, int] = {}
 
     def is_begun() -> bool:
-        parts = (host.lab.store.root / FILES_DIRECTORY).glob("*.part")
-        sizes[:] = [size for part in parts if (size := part.stat().st_size)]
+        for part in (host.lab.store.root / FILES_DIRECTORY).glob("*.part"):
+            if size := part.stat().st_size:
+                sizes[part.stem] = size
         return bool(sizes)
 
     wait_until(is_begun, "a part of the run is received", 120)
-    return sizes[0]
+    return next(iter(sizes.items()))
 
 
 def test_job_that_dask_begins_no_more_is_settled(lab: Lab, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from edgebench.host.result.units import (
     format_half_width,
     format_metric,
     format_ns,
+    format_ratio,
     half_width_of,
 )
 from edgebench.host.show.data_table import DataTable
@@ -133,13 +134,18 @@ def _next_run_line(run_set: RunSet) -> str | None:
 
 def next_time_line(sets: Iterable[RunSet], found: Iterable[NextTime | None]) -> str | None:
     """A note below a table, about sets whose next result may differ by more than the ± shown."""
-    parts = [
-        f"{run_set.model} on {run_set.runtime} ±{100 * that.half_width_ratio:.2g} %"
-        for run_set, that in zip(sets, found, strict=True)
-        if that is not None
-    ]
-    if not parts:
+    listed = list(sets)
+    names: dict[str, list[str]] = {}
+    for run_set, that in zip(listed, found, strict=True):
+        if that is not None:
+            name = f"{run_set.model} on {run_set.runtime}"
+            names.setdefault(format_ratio(that.half_width_ratio), []).append(name)
+    if not names:
         return None
+    parts = [
+        f"{f'all {len(listed)}' if len(same) == len(listed) > 2 else ', '.join(same)} {within}"
+        for within, same in names.items()
+    ]
     return f"next time, by the spread between earlier sets: {', '.join(parts)} (95 %)"
 
 
@@ -149,7 +155,7 @@ def next_time_words(run_set: RunSet, found: NextTime) -> str:
     if found.model_count > 1:
         sets = f"{found.occasion_count} sets of {found.model_count} models on this device"
     label = METRICS[run_set.headline].label.replace("_", " ")
-    within = f"±{100 * found.half_width_ratio:.2g} %"
+    within = format_ratio(found.half_width_ratio)
     return f"{label} of the next set is within {within} of this one (95 %), by {sets}"
 
 

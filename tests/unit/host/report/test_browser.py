@@ -192,7 +192,7 @@ def test_two_fingers_zoom_every_panel(browser: Browser, pages: dict[str, Path]) 
     """Otherwise traces of ten minutes would stay a smear on a phone, which has no wheel."""
     with opened_page(browser, pages["run"], width=390) as watched:
         page = watched.page
-        panel = page.locator("svg[data-panel=Latency]")
+        panel = page.locator("figure[data-chart^=time] svg[data-panel=Latency]")
         panel.scroll_into_view_if_needed()
         [full] = ranges(page)
         box = panel.bounding_box()

@@ -68,14 +68,18 @@
     return [values, step];
   }
 
+  /* Ticks of a logarithmic axis: with as few digits as give at least four of them. */
   function logTicks(low, high) {
-    const wide = Math.log10(high / low) > 2;
-    const values = [];
-    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
-      for (const digit of wide ? [1] : [1, 2, 5]) {
-        const at = digit * 10 ** power;
-        if (at >= low && at <= high) values.push(at);
+    let values = [];
+    for (const digits of [[1], [1, 3], [1, 2, 5], [1, 2, 3, 5, 7], [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9]]) {
+      values = [];
+      for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
+        for (const digit of digits) {
+          const at = digit * 10 ** power;
+          if (at >= low && at <= high) values.push(at);
+        }
       }
+      if (values.length >= 4) break;
     }
     return values;
   }
