@@ -48,6 +48,8 @@ class Row:
     voltage_v: float
     energy_j: float
     """Energy since the row before."""
+    counter_j: float
+    """Energy since the begin of the file."""
     is_error: bool
     parts_w: float
     """Power of a rail behind the input."""
@@ -71,6 +73,7 @@ def rows_of(readings: Readings) -> Iterator[Row]:
             current_a=float(readings.current_a[row]),
             voltage_v=float(readings.voltage_v[row]),
             energy_j=energy_j - last_j,
+            counter_j=energy_j,
             is_error=bool(readings.is_error[row]),
             parts_w=power_w * readings.part_ratio,
         )
@@ -177,11 +180,12 @@ def _nvidia(row: Row) -> str:
 
 
 def _power_gadget(row: Row) -> str:
-    return f"09:00:00:101,1,{row.time_s:.3f},2.0,1800,{row.power_w:.3f},1.0"
+    return f"09:00:00:101,1,{row.time_s:.3f},2.0,1800,{row.power_w:.3f},{row.counter_j:.3f}"
 
 
 def _fnirsi(row: Row) -> str:
-    return f"{EPOCH_S + row.time_s:.3f} 0 {row.voltage_v:.5f} {row.current_a:.5f} 1 1 30 0 0"
+    electrical = f"{row.voltage_v:.5f} {row.current_a:.5f} 1 1 30 {row.counter_j:.5f} 0"
+    return f"{EPOCH_S + row.time_s:.3f} 0 {electrical}"
 
 
 def _powershield(folder: Path, readings: Readings) -> Path:

@@ -291,6 +291,9 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("RATE_LIMIT_PPM", 200.0, "The limit of `rate` is 200 ppm"),
             ("ARRIVAL_S", 0.002, "200 ppm plus 2 ms of arrival jitter"),
         ],
+        "host.power.imports.blocks": [
+            ("COUNTER_LIMIT_RATIO", 0.05, "differ by more than 5 %"),
+        ],
         "host.power.metering": [
             ("IDLE_S", 2.0, "idles again (`--idle`: 2 s, longer for slow meters)"),
         ],

@@ -176,6 +176,29 @@ def _picture(
     return [*run_picture(series[0], runs[0][1], out.width, has_unicode=has_unicode)], None
 
 
+def _overlaid(
+    out: Console, addresses: Sequence[Address], sets: Sequence[RunSet]
+) -> list[RenderableType]:
+    """Distributions of a few sets on a common axis; none if a trace cannot be read."""
+    from edgebench.host.series.run_series import read_series
+    from edgebench.host.show.pictures import MOST_OVERLAID, overlaid_picture
+    from edgebench.protocol.errors import StoreError
+
+    shown = [run_set for run_set in sets if not run_set.verdict.is_refused]
+    if not 2 <= len(shown) <= MOST_OVERLAID:
+        return []
+    by_id = {address.run_id: address for address in addresses}
+    try:
+        series = [
+            [read_series(by_id[run.run_id].directory, run) for run in run_set.counted]
+            for run_set in shown
+        ]
+    except StoreError:  # the page of each set states the damage
+        return []
+    named = list(zip(shown, series, strict=True))
+    return [*overlaid_picture(named, out.width, has_unicode=not out.options.ascii_only)]
+
+
 def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
     """Print a table of several runs and sets."""
     from edgebench.host.analysis.run_set import choose_sets
@@ -209,6 +232,8 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
         print_line(out, headline.line)
     table = results_table(sets, out.width)
     out.print(table)
+    for picture in _overlaid(out, addresses, sets):
+        out.print(picture)
     marks = (*mark_lines(sets), tails_line(sets, table))
     notes = filter(None, (*marks, *note_lines(sets)))
     lines = [*notes, *ratio_lines(sets), *verdict_lines(sets)]

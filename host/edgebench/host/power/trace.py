@@ -23,9 +23,10 @@ from edgebench.host.analysis.energy.sync.smear import smear_s
 from edgebench.host.analysis.energy.trace import instrument_header
 from edgebench.host.analysis.energy.values import step_w
 from edgebench.host.analysis.energy.windows import idle_windows
-from edgebench.host.power.describe_codes import describe_codes
 from edgebench.host.power.imports.importer import ImportFile, open_file, write_samples
+from edgebench.host.power.seen_codes import seen_codes
 from edgebench.host.result.facts import TraceRequest
+from edgebench.host.result.reasons.table import text_of
 from edgebench.host.store.decode import have_same_rows
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY
 from edgebench.host.store.power_file import PowerFile, read_power_facts
@@ -132,8 +133,9 @@ def placed(
     except CodesNotFound as exc:
         other = _recorded_run(power, record, others)
         if other is None:
-            seen = describe_codes(codes, *_searched(power))
-            raise TraceRefused(f"{request.name}: {exc}{seen}") from exc
+            seen = seen_codes(codes, *_searched(power))
+            more = "" if seen is None else f"; {text_of([seen])}"
+            raise TraceRefused(f"{request.name}: {exc}{more}") from exc
         raise TraceOfAnotherRun(
             f"{request.name}: the load codes in the trace belong to run {other.run_id}",
             other.run_id,

@@ -40,6 +40,8 @@ NAME_WIDTH, RANGE_WIDTH = 14, 34
 """Widths of the texts to the left and right of a picture: its name and its range."""
 LEAST_WIDTH, MOST_WIDTH = 16, 72
 """Limits on the width of a picture."""
+MOST_OVERLAID = 6
+"""Most distributions above each other."""
 HELD_INTERVALS = 3.0
 """A reading is valid until the next reading, but at most for this many sampling intervals."""
 _MARKED = ("p50", "p90", "p99")
@@ -141,6 +143,43 @@ def set_picture(
         runs = " ".join(sparkline(values, glyphs, limits) for values in drawn_ns)
         table.add_row("p50, each run", runs, _reach(every_ns, format_ns))
     return [table] if table.rows else []
+
+
+def overlaid_picture(
+    sets: Sequence[tuple[RunSet, Sequence[RunSeries]]], width: int, *, has_unicode: bool
+) -> list[Table]:
+    """Distributions of the latencies of several sets on a common axis, with the p50 of each.
+
+    Empty if fewer than two sets have latencies, or if they are more than `MOST_OVERLAID`.
+
+    Args:
+        sets: Sets that are not refused, and the traces of their runs that count.
+        width: Width of the terminal.
+        has_unicode: Whether the terminal can show blocks.
+    """
+    glyphs = BLOCKS if has_unicode else PLAIN
+    columns = min(MOST_WIDTH, max(LEAST_WIDTH, width - NAME_WIDTH - RANGE_WIDTH))
+    pooled = [
+        (run_set, np.concatenate([np.zeros(0), *known]))
+        for run_set, series in sets
+        for known in [[run.latency.steady_ns for run in series if run.latency is not None]]
+    ]
+    pooled = [(run_set, latency_ns) for run_set, latency_ns in pooled if latency_ns.size]
+    if not 2 <= len(pooled) <= MOST_OVERLAID:
+        return []
+    limits = [distribution_limits(latency_ns) for _, latency_ns in pooled]
+    ends = min(one.low_ns for one in limits), max(one.high_ns for one in limits)
+    table = _table()
+    for run_set, latency_ns in pooled:
+        counts, _ = np.histogram(latency_ns, columns, ends)
+        heights = np.where(counts > 0, counts.astype(np.float64), np.nan)
+        p50 = run_set.metrics.get("latency_ns.p50")
+        shown = "" if p50 is None else f", p50 {format_ns(p50.median)}"
+        name = "distribution" if run_set is pooled[0][0] else ""
+        table.add_row(name, sparkline(heights, glyphs), text(f"{run_set.model}{shown}"))
+    low, high = map(format_ns, ends)
+    table.add_row("", f"{low}{' ' * max(1, columns - len(low) - len(high))}{high}", "")
+    return [table]
 
 
 def sparkline(values: Floats, glyphs: str = BLOCKS, limits: AxisLimits | None = None) -> str:

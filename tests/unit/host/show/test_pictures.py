@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console, RenderableType
 
+from edgebench.host.analysis.run_set import find_set
 from edgebench.host.result.document import from_document
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
@@ -29,6 +30,7 @@ from edgebench.host.show.pictures import (
     LEAST_WIDTH,
     PLAIN,
     marks_line,
+    overlaid_picture,
     run_picture,
     sparkline,
 )
@@ -159,3 +161,24 @@ def test_constant_and_empty_values_have_a_line() -> None:
     assert sparkline(np.full(3, 7.0)) == "▁▁▁"
     assert sparkline(np.full(3, np.nan)) == "   "
     assert sparkline(np.array([0.0, 1.0]), PLAIN) == "_#"
+
+
+def test_distributions_of_several_sets_have_one_axis() -> None:
+    """Otherwise the distribution of the faster model could be drawn to the right of the slower."""
+    base = stored(PLAIN_RUN)
+    start_s = np.arange(0.0, 1.0, 0.001)
+    draw = np.random.default_rng(1)
+    fast, slow = (
+        (
+            find_set([replace(base, model=replace(base.model, name=name))]),
+            [RunSeries(latency=LatencySeries(start_s, draw.normal(level_ns, 1e4, 1000), 0))],
+        )
+        for name, level_ns in (("fast", 1e6), ("slow", 1.3e6))
+    )
+    first, second, axis = printed([*overlaid_picture([fast, slow], 100, has_unicode=True)])
+    begin = first.index("distribution") + len("distribution") + 2
+    drawn = [line[begin : begin + 52].rstrip() for line in (first, second)]
+    assert len(drawn[0]) < len(drawn[1]) - len(drawn[1].lstrip()) + 1
+    assert re.search(r"fast, p50 \d", first)
+    assert len(re.findall(r"\d (?:µs|ms)", axis)) == 2
+    assert overlaid_picture([fast], 100, has_unicode=True) == []

@@ -40,7 +40,7 @@ from edgebench.host.analysis.energy.plausible.screen import (
 )
 from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.refusal import EnergyRefused, WindowTooShort, reasons_of
-from edgebench.host.analysis.energy.seen import look_at_meter
+from edgebench.host.analysis.energy.seen import AlignedRun, look_at_meter
 from edgebench.host.analysis.energy.site import Site, site_in
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
 from edgebench.host.analysis.energy.sync.choose import RunClocks, find_sync
@@ -127,7 +127,14 @@ def find_energy(
         loop_ns = timed.window_ns
         screening = _without_contradictions(screening, site, sync.best.line, idles_ns, loop_ns)
         power = screening.power
-        seen = look_at_meter(power, site.channels, sync.best, codes, idles_ns, loop_ns, timed.count)
+        run = AlignedRun(
+            alignment=sync.best,
+            idles_ns=idles_ns,
+            loop_ns=loop_ns,
+            inference_count=timed.count,
+            codes=codes,
+        )
+        seen = look_at_meter(power, site.channels, run)
         trace = AlignedTrace(
             power,
             site,

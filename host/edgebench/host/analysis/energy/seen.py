@@ -81,6 +81,20 @@ class SeenMeter:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignedRun:
+    """Times of a run on the device's clock, and their alignment with a trace."""
+
+    alignment: Alignment
+    idles_ns: Sequence[Window]
+    loop_ns: Window
+    """Window of the timed inferences."""
+    inference_count: int
+    """Number of the timed inferences."""
+    codes: Sequence[LoadCode] = ()
+    """Load codes that were found in the trace."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Readings:
     """New values of a meter in the idle windows and in the loop, at most `MAX_SAMPLES` each."""
@@ -93,21 +107,15 @@ class _Readings:
     """Interval between new values; 0 if each sample may be new."""
 
     @classmethod
-    def of(
-        cls,
-        power: PowerTrace,
-        channel: str,
-        line: ClockLine,
-        idles_ns: Sequence[Window],
-        loop_ns: Window,
-    ) -> _Readings:
+    def of(cls, power: PowerTrace, channel: str, run: AlignedRun) -> _Readings:
         """The values of a recording, without repeated values."""
+        line, loop_ns = run.alignment.line, run.loop_ns
         sample_s = 1 / power.header.capability.rate_hz
         longest_ns = round(MAX_SAMPLES * sample_s * 1e9)
         before_ns = loop_ns[0] - longest_ns, loop_ns[0]
         before, loop, *idles = [
             _samples(power, channel, line, (begin_ns, min(end_ns, begin_ns + longest_ns)))
-            for begin_ns, end_ns in (before_ns, loop_ns, *idles_ns)
+            for begin_ns, end_ns in (before_ns, loop_ns, *run.idles_ns)
         ]
         update_s = max(update_interval_s(*part, sample_s) for part in (loop, *idles))
         if update_s:
@@ -161,61 +169,37 @@ class _Readings:
         return max(found, key=lambda spikes: spikes.most_w)
 
 
-def look_at_meter(
-    power: PowerTrace,
-    channels: Sequence[str],
-    alignment: Alignment,
-    codes: Sequence[LoadCode],
-    idles_ns: Sequence[Window],
-    loop_ns: Window,
-    inference_count: int,
-) -> SeenMeter:
+def look_at_meter(power: PowerTrace, channels: Sequence[str], run: AlignedRun) -> SeenMeter:
     """Estimate what the driver does not declare, from each channel; the largest errors count.
 
     Args:
         power: The recording.
         channels: Channels that are summed.
-        alignment: Alignment of the device's clock with the meter's.
-        codes: Load codes that were found in the trace; may be empty.
-        idles_ns: Idle windows, device clock.
-        loop_ns: Window of the timed inferences, device clock.
-        inference_count: Number of the timed inferences.
+        run: The run that the trace shows.
     """
     if is_made_up(power):
         return SeenMeter()
-    seen = (
-        _look_at_channel(power, channel, alignment, codes, idles_ns, loop_ns, inference_count)
-        for channel in channels
-    )
-    return SeenMeter.worst(list(seen))
+    return SeenMeter.worst([_look_at_channel(power, channel, run) for channel in channels])
 
 
-def _look_at_channel(
-    power: PowerTrace,
-    channel: str,
-    alignment: Alignment,
-    codes: Sequence[LoadCode],
-    idles_ns: Sequence[Window],
-    loop_ns: Window,
-    inference_count: int,
-) -> SeenMeter:
-    capability, line = power.header.capability, alignment.line
+def _look_at_channel(power: PowerTrace, channel: str, run: AlignedRun) -> SeenMeter:
+    capability, line, loop_ns = power.header.capability, run.alignment.line, run.loop_ns
     declared = {one.kind for one in power.header.uncertainty}
-    readings = _Readings.of(power, channel, line, idles_ns, loop_ns)
+    readings = _Readings.of(power, channel, run)
     smoothing_s = lag_s = noise = 0.0
-    if codes and not capability.smoothing_s:
+    if run.codes and not capability.smoothing_s:
         smoothing_s = smear_s(
-            codes,
+            run.codes,
             lambda time_ns: power.cumulative_j(channel, time_ns),
             line,
             1 / capability.rate_hz,
         )
-    if alignment.method not in BY_POWER and not capability.smoothing_s:
-        after_ns = max([end_ns for _, end_ns in idles_ns], default=loop_ns[1])
+    if run.alignment.method not in BY_POWER and not capability.smoothing_s:
+        after_ns = max([end_ns for _, end_ns in run.idles_ns], default=loop_ns[1])
         fall = _fall_s(power, channel, line, readings, (loop_ns[1], after_ns))
         lag_s = readings.update_s + fall
     read_ratio = min(1.0, MAX_SAMPLES / capability.rate_hz / ((loop_ns[1] - loop_ns[0]) / 1e9))
-    spikes = readings.spikes(read_ratio * inference_count)
+    spikes = readings.spikes(read_ratio * run.inference_count)
     # For instants, the term for the power between samples includes their noise and spikes.
     if capability.is_averaging:
         own_w = 0.0 if Kind.NOISE in declared else readings.loop_noise_w

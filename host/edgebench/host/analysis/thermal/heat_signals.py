@@ -178,6 +178,39 @@ class Signals:
         return {name: signal for name, signal in signals.items() if signal is not None}
 
 
+@dataclass(frozen=True, slots=True)
+class _Latencies:
+    """Latency of every window, and its baseline."""
+
+    latency_ns: Floats
+    is_known: WindowMask
+    """Windows with a latency on the cluster of the baseline."""
+    is_slower: WindowMask
+    baseline: WindowMask
+    baseline_ns: float
+
+    @classmethod
+    def of(
+        cls, timeline: Timeline, windows: Windows, is_home: WindowMask, *, is_sliced: bool
+    ) -> _Latencies:
+        """Latencies of windows; of slices, with dips.
+
+        Args:
+            timeline: Queries of the run.
+            windows: The windows.
+            is_home: Windows in which the model ran on the cluster of the baseline.
+            is_sliced: Whether the windows are slices.
+        """
+        dips_ns = windows.latency_with_dips_ns(timeline) if is_sliced else None
+        latency_ns = windows.latency_ns(timeline) if dips_ns is None else dips_ns
+        is_known = ~np.isnan(latency_ns) & is_home
+        baseline = np.zeros_like(is_known)
+        baseline[np.flatnonzero(is_known)[: windows.baseline_count]] = True
+        baseline_ns, limit_ns = _baseline_and_limit_ns(latency_ns, baseline)
+        is_slower = (latency_ns > limit_ns) & is_known
+        return cls(latency_ns, is_known, is_slower, baseline, baseline_ns)
+
+
 def find_signals(
     timeline: Timeline,
     telemetry: TelemetryTrace,
@@ -195,27 +228,19 @@ def find_signals(
     is_away = (frequency.cluster != home) & ~np.isnan(frequency.cluster)
     is_home = ~widened(is_away)
 
-    dips_ns = windows.latency_with_dips_ns(timeline) if is_sliced else None
-    latency_ns = windows.latency_ns(timeline) if dips_ns is None else dips_ns
-    is_known = ~np.isnan(latency_ns) & is_home
-    baseline = np.zeros_like(is_known)
-    baseline[np.flatnonzero(is_known)[: windows.baseline_count]] = True
-    baseline_ns, limit_ns = _baseline_and_limit_ns(latency_ns, baseline)
-    is_slower = (latency_ns > limit_ns) & is_known
-
+    times = _Latencies.of(timeline, windows, is_home, is_sliced=is_sliced)
+    latency_ns, is_known, is_slower = times.latency_ns, times.is_known, times.is_slower
     is_busy = (_busy_ratio(timeline, telemetry, windows, threads) >= BUSY_LIMIT_RATIO) & is_home
     # The estimator of the latency, because a turbo may end within the first window.
     early = find_frequency(telemetry, expected, windows.edges_ns, Series.midmeans, delegation)
     if delegation is not None:
-        nominal_hz = _median_hz(frequency.cap_hz, baseline)
+        nominal_hz = _median_hz(frequency.cap_hz, times.baseline)
     else:
-        nominal_hz = nominal_freq_hz(telemetry, expected, most_common(frequency.policy[baseline]))
-    baseline_hz = _fast_hz(early.freq_hz, latency_ns, baseline & is_busy)
-    start_hz = _fast_hz(early.cap_hz, latency_ns, baseline)
-    clock = _frequency_signal(frequency, is_busy, baseline_hz, start_hz, nominal_hz)
-
+        policy = most_common(frequency.policy[times.baseline])
+        nominal_hz = nominal_freq_hz(telemetry, expected, policy)
+    clock = _frequency_signal(frequency, early, times, is_busy, nominal_hz)
     temperature, throttle_c = _temperature_signal(telemetry, expected, windows)
-    is_raised = (latency_ns > EXPLAINED_LIMIT_RATIO * baseline_ns) & is_known
+    is_raised = (latency_ns > EXPLAINED_LIMIT_RATIO * times.baseline_ns) & is_known
     place = ModelPlace(
         policy=frequency.policy,
         is_one_thread=threads == 1,
@@ -231,11 +256,8 @@ def find_signals(
         latency = _slow_for_long(is_slower, is_raised, is_known, clock, temperature)
     known = indications.known
     memories = memory_clocks(telemetry, delegation is not None)
-    memory = _memory_signal(
-        {name: reading(series, windows.edges_ns) for name, series in memories.items()},
-        slow=latency,
-        fast=is_known & is_busy & ~is_slower,
-    )
+    clocks_hz = {name: reading(series, windows.edges_ns) for name, series in memories.items()}
+    memory = _memory_signal(clocks_hz, slow=latency, fast=is_known & is_busy & ~is_slower)
     return Signals(
         indications=indications.indications,
         indicator=Signal(np.zeros_like(known), known) if known.any() else None,
@@ -246,8 +268,8 @@ def find_signals(
         latency=latency,
         slower=is_slower,
         latency_ns=latency_ns,
-        baseline_ns=baseline_ns,
-        baseline=baseline,
+        baseline_ns=times.baseline_ns,
+        baseline=times.baseline,
         is_home=is_home,
         moved=_move(latency_ns, is_home, is_away),
         is_sliced=is_sliced,
@@ -406,11 +428,13 @@ def _memory_signal(
 
 def _frequency_signal(
     frequency: Frequency,
+    early: Frequency,
+    times: _Latencies,
     is_busy: WindowMask,
-    baseline_hz: float | None,
-    cap_at_start_hz: float | None,
     nominal_hz: float | None,
 ) -> FrequencySignal | None:
+    baseline_hz = _fast_hz(early.freq_hz, times.latency_ns, times.baseline & is_busy)
+    cap_at_start_hz = _fast_hz(early.cap_hz, times.latency_ns, times.baseline)
     if baseline_hz is None and cap_at_start_hz is None:
         return None
     is_set, known = np.zeros_like(is_busy), np.zeros_like(is_busy)

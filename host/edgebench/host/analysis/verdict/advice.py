@@ -113,6 +113,17 @@ def longer_than(least_s: float) -> Advise:
 longer = longer_than(120.0)
 
 
+def larger_input_or(text: str) -> Advise:
+    """Measure more work in each inference, or use the number with care, as the text states."""
+
+    @Advise
+    def advise(to: Situation) -> Advice:
+        larger = "measure a larger input, such as a batch, if the model leaves its shape open: {}"
+        return Advice((NextStep(larger, to.given.bench("--shape", "NAME=SHAPE")), NextStep(text)))
+
+    return advise
+
+
 @Advise
 def alone(to: Situation) -> Advice:
     """Keep other programs off the model's CPUs."""

@@ -95,7 +95,7 @@ class _HarnessRule(Rule[Evidence]):
     """The timed loop itself takes a small share of the measured time."""
 
     limit: float
-    advise = advice.always(
+    advise = advice.larger_input_or(
         "use the number to compare models of similar size, not as the model's own time: the loop "
         "adds the same time to each model"
     )
@@ -140,10 +140,12 @@ class BindingShareRule(Rule[Evidence]):
 
     id, severity = "binding_share", SUSPECT
     cause = Cause.TOO_SMALL
+    # The binding is timed after the run, when other programs may take its caches.
+    effect_of = frozenset({Cause.OTHER_PROGRAMS})
     harms = LOOP
-    advise = advice.always(
-        "use the number only to compare models of similar size: it includes the time of the "
-        "runtime's Python binding"
+    advise = advice.larger_input_or(
+        "use the number as the latency in Python, and only to compare models of similar size: a "
+        "program in C does not spend the time of the runtime's Python binding"
     )
 
     @reason("")

@@ -7,8 +7,10 @@ are not uniform, as in a log that writes changes only, gaps cannot be detected.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,14 @@ GAP_STEPS = 1.9
 """Minimum length of a gap in typical steps, as for a polled meter."""
 LATE_STEPS = 2.5
 """Minimum length of a gap plus the next step; the sum is less if a sample was only written late."""
+COUNTER_LIMIT_RATIO = 0.05
+"""Largest difference between a counter and the integral of the powers beside it, over the integral.
+Both have the errors of the instrument, but not those of the times: a program that counts by an
+assumed rate is off by a few percent. Assumed."""
+COUNTER_MIN_ROWS = 20
+"""Fewest rows that are compared: the counter of a shorter file may not have made a step."""
+_SI_UNITS = {"time": "s", "power": "W", "current": "A", "voltage": "V"}
+"""Units of the known tables that have a counter."""
 GAPS_MAX = 1000
 """Maximum number of listed gaps; the last includes all later gaps."""
 
@@ -87,6 +97,43 @@ class GapFinder:
                 last = self.gaps.pop()
                 begin_ns, count = last.begin_ns, last.count + count
             self.gaps.append(Gap(begin_ns, end_ns, count, "no samples in the file"))
+
+
+@dataclass(slots=True)
+class CounterTally:
+    """Energies of an instrument's counter and of its powers, over the same rows."""
+
+    counted_j: float = 0.0
+    integral_j: float = 0.0
+    row_count: int = 0
+    highest_j: float = 0.0
+    """Largest step of the counter from row to row: it may be as coarse."""
+    _last: tuple[int, float] | None = None
+    """Time and counter of the last row."""
+
+    def add(self, time_ns: NDArray[np.int64], power_w: Floats, counter_j: Floats) -> None:
+        """Add the next rows, each of shape (n,).
+
+        Left out: rows without a power or a counter, the time across a gap, in which the powers are
+        missing, and rows before which the counter was reset.
+        """
+        last_ns, last_j = self._last or (int(time_ns[0]), math.nan)
+        self._last = int(time_ns[-1]), float(counter_j[-1])
+        steps_ns = np.diff(time_ns, prepend=last_ns)
+        counted_j = np.diff(counter_j, prepend=last_j)
+        is_gap = steps_ns > GAP_STEPS * np.median(steps_ns)
+        is_used = np.isfinite(power_w) & (counted_j >= 0) & ~is_gap
+        self.counted_j += float(counted_j[is_used].sum())
+        self.integral_j += float((power_w * steps_ns)[is_used].sum()) / 1e9
+        self.row_count += int(np.count_nonzero(is_used))
+        self.highest_j = max(self.highest_j, float(counted_j[is_used].max(initial=0.0)))
+
+    @property
+    def is_contradiction(self) -> bool:
+        """Whether the two energies cannot be of the same power."""
+        allowed_j = COUNTER_LIMIT_RATIO * abs(self.integral_j) + self.highest_j
+        is_apart = abs(self.counted_j - self.integral_j) > allowed_j
+        return self.row_count >= COUNTER_MIN_ROWS and is_apart
 
 
 @dataclass(slots=True)
@@ -144,6 +191,8 @@ class TableDecoder:
     tally: SampleTally = field(default_factory=SampleTally)
     pace: Pace | None = None
     """Pace of the first block, the only source of the rate in a table."""
+    counter: CounterTally = field(default_factory=CounterTally)
+    """Energies of the table's counter and of its powers."""
     _gaps: GapFinder = field(default_factory=GapFinder)
     _last_ns: int | None = None
     _channel: object = None
@@ -159,6 +208,28 @@ class TableDecoder:
         loss = self.tally.loss()
         lost_count = loss.lost_count + self._gaps.count
         return replace(loss, lost_count=lost_count, gaps=tuple(self._gaps.gaps))
+
+    def refuse_contradiction(self) -> None:
+        """Refuse a table whose energy counter contradicts the integral of its powers.
+
+        Raises:
+            FileRefused: the energies differ by more than `COUNTER_LIMIT_RATIO`.
+        """
+        counter = self.counter
+        if self.columns.energy is None or not counter.is_contradiction:
+            return
+        electrical = self.columns.electrical
+        names = " and ".join(repr(column.name) for column in electrical.values())
+        only = " ".join(
+            f"--{quantity} {quote(f'{column.name}:{_SI_UNITS[quantity]}')}"
+            for quantity, column in {"time": self.columns.time, **electrical}.items()
+        )
+        raise FileRefused(
+            f"column {self.columns.energy.name!r} counts {counter.counted_j:.4g} J, the powers of "
+            f"column {names} make {counter.integral_j:.4g} J, limit {COUNTER_LIMIT_RATIO:.0%}: one "
+            f"of them is wrong; if that is the counter, name the columns to use: {only} --samples "
+            f"{self.samples.value}"
+        )
 
     def block(self, values: Mapping[str, Values]) -> SampleBlock:
         """Convert the next rows.
@@ -194,6 +265,9 @@ class TableDecoder:
             flags=flags,
         )
         self.tally.add(flags)
+        if self.columns.energy is not None:
+            counter_j = values[self.columns.energy.name] * self.columns.energy.scale
+            self.counter.add(time_ns, power_w, counter_j)
         if self.pace is None and len(time_ns) > 1:
             self.pace = pace_of(time_ns)
             if self.full_rate_hz and self.pace.rate_hz > FULL_RATIO * self.full_rate_hz:

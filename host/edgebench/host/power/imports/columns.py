@@ -91,6 +91,8 @@ class TableColumns:
     current: TableColumn | None = None
     voltage: TableColumn | None = None
     power: TableColumn | None = None
+    energy: TableColumn | None = None
+    """Energy counter beside the powers, which is only compared with them."""
     flags: TableColumn | None = None
     channel: TableColumn | None = None
     """Name of the channel of each row, as text."""
@@ -111,7 +113,8 @@ class TableColumns:
     def used(self) -> list[TableColumn]:
         """Numeric columns, in file order."""
         time = None if self.time.is_clock or self.time.name == ROWS else self.time
-        every = (time, self.millisecond, self.current, self.voltage, self.power, self.flags)
+        electrical = (self.current, self.voltage, self.power, self.energy)
+        every = (time, self.millisecond, *electrical, self.flags)
         return sorted((one for one in every if one is not None), key=lambda one: one.index)
 
     def has_unit(self, column: TableColumn, unit: str) -> bool:

@@ -52,9 +52,11 @@ def read_blocks(
     """All samples, a block of rows at a time.
 
     Raises:
-        FileRefused: a row is of another channel, or a value is invalid.
+        FileRefused: a row is of another channel, a value is invalid, or an energy counter
+            contradicts the powers.
     """
     for values in read_samples(layout, plan, window):
         if len(values[LINE]):
             numbers.first_row, numbers.lines = table.tally.count, values[LINE].astype(np.int64)
             yield table.block(values | {table.columns.time.name: values[TIME]})
+    table.refuse_contradiction()

@@ -63,7 +63,11 @@ KNOWN = (
     KnownTable(
         name="Joulescope UI statistics",
         marks=frozenset({"time", "current", "voltage", "power", "charge", "energy"}),
-        columns={"time": (("time", S),), "power": (("power", 1.0),)},
+        columns={
+            "time": (("time", S),),
+            "power": (("power", 1.0),),
+            "energy": (("energy", 1.0),),
+        },
         samples=Samples.MEANS,
     ),
     # turbostat(8): PkgWatt is the energy since the row before over its time; with --Summary, a row
@@ -164,6 +168,7 @@ KNOWN = (
         columns={
             "time": (("Elapsed Time (sec)", S),),
             "power": (("Processor Power_0(Watt)", 1.0),),
+            "energy": (("Cumulative Processor Energy_0(Joules)", 1.0),),
         },
         samples=Samples.MEANS,
         has_footer=True,
@@ -190,6 +195,7 @@ KNOWN = (
             "time": (("timestamp", S),),
             "current": (("current_A", 1.0),),
             "voltage": (("voltage_V", 1.0),),
+            "energy": (("energy_Ws", 1.0),),
         },
         samples=Samples.MEANS,
         may_repeat=True,

@@ -209,6 +209,38 @@ def several_places_fit(*, place_count: int, places: str) -> str:
 
 
 @ReasonKind
+def codes_far_apart(*, seen_s: float, played_s: float) -> str:
+    return (
+        f"they are {seen_s:.4g} s apart in the trace, but were played {played_s:.4g} s apart: "
+        "samples are lost between them, or its times are wrong"
+    )
+
+
+@ReasonKind
+def second_code_absent(*, first_s: float, played_s: float, trace_s: float) -> str:
+    return (
+        f"the first code is at {first_s:.4g} s of the trace, the second, {played_s:.4g} s later, "
+        f"is not in it: the trace ends at {trace_s:.4g} s"
+    )
+
+
+@ReasonKind
+def first_code_absent(*, second_s: float, played_s: float) -> str:
+    return (
+        f"the second code is at {second_s:.4g} s of the trace, the first, {played_s:.4g} s "
+        "earlier, is not in it"
+    )
+
+
+@ReasonKind
+def code_at_other_rate(*, factor: float) -> str:
+    return (
+        f"the first code is in the trace if its times are multiplied by {factor:.3g}: state the "
+        "unit of the time column (--time), or the rate (--rate)"
+    )
+
+
+@ReasonKind
 def performance_mode(*, firmware: str) -> str:
     return (
         f"{firmware} is in performance mode: it makes no pulses that a meter could see, and none "

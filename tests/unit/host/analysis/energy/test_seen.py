@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.energy import SECOND_NS, header
 
-from edgebench.host.analysis.energy.seen import idle_noise_w, look_at_meter
+from edgebench.host.analysis.energy.seen import AlignedRun, idle_noise_w, look_at_meter
 from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, MeterErrors
 from edgebench.host.result.energy import SyncMethod
@@ -21,6 +21,7 @@ SAME = Alignment(SyncMethod.SHARED_CLOCK, ClockLine(0, 0.0), 0.0)
 RATE_HZ = 1000.0
 IDLES_NS = ((0, 2 * SECOND_NS), (8 * SECOND_NS, 10 * SECOND_NS))
 LOOP_NS = (3 * SECOND_NS, 7 * SECOND_NS)
+RUN = AlignedRun(alignment=SAME, idles_ns=IDLES_NS, loop_ns=LOOP_NS, inference_count=400)
 
 
 def recorded(directory: Path, *channels_w: Floats) -> PowerFile:
@@ -61,7 +62,7 @@ def test_channel_with_the_largest_error_counts(tmp_path: Path, is_worst_first: b
     channels_w = [course(1e-3), course(0.05)]
     power = recorded(tmp_path, *(channels_w[::-1] if is_worst_first else channels_w))
     names = ("rail 0", "rail 1")
-    seen = look_at_meter(power, names, SAME, (), IDLES_NS, LOOP_NS, 400)
+    seen = look_at_meter(power, names, RUN)
     assert seen.noise_w == pytest.approx(0.05, rel=0.1)
     assert idle_noise_w(power, names, SAME.line, IDLES_NS) == pytest.approx(0.05, rel=0.1)
 
@@ -71,7 +72,7 @@ def test_steps_and_repeated_values_of_a_later_channel_count(tmp_path: Path) -> N
     channels_w = course(1e-3), course(0.02, step_w=0.1), course(0.05, hold=20)
     power = recorded(tmp_path, *channels_w)
     names = tuple(f"rail {number}" for number in range(3))
-    seen = look_at_meter(power, names, SAME, (), IDLES_NS, LOOP_NS, 400)
+    seen = look_at_meter(power, names, RUN)
     assert [one.value for one in seen.terms] == [pytest.approx(0.05)]
     assert seen.update_s == pytest.approx(0.021, rel=0.1)
 

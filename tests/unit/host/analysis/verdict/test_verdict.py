@@ -29,6 +29,7 @@ from edgebench.host.analysis.phone import PhoneConditions
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.verdict.advice import Situation
 from edgebench.host.analysis.verdict.cause import Cause
+from edgebench.host.analysis.verdict.diagnosis import diagnose
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge
 from edgebench.host.analysis.verdict.outputs import accuracy_drop
@@ -1294,6 +1295,21 @@ def test_more_threads_than_cpus_are_the_cause_that_is_told() -> None:
     assert str(advice_for(rule, Situation())).endswith(
         "no more threads than CPUs: edgebench bench MODEL --threads 2"
     )
+
+
+def test_advice_for_a_share_of_the_binding_makes_the_inference_longer() -> None:
+    """Otherwise the advice would be followed, and the rule fail again."""
+    rule = rule_of(judged(through_a_binding(3_200, 1_000)(good())), "binding_share")
+    first, second = str(advice_for(rule, Situation())).split("; or ")
+    assert first.endswith("edgebench bench MODEL --shape NAME=SHAPE")
+    assert second.startswith("use the number as the latency in Python")
+
+
+def test_binding_that_is_slow_beside_other_programs_is_an_effect_of_them() -> None:
+    """Otherwise a larger model would be advised where another program took the caches."""
+    [diagnosis] = diagnose(judged(through_a_binding(3_200, 1_000)(busy(0.11)(good()))))
+    assert diagnosis.cause is Cause.OTHER_PROGRAMS
+    assert "binding_share" in [finding.id for finding in diagnosis.effects]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a trace shows of a run's load codes if the pair is not found, for the error message.
+"""What a trace shows of a run's load codes if the pair is not found.
 
 A trace that begins late or ends early contains one of the codes. A trace with lost samples contains
 both, at another distance. In a trace with a wrong unit of time or a wrong rate, the codes are
@@ -17,6 +17,8 @@ from edgebench.host.analysis.energy.refusal import EnergyRefused
 from edgebench.host.analysis.energy.sync.find_codes import CodeSearch
 from edgebench.host.analysis.energy.sync.load_code import MIN_CORRELATION, Cumulative
 from edgebench.host.analysis.energy.windows import CODES_OF_RUN
+from edgebench.host.result.reason import Reason
+from edgebench.host.result.reasons import alignment as reasons
 from edgebench.protocol.record import LoadCode
 
 MAX_FACTOR = 20.0
@@ -27,10 +29,10 @@ MAX_SEARCHED_STEPS = 1 << 18
 """Largest number of positions in a trace that is searched for factors."""
 
 
-def describe_codes(
+def seen_codes(
     codes: Sequence[LoadCode], cumulative: Cumulative, span_ns: tuple[int, int]
-) -> str:
-    """Where the codes are in the trace, as the end of a sentence; empty if none is seen.
+) -> Reason | None:
+    """Where the codes are in the trace; None if none is seen.
 
     Args:
         codes: Codes of the run: one before the warm-up, one after the loop.
@@ -38,33 +40,19 @@ def describe_codes(
         span_ns: First and last time of the trace.
     """
     if len(codes) != CODES_OF_RUN:
-        return ""
+        return None
     begins_s = [_begin_s(code, cumulative, span_ns) for code in codes]
     apart_s = (codes[1].edges_ns[0] - codes[0].edges_ns[0]) / 1e9
     first_s, second_s = begins_s
     if first_s is not None and second_s is not None:
-        return (
-            f"; they are {second_s - first_s:.4g} s apart in the trace, but were played "
-            f"{apart_s:.4g} s apart: samples are lost between them, or its times are wrong"
-        )
-    length_s = (span_ns[1] - span_ns[0]) / 1e9
+        return reasons.codes_far_apart(seen_s=second_s - first_s, played_s=apart_s)
     if first_s is not None:
-        return (
-            f"; the first code is at {first_s:.4g} s of the trace, the second, {apart_s:.4g} s "
-            f"later, is not in it: the trace ends at {length_s:.4g} s"
-        )
+        length_s = (span_ns[1] - span_ns[0]) / 1e9
+        return reasons.second_code_absent(first_s=first_s, played_s=apart_s, trace_s=length_s)
     if second_s is not None:
-        return (
-            f"; the second code is at {second_s:.4g} s of the trace, the first, {apart_s:.4g} s "
-            "earlier, is not in it"
-        )
+        return reasons.first_code_absent(second_s=second_s, played_s=apart_s)
     factor = _factor(codes[0], cumulative, span_ns)
-    if factor is None:
-        return ""
-    return (
-        f"; the first code is in the trace if its times are multiplied by {factor:.3g}: state the "
-        "unit of the time column (--time), or the rate (--rate)"
-    )
+    return None if factor is None else reasons.code_at_other_rate(factor=factor)
 
 
 def _begin_s(code: LoadCode, cumulative: Cumulative, span_ns: tuple[int, int]) -> float | None:
