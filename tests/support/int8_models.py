@@ -514,6 +514,70 @@ def unsigned(generator: Generator) -> bytes:
     return model(Graph(tensors, (Operator(code, names, "y", options),)))
 
 
+def svdf(generator: Generator) -> bytes:
+    """SVDF, whose weights of time and variable are int16."""
+    return _svdf(generator, is_wide=True)
+
+
+def narrow_svdf(generator: Generator) -> bytes:
+    """SVDF, whose weights of time and variable are int8: TensorFlow Lite Micro alone has that."""
+    return _svdf(generator, is_wide=False)
+
+
+def _svdf(generator: Generator, *, is_wide: bool) -> bytes:
+    rank, units, width, memory = (int(size) for size in generator.integers(1, 7, 4))
+    filters = rank * units
+    source = _int8("x", (1, width), generator)
+    features = replace(_weights((filters, width), 0, 1, generator), name="f")
+    low, high, element = (-32767, 32768, "<i2") if is_wide else (-127, 128, "<i1")
+    drawn = generator.integers(low, high, (filters, memory)).astype(element).tobytes()
+    kind = tb.INT16 if is_wide else tb.INT8
+    state_scale = float(np.float32(generator.uniform(0.001, 0.01)))
+    state_scale = state_scale / 16 if is_wide else state_scale
+    time = Tensor("t", kind, (filters, memory), drawn, (0.0001 if is_wide else 0.01,))
+    zero_point = 0 if is_wide else int(generator.integers(-128, 128))
+    state = Tensor(
+        "s",
+        kind,
+        (1, filters * memory),
+        scales=(state_scale,),
+        zero_point=zero_point,
+        is_variable=True,
+    )
+    bias = Tensor("b", tb.INT32, (units,), generator.integers(-9999, 9999, units, "<i4").tobytes())
+    bias = replace(bias, scales=(state_scale * time.scales[0],))
+    out = _int8("y", (1, units), generator)
+    operator = Operator(tb.SVDF, "x f t b s", "y", {0: rank, 1: 1})
+    return model(Graph((source, features, time, bias, state, out), (operator,)))
+
+
+def words(generator: Generator) -> bytes:
+    """PAD, STRIDED_SLICE, or QUANTIZE to int8 or int32, of int16; SOFTMAX to int16."""
+    rows, columns = (int(size) for size in generator.integers(2, 9, 2))
+    source = Tensor("x", tb.INT16, (rows, columns), scales=(_scale(generator) / 64,))
+    kind = int(generator.integers(5))
+    others: tuple[Tensor, ...] = ()
+    padded = (rows + 3, columns + 1)
+    if kind == 0:
+        others = (Tensor("p", tb.INT32, (2, 2), struct.pack("<4i", 1, 2, 0, 1)),)
+        out = replace(source, name="y", shape=padded)
+        operator = Operator(tb.PAD, "x p", "y")
+    elif kind == 1:
+        numbers = {"b": [1, 0], "e": [rows, columns], "s": [1, 2]}
+        others = tuple(_int32(name, values) for name, values in numbers.items())
+        out = replace(source, name="y", shape=(rows - 1, -(-columns // 2)))
+        operator = Operator(tb.STRIDED_SLICE, "x b e s", "y")
+    elif kind == 4:
+        source = _int8("x", (rows, columns), generator)
+        out = Tensor("y", tb.INT16, (rows, columns), b"", (1 / 65536,), -32768)
+        operator = Operator(tb.SOFTMAX, "x", "y", {0: _float_bits(1.0)})
+    else:
+        out = _int8("y", (rows, columns), generator)
+        out = out if kind == 2 else replace(out, type=tb.INT32, zero_point=0)
+        operator = Operator(tb.QUANTIZE, "x", "y")
+    return model(Graph((source, *others, out), (operator,)))
+
+
 def dynamic_reshape(generator: Generator) -> bytes:
     """RESHAPE as Keras writes it: to a shape made of that of the input, which is constant."""
     rows, columns = (int(size) for size in generator.integers(1, 9, 2))

@@ -84,6 +84,8 @@ class Tensor:
     """Of its quantisation, if it has any."""
     zero_point: int = 0
     axis: int = 0
+    is_variable: bool = False
+    """Whether it stays from one inference to the next."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,8 @@ def _tensor(tensor: Tensor, buffers: list[Table]) -> Table:
         2: len(buffers) if tensor.constant else 0,
         3: tensor.name.encode(),
     }
+    if tensor.is_variable:
+        fields[5] = 1
     if -1 in tensor.shape:
         fields[7] = list(tensor.shape)
     if tensor.scales:

@@ -13,7 +13,7 @@ import pytest
 from support import int8_models
 from support.firmware_process import Line, built, run_inference, running
 from support.reference_kernels import BUILT_IN, REFERENCES, Reference, as_sent, inputs, model_files
-from support.tools import need_micro, need_runtime
+from support.tools import SHARED, need_micro, need_runtime
 
 from edgebench.firmware_bridge.board_fit import check_model
 from edgebench.firmware_bridge.generate import Rounding, generate
@@ -22,6 +22,12 @@ from edgebench.firmware_bridge.operators import lower
 from edgebench.firmware_bridge.tflite import read_model
 
 CASES = 12
+MODELS_OF_OTHERS = (
+    *("coral_mobilenet_v1_0.25_128_quant", "coral_split_concat", "esphome_alexa"),
+    *("esphome_v2_okay_nabu", "esphome_v2_vad", "tflm_simple_add_model", "tflm_strided_slice0"),
+    *("tinyengine_detection", "tinyengine_vww"),
+)
+"""Models that people run on microcontrollers, of those in ../shared/models/boards."""
 SUCCESSIVE = 100
 """Inferences on one input, without a reset between them."""
 
@@ -73,6 +79,26 @@ def test_model_has_the_outputs_of_the_reference_kernels(name: str, line: Line) -
         assert run_inference(line, sent) == reference.outputs(values)
 
 
+@pytest.mark.parametrize("name", MODELS_OF_OTHERS)
+def test_model_of_others_has_the_outputs_of_the_reference_kernels(name: str, line: Line) -> None:
+    """Otherwise operators could be right alone, but not as those who publish models use them."""
+    path = SHARED / "models/boards" / f"{name}.tflite"
+    if not path.exists():
+        pytest.skip("not beside this checkout: shared/models/boards")
+    data = path.read_bytes()
+    blob = generate(data, model_id="other")
+    line.load_model(blob.data)
+    source = read_model(data).tensors[read_model(data).inputs[0]]
+    is_real = source.type == "float32"
+    for values in inputs((blob.input_bytes // (4 if is_real else 1),), 2):
+        reference = Reference(data)
+        sent = values.astype(np.float32) / 64 if is_real else values
+        line.load_input(sent.tobytes())
+        for _ in range(SUCCESSIVE if blob.is_stateful else 1):
+            line.command("infer 1 0")
+            assert line.outputs() == reference.outputs(sent)
+
+
 def test_inference_can_be_repeated_on_one_input(line: Line) -> None:
     """Otherwise a window's second inference would use what the first one left of its input."""
     reference = Reference(BUILT_IN.read_bytes())
@@ -121,6 +147,39 @@ def test_model_of_uint8_has_the_outputs_of_the_reference_kernels(kind: str, line
     for seed in range(6 * CASES):
         data = getattr(int8_models, kind)(np.random.default_rng(seed))
         reference, blob = Reference(data), generate(data, model_id="uint8")
+        line.load_model(blob.data)
+        for values in inputs((blob.input_bytes,), 2, seed):
+            got, expected = run_inference(line, values.tobytes()), reference.outputs(values)
+            assert got == expected, f"seed {seed}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "implementation"), [("svdf", "litert"), ("svdf", "tflm"), ("narrow_svdf", "tflm")]
+)
+def test_features_of_svdf_are_kept_from_one_inference_to_the_next(
+    kind: str, implementation: Rounding, line: Line
+) -> None:
+    """Otherwise the window of a keyword would be a row short, or begin with what was before."""
+    if implementation == "tflm":
+        need_micro()
+    for seed in range(CASES):
+        data = getattr(int8_models, kind)(np.random.default_rng(seed))
+        blob = generate(data, model_id="svdf", rounding=implementation)
+        assert blob.is_stateful
+        line.load_model(blob.data)
+        for values in inputs((blob.input_bytes,), 2, seed):
+            reference = REFERENCES[implementation](data)
+            line.load_input(values.tobytes())
+            for number in range(12):
+                line.command("infer 1 0")
+                assert line.outputs() == reference.outputs(values), f"seed {seed}, {number}"
+
+
+def test_int16_has_the_outputs_of_the_reference_kernels(rounding: Rounding, line: Line) -> None:
+    """Otherwise half of each element could be moved, or a clamp be that of int8."""
+    for seed in range(4 * CASES):
+        data = int8_models.words(np.random.default_rng(seed))
+        reference, blob = REFERENCES[rounding](data), generate(data, model_id="words")
         line.load_model(blob.data)
         for values in inputs((blob.input_bytes,), 2, seed):
             got, expected = run_inference(line, values.tobytes()), reference.outputs(values)

@@ -98,9 +98,19 @@ class Lowering:
         content = struct.pack(f"<{len(values)}i", *values)
         return self._add(BlobTensor(INT32, (1, 1, 1, len(values)), len(content), content=content))
 
-    def weights(self, shape: Shape, content: bytes) -> int:
-        """Add int8 weights to the blob; returns their number."""
-        return self._add(BlobTensor(INT8, shape, len(content), content=content))
+    def weights(self, shape: Shape, content: bytes, type_name: str = INT8) -> int:
+        """Add weights to the blob; returns their number."""
+        return self._add(BlobTensor(type_name, shape, len(content), content=content))
+
+    def constant_view(self, number: int, shape: Shape) -> int:
+        """Add a constant of the model to the blob; returns its number.
+
+        Raises:
+            BoardModelRefused: the tensor is not a constant.
+        """
+        if not self.tensor(number).content:
+            raise BoardModelRefused(f"tensor {self.tensor(number).name!r} is not constant")
+        return self.view(number, shape)
 
     def intermediate(
         self, type_name: str, shape: Sequence[int], scale: float, zero_point: int

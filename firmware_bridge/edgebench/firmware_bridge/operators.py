@@ -38,6 +38,7 @@ from edgebench.firmware_bridge.quantization import (
 from edgebench.firmware_bridge.tflite import (
     FLOAT32,
     INT8,
+    INT16,
     INT32,
     UINT8,
     ModelOperator,
@@ -54,6 +55,9 @@ _FILTER_H, _FILTER_W = 7, 8
 _ZERO_A, _ZERO_B, _FACTOR_A, _FACTOR_B, _FACTOR_OUT = 0, 1, 7, 9, 11
 _ADD_LEFT_SHIFT = 20
 """Left shift of an addition. Source: tensorflow/lite/kernels/add.cc."""
+_SCALE_TOLERANCE = 0.001
+"""Relative difference to 1/65536 that TFLite ignores. Source: tensorflow/lite/micro/kernels/
+softmax_common.cc."""
 _SAME = 0
 _CONV_OPTIONS = {"act": 3, "dilation_w": 4, "dilation_h": 5}
 _DEPTHWISE_OPTIONS = {"act": 4, "dilation_w": 5, "dilation_h": 6}
@@ -326,7 +330,8 @@ def _reshape(lowering: Lowering, operator: ModelOperator) -> None:
 
 def _pad(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
-    only_int8(source, out)
+    if (source.type, out.type, out.zero_point) != (INT16, INT16, 0):
+        only_int8(source, out)
     before = integers(lowering, operator.inputs[1])[::2]
     parameters = dict(enumerate([0] * (4 - len(before)) + before))
     parameters[ZERO_OUT] = out.zero_point
@@ -337,9 +342,15 @@ def _pad(lowering: Lowering, operator: ModelOperator) -> None:
 
 def _softmax(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
-    only_int8(source, out)
-    if out.scale != 1 / 256 or out.zero_point != -128:
-        raise BoardModelRefused(f"softmax to {out.name!r} has a scale other than 1/256")
+    only_int8(source)
+    steps, smallest_code = (65536, -32768) if out.type == INT16 else (256, -128)
+    is_same_scale = (
+        abs(out.scale * steps - 1) < _SCALE_TOLERANCE
+        if out.type == INT16
+        else (out.scale * steps == 1)
+    )
+    if out.type not in (INT8, INT16) or not is_same_scale or out.zero_point != smallest_code:
+        raise BoardModelRefused(f"softmax to {out.name!r} has a scale other than 1/{steps}")
     beta = 1.0 if operator.options is None else operator.options.real(0)
     factor, smallest = softmax_factor(source.scale, beta)
     append(lowering, operator, BlobKind.SOFTMAX, {**pair(0, factor), 2: smallest})
@@ -393,7 +404,9 @@ def _convert(lowering: Lowering, operator: ModelOperator) -> None:
         append(lowering, operator, BlobKind.DEQUANTIZE, {})
     elif source.type == FLOAT32 and out.type == INT8:
         append(lowering, operator, BlobKind.QUANTIZE, {})
-    elif source.type in integers and out.type in integers:
+    elif (source.type in integers and out.type in integers) or (
+        source.type == INT16 and out.type in (INT8, INT32)
+    ):
         parameters = {
             **pair(0, fixed_point(source.scale / out.scale)),
             _ZERO_IN: source.zero_point,
@@ -451,6 +464,7 @@ _LOWERINGS: dict[int, Callable[[Lowering, ModelOperator], None]] = {
     TfliteCode.SQUEEZE: _reshape,
     TfliteCode.STRIDED_SLICE: movement.strided_slice,
     TfliteCode.SUB: _add_or_subtract,
+    TfliteCode.SVDF: variables.svdf,
     TfliteCode.TANH: lookups.look_up,
     TfliteCode.TRANSPOSE: movement.transpose,
     TfliteCode.TRANSPOSE_CONV: _transposed_convolution,

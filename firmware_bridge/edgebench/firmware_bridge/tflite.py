@@ -13,9 +13,10 @@ from edgebench.firmware_bridge.operator_names import operator_name
 from edgebench.protocol.errors import BoardModelRefused, ModelRefused
 from edgebench.protocol.flatbuffer import FlatbufferError, FlatFile, FlatTable
 
-INT8, UINT8, INT32, INT64, FLOAT32 = "int8", "uint8", "int32", "int64", "float32"
-_TYPES = {0: FLOAT32, 1: "float16", 2: INT32, 3: UINT8, 4: INT64, 7: "int16", 9: INT8}
-ELEMENT_BYTES = {INT8: 1, UINT8: 1, INT32: 4, FLOAT32: 4}
+INT8, UINT8, INT16 = "int8", "uint8", "int16"
+INT32, INT64, FLOAT32 = "int32", "int64", "float32"
+_TYPES = {0: FLOAT32, 1: "float16", 2: INT32, 3: UINT8, 4: INT64, 7: INT16, 9: INT8}
+ELEMENT_BYTES = {INT8: 1, UINT8: 1, INT16: 2, INT32: 4, FLOAT32: 4}
 _DAMAGED = "the file is not a TensorFlow Lite model, or is damaged"
 
 
@@ -37,6 +38,7 @@ class TfliteCode(IntEnum):
     RESHAPE = 22
     RESIZE_BILINEAR = 23
     SOFTMAX = 25
+    SVDF = 27
     TANH = 28
     PAD = 34
     TRANSPOSE = 39

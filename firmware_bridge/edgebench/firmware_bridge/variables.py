@@ -7,10 +7,21 @@ names, are written by operators that run when the state is reset.
 
 from __future__ import annotations
 
+from math import prod
+
 from edgebench.firmware_bridge.blob import BlobKind, BlobOperator
-from edgebench.firmware_bridge.lowering import ZERO_OUT, Lowering
+from edgebench.firmware_bridge.lowering import (
+    ZERO_OUT,
+    Lowering,
+    integers,
+    only_int8,
+    optional_input,
+    pair,
+)
+from edgebench.firmware_bridge.quantization import fixed_point, float32
 from edgebench.firmware_bridge.tflite import (
     INT8,
+    INT16,
     ModelOperator,
     ModelTensor,
     TfliteCode,
@@ -18,6 +29,8 @@ from edgebench.firmware_bridge.tflite import (
 )
 from edgebench.protocol.errors import BoardModelRefused
 
+_TIME_WEIGHTS, _STATE, _RANK, _ZERO_STATE = range(4)
+_FACTOR_FEATURE, _ZERO_IN, _FACTOR_OUT = 7, 9, 11
 _VIEWS = {TfliteCode.RESHAPE, TfliteCode.SQUEEZE, TfliteCode.EXPAND_DIMS}
 
 
@@ -110,12 +123,60 @@ def call_once(lowering: Lowering, operator: ModelOperator) -> None:
 def fill(lowering: Lowering, target: int, content: bytes) -> None:
     """Append an operator that gives a variable these values when the state is reset."""
     if len(set(content)) == 1:
-        # Padding around a single element: one byte in the blob, not as many as the variable has.
+        # Padding around a single element: not as many bytes in the blob as the variable has.
         value = content[0] - 256 if content[0] > 127 else content[0]
-        source = lowering.weights((1, 1, 1, 1), content[:1])
+        variable = lowering.tensors[target]
+        width = variable.size_bytes // prod(variable.shape)
+        source = lowering.weights((1, 1, 1, 1), content[:width], variable.type)
         added = BlobOperator(BlobKind.PAD, (source,), target, {ZERO_OUT: value})
     else:
         source = lowering.weights(lowering.tensors[target].shape, content)
         added = BlobOperator(BlobKind.COPY, (source,), target)
     added.is_reset = True
     lowering.operators.append(added)
+
+
+def svdf(lowering: Lowering, operator: ModelOperator) -> None:
+    """SVDF, whose variable has the last values of each feature.
+
+    Raises:
+        BoardModelRefused: weights or variable have another type.
+
+    Source: tensorflow/lite/kernels/svdf.cc.
+    """
+    source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
+    features, time, state = (lowering.tensor(operator.inputs[number]) for number in (1, 2, 4))
+    only_int8(source, features, out)
+    if time.type not in (INT8, INT16) or state.type != time.type:
+        raise BoardModelRefused(f"{operator.name} to {out.name!r} has weights of {time.type}")
+    rank = operator.option(0, "<i")
+    filters, memory = time.shape
+    batches, width = source.shape
+    bias = optional_input(operator, 3)
+    sums = integers(lowering, bias) if bias >= 0 else [0] * (filters // rank)
+    variable = lowering.state(b"%d" % operator.inputs[4], state)
+    # Source: `ResetVariableTensors`: int8 has its zero point, other types have zeros.
+    first = state.zero_point if state.type == INT8 else 0
+    fill(lowering, variable, bytes([first & 0xFF]) * lowering.tensors[variable].size_bytes)
+    parameters = {
+        _TIME_WEIGHTS: lowering.constant_view(operator.inputs[2], (1, 1, filters, memory)),
+        _STATE: variable,
+        _RANK: rank,
+        _ZERO_STATE: state.zero_point if state.type == INT8 else 0,
+        ZERO_OUT: out.zero_point,
+        _ZERO_IN: source.zero_point,
+        **pair(_FACTOR_FEATURE, fixed_point(_ratio(source, features, state))),
+        **pair(_FACTOR_OUT, fixed_point(_ratio(state, time, out))),
+    }
+    inputs = (
+        lowering.view(operator.inputs[0], (batches, width)),
+        lowering.constant_view(operator.inputs[1], (1, 1, filters, width)),
+        lowering.constant(sums),
+    )
+    output = lowering.view(operator.outputs[0])
+    lowering.operators.append(BlobOperator(BlobKind.SVDF, inputs, output, parameters))
+
+
+def _ratio(a: ModelTensor, b: ModelTensor, out: ModelTensor) -> float:
+    """Scale of a product, in single precision as TFLite computes it."""
+    return float32(float32(a.scale * b.scale) / out.scale)

@@ -16,7 +16,7 @@
 #define BLOB_MAX_DIMENSION 32767u
 
 enum blob_place { PLACE_ARENA, PLACE_BLOB };
-enum blob_type { TYPE_INT8, TYPE_INT32, TYPE_FLOAT32, TYPE_UINT8 };
+enum blob_type { TYPE_INT8, TYPE_INT32, TYPE_FLOAT32, TYPE_UINT8, TYPE_INT16 };
 enum blob_input { INPUT_INT8, INPUT_UINT8, INPUT_FLOAT32 };
 enum blob_output { OUTPUT_VALUES, OUTPUT_SQUARED_ERROR };
 enum blob_rounding { ROUNDING_LITERT, ROUNDING_TFLM };
@@ -55,6 +55,7 @@ enum blob_kind {
 	KIND_RESIZE_BILINEAR,
 	KIND_RESIZE_NEAREST,   /* input[1], input[2]: row and column of the input for each of the output */
 	KIND_TRANSPOSE_CONV,
+	KIND_SVDF,             /* input[0] to [2]: activation, weights of features, bias */
 };
 
 /* Numbers of parameters, by operator. */
@@ -82,6 +83,8 @@ enum {
 	P_REQUANTIZE_MULTIPLIER = 0, P_REQUANTIZE_SHIFT,
 	/* STRIDED: number of the first element in the input, and steps to the next, by dimension */
 	P_FIRST = 0, P_STEP,
+	/* SVDF: P_ZERO_OUT, P_ZERO_IN, and factors of features and outputs as A and OUT above */
+	P_TIME_WEIGHTS = 0, P_STATE, P_RANK, P_ZERO_STATE,
 	/* RESIZE_BILINEAR */
 	P_ALIGN_CORNERS = 0, P_HALF_PIXEL,
 	P_COUNT = 16,

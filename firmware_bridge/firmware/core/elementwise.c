@@ -136,9 +136,31 @@ void quantize(const struct operands *o)
 		out[i] = quantize_value(in[i], o->out->scale, o->out->zero_point);
 }
 
+static void requantize_words(const struct operands *o)
+{
+	const int32_t *p = o->operator->p;
+	const int16_t *in = o->a;
+	uint32_t count = o->in->bytes / 2;
+
+	for (uint32_t i = 0; i < count; i++) {
+		int32_t moved = scaled(o, in[i] - p[P_ZERO_IN], p[P_REQUANTIZE_MULTIPLIER], p[P_REQUANTIZE_SHIFT]);
+		int32_t value = wrapping_add(moved, p[P_ZERO_OUT]);
+
+		if (o->out->type == TYPE_INT8)
+			((int8_t *)o->result)[i] = (int8_t)clamp(value, INT8_MIN, INT8_MAX);
+		else
+			((int32_t *)o->result)[i] = value;
+	}
+}
+
 void requantize(const struct operands *o)
 {
 	const int32_t *p = o->operator->p;
+
+	if (o->in->type == TYPE_INT16) {
+		requantize_words(o);
+		return;
+	}
 	bool from_unsigned = o->in->type == TYPE_UINT8, to_unsigned = o->out->type == TYPE_UINT8;
 	const int8_t *in = o->a;
 	int8_t *out = o->result;

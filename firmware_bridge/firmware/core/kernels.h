@@ -24,6 +24,9 @@ struct operands {
 	const void *b; /* second input, or weights */
 	const int32_t *bias, *multipliers, *shifts;
 	const int32_t *rows, *columns; /* of RESIZE_NEAREST */
+	const struct blob_tensor *time, *state_tensor; /* of SVDF */
+	const void *time_weights;
+	void *state;
 	void *result;
 	void *scratch;
 };
@@ -58,6 +61,7 @@ void strided(const struct operands *o);
 void resize_bilinear(const struct operands *o);
 void resize_nearest(const struct operands *o);
 void transpose_conv(const struct operands *o);
+void svdf(const struct operands *o);
 
 int8_t quantize_value(float value, float scale, int32_t zero_point);
 

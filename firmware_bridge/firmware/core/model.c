@@ -8,10 +8,13 @@
 #include "core/checksum.h"
 #include "core/kernels.h"
 
-static const uint32_t TYPE_BYTES[] = {[TYPE_INT8] = 1, [TYPE_INT32] = 4, [TYPE_FLOAT32] = 4, [TYPE_UINT8] = 1};
+static const uint32_t TYPE_BYTES[] = {[TYPE_INT8] = 1, [TYPE_INT32] = 4, [TYPE_FLOAT32] = 4, [TYPE_UINT8] = 1,
+				      [TYPE_INT16] = 2};
 
 static bool is_within(uint32_t at, uint32_t bytes, uint32_t total) { return at <= total && bytes <= total - at; }
 static bool is_between(int32_t value, int32_t low, int32_t high) { return value >= low && value <= high; }
+
+uint32_t model_count(const struct blob_tensor *tensor) { return tensor->bytes / TYPE_BYTES[tensor->type]; }
 
 static uint32_t element_count(const struct blob_tensor *tensor)
 {
@@ -25,7 +28,7 @@ static bool is_tensor_good(const struct model *model, const struct blob_tensor *
 	uint32_t total = tensor->place == PLACE_BLOB ? model->header->bytes - BLOB_SPARE
 						     : model->header->arena_bytes - BLOB_SPARE;
 
-	if (tensor->place > PLACE_BLOB || tensor->type > TYPE_UINT8)
+	if (tensor->place > PLACE_BLOB || tensor->type > TYPE_INT16)
 		return false;
 	bytes = TYPE_BYTES[tensor->type];
 	for (int d = 0; d < 4; d++) {
@@ -36,7 +39,7 @@ static bool is_tensor_good(const struct model *model, const struct blob_tensor *
 			return false;
 	}
 	return bytes == tensor->bytes && tensor->at % TYPE_BYTES[tensor->type] == 0 &&
-	       is_within(tensor->at, tensor->bytes, total) && is_between(tensor->zero_point, -128, 255);
+	       is_within(tensor->at, tensor->bytes, total) && is_between(tensor->zero_point, INT16_MIN, 255);
 }
 
 static bool is_scale_good(const struct blob_tensor *tensor)
@@ -150,7 +153,8 @@ static bool is_pool_good(const struct operands *o)
 
 static bool is_pad_good(const struct operands *o)
 {
-	if (!is_activation(o->in) || !is_activation(o->out) || !is_between(o->operator->p[P_ZERO_OUT], -128, 127))
+	if (o->in->type != o->out->type || !is_between(o->operator->p[P_ZERO_OUT], -128, 127) ||
+	    (o->in->type != TYPE_INT8 && o->operator->p[P_ZERO_OUT] != 0))
 		return false;
 	for (int d = 0; d < 4; d++) {
 		int32_t before = o->operator->p[P_BEFORE + d];
@@ -197,8 +201,8 @@ static bool is_softmax_good(const struct operands *o)
 {
 	const int32_t *p = o->operator->p;
 
-	return is_activation(o->in) && is_activation(o->out) && o->in->bytes == o->out->bytes &&
-	       is_between(p[P_BETA_SHIFT], 0, 31) && p[P_BETA_MULTIPLIER] >= 0 && p[P_DIFF_MIN] <= 0 &&
+	return is_activation(o->in) && (is_activation(o->out) || o->out->type == TYPE_INT16) &&
+	       o->in->bytes == element_count(o->out) && is_between(p[P_BETA_SHIFT], 0, 31) && p[P_BETA_MULTIPLIER] >= 0 && p[P_DIFF_MIN] <= 0 &&
 	       o->in->size[3] <= 4096 && o->in->place == PLACE_ARENA &&
 	       (o->in->at + o->in->bytes <= o->out->at || o->out->at + o->out->bytes <= o->in->at) &&
 	       /* The argument of the exponential must fit into Q5. */
@@ -218,8 +222,11 @@ static bool is_conversion_good(const struct operands *o)
 	case KIND_DEQUANTIZE:
 		return from_bytes && out->type == TYPE_FLOAT32 && is_scale_good(in);
 	default:
-		return from_bytes && to_bytes && is_scale_pair(o->operator->p + P_REQUANTIZE_MULTIPLIER) &&
-		       is_between(o->operator->p[P_ZERO_IN], -128, 255) &&
+		if (in->type == TYPE_INT16)
+			to_bytes = out->type == TYPE_INT8 || out->type == TYPE_INT32;
+		return (from_bytes || in->type == TYPE_INT16) && to_bytes &&
+		       is_scale_pair(o->operator->p + P_REQUANTIZE_MULTIPLIER) &&
+		       is_between(o->operator->p[P_ZERO_IN], INT16_MIN, 255) &&
 		       is_between(o->operator->p[P_ZERO_OUT], -128, 255);
 	}
 }
@@ -257,6 +264,25 @@ static bool are_below(const int32_t *numbers, uint32_t count, uint32_t limit)
 	return numbers != NULL;
 }
 
+static bool is_svdf_good(const struct operands *o)
+{
+	const struct blob_tensor *in = o->in, *w = o->in_b, *time = o->time, *state = o->state_tensor;
+	const int32_t *p = o->operator->p;
+
+	if (!is_activation(in) || !is_activation(w) || !is_activation(o->out) || w->place != PLACE_BLOB || !time ||
+	    !state || time->place != PLACE_BLOB || state->place != PLACE_ARENA || time->type != state->type ||
+	    (time->type != TYPE_INT8 && time->type != TYPE_INT16) || !o->bias)
+		return false;
+	return in->size[0] * in->size[1] == 1 && time->size[0] * time->size[1] == 1 && w->size[0] * w->size[1] == 1 &&
+	       w->size[2] == time->size[2] && w->size[3] == in->size[3] && p[P_RANK] >= 1 &&
+	       o->out->bytes % in->size[2] == 0 &&
+	       (uint64_t)(o->out->bytes / in->size[2]) * (uint32_t)p[P_RANK] == time->size[2] &&
+	       (uint64_t)time->bytes * in->size[2] == state->bytes && is_scale_pair(p + P_MULTIPLIER_A) &&
+	       is_scale_pair(p + P_MULTIPLIER_OUT) && is_between(p[P_ZERO_IN], -128, 127) &&
+	       is_between(p[P_ZERO_OUT], -128, 127) &&
+	       is_between(p[P_ZERO_STATE], time->type == TYPE_INT8 ? -128 : 0, time->type == TYPE_INT8 ? 127 : 0);
+}
+
 static bool is_operator_good(const struct model *model, const struct operands *o)
 {
 	const int32_t *p = o->operator->p;
@@ -290,6 +316,8 @@ static bool is_operator_good(const struct model *model, const struct operands *o
 	case KIND_RESIZE_NEAREST:
 		return is_resize_good(o) && are_below(o->rows, o->out->size[1], o->in->size[1]) &&
 		       are_below(o->columns, o->out->size[2], o->in->size[2]);
+	case KIND_SVDF:
+		return is_svdf_good(o);
 	case KIND_COPY:
 		return o->in->bytes == o->out->bytes && o->in->type == o->out->type;
 	case KIND_PAD:
@@ -324,6 +352,13 @@ static struct operands operands_of(const struct model *model, const struct blob_
 		o.bias = constants(model, op->input[2], channels);
 		o.multipliers = constants(model, (uint32_t)op->p[P_MULTIPLIERS], channels);
 		o.shifts = constants(model, (uint32_t)op->p[P_SHIFTS], channels);
+	}
+	if (o.in && o.out && op->kind == KIND_SVDF) {
+		o.bias = constants(model, op->input[2], o.out->bytes / o.in->size[2]);
+		o.time = tensor_at(model, (uint32_t)op->p[P_TIME_WEIGHTS]);
+		o.state_tensor = tensor_at(model, (uint32_t)op->p[P_STATE]);
+		o.time_weights = o.time ? model_data(model, o.time) : NULL;
+		o.state = o.state_tensor && o.state_tensor->place == PLACE_ARENA ? model->arena + o.state_tensor->at : NULL;
 	}
 	if (o.out && op->kind == KIND_RESIZE_NEAREST) {
 		o.rows = constants(model, op->input[1], o.out->size[1]);
@@ -373,7 +408,7 @@ static bool is_interface_good(struct model *model)
 		return false;
 	for (uint32_t i = 0; i < header->output_count; i++) {
 		output = model_output(model, i);
-		if (!output || output->place != PLACE_ARENA || output->type == TYPE_INT32 || !is_scale_good(output))
+		if (!output || output->place != PLACE_ARENA || !is_scale_good(output))
 			return false;
 		model->output_bytes += output->bytes;
 	}
@@ -446,6 +481,7 @@ static void run(const struct model *model, uint32_t flag)
 		[KIND_SUB] = sub, [KIND_MAXIMUM] = maximum, [KIND_MINIMUM] = minimum, [KIND_PRELU] = prelu,
 		[KIND_LOOKUP] = lookup, [KIND_STRIDED] = strided, [KIND_RESIZE_BILINEAR] = resize_bilinear,
 		[KIND_RESIZE_NEAREST] = resize_nearest, [KIND_TRANSPOSE_CONV] = transpose_conv,
+		[KIND_SVDF] = svdf,
 	};
 
 	for (uint32_t i = 0; i < model->header->operator_count; i++) {
@@ -471,8 +507,16 @@ float model_value(const struct model *model, const struct blob_tensor *tensor, u
 {
 	const uint8_t *data = model_data(model, tensor);
 	float value;
+	int32_t whole;
+	int16_t word;
 
 	switch (tensor->type) {
+	case TYPE_INT16:
+		memcpy(&word, data + 2 * index, 2);
+		return (float)(word - tensor->zero_point) * tensor->scale;
+	case TYPE_INT32:
+		memcpy(&whole, data + 4 * index, 4);
+		return ((float)whole - (float)tensor->zero_point) * tensor->scale;
 	case TYPE_INT8:
 		return (float)((int8_t)data[index] - tensor->zero_point) * tensor->scale;
 	case TYPE_UINT8:

@@ -31,6 +31,8 @@ void model_reset(const struct model *model);
 const struct blob_tensor *model_input(const struct model *model);
 const struct blob_tensor *model_output(const struct model *model, uint32_t index);
 const void *model_data(const struct model *model, const struct blob_tensor *tensor);
+/* Number of elements of a tensor. */
+uint32_t model_count(const struct blob_tensor *tensor);
 /* An element of a tensor as a real number. */
 float model_value(const struct model *model, const struct blob_tensor *tensor, uint32_t index);
 

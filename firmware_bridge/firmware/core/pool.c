@@ -132,16 +132,17 @@ void pad(const struct operands *o)
 {
 	const int32_t *before = o->operator->p + P_BEFORE;
 	const uint32_t *size = o->in->size, *to = o->out->size;
+	uint32_t width = o->in->bytes / (size[0] * size[1] * size[2] * size[3]), bytes = size[3] * width;
 	const int8_t *row = o->a;
 
 	memset(o->result, o->operator->p[P_ZERO_OUT], o->out->bytes);
 	for (uint32_t n = 0; n < size[0]; n++) {
 		for (uint32_t y = 0; y < size[1]; y++) {
-			for (uint32_t x = 0; x < size[2]; x++, row += size[3]) {
+			for (uint32_t x = 0; x < size[2]; x++, row += bytes) {
 				uint32_t pixel = ((n + (uint32_t)before[0]) * to[1] + y + (uint32_t)before[1]) * to[2] +
 						 x + (uint32_t)before[2];
 
-				memmove((int8_t *)o->result + pixel * to[3] + before[3], row, size[3]);
+				memmove((int8_t *)o->result + (pixel * to[3] + (uint32_t)before[3]) * width, row, bytes);
 			}
 		}
 	}

@@ -58,8 +58,10 @@ static int32_t reciprocal_above_one(int32_t a)
 	return saturating_left(x, 1);
 }
 
-static void softmax_of_row(const struct operands *o, const int8_t *in, int8_t *out, uint32_t depth)
+static void softmax_of_row(const struct operands *o, const int8_t *in, uint32_t first, uint32_t depth)
 {
+	bool is_wide = o->out->type == TYPE_INT16;
+	int32_t out_bits = is_wide ? 16 : 8, lowest = is_wide ? INT16_MIN : INT8_MIN, highest = is_wide ? INT16_MAX : INT8_MAX;
 	const int32_t *p = o->operator->p;
 	int32_t largest = INT8_MIN, bits_over_one;
 	uint32_t sum = 0, headroom;
@@ -80,23 +82,26 @@ static void softmax_of_row(const struct operands *o, const int8_t *in, int8_t *o
 	int32_t scale = reciprocal_above_one((int32_t)((sum << headroom) - (1u << 31)));
 
 	for (uint32_t i = 0; i < depth; i++) {
-		int32_t below = in[i] - largest, value = 0, bits = bits_over_one + 31 - 8;
+		int32_t below = in[i] - largest, value = 0, bits = bits_over_one + 31 - out_bits;
 
 		if (below >= p[P_DIFF_MIN] && bits <= 31)
 			value = rounding_right(
 				doubling_high(scale, exp_of(doubling_high(wrapping_left(below, p[P_BETA_SHIFT]),
 									 p[P_BETA_MULTIPLIER]))),
 				bits);
-		out[i] = (int8_t)clamp(value + INT8_MIN, INT8_MIN, INT8_MAX);
+		value = clamp(value + lowest, lowest, highest);
+		if (is_wide)
+			((int16_t *)o->result)[first + i] = (int16_t)value;
+		else
+			((int8_t *)o->result)[first + i] = (int8_t)value;
 	}
 }
 
 void softmax(const struct operands *o)
 {
 	const int8_t *in = o->a;
-	int8_t *out = o->result;
 	uint32_t depth = o->in->size[3];
 
-	for (uint32_t done = 0; done < o->out->bytes; done += depth)
-		softmax_of_row(o, in + done, out + done, depth);
+	for (uint32_t done = 0; done < o->in->bytes; done += depth)
+		softmax_of_row(o, in + done, done, depth);
 }

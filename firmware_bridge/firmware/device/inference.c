@@ -35,7 +35,7 @@ void results_print(void)
 	} else if (device.state == MODEL_READY) {
 		for (uint32_t i = 0; i < device.model.header->output_count; i++) {
 			const struct blob_tensor *output = model_output(&device.model, i);
-			uint32_t count = output->bytes / (output->type == TYPE_FLOAT32 ? 4 : 1);
+			uint32_t count = model_count(output);
 
 			for (uint32_t j = 0; j < count; j++, is_first = false) {
 				put(is_first ? "" : ",");

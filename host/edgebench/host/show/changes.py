@@ -13,6 +13,7 @@ from edgebench.host.analysis.history.history import History, HistoryOutcome
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.units import format_change, format_metric, half_width_of
 from edgebench.host.show.history import STYLES, subject_lines
+from edgebench.host.show.times import TO_THE_MINUTE, local_time
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.text import printable
 
@@ -78,14 +79,14 @@ def _sentence(change: LevelChange, titles: Mapping[int, str]) -> str:
         low, high = (format_change(bound - 1, half_width_of(interval)) for bound in interval)
         moved += f" ({low} .. {high})"
     levels = (format_metric(metric, level.median) for level in (change.before, change.level))
-    since = change.first.created_utc[:16].replace("T", " ")
+    since = local_time(change.first.created_utc, TO_THE_MINUTE)
     name = change.first.set_id or change.first.run_ids[0]
     suspect = ""
     if change.suspect_count:
         suspect = f"; {change.suspect_count} of {len(change.points)} points are suspect"
     return (
         f"{titles[id(change.history)]}: {change.history.metric} {' → '.join(levels)}, {moved}, "
-        f"since {since} UTC, {name}{suspect}"
+        f"since {since}, {name}{suspect}"
     )
 
 

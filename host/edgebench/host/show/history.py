@@ -29,6 +29,7 @@ from edgebench.host.result.units import (
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.names import name_cell
 from edgebench.host.show.tables import PIPE_WIDTH, UNWATCHED, text, unwatched_words
+from edgebench.host.show.times import TO_THE_MINUTE, local_time
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.text import printable
 
@@ -292,7 +293,7 @@ def _levels_table(history: History, metric: Metric) -> RenderableType:
         if interval is not None:
             bounds = [format_change(one - 1, half_width_of(interval)) for one in interval]
             change += f"\n{bounds[0]} .. {bounds[1]}"
-        since = point.created_utc[:16].replace("T", " ")
+        since = local_time(point.created_utc, TO_THE_MINUTE)
         table.add_row(
             text(f"{since}\n{point.set_id or point.run_ids[0]}"),
             str(level.count),

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 
+TO_THE_MINUTE = "%Y-%m-%d %H:%M %Z"
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-def local_time(then_utc: str) -> str:
+def local_time(then_utc: str, layout: str = "%Y-%m-%d %H:%M:%S %Z") -> str:
     """A time of a file in the time zone of this machine; unchanged if it is not a time.
+
+    Args:
+        then_utc: ISO 8601.
+        layout: For `datetime.strftime`.
 
     >>> local_time("yesterday")
     'yesterday'
@@ -19,7 +24,7 @@ def local_time(then_utc: str) -> str:
         return then_utc
     if then.tzinfo is None:
         return then_utc
-    return then.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+    return then.astimezone().strftime(layout)
 
 
 def age(then_utc: str, now: datetime) -> str:

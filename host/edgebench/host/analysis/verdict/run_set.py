@@ -78,13 +78,22 @@ def _enough_runs(to: Situation) -> Advice:
     return advice.do(text, to.given.bench(runs=runs))
 
 
-_REFUSALS = frozenset(
+REFUSALS = frozenset(
     {
         *(Cause.STOPPED, Cause.HEAT, Cause.TOO_SMALL, Cause.ARRIVALS, Cause.OUTPUTS, Cause.INPUTS),
         *(Cause.NOT_APPLIED, Cause.NOT_VERIFIED, Cause.TIME, Cause.NOT_REAL),
     }
 )
-"""Causes of rules that make a run invalid, so that it does not count in its set."""
+"""Causes of rules that make a run invalid, so that it does not count in its set.
+
+Runs that are too short or vary too much are left out: they fail this way with the whole set, which
+has rules of its own for both.
+"""
+
+
+def _counted(value: float, limit: float, planned_count: int) -> str:
+    count = f"{value:.0f} of {planned_count} runs can be used"
+    return f"{count}, at least {limit:.0f} needed for an interval between runs"
 
 
 class RunCountRule(Rule[SetEvidence]):
@@ -98,14 +107,12 @@ class RunCountRule(Rule[SetEvidence]):
     @reason("")
     @staticmethod
     def counted(value: float, limit: float, *, planned_count: int) -> str:
-        count = f"{value:.0f} of {planned_count} runs can be used"
-        return f"{count}, at least {limit:.0f} needed for an interval between runs"
+        return _counted(value, limit, planned_count)
 
-    @reason("lost", effect_of=_REFUSALS)
+    @reason("lost", effect_of=REFUSALS)
     @staticmethod
     def lost(value: float, limit: float, *, planned_count: int) -> str:
-        count = f"{value:.0f} of {planned_count} runs can be used"
-        return f"{count}, at least {limit:.0f} needed for an interval between runs"
+        return _counted(value, limit, planned_count)
 
     @reason("none", effect_of=frozenset(Cause) - {Cause.TOO_SHORT})
     @staticmethod
@@ -113,8 +120,8 @@ class RunCountRule(Rule[SetEvidence]):
         return f"none of {planned_count} runs can be used"
 
     def check(self, evidence: SetEvidence) -> Ruling:
-        is_planned = evidence.planned >= evidence.needed
-        kind = self.lost if is_planned else self.counted
+        is_lost = len(evidence.runs) < evidence.needed <= evidence.planned
+        kind = self.lost if is_lost else self.counted
         kind = kind if evidence.runs else self.none_counted
         found = kind(planned_count=evidence.planned)
         ruling = at_least(len(evidence.runs), evidence.needed, "count", found)
